@@ -1,0 +1,227 @@
+"""The hook client: one event from stdin to the server, one answer to stdout.
+
+Claude Code starts this for every permission request, so it has to cost no more than
+Python itself: it relays bytes and lets the server think.  It never parses JSON, and on
+its normal path imports nothing but builtins and `_socket`; the build puts this very
+text in front of the archive, where it runs without opening the zip.  What needs more
+(no server, another event, unreadable input) is handed to `commands.hook`, late.
+
+It always exits 0 and prints one JSON object or nothing: nothing means "no decision",
+and the terminal dialog stays as it is.  SIGTERM keeps its default action, which ends
+the process at once; the server sees the connection close.
+"""
+import posix
+import sys
+from _signal import SIGALRM, alarm, signal
+from _socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket
+from time import monotonic, sleep, time
+
+PROTOCOL = b"1"
+MAX_EVENT = 16 << 20  # the server refuses longer ones; a Write of 16 MB is no card
+MAX_ANSWER = 4 << 20  # an answer repeats the questions or the plan, nothing larger
+ACK_SECONDS = 10  # a server that has not even said "registered" by then is frozen
+GUARD_SECONDS = 3  # past the server's own deadline, and still under the hook timeout
+RESTART_SECONDS = 10  # how long a server may be away before the terminal takes over
+DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
+# Inside a JSON string these quotes would be escaped, so only a key can match.  A nested
+# key could: then the server parses the event, says so, and `commands.hook` takes it.
+PERMISSION = (
+    b'"hook_event_name":"PermissionRequest"',
+    b'"hook_event_name": "PermissionRequest"',
+)
+
+
+class NoServer(Exception):
+    """Nothing of ours listens on the socket."""
+
+
+class NotPermission(Exception):
+    """The server read the event: it is not a permission request."""
+
+
+def read_all(fd, limit=MAX_EVENT):
+    """Everything up to end of file, or to one byte past the limit."""
+    parts = []
+    size = 0
+    while size <= limit:
+        part = posix.read(fd, 65536)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def config_path(environ):
+    """The file that holds the settings which the environment does not name."""
+    named = environ.get(b"FEISHUPERM_CONFIG")
+    if named:
+        return named
+    base = environ.get(b"XDG_CONFIG_HOME") or environ.get(b"HOME", b"") + b"/.config"
+    return base + b"/feishuperm/config.env"
+
+
+def parse_config(data):
+    """KEY=VALUE lines as a dict of bytes; comments, blanks and other lines are skipped."""
+    values = {}
+    for line in data.splitlines():
+        key, equals, value = line.partition(b"=")
+        value = value.strip()
+        if value[:1] in (b'"', b"'") and value[-1:] == value[:1] and len(value) > 1:
+            value = value[1:-1]
+        if equals and not key.lstrip().startswith(b"#"):
+            values[key.strip()] = value
+    return values
+
+
+def socket_path(environ):
+    """Where the server listens: environment, then config.env, then the default."""
+    path = environ.get(b"PERMISSION_SOCKET_PATH")
+    if path:
+        return path
+    try:
+        fd = posix.open(config_path(environ), posix.O_RDONLY)
+    except OSError:
+        return DEFAULT_SOCKET
+    try:
+        values = parse_config(read_all(fd))
+    except OSError:  # a directory
+        values = {}
+    posix.close(fd)
+    return values.get(b"PERMISSION_SOCKET_PATH") or DEFAULT_SOCKET
+
+
+def peer_uid(sock):
+    """The user at the other end: anybody may have put a socket on a path in /tmp."""
+    if sys.platform == "darwin":  # struct xucred at SOL_LOCAL: version, uid, ...
+        credentials = sock.getsockopt(0, 1, 76)
+    else:  # struct ucred at SO_PEERCRED: pid, uid, gid
+        credentials = sock.getsockopt(SOL_SOCKET, 17, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+def connect(path):
+    """A socket to our own server. Raises NoServer."""
+    sock = socket(AF_UNIX, SOCK_STREAM)
+    try:
+        sock.connect(path)
+        if peer_uid(sock) != posix.geteuid():
+            raise OSError
+    except (OSError, ValueError):
+        sock.close()
+        raise NoServer from None
+    return sock
+
+
+def frame(kind, body):
+    """One message: four bytes of length, one of kind, the body."""
+    return (len(body) + 1).to_bytes(4, "big") + kind + body
+
+
+def receive(sock, size):
+    """Exactly `size` bytes, or nothing when the other end is gone."""
+    data = b""
+    while len(data) < size:
+        try:
+            part = sock.recv(size - len(data))
+        except OSError:
+            return b""
+        if not part:
+            return b""
+        data += part
+    return data
+
+
+def receive_frame(sock):
+    """The next (kind, body); kind is empty when the other end is gone or talks rubbish."""
+    size = int.from_bytes(receive(sock, 4), "big")
+    data = receive(sock, size) if 0 < size <= MAX_ANSWER else b""
+    return data[:1], data[1:]
+
+
+def new_id():
+    """A request id as the card shows it: whole seconds and eight hex digits."""
+    return b"%d-%s" % (time(), posix.urandom(4).hex().encode())
+
+
+def reconnect(path):
+    """A socket to the restarted server, or None when it stays away too long."""
+    until = monotonic() + RESTART_SECONDS
+    while monotonic() < until:
+        try:
+            return connect(path)
+        except NoServer:
+            sleep(0.1)
+    return None
+
+
+def ask(raw, path, request_id, project, guard=alarm):
+    """Relay one event and wait: the bytes to print, empty for "no decision".
+
+    A connection that ends without a verdict is a server that restarts; the same id is
+    registered again, so the card in the person's hand stays good.
+    `guard` is told how many seconds from now the wait must be over at the latest.
+    Raises NoServer and NotPermission.
+    """
+    sock = connect(path)
+    shown = b""
+    guard(ACK_SECONDS)
+    while sock:
+        try:
+            sock.sendall(frame(b"Q", b"\0".join((PROTOCOL, request_id, shown, project, raw))))
+        except OSError:
+            pass  # a refusal may already wait to be read
+        kind = b" "
+        while kind:
+            kind, body = receive_frame(sock)
+            if kind == b"A":
+                guard(int(body) + GUARD_SECONDS)
+                shown = shown or b"again"
+            elif kind == b"S":
+                shown = b"shown"
+            elif kind == b"D":
+                return body if body[:1] == b"{" and body[-1:] == b"\n" else b""
+            elif kind == b"R":
+                return b""
+            elif kind == b"E":
+                raise NotPermission
+        sock.close()
+        sock = reconnect(path)
+    return b""
+
+
+def write_all(fd, data):
+    """Write everything, however small the pipe."""
+    while data:
+        data = data[posix.write(fd, data) :]
+
+
+def run(environ, archive):
+    """One event, start to end."""
+    signal(SIGALRM, lambda *_: posix._exit(0))
+    alarm(ACK_SECONDS)
+    raw = read_all(0)
+    request_id = new_id()
+    reason = "event"
+    if PERMISSION[0] in raw or PERMISSION[1] in raw:
+        project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
+        try:
+            return write_all(1, ask(raw, socket_path(environ), request_id, project))
+        except NoServer:
+            reason = "no server"
+        except NotPermission:
+            pass
+    if archive:
+        sys.path.insert(0, archive + "/site-packages")
+    from feishuperm.commands.hook import handle
+
+    write_all(1, handle(raw, request_id.decode(), reason))
+
+
+def main(archive=""):
+    """The `hook` command. Never returns."""
+    try:
+        run(posix.environ, archive)
+    except BaseException:  # whatever it is, it must not stop Claude Code
+        pass
+    posix._exit(0)

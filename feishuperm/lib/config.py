@@ -1,0 +1,75 @@
+"""Where things are kept, and the settings in force: environment, config.env, defaults."""
+
+from __future__ import annotations
+
+import os
+
+from feishuperm import client
+from feishuperm.errors import UsageError
+from feishuperm.models.settings import BY_KEY, Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def config_path(environ: Mapping[str, str] = os.environ) -> str:
+    """The settings file, by the same rule as the hook client."""
+    encoded = {os.fsencode(key): os.fsencode(environ[key]) for key in environ}
+    return os.fsdecode(client.config_path(encoded))
+
+
+def config_dir(environ: Mapping[str, str] = os.environ) -> str:
+    """The folder of config.env and of the pinned interpreter."""
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(_home(environ), ".config")
+    return os.path.join(base, "feishuperm")
+
+
+def state_dir(environ: Mapping[str, str] = os.environ) -> str:
+    """The folder of log, ledger, signing key and supervisor state."""
+    base = environ.get("XDG_STATE_HOME") or os.path.join(
+        _home(environ), ".local", "state"
+    )
+    return os.path.join(base, "feishuperm")
+
+
+def claude_dir(environ: Mapping[str, str] = os.environ) -> str:
+    """Claude Code's own folder of user settings."""
+    return environ.get("CLAUDE_CONFIG_DIR") or os.path.join(_home(environ), ".claude")
+
+
+def load_settings(
+    environ: Mapping[str, str] = os.environ, lenient: bool = False
+) -> Settings:
+    """The settings in force. Raises UsageError, unless `lenient` (then: the default)."""
+    values = {}
+    try:
+        values = read_config(config_path(environ))
+    except UsageError:
+        if not lenient:
+            raise
+    values.update({key: environ[key] for key in BY_KEY if environ.get(key)})
+    return Settings(values, lenient)
+
+
+def read_config(path: str) -> dict[str, str]:
+    """The keys of a config.env; a missing file is empty. Raises UsageError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith(b"#") and b"=" not in line:
+            raise UsageError(f"{path}, line {number}: expected KEY=VALUE")
+    values = client.parse_config(data)
+    return {
+        key.decode(errors="replace"): value.decode(errors="replace")
+        for key, value in values.items()
+    }
+
+
+def _home(environ: Mapping[str, str]) -> str:
+    return environ.get("HOME") or os.path.expanduser("~")

@@ -1,0 +1,80 @@
+"""A decision on a permission request, and the exact output Claude Code reads."""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Decision:
+    """What a person decided. Made by `allow()` or `deny()`, then only read."""
+
+    __slots__ = ("behavior", "interrupt", "message", "updated_input", "updated_rules")
+
+    def __init__(
+        self,
+        behavior: str,
+        message: str = "",
+        interrupt: bool = False,
+        updated_input: dict[str, Any] | None = None,
+        updated_rules: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self.behavior = behavior
+        self.message = message
+        self.interrupt = interrupt
+        self.updated_input = updated_input
+        self.updated_rules = updated_rules
+
+    @classmethod
+    def allow(
+        cls,
+        updated_input: dict[str, Any] | None = None,
+        updated_rules: tuple[tuple[str, str], ...] = (),
+    ) -> Decision:
+        """Let the tool run; the rules are (tool name, content) for this session."""
+        return cls("allow", updated_input=updated_input, updated_rules=updated_rules)
+
+    @classmethod
+    def deny(cls, message: str = "", interrupt: bool = False) -> Decision:
+        """Refuse the tool; `interrupt` also ends the turn."""
+        return cls("deny", message=message, interrupt=interrupt)
+
+    def to_hook_output(self) -> dict[str, Any]:
+        """The object the PermissionRequest hook prints."""
+        decision: dict[str, Any] = {"behavior": self.behavior}
+        if self.message:
+            decision["message"] = self.message
+        if self.interrupt:
+            decision["interrupt"] = True
+        if self.updated_input is not None:
+            decision["updatedInput"] = self.updated_input
+        if self.updated_rules:
+            decision["updatedPermissions"] = [
+                {
+                    "type": "addRules",
+                    "rules": [rule_object(*rule) for rule in self.updated_rules],
+                    "behavior": "allow",
+                    "destination": "session",
+                }
+            ]
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": "PermissionRequest",
+                "decision": decision,
+            }
+        }
+
+    def to_stdout(self) -> bytes:
+        """The hook's whole standard output."""
+        return json.dumps(self.to_hook_output(), ensure_ascii=False).encode() + b"\n"
+
+
+def rule_object(tool_name: str, content: str) -> dict[str, str]:
+    """One rule as `updatedPermissions` wants it; a bare tool has no content."""
+    rule = {"toolName": tool_name}
+    if content:
+        rule["ruleContent"] = content
+    return rule

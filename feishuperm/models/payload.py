@@ -1,0 +1,267 @@
+"""Hook events as Claude Code sends them: one type per event, nothing lost.
+
+A payload keeps the decoded object it came from, so fields this program has never heard
+of survive a round trip.  `parse_payload()` chooses the type by `hook_event_name`; an
+event without a type of its own becomes a `HookPayload`.  Types can be matched:
+
+    match parse_payload(raw):
+        case PermissionRequestPayload(tool_name="Bash", tool_input=tool_input): ...
+        case ToolPayload(tool_name=name): ...
+        case HookPayload(): ...
+"""
+
+from __future__ import annotations
+
+import json
+
+from feishuperm.errors import PayloadError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class BaseFields:
+    """The fields every event carries; absent ones are empty strings."""
+
+    __slots__ = (
+        "cwd",
+        "hook_event_name",
+        "permission_mode",
+        "session_id",
+        "transcript_path",
+    )
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.session_id = _string(fields, "session_id")
+        self.transcript_path = _string(fields, "transcript_path")
+        self.hook_event_name = _string(fields, "hook_event_name")
+        self.cwd = _string(fields, "cwd")
+        self.permission_mode = _string(fields, "permission_mode")
+
+
+class HookPayload:
+    """Any hook event. Subclasses add the fields of their own event."""
+
+    EVENT = ""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+        self.base = BaseFields(fields)
+
+    def session_id(self) -> str:
+        return self.base.session_id
+
+    def transcript_path(self) -> str:
+        return self.base.transcript_path
+
+    def hook_event_name(self) -> str:
+        return self.base.hook_event_name
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as it came, unknown fields included."""
+        return self.fields
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other)["fields"] == self.fields
+
+    __hash__ = None  # type: ignore[assignment]  # it holds a dict
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.fields!r})"
+
+
+class ToolPayload(HookPayload):
+    """An event about one tool call."""
+
+    __match_args__ = ("tool_name", "tool_input")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.tool_name = _string(fields, "tool_name")
+        tool_input = fields.get("tool_input")
+        self.tool_input: dict[str, Any] = (
+            tool_input if isinstance(tool_input, dict) else {}
+        )
+
+
+class PermissionRequestPayload(ToolPayload):
+    """Claude Code asks whether a tool may run. It carries no tool_use_id."""
+
+    EVENT = "PermissionRequest"
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        if not self.tool_name.strip():
+            raise PayloadError("a PermissionRequest event without tool_name")
+        if not isinstance(fields.get("tool_input"), dict):
+            raise PayloadError("a PermissionRequest event without a tool_input object")
+
+
+class PreToolUsePayload(ToolPayload):
+    EVENT = "PreToolUse"
+
+
+class PostToolUsePayload(ToolPayload):
+    EVENT = "PostToolUse"
+
+
+class PostToolUseFailurePayload(ToolPayload):
+    EVENT = "PostToolUseFailure"
+
+
+class PermissionDeniedPayload(ToolPayload):
+    EVENT = "PermissionDenied"
+
+
+class PostToolBatchPayload(HookPayload):
+    EVENT = "PostToolBatch"
+
+
+class NotificationPayload(HookPayload):
+    """The client's own notice, e.g. that it waits for input."""
+
+    EVENT = "Notification"
+
+    def message(self) -> str:
+        return _string(self.fields, "message")
+
+
+class UserPromptSubmitPayload(HookPayload):
+    EVENT = "UserPromptSubmit"
+
+
+class UserPromptExpansionPayload(HookPayload):
+    EVENT = "UserPromptExpansion"
+
+
+class SessionStartPayload(HookPayload):
+    EVENT = "SessionStart"
+
+
+class SessionEndPayload(HookPayload):
+    EVENT = "SessionEnd"
+
+
+class StopPayload(HookPayload):
+    """The model wants to end its turn."""
+
+    EVENT = "Stop"
+
+    def last_assistant_message(self) -> str:
+        return _string(self.fields, "last_assistant_message")
+
+    def stop_hook_active(self) -> bool:
+        return self.fields.get("stop_hook_active") is True
+
+
+class SubagentStopPayload(StopPayload):
+    EVENT = "SubagentStop"
+
+
+class StopFailurePayload(HookPayload):
+    EVENT = "StopFailure"
+
+
+class SubagentStartPayload(HookPayload):
+    EVENT = "SubagentStart"
+
+
+class PreCompactPayload(HookPayload):
+    EVENT = "PreCompact"
+
+
+class PostCompactPayload(HookPayload):
+    EVENT = "PostCompact"
+
+
+class PreModelSwitchPayload(HookPayload):
+    EVENT = "PreModelSwitch"
+
+
+class PostModelSwitchPayload(HookPayload):
+    EVENT = "PostModelSwitch"
+
+
+class SetupPayload(HookPayload):
+    EVENT = "Setup"
+
+
+class TeammateIdlePayload(HookPayload):
+    EVENT = "TeammateIdle"
+
+
+class TaskCreatedPayload(HookPayload):
+    EVENT = "TaskCreated"
+
+
+class TaskCompletedPayload(HookPayload):
+    EVENT = "TaskCompleted"
+
+
+class ElicitationPayload(HookPayload):
+    EVENT = "Elicitation"
+
+
+class ElicitationResultPayload(HookPayload):
+    EVENT = "ElicitationResult"
+
+
+class ConfigChangePayload(HookPayload):
+    EVENT = "ConfigChange"
+
+
+class WorktreeCreatePayload(HookPayload):
+    EVENT = "WorktreeCreate"
+
+
+class WorktreeRemovePayload(HookPayload):
+    EVENT = "WorktreeRemove"
+
+
+class InstructionsLoadedPayload(HookPayload):
+    EVENT = "InstructionsLoaded"
+
+
+class CwdChangedPayload(HookPayload):
+    EVENT = "CwdChanged"
+
+
+class FileChangedPayload(HookPayload):
+    EVENT = "FileChanged"
+
+
+class DirectoryAddedPayload(HookPayload):
+    EVENT = "DirectoryAdded"
+
+
+class MessageDisplayPayload(HookPayload):
+    EVENT = "MessageDisplay"
+
+
+def _types(root: type[HookPayload]) -> list[type[HookPayload]]:
+    return [root] + [found for child in root.__subclasses__() for found in _types(child)]
+
+
+PAYLOAD_TYPES = {found.EVENT: found for found in _types(HookPayload) if found.EVENT}
+
+
+def parse_payload(raw: bytes | str | dict[str, Any]) -> HookPayload:
+    """The event as its own type. Raises PayloadError when it cannot be read."""
+    fields = raw
+    if not isinstance(raw, dict):
+        try:
+            fields = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise PayloadError(f"the event is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise PayloadError("the event is not a JSON object")
+    name = fields.get("hook_event_name")
+    if not isinstance(name, str) or not name:
+        raise PayloadError("the event has no hook_event_name")
+    return PAYLOAD_TYPES.get(name, HookPayload)(fields)
+
+
+def _string(fields: dict[str, Any], key: str) -> str:
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""

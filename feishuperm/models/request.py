@@ -1,0 +1,102 @@
+"""A permission request and the table of its states.
+
+A request waits, and then ends exactly once.  Whatever ends it (a tap, the clock, the
+terminal, a closed connection) calls `Request.end()`; the table says which ends exist,
+and a request that has ended refuses every further one.
+
+It keeps the event as the bytes it came in: ten thousand waiting requests must not cost
+ten thousand decoded trees.  `payload()` decodes anew for the few moments that need it.
+"""
+
+from __future__ import annotations
+
+from feishuperm.models.payload import PermissionRequestPayload, parse_payload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.models.decision import Decision
+
+WAITING = "waiting"
+ALLOWED = "allowed"  # a person let it run, once or always
+DENIED = "denied"  # a person refused it, perhaps ending the turn
+ANSWERED = "answered"  # a question answered, a plan approved
+EXPIRED = "expired"  # shown, and nobody answered in time
+TERMINAL = "terminal"  # answered at the keyboard
+GONE = "gone"  # the hook or its session ended
+RELEASED = "released"  # nothing could show it, or the server stopped: the terminal decides
+
+# From each state, the states it may go to. Every end is final.
+TRANSITIONS: dict[str, frozenset[str]] = {
+    WAITING: frozenset((ALLOWED, DENIED, ANSWERED, EXPIRED, TERMINAL, GONE, RELEASED)),
+    ALLOWED: frozenset(),
+    DENIED: frozenset(),
+    ANSWERED: frozenset(),
+    EXPIRED: frozenset(),
+    TERMINAL: frozenset(),
+    GONE: frozenset(),
+    RELEASED: frozenset(),
+}
+
+QUESTION_TOOL = "AskUserQuestion"
+PLAN_TOOL = "ExitPlanMode"
+
+
+class Request:
+    """One permission request, from registration until a day after its end."""
+
+    __slots__ = (
+        "action",
+        "created",
+        "deadline",
+        "decision",
+        "ended",
+        "id",
+        "project",
+        "raw",
+        "reason",
+        "rules",
+        "shown",
+        "state",
+        "surface",
+        "tool_name",
+        "transcript",
+    )
+
+    def __init__(
+        self, id: str, raw: bytes, project: str, created: float, deadline: float
+    ) -> None:
+        payload = parse_payload(raw)
+        if not isinstance(payload, PermissionRequestPayload):
+            raise TypeError("only a PermissionRequest can wait")
+        self.id = id
+        self.raw = raw
+        self.project = project or payload.base.cwd
+        self.tool_name = payload.tool_name
+        self.created = created  # wall clock: people read it
+        self.deadline = deadline  # monotonic: the loop waits for it
+        self.state = WAITING
+        self.shown = False  # a card was delivered or a page displayed it
+        self.decision: Decision | None = None
+        self.action = ""  # "allow", "always", "deny", "interrupt", "answer", "approve"
+        self.surface = ""  # "webhook", "inbox", "terminal", ...
+        self.reason = ""  # what the person typed, or why it ended by itself
+        self.rules: tuple[str, ...] = ()  # rule texts an "always" wrote
+        self.ended = 0.0  # wall clock
+        self.transcript: object = None  # the watcher's notes, see services.transcript
+
+    def payload(self) -> PermissionRequestPayload:
+        """The event, decoded anew."""
+        payload = parse_payload(self.raw)
+        assert isinstance(payload, PermissionRequestPayload)
+        return payload
+
+    def waits(self) -> bool:
+        return self.state == WAITING
+
+    def end(self, state: str, now: float) -> bool:
+        """Move to an end; False when the request has ended already."""
+        if state not in TRANSITIONS[self.state]:
+            return False
+        self.state = state
+        self.ended = now
+        return True

@@ -1,0 +1,234 @@
+"""Every setting: one row with its default, what is allowed, and what it is for.
+
+`Settings` is made from plain strings, whatever they came from; it reads no file and no
+environment (see `lib.config`).  Attributes are the keys in lower case.
+"""
+
+from __future__ import annotations
+
+from feishuperm.errors import SettingError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+NOTIFY_KINDS = ("permission", "question", "plan", "stop", "notification", "failure")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class Setting:
+    """One key. `parse` turns a string into the value or raises ValueError."""
+
+    __slots__ = ("allowed", "default", "help", "key", "parse", "secret")
+
+    def __init__(
+        self,
+        key: str,
+        default: str,
+        parse: Callable[[str], Any],
+        allowed: str,
+        help: str,
+        secret: bool = False,
+    ) -> None:
+        self.key = key
+        self.default = default
+        self.parse = parse
+        self.allowed = allowed
+        self.help = help
+        self.secret = secret  # never shown in an error, a log or a status
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _url(value: str) -> str:
+    rest = value.partition("://")
+    if value and (rest[0] not in ("http", "https") or not rest[2].strip("/")):
+        raise ValueError
+    if any(ord(character) <= 32 for character in value):
+        raise ValueError
+    return value.rstrip("/")
+
+
+def _webhook(value: str) -> str:
+    """A custom bot's address; two look-alikes of it never work and are refused."""
+    url = _url(value)
+    if url and ("/bot/hook/" in url or "/trigger-webhook/" in url):
+        raise ValueError
+    return url
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        if not value.isascii() or not value.isdigit():
+            raise ValueError
+        number = int(value)
+        if not low <= number <= high:
+            raise ValueError
+        return number
+
+    return parse
+
+
+def _choice(*names: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value.lower() not in names:
+            raise ValueError
+        return value.lower()
+
+    return parse
+
+
+def _kinds(value: str) -> frozenset[str]:
+    kinds = frozenset(part.strip() for part in value.split(",") if part.strip())
+    if not kinds <= frozenset(NOTIFY_KINDS):
+        raise ValueError
+    return kinds
+
+
+def _socket_path(value: str) -> str:
+    # sun_path holds 104 bytes on macOS and 108 on Linux, the closing NUL included.
+    if not value.startswith("/") or len(value.encode()) > 103:
+        raise ValueError
+    return value
+
+
+
+_URL = "an http:// or https:// address"
+_SECONDS = "whole seconds from 1 to 86400"
+
+SETTINGS = (
+    Setting("FEISHU_WEBHOOK_URL", "", _webhook,
+            "the address of a custom bot, .../open-apis/bot/v2/hook/...",
+            "custom bot of a Feishu group; its cards carry URL buttons", secret=True),
+    Setting("FEISHU_WEBHOOK_SECRET", "", _text, "any text",
+            "the custom bot's signing secret", secret=True),
+    Setting("FEISHU_BASE_URL", "https://open.feishu.cn", _url, _URL,
+            "Feishu's API; `https://open.larksuite.com` for Lark"),
+    Setting("FEISHU_AT", "", _text, "`all`, an open_id, or nothing",
+            "whom the card mentions"),
+    Setting("CALLBACK_SERVER_URL", "http://localhost:8080", _url, _URL,
+            "what the buttons point to; must be reachable from the phone"),
+    Setting("CALLBACK_SERVER_HOST", "", _text, "an address of this machine",
+            "where HTTP listens; loopback if the URL above is local, else everywhere"),
+    Setting("CALLBACK_SERVER_PORT", "8080", _number(0, 65535), "0 to 65535",
+            "the port HTTP listens on; 0 takes a free one"),
+    Setting("CALLBACK_LINK_SIGNING", "auto", _choice("auto", "on", "off"),
+            "auto, on or off",
+            "adds `&sig=` to button links; auto = unless the URL is loopback"),
+    Setting("CALLBACK_CONFIRM", "off", _choice("on", "off"), "on or off",
+            "on: a button link opens a page, and the button there decides"),
+    Setting("CALLBACK_SHARE_INSTALLER", "auto", _choice("auto", "on", "off"),
+            "auto, on or off",
+            "serve /install.sh and /feishuperm.pyz; auto = on loopback only"),
+    Setting("PERMISSION_SOCKET_PATH", "/tmp/claude-permission.sock", _socket_path,
+            "an absolute path of at most 103 bytes",
+            "unix socket between hook and server"),
+    # Claude Code ends a hook at its own `timeout`; `install` writes this plus 5.
+    Setting("PERMISSION_REQUEST_TIMEOUT", "55", _number(1, 86400), _SECONDS,
+            "seconds a person has"),
+    Setting("PERMISSION_TIMEOUT_ACTION", "deny", _choice("deny", "terminal"),
+            "deny or terminal",
+            "when they are over: deny, or leave it to the terminal"),
+    Setting("PERMISSION_NOTIFY_DELAY", "0", _number(0, 86400),
+            "whole seconds from 0 to 86400",
+            "seconds before the card; none is sent if the terminal answered"),
+    Setting("FEISHUPERM_NOTIFY", "permission,question,plan", _kinds,
+            "a comma list of " + ", ".join(NOTIFY_KINDS),
+            "which events make a card"),
+    Setting("FEISHUPERM_LANG", "zh", _choice("zh", "en"), "zh or en",
+            "language of cards, pages and messages"),
+    Setting("FEISHUPERM_LOG_LEVEL", "info", _choice(*LOG_LEVELS),
+            ", ".join(LOG_LEVELS), "how much the log holds"),
+    Setting("SUPERVISOR_MAX_ITERATIONS", "20", _number(0, 1000), "0 to 1000",
+            "reviews per user prompt; at the limit everything is allowed"),
+    Setting("SUPERVISOR_TIMEOUT", "30", _number(1, 3600), "1 to 3600",
+            "seconds for the review of a question"),
+    Setting("SUPERVISOR_STOP_TIMEOUT", "300", _number(1, 3600), "1 to 3600",
+            "seconds for the review of a stop"),
+    Setting("SUPERVISOR_COMMAND", "claude", _text, "a command",
+            "the reviewer"),
+)  # fmt: skip
+
+BY_KEY = {setting.key: setting for setting in SETTINGS}
+
+
+class Settings:
+    """The values in force. Unknown keys are the caller's business."""
+
+    feishu_webhook_url: str
+    feishu_webhook_secret: str
+    feishu_base_url: str
+    feishu_at: str
+    callback_server_url: str
+    callback_server_host: str
+    callback_server_port: int
+    callback_link_signing: str
+    callback_confirm: str
+    callback_share_installer: str
+    permission_socket_path: str
+    permission_request_timeout: int
+    permission_timeout_action: str
+    permission_notify_delay: int
+    feishuperm_notify: frozenset[str]
+    feishuperm_lang: str
+    feishuperm_log_level: str
+    supervisor_max_iterations: int
+    supervisor_timeout: int
+    supervisor_stop_timeout: int
+    supervisor_command: str
+
+    def __init__(self, values: Mapping[str, str], lenient: bool = False) -> None:
+        """Parse every key; `lenient` takes the default for a bad value (`hook`)."""
+        for setting in SETTINGS:
+            try:
+                value = parse_setting(setting, values.get(setting.key, ""))
+            except SettingError:
+                if not lenient:
+                    raise
+                value = setting.parse(setting.default)
+            setattr(self, setting.key.lower(), value)
+
+    def url_is_local(self) -> bool:
+        """Whether the buttons point to this machine only."""
+        return host_is_local(url_host(self.callback_server_url))
+
+    def signs_links(self) -> bool:
+        if self.callback_link_signing == "auto":
+            return not self.url_is_local()
+        return self.callback_link_signing == "on"
+
+    def http_host(self) -> str:
+        """The address HTTP listens on; empty means all of them."""
+        if self.callback_server_host:
+            return self.callback_server_host
+        return "127.0.0.1" if self.url_is_local() else ""
+
+
+def parse_setting(setting: Setting, value: str) -> Any:
+    """A value by its own rule; empty means the default. Raises SettingError."""
+    try:
+        return setting.parse(value or setting.default)
+    except ValueError:
+        shown = "its value" if setting.secret else repr(value)
+        raise SettingError(
+            f"{setting.key}: {shown} is not {setting.allowed}"
+        ) from None
+
+
+def url_host(url: str) -> str:
+    """The host of a URL, without port and brackets, in lower case."""
+    authority = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0].lower()
+    return authority.partition(":")[0].lower()
+
+
+def host_is_local(host: str) -> bool:
+    """Whether a host name means this machine."""
+    if host in ("localhost", "::1"):
+        return True
+    parts = host.split(".")  # 127.0.0.1, but not 127.example.com
+    return len(parts) == 4 and parts[0] == "127" and "".join(parts).isdigit()
