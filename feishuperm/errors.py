@@ -27,6 +27,10 @@ class SettingError(UsageError):
     """A setting has a value that is not allowed; names key, value and what is."""
 
 
+class FileError(FeishupermError):
+    """A file that cannot be read, understood, locked or written; names it."""
+
+
 class PayloadError(FeishupermError):
     """A hook event that cannot be read."""
 
