@@ -1,0 +1,344 @@
+"""What a tool call looks like to a person, and which rule would allow it again.
+
+One row of `TOOLS` per tool: its colour, its fields, its rule format.  A new tool is one
+row; a tool without a row shows its whole input.  Whatever a row does not name is shown
+too, as JSON: a person must never approve what the card left out.  Texts come out with
+invisible characters spelled; escaping for cards and pages is theirs to do, and whether
+a rule is safe to write is the rule writer's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from feishuperm.lib.diff import unified_diff
+from feishuperm.lib.display import one_line, visible
+
+ToolInput = dict[str, Any]
+Rules = tuple[tuple[str, str], ...]  # (tool name, content); no content: the bare name
+
+
+class Block(NamedTuple):
+    """One piece of a request's detail."""
+
+    kind: str  # "code", "diff", "markdown", "text", "path" or "question"
+    label: str  # text key, or empty
+    text: str
+    language: str = ""  # of a code block
+
+
+class ToolDetail(NamedTuple):
+    """A tool call, ready to be laid out."""
+
+    tool_name: str
+    colour: str  # Feishu header template
+    summary: str  # one line without secrets: tool and file name at most
+    blocks: tuple[Block, ...]
+
+
+class Field(NamedTuple):
+    """One or more keys of a tool's input and how they are shown."""
+
+    keys: tuple[str, ...]
+    kind: str
+    language: str = ""
+    show: Callable[[Field, ToolInput], list[Block]] | None = None
+
+    @property
+    def label(self) -> str:
+        return f"field.{self.keys[0]}"
+
+
+class Tool(NamedTuple):
+    """A row of the table."""
+
+    colour: str
+    fields: tuple[Field, ...]
+    rules: Callable[[str, ToolInput], Rules]
+
+
+# Pretty JSON of a deep tree is mostly blanks, up to the square of its size.
+PRETTY_JSON = 16_384
+LANGUAGES = {
+    "c": "c", "cc": "cpp", "cpp": "cpp", "cs": "csharp", "css": "css", "go": "go",
+    "h": "c", "html": "html", "java": "java", "js": "javascript", "json": "json",
+    "jsx": "javascript", "kt": "kotlin", "lua": "lua", "md": "markdown", "php": "php",
+    "py": "python", "rb": "ruby", "rs": "rust", "scss": "scss", "sh": "bash",
+    "sql": "sql", "swift": "swift", "toml": "toml", "ts": "typescript",
+    "tsx": "typescript", "xml": "xml", "yaml": "yaml", "yml": "yaml",
+}  # fmt: skip
+PATH_KEYS = ("file_path", "notebook_path")
+
+
+def _text(*keys: str) -> tuple[Field, ...]:
+    return tuple(Field((key,), "text") for key in keys)
+
+
+def _code(key: str, language: str = "") -> Field:
+    return Field((key,), "code", language)
+
+
+def _path(key: str) -> Field:
+    return Field((key,), "path")
+
+
+def _show_value(field: Field, tool_input: ToolInput) -> list[Block]:
+    value = tool_input[field.keys[0]]
+    if value is False:  # the client fills in flags that are off
+        return []
+    if isinstance(value, str):
+        return [Block(field.kind, field.label, visible(value), field.language)]
+    return [Block("text", field.label, _json(value))]
+
+
+def _show_edit(field: Field, tool_input: ToolInput) -> list[Block]:
+    edit = {key: tool_input[key] for key in field.keys if key in tool_input}
+    return _edit_blocks(edit)
+
+
+def _show_edits(field: Field, tool_input: ToolInput) -> list[Block]:
+    edits = tool_input[field.keys[0]]
+    if not isinstance(edits, list) or not all(isinstance(edit, dict) for edit in edits):
+        return [_rest({field.keys[0]: edits})]
+    return [block for edit in edits for block in _edit_blocks(edit)]
+
+
+def _edit_blocks(edit: ToolInput) -> list[Block]:
+    """A replacement as a diff, and whatever else it says."""
+    before, after = edit.get("old_string"), edit.get("new_string")
+    if not isinstance(before, str) or not isinstance(after, str):
+        return [_rest(edit)]
+    shown = ("old_string", "new_string")
+    rest = {key: edit[key] for key in edit if key not in shown}
+    if rest.get("replace_all") is False:
+        del rest["replace_all"]
+    diff = Block("diff", "field.diff", visible(unified_diff(before, after)), "diff")
+    return [diff, _rest(rest)] if rest else [diff]
+
+
+def _show_content(field: Field, tool_input: ToolInput) -> list[Block]:
+    blocks = _show_value(field, tool_input)
+    extension = _file_name(tool_input).rpartition(".")[2].lower()
+    return [block._replace(language=LANGUAGES.get(extension, "")) for block in blocks]
+
+
+def _show_questions(field: Field, tool_input: ToolInput) -> list[Block]:
+    questions = tool_input[field.keys[0]]
+    if not isinstance(questions, list):
+        return [_rest({field.keys[0]: questions})]
+    return [_question(question) for question in questions]
+
+
+def _question(question: object) -> Block:
+    """A question with its choices, one per line; anything odd as it came."""
+    try:
+        text = _question_text(question)  # type: ignore[arg-type]
+    except (AttributeError, KeyError, TypeError):
+        text = _json(question)
+    return Block("question", "field.questions", text)
+
+
+def _question_text(question: dict[str, Any]) -> str:
+    rest = dict(question)
+    header, asked = rest.pop("header", ""), rest.pop("question")
+    mark = "☐" if rest.pop("multiSelect", False) is True else "○"
+    lines = [f"[{header}] {asked}" if header else str(asked)]
+    lines += [f"{mark} {_option(option)}" for option in rest.pop("options", [])]
+    if rest:
+        lines.append(_json(rest))
+    return visible("\n".join(lines))
+
+
+def _option(option: dict[str, Any]) -> str:
+    rest = dict(option)
+    label, description = rest.pop("label"), rest.pop("description", "")
+    line = f"{label}: {description}" if description else str(label)
+    return f"{line} {json.dumps(rest, ensure_ascii=False)}" if rest else line
+
+
+def _bare(tool_name: str, tool_input: ToolInput) -> Rules:
+    return ((tool_name, ""),)
+
+
+def _no_rule(tool_name: str, tool_input: ToolInput) -> Rules:
+    return ()
+
+
+def _by_value(key: str) -> Callable[[str, ToolInput], Rules]:
+    """Exactly this command, skill or agent."""
+
+    def rules(tool_name: str, tool_input: ToolInput) -> Rules:
+        value = tool_input.get(key)
+        return ((tool_name, value),) if isinstance(value, str) and value else ()
+
+    return rules
+
+
+def _by_path(rule_name: str, key: str) -> Callable[[str, ToolInput], Rules]:
+    """Exactly this file; two slashes mean "from the root" to the client."""
+
+    def rules(tool_name: str, tool_input: ToolInput) -> Rules:
+        path = tool_input.get(key)
+        if not isinstance(path, str) or not path.startswith("/"):
+            return ()
+        return ((rule_name, "/" + path),)
+
+    return rules
+
+
+def _edit_rules(tool_name: str, tool_input: ToolInput) -> Rules:
+    """The specified form with one slash, and beside it the one the client honours."""
+    rules = _by_path("Edit", "file_path")(tool_name, tool_input)
+    return (*((name, content[1:]) for name, content in rules), *rules)
+
+
+def _domain_rule(tool_name: str, tool_input: ToolInput) -> Rules:
+    # Strict: in "https://a.com\@b.com" or "https://a.com#@b.com" readers disagree on
+    # the host, and the wrong one must not be allowed.
+    url = tool_input.get("url")
+    match = _PLAIN_URL.match(url) if isinstance(url, str) else None
+    return ((tool_name, "domain:" + match.group(1).lower()),) if match else ()
+
+
+_PLAIN_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?(?:[/?#]|\Z)")
+
+MCP = "mcp__*"
+UNKNOWN = "*"
+TOOLS = {
+    "Bash": Tool(
+        "orange",
+        (
+            _code("command", "bash"),
+            *_text("description", "timeout", "run_in_background"),
+        ),
+        _by_value("command"),
+    ),
+    "Edit": Tool(
+        "yellow",
+        (
+            _path("file_path"),
+            Field(("old_string", "new_string", "replace_all"), "diff", "", _show_edit),
+        ),
+        _edit_rules,
+    ),
+    "MultiEdit": Tool(
+        "yellow",
+        (_path("file_path"), Field(("edits",), "diff", "", _show_edits)),
+        _by_path("Edit", "file_path"),
+    ),
+    "Write": Tool(
+        "yellow",
+        (_path("file_path"), Field(("content",), "code", "", _show_content)),
+        _by_path("Edit", "file_path"),
+    ),
+    "NotebookEdit": Tool(
+        "yellow",
+        (
+            _path("notebook_path"),
+            *_text("edit_mode", "cell_type", "cell_id"),
+            _code("new_source", "python"),
+        ),
+        _by_path("Edit", "notebook_path"),
+    ),
+    "Read": Tool(
+        "blue",
+        (_path("file_path"), *_text("offset", "limit", "pages")),
+        _by_path("Read", "file_path"),
+    ),
+    # The client checks these two against Read rules; a rule of their own has no effect.
+    "Glob": Tool("blue", (_code("pattern"), _path("path")), _by_path("Read", "path")),
+    "Grep": Tool(
+        "blue",
+        (_code("pattern"), _path("path"), *_text("glob", "type", "output_mode")),
+        _by_path("Read", "path"),
+    ),
+    "WebFetch": Tool("purple", (_code("url"), *_text("prompt")), _domain_rule),
+    "WebSearch": Tool("purple", _text("query"), _bare),
+    "Task": Tool(
+        "turquoise",
+        _text("subagent_type", "description", "prompt"),
+        _by_value("subagent_type"),
+    ),
+    "Agent": Tool(
+        "turquoise",
+        _text("subagent_type", "description", "prompt"),
+        _by_value("subagent_type"),
+    ),
+    "Skill": Tool("purple", _text("skill", "args"), _by_value("skill")),
+    "AskUserQuestion": Tool(
+        "indigo", (Field(("questions",), "question", "", _show_questions),), _no_rule
+    ),
+    "ExitPlanMode": Tool(
+        "blue", (Field(("plan",), "markdown"), _path("planFilePath")), _no_rule
+    ),
+    MCP: Tool("violet", (), _bare),
+    UNKNOWN: Tool("grey", (), _bare),
+}
+
+TOOL_COLORS = {name: tool.colour for name, tool in TOOLS.items()}
+TOOL_FIELDS = {
+    name: tuple(key for field in tool.fields for key in field.keys)
+    for name, tool in TOOLS.items()
+}
+RULE_FORMATTERS = {name: tool.rules for name, tool in TOOLS.items()}
+
+
+def row_name(tool_name: str) -> str:
+    """The key of a tool's row in `TOOLS` and its views."""
+    if tool_name in TOOLS:
+        return tool_name
+    return MCP if tool_name.startswith("mcp__") else UNKNOWN
+
+
+def extract_tool_detail(tool_name: str, tool_input: ToolInput) -> ToolDetail:
+    """Everything a person needs to see of a tool call."""
+    tool = TOOLS[row_name(tool_name)]
+    blocks: list[Block] = []
+    for field in tool.fields:
+        if any(key in tool_input for key in field.keys):
+            blocks += _blocks(field, tool_input)
+    named = {key for field in tool.fields for key in field.keys}
+    rest = {key: tool_input[key] for key in tool_input if key not in named}
+    if rest or not tool.fields:
+        blocks.append(_rest(rest, "field.other" if tool.fields else "field.input"))
+    return ToolDetail(
+        one_line(tool_name), tool.colour, _summary(tool_name, tool_input), tuple(blocks)
+    )
+
+
+def format_rules(tool_name: str, tool_input: ToolInput) -> Rules:
+    """The rules that would allow exactly this call; none when there is no such rule."""
+    return RULE_FORMATTERS[row_name(tool_name)](tool_name, tool_input)
+
+
+def _blocks(field: Field, tool_input: ToolInput) -> list[Block]:
+    return (field.show or _show_value)(field, tool_input)
+
+
+def _summary(tool_name: str, tool_input: ToolInput) -> str:
+    return one_line(f"{tool_name} {_file_name(tool_input)}", 80)
+
+
+def _file_name(tool_input: ToolInput) -> str:
+    for key in PATH_KEYS:
+        path = tool_input.get(key)
+        if isinstance(path, str):
+            return path.rpartition("/")[2]
+    return ""
+
+
+def _rest(value: object, label: str = "field.other") -> Block:
+    return Block("code", label, _json(value), "json")
+
+
+def _json(value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+        if len(text) <= PRETTY_JSON:
+            text = json.dumps(value, ensure_ascii=False, indent=2)
+    except RecursionError:
+        text = "… (nested too deeply to show) …"
+    return visible(text)
