@@ -1,0 +1,60 @@
+"""One question to the running server over its unix socket, one answer back.
+
+It knows the frame of a control command and nothing of what the commands mean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from feishuperm import client
+from feishuperm.errors import FeishupermError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+class NotRunningError(FeishupermError):
+    """Nothing of ours answers on the socket."""
+
+
+def ask_server(
+    command: Mapping[str, Any], timeout: float = 5.0, path: str = ""
+) -> dict[str, Any]:
+    """The server's answer to a control command; `path` defaults to the setting.
+
+    Raises NotRunningError, and FeishupermError when the server refuses the command.
+    """
+    address = os.fsencode(path) or client.socket_path(os.environb)
+    try:
+        sock = client.connect(address)
+    except client.NoServer:
+        raise NotRunningError(
+            f"the server is not running on {os.fsdecode(address)}", "feishuperm doctor"
+        ) from None
+    try:
+        sock.settimeout(timeout)
+        sock.sendall(client.frame(b"C", json.dumps(dict(command)).encode()))
+        kind, body = client.receive_frame(sock)
+    except OSError:
+        kind, body = b"", b""
+    finally:
+        sock.close()
+    return _answer(kind, body, timeout)
+
+
+def _answer(kind: bytes, body: bytes, timeout: float) -> dict[str, Any]:
+    if kind != b"J":
+        raise NotRunningError(
+            f"the server did not answer within {timeout:g} seconds",
+            "feishuperm status, or restart it: feishuperm install",
+        )
+    answer = json.loads(body)
+    if not isinstance(answer, dict):
+        raise FeishupermError("the server answered with something else than an object")
+    if isinstance(answer.get("error"), str):
+        raise FeishupermError(answer["error"])
+    return answer
