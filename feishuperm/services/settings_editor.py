@@ -1,0 +1,397 @@
+"""Editing Claude Code's settings as text: what is not ours keeps every byte.
+
+A settings file belongs to its owner: key order, indentation, line ends, byte order mark
+and duplicate keys stay as they are.  So nothing is parsed and written back; the places
+of values are found in the text, and text is put in or cut out there.
+
+It refuses what it cannot be sure of (not JSON, a key of the wrong type) and says where.
+It reads and writes no files.  A path is a tuple of keys and list indexes; of duplicate
+keys the last counts, as it does for Claude Code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any, NamedTuple, Union
+
+from feishuperm.errors import FeishupermError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BOM = "\ufeff"
+PROGRAMS = {
+    "feishuperm-hook": "feishuperm-hook",
+    "permission-notify": "feishuperm-hook",
+    "feishuperm-supervisor": "feishuperm-supervisor",
+}
+MISSING: Any = object()
+SPACE = re.compile(r"[ \t\r\n]*")
+Path = tuple[Union[str, int], ...]
+
+
+class SettingsError(FeishupermError):
+    """A settings text that cannot be edited safely."""
+
+
+class Item(NamedTuple):
+    """A member of an object or an element of a list, by its places in the text."""
+
+    key: str  # empty in a list
+    start: int  # of the key; in a list, of the value
+    value: int
+    end: int
+
+
+class Hook(NamedTuple):
+    """One of our own hook entries."""
+
+    path: Path
+    event: str
+    matcher: str
+    program: str
+    entry: dict[str, Any]
+
+
+class Style(NamedTuple):
+    """How a text is laid out; an empty `newline` means everything on one line."""
+
+    newline: str
+    indent: str
+    colon: str
+    comma: str
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+# As floats, numbers of any length can be read; they are only compared, never written.
+_DECODER = json.JSONDecoder(
+    parse_int=float, parse_float=float, parse_constant=_refuse_constant
+)
+
+
+# Bytes and text.
+
+
+def decode(data: bytes) -> str:
+    """The text of a settings file, byte order mark included. Raises SettingsError."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(10, 0, error.start) + 1
+        raise SettingsError(f"line {line}: not UTF-8") from None
+    _check(text)
+    return text
+
+
+def encode(text: str) -> bytes:
+    """The bytes of an edited text. Raises SettingsError."""
+    _check(text)
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise SettingsError("the path of the program is not UTF-8") from None
+
+
+# Values.
+
+
+def get_value(text: str, path: Path) -> Any:
+    """The value at a path, numbers as floats; MISSING when there is none."""
+    place = _find(text, path)
+    return MISSING if place is None else _DECODER.raw_decode(text, place.value)[0]
+
+
+def set_value(text: str, path: Path, value: Any) -> str:
+    """The text with one value set; objects on the way are made. Raises."""
+    place = _find(text, path)
+    if place is not None:
+        return text[: place.value] + json.dumps(value) + text[place.end :]
+    depth = len(path) - 1
+    while _find(text, path[:depth]) is None and depth:
+        depth -= 1
+    for key in reversed(path[depth + 1 :]):
+        value = {key: value}
+    return _insert(text, path[:depth], value, str(path[depth]))
+
+
+def drop_value(text: str, path: Path, original: str = "") -> str:
+    """The text without one value, and without the objects that are empty for it.
+
+    What `original` holds too is kept, empty or not.
+    """
+    if _find(text, path) is None:
+        return text
+    return _prune(_cut(text, path), path[:-1], original)
+
+
+# Hooks.
+
+
+def program_of(command: object) -> str:
+    """Which of our programs a hook command runs, empty for another's."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else []
+    except ValueError:
+        return ""
+    while words and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
+        words.pop(0)
+    name = words[0].rpartition("/")[2] if words else ""
+    if name in ("feishuperm", "feishuperm.pyz") and len(words) > 1:
+        name = f"feishuperm-{words[1]}"
+    return PROGRAMS.get(name, "")
+
+
+def find_hooks(text: str) -> list[Hook]:
+    """Our own entries, in the order of the text."""
+    return [
+        Hook(path, event, matcher, program_of(entry.get("command")), entry)
+        for path, event, matcher, entry in _entries(get_value(text, ("hooks",)))
+        if program_of(entry.get("command"))
+    ]
+
+
+def put_hook(text: str, event: str, matcher: str, command: str, timeout: int) -> str:
+    """The text with our entry for an event, as it should be. Raises SettingsError.
+
+    An entry of ours that is there is mended where it stands, and a longer time-out that
+    somebody gave it stays; a second one of the same program is cut out.
+    """
+    program = program_of(command)
+    own = [
+        hook
+        for hook in find_hooks(text)
+        if hook.event == event and hook.program == program
+    ]
+    for hook in reversed(own[1:]):
+        text = _drop_hook(text, hook, "")
+    if own:
+        return _mend(text, own[0], command, timeout)
+    entry = {"type": "command", "command": command, "timeout": timeout}
+    group = {"matcher": matcher, "hooks": [entry]} if matcher else {"hooks": [entry]}
+    if _find(text, ("hooks", event)) is None:
+        return set_value(text, ("hooks", event), [group])
+    return _insert(text, ("hooks", event), group)
+
+
+def drop_hooks(text: str, original: str = "") -> str:
+    """The text without our entries and without what is empty for it.
+
+    Lists and objects that `original` holds too are kept, empty or not.
+    """
+    for hook in reversed(find_hooks(text)):
+        text = _drop_hook(text, hook, original)
+    return text
+
+
+def _entries(hooks: Any) -> Iterator[tuple[Path, str, str, dict[str, Any]]]:
+    """Every well-formed entry: path, event, matcher, entry."""
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for index, group in enumerate(groups if isinstance(groups, list) else ()):
+            entries = group.get("hooks") if isinstance(group, dict) else None
+            for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+                if isinstance(entry, dict):
+                    path = ("hooks", event, index, "hooks", place)
+                    yield path, event, str(group.get("matcher", "")), entry
+
+
+def _mend(text: str, hook: Hook, command: str, timeout: int) -> str:
+    wanted: dict[str, Any] = {"type": "command", "command": command}
+    given = hook.entry.get("timeout")
+    if not isinstance(given, float) or given < timeout:
+        wanted["timeout"] = timeout
+    for key, value in wanted.items():
+        if hook.entry.get(key, MISSING) != value:
+            text = set_value(text, (*hook.path, key), value)
+    return text
+
+
+def _drop_hook(text: str, hook: Hook, original: str) -> str:
+    text = _cut(text, hook.path)
+    group = hook.path[:3]
+    if get_value(text, hook.path[:4]):
+        return text
+    return _prune(_cut(text, group), group[:2], original)
+
+
+# Places.
+
+
+def _check(text: str) -> int:
+    """Where the object starts, the end of the text when it is empty. Raises."""
+    start = _skip(text, len(BOM) if text.startswith(BOM) else 0)
+    if start == len(text):
+        return start
+    try:
+        _, end = _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"line {error.lineno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise SettingsError("nested too deeply") from None
+    except ValueError as error:
+        raise SettingsError(f"not JSON: {error}") from None
+    rest = _skip(text, end)
+    if rest != len(text):
+        line = text.count("\n", 0, rest) + 1
+        raise SettingsError(f"line {line}: not JSON: text after the object")
+    if text[start] != "{":
+        raise SettingsError("not a JSON object")
+    return start
+
+
+def _skip(text: str, at: int) -> int:
+    match = SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _items(text: str, start: int) -> Iterator[Item]:
+    """The items of the container at `start`."""
+    named = text[start] == "{"
+    at = _skip(text, start + 1)
+    while text[at] not in "}]":
+        first, key = at, ""
+        if named:
+            key, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)  # past the colon
+        end = _DECODER.raw_decode(text, at)[1]
+        yield Item(key, first, at, end)
+        at = _skip(text, end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+
+
+def _find(text: str, path: Path) -> Item | None:
+    """The place of a value, None when there is none. Raises SettingsError."""
+    start = _check(text)
+    if start == len(text):
+        return None
+    place = Item("", start, start, _DECODER.raw_decode(text, start)[1])
+    for depth, step in enumerate(path):
+        kind, name = ("{", "an object") if isinstance(step, str) else ("[", "a list")
+        if text[place.value] != kind:
+            raise SettingsError(f"{_name(path[:depth])} is not {name}")
+        found = _child(text, place.value, step)
+        if found is None:
+            return None
+        place = found
+    return place
+
+
+def _child(text: str, start: int, step: str | int) -> Item | None:
+    items = list(_items(text, start))
+    if isinstance(step, int):
+        return items[step] if step < len(items) else None
+    return next((item for item in reversed(items) if item.key == step), None)
+
+
+def _name(path: Path) -> str:
+    return ".".join(str(step) for step in path) or "the file"
+
+
+# Text in and out.
+
+
+def _insert(text: str, path: Path, value: Any, key: str = "") -> str:
+    """The text with an item more at the end of a container."""
+    place = _find(text, path)
+    if place is None:  # nothing but white space, or nothing at all
+        text = (BOM if text.startswith(BOM) else "") + "{}\n"
+        place = _find(text, path)
+        assert place is not None
+    opening = "{" if key else "["
+    if text[place.value] != opening:
+        name = "an object" if key else "a list"
+        raise SettingsError(f"{_name(path)} is not {name}")
+    items = list(_items(text, place.value))
+    if items:
+        return _append(text, place.value, items, value, key)
+    style, margin = _style(text), _margin(text, place.value)
+    inside = _render(value, key, style, margin + style.indent)
+    if style.newline:
+        inside = style.newline + margin + style.indent + inside + style.newline + margin
+    return text[: place.value + 1] + inside + text[place.end - 1 :]
+
+
+def _append(text: str, start: int, items: list[Item], value: Any, key: str) -> str:
+    style, end = _style(text), items[-1].end
+    lead = text[start + 1 : items[0].start]
+    if "\n" in lead:
+        margin = lead.rpartition("\n")[2]
+        newline = style.newline or "\n"
+        piece = newline + margin + _render(value, key, style, margin)
+    else:
+        flat = style._replace(newline="")
+        piece = style.comma[1:] + _render(value, key, flat, "")
+    return text[:end] + "," + piece + text[end:]
+
+
+def _cut(text: str, path: Path) -> str:
+    """The text without one item and the comma that parted it from its neighbour."""
+    place, parent = _find(text, path), _find(text, path[:-1])
+    assert place is not None and parent is not None
+    items = list(_items(text, parent.value))
+    index = items.index(place)
+    if len(items) == 1:
+        return text[: parent.value + 1] + text[parent.end - 1 :]
+    if index:
+        return text[: items[index - 1].end] + text[place.end :]
+    return text[: place.start] + text[items[1].start :]
+
+
+def _prune(text: str, path: Path, original: str) -> str:
+    """Cut what is empty now, from the inside out, unless `original` holds it too."""
+    while path:
+        place, parent = _find(text, path), _find(text, path[:-1])
+        if place is None or parent is None or get_value(text, path):
+            return text
+        twins = [item for item in _items(text, parent.value) if item.key == place.key]
+        if len(twins) > 1 or _has(original, path):  # cutting would revive a duplicate
+            return text
+        text, path = _cut(text, path), path[:-1]
+    return text
+
+
+def _has(text: str, path: Path) -> bool:
+    try:
+        return _find(text, path) is not None
+    except SettingsError:
+        return False
+
+
+def _style(text: str) -> Style:
+    """The layout of a text, by its first member."""
+    start = _check(text)
+    first = next(_items(text, start), None)
+    if first is None:
+        return Style("\r\n" if "\r\n" in text else "\n", "  ", ": ", ", ")
+    lead = text[start + 1 : first.start]
+    newline = ("\r\n" if "\r\n" in lead else "\n") if "\n" in lead else ""
+    colon = ": " if text[first.value - 1] in " \t\r\n" else ":"
+    comma = "," if colon == ":" else ", "
+    return Style(newline, lead.rpartition("\n")[2] if newline else "", colon, comma)
+
+
+def _margin(text: str, at: int) -> str:
+    """The indentation of the line that holds a place."""
+    line = text[text.rfind("\n", 0, at) + 1 : at].lstrip(BOM)
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _render(value: Any, key: str, style: Style, margin: str) -> str:
+    if style.newline:
+        shown = json.dumps(
+            value,
+            ensure_ascii=False,
+            indent=style.indent,
+            separators=(",", style.colon),
+        ).replace("\n", style.newline + margin)
+    else:
+        shown = json.dumps(
+            value, ensure_ascii=False, separators=(style.comma, style.colon)
+        )
+    return f"{json.dumps(key)}{style.colon}{shown}" if key else shown
