@@ -1,0 +1,641 @@
+#!/usr/bin/env python3
+"""Build, test and lint feishuperm: `python3 build.py [build|test|lint|bench]`.
+
+Needs nothing but Python 3.9: the tools go into a private environment in `.build/`.
+
+shiv makes the archive; this file gives it another start.  The result is, in one file:
+
+    sh text      finds the interpreter and runs BOOT with it, isolated
+    code         `feishuperm/client.py` compiled, once per CPython, at known offsets
+    zip          from shiv: site-packages/, and our own __main__.py
+
+Nothing is ever unpacked, no file is written, no variable but XDG_CONFIG_HOME and HOME
+has a say in which code runs.  Same commit and same set of CPythons: same bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent
+CACHE = ROOT / ".build"
+VENV = CACHE / "venv"
+TOOLS_PYTHON = VENV / "bin" / "python"
+CLAUDE = CACHE / "claude"
+DIST = ROOT / "dist"
+ARCHIVE = DIST / "feishuperm.pyz"
+
+MINORS = range(9, 15)  # CPython 3.9 to 3.14 get compiled code; others run the source
+RELEASE_MINORS = range(9, 14)  # a release without one of these would start slowly
+SIZE_LIMIT = 300_000
+NO_GIT_EPOCH = 1_767_225_600  # 2026-01-01: any constant will do
+HOOK_NAMES = ("feishuperm-hook", "permission-notify")
+
+# Runs before anything else, so it speaks Python of any age until the version is known.
+# It stands between single quotes in sh and must not contain one.
+BOOT = """\
+import sys
+a = sys.argv
+del a[0]
+p = a[0]
+h = a[1:] == ["hook"] or len(a) == 1 and p[p.rfind("/") + 1:] in @NAMES@
+if sys.version_info < (3, 9):
+    v = sys.version.split()[0]
+    sys.stderr.write("feishuperm: needs Python 3.9 or newer, this is %s\\n" % v)
+    sys.exit(not h)
+import posix
+if p[:1] != "/":
+    try:
+        p = posix.getcwd() + "/" + p
+    except OSError:
+        pass
+if h:
+    try:
+        import marshal
+        from _frozen_importlib_external import MAGIC_NUMBER as m
+        o, n = @TABLE@.get(m.hex(), (0, 0))
+        c = posix.pread(posix.open(p, 0), n, o)
+        if c[:12] == m + b"@MARK@":
+            archive = p
+            exec(marshal.loads(c[12:]))
+        sys.path.insert(0, p + "/site-packages")
+        from feishuperm.client import main
+        main(p)
+    except BaseException:
+        pass
+    posix._exit(0)
+sys.path.insert(0, p + "/site-packages")
+from feishuperm.cli import main
+sys.exit(main(a))
+"""
+
+# The interpreter `install` has pinned, else the one in PATH.  Only absolute paths are
+# good: the current directory belongs to whatever project Claude Code works on.
+SH = """\
+#!/bin/sh
+# feishuperm @VERSION@, one file for Python 3.9 and newer. Try: feishuperm --help
+c=${XDG_CONFIG_HOME:-${HOME-}/.config}/feishuperm/python p=
+case $c in /*) [ -f "$c" ] && [ -r "$c" ] && IFS= read -r p <"$c" ;; esac
+case $p in /*) [ -f "$p" ] && [ -x "$p" ] || p=python3 ;; *) p=python3 ;; esac
+command -v "$p" >/dev/null 2>&1 || {
+  echo "feishuperm: python3 is not in PATH; install Python 3.9 or newer" >&2
+  case ${0##*/} in @SH_NAMES@) exit 0 ;; esac
+  [ "${1-}" != hook ]
+  exit
+}
+exec "$p" -IBS -c '@BOOT@' "$0" "$@"
+"""
+
+# For `python3 feishuperm.pyz`: that Python obeys PYTHONPATH and .pth files, so it hands
+# over to an isolated one before any of our modules is looked for.
+MAIN = """\
+import sys
+import posix
+
+boot = @BOOT@
+archive = __file__.rpartition("/")[0]
+sys.argv[0] = archive
+if sys.executable and not (sys.flags.isolated and sys.flags.no_site):
+    command = [sys.executable, "-IBS", "-c", boot] + sys.argv
+    posix.execve(sys.executable, command, posix.environ)
+sys.argv.insert(0, "-c")
+exec(compile(boot, "boot", "exec"), {"__name__": "__main__"})
+"""
+
+COMPILE = """\
+import marshal, sys
+code = compile(sys.stdin.buffer.read(), "feishuperm/client.py", "exec", 0, True, 2)
+sys.stdout.buffer.write(marshal.dumps(code))
+"""
+
+PROBE = """\
+import os, sys
+from _frozen_importlib_external import MAGIC_NUMBER
+v = sys.version_info
+if sys.implementation.name == "cpython" and v[3] == "final":
+    path = os.path.realpath(sys.executable)
+    print("\\n".join([path, MAGIC_NUMBER.hex(), "%d.%d.%d" % v[:3]]))
+"""
+
+
+class BuildError(Exception):
+    """Ends the build; its text says what to do."""
+
+
+class Python(NamedTuple):
+    """An interpreter on this machine."""
+
+    path: str
+    magic: str
+    version: str
+
+    @property
+    def minor(self) -> int:
+        return int(self.version.split(".")[1])
+
+
+# ---- interpreters
+
+
+def find_pythons() -> list[Python]:
+    """One CPython per kind of bytecode, oldest first."""
+    found: dict[str, Python] = {}
+    for path in dict.fromkeys(candidate_pythons()):
+        python = probe(path)
+        if python and python.minor in MINORS:
+            found.setdefault(python.magic, python)
+    return sorted(found.values(), key=lambda python: python.minor)
+
+
+def candidate_pythons() -> Iterator[str]:
+    """Every path where a CPython may be, the running one first."""
+    yield os.path.realpath(sys.executable)
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    pyenvs = [os.environ.get("PYENV_ROOT", ""), os.path.expanduser("~/.pyenv")]
+    pyenvs += [os.path.dirname(f) for f in folders if os.path.basename(f) == "shims"]
+    for root in filter(None, dict.fromkeys(pyenvs)):
+        for version in sorted(Path(root).glob("versions/*/bin/python3")):
+            yield os.path.realpath(version)
+    for folder in [*folders, "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"]:
+        for name in ["python3", *(f"python3.{minor}" for minor in MINORS)]:
+            path = os.path.join(folder, name)
+            if os.path.isabs(path) and os.access(path, os.X_OK):
+                yield path if is_script(path) else os.path.realpath(path)
+
+
+def is_script(path: str) -> bool:
+    """Whether this is a shim, which acts by the name it is called by."""
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+def probe(path: str) -> Python | None:
+    """What an interpreter says about itself; None if it is not a CPython we know."""
+    try:
+        result = subprocess.run(
+            [path, "-I", "-S", "-c", PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = result.stdout.splitlines()
+    return Python(*lines) if result.returncode == 0 and len(lines) == 3 else None
+
+
+# ---- tools
+
+
+def dev_requirements() -> list[str]:
+    """The `dev` group of pyproject.toml; Python 3.9 has no TOML reader."""
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    group = re.search(r"^dev = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+    if not group:
+        raise BuildError("pyproject.toml: no `dev` group")
+    return re.findall(r'^\s*"([^"]+)"', group.group(1), re.MULTILINE)
+
+
+def ensure_tools() -> None:
+    """The private environment with shiv and the dev tools, made or renewed."""
+    wanted = hashlib.sha256("\n".join(dev_requirements()).encode()).hexdigest()
+    stamp = VENV / "feishuperm-stamp"
+    if stamp.exists() and stamp.read_text() == wanted and TOOLS_PYTHON.exists():
+        return
+    say("installing the build tools into .build/venv (a few minutes the first time)")
+    pip = make_venv()
+    if not run_shown(
+        "pip", [*pip, "install", "--progress-bar=off", *dev_requirements()]
+    ):
+        raise BuildError("pip could not install the build tools (its words are above)")
+    stamp.write_text(wanted)
+
+
+def make_venv() -> list[str]:
+    """Create the environment if it is missing; the pip command that fills it."""
+    if not TOOLS_PYTHON.exists():
+        if run_shown("venv", [sys.executable, "-m", "venv", str(VENV)]):
+            return [str(TOOLS_PYTHON), "-m", "pip"]
+        # Debian splits ensurepip off; the pip of the system can fill an empty one.
+        bare = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)]
+        if not run_shown("venv", bare):
+            raise BuildError(f"{sys.executable} has no venv module")
+    if (VENV / "bin" / "pip").exists():
+        return [str(TOOLS_PYTHON), "-m", "pip"]
+    return [sys.executable, "-m", "pip", "--python", str(TOOLS_PYTHON)]
+
+
+def say(text: str) -> None:
+    print(f"build: {text}", flush=True)
+
+
+def run_shown(label: str, command: list[str], cwd: Path = ROOT) -> bool:
+    """Run with its output shown, and a sign of life while it is silent."""
+    start = time.monotonic()
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=cwd)
+    except OSError as error:
+        say(f"{label}: {error}")
+        return False
+    while True:
+        try:
+            return process.wait(timeout=15) == 0
+        except subprocess.TimeoutExpired:
+            say(f"{label}: still at work, {time.monotonic() - start:.0f} s")
+
+
+# ---- the archive
+
+
+class Source(NamedTuple):
+    """What goes into the archive, and the facts it is stamped with."""
+
+    files: dict[str, bytes]  # by name below site-packages
+    version: str
+    commit: str
+    dirty: bool
+    epoch: int
+
+    @property
+    def build_id(self) -> str:
+        digest = hashlib.sha256()
+        for name, data in sorted(self.files.items()):
+            digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
+        return digest.hexdigest()
+
+
+def read_source() -> Source:
+    """The tree as it is now."""
+    files = {
+        path.relative_to(ROOT).as_posix(): path.read_bytes()
+        for path in (ROOT / "feishuperm").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    pyproject = (ROOT / "pyproject.toml").read_text("utf-8")
+    version = re.search(r'^version = "(.+)"', pyproject, re.MULTILINE)
+    if not version or f'"{version[1]}"'.encode() not in files["feishuperm/__init__.py"]:
+        raise BuildError("pyproject.toml and feishuperm/__init__.py differ in version")
+    commit, epoch = "unknown", NO_GIT_EPOCH
+    if (ROOT / ".git").exists():
+        commit, _, when = git("log", "-1", "--format=%H %ct").partition(" ")
+        commit, epoch = commit or "unknown", int(when or epoch)
+    epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or epoch)
+    dirty = commit != "unknown" and bool(
+        git("status", "--porcelain", "feishuperm", "build.py", "pyproject.toml")
+    )
+    return Source(files, version[1], commit, dirty, epoch)
+
+
+def git(*arguments: str) -> str:
+    """The output of a git command, empty if there is no git."""
+    try:
+        result = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True
+        )
+    except OSError:
+        return ""
+    return result.stdout.strip() if result.returncode == 0 else ""
+
+
+def compile_client(source: bytes, python: Python) -> bytes:
+    """The hook client as one CPython's code; remembered in .build by its content."""
+    text = source + b"\nmain(archive)\n"
+    key = hashlib.sha256(f"{COMPILE}{python.magic}".encode() + text).hexdigest()
+    cached = CACHE / "code" / key
+    if cached.exists():
+        return cached.read_bytes()
+    code = subprocess.run(
+        [python.path, "-I", "-S", "-c", COMPILE], input=text, stdout=-1, check=True
+    ).stdout
+    write_file(cached, code)
+    return code
+
+
+def make_boot(codes: dict[str, bytes], mark: str, base: int) -> str:
+    """BOOT with the table of offsets, the first code at `base`."""
+    table = {}
+    for magic, code in codes.items():
+        table[magic] = (base, len(code))
+        base += len(code)
+    boot = BOOT.replace("@TABLE@", repr(table)).replace("@MARK@", mark)
+    boot = boot.replace("@NAMES@", repr(HOOK_NAMES)).replace("'", '"')
+    return boot
+
+
+def make_prefix(source: Source, pythons: list[Python]) -> tuple[bytes, str]:
+    """Everything before the zip, and the BOOT that is in it."""
+    client = source.files["feishuperm/client.py"]
+    # Should the file be replaced between sh and Python, the offsets are wrong: the mark
+    # in front of each code says so before marshal reads garbage.
+    mark = source.build_id[:8]
+    codes = {
+        python.magic: bytes.fromhex(python.magic)
+        + mark.encode()
+        + compile_client(client, python)
+        for python in pythons
+    }
+    sh = SH.replace("@VERSION@", source.version)
+    sh = sh.replace("@SH_NAMES@", " | ".join(HOOK_NAMES))
+    base, text, boot = 0, b"", ""
+    while base != len(text) or not text:  # the table's digits are part of the length
+        base = len(text)
+        boot = make_boot(codes, mark, base)
+        text = sh.replace("@BOOT@", boot).encode()
+    return text + b"".join(codes.values()), boot
+
+
+def build_facts(source: Source, pythons: list[Python]) -> bytes:
+    """The module that only a built archive has."""
+    return (
+        '"""The facts of this build, written by build.py."""\n\n'
+        f"COMMIT = {source.commit!r}\n"
+        f"DIRTY = {source.dirty!r}\n"
+        f"BUILD_ID = {source.build_id!r}\n"
+        f"COMPILED_FOR = {tuple(python.magic for python in pythons)!r}\n"
+    ).encode()
+
+
+def run_shiv(files: dict[str, bytes], epoch: int) -> dict[str, bytes]:
+    """shiv's own archive of a tree, as its members by name."""
+    with tempfile.TemporaryDirectory(prefix="feishuperm-build-") as scratch:
+        stage, output = Path(scratch, "stage"), Path(scratch, "shiv.pyz")
+        for name, data in files.items():
+            write_file(stage / name, data)
+        command = [str(TOOLS_PYTHON), "-m", "shiv.cli", "--site-packages", str(stage)]
+        command += ["-e", "feishuperm.cli:main", "-o", str(output)]
+        environ = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
+        result = subprocess.run(command, env=environ, capture_output=True, text=True)
+        if result.returncode:
+            raise BuildError(f"shiv failed: {result.stderr.strip() or result.stdout}")
+        with zipfile.ZipFile(output) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+
+
+def make_archive(source: Source, pythons: list[Python]) -> bytes:
+    """The whole file."""
+    prefix, boot = make_prefix(source, pythons)
+    facts = build_facts(source, pythons)
+    members = run_shiv({**source.files, "feishuperm/_build.py": facts}, source.epoch)
+    members["__main__.py"] = MAIN.replace("@BOOT@", repr(boot)).encode()
+    environment = json.loads(members["environment.json"])
+    environment["build_id"] = source.build_id
+    environment["built_at"] = time.strftime("%F %T", time.gmtime(source.epoch))
+    members["environment.json"] = json.dumps(environment, sort_keys=True).encode()
+    date = time.gmtime(max(source.epoch, 315_532_800))[:6]  # zip begins in 1980
+    output = io.BytesIO()
+    output.write(prefix)
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in sorted(members.items()):
+            if name.endswith("/"):
+                continue
+            info = zipfile.ZipInfo(name, date)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.create_system = 3
+            info.external_attr = 0o100644 << 16
+            archive.writestr(info, data)
+    return output.getvalue()
+
+
+def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write so that a reader sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    temporary.chmod(mode)
+    temporary.replace(path)
+
+
+# ---- the check of what was built
+
+
+def answer_one_hook(server: socket.socket, answer: bytes) -> None:
+    """A server for one request: registered, then decided."""
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65536)
+        for kind, body in ((b"A", b"5"), (b"D", answer)):
+            connection.sendall((len(body) + 1).to_bytes(4, "big") + kind + body)
+
+
+def check_hook(archive: Path, python: Python, scratch: Path) -> None:
+    """The built hook relays one answer."""
+    answer = b'{"hookSpecificOutput": {}}\n'
+    path = str(scratch / "s")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        server.settimeout(30)
+        thread = threading.Thread(
+            target=answer_one_hook, args=(server, answer), daemon=True
+        )
+        thread.start()
+        event = b'{"hook_event_name":"PermissionRequest"}'
+        environ = {"PERMISSION_SOCKET_PATH": path}
+        result = run_built(archive, python, ["hook"], scratch, environ, event)
+        thread.join(30)
+    os.unlink(path)
+    if result.stdout != answer or result.stderr or result.returncode:
+        raise BuildError(f"{python.version}: the built hook said {result}")
+
+
+def check_version(archive: Path, python: Python, scratch: Path) -> None:
+    """The built command line runs, and the hook's code is compiled for this Python."""
+    result = run_built(archive, python, ["version", "--json"], scratch, {})
+    try:
+        facts = json.loads(result.stdout)
+    except ValueError:
+        raise BuildError(f"{python.version}: `version` said {result}") from None
+    if not facts["fast"] or facts["python"] != python.version:
+        raise BuildError(f"{python.version}: `version` said {facts}")
+
+
+def run_built(
+    archive: Path,
+    python: Python,
+    arguments: list[str],
+    scratch: Path,
+    environ: dict[str, str],
+    stdin: bytes = b"",
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the built file with a certain interpreter, as an installation pins it."""
+    write_file(scratch / "feishuperm" / "python", python.path.encode() + b"\n")
+    return subprocess.run(
+        [str(archive), *arguments],
+        env={"PATH": os.defpath, "XDG_CONFIG_HOME": str(scratch), **environ},
+        cwd=scratch,
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+def check(archive: Path, pythons: list[Python]) -> None:
+    """Raises BuildError when the file is too large or does not run somewhere."""
+    size = archive.stat().st_size
+    if size >= SIZE_LIMIT:
+        raise BuildError(f"the archive has {size} bytes; the limit is {SIZE_LIMIT}")
+    with tempfile.TemporaryDirectory(prefix="feishuperm-check-") as scratch:
+        for python in pythons:
+            check_version(archive, python, Path(scratch))
+            check_hook(archive, python, Path(scratch))
+
+
+# ---- commands
+
+
+def command_build(arguments: list[str]) -> int:
+    """Build dist/feishuperm.pyz and check it (--release: for every CPython)."""
+    if unknown := [name for name in arguments if name != "--release"]:
+        raise BuildError(f"build: unknown argument {unknown[0]}")
+    CACHE.mkdir(exist_ok=True)
+    with open(CACHE / "lock", "w") as lock:  # two builds at a time share .build
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ensure_tools()
+        build(release="--release" in arguments)
+    return 0
+
+
+def build(release: bool) -> None:
+    pythons = find_pythons()
+    say("compiled for " + ", ".join(f"{p.version} ({p.path})" for p in pythons))
+    missing = set(RELEASE_MINORS) - {python.minor for python in pythons}
+    if missing:
+        names = ", ".join(f"3.{minor}" for minor in sorted(missing))
+        if release:
+            raise BuildError(f"a release needs CPython {names} on this machine")
+        say(f"no CPython {names} here: the hook will start slower there")
+    data = make_archive(read_source(), pythons)
+    fresh = ARCHIVE.with_name("feishuperm.pyz.new")
+    write_file(fresh, data, 0o755)
+    check(fresh, pythons)
+    fresh.replace(ARCHIVE)
+    digest = hashlib.sha256(data).hexdigest()
+    write_file(DIST / "SHA256SUMS", f"{digest}  {ARCHIVE.name}\n".encode())
+    say(f"{ARCHIVE.relative_to(ROOT)}  {len(data)} bytes  sha256 {digest}")
+
+
+def command_test(arguments: list[str]) -> int:
+    """Set up everything, build, run the tests (arguments go to pytest)."""
+    command_build([])
+    ensure_system_parts()
+    ensure_claude()
+    return subprocess.call([str(TOOLS_PYTHON), "-m", "pytest", *arguments], cwd=ROOT)
+
+
+def command_lint(arguments: list[str]) -> int:
+    """ruff check, ruff format --check, mypy --strict."""
+    ensure_tools()
+    ruff, mypy = str(VENV / "bin" / "ruff"), str(VENV / "bin" / "mypy")
+    steps = [[ruff, "check"], [ruff, "format", "--check"], [mypy]]
+    return max(subprocess.call(step, cwd=ROOT) for step in steps)
+
+
+def command_bench(arguments: list[str]) -> int:
+    """Build, then run every tests/bench/bench_*.py, or the named ones."""
+    command_build([])
+    benches = sorted((ROOT / "tests" / "bench").glob("bench_*.py"))
+    wanted = [b for b in benches if not arguments or b.stem[6:] in arguments]
+    if not wanted:
+        raise BuildError("bench: choose from " + ", ".join(b.stem[6:] for b in benches))
+    return max(subprocess.call([str(TOOLS_PYTHON), str(b)], cwd=ROOT) for b in wanted)
+
+
+# ---- parts of the system that some tests need
+
+# What is looked for in PATH, and the Debian packages that bring it.
+SYSTEM_PARTS = {
+    "chromium": ("chromium", "fonts-noto-cjk"),
+    "tmux": ("tmux",),
+    "strace": ("strace",),
+    "valgrind": ("valgrind",),
+    "busybox": ("busybox-static",),
+}
+
+
+def ensure_system_parts() -> None:
+    """Install what is missing, where we may; the tests say what they had to skip."""
+    missing = [name for name in SYSTEM_PARTS if not shutil.which(name)]
+    if not missing:
+        return
+    if os.geteuid() or not shutil.which("apt-get"):
+        say(f"not installed (needs root and apt): {', '.join(missing)}")
+        return
+    apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
+    run_shown("apt-get update", [*apt, "update"])
+    for name in missing:
+        say(f"installing {name}")
+        packages = SYSTEM_PARTS[name]
+        run_shown(name, [*apt, "install", "--no-install-recommends", *packages])
+
+
+def find_claude() -> str:
+    """The real Claude Code: named by the environment, else the one in .build."""
+    named = os.environ.get("FEISHUPERM_TEST_CLAUDE", "")
+    if named:
+        return named
+    pattern = "node_modules/@anthropic-ai/claude-code-*/claude"
+    return next((str(path) for path in sorted(CLAUDE.glob(pattern))), "")
+
+
+def ensure_claude() -> None:
+    """Install the real client for the tests that drive it."""
+    if find_claude():
+        return
+    if not shutil.which("npm"):
+        say("not installed (needs npm): Claude Code")
+        return
+    say("installing Claude Code into .build/claude")
+    CLAUDE.mkdir(parents=True, exist_ok=True)
+    npm = ["npm", "install", "--prefix", str(CLAUDE), "--no-audit", "--no-fund"]
+    npm += ["--ignore-scripts", "@anthropic-ai/claude-code"]
+    run_shown("npm", npm, CLAUDE)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "build": command_build,
+    "test": command_test,
+    "lint": command_lint,
+    "bench": command_bench,
+}
+
+
+def usage() -> str:
+    rows = [f"  {name:6} {function.__doc__}" for name, function in COMMANDS.items()]
+    return "\n".join(["usage: python3 build.py [command]", *rows])
+
+
+def main(arguments: list[str]) -> int:
+    if set(arguments[:1]) & {"-h", "--help", "help"}:
+        print(usage())
+        return 0
+    if not arguments or arguments[0].startswith("-"):
+        arguments = ["build", *arguments]
+    if arguments[0] not in COMMANDS:
+        print(f"build: unknown command {arguments[0]}\n{usage()}", file=sys.stderr)
+        return 2
+    try:
+        return COMMANDS[arguments[0]](arguments[1:])
+    except BuildError as error:
+        print(f"build: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,146 @@
+"""The command line: which command is meant, and how a failure is told.
+
+Knows every command by its row and imports only the chosen one.  A command module has
+`main(args) -> int` and reads its own arguments; it raises FeishupermError for anything
+a person should read.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+from feishuperm.errors import FeishupermError, UsageError
+
+# command: (usage, what it does). The order is that of `--help`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("", "run the server in the foreground"),
+    "hook": ("", "read one hook event on stdin, print the decision"),
+    "supervisor": (
+        "[on|off|status]",
+        "review stops and questions; switch that on or off",
+    ),
+    "run": ("PROMPT", "a headless Claude session with your hooks and Feishu approval"),
+    "install": ("", "register hooks, service and config file"),
+    "uninstall": ("", "undo exactly what install did"),
+    "doctor": ("", "check every hop from hook to phone"),
+    "status": ("[--json]", "is it running, which channels are up, what is waiting"),
+    "demo": ("", "try it without Feishu and without Claude Code"),
+    "test-card": ("", "send a real card and wait for the tap"),
+    "log": ("[verify|undo ID]", "who decided what, when and where"),
+    "version": ("[--json]", "version, commit, Python"),
+}
+
+# Other names the file may be called by; `permission-notify` is the seed's.
+ALIASES = {
+    "feishuperm-serve": "serve",
+    "feishuperm-hook": "hook",
+    "feishuperm-supervisor": "supervisor",
+    "permission-notify": "hook",
+}
+
+HELP = ("--help", "-h", "help")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command that argv names; the exit code."""
+    name, *args = sys.argv if argv is None else argv
+    command = ALIASES.get(name.rpartition("/")[2], "")
+    try:
+        make_printable()
+        if not command:
+            command, args = choose(args)
+        code = run(command, args)
+        sys.stdout.flush()
+        return code
+    except FeishupermError as error:
+        print(f"feishuperm: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        return 0 if command == "hook" else error.exit_code
+    except BrokenPipeError:  # the reader has had enough: `feishuperm log | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def make_printable() -> None:
+    """Let an odd file name or locale cost a character, not the whole program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def choose(args: list[str]) -> tuple[str, list[str]]:
+    """The command and its arguments. Raises UsageError."""
+    if not args:
+        raise UsageError("no command given", "feishuperm --help")
+    word, *rest = args
+    if word in HELP:
+        return (choose(rest)[0], ["--help"]) if rest else ("help", [])
+    if word in ("--version", "-V"):
+        return "version", rest
+    if word not in COMMANDS:
+        raise UsageError(*unknown(word))
+    return word, rest
+
+
+def unknown(word: str) -> tuple[str, str]:
+    """What to say about a word that is no command: (message, hint)."""
+    from difflib import get_close_matches
+
+    kind = "option" if word.startswith("-") else "command"
+    near = get_close_matches(word, COMMANDS, 1)
+    hint = f"did you mean `feishuperm {near[0]}`?" if near else "feishuperm --help"
+    return f"unknown {kind} {word!r}", hint
+
+
+def run(command: str, args: list[str]) -> int:
+    """Import one command and call it."""
+    if command == "help":
+        print(overview())
+        return 0
+    if command == "hook":
+        return run_hook(args)
+    # importlib would bring a dozen modules for the same
+    module = __import__(module_name(command), fromlist=("main",))
+    code: int = module.main(args)
+    return code
+
+
+def module_name(command: str) -> str:
+    return "feishuperm.commands." + command.replace("-", "_")
+
+
+def run_hook(args: list[str]) -> int:
+    """`hook` without the short way of the built file; see `client`."""
+    if args and args[0] not in HELP:
+        raise UsageError(f"hook takes no arguments, got {args[0]!r}")
+    if args:
+        print(f"usage: feishuperm hook <EVENT.json\n\n{COMMANDS['hook'][1]}")
+        return 0
+    from feishuperm import client
+
+    client.main()
+    return 0
+
+
+def overview() -> str:
+    """`feishuperm --help`."""
+    rows = [
+        f"  {name + ' ' + arguments:<28} {summary}"
+        for name, (arguments, summary) in COMMANDS.items()
+    ]
+    return "\n".join(
+        [
+            "usage: feishuperm COMMAND [ARGUMENTS]",
+            "",
+            "Answer Claude Code's permission requests from Feishu.",
+            "",
+            *rows,
+            "",
+            "`feishuperm COMMAND --help` says more about one of them.",
+        ]
+    )

@@ -1,0 +1,149 @@
+"""What every test may use: the built file, a clean home, waiting without hanging.
+
+Helpers are imported by name: `from tests.conftest import clean_env, wait_until`.
+Tests marked `browser`, `claude` or `sdk` need a part of the system that may be missing;
+they are skipped then, by name, and with CI=true they fail instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import build
+
+ROOT = Path(build.__file__).resolve().parent
+TEST_SECONDS = 180  # no test is allowed to hang; the slowest takes a tenth of that
+
+# marker: (what it needs, how it is found, how to get it)
+PARTS: dict[str, tuple[str, Callable[[], object], str]] = {
+    "browser": ("Chromium", lambda: shutil.which("chromium"), "apt install chromium"),
+    "claude": ("Claude Code", build.find_claude, "npm, then python3 build.py test"),
+    "sdk": (
+        "the official SDKs",
+        lambda: (
+            importlib.util.find_spec("claude_agent_sdk")
+            and importlib.util.find_spec("lark_oapi")
+        ),
+        "python3 build.py test",
+    ),
+}
+
+
+def clean_env(home: str | os.PathLike[str], **extra: str) -> dict[str, str]:
+    """An environment with nothing of the caller's but this HOME and what is named."""
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": os.fspath(home),
+        "LANG": "C.UTF-8",
+        **extra,
+    }
+
+
+def free_port() -> int:
+    """A TCP port on loopback that was free a moment ago."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def wait_until(predicate: Callable[[], Any], timeout: float = 20) -> Any:
+    """The first true value of `predicate`. Raises AssertionError after `timeout`."""
+    until = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if value:
+            return value
+        assert time.monotonic() < until, f"not within {timeout:g} s"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A fresh HOME with nothing in it."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pyz() -> Path:
+    """The path of the built file, built anew if a source is newer."""
+    if is_stale(build.ARCHIVE):
+        command = [sys.executable, str(ROOT / "build.py")]
+        result = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+    return build.ARCHIVE
+
+
+def is_stale(archive: Path) -> bool:
+    """Whether a file that goes into the archive has changed since it was built."""
+    if not archive.exists():
+        return True
+    sources = [ROOT / "build.py", ROOT / "pyproject.toml", ROOT / "feishuperm"]
+    sources += (ROOT / "feishuperm").rglob("*")
+    newest = max(
+        path.stat().st_mtime for path in sources if "__pycache__" not in path.parts
+    )
+    return newest > archive.stat().st_mtime
+
+
+@pytest.fixture(scope="session")
+def pythons() -> list[build.Python]:
+    """One CPython of each kind found on this machine, oldest first."""
+    return build.find_pythons()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End a test that hangs, with its traceback."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        pytest.fail(f"still running after {TEST_SECONDS} s", pytrace=True)
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(TEST_SECONDS)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip, or with CI=true fail, a test whose part of the system is missing."""
+    for marker, (name, find, remedy) in PARTS.items():
+        if item.get_closest_marker(marker) and not find():
+            text = f"{name} is not installed ({remedy})"
+            if os.environ.get("CI") == "true":
+                pytest.fail(text, pytrace=False)
+            pytest.skip(text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line per part what was not run."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    for name, _, remedy in PARTS.values():
+        count = sum(f"{name} is not installed" in str(r.longrepr) for r in skipped)
+        if count:
+            line = f"not run: {count} tests that need {name} ({remedy})"
+            terminalreporter.write_line(line, yellow=True)
