@@ -24,12 +24,17 @@ class RequestView(NamedTuple):
     @property
     def kind(self) -> str:
         """Which of the notify kinds this is: permission, question or plan."""
-        kinds = {QUESTION_TOOL: "question", PLAN_TOOL: "plan"}
-        return kinds.get(self.tool_name, "permission")
+        return kind_of(self.tool_name)
 
     @property
     def project_name(self) -> str:
         return self.project.rstrip("/").rpartition("/")[2] or self.project
+
+
+def kind_of(tool_name: str) -> str:
+    """Which of the notify kinds a tool makes."""
+    kinds = {QUESTION_TOOL: "question", PLAN_TOOL: "plan"}
+    return kinds.get(tool_name, "permission")
 
 
 def view_of(
