@@ -1,0 +1,138 @@
+"""Messages between the hook client and the server: bytes in, (kind, body) out.
+
+A frame is four bytes of length, one of kind, the body; the length counts the kind.
+Knows no socket and no clock, and nothing of what an event means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import NamedTuple
+
+from feishuperm import client
+from feishuperm.errors import ProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PROTOCOL = client.PROTOCOL.decode()
+# A path is at most 4096 bytes; the rest are the id, the flag and their separators.
+MAX_FRAME = client.MAX_EVENT + 8192
+REQUEST_ID = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")
+SHOWN_FLAGS = ("", "again", "shown")
+LENGTH = 4
+
+
+def frame(kind: bytes, body: bytes = b"") -> bytes:
+    """One message, ready to send."""
+    return client.frame(kind, body)
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames of at most `limit` bytes each."""
+
+    __slots__ = ("_buffer", "_limit")
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+
+    @property
+    def buffered(self) -> int:
+        """How many bytes of an incomplete frame are held."""
+        return len(self._buffer)
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what arrived."""
+        self._buffer += data
+
+    def next_event(self) -> tuple[bytes, bytes] | None:
+        """The next (kind, body), or None: more is needed. Raises ProtocolError."""
+        buffer = self._buffer
+        if len(buffer) < LENGTH:
+            return None
+        size = int.from_bytes(buffer[:LENGTH], "big")
+        if not 0 < size <= self._limit:
+            raise ProtocolError(f"a frame of {size} bytes", 413)
+        end = LENGTH + size
+        if len(buffer) < end:
+            return None
+        with memoryview(buffer) as view:  # a slice of the buffer would copy twice
+            kind = bytes(view[LENGTH : LENGTH + 1])
+            body = bytes(view[LENGTH + 1 : end])
+        del buffer[:end]
+        return kind, body
+
+
+class HookRequest(NamedTuple):
+    """The body of a `Q`: a hook that waits for a decision."""
+
+    protocol: str
+    id: str
+    shown: str  # one of SHOWN_FLAGS: what a reconnecting hook knows of its card
+    project: str
+    raw: bytes
+
+
+class HookNotice(NamedTuple):
+    """The body of an `N`: an event nobody waits for."""
+
+    protocol: str
+    project: str
+    raw: bytes
+
+
+def parse_request(body: bytes) -> HookRequest:
+    """The parts of a `Q`. Raises ProtocolError."""
+    protocol, id, shown, project, raw = _split(body, 5)
+    request = HookRequest(
+        _ascii(protocol), _ascii(id), _ascii(shown), os.fsdecode(project), raw
+    )
+    _check_protocol(request.protocol)
+    if not REQUEST_ID.fullmatch(request.id):
+        raise ProtocolError("a malformed request id")
+    if request.shown not in SHOWN_FLAGS:
+        raise ProtocolError("an unknown flag")
+    return request
+
+
+def parse_notice(body: bytes) -> HookNotice:
+    """The parts of an `N`. Raises ProtocolError."""
+    protocol, project, raw = _split(body, 3)
+    notice = HookNotice(_ascii(protocol), os.fsdecode(project), raw)
+    _check_protocol(notice.protocol)
+    return notice
+
+
+def parse_control(body: bytes) -> dict[str, Any]:
+    """The JSON object of a `C` or a `J`. Raises ProtocolError."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ProtocolError("a control message that is not JSON") from None
+    if not isinstance(value, dict):
+        raise ProtocolError("a control message that is not an object")
+    return value
+
+
+def _split(body: bytes, count: int) -> list[bytes]:
+    """Exactly `count` parts; only the last, the event, may contain a NUL."""
+    parts = body.split(b"\0", count - 1)
+    if len(parts) != count:
+        raise ProtocolError("a frame with parts missing")
+    return parts
+
+
+def _ascii(part: bytes) -> str:
+    try:
+        return part.decode("ascii")
+    except UnicodeDecodeError:
+        raise ProtocolError("a frame that is not ASCII where it must be") from None
+
+
+def _check_protocol(protocol: str) -> None:
+    if protocol != PROTOCOL:
+        raise ProtocolError("a client of another version")

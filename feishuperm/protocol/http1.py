@@ -1,0 +1,303 @@
+"""The small part of HTTP/1.1 that a browser needs: bytes in, requests out, and back.
+
+Knows no socket, no clock and no route.  Every buffer has a limit.  What two parsers
+could read in two ways (folded headers, bare line feeds, a body with two lengths) is
+refused instead of guessed at, because a proxy in front may have guessed otherwise.
+Request bodies come with a Content-Length; no browser sends a form any other way.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, unquote_plus
+
+from feishuperm.errors import ProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MAX_HEAD = 16384  # browsers stay under 8 kB; a proxy adds a little
+MAX_BODY = 1 << 20  # the longest form is an answer with typed text
+MAX_FIELDS = 1000  # of a query or a form; a person fills in a dozen
+
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+REQUEST_LINE = re.compile(rf"({_TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.([01])")
+HEADER_LINE = re.compile(rf"({_TOKEN}):([\t -~\x80-\xff]*)")
+SAFE_HEADER = re.compile(rf"{_TOKEN}: [\t -~\x80-\xff]*")
+CONTENT_LENGTH = re.compile(r"[0-9]{1,18}")
+EMPTY_LINES = re.compile(rb"(?:\r\n)+")
+BARE_END = re.compile(rb"\n\r?\n")  # a head that ends, but not as it must
+ABSOLUTE_TARGET = re.compile(r"https?://[^/?]*", re.IGNORECASE)
+
+REASONS = {
+    200: "OK",
+    302: "Found",
+    303: "See Other",
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    410: "Gone",
+    411: "Length Required",
+    413: "Content Too Large",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+CONTINUE_LINE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Request:
+    """One request, complete with its body. `peer` is filled in by the connection."""
+
+    __slots__ = (
+        "body",
+        "headers",
+        "keep_alive",
+        "method",
+        "path",
+        "peer",
+        "query",
+        "version",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        headers: dict[str, str],
+        version: str = "1.1",
+        body: bytes = b"",
+        peer: str = "",
+    ) -> None:
+        self.method = method
+        self.path = path  # percent-decoded
+        self.query = query  # of a repeated key, the first value
+        self.headers = headers  # names in lower case
+        self.version = version
+        self.body = body
+        self.peer = peer
+        self.keep_alive = _keeps_alive(version, headers)
+
+
+class Response:
+    """An answer, whole: its body is in memory and goes out with the head."""
+
+    __slots__ = ("body", "content_type", "headers", "status")
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes = b"",
+        content_type: str = "text/plain; charset=utf-8",
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.content_type = content_type
+        self.headers = headers
+
+    def encode(self, keep_alive: bool = False, with_body: bool = True) -> bytes:
+        """Head and body as one object, for one send. Raises ValueError."""
+        length = ("Content-Length", str(len(self.body)))
+        head = encode_head(
+            self.status, self.content_type, (length, *self.headers), keep_alive
+        )
+        return head + self.body if with_body else head
+
+
+def encode_head(
+    status: int,
+    content_type: str,
+    headers: Iterable[tuple[str, str]],
+    keep_alive: bool,
+) -> bytes:
+    """Status line and headers. Raises ValueError for one that would break out."""
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}"]
+    if content_type:
+        lines.append(f"Content-Type: {content_type}")
+    for name, value in headers:
+        lines.append(f"{name}: {value}")
+    lines.append("Connection: keep-alive" if keep_alive else "Connection: close")
+    for line in lines[1:]:
+        if not SAFE_HEADER.fullmatch(line):
+            raise ValueError(f"a header that HTTP does not allow: {line!r}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+class Continue:
+    """Event: the client waits for permission to send its body."""
+
+    __slots__ = ()
+
+
+class RequestReader:
+    """Cuts a stream of bytes into requests.
+
+    After a ProtocolError, whose `status` is the answer, the connection must be closed:
+    where the next request starts is not known.
+    """
+
+    __slots__ = ("_asks", "_buffer", "_length", "_request", "_scanned")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._scanned = 0  # no end of head before this
+        self._request: Request | None = None  # the one whose body is being read
+        self._length = 0  # of that body
+        self._asks = False  # and its client waits for a 100
+
+    @property
+    def state(self) -> str:
+        """What is being read: "idle" (nothing yet), "head" or "body"."""
+        if self._request is not None:
+            return "body"
+        return "head" if self._buffer else "idle"
+
+    @property
+    def buffered(self) -> int:
+        """How many bytes wait to be read as an event."""
+        return len(self._buffer)
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what arrived."""
+        self._buffer += data
+
+    def next_event(self) -> Request | Continue | None:
+        """The next request, or None: more is needed. Raises ProtocolError."""
+        if self._request is None and not (self._buffer and self._read_head()):
+            return None
+        return self._read_body()
+
+    def _read_head(self) -> bool:
+        buffer = self._buffer
+        end = buffer.find(b"\r\n\r\n", self._scanned)
+        if end <= 0 or end > MAX_HEAD:
+            return self._no_head_yet(end)
+        head = buffer[:end].decode("latin-1")
+        del buffer[: end + 4]
+        self._scanned = 0
+        self._request = request = parse_head(head)
+        self._length = body_length(request.headers)
+        expects = request.headers.get("expect", "").lower() == "100-continue"
+        self._asks = expects and request.version == "1.1"
+        return True
+
+    def _no_head_yet(self, end: int) -> bool:
+        buffer = self._buffer
+        empty = EMPTY_LINES.match(buffer)
+        if empty:  # left over by some clients after a form
+            del buffer[: empty.end()]
+            self._scanned = 0
+            return bool(buffer) and self._read_head()
+        if end > MAX_HEAD or len(buffer) > MAX_HEAD + 3:
+            raise ProtocolError("request head too large", 431)
+        if BARE_END.search(buffer, self._scanned):
+            raise ProtocolError("lines must end in CR LF")
+        self._scanned = max(0, len(buffer) - 3)
+        return False
+
+    def _read_body(self) -> Request | Continue | None:
+        request, length = self._request, self._length
+        if len(self._buffer) < length:
+            asks, self._asks = self._asks, False
+            return Continue() if asks else None
+        if request is not None and length:
+            request.body = bytes(self._buffer[:length])
+            del self._buffer[:length]
+        self._request, self._length = None, 0
+        return request
+
+
+def parse_head(head: str) -> Request:
+    """Request line and headers, without the empty line. Raises ProtocolError."""
+    lines = head.split("\r\n")
+    match = REQUEST_LINE.fullmatch(lines[0])
+    if match is None:
+        raise ProtocolError("malformed request line")
+    method, target, minor = match.groups()
+    headers = parse_headers(lines)
+    if minor == "1" and "host" not in headers:
+        raise ProtocolError("no Host header")
+    path, query = parse_target(target)
+    return Request(method, path, query, headers, "1." + minor)
+
+
+def parse_headers(lines: list[str]) -> dict[str, str]:
+    """All lines after the first; a repeated header is joined. Raises ProtocolError."""
+    headers: dict[str, str] = {}
+    for index in range(1, len(lines)):
+        match = HEADER_LINE.fullmatch(lines[index])
+        if match is None:
+            raise ProtocolError("malformed header")
+        name, value = match.groups()
+        name = name.lower()
+        value = value.strip(" \t")
+        if name in headers:
+            if name in ("host", "content-length", "transfer-encoding"):
+                raise ProtocolError(f"two {name} headers")
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+    return headers
+
+
+def body_length(headers: dict[str, str]) -> int:
+    """The announced length of the body. Raises ProtocolError."""
+    length = headers.get("content-length")
+    if "transfer-encoding" in headers:
+        # With both, two servers in a row disagree where the body ends.
+        raise ProtocolError("no chunked bodies here", 411 if length is None else 400)
+    if length is None:
+        return 0
+    if not CONTENT_LENGTH.fullmatch(length):
+        raise ProtocolError("malformed Content-Length")
+    if int(length) > MAX_BODY:
+        raise ProtocolError("body too large", 413)
+    return int(length)
+
+
+def parse_target(target: str) -> tuple[str, dict[str, str]]:
+    """Decoded path and query of a request target. Raises ProtocolError."""
+    if not target.isascii():  # some clients send UTF-8 as it is
+        target = target.encode("latin-1").decode("utf-8", "replace")
+    if not target.startswith("/"):
+        absolute = ABSOLUTE_TARGET.match(target)
+        if absolute is None:
+            raise ProtocolError("malformed request target")
+        target = target[absolute.end() :]
+        target = target if target.startswith("/") else "/" + target
+    path, _, query = target.partition("?")
+    if "%" in path:
+        path = unquote(path, errors="replace")
+    return path, dict(reversed(list(_fields(query)))) if query else {}
+
+
+def parse_form(body: bytes) -> dict[str, list[str]]:
+    """The fields of a form, every value of each in order. Raises ProtocolError."""
+    form: dict[str, list[str]] = {}
+    for name, value in _fields(body.decode("utf-8", "replace")):
+        form.setdefault(name, []).append(value)
+    return form
+
+
+def _fields(text: str) -> Iterator[tuple[str, str]]:
+    if text.count("&") >= MAX_FIELDS:
+        raise ProtocolError("too many fields")
+    for part in text.split("&"):
+        if part:
+            name, _, value = part.partition("=")
+            yield unquote_plus(name), unquote_plus(value)
+
+
+def _keeps_alive(version: str, headers: dict[str, str]) -> bool:
+    wish = headers.get("connection")
+    if wish is None:
+        return version == "1.1"
+    options = [option.strip() for option in wish.lower().split(",")]
+    if "close" in options:
+        return False
+    return version == "1.1" or "keep-alive" in options

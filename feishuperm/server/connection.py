@@ -1,0 +1,501 @@
+"""One client each: a waiting hook on the unix socket, a browser over HTTP.
+
+Feeds bytes to `protocol`, hands over what comes out, and sends what it is given, never
+waiting for anybody.  Knows no route and no request; whoever made the connection gets
+callables called.  A peer that does not read is dropped at a bound, one that does not
+write at a deadline, which the acceptor's sweep looks at (`server.listen`).
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+
+from feishuperm.errors import ProtocolError
+from feishuperm.protocol.frames import FrameReader, frame
+from feishuperm.protocol.http1 import (
+    CONTINUE_LINE,
+    Continue,
+    Request,
+    RequestReader,
+    Response,
+    encode_head,
+)
+from feishuperm.server.loop import READ, WRITE, Handler
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from feishuperm.server.loop import Loop
+
+RECEIVE_SIZE = 65536
+NEVER = math.inf
+
+FIRST_FRAME_SECONDS = 15.0  # a hook sends its event at once
+HOOK_BACKLOG = 8 << 20  # twice the longest answer; a hook reads, or it is stopped
+
+HEAD_SECONDS = 15.0  # for a whole request head, however slowly it drips
+BODY_SECONDS = 60.0  # for a form of at most 1 MiB over a bad line
+IDLE_SECONDS = 75.0  # of keep-alive; longer than most proxies keep theirs
+READ_SECONDS = {"idle": IDLE_SECONDS, "head": HEAD_SECONDS, "body": BODY_SECONDS}
+ANSWER_SECONDS = 300.0  # for whoever took the request; a forgotten one must not leak
+SEND_SECONDS = 60.0  # without progress on a response
+LINGER_SECONDS = 2.0  # for a refused client to read why
+PIPELINED = 65536  # bytes of further requests read while one is being answered
+
+STREAM_BACKLOG = 256 << 10  # a page that is this far behind should reload
+STREAM_SECONDS = 30.0  # without progress on a stream: the phone is gone
+
+
+class Connection(Handler):
+    """A non-blocking socket with an output buffer; ends in exactly one `closed()`."""
+
+    __slots__ = ("_finishing", "_mask", "_out", "deadline", "loop", "sock")
+
+    def __init__(self, loop: Loop, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.loop = loop
+        self.sock: socket.socket | None = sock
+        self.deadline = NEVER  # when the sweep may close it
+        self._out: bytearray | None = None  # what the kernel did not take yet
+        self._finishing = False  # close as soon as that is sent
+        self._mask = READ
+        loop.watch(sock.fileno(), READ, self)
+
+    def handle(self, mask: int) -> None:
+        if mask & WRITE and self._out is not None:
+            self._flush()
+        if mask & READ and self.sock is not None:
+            self._read()
+
+    def fail(self) -> None:
+        self.abort()
+
+    def close(self) -> None:
+        """Send what is buffered, then close."""
+        self._finishing = True
+        if self._out is None:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        sock = self.sock
+        if sock is None:
+            return
+        self.loop.watch(sock.fileno(), 0, self)
+        self.sock = self._out = None
+        sock.close()
+        self.closed()
+
+    def closed(self) -> None:
+        """The connection is over, whoever ended it."""
+        raise NotImplementedError
+
+    def received(self, data: bytes) -> None:
+        """Some bytes came."""
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """The peer sends no more."""
+        self.abort()
+
+    def flushed(self) -> None:
+        """The output buffer is empty again."""
+
+    def write(self, data: bytes) -> None:
+        """Send, or keep what the kernel does not take."""
+        if self.sock is None:
+            return
+        if self._out is not None:
+            self._out += data
+            return
+        try:
+            sent = self.sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.abort()
+            return
+        if sent < len(data):
+            self._out = bytearray(memoryview(data)[sent:])
+            self._want(self._mask | WRITE)
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes wait for the peer to read."""
+        return 0 if self._out is None else len(self._out)
+
+    def _read(self) -> None:
+        assert self.sock is not None
+        try:
+            data = self.sock.recv(RECEIVE_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.abort()
+            return
+        if data:
+            self.received(data)
+        else:
+            self.ended()
+
+    def _flush(self) -> None:
+        assert self.sock is not None and self._out is not None
+        try:
+            sent = self.sock.send(self._out)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.abort()
+            return
+        del self._out[:sent]
+        self.progressed()
+        if self._out:
+            return
+        self._out = None
+        self._want(self._mask & ~WRITE)
+        if self._finishing:
+            self.abort()
+        else:
+            self.flushed()
+
+    def progressed(self) -> None:
+        """The peer took some of the output buffer."""
+
+    def _want(self, mask: int) -> None:
+        if self.sock is not None and mask != self._mask:
+            self._mask = mask
+            self.loop.watch(self.sock.fileno(), mask, self)
+
+
+class HookConnection(Connection):
+    """A hook, from its first frame until either side closes.
+
+    `on_frame(connection, kind, body)` for each frame; `on_close(connection)` once,
+    whoever closed.  `data` is the owner's: what this hook waits for.
+    """
+
+    __slots__ = ("_on_close", "_on_frame", "_reader", "data")
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        on_frame: Callable[[HookConnection, bytes, bytes], object],
+        on_close: Callable[[HookConnection], object],
+    ) -> None:
+        self._on_frame = on_frame
+        self._on_close = on_close
+        self._reader: FrameReader | None = None  # only while a frame is incomplete
+        self.data: object = None
+        super().__init__(loop, sock)
+        self.deadline = loop.now() + FIRST_FRAME_SECONDS
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        """One frame to the hook; nothing if it is gone."""
+        self.write(frame(kind, body))
+        if self.backlog > HOOK_BACKLOG:
+            self.abort()
+
+    def received(self, data: bytes) -> None:
+        reader = self._reader or FrameReader()
+        reader.receive_data(data)
+        try:
+            event = reader.next_event()
+            while event is not None and self.sock is not None:
+                self.deadline = NEVER
+                self._on_frame(self, *event)
+                event = reader.next_event()
+        except ProtocolError as error:
+            self.loop.report(error)
+            self.send(b"R")
+            self.close()
+        self._reader = reader if reader.buffered else None
+
+    def fail(self) -> None:
+        """The handler raised: the terminal decides. Just closing would mean "again"."""
+        self.send(b"R")
+        self.close()
+
+    def closed(self) -> None:
+        self._on_close(self)
+
+
+class Exchange:
+    """One request's answer: exactly one of `reply()` and `stream()`, now or later."""
+
+    __slots__ = ("_connection", "request")
+
+    def __init__(self, connection: HttpConnection, request: Request) -> None:
+        self._connection: HttpConnection | None = connection
+        self.request = request
+
+    @property
+    def peer(self) -> str:
+        return self.request.peer
+
+    def reply(self, response: Response) -> None:
+        """Send the whole answer; nothing if the client is gone. Raises ValueError."""
+        request = self.request
+        data = response.encode(request.keep_alive, request.method != "HEAD")
+        self.take().answer(data, request.keep_alive)
+
+    def stream(
+        self,
+        headers: Iterable[tuple[str, str]] = (),
+        content_type: str = "text/event-stream; charset=utf-8",
+    ) -> Stream:
+        """Send the head and keep the connection for what follows. Raises ValueError."""
+        head = encode_head(200, content_type, headers, keep_alive=False)
+        stream = self.take().start_stream(head)
+        if self.request.method == "HEAD":
+            stream.close()
+        return stream
+
+    def take(self) -> HttpConnection:
+        """The connection, for the one answer it gets."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            raise RuntimeError("this request has been answered")
+        return connection
+
+
+class Stream:
+    """An endless answer, such as server-sent events."""
+
+    __slots__ = ("_connection", "_on_close")
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+        self._on_close: Callable[[], object] | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the reader is gone."""
+        return self._connection.sock is None
+
+    @property
+    def on_close(self) -> Callable[[], object] | None:
+        """Called once, without arguments, when the reader is gone."""
+        return self._on_close
+
+    @on_close.setter
+    def on_close(self, fn: Callable[[], object] | None) -> None:
+        self._on_close = fn
+        if self.closed and fn is not None:  # lost while its head was being sent
+            loop = self._connection.loop
+            loop.call_at(loop.now(), fn)
+
+    def send(self, data: bytes) -> None:
+        """Send, or drop a reader that is too far behind."""
+        self._connection.stream_data(data)
+
+    def close(self) -> None:
+        """End it, after what is buffered."""
+        self._connection.close()
+
+
+class HttpConnection(Connection):
+    """A browser: requests in, one answer at a time out, in order.
+
+    `on_request(request, exchange)` for each; the next request is looked at when this
+    one is answered and its answer has left.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_ended",
+        "_exchange",
+        "_lingering",
+        "_on_close",
+        "_on_request",
+        "_peer",
+        "_phase",
+        "_reader",
+        "_stream",
+    )
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        on_request: Callable[[Request, Exchange], object],
+        on_close: Callable[[HttpConnection], object] | None = None,
+    ) -> None:
+        self._on_request = on_request
+        self._on_close = on_close
+        self._peer = peer_address(sock)
+        self._reader = RequestReader()
+        self._exchange: Exchange | None = None  # the one not answered yet
+        self._stream: Stream | None = None
+        self._busy = False  # inside `_serve`, which must not call itself
+        self._lingering = False  # refused: read and forget until the peer closes
+        self._ended = False  # the peer sends no more
+        self._phase = "head"  # the reader's state that `deadline` was set for
+        super().__init__(loop, sock)
+        self.deadline = loop.now() + HEAD_SECONDS
+
+    def received(self, data: bytes) -> None:
+        if self._lingering or self._stream is not None:
+            return
+        self._reader.receive_data(data)
+        self._serve()
+
+    def ended(self) -> None:
+        """The peer may have closed only its half: answers under way still go out."""
+        if self._stream is not None or self._lingering or self._can_serve():
+            self.abort()
+        else:
+            self._ended = True
+            self._want(self._mask & ~READ)
+
+    def fail(self) -> None:
+        """A handler raised: say so if nothing has been said yet."""
+        self._busy = False
+        if self._exchange is None:
+            self.abort()
+            return
+        self._exchange.take()
+        self._exchange = None
+        self.refuse(500)
+
+    def refuse(self, status: int) -> None:
+        """Answer with an error and close, leaving the peer time to read it.
+
+        Closing with unread input would reset the connection and may destroy the answer.
+        """
+        response = Response(status, f"{status}\n".encode())
+        self._lingering = True
+        self.write(response.encode(keep_alive=False))
+        self.deadline = self.loop.now() + LINGER_SECONDS
+        if self._out is None:
+            self.flushed()
+
+    def answer(self, data: bytes, keep_alive: bool) -> None:
+        """Send an encoded response; used by `Exchange`."""
+        self._exchange = None
+        self._phase = ""
+        self.write(data)
+        if not keep_alive:
+            self.close()
+        if not self._busy:
+            self._serve()
+
+    def start_stream(self, head: bytes) -> Stream:
+        """Turn into a stream; used by `Exchange`."""
+        self._exchange = None
+        self._phase = ""
+        stream = Stream(self)
+        if self.sock is not None:
+            keep_alive_probe(self.sock)
+            self._stream = stream
+            self.deadline = NEVER
+            self.stream_data(head)
+        return stream
+
+    def stream_data(self, data: bytes) -> None:
+        """Send within the bounds of a stream; used by `Stream`."""
+        self.write(data)
+        if self.backlog > STREAM_BACKLOG:
+            self.abort()
+        elif self._out is not None and self.deadline == NEVER:
+            self.deadline = self.loop.now() + STREAM_SECONDS
+
+    def progressed(self) -> None:
+        if self._stream is not None:
+            self.deadline = self.loop.now() + STREAM_SECONDS if self._out else NEVER
+        elif not self._lingering:
+            self.deadline = self.loop.now() + SEND_SECONDS
+
+    def flushed(self) -> None:
+        if self._lingering:
+            self._end_sending()
+        elif self._stream is None:
+            self._serve()
+
+    def closed(self) -> None:
+        self._exchange = None
+        if self._on_close is not None:
+            self._on_close(self)
+        stream, self._stream = self._stream, None
+        if stream is not None and stream.on_close is not None:
+            stream.on_close()
+
+    def _serve(self) -> None:
+        """Hand out requests until one waits for its answer or input runs out."""
+        self._busy = True
+        try:
+            while self._can_serve():
+                event = self._reader.next_event()
+                if event is None:
+                    break
+                self._dispatch(event)
+        except ProtocolError as error:
+            self.refuse(error.status)
+        self._busy = False
+        if self.sock is not None and not self._lingering and self._stream is None:
+            self._wait()
+
+    def _can_serve(self) -> bool:
+        return self._exchange is None and self._out is None and self.sock is not None
+
+    def _dispatch(self, event: Request | Continue) -> None:
+        if isinstance(event, Continue):
+            self.write(CONTINUE_LINE)
+            return
+        event.peer = self._peer
+        self._exchange = exchange = Exchange(self, event)
+        self._on_request(event, exchange)
+
+    def _wait(self) -> None:
+        """Set what comes next, and by when: an answer, its departure, more input."""
+        if not self._can_serve():
+            seconds = SEND_SECONDS if self._exchange is None else ANSWER_SECONDS
+            self.deadline = self.loop.now() + seconds
+            if self._reader.buffered > PIPELINED:
+                self._want(self._mask & ~READ)
+        elif self._ended:
+            self.abort()
+        else:
+            phase = self._reader.state
+            if phase != self._phase:
+                self._phase = phase
+                self.deadline = self.loop.now() + READ_SECONDS[phase]
+            self._want(READ)
+
+    def _end_sending(self) -> None:
+        assert self.sock is not None
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.abort()
+
+
+def peer_address(sock: socket.socket) -> str:
+    """The peer's address; IPv4 looks the same through a dual-stack socket."""
+    try:
+        name = sock.getpeername()
+    except OSError:
+        return ""
+    if not isinstance(name, tuple):
+        return ""
+    address: str = name[0]
+    return address[7:] if address.startswith("::ffff:") else address
+
+
+def keep_alive_probe(sock: socket.socket) -> None:
+    """Notice within a minute or so that a phone has left without saying goodbye."""
+    options = (
+        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
+        (socket.IPPROTO_TCP, "TCP_KEEPALIVE", 30),  # its name on macOS
+        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 10),
+        (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 30000),
+    )
+    for level, name, value in options:
+        try:
+            sock.setsockopt(level, getattr(socket, name), value)
+        except (AttributeError, OSError):
+            pass  # not known here, or not a TCP socket

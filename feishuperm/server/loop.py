@@ -1,0 +1,274 @@
+"""The one thread that owns every socket and all state: readiness, timers, wake-ups.
+
+Knows file descriptors and moments, and nothing of what travels over them.  It sleeps
+until the nearest deadline; other threads and signals wake it through a pair of sockets.
+An exception in one handler costs that handler its connection and nobody else theirs.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from typing import NamedTuple
+
+from feishuperm.errors import FeishupermError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+MACOS_FILE_LIMIT = 10240  # OPEN_MAX: there "unlimited" is refused, this is not
+SPARE_FILES = 64  # log, ledger, rule files, the worker's connections, the reserve
+MIN_CANCELLED = 64  # below this, clearing the heap costs more than it frees
+
+
+class Handler:
+    """What the loop calls when a descriptor is ready, and when that call failed."""
+
+    __slots__ = ()
+
+    def handle(self, mask: int) -> None:
+        """The descriptor is readable or writable, or both."""
+        raise NotImplementedError
+
+    def fail(self) -> None:
+        """`handle` raised (already reported): close what it was about."""
+        raise NotImplementedError
+
+
+class Timer:
+    """A call in the future. `cancel()` may come at any time, also too late."""
+
+    __slots__ = ("_fn", "_loop")
+
+    def __init__(self, loop: Loop, fn: Callable[[], object]) -> None:
+        self._loop = loop
+        self._fn: Callable[[], object] | None = fn
+
+    def cancel(self) -> None:
+        """Do not call it after all."""
+        if self._fn is not None:
+            self._fn = None
+            self._loop._forget_cancelled()
+
+    def _take(self) -> Callable[[], object] | None:
+        fn, self._fn = self._fn, None
+        return fn
+
+
+class Loop:
+    """Calls handlers, timers and posted functions, one after another."""
+
+    def __init__(
+        self,
+        on_error: Callable[[Exception], object],
+        clock: Callable[[], float] = time.monotonic,
+        selector: selectors.BaseSelector | None = None,
+    ) -> None:
+        self.now = clock
+        self._on_error = on_error
+        self._selector = checked_selector(selector or selectors.DefaultSelector())
+        self._handlers: dict[int, Handler] = {}
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()  # equal moments: first set, first called
+        self._cancelled = 0
+        self._posted: deque[Callable[[], object]] = deque()
+        self._stopping = False
+        self._old_signals: dict[int, Any] = {}
+        self._old_wakeup_fd: int | None = None
+        self._awake, self._alarm = socket.socketpair()
+        self._awake.setblocking(False)
+        self._alarm.setblocking(False)
+        self.watch(self._awake.fileno(), READ, _Drain(self._awake))
+
+    def watch(self, fd: int, mask: int, handler: Handler) -> None:
+        """Call the handler when the descriptor is ready for `mask`; 0 ends it."""
+        known = fd in self._handlers
+        if not mask:
+            if known:
+                del self._handlers[fd]
+                self._selector.unregister(fd)
+            return
+        self._handlers[fd] = handler
+        if known:
+            self._selector.modify(fd, mask, handler)
+        else:
+            self._selector.register(fd, mask, handler)
+
+    def call_at(self, when: float, fn: Callable[[], object]) -> Timer:
+        """Call `fn` at a moment of `now()`, or as soon after it as possible."""
+        timer = Timer(self, fn)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def call_soon_threadsafe(self, fn: Callable[[], object]) -> None:
+        """Call `fn` on the loop; the one method that other threads may use."""
+        self._posted.append(fn)
+        try:
+            self._alarm.send(b"\0")
+        except BlockingIOError:
+            pass  # a full pipe wakes as well as one more byte
+        except OSError:
+            pass  # a worker that finishes after close()
+
+    def on_signal(self, signum: int, fn: Callable[[], object]) -> None:
+        """Call `fn` on the loop when the signal comes. From the main thread only."""
+
+        def post(_signum: int, _frame: object) -> None:
+            self._posted.append(fn)
+
+        if self._old_wakeup_fd is None:
+            # Without it, a signal between the last check and the wait is slept over.
+            self._old_wakeup_fd = signal.set_wakeup_fd(
+                self._alarm.fileno(), warn_on_full_buffer=False
+            )
+        old = signal.signal(signum, post)
+        self._old_signals.setdefault(signum, old)
+
+    def run(self) -> None:
+        """Serve until `stop()`."""
+        while not self._stopping:
+            self.tick()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Let `run()` return after the current round. From the loop's thread."""
+        self._stopping = True
+
+    def tick(self) -> None:
+        """One round: wait, then ready descriptors, due timers, posted calls."""
+        handlers = self._handlers
+        for key, mask in self._selector.select(self._timeout()):
+            handler: Handler = key.data
+            # An earlier handler of this round may have closed it; its number may
+            # even belong to somebody else by now.
+            if handlers.get(key.fd) is not handler:
+                continue
+            try:
+                handler.handle(mask)
+            except Exception as error:
+                self.report(error)
+                self._call(handler.fail)
+        self._run_timers()
+        self._run_posted()
+
+    def report(self, error: Exception) -> None:
+        """Hand an unexpected exception to whoever writes the log."""
+        self._on_error(error)
+
+    def close(self) -> None:
+        """Give back the descriptors and the signals that the loop itself took."""
+        for signum, old in self._old_signals.items():
+            signal.signal(signum, old)
+        if self._old_wakeup_fd is not None:
+            signal.set_wakeup_fd(self._old_wakeup_fd)
+        self._old_signals, self._old_wakeup_fd = {}, None
+        self._selector.close()
+        self._awake.close()
+        self._alarm.close()
+
+    def _timeout(self) -> float | None:
+        if self._posted or self._stopping:
+            return 0
+        if not self._timers:
+            return None
+        return max(0.0, self._timers[0][0] - self.now())
+
+    def _run_timers(self) -> None:
+        if not self._timers:
+            return
+        now = self.now()
+        while self._timers and self._timers[0][0] <= now:
+            fn = heapq.heappop(self._timers)[2]._take()
+            if fn is None:
+                self._cancelled -= 1
+            else:
+                self._call(fn)
+
+    def _run_posted(self) -> None:
+        # Only those that are there now: one that posts itself again must not starve
+        # the sockets.
+        for _ in range(len(self._posted)):
+            self._call(self._posted.popleft())
+
+    def _call(self, fn: Callable[[], object]) -> None:
+        try:
+            fn()
+        except Exception as error:
+            self.report(error)
+
+    def _forget_cancelled(self) -> None:
+        """Clear the heap when most of it will never be called."""
+        self._cancelled += 1
+        if self._cancelled < max(MIN_CANCELLED, len(self._timers) // 2):
+            return
+        self._timers = [entry for entry in self._timers if entry[2]._fn is not None]
+        heapq.heapify(self._timers)
+        self._cancelled = 0
+
+
+class _Drain(Handler):
+    """Empties the wake-up socket; being woken is all it is for."""
+
+    __slots__ = ("_sock",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def handle(self, mask: int) -> None:
+        try:
+            self._sock.recv(4096)
+        except BlockingIOError:
+            pass
+
+    def fail(self) -> None:
+        """Nothing to close: without it the loop would be deaf."""
+
+
+def checked_selector(selector: selectors.BaseSelector) -> selectors.BaseSelector:
+    """The selector, unless its cost grows with every waiting hook."""
+    name = type(selector).__name__
+    if name in ("SelectSelector", "PollSelector"):
+        selector.close()
+        raise FeishupermError(
+            f"this Python on {sys.platform} has neither epoll nor kqueue, "
+            f"and {name} cannot carry thousands of waiting hooks"
+        )
+    return selector
+
+
+class Caps(NamedTuple):
+    """How many connections of each kind fit under the file limit."""
+
+    hooks: int
+    http: int
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of open files to the hard one; returns what is in force."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for limit in (hard, MACOS_FILE_LIMIT):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        except (ValueError, OSError):
+            continue
+        soft = limit
+        break
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def caps(file_limit: int) -> Caps:
+    """Share the files out: browsers a few, hooks the rest."""
+    usable = max(2, min(file_limit, 1 << 17) - SPARE_FILES)
+    http = max(1, min(usable // 4, 2048))
+    return Caps(usable - http, http)
