@@ -10,11 +10,18 @@ It always exits 0 and prints one JSON object or nothing: nothing means "no decis
 and the terminal dialog stays as it is.  SIGTERM keeps its default action, which ends
 the process at once; the server sees the connection close.
 """
+
 import posix
 import sys
 from _signal import SIGALRM, alarm, signal
 from _socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket
 from time import monotonic, sleep, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Environ = dict[bytes, bytes]
 
 PROTOCOL = b"1"
 MAX_EVENT = 16 << 20  # the server refuses longer ones; a Write of 16 MB is no card
@@ -39,7 +46,7 @@ class NotPermission(Exception):
     """The server read the event: it is not a permission request."""
 
 
-def read_all(fd, limit=MAX_EVENT):
+def read_all(fd: int, limit: int = MAX_EVENT) -> bytes:
     """Everything up to end of file, or to one byte past the limit."""
     parts = []
     size = 0
@@ -52,7 +59,7 @@ def read_all(fd, limit=MAX_EVENT):
     return b"".join(parts)
 
 
-def config_path(environ):
+def config_path(environ: "Environ") -> bytes:
     """The file that holds the settings which the environment does not name."""
     named = environ.get(b"FEISHUPERM_CONFIG")
     if named:
@@ -61,8 +68,8 @@ def config_path(environ):
     return base + b"/feishuperm/config.env"
 
 
-def parse_config(data):
-    """KEY=VALUE lines as a dict of bytes; comments, blanks and other lines are skipped."""
+def parse_config(data: bytes) -> "Environ":
+    """KEY=VALUE lines as a dict of bytes; comments and other lines are skipped."""
     values = {}
     for line in data.splitlines():
         key, equals, value = line.partition(b"=")
@@ -74,7 +81,7 @@ def parse_config(data):
     return values
 
 
-def socket_path(environ):
+def socket_path(environ: "Environ") -> bytes:
     """Where the server listens: environment, then config.env, then the default."""
     path = environ.get(b"PERMISSION_SOCKET_PATH")
     if path:
@@ -91,7 +98,7 @@ def socket_path(environ):
     return values.get(b"PERMISSION_SOCKET_PATH") or DEFAULT_SOCKET
 
 
-def peer_uid(sock):
+def peer_uid(sock: socket) -> int:
     """The user at the other end: anybody may have put a socket on a path in /tmp."""
     if sys.platform == "darwin":  # struct xucred at SOL_LOCAL: version, uid, ...
         credentials = sock.getsockopt(0, 1, 76)
@@ -100,7 +107,7 @@ def peer_uid(sock):
     return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
-def connect(path):
+def connect(path: bytes) -> socket:
     """A socket to our own server. Raises NoServer."""
     sock = socket(AF_UNIX, SOCK_STREAM)
     try:
@@ -113,12 +120,12 @@ def connect(path):
     return sock
 
 
-def frame(kind, body):
+def frame(kind: bytes, body: bytes) -> bytes:
     """One message: four bytes of length, one of kind, the body."""
     return (len(body) + 1).to_bytes(4, "big") + kind + body
 
 
-def receive(sock, size):
+def receive(sock: socket, size: int) -> bytes:
     """Exactly `size` bytes, or nothing when the other end is gone."""
     data = b""
     while len(data) < size:
@@ -132,19 +139,19 @@ def receive(sock, size):
     return data
 
 
-def receive_frame(sock):
-    """The next (kind, body); kind is empty when the other end is gone or talks rubbish."""
+def receive_frame(sock: socket) -> "tuple[bytes, bytes]":
+    """The next (kind, body); kind is empty when the other end is gone or insane."""
     size = int.from_bytes(receive(sock, 4), "big")
     data = receive(sock, size) if 0 < size <= MAX_ANSWER else b""
     return data[:1], data[1:]
 
 
-def new_id():
+def new_id() -> bytes:
     """A request id as the card shows it: whole seconds and eight hex digits."""
     return b"%d-%s" % (time(), posix.urandom(4).hex().encode())
 
 
-def reconnect(path):
+def reconnect(path: bytes) -> "socket | None":
     """A socket to the restarted server, or None when it stays away too long."""
     until = monotonic() + RESTART_SECONDS
     while monotonic() < until:
@@ -155,7 +162,13 @@ def reconnect(path):
     return None
 
 
-def ask(raw, path, request_id, project, guard=alarm):
+def ask(
+    raw: bytes,
+    path: bytes,
+    request_id: bytes,
+    project: bytes,
+    guard: "Callable[[int], object]" = alarm,
+) -> bytes:
     """Relay one event and wait: the bytes to print, empty for "no decision".
 
     A connection that ends without a verdict is a server that restarts; the same id is
@@ -163,12 +176,13 @@ def ask(raw, path, request_id, project, guard=alarm):
     `guard` is told how many seconds from now the wait must be over at the latest.
     Raises NoServer and NotPermission.
     """
-    sock = connect(path)
+    sock: socket | None = connect(path)
     shown = b""
     guard(ACK_SECONDS)
     while sock:
         try:
-            sock.sendall(frame(b"Q", b"\0".join((PROTOCOL, request_id, shown, project, raw))))
+            question = b"\0".join((PROTOCOL, request_id, shown, project, raw))
+            sock.sendall(frame(b"Q", question))
         except OSError:
             pass  # a refusal may already wait to be read
         kind = b" "
@@ -190,13 +204,13 @@ def ask(raw, path, request_id, project, guard=alarm):
     return b""
 
 
-def write_all(fd, data):
+def write_all(fd: int, data: bytes) -> None:
     """Write everything, however small the pipe."""
     while data:
         data = data[posix.write(fd, data) :]
 
 
-def run(environ, archive):
+def run(environ: "Environ", archive: str) -> None:
     """One event, start to end."""
     signal(SIGALRM, lambda *_: posix._exit(0))
     alarm(ACK_SECONDS)
@@ -206,7 +220,8 @@ def run(environ, archive):
     if PERMISSION[0] in raw or PERMISSION[1] in raw:
         project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
         try:
-            return write_all(1, ask(raw, socket_path(environ), request_id, project))
+            answer = ask(raw, socket_path(environ), request_id, project)
+            return write_all(1, answer)
         except NoServer:
             reason = "no server"
         except NotPermission:
@@ -218,7 +233,7 @@ def run(environ, archive):
     write_all(1, handle(raw, request_id.decode(), reason))
 
 
-def main(archive=""):
+def main(archive: str = "") -> None:
     """The `hook` command. Never returns."""
     try:
         run(posix.environ, archive)

@@ -1,0 +1,160 @@
+"""How long a hook takes, start to finish, against a bare Python: ratios, not times.
+
+    python3 build.py bench start
+
+The floor is `python3 -I -S -c pass` of the same interpreter.  The server answers at
+once, so what is left is our own cost.  Runs are interleaved: this machine's noise falls
+on both alike.  Instructions come from callgrind where valgrind is installed; the share
+of sh is counted by running the prefix with a no-op in place of its `exec`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import build  # noqa: E402
+
+ROUNDS = 150
+MINORS = (9, 11, 13)
+TIME_LIMIT = 1.25
+INSTRUCTION_LIMIT = 1.10
+ANSWER = (
+    b'{"hookSpecificOutput": {"hookEventName": "PermissionRequest", '
+    b'"decision": {"behavior": "allow"}}}\n'
+)
+EVENT = (
+    b'{"session_id":"5c8e1f6e-0000-4000-8000-000000000000","cwd":"/tmp","transcript_path"'
+    b':"/tmp/t.jsonl","permission_mode":"default","hook_event_name":"PermissionRequest",'
+    b'"tool_name":"Bash","tool_input":{"command":"npm run build","description":"B"}}'
+)
+
+
+def serve(server: socket.socket) -> None:
+    """Register and decide every request at once."""
+    frames = b"".join(
+        (len(body) + 1).to_bytes(4, "big") + kind + body
+        for kind, body in ((b"A", b"55"), (b"D", ANSWER))
+    )
+    while True:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(frames)
+
+
+class Bench:
+    """One interpreter's floor and hook."""
+
+    def __init__(self, python: build.Python, scratch: Path) -> None:
+        self.floor = [python.path, "-I", "-S", "-c", "pass"]
+        self.hook = [str(build.ARCHIVE), "hook"]
+        self.scratch = scratch
+        self.environ = {
+            "PATH": os.defpath,
+            "XDG_CONFIG_HOME": str(scratch),
+            "PERMISSION_SOCKET_PATH": str(scratch / "s"),
+        }
+        build.write_file(
+            scratch / "feishuperm" / "python", python.path.encode() + b"\n"
+        )
+        (scratch / "event").write_bytes(EVENT)
+
+    def seconds(self, command: list[str]) -> float:
+        """Wall time of one run, event on stdin, output thrown away."""
+        opens = [
+            (os.POSIX_SPAWN_OPEN, 0, str(self.scratch / "event"), os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        ]
+        start = time.perf_counter()
+        pid = os.posix_spawn(command[0], command, self.environ, file_actions=opens)
+        _, status = os.waitpid(pid, 0)
+        assert status == 0, command
+        return time.perf_counter() - start
+
+    def time_ratio(self) -> float:
+        """Median of the hook over median of the floor."""
+        times: dict[bool, list[float]] = {False: [], True: []}
+        for _ in range(ROUNDS):
+            for is_hook in random.sample((False, True), 2):
+                command = self.hook if is_hook else self.floor
+                times[is_hook].append(self.seconds(command))
+        return statistics.median(times[True]) / statistics.median(times[False])
+
+    def instructions(self, command: list[str]) -> int:
+        """User-space instructions of the last image a command executes."""
+        output = self.scratch / "callgrind"
+        valgrind = ["valgrind", "--tool=callgrind", "--trace-children=yes", "-q"]
+        with open(self.scratch / "event", "rb") as event:
+            subprocess.run(
+                [*valgrind, f"--callgrind-out-file={output}", *command],
+                env=self.environ,
+                stdin=event,
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
+        return int(
+            re.findall(r"^(?:summary|totals): (\d+)", output.read_text(), re.M)[0]
+        )
+
+    def sh_instructions(self) -> int:
+        """What the shell does before it becomes Python."""
+        text = build.ARCHIVE.read_bytes()
+        end = text.index(b'"$0" "$@"\n') + 10
+        script = self.scratch / "prefix"
+        quiet = text[:end].replace(b'\nexec "$p"', b'\n: "$p"') + b"exit\n"
+        build.write_file(script, quiet, 0o755)
+        return self.instructions(["/bin/sh", str(script), "hook"])
+
+    def check(self) -> None:
+        result = subprocess.run(self.hook, env=self.environ, input=EVENT, stdout=-1)
+        assert result.stdout == ANSWER, result
+
+
+def report(python: build.Python, scratch: Path) -> bool:
+    """Print one line; whether it is within the limits."""
+    bench = Bench(python, scratch)
+    bench.check()
+    ratio = bench.time_ratio()
+    line = f"{python.version:8} time {ratio:.2f} x floor (limit {TIME_LIMIT})"
+    if not shutil.which("valgrind"):
+        print(line + "; instructions not counted: no valgrind", flush=True)
+        return ratio <= TIME_LIMIT
+    floor, hook = bench.instructions(bench.floor), bench.instructions(bench.hook)
+    sh = bench.sh_instructions()
+    counted = (hook + sh) / floor
+    print(
+        f"{line}; instructions {counted:.3f} x floor (limit {INSTRUCTION_LIMIT}): "
+        f"{hook / 1e6:.1f} M Python + {sh / 1e6:.2f} M sh, floor {floor / 1e6:.1f} M",
+        flush=True,
+    )
+    return ratio <= TIME_LIMIT and counted <= INSTRUCTION_LIMIT
+
+
+def main() -> int:
+    pythons = [python for python in build.find_pythons() if python.minor in MINORS]
+    print(f"hook against `python3 -I -S -c pass`, median of {ROUNDS}, interleaved")
+    scratch_folder = tempfile.TemporaryDirectory(prefix="feishuperm-bench-")
+    with scratch_folder as scratch, socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.join(scratch, "s"))
+        server.listen(64)
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        good = [report(python, Path(scratch)) for python in pythons]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
