@@ -1,0 +1,545 @@
+"""Feishu messages: cards of schema 2.0, their plain-text form, and sending them.
+
+Texts from outside are put where Feishu parses nothing (plain text), or into a code
+fence they cannot leave; so they can become no markup, no mention and no link.  A
+message is at most 20 000 bytes; what is cut is said, and both ends stay, for a harmless
+start must not hide a harmful tail.
+
+Queues, limits and retries are not known here: `send_feishu_card()` tries once and says
+what the answer means.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.json import json_get
+from feishuperm.lib.log import log
+from feishuperm.lib.post import Reply, post_json
+from feishuperm.lib.text import text
+from feishuperm.lib.tool import Block, extract_tool_detail
+from feishuperm.models.view import RequestView
+
+Card = dict[str, Any]
+Element = dict[str, Any]
+Message = dict[str, Any]  # a whole request body: {"msg_type": ..., ...}
+Post = Callable[[str, bytes], Reply]
+
+MAX_BODY = 20_000  # bytes; the guide says 20 KB and not which K, signature included
+ENVELOPE = (
+    160  # `{"timestamp":"1700000000","sign":"<44>","msg_type":"interactive","card":}`
+)
+FIRST_BLOCKS, LAST_BLOCKS = 20, 10  # of at most 4 elements: a card may hold 200
+NAME = 80  # characters of a project, branch or tool name; whole on the request's page
+SHORT_ID = 8  # characters of a session id
+# Tags Feishu's markdown knows; whether it also sees them inside a fence is unknown.
+ACTIVE = re.compile(
+    r"```|<\s*/?\s*(?:at|person|a|link|font|text_tag|number_tag|local_datetime|raw|br|hr"
+    r"|audio|img|note|record|button)\b",
+    re.IGNORECASE,
+)
+MENTION = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+class Button(NamedTuple):
+    """A button that opens an address."""
+
+    text: str
+    url: str
+    style: str = "default"
+
+
+class Notice(NamedTuple):
+    """Something to tell that needs no decision."""
+
+    kind: str  # a row of NOTICES
+    created: float  # wall clock
+    project: str = ""
+    branch: str = ""
+    session_id: str = ""
+    text: str = ""  # what Claude Code said, or what went wrong
+    seconds: float = 0  # how long it took, if that is known
+
+
+# Kind of notice -> colour of its header; `notice.<kind>` is its title.
+NOTICES = {
+    "unreadable": "red",
+    "stop": "green",
+    "failure": "red",
+    "notification": "blue",
+    "supervisor_allow": "green",
+    "supervisor_block": "carmine",
+    "test": "wathet",
+}
+
+
+def build_permission_card(
+    view: RequestView,
+    language: str,
+    buttons: Sequence[Button] = (),
+    at: str = "",
+    more: Button | None = None,
+    detail: bool = True,
+) -> Card:
+    """The card of a request; without buttons it only tells.
+
+    `more` opens the whole request.  Without `detail` the card leaves it to that page.
+    """
+    found = extract_tool_detail(view.tool_name, view.tool_input)
+    title = text(language, "card.title")
+    actions = buttons if detail or not more else ()  # nobody taps what they cannot see
+    end = [
+        *([_button(more)] if more else []),
+        _note(_hint(view, language, bool(buttons or more))),
+        *_button_rows(actions),
+    ]
+
+    def build(limit: int) -> Card:
+        shown = _detail(found.blocks, language, limit) if detail else _absent(language)
+        elements = [*_mention(at), _facts(view, language), {"tag": "hr"}, *shown, *end]
+        subtitle = f"{found.tool_name} · {view.project_name}"
+        return _card(title, subtitle, found.colour, found.summary, elements)
+
+    return _fit(build)
+
+
+def build_notice_card(
+    notice: Notice, language: str, at: str = "", buttons: Sequence[Button] = ()
+) -> Card:
+    """The card of a notice: what happened, where, and what Claude Code said."""
+    title = text(language, f"notice.{notice.kind}")
+    name = _project_name(notice.project)
+    facts = _pairs(
+        language,
+        ("card.project", name),
+        ("card.branch", notice.branch),
+        ("card.time", _time(notice.created)),
+        ("card.session", notice.session_id[:SHORT_ID]),
+        ("card.took", _duration(notice.seconds)),
+    )
+    blocks = (Block("markdown", "", visible(notice.text)),) if notice.text else ()
+
+    def build(limit: int) -> Card:
+        shown = [{"tag": "hr"}, *_detail(blocks, language, limit)] if blocks else []
+        elements = [*_mention(at), _fields(facts), *shown, *_button_rows(buttons)]
+        return _card(title, name, NOTICES[notice.kind], name, elements)
+
+    return _fit(build)
+
+
+def build_text_message(view: RequestView, language: str) -> Message:
+    """The request as a text message, for a bot whose cards are refused.
+
+    It holds no address, for previews of addresses in texts are fetched by machines.
+    """
+    found = extract_tool_detail(view.tool_name, view.tool_input)
+
+    def build(limit: int) -> Message:
+        lines = [text(language, "card.title"), *_view_pairs(view, language)]
+        for block in _ends(found.blocks):
+            lines.append(_labelled(block, _cut(block.text, limit, language), language))
+        lines.append(text(language, "card.hint_terminal"))
+        return {"msg_type": "text", "content": {"text": _inert("\n".join(lines))}}
+
+    return _fit(build)
+
+
+def card_message(card: Card) -> Message:
+    """A card as the webhook wants it."""
+    return {"msg_type": "interactive", "card": card}
+
+
+def permission_messages(
+    view: RequestView,
+    language: str,
+    buttons: Sequence[Button] = (),
+    more: Button | None = None,
+    at: str = "",
+) -> list[Callable[[], Message]]:
+    """What to send for a request: the card, then plainer forms if it is refused."""
+
+    def full() -> Message:
+        return card_message(build_permission_card(view, language, buttons, at, more))
+
+    def bare() -> Message:
+        card = build_permission_card(view, language, buttons, "", more, detail=False)
+        return card_message(card)
+
+    return [full, bare, lambda: build_text_message(view, language)]
+
+
+# Building blocks of a card.
+
+
+def _card(
+    title: str, subtitle: str, colour: str, summary: str, elements: list[Element]
+) -> Card:
+    return {
+        "schema": "2.0",
+        "config": {
+            "update_multi": True,
+            "enable_forward": False,  # a forwarded card would keep its live buttons
+            "summary": {"content": one_line(f"{title} · {summary}")},
+        },
+        "header": {
+            "template": colour,
+            "title": _plain(title),
+            "subtitle": _plain(one_line(subtitle)),
+        },
+        "body": {"elements": elements},
+    }
+
+
+def _plain(content: str) -> Element:
+    return {"tag": "plain_text", "content": content}
+
+
+def _div(content: str) -> Element:
+    return {"tag": "div", "text": _plain(content)}
+
+
+def _note(content: str) -> Element:
+    look = {"text_size": "notation", "text_color": "grey"}
+    return {"tag": "div", "text": {**_plain(content), **look}}
+
+
+def _fields(pairs: Sequence[str]) -> Element:
+    fields = [{"is_short": True, "text": _plain(pair)} for pair in pairs]
+    return {"tag": "div", "fields": fields}
+
+
+def _mention(at: str) -> list[Element]:
+    if not MENTION.match(at):
+        return []
+    return [{"tag": "markdown", "content": f"<at id={at}></at>"}]
+
+
+def _button(button: Button) -> Element:
+    address = {"type": "open_url", "default_url": button.url}
+    address.update(pc_url="", ios_url="", android_url="")
+    return {
+        "tag": "button",
+        "text": _plain(button.text),
+        "type": button.style,
+        "width": "fill",
+        "behaviors": [address],
+    }
+
+
+def _button_rows(buttons: Sequence[Button]) -> list[Element]:
+    """Two buttons a row: four beside each other are too narrow for a thumb."""
+    return [
+        {
+            "tag": "column_set",
+            "flex_mode": "none",
+            "columns": [_column(button) for button in buttons[start : start + 2]],
+        }
+        for start in range(0, len(buttons), 2)
+    ]
+
+
+def _column(button: Button) -> Element:
+    return {
+        "tag": "column",
+        "width": "weighted",
+        "weight": 1,
+        "elements": [_button(button)],
+    }
+
+
+# What a card says.
+
+
+def _facts(view: RequestView, language: str) -> Element:
+    return _fields(_view_pairs(view, language))
+
+
+def _view_pairs(view: RequestView, language: str) -> list[str]:
+    return _pairs(
+        language,
+        ("card.project", view.project_name),
+        ("card.branch", view.branch),
+        ("card.time", _time(view.created)),
+        ("card.tool", view.tool_name),
+        ("card.agent", view.agent),
+        ("card.session", view.session_id[:SHORT_ID]),
+        ("card.request", view.id),
+    )
+
+
+def _pairs(language: str, *pairs: tuple[str, str]) -> list[str]:
+    return [
+        _pair(language, key, one_line(value, NAME)) for key, value in pairs if value
+    ]
+
+
+def _pair(language: str, key: str, value: str) -> str:
+    return text(language, "card.pair", label=text(language, key), value=value)
+
+
+def _hint(view: RequestView, language: str, answerable: bool) -> str:
+    if not answerable:
+        return text(language, "card.hint_terminal")
+    return text(language, "card.hint", seconds=view.seconds)
+
+
+def _absent(language: str) -> list[Element]:
+    return [_div(text(language, "card.absent"))]
+
+
+def _detail(blocks: Sequence[Block], language: str, limit: int) -> list[Element]:
+    """The blocks, each cut to `limit` characters, and a note if any was."""
+    shown = _ends(blocks)
+    elements: list[Element] = []
+    for block in shown:
+        elements += _block(block, _cut(block.text, limit, language), language)
+    hidden = len(blocks) - len(shown)
+    if hidden:
+        elements.append(_note(text(language, "card.hidden", count=hidden)))
+    if hidden or any(len(block.text) > limit for block in shown):
+        elements.append(_note(text(language, "card.cut_note")))
+    return elements
+
+
+def _ends(blocks: Sequence[Block]) -> Sequence[Block]:
+    if len(blocks) <= FIRST_BLOCKS + LAST_BLOCKS:
+        return blocks
+    return (*blocks[:FIRST_BLOCKS], *blocks[-LAST_BLOCKS:])
+
+
+def _cut(content: str, limit: int, language: str) -> str:
+    """Both ends of a long text; the larger part from its start."""
+    if len(content) <= limit:
+        return content
+    tail = limit // 3
+    count = len(content) - limit
+    note = text(language, "card.cut", count=count)
+    return f"{content[: limit - tail]}\n{note}\n{content[len(content) - tail :]}"
+
+
+def _block(block: Block, content: str, language: str) -> list[Element]:
+    if block.kind not in ("code", "diff"):
+        return [_div(_labelled(block, content, language))]
+    label = [_note(text(language, block.label))] if block.label else []
+    if not content or ACTIVE.search(content):
+        return [*label, _div(content or text(language, "card.empty"))]
+    fenced = f"```{block.language}\n{content}\n```"
+    return [*label, {"tag": "markdown", "content": fenced}]
+
+
+def _labelled(block: Block, content: str, language: str) -> str:
+    content = content or text(language, "card.empty")
+    if not block.label or block.kind == "question":
+        return content
+    return _pair(language, block.label, content)
+
+
+def _inert(content: str) -> str:
+    """A text message has no escapes: make tags and addresses look like themselves."""
+    return content.replace("<", "＜").replace("://", "：//")
+
+
+def _project_name(project: str) -> str:
+    return project.rstrip("/").rpartition("/")[2] or project
+
+
+def _time(created: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(created))
+
+
+def _duration(seconds: float) -> str:
+    if seconds <= 0:
+        return ""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _fit(build: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+    """The result with the most characters per block that is no larger than allowed."""
+    low, high = 0, MAX_BODY
+    best = build(high)
+    if _size(best) <= MAX_BODY:
+        return best
+    best = build(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        candidate = build(middle)
+        if _size(candidate) <= MAX_BODY:
+            low, best = middle, candidate
+        else:
+            high = middle
+    return best
+
+
+def _size(content: dict[str, Any]) -> int:
+    return len(_encode(content)) + ENVELOPE
+
+
+def _encode(content: dict[str, Any]) -> bytes:
+    # As UTF-8: a Chinese character is 3 bytes, and 6 as an escape.
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# Sending.
+
+
+class SendResult(NamedTuple):
+    """What became of a message."""
+
+    ok: bool
+    code: int  # Feishu's; 0 is success, -1 no answer of Feishu's
+    message: str  # what happened and what to do, without any secret
+    retry: bool = False  # the same may pass later
+    retry_after: float = 0.0  # seconds, if Feishu says so
+    fallback: bool = False  # a simpler message may pass now
+
+
+NO_ANSWER = -1
+BAD_SIGN = 19021
+RETRY, SIMPLER, FAIL = "retry", "simpler", "fail"
+# Code -> what it means for the message, and what the owner of the bot can do.
+CODES = {
+    2200: (RETRY, "Feishu has an internal error"),
+    9499: (SIMPLER, "Feishu could not read the message, or it is too large"),
+    11230: (SIMPLER, "the group does not take this kind of message"),
+    11231: (FAIL, "the group is gone: make a bot in another group"),
+    11232: (RETRY, "too many messages for this bot"),
+    11233: (RETRY, "too many messages in this group"),
+    11235: (SIMPLER, "only admins may mention all in this group: change FEISHU_AT"),
+    11237: (FAIL, "the group is gone: make a bot in another group"),
+    11242: (FAIL, "the group may not be written to"),
+    11246: (SIMPLER, "Feishu refused the card"),
+    11247: (RETRY, "Feishu is sending too much at the moment"),
+    11248: (SIMPLER, "Feishu refused the content as sensitive"),
+    11249: (FAIL, "the bot has left the group: add it again, copy its new address"),
+    11312: (SIMPLER, "Feishu's audit refused the content"),
+    19001: (FAIL, "the bot is unknown: copy FEISHU_WEBHOOK_URL again from the group"),
+    19002: (SIMPLER, "Feishu refused the message's form"),
+    19007: (FAIL, "the bot is switched off: enable it in the group's settings"),
+    19021: (
+        FAIL,
+        "the signature is refused: check FEISHU_WEBHOOK_SECRET and the clock",
+    ),
+    19022: (FAIL, "this machine's address is not in the bot's IP list: add it there"),
+    19024: (FAIL, "the bot wants a keyword: add `Claude Code` to its keywords"),
+    19036: (SIMPLER, "the message is too large for Feishu"),
+    230022: (SIMPLER, "Feishu refused the content as sensitive"),
+    230025: (SIMPLER, "the message is too large for Feishu"),
+    230028: (SIMPLER, "the content was refused by a data loss rule"),
+    230099: (SIMPLER, "Feishu refused the card"),
+    99991400: (RETRY, "too many requests to Feishu"),
+}
+
+
+def send_feishu_card(
+    url: str,
+    card: Card,
+    secret: str = "",
+    post: Post = post_json,
+    clock: Callable[[], float] = time.time,
+) -> SendResult:
+    """Send a card to a custom bot, once. Whatever goes wrong is in the result."""
+    return send_message(url, card_message(card), secret, post, clock)
+
+
+def send_message(
+    url: str,
+    message: Message,
+    secret: str = "",
+    post: Post = post_json,
+    clock: Callable[[], float] = time.time,
+) -> SendResult:
+    """Send any message to a custom bot, once; signed anew if only that was wrong."""
+    result = _attempt(url, message, secret, post, clock)
+    if result.code == BAD_SIGN and secret:
+        result = _attempt(url, message, secret, post, clock)
+    if not result.ok:
+        log(f"Feishu did not take a message: {result.message}", "warning")
+    return result
+
+
+def send_first(
+    url: str,
+    messages: Sequence[Callable[[], Message]],
+    secret: str = "",
+    post: Post = post_json,
+    clock: Callable[[], float] = time.time,
+) -> SendResult:
+    """Send the first of several forms of a message that is not refused as such."""
+    for build in messages:
+        result = send_message(url, build(), secret, post, clock)
+        if not result.fallback:
+            break
+    return result
+
+
+def sign(timestamp: str, secret: str) -> str:
+    """The signature: the text is the key, and what is signed is empty."""
+    key = f"{timestamp}\n{secret}".encode()
+    digest = hmac.new(key, digestmod=hashlib.sha256).digest()
+    return binascii.b2a_base64(digest, newline=False).decode()
+
+
+def _attempt(
+    url: str, message: Message, secret: str, post: Post, clock: Callable[[], float]
+) -> SendResult:
+    signed = {}
+    if secret:
+        timestamp = str(int(clock()))
+        signed = {"timestamp": timestamp, "sign": sign(timestamp, secret)}
+    try:
+        reply = post(url, _encode({**signed, **message}))
+    except OSError as error:
+        return SendResult(False, NO_ANSWER, str(error), retry=True)
+    return judge(reply)
+
+
+def judge(reply: Reply) -> SendResult:
+    """What an answer means. Most refusals come with HTTP status 200."""
+    code = _code(reply.body)
+    if reply.status == 200 and code == 0:
+        return SendResult(True, 0, "")
+    verdict, advice = CODES.get(code, (SIMPLER, ""))
+    if reply.status >= 500 or reply.status == 429:
+        verdict = RETRY
+    elif code in (0, NO_ANSWER):  # a proxy's page, a redirect, another service
+        verdict = FAIL
+    message = f"{code}: {advice or _reason(reply.body)}"
+    if code in (0, NO_ANSWER):
+        message = f"HTTP status {reply.status} and no answer of Feishu's"
+    return SendResult(
+        False,
+        code,
+        message,
+        verdict == RETRY,
+        _reset(reply.headers) if verdict == RETRY else 0.0,
+        verdict == SIMPLER,
+    )
+
+
+def _code(body: bytes) -> int:
+    """Feishu's code; older answers spell it StatusCode."""
+    for key in ("code", "StatusCode"):
+        code = json_get(body, key)
+        if isinstance(code, int) and not isinstance(code, bool):
+            return code
+    return NO_ANSWER
+
+
+def _reason(body: bytes) -> str:
+    return one_line(str(json_get(body, "msg", "")))
+
+
+def _reset(headers: dict[str, str]) -> float:
+    """How long Feishu's gateway asks to wait, within reason."""
+    value = headers.get("x-ogw-ratelimit-reset") or headers.get("retry-after") or ""
+    return min(float(value), 60.0) if value.isascii() and value.isdigit() else 0.0

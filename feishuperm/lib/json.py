@@ -1,0 +1,41 @@
+"""`json_get()`: one field out of JSON, by a dotted path, whatever the data is like.
+
+There is one parser, the standard library's.  Bad data, a missing field and null all
+give the default, so a caller never has to guard.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def json_get(data: object, path: str, default: Any = None) -> Any:
+    """The value at `path`, e.g. "tool_input.questions.0.header".
+
+    `data` is JSON as text or bytes, or already decoded.
+    """
+    value = _decoded(data)
+    for key in path.split(".") if path else ():
+        value = _step(value, key)
+    return default if value is None else value
+
+
+def _decoded(data: object) -> Any:
+    if not isinstance(data, (str, bytes, bytearray)):
+        return data
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _step(value: object, key: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(key)
+    if isinstance(value, (list, tuple)) and key.isascii() and key.isdigit():
+        return value[int(key)] if len(key) < 10 and int(key) < len(value) else None
+    return None
