@@ -70,16 +70,22 @@ def parse_json(data: bytes, path: str) -> Any:
     raise FileError(f"{path}, {problem}")
 
 
-def write_atomic(path: str, data: bytes, mode: int | None = None) -> None:
+def write_atomic(
+    path: str,
+    data: bytes,
+    mode: int | None = None,
+    check: Callable[[], None] | None = None,
+) -> None:
     """Replace a file as a whole, or make it. Raises FileError, with the old one intact.
 
     Without `mode` an existing file keeps its own and a new one gets the usual one.  A
-    link stays a link: what it points to is replaced.
+    link stays a link: what it points to is replaced.  `check` is called at the last
+    moment before the change and may raise to prevent it.
     """
     try:
         target = os.path.realpath(path)
         old = _replaceable(target)
-        _replace(target, data, old, mode)
+        _replace(target, data, old, mode, check)
     except (OSError, ValueError) as error:
         raise _failure("cannot write", path, error) from None
 
@@ -188,7 +194,11 @@ def _replaceable(target: str) -> os.stat_result | None:
 
 
 def _replace(
-    target: str, data: bytes, old: os.stat_result | None, mode: int | None
+    target: str,
+    data: bytes,
+    old: os.stat_result | None,
+    mode: int | None,
+    check: Callable[[], None] | None,
 ) -> None:
     if mode is None and old is not None:
         mode = stat.S_IMODE(old.st_mode)
@@ -201,6 +211,8 @@ def _replace(
             _fill(fd, data, old, mode)
         finally:
             os.close(fd)
+        if check is not None:
+            check()
         os.rename(temporary, target)
     except BaseException:
         _remove(temporary)

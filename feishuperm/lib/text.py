@@ -246,6 +246,45 @@ TEXTS: dict[str, tuple[str, str]] = {
         "此页面需要 JavaScript 才能实时更新。等待处理的请求：",
         "Live updates need JavaScript. Waiting requests:",
     ),
+    # "Always allow" without a rule: why there is none, or what stopped the writing.
+    "rule.none": (
+        "这个请求没有对应的精确规则，仅批准本次",
+        "There is no exact rule for this request; it was allowed once",
+    ),
+    "rule.wildcard": (
+        "命令中含有 *，写成规则会同时放行其他命令，仅批准本次",
+        "The command holds a *, and its rule would allow other commands too; "
+        "it was allowed once",
+    ),
+    "rule.space": (
+        "命令以空白开头，Claude Code 的规则无法匹配它，仅批准本次",
+        "The command begins with a blank, which no rule matches; it was allowed once",
+    ),
+    "rule.question": (
+        "路径中含有 ?，写成规则会同时放行其他文件，仅批准本次",
+        "The path holds a ?, and its rule would allow other files too; "
+        "it was allowed once",
+    ),
+    "rule.path": (
+        "这个路径无法写成精确的规则，仅批准本次",
+        "This path cannot be written as an exact rule; it was allowed once",
+    ),
+    "rule.unparsable": (
+        ".claude/settings.local.json 不是有效的 JSON，未做任何改动；本次已批准",
+        ".claude/settings.local.json is not valid JSON and was left as it is; "
+        "this request was allowed",
+    ),
+    "rule.structure": (
+        ".claude/settings.local.json 中的 permissions.allow 不是列表，未做任何改动；"
+        "本次已批准",
+        "permissions.allow in .claude/settings.local.json is not a list; the file was "
+        "left as it is, and this request was allowed",
+    ),
+    "rule.unwritable": (
+        "无法写入 .claude/settings.local.json，规则未保存；本次已批准",
+        ".claude/settings.local.json could not be written and the rule is not saved; "
+        "this request was allowed",
+    ),
 }
 
 LANGUAGES = ("zh", "en")

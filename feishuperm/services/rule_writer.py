@@ -1,0 +1,246 @@
+"""Turns "always allow" into rules that Claude Code honours, and writes them down.
+
+A rule must allow exactly what the person saw, so the grammar of the client decides:
+where it has no exact form (a `*` in a command, a `?` in a path) there is no rule, and a
+refusal says why.  Which rule a tool gets is a column of `lib.tool`; this module makes
+paths absolute, quotes, refuses, and edits `<project>/.claude/settings.local.json`.  It
+knows no requests and no pages: refusals and problems are keys of `lib.text`.
+
+How the client reads a rule: inside the brackets, a backslash quotes a bracket or itself.
+What that leaves is, for a file, a pattern as in .gitignore, whose backslashes are its
+own; `//` in front means the root of the file system, a single `/` the project.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+
+from feishuperm.errors import FileError
+from feishuperm.lib.files import locked, parse_json, read_bytes, write_atomic
+from feishuperm.lib.json_edit import (
+    StructureError,
+    append_items,
+    items_at,
+    remove_items,
+)
+from feishuperm.lib.log import log
+from feishuperm.lib.tool import format_rules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ALLOW = ("permissions", "allow")
+PATH_KEYS = ("file_path", "notebook_path", "path")
+TRIES = 3  # how often another program may change the file while we write it
+BOM = "\ufeff"
+
+# What makes an exact rule impossible, by the tool a rule names; the first match counts.
+_COMMAND = (
+    (re.compile(r"\*"), "rule.wildcard"),  # cannot be quoted, and stands for anything
+    (re.compile(r"\A\s"), "rule.space"),  # the client strips it and then finds no match
+    (re.compile(r"[\x00\ud800-\udfff]"), "rule.none"),
+)
+_PATH = (
+    (re.compile(r"\?"), "rule.question"),  # as `*`, for one character
+    # Controls; names ending in a dot or a blank, which never match; the root itself.
+    (re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|[.\s](/|\Z)|\A/+\Z"), "rule.path"),
+)
+_NAME = ((re.compile(r"[^\w ./:@-]|\A\s|\s\Z"), "rule.none"),)
+_REFUSALS = {"Bash": _COMMAND, "Edit": _PATH, "Read": _PATH}
+# `mcp__server` alone would allow every tool of the server.
+_BARE = re.compile(
+    r"(?!mcp__)[A-Za-z][\w-]*|mcp__[\w-]*?[^\W_][\w-]*?__[\w-]+", re.ASCII
+)
+
+
+class RulePlan(NamedTuple):
+    """What "always" would write; without rules, `refusal` says why."""
+
+    rules: tuple[str, ...] = ()  # as they stand in the file
+    session_rules: tuple[tuple[str, str], ...] = ()  # (tool, content), unquoted
+    refusal: str = ""  # text key
+
+
+class WriteResult(NamedTuple):
+    """What became of a plan."""
+
+    rules: tuple[str, ...] = ()  # added to the file by this very call
+    already: tuple[str, ...] = ()  # stood there before
+    problem: str = ""  # text key; then nothing was written
+
+
+class RuleFileError(FileError):
+    """A settings file that must be left alone; `key` is the text that says so."""
+
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class _Changed(Exception):
+    """Another program wrote the file since it was read."""
+
+
+class RuleWriter:
+    """Plans rules, writes them, and takes them back."""
+
+    def plan(
+        self, tool_name: str, tool_input: dict[str, Any], project: str, cwd: str = ""
+    ) -> RulePlan:
+        """The rules for exactly this call; a relative path starts at `cwd`."""
+        found = format_rules(tool_name, _absolute(tool_input, cwd or project))
+        if not found:
+            return RulePlan(refusal="rule.none")
+        for tool, content in found:
+            refusal = _refusal(tool, content)
+            if refusal:
+                return RulePlan(refusal=refusal)
+        # The form with one slash is specified, but to the client it names a file inside
+        # the project: harmless as long as there is none.
+        kept = [
+            (tool, _quote_pattern(tool, content))
+            for tool, content in found
+            if not (_in_project(tool, content) and os.path.lexists(project + content))
+        ]
+        return RulePlan(
+            tuple(rule_text(*rule) for rule in kept),
+            tuple(rule for rule in kept if not _in_project(*rule)),
+        )
+
+    def write(self, project: str, plan: RulePlan) -> WriteResult:
+        """Add a plan's rules to the project's local settings; never raises."""
+        if not plan.rules:
+            return WriteResult()
+
+        def add(text: str) -> str:
+            present = items_at(text, ALLOW)
+            return append_items(
+                text, ALLOW, [r for r in plan.rules if r not in present]
+            )
+
+        try:
+            before, _ = self._edit(project, add)
+        except FileError as error:
+            log(f"rule not written: {error}", "warning")
+            key = error.key if isinstance(error, RuleFileError) else "rule.unwritable"
+            return WriteResult(problem=key)
+        return WriteResult(
+            tuple(rule for rule in plan.rules if rule not in before),
+            tuple(rule for rule in plan.rules if rule in before),
+        )
+
+    def undo(self, project: str, rules: Sequence[str]) -> tuple[str, ...]:
+        """Take these rules out again, nothing else. Raises FileError."""
+        before, after = self._edit(
+            project, lambda text: remove_items(text, ALLOW, list(rules))
+        )
+        return tuple(rule for rule in rules if rule in before and rule not in after)
+
+    def _edit(
+        self, project: str, change: Callable[[str], str]
+    ) -> tuple[list[Any], list[Any]]:
+        """The rules before and after a change, which was made under the lock."""
+        path = settings_path(project)
+        if not os.path.isdir(project):
+            raise FileError(f"cannot write {path}: there is no such project")
+        with locked(path):
+            for _ in range(TRIES):
+                try:
+                    return self._attempt(path, change)
+                except _Changed:
+                    continue
+        raise FileError(f"cannot write {path}: another program keeps changing it")
+
+    def _attempt(
+        self, path: str, change: Callable[[str], str]
+    ) -> tuple[list[Any], list[Any]]:
+        data = read_bytes(path)
+        text = _settings_text(path, data)
+        mark = BOM if text.startswith(BOM) else ""
+        text = text[len(mark) :]
+        try:
+            changed = change(text)
+        except StructureError as error:
+            raise RuleFileError(f"{path}: {error}", "rule.structure") from None
+        if changed != text:
+            _make_folder(os.path.dirname(path))
+            write_atomic(
+                path, (mark + changed).encode(), check=lambda: _unchanged(path, data)
+            )
+        return items_at(text, ALLOW), items_at(changed, ALLOW)
+
+
+def settings_path(project: str) -> str:
+    """The settings that belong to one person in one project."""
+    return os.path.join(project, ".claude", "settings.local.json")
+
+
+def rule_text(tool: str, content: str) -> str:
+    """A rule as it stands in a settings file."""
+    if not content:
+        return tool
+    quoted = re.sub(r"([\\()])", r"\\\1", content)
+    return f"{tool}({quoted})"
+
+
+def _absolute(tool_input: dict[str, Any], base: str) -> dict[str, Any]:
+    """The input with its paths made absolute, as the client does before it asks."""
+    resolved = dict(tool_input)
+    for key in PATH_KEYS:
+        path = resolved.get(key)
+        # Whose home a `~` means is not ours to guess: no absolute path, no rule.
+        if isinstance(path, str) and path and not path.startswith("~"):
+            resolved[key] = _normal(os.path.join(base, path))
+    return resolved
+
+
+def _normal(path: str) -> str:
+    # Two leading slashes survive normpath, as POSIX allows them a meaning.
+    return re.sub(r"\A/+", "/", os.path.normpath(path))
+
+
+def _refusal(tool: str, content: str) -> str:
+    """Why this rule would not be exact; empty when it is."""
+    if not content:
+        return "" if _BARE.fullmatch(tool) else "rule.none"
+    for pattern, key in _REFUSALS.get(tool, _NAME):
+        if pattern.search(content):
+            return key
+    return ""
+
+
+def _in_project(tool: str, content: str) -> bool:
+    return _REFUSALS.get(tool) is _PATH and not content.startswith("//")
+
+
+def _quote_pattern(tool: str, content: str) -> str:
+    if _REFUSALS.get(tool) is not _PATH:
+        return content
+    return re.sub(r"([\\\[\]*])", r"\\\1", content)
+
+
+def _settings_text(path: str, data: bytes | None) -> str:
+    if data is None:
+        return "{}\n"
+    try:
+        parse_json(data, path)
+    except FileError as error:
+        raise RuleFileError(str(error), "rule.unparsable") from None
+    return data.decode()
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise FileError(f"cannot make {path}: {error.strerror}") from None
+
+
+def _unchanged(path: str, data: bytes | None) -> None:
+    if read_bytes(path) != data:
+        raise _Changed
