@@ -1,0 +1,226 @@
+#!/bin/sh
+# Installs feishuperm for the current user: no root, no shell start-up file touched.
+# Nothing runs before the last line, so a script that was cut off does nothing.
+set -eu
+
+# Filled in by a release, or by the server that hands this script out.
+version=''
+url=''
+sha256=''
+
+usage() {
+  cat <<'END'
+usage: install.sh [OPTION...]
+
+Installs feishuperm for the current user, registers its hooks in Claude Code's
+settings, and starts its server. Run it again to upgrade.
+
+  --from FILE|URL   install this file (default: what this script was made for,
+                    or the build of the clone it lies in)
+  --version X       refuse anything but version X
+  --sha256 HEX      the checksum the file must have
+  --prefix DIR      where share/ and bin/ are (default: ~/.local)
+  --no-service      do not start the server, do not keep it running
+  --no-hooks        leave Claude Code's settings alone
+  --webhook URL     the Feishu group bot (better: set FEISHU_WEBHOOK_URL, which
+                    no other user can see in the process list)
+  --secret TEXT     its signing secret (better: set FEISHU_WEBHOOK_SECRET)
+  --allow-http      download over plain http from another machine
+  --dry-run         only say what would be done
+  --uninstall       undo everything; keeps your settings and the decision log
+  --purge           with --uninstall: remove those too
+  --help            this text
+
+Every other option goes to `feishuperm install`; see `feishuperm install --help`.
+
+The checksum inside this script proves that the file is the very one this script
+was made for: no broken, stale or swapped download. It cannot help when the script
+itself comes from a bad place.
+END
+}
+
+say() {
+  printf '%s\n' "feishuperm: $*" >&2
+}
+
+die() {
+  say "$1"
+  [ -z "${2-}" ] || printf '%s\n' "hint: $2" >&2
+  exit 1
+}
+
+# A Python of 3.9 or newer. What it calls itself is the real one, also behind the
+# shims of pyenv and asdf.
+find_python() {
+  for name in python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 \
+    python3 /usr/bin/python3 /usr/local/bin/python3 /opt/homebrew/bin/python3; do
+    python=$("$name" -I -S -c 'import sys
+if sys.version_info >= (3, 9): print(sys.executable)' 2>/dev/null) || continue
+    [ -n "$python" ] && [ -x "$python" ] && return
+  done
+  die 'no Python 3.9 or newer found' 'install one, for example: apt install python3'
+}
+
+digest() {
+  "$python" -I -S -c 'import hashlib, sys
+print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
+}
+
+# check_digest FILE HEX
+check_digest() {
+  got=$(digest "$1")
+  [ "$got" = "$2" ] || die "wrong checksum: expected $2, got $got" \
+    'the download is broken or is another version; try again'
+}
+
+# The checksum of feishuperm.pyz in a SHA256SUMS file.
+listed_digest() {
+  sed -n 's/^\([0-9a-f]\{64\}\)[ *]*feishuperm\.pyz$/\1/p' "$1"
+}
+
+# download URL FILE: shows its progress on a terminal.
+download() {
+  case $1 in
+    https://*) proto='=https' ;;
+    http://localhost[:/]* | http://127.0.0.1[:/]* | http://\[::1\][:/]*) proto='=http' ;;
+    http://*)
+      [ "$allow_http" = yes ] ||
+        die "$1 is not encrypted" 'use https, or --allow-http if you trust the network'
+      proto='=http,https'
+      ;;
+    *) die "cannot download $1: not an https address" ;;
+  esac
+  if command -v curl >/dev/null 2>&1; then
+    progress=-sS
+    [ -t 2 ] && progress=--progress-bar
+    curl -fL --proto "$proto" --proto-redir "$proto" "$progress" -o "$2" "$1"
+  elif command -v wget >/dev/null 2>&1; then
+    if [ -t 2 ]; then wget -O "$2" "$1"; else wget -q -O "$2" "$1"; fi
+  else
+    die 'neither curl nor wget found' 'install one, or download the file and use --from'
+  fi
+}
+
+fetch() {
+  say "downloading $1"
+  download "$1" "$scratch/feishuperm.pyz" || die "cannot download $1"
+  if [ -z "$sha256" ]; then
+    download "${1%/*}/SHA256SUMS" "$scratch/SHA256SUMS" 2>/dev/null ||
+      die "no checksum known for $1" 'give the right one: --sha256 HEX'
+    sha256=$(listed_digest "$scratch/SHA256SUMS")
+    say 'checksum from the same place: it only guards against a broken download'
+  fi
+  file=$scratch/feishuperm.pyz
+}
+
+# The build of the clone this script lies in, made anew when a source is newer.
+build() {
+  file=$1/dist/feishuperm.pyz
+  if [ ! -f "$file" ] || [ -n "$(find "$1/feishuperm" "$1/build.py" -newer "$file" \
+    ! -path '*/__pycache__*' -type f)" ]; then
+    say 'building from source'
+    (cd "$1" && "$python" build.py) >&2 </dev/null || die 'the build failed'
+  fi
+}
+
+# Sets `file` to a verified archive.
+find_file() {
+  clone=
+  case $0 in
+    install.sh) clone=. ;;
+    */install.sh) clone=${0%/*} ;;
+  esac
+  case $from in
+    *://*) [ "$from" = "$url" ] || sha256=$given_sha256 && fetch "$from" ;;
+    ?*) file=$from sha256=$given_sha256 ;;
+    *)
+      if [ -n "$url" ]; then
+        fetch "$url"
+      elif [ -n "$clone" ] && [ -f "$clone/build.py" ]; then
+        build "$clone"
+      else
+        die 'nothing to install' 'name the file: --from feishuperm.pyz'
+      fi
+      ;;
+  esac
+  case $file in */*) ;; *) file=./$file ;; esac
+  [ -f "$file" ] || die "no such file: $file"
+  if [ -z "$sha256" ] && [ -f "${file%/*}/SHA256SUMS" ]; then
+    sha256=$(listed_digest "${file%/*}/SHA256SUMS")
+  fi
+  [ -z "$sha256" ] || check_digest "$file" "$sha256"
+}
+
+# run COMMAND...: the pipe a script may come through is not for the program to read.
+run() {
+  if [ -t 0 ]; then "$@"; else "$@" </dev/null; fi
+}
+
+uninstall() {
+  program=$prefix/bin/feishuperm
+  if [ ! -x "$program" ]; then
+    say "not installed in $prefix"
+    return
+  fi
+  run "$program" uninstall "$@"
+}
+
+main() {
+  prefix=${HOME:?HOME is not set}/.local from='' wanted='' action=install allow_http=no
+  given_sha256='' left=$#
+  while [ "$left" -gt 0 ]; do
+    option=$1
+    shift
+    left=$((left - 1))
+    case $option in
+      --from | --version | --prefix | --sha256 | --webhook | --secret)
+        [ "$left" -gt 0 ] || die "$option needs a value" 'install.sh --help'
+        value=$1
+        shift
+        left=$((left - 1))
+        ;;
+      --*=*)
+        value=${option#*=}
+        option=${option%%=*}
+        case $option in
+          --from | --version | --prefix | --sha256 | --webhook | --secret) ;;
+          *) option=$option=$value ;;
+        esac
+        ;;
+    esac
+    case $option in
+      --help | -h)
+        usage
+        return
+        ;;
+      --from) from=$value ;;
+      --version) wanted=$value ;;
+      --prefix) prefix=$value ;;
+      --sha256) given_sha256=$value sha256=$value ;;
+      --webhook) export FEISHU_WEBHOOK_URL="$value" ;;
+      --secret) export FEISHU_WEBHOOK_SECRET="$value" ;;
+      --allow-http) allow_http=yes ;;
+      --uninstall) action=uninstall ;;
+      *) set -- "$@" "$option" ;;
+    esac
+  done
+  case $prefix in /*) ;; *) prefix=$(pwd)/$prefix ;; esac
+  if [ "$action" = uninstall ]; then
+    uninstall "$@"
+    return
+  fi
+  find_python
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  trap 'exit 1' HUP INT TERM
+  find_file
+  if [ -n "$wanted" ]; then
+    case $("$python" -IBS "$file" version) in
+      "feishuperm $wanted,"*) ;;
+      *) die "this is not version $wanted${version:+ but $version}" ;;
+    esac
+  fi
+  run "$python" -IBS "$file" install --prefix "$prefix" "$@"
+}
+
+{ main "$@"; exit; }
