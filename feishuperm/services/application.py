@@ -1,0 +1,48 @@
+"""Application: configuration, hooks and router, wired in the order of their needs.
+
+`Application` serves a program that uses an SDK.  `run_interactive()` is the short way
+of the `hook` command: one event, the callbacks that Claude Code itself cannot run.
+"""
+
+from __future__ import annotations
+
+from feishuperm.services.config_manager import ConfigManager
+from feishuperm.services.hook_manager import HookManager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+
+class Application:
+    """Everything a query in one project needs."""
+
+    def __init__(
+        self, root: str, environ: Mapping[str, str], warn: Callable[[str], None]
+    ) -> None:
+        from feishuperm.services.message_router import MessageRouter
+
+        self.config_manager = ConfigManager(environ, warn)
+        self.config = self.config_manager.load_project_config(root)
+        paths = self.config.hook_script_paths
+        self.hook_manager = HookManager(root, environ, warn, paths)
+        self.hook_manager.load_hooks(self.config.hooks)
+        self.message_router = MessageRouter(self.hook_manager, self.config)
+
+
+def run_interactive(
+    fields: dict[str, Any], environ: Mapping[str, str], warn: Callable[[str], None]
+) -> dict[str, Any] | None:
+    """The `feishuperm.callbacks` of one event; None when there is nothing to say.
+
+    `fields` is the decoded event.  The result is what the client reads on stdout.
+    """
+    manager = ConfigManager(environ, warn)
+    root = manager.project_root(str(fields.get("cwd") or ""))
+    config = manager.load_callbacks(root)
+    if not config.callbacks:
+        return None
+    hooks = HookManager(root, environ, warn, config.hook_script_paths)
+    hooks.load_hooks(config.callbacks)
+    return hooks.run(fields, fields.get("tool_use_id"))

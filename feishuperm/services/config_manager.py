@@ -1,0 +1,362 @@
+"""ConfigManager: the one reader of Claude Code's settings files.
+
+It reads the user's, the project's and the local file, keeps what is valid under
+`hooks`, `hookScriptPaths` and `feishuperm.callbacks`, and warns about the rest, naming
+the file, the place inside it and the reason.  A file that cannot be read is a warning,
+never an error.  It runs nothing.
+
+Two homes, one model.  Claude Code refuses a whole settings file that has a `script`
+callback under PreToolUse or PermissionRequest; `feishuperm.callbacks` is a list it does
+not look at.  So interactive sessions use the list, and a headless run registers
+whatever Claude Code would not run by itself (see `ProjectConfig.headless`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from feishuperm.errors import FileError
+from feishuperm.lib.config import claude_dir
+from feishuperm.lib.files import read_json
+from feishuperm.models.hooks import (
+    CALLBACK_TYPES,
+    COMMAND,
+    DEFAULT_TIMEOUT,
+    HOOK_EVENTS,
+    NEWER,
+    SCRIPT,
+    HookCallback,
+    HookGroup,
+    HooksConfig,
+    matcher_problem,
+)
+from feishuperm.services.variables import UnsafeTemplate, shell_template
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    Warn = Callable[[str], None]
+    Pair = tuple[str, HookGroup]
+
+DEFAULT_SCRIPT_PATHS = ("./.claude/hooks", "./hooks")
+# A `script` callback here makes Claude Code skip the whole file it stands in.
+VOIDING_EVENTS = ("PreToolUse", "PermissionRequest")
+# Kinds and fields that only Claude Code itself can run or honour.
+CLIENT_TYPES = ("agent", "http", "mcp_tool")
+CLIENT_FIELDS = ("args", "async", "asyncRewake", "if", "once", "shell")
+MAX_TIMEOUT = 86400
+
+
+class Invalid(Exception):
+    """An entry that is skipped, and why."""
+
+
+class ProjectConfig:
+    """What the settings files say, for one project."""
+
+    __slots__ = (
+        "callbacks",
+        "headless",
+        "hook_script_paths",
+        "hooks",
+        "root",
+        "voided",
+    )
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.hooks = HooksConfig()  # everything under `hooks`
+        self.callbacks = HooksConfig()  # everything under `feishuperm.callbacks`
+        self.headless = HooksConfig()  # of both, what Claude Code does not run
+        self.hook_script_paths: tuple[str, ...] = DEFAULT_SCRIPT_PATHS
+        # Files Claude Code skips, without the entries it cannot read.
+        self.voided: list[dict[str, Any]] = []
+
+
+class ConfigManager:
+    """Loads and validates; every complaint goes to `warn`."""
+
+    def __init__(self, environ: Mapping[str, str], warn: Warn) -> None:
+        self.environ = environ
+        self.warn = warn
+
+    def project_root(self, cwd: str) -> str:
+        """CLAUDE_PROJECT_DIR, else the event's or the process's folder."""
+        return os.path.abspath(self.environ.get("CLAUDE_PROJECT_DIR") or cwd or ".")
+
+    def load_project_config(self, root: str) -> ProjectConfig:
+        """Everything, validated. Later files come after earlier ones."""
+        config = ProjectConfig(root)
+        hooks: list[Pair] = []
+        callbacks: list[Pair] = []
+        headless: list[Pair] = []
+        for path, data in self._settings(root):
+            reader = _Reader(path, self.warn)
+            found = list(reader.hooks(data.get("hooks")))
+            listed = list(reader.callbacks(data.get("feishuperm")))
+            hooks += found
+            callbacks += listed
+            voided = _is_voided(data)
+            headless += found if voided else _scripts_only(found)
+            headless += listed
+            if voided:
+                reader.warn_voided()
+                config.voided.append(_readable_for_client(data))
+            self._script_paths(config, reader, data)
+        self._warn_hooks_json(root)
+        config.hooks = HooksConfig(hooks)
+        config.callbacks = HooksConfig(callbacks)
+        config.headless = HooksConfig(headless)
+        return config
+
+    def load_callbacks(self, root: str) -> ProjectConfig:
+        """Only what an interactive session needs: this runs on every event."""
+        config = ProjectConfig(root)
+        callbacks: list[Pair] = []
+        for path, data in self._settings(root):
+            if "feishuperm" not in data and "hookScriptPaths" not in data:
+                continue
+            reader = _Reader(path, self.warn)
+            callbacks += reader.callbacks(data.get("feishuperm"))
+            self._script_paths(config, reader, data)
+        config.callbacks = HooksConfig(callbacks)
+        return config
+
+    def _settings(self, root: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each settings file that is there and holds an object, once."""
+        folder = os.path.join(root, ".claude")
+        paths = (
+            os.path.join(claude_dir(self.environ), "settings.json"),
+            os.path.join(folder, "settings.json"),
+            os.path.join(folder, "settings.local.json"),
+        )
+        seen = set()
+        for path in paths:
+            real = os.path.realpath(path)  # a project that is the home folder
+            if real not in seen:
+                seen.add(real)
+                data = self._read(path)
+                if data is not None:
+                    yield path, data
+
+    def _read(self, path: str) -> dict[str, Any] | None:
+        try:
+            data = read_json(path)
+        except FileError as error:
+            self.warn(f"{error}; the file is ignored")
+            return None
+        if data is None or isinstance(data, dict):
+            return data
+        self.warn(f"{path}: not a JSON object; the file is ignored")
+        return None
+
+    def _script_paths(
+        self, config: ProjectConfig, reader: _Reader, data: dict[str, Any]
+    ) -> None:
+        """The most specific file that names folders decides."""
+        if "hookScriptPaths" not in data:
+            return
+        paths = data["hookScriptPaths"]
+        if isinstance(paths, list) and all(isinstance(path, str) for path in paths):
+            config.hook_script_paths = tuple(paths)
+        else:
+            reader.skip("hookScriptPaths", "not a list of texts")
+
+    def _warn_hooks_json(self, root: str) -> None:
+        path = os.path.join(root, ".claude", "hooks.json")
+        if os.path.lexists(path):
+            self.warn(
+                f"{path} is not read any more: move its content under `hooks` in "
+                f"{os.path.join(root, '.claude', 'settings.json')} and delete it"
+            )
+
+
+class _Reader:
+    """Validates one file; every complaint names it and the place inside."""
+
+    def __init__(self, path: str, warn: Warn) -> None:
+        self.path = path
+        self.warn = warn
+
+    def skip(self, place: str, why: str) -> None:
+        self.warn(f"{self.path}: {place}: {why}; skipped")
+
+    def warn_voided(self) -> None:
+        self.warn(
+            f"{self.path}: Claude Code ignores this whole file in interactive "
+            "sessions, because a `script` stands under PreToolUse or "
+            "PermissionRequest; move it to `feishuperm.callbacks`"
+        )
+
+    def hooks(self, value: Any) -> Iterator[Pair]:
+        """`{"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": ...}]}]}`."""
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            return self.skip("hooks", "not an object")
+        for event, groups in value.items():
+            if not isinstance(groups, list):
+                self.skip(f"hooks.{event}", "not a list")
+                continue
+            self._note_event(event)
+            for number, group in enumerate(groups):
+                yield from self._group(event, group, f"hooks.{event}[{number}]")
+
+    def callbacks(self, value: Any) -> Iterator[Pair]:
+        """`{"callbacks": [{"event": "Stop", "matcher": "", "type": ...}]}`."""
+        if value is None:
+            return
+        listed = value.get("callbacks", []) if isinstance(value, dict) else None
+        if not isinstance(listed, list):
+            return self.skip("feishuperm.callbacks", "not a list")
+        for number, entry in enumerate(listed):
+            place = f"feishuperm.callbacks[{number}]"
+            try:
+                yield self._listed(entry, place)
+            except Invalid as error:
+                self.skip(place, str(error))
+
+    def _listed(self, entry: Any, place: str) -> Pair:
+        if not isinstance(entry, dict):
+            raise Invalid("not an object")
+        event = entry.get("event")
+        if not isinstance(event, str) or not event:
+            raise Invalid("`event` is missing")
+        if event not in HOOK_EVENTS:
+            self.warn(f"{self.path}: {place}: no event {event!r} is known; kept")
+        if event == "PermissionRequest":
+            self.warn(
+                f"{self.path}: {place}: interactive sessions send PermissionRequest "
+                "straight to the phone, so this runs under `feishuperm run` only; use "
+                "PreToolUse"
+            )
+        callback = self._callback(entry, place)
+        if callback is None:
+            raise Invalid(f"only Claude Code runs {entry['type']!r}, under `hooks`")
+        return event, HookGroup(_matcher(entry), (callback,))
+
+    def _group(self, event: str, group: Any, place: str) -> Iterator[Pair]:
+        try:
+            if not isinstance(group, dict):
+                raise Invalid("not an object")
+            matcher = _matcher(group)
+            entries = group.get("hooks")
+            if not isinstance(entries, list):
+                raise Invalid("`hooks` is not a list")
+        except Invalid as error:
+            return self.skip(place, str(error))
+        callbacks = list(self._callbacks(entries, place))
+        if callbacks:
+            yield event, HookGroup(matcher, callbacks)
+
+    def _callbacks(self, entries: list[Any], place: str) -> Iterator[HookCallback]:
+        for number, entry in enumerate(entries):
+            inside = f"{place}.hooks[{number}]"
+            try:
+                callback = self._callback(entry, inside)
+            except Invalid as error:
+                self.skip(inside, str(error))
+                continue
+            if callback is not None:
+                yield callback
+
+    def _callback(self, entry: Any, place: str) -> HookCallback | None:
+        """One callback; None for a kind that Claude Code runs. Raises Invalid."""
+        if not isinstance(entry, dict):
+            raise Invalid("not an object")
+        kind = entry.get("type")
+        if kind in CLIENT_TYPES:
+            return None
+        if kind not in CALLBACK_TYPES:
+            raise Invalid(f"`type` {kind!r} is none of {', '.join(CALLBACK_TYPES)}")
+        text = entry.get(kind)
+        if not isinstance(text, str) or not text.strip() or "\0" in text:
+            raise Invalid(f"`{kind}` is missing, or no usable text")
+        foreign = [field for field in CLIENT_FIELDS if field in entry]
+        if foreign:
+            raise Invalid(f"only Claude Code itself knows `{foreign[0]}`")
+        if kind == COMMAND:
+            _check_template(text)
+        return HookCallback(kind, text, _timeout(entry), f"{self.path}: {place}")
+
+    def _note_event(self, event: str) -> None:
+        if event not in HOOK_EVENTS:
+            return self.warn(
+                f"{self.path}: hooks.{event}: no such event is known; kept"
+            )
+        note = HOOK_EVENTS[event].sdk_note
+        if note and note is not NEWER:
+            self.warn(f"{self.path}: hooks.{event}: {note}")
+
+
+def _matcher(entry: dict[str, Any]) -> str:
+    matcher = entry.get("matcher")
+    if matcher is None:
+        return ""
+    if not isinstance(matcher, str):
+        raise Invalid("`matcher` is no text")
+    problem = matcher_problem(matcher)
+    if problem:
+        raise Invalid(problem)
+    return matcher
+
+
+def _timeout(entry: dict[str, Any]) -> float:
+    value = entry.get("timeout", DEFAULT_TIMEOUT)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value <= MAX_TIMEOUT:
+        raise Invalid(f"`timeout` is not a number of seconds up to {MAX_TIMEOUT}")
+    return float(value)
+
+
+def _check_template(text: str) -> None:
+    try:
+        shell_template(text)
+    except UnsafeTemplate as error:
+        raise Invalid(str(error)) from None
+
+
+def _group_entries(group: Any) -> list[dict[str, Any]]:
+    entries = group.get("hooks") if isinstance(group, dict) else None
+    listed = entries if isinstance(entries, list) else []
+    return [entry for entry in listed if isinstance(entry, dict)]
+
+
+def _is_voided(data: dict[str, Any]) -> bool:
+    """Whether Claude Code skips the file because of a `script` in it."""
+    hooks = data.get("hooks")
+    if not isinstance(hooks, dict):
+        return False
+    for event in VOIDING_EVENTS:
+        groups = hooks.get(event)
+        for group in groups if isinstance(groups, list) else ():
+            if any(entry.get("type") == SCRIPT for entry in _group_entries(group)):
+                return True
+    return False
+
+
+def _scripts_only(pairs: list[Pair]) -> Iterator[Pair]:
+    """What Claude Code leaves out of a file that it otherwise runs."""
+    for event, group in pairs:
+        scripts = [found for found in group.callbacks if found.type == SCRIPT]
+        if scripts:
+            yield event, HookGroup(group.matcher, scripts)
+
+
+def _readable_for_client(data: dict[str, Any]) -> dict[str, Any]:
+    """A skipped file's content with the hooks that are left to Claude Code."""
+    kept: dict[str, list[dict[str, Any]]] = {}
+    hooks = data.get("hooks")
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for group in groups if isinstance(groups, list) else ():
+            entries = [entry for entry in _group_entries(group) if _is_clients(entry)]
+            if entries:
+                kept.setdefault(event, []).append({**group, "hooks": entries})
+    rest = {key: data[key] for key in data if key not in ("hooks", "feishuperm")}
+    return {**rest, "hooks": kept} if kept else rest
+
+
+def _is_clients(entry: dict[str, Any]) -> bool:
+    return entry.get("type") in CLIENT_TYPES

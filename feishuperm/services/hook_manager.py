@@ -1,0 +1,369 @@
+"""HookManager: runs command, script and prompt callbacks, and nothing else.
+
+It is given its configuration and reads no configuration files; `ConfigManager` does.
+Several callbacks for one event run in the order they are written, and `merge()` makes
+one answer of theirs:
+
+    block wins, and so do deny over ask over allow and `continue: false`; the reasons of
+    the winners, all messages and all added context are joined by line ends; of
+    `updatedInput`, and of everything else, the last one stays.
+
+What goes wrong inside a callback (time-out, missing or broken script) is a line in the
+log and `{"continue": true}`: a hook that fails must not stop a session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from feishuperm.models.hooks import COMMAND, SCRIPT, HooksConfig
+from feishuperm.services.child import Child
+from feishuperm.services.variables import (
+    expand_prompt,
+    shell_template,
+    used_variables,
+    variables,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from typing import Any
+
+    from feishuperm.models.hooks import HookCallback
+    from feishuperm.services.child import ChildResult
+
+    Fields = dict[str, Any]
+    Output = dict[str, Any]
+
+SHELL = "/bin/sh"
+# One variable must fit into one string of execve (128 KiB on Linux), and all of them
+# beside the user's own environment (1 MiB for everything on macOS).
+MAX_VALUE = 96 << 10
+MAX_VALUES = 384 << 10
+MAX_REASON = 10_000  # characters of a failed command's output that the model reads
+# How strong an answer is; the strongest of several wins.
+STRENGTH = ("", "allow", "defer", "ask", "deny")
+
+
+class HookMatcher:
+    """What an SDK's `HookMatcher` is to its client; the real one is not imported."""
+
+    __slots__ = ("hooks", "matcher", "on_failure", "timeout")
+
+    def __init__(
+        self,
+        matcher: str | None,
+        hooks: list[Callable[..., Awaitable[Output]]],
+        timeout: float,
+    ) -> None:
+        self.matcher = matcher
+        self.hooks = hooks
+        self.timeout = timeout
+        self.on_failure = None
+
+
+class HookManager:
+    """Executes callbacks for the project at `root`; complaints go to `warn`."""
+
+    def __init__(
+        self,
+        root: str,
+        environ: Mapping[str, str],
+        warn: Callable[[str], None],
+        script_paths: Iterable[str] = (),
+    ) -> None:
+        self.root = root
+        self.environ = environ
+        self.warn = warn
+        self.script_paths = tuple(script_paths)
+        self.config = HooksConfig()
+
+    def load_hooks(self, config: HooksConfig) -> None:
+        """Take over what ConfigManager has found."""
+        self.config = config
+
+    def run(self, fields: Fields, tool_use_id: str | None = None) -> Output | None:
+        """Every callback that matches an event, merged for the client; None if none."""
+        event = str(fields.get("hook_event_name", ""))
+        matching = [
+            callback
+            for group in self.config[event]
+            if group.matches(fields)
+            for callback in group.callbacks
+        ]
+        if not matching:
+            return None
+        outputs = [self.execute(found, fields, tool_use_id) for found in matching]
+        return for_client(event, merge(outputs))
+
+    def execute(
+        self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
+    ) -> Output:
+        """One callback of any kind."""
+        if callback.type == COMMAND:
+            return self.execute_command(callback, fields)
+        if callback.type == SCRIPT:
+            return self.execute_script(callback, fields, tool_use_id)
+        return self.execute_prompt(callback, fields)
+
+    def execute_prompt(self, callback: HookCallback, fields: Fields) -> Output:
+        """The text with its variables, for the person at the terminal."""
+        text = expand_prompt(callback.text, variables(fields))
+        return {"systemMessage": text, "continue": True}
+
+    def execute_command(self, callback: HookCallback, fields: Fields) -> Output:
+        """Exit 0 continues, anything else blocks with what the command said."""
+        values = self._values(callback, fields)
+        missing = used_variables(callback.text) - set(values)
+        if missing:  # a guard must not pass what it could not be shown
+            return _block(f"hook: ${min(missing)} is too long for the command line")
+        env = self._environ(values)
+        argv = (SHELL, "-c", shell_template(callback.text))
+        ended = self._child(callback, argv, _event_json(fields), env, fields)
+        if ended is None or ended.code is None:
+            return {"continue": True}
+        if ended.code == 0:
+            return {"continue": True}
+        said = (ended.stderr.strip() or ended.stdout.strip()).decode(errors="replace")
+        return _block(said[:MAX_REASON] or f"hook command ended with exit {ended.code}")
+
+    def execute_script(
+        self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
+    ) -> Output:
+        """The full output of a script's exported function, shape checked."""
+        from feishuperm.services import script_host
+
+        path = script_host.allowed_path(callback.text, self.root, self.script_paths)
+        if not path:
+            self._complain(
+                callback, f"{callback.text} is outside {', '.join(self.script_paths)}"
+            )
+            return {"continue": True}
+        argv = script_host.command(path)
+        request = {"input": fields, "tool_use_id": tool_use_id, "context": {}}
+        env = self._environ(self._values(callback, fields))
+        ended = self._child(callback, argv, _event_json(request), env, fields, True)
+        if ended is None or ended.code is None:
+            return {"continue": True}
+        output, problem = script_host.read_result(ended, fields)
+        if problem:
+            self._complain(callback, problem)
+        return output
+
+    def convert_to_sdk_format(
+        self, config: HooksConfig | None = None
+    ) -> dict[str, list[HookMatcher]]:
+        """Event -> matchers with one async callback per hook, as the SDKs take them."""
+        chosen = self.config if config is None else config
+        turns = _Turns()
+        converted: dict[str, list[HookMatcher]] = {}
+        for event, group in chosen.pairs():
+            hooks = [self.create_sdk_callback(one, turns) for one in group.callbacks]
+            # Callbacks of one event take turns, so the last may wait for all others.
+            seconds = sum(
+                one.timeout for found in chosen[event] for one in found.callbacks
+            )
+            matcher = HookMatcher(group.matcher or None, hooks, seconds + 5)
+            converted.setdefault(event, []).append(matcher)
+        return converted
+
+    def create_sdk_callback(
+        self, callback: HookCallback, turns: _Turns | None = None
+    ) -> Callable[..., Awaitable[Output]]:
+        """One hook as the async function an SDK calls."""
+        order = turns or _Turns()
+
+        async def hook(fields: Fields, tool_use_id: str | None, context: Any) -> Output:
+            import asyncio
+
+            event = str(fields.get("hook_event_name", ""))
+            async with order.take((event, tool_use_id)):
+                output = await asyncio.to_thread(
+                    self.execute, callback, fields, tool_use_id
+                )
+            return for_client(event, output)
+
+        return hook
+
+    def _values(self, callback: HookCallback, fields: Fields) -> dict[str, str]:
+        """The variables that can be handed over; the ones in use come first."""
+        used = used_variables(callback.text)
+        room = MAX_VALUES
+        handed = {}
+        values = variables(fields)
+        for name in sorted(values, key=lambda name: name not in used):
+            value = values[name]
+            if "\0" in value:
+                value = value.replace("\0", "")
+                if name in used:
+                    self._complain(callback, f"${name} had NUL characters; removed")
+            size = len(value.encode("utf-8", "surrogatepass"))
+            if size <= min(MAX_VALUE, room):
+                handed[name] = value
+                room -= size
+        return handed
+
+    def _environ(self, values: dict[str, str]) -> dict[bytes, bytes]:
+        env = {os.fsencode(key): os.fsencode(self.environ[key]) for key in self.environ}
+        env[b"CLAUDE_PROJECT_DIR"] = os.fsencode(self.root)
+        for name, value in values.items():
+            env[name.encode()] = value.encode("utf-8", "surrogatepass")
+        return env
+
+    def _child(
+        self,
+        callback: HookCallback,
+        argv: tuple[str, ...],
+        data: bytes,
+        env: dict[bytes, bytes],
+        fields: Fields,
+        with_result: bool = False,
+    ) -> ChildResult | None:
+        """Run it; a problem is logged, and None when there was no run at all."""
+        cwd = fields.get("cwd")
+        folder = cwd if isinstance(cwd, str) and _is_folder(cwd) else self.root
+        try:
+            child = Child(argv, data, callback.timeout, env, folder, with_result)
+            ended = child.run()
+        except OSError as error:
+            self._complain(callback, f"cannot start {argv[0]}: {error.strerror}")
+            return None
+        if ended.code is None:
+            self._complain(callback, f"no end within {callback.timeout:g} s; killed")
+        return ended
+
+    def _complain(self, callback: HookCallback, problem: str) -> None:
+        self.warn(f"{callback.source or callback.type}: {problem}")
+
+
+class _Turns:
+    """Lets the callbacks of one occurrence run one after the other, first come first.
+
+    A client sends the callbacks of an event in the order they were registered and
+    without waiting; an asyncio.Lock is fair, so that order becomes theirs.
+    """
+
+    def __init__(self) -> None:
+        self.locks: dict[Any, Any] = {}
+        self.waiting: dict[Any, int] = {}
+
+    def take(self, key: Any) -> _Turn:
+        return _Turn(self, key)
+
+
+class _Turn:
+    def __init__(self, turns: _Turns, key: Any) -> None:
+        self.turns = turns
+        self.key = key
+
+    async def __aenter__(self) -> None:
+        import asyncio
+
+        turns = self.turns
+        lock = turns.locks.setdefault(self.key, asyncio.Lock())
+        turns.waiting[self.key] = turns.waiting.get(self.key, 0) + 1
+        try:
+            await lock.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.turns.locks[self.key].release()
+        self._leave()
+
+    def _leave(self) -> None:
+        turns = self.turns
+        turns.waiting[self.key] -= 1
+        if not turns.waiting[self.key]:
+            del turns.waiting[self.key], turns.locks[self.key]
+
+
+def merge(outputs: list[Output]) -> Output:
+    """One answer out of several; the rule is at the top of this module."""
+    merged: Output = {}
+    for output in outputs:
+        merged = _merge_two(merged, output)
+    return merged
+
+
+def for_client(event: str, output: Output) -> Output:
+    """The same answer in the words the client obeys, which differ by event."""
+    if output.get("decision") != "block":
+        return output
+    reason = output.get("reason") or "blocked by a hook"
+    specific: dict[str, Any] = {}
+    if event == "PreToolUse":
+        specific = {"permissionDecision": "deny", "permissionDecisionReason": reason}
+    if event == "PermissionRequest":
+        specific = {"decision": {"behavior": "deny", "message": reason}}
+    if not specific:
+        return output
+    known = output.get("hookSpecificOutput") or {}
+    return {
+        **output,
+        "hookSpecificOutput": {**known, "hookEventName": event, **specific},
+    }
+
+
+def _merge_two(first: Output, second: Output) -> Output:
+    if not first:
+        return second
+    merged = {**first, **second}
+    if first.get("continue") is False:
+        merged["continue"] = False
+    blocks = [one for one in (first, second) if one.get("decision") == "block"]
+    if blocks:
+        merged["decision"] = "block"
+        merged["reason"] = _joined(blocks, "reason")
+    for key in ("systemMessage", "stopReason"):
+        if key in merged:
+            merged[key] = _joined((first, second), key)
+    specific = [
+        one["hookSpecificOutput"]
+        for one in (first, second)
+        if isinstance(one.get("hookSpecificOutput"), dict)
+    ]
+    if len(specific) == 2:
+        merged["hookSpecificOutput"] = _merge_specific(*specific)
+    return merged
+
+
+def _merge_specific(first: Output, second: Output) -> Output:
+    merged = {**first, **second}
+    if "additionalContext" in merged:
+        merged["additionalContext"] = _joined((first, second), "additionalContext")
+    stronger = max((second, first), key=_strength)
+    for key in ("permissionDecision", "permissionDecisionReason", "decision"):
+        if key in stronger and _strength(stronger):
+            merged[key] = stronger[key]
+    return merged
+
+
+def _strength(specific: Output) -> int:
+    decision = specific.get("decision")
+    behavior = decision.get("behavior") if isinstance(decision, dict) else ""
+    said = specific.get("permissionDecision") or behavior
+    return STRENGTH.index(said) if said in STRENGTH else 0
+
+
+def _joined(outputs: Iterable[Output], key: str) -> str:
+    return "\n".join(str(one[key]) for one in outputs if one.get(key))
+
+
+def _block(reason: str) -> Output:
+    return {"decision": "block", "reason": reason}
+
+
+def _event_json(value: Any) -> bytes:
+    # ASCII: an event may hold half a character, which UTF-8 cannot.
+    return json.dumps(value).encode() + b"\n"
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return os.path.isdir(path)
+    except ValueError:  # a NUL
+        return False
