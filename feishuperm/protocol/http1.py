@@ -110,6 +110,11 @@ class Response:
         return head + self.body if with_body else head
 
 
+def plain_response(status: int) -> Response:
+    """An answer that says no more than its status."""
+    return Response(status, f"{status} {REASONS.get(status, '')}\n".encode())
+
+
 def encode_head(
     status: int,
     content_type: str,
@@ -198,6 +203,8 @@ class RequestReader:
             raise ProtocolError("request head too large", 431)
         if BARE_END.search(buffer, self._scanned):
             raise ProtocolError("lines must end in CR LF")
+        if buffer[0] < 0x21 and buffer != b"\r":
+            raise ProtocolError("not HTTP")  # most likely TLS, which would wait
         self._scanned = max(0, len(buffer) - 3)
         return False
 

@@ -20,6 +20,7 @@ from feishuperm.protocol.http1 import (
     RequestReader,
     Response,
     encode_head,
+    plain_response,
 )
 from feishuperm.server.loop import READ, WRITE, Handler
 
@@ -38,9 +39,15 @@ HOOK_BACKLOG = 8 << 20  # twice the longest answer; a hook reads, or it is stopp
 HEAD_SECONDS = 15.0  # for a whole request head, however slowly it drips
 BODY_SECONDS = 60.0  # for a form of at most 1 MiB over a bad line
 IDLE_SECONDS = 75.0  # of keep-alive; longer than most proxies keep theirs
-READ_SECONDS = {"idle": IDLE_SECONDS, "head": HEAD_SECONDS, "body": BODY_SECONDS}
 ANSWER_SECONDS = 300.0  # for whoever took the request; a forgotten one must not leak
 SEND_SECONDS = 60.0  # without progress on a response
+SECONDS = {
+    "idle": IDLE_SECONDS,
+    "head": HEAD_SECONDS,
+    "body": BODY_SECONDS,
+    "answer": ANSWER_SECONDS,
+    "send": SEND_SECONDS,
+}
 LINGER_SECONDS = 2.0  # for a refused client to read why
 PIPELINED = 65536  # bytes of further requests read while one is being answered
 
@@ -332,7 +339,7 @@ class HttpConnection(Connection):
         self._busy = False  # inside `_serve`, which must not call itself
         self._lingering = False  # refused: read and forget until the peer closes
         self._ended = False  # the peer sends no more
-        self._phase = "head"  # the reader's state that `deadline` was set for
+        self._phase = "head"  # the key of SECONDS that `deadline` was set by
         super().__init__(loop, sock)
         self.deadline = loop.now() + HEAD_SECONDS
 
@@ -355,19 +362,19 @@ class HttpConnection(Connection):
         self._busy = False
         if self._exchange is None:
             self.abort()
-            return
-        self._exchange.take()
-        self._exchange = None
-        self.refuse(500)
+        else:
+            self.refuse(500)
 
     def refuse(self, status: int) -> None:
         """Answer with an error and close, leaving the peer time to read it.
 
         Closing with unread input would reset the connection and may destroy the answer.
         """
-        response = Response(status, f"{status}\n".encode())
+        if self._exchange is not None:
+            self._exchange.take()
+            self._exchange = None
         self._lingering = True
-        self.write(response.encode(keep_alive=False))
+        self.write(plain_response(status).encode())
         self.deadline = self.loop.now() + LINGER_SECONDS
         if self._out is None:
             self.flushed()
@@ -385,7 +392,6 @@ class HttpConnection(Connection):
     def start_stream(self, head: bytes) -> Stream:
         """Turn into a stream; used by `Exchange`."""
         self._exchange = None
-        self._phase = ""
         stream = Stream(self)
         if self.sock is not None:
             keep_alive_probe(self.sock)
@@ -427,15 +433,21 @@ class HttpConnection(Connection):
         self._busy = True
         try:
             while self._can_serve():
-                event = self._reader.next_event()
+                event = self._next_event()
                 if event is None:
                     break
                 self._dispatch(event)
-        except ProtocolError as error:
-            self.refuse(error.status)
-        self._busy = False
+        finally:
+            self._busy = False
         if self.sock is not None and not self._lingering and self._stream is None:
             self._wait()
+
+    def _next_event(self) -> Request | Continue | None:
+        try:
+            return self._reader.next_event()
+        except ProtocolError as error:
+            self.refuse(error.status)
+            return None
 
     def _can_serve(self) -> bool:
         return self._exchange is None and self._out is None and self.sock is not None
@@ -446,26 +458,35 @@ class HttpConnection(Connection):
             return
         event.peer = self._peer
         self._exchange = exchange = Exchange(self, event)
-        self._on_request(event, exchange)
+        try:
+            self._on_request(event, exchange)
+        except ProtocolError as error:  # a form that cannot be read
+            if self._exchange is not exchange:
+                raise
+            self.refuse(error.status)
 
     def _wait(self) -> None:
         """Set what comes next, and by when: an answer, its departure, more input."""
+        phase = self._next_phase()
+        if phase != self._phase:
+            self._phase = phase
+            self.deadline = self.loop.now() + SECONDS[phase]
         if not self._can_serve():
-            seconds = SEND_SECONDS if self._exchange is None else ANSWER_SECONDS
-            self.deadline = self.loop.now() + seconds
             if self._reader.buffered > PIPELINED:
                 self._want(self._mask & ~READ)
         elif self._ended:
             self.abort()
         else:
-            phase = self._reader.state
-            if phase != self._phase:
-                self._phase = phase
-                self.deadline = self.loop.now() + READ_SECONDS[phase]
             self._want(READ)
 
+    def _next_phase(self) -> str:
+        if self._exchange is not None:
+            return "answer"
+        return self._reader.state if self._out is None else "send"
+
     def _end_sending(self) -> None:
-        assert self.sock is not None
+        if self.sock is None:
+            return
         try:
             self.sock.shutdown(socket.SHUT_WR)
         except OSError:

@@ -21,7 +21,7 @@ import stat
 from feishuperm.client import peer_uid
 from feishuperm.errors import FeishupermError
 from feishuperm.protocol.frames import frame
-from feishuperm.protocol.http1 import Response
+from feishuperm.protocol.http1 import plain_response
 from feishuperm.server.connection import HookConnection, HttpConnection
 from feishuperm.server.loop import READ, Handler
 
@@ -60,9 +60,10 @@ class Listener:
 
     def close(self) -> None:
         """Stop listening; the file goes too, unless it is somebody else's by now."""
-        self.sock.close()
-        if self.path and self._identity == _identity(self.path):
+        if self._identity is not None and self._identity == _identity(self.path):
             os.unlink(self.path)
+        self._identity = None
+        self.sock.close()
 
 
 def listen_unix(path: str) -> Listener:
@@ -90,16 +91,26 @@ def _lock(path: str) -> int:
     try:
         fd = os.open(name, flags, 0o600)
     except OSError as error:
-        raise ListenError(f"cannot write {name}: {error.strerror}") from None
+        raise ListenError(
+            f"cannot write {name}: {error.strerror}", OTHER_PATH
+        ) from None
+    owner = os.fstat(fd).st_uid
+    if owner == os.geteuid() and _take_lock(fd, name):
+        return fd
+    os.close(fd)
+    if owner != os.geteuid():
+        raise ListenError(f"{name} belongs to another user", OTHER_PATH)
+    raise _already_running(path)
+
+
+def _take_lock(fd: int, name: str) -> bool:
+    """Whether the lock is ours, and its file not removed by its last owner."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) == _identity(name):
-            return fd
-    except BlockingIOError:
-        pass
-    os.close(fd)
-    raise _already_running(path)
+    except OSError:
+        return False
+    found = os.fstat(fd)
+    return (found.st_dev, found.st_ino) == _identity(name)
 
 
 def _clear(path: str) -> None:
@@ -234,7 +245,8 @@ class Acceptor(Handler):
             self._let_in(sock)
 
     def fail(self) -> None:
-        """One client's trouble is no reason to turn all others away."""
+        """One client's trouble is no reason to turn all others away, nor to spin."""
+        self._pause()
 
     def close(self) -> None:
         """Let nobody in any more; those who are in stay."""
@@ -382,7 +394,7 @@ class HttpAcceptor(Acceptor):
         connection.refuse(503)
 
     def busy(self) -> bytes:
-        return Response(503, b"503\n").encode()
+        return plain_response(503).encode()
 
     def _closed(self, connection: HttpConnection) -> None:
         self.connections.discard(connection)

@@ -188,7 +188,8 @@ class Loop:
         if not self._timers:
             return
         now = self.now()
-        while self._timers and self._timers[0][0] <= now:
+        newest = next(self._order)  # one that sets itself again waits for its turn
+        while self._timers and self._timers[0] < (now, newest):
             fn = heapq.heappop(self._timers)[2]._take()
             if fn is None:
                 self._cancelled -= 1
@@ -258,13 +259,18 @@ def raise_file_limit() -> int:
     """Raise the soft limit of open files to the hard one; returns what is in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (hard, MACOS_FILE_LIMIT):
+        if _files(limit) <= _files(soft):
+            break
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         except (ValueError, OSError):
             continue
         soft = limit
-        break
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+    return _files(soft)
+
+
+def _files(limit: int) -> int:
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def caps(file_limit: int) -> Caps:
