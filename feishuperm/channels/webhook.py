@@ -55,7 +55,7 @@ class Job(NamedTuple):
     forms: tuple[Callable[[], Message], ...]
     until: float  # monotonic
     wanted: Callable[[], bool]
-    done: Callable[[bool, str], None]
+    done: Callable[[bool, str], object]
 
 
 class RateLimit:
@@ -84,10 +84,7 @@ class RateLimit:
 
 
 class WebhookChannel:
-    """Announces requests through a custom bot.
-
-    `soon` brings a call to the thread that owns the requests; `done` goes through it.
-    """
+    """Announces requests through a custom bot; `done` is called from its thread."""
 
     name = "webhook"
     passive = False
@@ -98,7 +95,6 @@ class WebhookChannel:
         secret: str = "",
         language: str = "zh",
         at: str = "",
-        soon: Callable[[Callable[[], None]], object] = lambda call: call(),
         post: Post = post_json,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -108,7 +104,6 @@ class WebhookChannel:
         self._secret = secret
         self._language = language
         self._at = at
-        self._soon = soon
         self._post = post
         self._clock = clock
         self._wall = wall
@@ -190,13 +185,10 @@ class WebhookChannel:
     def _add(self, job: Job) -> None:
         place = len(self._incoming) + len(self._jobs)
         if place >= MAX_QUEUE or self._clock() + self._limit.ahead(place) > job.until:
-            self._finish(job, False, TOO_MANY)
+            job.done(False, TOO_MANY)
             return
         self._incoming.append(job)
         self._woken.set()
-
-    def _finish(self, job: Job, shown: bool, detail: str = "") -> None:
-        self._soon(lambda: job.done(shown, detail))
 
     def _drop_hopeless(self) -> None:
         """Take out what nobody waits for and what cannot be sent in time."""
@@ -205,9 +197,9 @@ class WebhookChannel:
         for _ in range(len(self._jobs)):
             job = self._jobs.popleft()
             if not job.wanted():
-                self._finish(job, False, NOT_WANTED)
+                job.done(False, NOT_WANTED)
             elif job.until <= earliest:
-                self._finish(job, False, detail if state == "down" else TOO_LATE)
+                job.done(False, detail if state == "down" else TOO_LATE)
             else:
                 self._jobs.append(job)
 
@@ -221,11 +213,11 @@ class WebhookChannel:
             self._jobs.appendleft(job._replace(forms=job.forms[1:]))
         elif not result.ok or message["msg_type"] == "text":
             self._state = ("down", result.message or PLAIN)
-            self._finish(job, False, result.message or PLAIN)
+            job.done(False, result.message or PLAIN)
         else:
             self._failures = 0
             self._state = ("up", "")
-            self._finish(job, True)
+            job.done(True, "")
 
     def _build(self, form: Callable[[], Message]) -> Message:
         try:
