@@ -96,7 +96,7 @@ case $p in /*) [ -f "$p" ] && [ -x "$p" ] || p=python3 ;; *) p=python3 ;; esac
 command -v "$p" >/dev/null 2>&1 || {
   echo "feishuperm: python3 is not in PATH; install Python 3.9 or newer" >&2
   case ${0##*/} in @SH_NAMES@) exit 0 ;; esac
-  [ "${1-}" != hook ]
+  [ "${1-}" = hook ]
   exit
 }
 exec "$p" -IBS -c '@BOOT@' "$0" "$@"

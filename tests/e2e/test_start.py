@@ -1,0 +1,460 @@
+"""The built file starts anywhere, runs nobody else's code and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import build
+from tests.conftest import clean_env
+from tests.fakes.hook_server import ANSWER, EVENT, HookServer
+
+TRAPS = ("json", "socket", "_socket", "encodings", "posix", "os", "marshal", "site")
+SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
+ODD_NAMES = [
+    "with blanks",
+    'it\'s "quoted"',
+    "$HOME `id` $(id) \\n",
+    "中文 目录",
+    "new\nline",
+    "-dash",
+    "*?[a]",
+    b"not \xff utf-8".decode(errors="surrogateescape"),
+]
+OLD_PYTHONS = [
+    path
+    for path in sorted(set(build.candidate_pythons()))
+    if re.search(r"/python3\.[678]$", path)
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[HookServer]:
+    with HookServer(str(tmp_path / "s")) as running:
+        yield running
+
+
+def run(
+    command: list[str],
+    env: dict[str, str],
+    cwd: Path,
+    stdin: bytes = EVENT,
+    **options: object,
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        command,
+        env=env,
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        **options,
+    )
+
+
+def assert_answered(result: subprocess.CompletedProcess[bytes]) -> None:
+    assert (result.returncode, result.stdout, result.stderr) == (0, ANSWER, b"")
+
+
+def pin(config: Path, text: str) -> None:
+    """Name the interpreter the way `install` does."""
+    (config / "feishuperm").mkdir(parents=True, exist_ok=True)
+    (config / "feishuperm" / "python").write_bytes(os.fsencode(text))
+
+
+@pytest.fixture
+def env(home: Path, server: HookServer) -> dict[str, str]:
+    """A clean environment that leads to the server, on the Python of the tests."""
+    pin(home / ".config", os.path.realpath(sys.executable) + "\n")
+    return clean_env(home, PERMISSION_SOCKET_PATH=server.path)
+
+
+def test_hook_relays_the_servers_answer(
+    pyz: Path, env: dict[str, str], server: HookServer, tmp_path: Path
+) -> None:
+    env["CLAUDE_PROJECT_DIR"] = "/some/project"
+    assert_answered(run([str(pyz), "hook"], env, tmp_path))
+    protocol, request_id, shown, project, raw = server.requests[0]
+    assert (protocol, shown, project, raw) == (b"1", b"", b"/some/project", EVENT)
+    assert re.fullmatch(rb"\d{10}-[0-9a-f]{8}", request_id)
+
+
+# ---- places
+
+
+def test_home_unset(pyz: Path, server: HookServer, tmp_path: Path) -> None:
+    env = clean_env("/", PERMISSION_SOCKET_PATH=server.path)
+    del env["HOME"]
+    assert_answered(run([str(pyz), "hook"], env, tmp_path))
+
+
+@pytest.mark.parametrize("home", ["/proc", "/nonexistent", "", "/dev/null"])
+def test_home_that_cannot_be_written(
+    pyz: Path, server: HookServer, tmp_path: Path, home: str
+) -> None:
+    env = clean_env(home, PERMISSION_SOCKET_PATH=server.path)
+    assert_answered(run([str(pyz), "hook"], env, tmp_path))
+    assert run([str(pyz), "version"], env, tmp_path).returncode == 0
+
+
+def test_full_disk(pyz: Path, env: dict[str, str], tmp_path: Path) -> None:
+    """No file may grow by a byte, as on a full disk."""
+
+    def no_space() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    assert_answered(run([str(pyz), "hook"], env, tmp_path, preexec_fn=no_space))
+    result = run([str(pyz), "version"], env, tmp_path, preexec_fn=no_space)
+    assert result.returncode == 0, result.stderr
+
+
+def test_fifty_parallel_first_starts(
+    pyz: Path, env: dict[str, str], server: HookServer, tmp_path: Path
+) -> None:
+    copy = shutil.copy(pyz, tmp_path / "fresh")
+    with ThreadPoolExecutor(50) as pool:
+        starts = [
+            pool.submit(run, [str(copy), "hook"], env, tmp_path) for _ in range(50)
+        ]
+        for start in starts:
+            assert_answered(start.result())
+    assert len({request[1] for request in server.requests}) == 50
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+def test_odd_path(
+    pyz: Path, env: dict[str, str], tmp_path: Path, name: str, locale: str
+) -> None:
+    env.update(LC_ALL=locale)
+    folder = tmp_path / name
+    folder.mkdir()
+    copy = shutil.copy(pyz, folder / name)
+    assert_answered(run([str(copy), "hook"], env, tmp_path))
+    result = run([f"./{name}", "version"], env, folder)
+    assert result.returncode == 0, result.stderr
+
+
+def test_deleted_working_directory(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && "$0" hook && exec "$0" version'
+    result = run(["/bin/sh", "-c", script, str(pyz)], env, tmp_path)
+    assert result.stdout.startswith(ANSWER + b"feishuperm "), result.stderr
+
+
+@pytest.mark.parametrize("name", ["feishuperm-hook", "permission-notify"])
+def test_name_of_a_symlink_chooses_the_command(
+    pyz: Path, env: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "a").symlink_to(pyz)
+    (tmp_path / name).symlink_to("a")
+    assert_answered(run([str(tmp_path / name)], env, tmp_path))
+    assert_answered(run([f"./{name}"], env, tmp_path))
+    env["PATH"] = f"{tmp_path}:{env['PATH']}"
+    assert_answered(run([name], env, Path("/")))
+    result = run([name, "--help"], env, tmp_path)
+    assert result.stdout.startswith(b"usage: feishuperm hook")
+    result = run([name, "--nonsense"], env, tmp_path)
+    assert (result.returncode, result.stdout) == (0, b"")
+    assert result.stderr == b"feishuperm: hook takes no arguments, got '--nonsense'\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shells(pyz: Path, env: dict[str, str], tmp_path: Path, shell: str) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    assert_answered(run([*SHELLS[shell], str(pyz), "hook"], env, tmp_path))
+    assert_answered(run([*SHELLS[shell], "-u", str(pyz), "hook"], env, tmp_path))
+    assert_answered(run([*SHELLS[shell], pyz.name, "hook"], env, pyz.parent))
+    del env["HOME"]
+    result = run([*SHELLS[shell], pyz.name, "version", "--json"], env, pyz.parent)
+    assert json.loads(result.stdout)["version"], result.stderr
+
+
+# ---- foreign code
+
+
+@pytest.fixture
+def trapped(tmp_path: Path) -> Path:
+    """A folder of modules that leave a mark when they are run."""
+    folder = tmp_path / "trap"
+    folder.mkdir()
+    code = f"open({str(tmp_path / 'SPRUNG')!r}, 'a').write(__name__ + ' ')\n"
+    for name in (*TRAPS, "trap", "sitecustomize", "usercustomize", "feishuperm"):
+        (folder / f"{name}.py").write_text(code)
+    (folder / "startup").write_text(code.replace("__name__", "'startup'"))
+    return folder
+
+
+def trap_variables(trapped: Path) -> dict[str, str]:
+    return {
+        "PYTHONPATH": str(trapped),
+        "PYTHONHOME": str(trapped),
+        "PYTHONSTARTUP": str(trapped / "startup"),
+        "PYTHONINSPECT": "1",
+        "PYTHONUSERBASE": str(trapped),
+        "PYTHONPLATLIBDIR": "trap",
+        "PYTHONBREAKPOINT": "trap.x",
+        "PYTHONWARNINGS": "error",
+        "SHIV_ENTRY_POINT": "trap:main",
+        "SHIV_CONSOLE_SCRIPT": "trap",
+        "SHIV_MODULE": "trap",
+        "SHIV_INTERPRETER": "1",
+        "SHIV_ROOT": str(trapped / "root"),
+        "SHIV_PREPEND_PYTHONPATH": str(trapped),
+        "SHIV_EXTEND_PYTHONPATH": "1",
+        "SHIV_FORCE_EXTRACT": "1",
+        "SHIV_PREAMBLE": str(trapped / "startup"),
+    }
+
+
+def test_hostile_directory_and_variables_are_ignored(
+    pyz: Path, env: dict[str, str], trapped: Path, tmp_path: Path
+) -> None:
+    env.update(trap_variables(trapped))
+    assert_answered(run([str(pyz), "hook"], env, trapped))
+    result = run([str(pyz), "version", "--json"], env, trapped)
+    assert json.loads(result.stdout)["fast"] is True
+    assert not (tmp_path / "SPRUNG").exists()
+    assert not (trapped / "root").exists()
+
+
+def test_as_argument_of_python_in_a_hostile_directory(
+    pyz: Path, env: dict[str, str], trapped: Path, tmp_path: Path
+) -> None:
+    """`python3 feishuperm.pyz`: nothing of the directory, nothing named in SHIV_*."""
+    env.update(trap_variables(trapped))
+    for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONPLATLIBDIR"):
+        del env[name]  # these decide what Python itself loads: the next test
+    assert_answered(run([sys.executable, str(pyz), "hook"], env, trapped))
+    result = run([sys.executable, str(pyz), "version", "--json"], env, trapped)
+    assert json.loads(result.stdout)["fast"] is True
+    assert not (tmp_path / "SPRUNG").exists()
+    assert not (trapped / "root").exists()
+
+
+def test_as_argument_of_python_none_of_our_imports_uses_pythonpath(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    """What Python loads before us is its own affair; what we import is not."""
+    folder = tmp_path / "trap"
+    folder.mkdir()
+    for name in ("json", "socket", "_socket", "feishuperm", "difflib", "cli"):
+        (folder / f"{name}.py").write_text(f"raise SystemExit('sprung {name}')\n")
+    env["PYTHONPATH"] = str(folder)
+    assert_answered(run([sys.executable, str(pyz), "hook"], env, folder))
+    result = run([sys.executable, str(pyz), "version", "--json"], env, folder)
+    assert json.loads(result.stdout)["fast"] is True
+    result = run([sys.executable, str(pyz), "verzion"], env, folder)
+    assert b"did you mean `feishuperm version`?" in result.stderr
+
+
+def test_isolated_python_needs_no_second_one(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    python = [sys.executable, "-I", "-S", str(pyz)]
+    assert_answered(run([*python, "hook"], env, tmp_path))
+    assert run([*python, "nonsense"], env, tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("text", ["", "python3", "./python3", "/", "/nonexistent", "~"])
+def test_pin_that_is_no_interpreter_is_passed_over(
+    pyz: Path, env: dict[str, str], tmp_path: Path, text: str
+) -> None:
+    trap = tmp_path / "python3"
+    trap.write_text("#!/bin/sh\necho sprung\n")
+    trap.chmod(0o755)
+    pin(Path(env["HOME"]) / ".config", text)
+    assert_answered(run([str(pyz), "hook"], env, tmp_path))
+
+
+def test_pin_in_a_relative_config_folder_is_passed_over(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    """The current directory belongs to the project, not to the user."""
+    pin(tmp_path / "cfg", "/bin/false\n")
+    env["XDG_CONFIG_HOME"] = "cfg"
+    assert_answered(run([str(pyz), "hook"], env, tmp_path))
+
+
+def test_pin_without_a_newline_and_with_blanks_works(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    python = tmp_path / "my  python"
+    python.symlink_to(os.path.realpath(sys.executable))
+    pin(Path(env["HOME"]) / ".config", str(python))
+    result = run([str(pyz), "version", "--json"], env, tmp_path)
+    assert json.loads(result.stdout)["executable"] == str(python)
+
+
+def test_pin_that_is_a_directory_is_passed_over(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "cfg" / "feishuperm" / "python").mkdir(parents=True)
+    env["XDG_CONFIG_HOME"] = str(tmp_path / "cfg")
+    assert_answered(run([str(pyz), "hook"], env, tmp_path))
+
+
+# ---- interpreters
+
+
+def test_every_cpython_found(
+    pyz: Path, pythons: list[build.Python], env: dict[str, str], tmp_path: Path
+) -> None:
+    for python in pythons:
+        pin(Path(env["HOME"]) / ".config", python.path + "\n")
+        assert_answered(run([str(pyz), "hook"], env, tmp_path))
+        assert_answered(run([python.path, str(pyz), "hook"], env, tmp_path))
+        result = run([str(pyz), "version", "--json"], env, tmp_path)
+        facts = json.loads(result.stdout)
+        assert facts["python"] == python.version
+        assert facts["fast"] is True
+
+
+IMPORT_ALL = """\
+import sys, zipfile
+sys.path.insert(0, sys.argv[1] + "/site-packages")
+files = zipfile.ZipFile(sys.argv[1]).namelist()
+names = [f[14:-3].replace("/", ".") for f in files if f.startswith("site-packages/")
+         and f.endswith(".py") and not f.endswith("__main__.py")]
+for name in names:
+    __import__(name)
+print(len(names))
+"""
+
+
+def test_every_module_imports_on_every_cpython(
+    pyz: Path, pythons: list[build.Python], tmp_path: Path
+) -> None:
+    for python in pythons:
+        command = [python.path, "-IBS", "-W", "error", "-c", IMPORT_ALL, str(pyz)]
+        result = run(command, {}, tmp_path)
+        assert result.returncode == 0, (python.version, result.stderr.decode())
+        assert int(result.stdout) > 30
+
+
+@pytest.mark.parametrize("python", OLD_PYTHONS or [None])
+def test_older_python_is_refused_in_one_line(
+    pyz: Path, env: dict[str, str], tmp_path: Path, python: str | None
+) -> None:
+    if python is None:
+        pytest.skip("no CPython older than 3.9 on this machine")
+    pin(Path(env["HOME"]) / ".config", python)
+    result = run([str(pyz), "version"], env, tmp_path)
+    assert result.returncode == 1
+    expected = rb"feishuperm: needs Python 3\.9 or newer, this is 3\.[678]\.\d+\n"
+    assert re.fullmatch(expected, result.stderr)
+    result = run([str(pyz), "hook"], env, tmp_path)
+    assert (result.returncode, result.stdout) == (0, b"")
+    assert re.fullmatch(expected, result.stderr)
+
+
+def test_no_python_at_all_is_told_in_one_line(
+    pyz: Path, home: Path, tmp_path: Path
+) -> None:
+    env = clean_env(home, PATH="/nonexistent")
+    (tmp_path / "feishuperm-hook").symlink_to(pyz)
+    cases = {("version",): 1, (): 1, ("hook",): 0}
+    results = [(run([str(pyz), *args], env, tmp_path), c) for args, c in cases.items()]
+    results.append((run([str(tmp_path / "feishuperm-hook")], env, tmp_path), 0))
+    for result, code in results:
+        text = b"feishuperm: python3 is not in PATH; install Python 3.9 or newer\n"
+        assert (result.returncode, result.stdout, result.stderr) == (code, b"", text)
+
+
+def test_unknown_bytecode_runs_the_source(
+    pyz: Path, env: dict[str, str], pythons: list[build.Python], tmp_path: Path
+) -> None:
+    """A Python newer than the build, or PyPy, has no compiled code in the file."""
+    data = pyz.read_bytes()
+    for python in pythons:
+        data = data.replace(f'"{python.magic}"'.encode(), b'"00000000"')
+    assert data != pyz.read_bytes()
+    build.write_file(tmp_path / "changed", data, 0o755)
+    assert_answered(run([str(tmp_path / "changed"), "hook"], env, tmp_path))
+
+
+def test_code_of_another_build_is_never_run(
+    pyz: Path, env: dict[str, str], pythons: list[build.Python], tmp_path: Path
+) -> None:
+    """An upgrade between sh and Python moves the code; marshal must not see garbage."""
+    data = pyz.read_bytes()
+    mark = re.findall(rb'b"([0-9a-f]{8})":', data)[0]
+    for python in pythons:
+        magic = bytes.fromhex(python.magic)
+        assert data.count(magic + mark) == 1
+        start = data.index(magic + mark)
+        data = data[:start] + b"\xff" * 64 + data[start + 64 :]
+    build.write_file(tmp_path / "changed", data, 0o755)
+    assert_answered(run([str(tmp_path / "changed"), "hook"], env, tmp_path))
+
+
+# ---- traces
+
+
+def snapshot(*folders: Path) -> dict[str, tuple[int, int]]:
+    """Every file below the folders with size and time of change."""
+    paths = [path for folder in folders for path in [folder, *folder.rglob("*")]]
+    return {str(p): (p.lstat().st_size, p.lstat().st_mtime_ns) for p in paths}
+
+
+def test_hook_leaves_nothing_behind(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "cwd").mkdir()
+    env["TMPDIR"] = str(tmp_path / "tmp")
+    before = snapshot(tmp_path, pyz.parent)
+    assert_answered(run([str(pyz), "hook"], env, tmp_path / "cwd"))
+    assert snapshot(tmp_path, pyz.parent) == before
+
+
+CREATING = r"O_CREAT|O_WRONLY|O_RDWR|O_TRUNC"
+CHANGING = r"^\S+\s+(mkdir|rename|link|symlink|unlink|chmod|mknod|truncate|utime)\w*\("
+
+
+def test_hook_opens_nothing_for_writing(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    log = tmp_path / "strace"
+    strace = ["strace", "-f", "-o", str(log), "-e", "trace=%file"]
+    result = run([*strace, str(pyz), "hook"], env, tmp_path)
+    assert_answered(result)
+    lines = log.read_text(errors="replace").splitlines()
+    opened = [line for line in lines if re.search(CREATING, line)]
+    assert all('"/dev/null"' in line for line in opened), opened
+    assert not [line for line in lines if re.search(CHANGING, line)]
+    assert sum("execve(" in line for line in lines) == 2  # sh, then Python in its place
+
+
+def imported(stderr: bytes) -> set[str]:
+    return set(re.findall(r"\|\s+([\w.]+)$", stderr.decode(), re.MULTILINE))
+
+
+def test_modules_the_hook_loads(
+    pyz: Path, env: dict[str, str], pythons: list[build.Python], tmp_path: Path
+) -> None:
+    """Nothing that Python had not loaded by itself, except the socket."""
+    boot = re.search(
+        r"-c '(.*?)' \"\$0\"", pyz.read_bytes()[:9000].decode("latin1"), re.S
+    )
+    assert boot
+    for python in pythons:
+        start = [python.path, "-IBS", "-X", "importtime", "-c"]
+        bare = run([*start, "import time"], env, tmp_path)
+        hook = run([*start, boot[1], str(pyz), "hook"], env, tmp_path)
+        assert hook.stdout == ANSWER
+        assert imported(hook.stderr) - imported(bare.stderr) == {"_socket"}
