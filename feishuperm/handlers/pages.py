@@ -83,6 +83,7 @@ LINE_LOOKS = {
     "diff": {"+": "add", "-": "del", "@": "hunk"},
     "markdown": {"#": "title"},
 }
+HOME = "page.open_inbox"
 PROSE = ("markdown", "question", "text")
 ICONS = {
     "check": "M6 17l7 7L27 9",
@@ -173,8 +174,8 @@ def result_page(
         for detail in details
         if not detail.label
     )
-    facts = _facts(language, [detail for detail in details if detail.label])
-    about = facts + (_about(language, view) if view else "")
+    facts = [detail for detail in details if detail.label]
+    about = _facts(language, facts + _about(view)) + _subject(view)
     body = (
         f'<main class="look-{look}"><section class="sheet verdict" role="status">'
         f"{_icon(icon)}<h1>{_escape(title)}</h1>{done}{sentences}</section>"
@@ -204,11 +205,14 @@ def outcome_page(
             icon="ask",
         )
     outcome = _outcome(request)
+    details = _outcome_details(language, request, fresh)
+    if fresh:
+        details.append(Detail("", text(language, "page.back")))
     return result_page(
         language,
         title_key="page.success" if fresh else "page.invalid",
         done_key=outcome.done,
-        details=_outcome_details(language, request, fresh),
+        details=details,
         view=view,
         links=links,
         look=outcome.look if fresh else "late",
@@ -246,9 +250,7 @@ def _outcome(request: Request) -> Outcome:
 
 
 def _outcome_details(language: str, request: Request, fresh: bool) -> list[Detail]:
-    details = [
-        Detail("", text(language, key)) for key in _outcome_lines(request, fresh)
-    ]
+    details = [Detail("", text(language, key)) for key in _outcome_lines(request)]
     details += [Detail("page.key.rule", rule, True) for rule in request.rules]
     if request.reason and request.state == states.DENIED:
         details.append(Detail("page.key.reason", request.reason))
@@ -260,15 +262,13 @@ def _outcome_details(language: str, request: Request, fresh: bool) -> list[Detai
     return details
 
 
-def _outcome_lines(request: Request, fresh: bool) -> tuple[str, ...]:
+def _outcome_lines(request: Request) -> tuple[str, ...]:
     """The keys of what else there is to say."""
     lines = _outcome(request).lines
     if request.state == states.EXPIRED:
         denied = request.decision is not None
         lines = ("ended.expired_denied" if denied else "ended.expired_terminal",)
-    if request.note:
-        lines += (request.note,)
-    return (*lines, "page.back") if fresh else lines
+    return (*lines, request.note) if request.note else lines
 
 
 def _detail_line(language: str, detail: Detail) -> str:
@@ -396,20 +396,22 @@ def _origin(view: RequestView) -> list[Detail]:
     return [Detail(label, value) for label, value in values if value]
 
 
-def _about(language: str, view: RequestView) -> str:
+def _about(view: RequestView | None) -> list[Detail]:
     """A short reminder of which request it was."""
+    if view is None:
+        return []
     values = (
         ("page.key.tool", view.tool_name),
         ("page.key.project", view.project_name),
         ("page.key.branch", view.branch),
     )
-    facts = [Detail(label, value) for label, value in values if value]
-    return _facts(language, facts) + _subject(view)
+    return [Detail(label, value) for label, value in values if value]
 
 
-def _subject(view: RequestView) -> str:
-    blocks = _detail(view)
-    if view.kind != "permission" or not blocks:
+def _subject(view: RequestView | None) -> str:
+    """The first line of what was asked, to recognise it by."""
+    blocks = _detail(view) if view else ()
+    if view is None or view.kind != "permission" or not blocks:
         return ""
     subject = one_line(blocks[0].text, SUBJECT_LENGTH)
     return f'<code class="rule">{escape(subject)}</code>'
@@ -433,7 +435,7 @@ def _block(language: str, block: Block) -> str:
     # The text came out of `lib.tool` with everything visible.
     content = _lines(block.text, looks) if looks else escape(block.text)
     if block.kind in PROSE:
-        content = f'<div class="prose">{content}</div>'
+        content = f'<div class="prose {block.kind}">{content}</div>'
     else:
         content = f'<pre class="{block.kind}">{content}</pre>'
     return f'<section class="block">{label}{content}</section>'
@@ -609,7 +611,6 @@ def _without(links: Mapping[str, str], *names: str) -> dict[str, str]:
 def _fieldset(
     language: str, number: int, question: Question, form: Mapping[str, Sequence[str]]
 ) -> str:
-    chip = _escape(question.header) or _text(language, _how_many(question))
     field = f"q{number}"
     options = "".join(
         _option(field, question.multiple, option, form.get(field, ()))
@@ -618,7 +619,7 @@ def _fieldset(
     own = (form.get(field + "_other") or ("",))[0]
     hint = "page.answer_other_" + ("multi" if question.multiple else "single")
     return (
-        f'<fieldset><legend><span class="chip">{chip}</span>'
+        f"<fieldset><legend><span>{_chips(language, question)}</span>"
         f"{_escape(question.text)}</legend>{options}"
         f'<label class="field own">{_text(language, "page.answer_other")}'
         f'<input type="text" name="{field}_other" value="{escape(own)}"'
@@ -628,8 +629,12 @@ def _fieldset(
     )
 
 
-def _how_many(question: Question) -> str:
-    return "page.answer_multi" if question.multiple else "page.answer_single"
+def _chips(language: str, question: Question) -> str:
+    many = "page.answer_multi" if question.multiple else "page.answer_single"
+    words = [question.header] if question.header else []
+    if question.options:
+        words.append(text(language, many))
+    return "".join(f'<span class="chip">{_escape(word)}</span>' for word in words)
 
 
 def _option(
@@ -810,6 +815,8 @@ def _script_json(value: object) -> str:
 
 
 def _page(language: str, title: str, body: str, script: str = PAGE_SCRIPT) -> bytes:
+    if script is PAGE_SCRIPT:
+        body += f'<p class="links"><a id="home" hidden>{_text(language, HOME)}</a></p>'
     page = _fill(
         PAGE,
         lang="zh-CN" if language == "zh" else "en",

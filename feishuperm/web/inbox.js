@@ -20,6 +20,7 @@
   var skew = 0; // server clock minus ours
   var stillUntil = 0;
   var first = true;
+  var more = 0; // requests that wait and are not shown
   var source = null;
   var retry = 0;
   var helpReturn = null;
@@ -62,7 +63,7 @@
     var looks = boot.looks[block.kind];
     var lines = block.text.split("\n");
     var hidden = lines.length - FIRST - LAST;
-    var content = make(block.prose ? "div" : "pre", block.prose ? "prose" : block.kind);
+    var content = make(block.prose ? "div" : "pre", (block.prose ? "prose " : "") + block.kind);
     var section = make("section", "block", "", block.label && make("h3", "", block.label), content);
     if (!block.tail && hidden > 3) {
       fold(section, content, lines, looks, hidden, open);
@@ -125,12 +126,13 @@
     item.blocks.forEach(function (block) {
       body.appendChild(drawBlock(block, false, item.links.request));
     });
-    body.appendChild(drawActions(item));
+    var actions = drawActions(item);
+    body.appendChild(actions);
     card.appendChild(body);
     card.addEventListener("focusin", function () {
       select(item.id);
     });
-    return { item: item, node: card, clock: clock, bar: bar, sent: false, over: false };
+    return { item: item, node: card, actions: actions, clock: clock, bar: bar, sent: false, over: false };
   }
 
   function drawActions(item) {
@@ -202,17 +204,18 @@
     if (!card || card.sent || card.over || !card.item.links[name] || Date.now() < stillUntil) {
       return;
     }
+    var pressed = card.node.querySelector("[data-action=" + name + "]");
     card.sent = true;
     freeze(card, true);
-    tell(card, "late", t("inbox.sending"), []);
+    pressed.textContent = t("inbox.sending");
     post(card, name).then(
       function (result) {
-        tell(card, result.look, result.title, result.lines);
-        leave(card);
+        settle(card, result.look, result.title, result.lines);
       },
       function () {
         card.sent = false;
         freeze(card, card.over);
+        pressed.textContent = card.item.labels[name];
         tell(card, "late", t("inbox.failed"), []);
       }
     );
@@ -240,6 +243,7 @@
     });
   }
 
+  // Where the buttons are: that is where the person looks.
   function tell(card, look, title, lines) {
     var old = card.node.querySelector(".outcome");
     if (old) {
@@ -250,32 +254,41 @@
     lines.forEach(function (line) {
       box.appendChild(make("p", "", line));
     });
-    card.node.appendChild(box);
+    card.actions.insertBefore(box, card.actions.firstChild);
+    return box;
   }
 
   // A settled card keeps its place and height for a moment, so that nothing moves under
   // a finger that is already on its way.
-  function leave(card) {
+  function settle(card, look, title, lines) {
     if (card.leaving) {
       return;
     }
     card.leaving = true;
     card.over = true;
     freeze(card, true);
+    card.actions.style.minHeight = card.actions.offsetHeight + "px";
+    card.actions.classList.add("over");
+    tell(card, look, title, lines).scrollIntoView({ block: "nearest" });
+    hold();
+    count();
     setTimeout(function () {
-      var focused = card.node.contains(document.activeElement);
-      card.node.remove();
-      delete cards[card.item.id];
-      if (selected === card.item.id) {
-        selected = "";
-      }
-      if (focused) {
-        list.tabIndex = -1;
-        list.focus();
-      }
-      hold();
-      count();
+      remove(card);
     }, FAREWELL);
+  }
+
+  function remove(card) {
+    var focused = card.node.contains(document.activeElement);
+    card.node.remove();
+    delete cards[card.item.id];
+    if (selected === card.item.id) {
+      selected = "";
+    }
+    if (focused) {
+      list.focus();
+    }
+    hold();
+    count();
   }
 
   function hold() {
@@ -309,6 +322,7 @@
       }
     });
     drawRecent(news.recent);
+    more = Math.max(0, (news.waiting_count || 0) - news.waiting.length);
     count();
     first = false;
     tick();
@@ -325,9 +339,8 @@
   function settleElsewhere(card) {
     var how = ended[card.item.id];
     var lines = how && how.surface ? [how.surface] : [];
-    tell(card, how ? how.look : "late", how ? how.done : t("page.time_over"), lines);
+    settle(card, how ? how.look : "late", how ? how.done : t("page.time_over"), lines);
     announce(t("inbox.settled", { what: card.item.tool + (how ? " · " + how.done : "") }));
-    leave(card);
   }
 
   function drawRecent(items) {
@@ -360,8 +373,9 @@
   function count() {
     var waiting = Object.keys(cards).filter(function (id) {
       return !cards[id].leaving;
-    }).length;
+    }).length + more;
     document.title = (waiting ? "(" + waiting + ") " : "") + t("page.name");
+    document.getElementById("count").textContent = waiting ? String(waiting) : "";
     empty.hidden = list.children.length > 0;
   }
 
@@ -533,6 +547,11 @@
     toggleHelp(false);
   });
 
+  try {
+    sessionStorage.setItem("inbox", location.href); // the way back from a request's page
+  } catch (error) {
+    // storage is switched off: then there is the browser's own way back
+  }
   draw(boot);
   setInterval(tick, 500);
   connect();

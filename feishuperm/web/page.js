@@ -1,5 +1,5 @@
 "use strict";
-// A countdown, one submit per page, and no stale page after "back".
+// A countdown, one submit per page, no stale page after "back", the way to the inbox.
 (function () {
   var clock = document.querySelector(".clock[data-left]");
   var over = clock ? Date.now() + Number(clock.dataset.left) * 1000 : 0;
@@ -39,6 +39,14 @@
       location.reload();
     }
   });
+
+  try {
+    var home = document.getElementById("home");
+    home.href = sessionStorage.getItem("inbox") || "";
+    home.hidden = !sessionStorage.getItem("inbox");
+  } catch (error) {
+    // storage is switched off: no link
+  }
 
   if (clock) {
     show();
