@@ -6,7 +6,7 @@ refusal says why.  Which rule a tool gets is a column of `lib.tool`; this module
 paths absolute, quotes, refuses, and edits `<project>/.claude/settings.local.json`.  It
 knows no requests and no pages: refusals and problems are keys of `lib.text`.
 
-How the client reads a rule: inside the brackets, a backslash quotes a bracket or itself.
+How the client reads a rule: inside the brackets a backslash quotes a bracket or itself.
 What that leaves is, for a file, a pattern as in .gitignore, whose backslashes are its
 own; `//` in front means the root of the file system, a single `/` the project.
 """
@@ -40,7 +40,8 @@ BOM = "\ufeff"
 # What makes an exact rule impossible, by the tool a rule names; the first match counts.
 _COMMAND = (
     (re.compile(r"\*"), "rule.wildcard"),  # cannot be quoted, and stands for anything
-    (re.compile(r"\A\s"), "rule.space"),  # the client strips it and then finds no match
+    # The client strips blanks before it compares; at the end `\ ` is not just a blank.
+    (re.compile(r"\A\s|\\\s+\Z"), "rule.space"),
     (re.compile(r"[\x00\ud800-\udfff]"), "rule.none"),
 )
 _PATH = (
@@ -101,7 +102,7 @@ class RuleWriter:
         # The form with one slash is specified, but to the client it names a file inside
         # the project: harmless as long as there is none.
         kept = [
-            (tool, _quote_pattern(tool, content))
+            (tool, _content(tool, content))
             for tool, content in found
             if not (_in_project(tool, content) and os.path.lexists(project + content))
         ]
@@ -216,10 +217,11 @@ def _in_project(tool: str, content: str) -> bool:
     return _REFUSALS.get(tool) is _PATH and not content.startswith("//")
 
 
-def _quote_pattern(tool: str, content: str) -> str:
-    if _REFUSALS.get(tool) is not _PATH:
-        return content
-    return re.sub(r"([\\\[\]*])", r"\\\1", content)
+def _content(tool: str, content: str) -> str:
+    """What stands between the brackets, before those are quoted."""
+    if _REFUSALS.get(tool) is _PATH:
+        return re.sub(r"([\\\[\]()|+^$*])", r"\\\1", content)
+    return content.rstrip()
 
 
 def _settings_text(path: str, data: bytes | None) -> str:
