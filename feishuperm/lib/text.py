@@ -257,8 +257,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "it was allowed once",
     ),
     "rule.space": (
-        "命令以空白开头，Claude Code 的规则无法匹配它，仅批准本次",
-        "The command begins with a blank, which no rule matches; it was allowed once",
+        "命令首尾的空白让规则无法精确匹配它，仅批准本次",
+        "No rule can match the blank the command begins or ends with; it was allowed once",
     ),
     "rule.question": (
         "路径中含有 ?，写成规则会同时放行其他文件，仅批准本次",
@@ -270,8 +270,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "This path cannot be written as an exact rule; it was allowed once",
     ),
     "rule.unparsable": (
-        ".claude/settings.local.json 不是有效的 JSON，未做任何改动；本次已批准",
-        ".claude/settings.local.json is not valid JSON and was left as it is; "
+        ".claude/settings.local.json 不是有效的 JSON 对象，未做任何改动；本次已批准",
+        ".claude/settings.local.json is not a JSON object and was left as it is; "
         "this request was allowed",
     ),
     "rule.structure": (

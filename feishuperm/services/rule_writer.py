@@ -18,15 +18,18 @@ import re
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
-from feishuperm.lib.files import locked, parse_json, read_bytes, write_atomic
-from feishuperm.lib.json_edit import (
-    StructureError,
-    append_items,
-    items_at,
-    remove_items,
-)
+from feishuperm.lib.files import locked, read_bytes, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.tool import format_rules
+from feishuperm.services.settings_editor import (
+    MISSING,
+    SettingsError,
+    add_item,
+    decode,
+    drop_value,
+    encode,
+    get_value,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
 ALLOW = ("permissions", "allow")
 PATH_KEYS = ("file_path", "notebook_path", "path")
 TRIES = 3  # how often another program may change the file while we write it
-BOM = "\ufeff"
 
 # What makes an exact rule impossible, by the tool a rule names; the first match counts.
 _COMMAND = (
@@ -135,9 +137,7 @@ class RuleWriter:
 
     def undo(self, project: str, rules: Sequence[str]) -> tuple[str, ...]:
         """Take these rules out again, nothing else. Raises FileError."""
-        before, after = self._edit(
-            project, lambda text: remove_items(text, ALLOW, list(rules))
-        )
+        before, after = self._edit(project, lambda text: _drop(text, rules))
         return tuple(rule for rule in rules if rule in before and rule not in after)
 
     def _edit(
@@ -160,18 +160,15 @@ class RuleWriter:
     ) -> tuple[list[Any], list[Any]]:
         data = read_bytes(path)
         text = _settings_text(path, data)
-        mark = BOM if text.startswith(BOM) else ""
-        text = text[len(mark) :]
         try:
+            before = _rules(text)
             changed = change(text)
-        except StructureError as error:
+        except SettingsError as error:
             raise RuleFileError(f"{path}: {error}", "rule.structure") from None
         if changed != text:
             _make_folder(os.path.dirname(path))
-            write_atomic(
-                path, (mark + changed).encode(), check=lambda: _unchanged(path, data)
-            )
-        return items_at(text, ALLOW), items_at(changed, ALLOW)
+            write_atomic(path, encode(changed), check=lambda: _unchanged(path, data))
+        return before, _rules(changed)
 
 
 def settings_path(project: str) -> str:
@@ -225,13 +222,37 @@ def _content(tool: str, content: str) -> str:
 
 
 def _settings_text(path: str, data: bytes | None) -> str:
-    if data is None:
-        return "{}\n"
     try:
-        parse_json(data, path)
-    except FileError as error:
-        raise RuleFileError(str(error), "rule.unparsable") from None
-    return data.decode()
+        return decode(data or b"")
+    except SettingsError as error:
+        raise RuleFileError(f"{path}, {error}", "rule.unparsable") from None
+
+
+def _rules(text: str) -> list[Any]:
+    """The rules in a settings text. Raises SettingsError."""
+    rules = get_value(text, ALLOW)
+    if rules is MISSING:
+        return []
+    if not isinstance(rules, list):
+        raise SettingsError("permissions.allow is not a list")
+    return rules
+
+
+def _add(text: str, rules: Sequence[str]) -> str:
+    present = _rules(text)
+    for rule in rules:
+        if rule not in present:
+            text = add_item(text, ALLOW, rule)
+    return text
+
+
+def _drop(text: str, rules: Sequence[str]) -> str:
+    present = _rules(text)
+    for index in range(len(present) - 1, -1, -1):
+        if present[index] in rules:
+            # Passing the text as the original keeps a list that is empty now.
+            text = drop_value(text, (*ALLOW, index), text)
+    return text
 
 
 def _make_folder(path: str) -> None:

@@ -120,6 +120,13 @@ def set_value(text: str, path: Path, value: Any) -> str:
     return _insert(text, path[:depth], value, str(path[depth]))
 
 
+def add_item(text: str, path: Path, value: Any) -> str:
+    """The text with one item more in a list, which is made if missing. Raises."""
+    if _find(text, path) is None:
+        return set_value(text, path, [value])
+    return _insert(text, path, value)
+
+
 def drop_value(text: str, path: Path, original: str = "") -> str:
     """The text without one value, and without the objects that are empty for it.
 
