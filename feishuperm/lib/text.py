@@ -258,7 +258,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "rule.space": (
         "命令首尾的空白让规则无法精确匹配它，仅批准本次",
-        "No rule can match the blank the command begins or ends with; it was allowed once",
+        "No rule can match the blank the command begins or ends with; "
+        "it was allowed once",
     ),
     "rule.question": (
         "路径中含有 ?，写成规则会同时放行其他文件，仅批准本次",

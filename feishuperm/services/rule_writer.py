@@ -118,14 +118,8 @@ class RuleWriter:
         if not plan.rules:
             return WriteResult()
 
-        def add(text: str) -> str:
-            present = items_at(text, ALLOW)
-            return append_items(
-                text, ALLOW, [r for r in plan.rules if r not in present]
-            )
-
         try:
-            before, _ = self._edit(project, add)
+            before, _ = self._edit(project, lambda text: _add(text, plan.rules))
         except FileError as error:
             log(f"rule not written: {error}", "warning")
             key = error.key if isinstance(error, RuleFileError) else "rule.unwritable"
