@@ -133,6 +133,7 @@ class ProgramStep(Step):
     ) -> None:
         super().__init__(record)
         self.data = read_bytes(source, MAX_ARCHIVE) or b""
+        self.prefix = prefix
         self.archive = os.path.join(prefix, "share", "feishuperm", ARCHIVE)
         self.links = {os.path.join(prefix, "bin", name): name for name in LINKS}
         self.python = python
@@ -167,6 +168,7 @@ class ProgramStep(Step):
         made = [*self.record.get("folders", []), *_missing_folders(folders)]
         save(
             {
+                "prefix": self.prefix,
                 "archive": self.archive,
                 "links": list(self.links),
                 "pin": self.pin,
@@ -259,13 +261,14 @@ class SettingsStep(Step):
         self,
         record: Record,
         path: str,
-        backup: str,
+        folder: str,
         hooks: Iterable[tuple[Registration, str]],
         values: Mapping[editor.Path, Any],
     ) -> None:
         super().__init__(record)
         self.path = path
-        self.backup = backup
+        name = _digest(os.fsencode(path))[:16]
+        self.backup = os.path.join(folder, "backups", f"{name}-settings.json")
         self.hooks = list(hooks)  # with the command of each
         self.values = values
         self.name = f"settings:{path}"
@@ -274,6 +277,7 @@ class SettingsStep(Step):
         before, after = self.texts()
         if before == after:
             return []
+        check_writable(self.path)
         events = ", ".join(dict.fromkeys(row.event for row, _ in self.hooks))
         rows = [f"register {events} in {self.path}"] if events else []
         for path, value in self.values.items():
@@ -305,7 +309,6 @@ class SettingsStep(Step):
         before, after = self.texts()
         if before == after:
             return
-        check_writable(self.path)
         data = editor.encode(after)
         save(self._new_record(before, data))
         _make_folder(os.path.dirname(os.path.realpath(self.path)))
@@ -375,6 +378,16 @@ def _restore(path: str, data: bytes, existed: bool) -> None:
         write_atomic(path, data)
     else:
         _unlink(os.path.realpath(path))
+
+
+def permission_mode(path: str) -> str:
+    """The mode a settings file makes sessions start in; empty when it names none."""
+    try:
+        text = editor.decode(read_bytes(path) or b"")
+        mode = editor.get_value(text, ("permissions", "defaultMode"))
+    except FeishupermError:
+        return ""
+    return mode if isinstance(mode, str) else ""
 
 
 def check_writable(path: str) -> None:

@@ -1,0 +1,437 @@
+"""`feishuperm install`: the program in its place, hooks, settings, a running server.
+
+Talks with the person and puts the steps in order; what a step changes, and how it is
+undone, is `services.installer`'s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import socket
+import sys
+import time
+from functools import partial
+
+from feishuperm import __version__
+from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib.config import claude_dir, config_path, read_config, state_dir
+from feishuperm.lib.control import NotRunningError, ask_server
+from feishuperm.lib.feishu import Notice, build_notice_card, send_feishu_card
+from feishuperm.lib.files import locked
+from feishuperm.lib.program import archive_path
+from feishuperm.models.settings import BY_KEY, Settings, parse_setting
+from feishuperm.services import settings_editor as editor
+from feishuperm.services.installer import (
+    CommandsStep,
+    ConfigStep,
+    Manifest,
+    ProgramStep,
+    ServiceStep,
+    SettingsStep,
+    hook_command,
+    interpreter,
+    permission_mode,
+    pin_path,
+    registrations,
+)
+from feishuperm.services.service_unit import (
+    KINDS,
+    choose_service,
+    stop_server,
+    wait_until_running,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from feishuperm.services.installer import Step
+    from feishuperm.services.service_unit import Service
+
+SUMMARY = "register hooks, service and config file"
+DEFAULT_MODE: editor.Path = ("permissions", "defaultMode")
+NEAR_PORTS = range(8081, 8100)  # close to the known one, so a person can remember it
+FLAGS = {
+    "webhook": "FEISHU_WEBHOOK_URL",
+    "secret": "FEISHU_WEBHOOK_SECRET",
+    "callback_url": "CALLBACK_SERVER_URL",
+    "port": "CALLBACK_SERVER_PORT",
+}
+AUTO_MODE = """\
+Interactive sessions start in auto mode, in which Claude Code asks about few tool
+calls, so few cards come. With permissions.defaultMode "default" it asks."""
+
+
+def main(args: list[str]) -> int:
+    install = Install(parser().parse_args(args), os.environ)
+    if install.options.dry_run:
+        return install.rehearse()
+    with locked(install.manifest.path):
+        return install.run()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments."""
+    made = argparse.ArgumentParser(
+        prog="feishuperm install",
+        description="Install this file for the current user: program, hooks in Claude "
+        "Code's settings, config.env, a running server. Running it again is safe.",
+    )
+    add = made.add_argument
+    add("--prefix", metavar="DIR", help="where share/ and bin/ are (default: ~/.local)")
+    add(
+        "--project",
+        action="store_true",
+        help="register the hooks in this folder's .claude/settings.json",
+    )
+    add("--no-hooks", action="store_true", help="leave Claude Code's settings alone")
+    add(
+        "--supervisor",
+        action="store_true",
+        help="also review stops and questions before they reach you",
+    )
+    add(
+        "--events",
+        metavar="LIST",
+        default="",
+        help="more events for cards without buttons, such as Stop,Notification",
+    )
+    add(
+        "--permission-mode",
+        choices=("default",),
+        help="let Claude Code ask: sets permissions.defaultMode",
+    )
+    add("--no-service", action="store_true", help="do not start or keep the server")
+    add("--service", choices=tuple(KINDS), help="how to keep the server running")
+    add("--webhook", metavar="URL", help="the Feishu group bot")
+    add("--secret", metavar="TEXT", help="its signing secret")
+    add("--callback-url", metavar="URL", help="what the buttons point to")
+    add("--port", metavar="N", help="the port of the server")
+    add("--no-input", action="store_true", help="never ask anything")
+    add("--dry-run", action="store_true", help="only say what would be done")
+    return made  # fmt: skip
+
+
+class Install:
+    """One run of the command."""
+
+    def __init__(self, options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+        self.options = options
+        self.environ = environ
+        self.manifest = Manifest(environ)
+        self.status = running_status()
+        self.old_config = read_config(config_path(environ))
+        self.config = asked_config(options, environ)
+        self.values: dict[editor.Path, Any] = {}
+        if options.permission_mode:
+            self.values[DEFAULT_MODE] = options.permission_mode
+
+    def rehearse(self) -> int:
+        """Say what would be changed, and change nothing."""
+        changes = [row for step in self.steps() for row in step.changes()]
+        for row in changes:
+            print(f"would {row}")
+        if not self.options.no_service and (changes or self.status is None):
+            print("would start the server" if not self.status else "would restart it")
+        if not changes:
+            print("nothing to change")
+        return 0
+
+    def run(self) -> int:
+        """Change what has to be changed, and tell how it went."""
+        self.ask()
+        steps = self.steps()
+        changes = {step.name: step.changes() for step in steps}  # may refuse, in time
+        if "FEISHU_WEBHOOK_URL" in self.config:
+            self.check_webhook()
+        service = self.apply(steps, changes)
+        for rows in changes.values():
+            for row in rows:
+                print(f"  {row}")
+        done = "installed" if any(changes.values()) else "up to date"
+        print(f"feishuperm {__version__} is {done}{self.where(service)}")
+        self.tell(service)
+        return 0
+
+    # The person.
+
+    def ask(self) -> None:
+        """On a terminal, ask for what nothing else says; an empty line skips."""
+        if self.options.no_input or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return
+        if not self.known("FEISHU_WEBHOOK_URL"):
+            self.ask_webhook()
+        if not self.options.no_hooks and not self.values and self.needs_mode():
+            print(AUTO_MODE)
+            if input("Set it now? [y/N] ").strip().lower() in ("y", "yes"):
+                self.values[DEFAULT_MODE] = "default"
+
+    def ask_webhook(self) -> None:
+        """Ask for the group bot until it works or the person gives up."""
+        print("Feishu: open the group's settings, add a custom bot, copy its address.")
+        while True:
+            url = input("Webhook address (empty: later, use the inbox): ").strip()
+            if not url:
+                return
+            secret = getpass.getpass("Signing secret (empty: none): ").strip()
+            try:
+                parse_setting(BY_KEY["FEISHU_WEBHOOK_URL"], url)
+            except UsageError as error:
+                print(error)
+                continue
+            self.config["FEISHU_WEBHOOK_URL"] = url
+            if secret:
+                self.config["FEISHU_WEBHOOK_SECRET"] = secret
+            problem = self.send_test()
+            if not problem:
+                print("a test card is in the group")
+                return
+            print(f"Feishu did not take the test card: {problem}")
+            self.config.pop("FEISHU_WEBHOOK_URL")
+            self.config.pop("FEISHU_WEBHOOK_SECRET", None)
+
+    def check_webhook(self) -> None:
+        """Without a person, a bot that does not answer is told and kept."""
+        if self.is_new("FEISHU_WEBHOOK_URL") or self.is_new("FEISHU_WEBHOOK_SECRET"):
+            problem = self.send_test()
+            if problem:
+                warn(f"Feishu did not take a test card: {problem}")
+
+    def send_test(self) -> str:
+        """Send a card that only says hello; what went wrong, if anything."""
+        settings = Settings({**self.old_config, **self.config})
+        card = build_notice_card(Notice("test", time.time()), settings.feishuperm_lang)
+        url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
+        result = send_feishu_card(url, card, secret)
+        return "" if result.ok else result.message
+
+    def tell(self, service: Service | None) -> None:
+        """Three things to do next, and where the inbox is."""
+        settings = Settings({**self.old_config, **self.config})
+        program = self.command("feishuperm")
+        if service is not None:
+            print(f"inbox: {self.status_after['inbox']}")
+            if service.kind == "background" or "linger" in service.keeps:
+                print(f"note: {service.keeps}")
+        if settings.feishu_webhook_url:
+            first = f"see a card on your phone: {program} test-card"
+        else:
+            first = f"connect Feishu (it asks for the group bot): {program} install"
+        print("next:")
+        print(f"  1. {first}")
+        print(f"  2. check every hop from hook to phone: {program} doctor")
+        if self.needs_mode() and not self.values:
+            third = f"make Claude Code ask: {program} install --permission-mode default"
+        else:
+            third = f"try it without Claude Code: {program} demo"
+        print(f"  3. {third}")
+        folder = os.path.dirname(self.link("feishuperm"))
+        if folder not in self.environ.get("PATH", "").split(os.pathsep):
+            print(f'hint: export PATH="{folder}:$PATH"')
+
+    def where(self, service: Service | None) -> str:
+        if service is None:
+            return ""
+        return f" and running ({service.kind}, pid {self.status_after['pid']})"
+
+    # The steps.
+
+    def steps(self) -> list[Step]:
+        """Everything this run is about, in order. Raises for a bad setting."""
+        self.complete_config()
+        settings = Settings({**self.old_config, **self.config})
+        records = self.manifest.records
+        python, note = interpreter()
+        if note:
+            warn(note)
+        self.program = ProgramStep(
+            records.get("program", {}),
+            archive_path(),
+            self.prefix(),
+            python,
+            pin_path(self.environ),
+        )
+        steps: list[Step] = [self.program]
+        if not self.options.no_hooks:
+            steps.append(self.settings_step(settings))
+        if self.options.supervisor:
+            record = records.get("commands", {})
+            steps.append(CommandsStep(record, self.environ, slash_commands()))
+        record = records.get("config", {})
+        steps.append(ConfigStep(record, self.environ, self.config))
+        if not self.options.no_service:
+            record = records.get("service", {})
+            steps.append(ServiceStep(record, self.service()))
+        return steps
+
+    def settings_step(self, settings: Settings) -> SettingsStep:
+        rows = registrations(
+            settings.permission_request_timeout,
+            [name.strip() for name in self.options.events.split(",") if name.strip()],
+            self.options.supervisor,
+            settings.supervisor_timeout,
+            settings.supervisor_stop_timeout,
+        )
+        hooks = [(row, hook_command(self.link(row.program))) for row in rows]
+        values = {**supervisor_values(), **self.values}
+        if not self.options.supervisor:
+            values = self.values
+        path = self.settings_path()
+        record = self.manifest.records.get(f"settings:{path}", {})
+        return SettingsStep(record, path, self.manifest.folder, hooks, values)
+
+    def service(self) -> Service:
+        program = self.link("feishuperm")
+        if self.options.service:
+            return KINDS[self.options.service](program, self.environ)
+        return choose_service(program, self.environ)
+
+    def apply(self, steps: list[Step], changes: dict[str, list[str]]) -> Service | None:
+        """Make the changes; the server is stopped only for those it must notice."""
+        service: Service | None = None
+        noticed = any(
+            changes.get(name) for name in ("program", ConfigStep.name, ServiceStep.name)
+        )
+        if noticed and self.status is not None and not self.options.no_service:
+            self.stop()
+        for step in steps:
+            step.apply(partial(self.manifest.save, step.name))
+            if isinstance(step, ServiceStep):
+                service = step.service
+        if service is not None:
+            if noticed or self.status is None:
+                service.start()
+            self.status_after = wait_until_running()
+        return service
+
+    def stop(self) -> None:
+        """Stop the running server; hooks that wait go back to their terminals."""
+        released = stop_server()
+        if released:
+            print(f"  {released} waiting requests went back to their terminals")
+
+    # Places and settings.
+
+    def prefix(self) -> str:
+        if self.options.prefix:
+            return os.path.abspath(self.options.prefix)
+        home = self.environ.get("HOME") or os.path.expanduser("~")
+        record = self.manifest.records.get("program", {})
+        return str(record.get("prefix") or os.path.join(home, ".local"))
+
+    def link(self, name: str) -> str:
+        return os.path.join(self.prefix(), "bin", name)
+
+    def command(self, name: str) -> str:
+        """How a person calls one of our programs from this shell."""
+        link = self.link(name)
+        folders = self.environ.get("PATH", "").split(os.pathsep)
+        return name if os.path.dirname(link) in folders else link
+
+    def settings_path(self) -> str:
+        if self.options.project:
+            return os.path.join(os.getcwd(), ".claude", "settings.json")
+        return os.path.join(claude_dir(self.environ), "settings.json")
+
+    def needs_mode(self) -> bool:
+        """Whether interactive sessions would start in a mode that asks rarely."""
+        return permission_mode(self.settings_path()) in ("", "auto")
+
+    def known(self, key: str) -> bool:
+        return bool(self.config.get(key) or self.old_config.get(key))
+
+    def is_new(self, key: str) -> bool:
+        return self.config.get(key, "") != self.old_config.get(key, "")
+
+    def complete_config(self) -> None:
+        """Choose what nobody said: a socket of this user's own, a port that is free."""
+        if not self.known("PERMISSION_SOCKET_PATH"):
+            path = os.path.join(state_dir(self.environ), "feishuperm.sock")
+            try:
+                parse_setting(BY_KEY["PERMISSION_SOCKET_PATH"], path)
+            except UsageError:
+                warn(f"{path} is too long for a socket; using the shared default")
+            else:
+                self.config["PERMISSION_SOCKET_PATH"] = path
+        if self.options.no_service or self.status is not None:
+            return
+        settings = Settings({**self.old_config, **self.config})
+        port = settings.callback_server_port
+        if port_is_free(settings.http_host(), port):
+            return
+        if self.known("CALLBACK_SERVER_PORT") or self.known("CALLBACK_SERVER_URL"):
+            raise FeishupermError(
+                f"port {port} is taken by another program",
+                "choose another one: feishuperm install --port N",
+            )
+        self.config.update(port_settings(free_port(settings.http_host())))
+
+
+def warn(message: str) -> None:
+    print(f"feishuperm: {message}", file=sys.stderr)
+
+
+def running_status() -> dict[str, Any] | None:
+    """What the running server says, None without one."""
+    try:
+        return ask_server({"command": "status"})
+    except NotRunningError:
+        return None
+
+
+def asked_config(
+    options: argparse.Namespace, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Settings from flags and the environment, which the service will not have."""
+    asked = {key: environ[key] for key in BY_KEY if environ.get(key)}
+    for flag, key in FLAGS.items():
+        if getattr(options, flag):
+            asked[key] = getattr(options, flag)
+    if options.port and "CALLBACK_SERVER_URL" not in asked:
+        asked.update(port_settings(options.port))
+    return asked
+
+
+def port_settings(port: int | str) -> dict[str, str]:
+    """The two settings that a port of one's own needs."""
+    return {
+        "CALLBACK_SERVER_PORT": str(port),
+        "CALLBACK_SERVER_URL": f"http://localhost:{port}",
+    }
+
+
+def port_is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(host: str) -> int:
+    """A free port near the usual one. Raises FeishupermError."""
+    for port in NEAR_PORTS:
+        if port_is_free(host, port):
+            return port
+    raise FeishupermError(
+        f"ports 8080 to {NEAR_PORTS[-1]} are all taken", "feishuperm install --port N"
+    )
+
+
+def slash_commands() -> dict[str, str]:
+    """The supervisor's slash commands: file name to text."""
+    from feishuperm.services.supervisor import SLASH_COMMANDS
+
+    return dict(SLASH_COMMANDS)
+
+
+def supervisor_values() -> dict[editor.Path, Any]:
+    """What the supervisor needs in Claude Code's settings beside its hooks."""
+    return {}
