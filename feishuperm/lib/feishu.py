@@ -212,8 +212,8 @@ def _note(content: str) -> Element:
 
 
 def _fields(pairs: Sequence[str]) -> Element:
-    fields = [{"is_short": True, "text": _plain(pair)} for pair in pairs]
-    return {"tag": "div", "fields": fields}
+    """Short texts in two columns, to be read along the rows."""
+    return _columns([[_div(pair) for pair in pairs[start::2]] for start in (0, 1)])
 
 
 def _mention(at: str) -> list[Element]:
@@ -237,21 +237,20 @@ def _button(button: Button) -> Element:
 def _button_rows(buttons: Sequence[Button]) -> list[Element]:
     """Two buttons a row: four beside each other are too narrow for a thumb."""
     return [
-        {
-            "tag": "column_set",
-            "flex_mode": "none",
-            "columns": [_column(button) for button in buttons[start : start + 2]],
-        }
+        _columns([[_button(button)] for button in buttons[start : start + 2]])
         for start in range(0, len(buttons), 2)
     ]
 
 
-def _column(button: Button) -> Element:
+def _columns(columns: list[list[Element]]) -> Element:
+    """Elements in columns of the same width, on a phone too."""
     return {
-        "tag": "column",
-        "width": "weighted",
-        "weight": 1,
-        "elements": [_button(button)],
+        "tag": "column_set",
+        "flex_mode": "none",
+        "columns": [
+            {"tag": "column", "width": "weighted", "weight": 1, "elements": elements}
+            for elements in columns
+        ],
     }
 
 
