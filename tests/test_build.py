@@ -1,0 +1,356 @@
+"""The build: same commit, same bytes; and what it does on an unknown machine."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import build
+from tests import conftest
+from tests.conftest import ROOT, clean_env
+
+# Shuffles every listing of a folder and shifts the clock, in every Python it reaches.
+DISORDER = """\
+import os, random, time
+listdir, scandir, now = os.listdir, os.scandir, time.time
+def shuffled(names):
+    names = list(names)
+    random.shuffle(names)
+    return names
+class Shuffled:
+    def __init__(self, path="."):
+        with scandir(path) as entries:
+            self.entries = iter(shuffled(entries))
+    def __iter__(self):
+        return self.entries
+    def __next__(self):
+        return next(self.entries)
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        pass
+    def close(self):
+        pass
+os.listdir = lambda path=".": shuffled(listdir(path))
+os.scandir = Shuffled
+time.time = lambda: now() + 86400 * 400
+"""
+
+
+def copy_tree(source: Path, target: Path, mode: int, mtime: int) -> None:
+    """The sources in another folder, with tools borrowed from here."""
+    target.mkdir(parents=True)
+    for name in ("build.py", "pyproject.toml", ".gitignore"):
+        shutil.copy(source / name, target)
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(source / "feishuperm", target / "feishuperm", ignore=ignore)
+    for path in (target / "feishuperm").rglob("*"):
+        path.chmod(mode | (0o100 if path.is_dir() else 0))
+        os.utime(path, (mtime, mtime))
+    (target / ".build").mkdir()
+    (target / ".build" / "venv").symlink_to(build.VENV)
+
+
+def commit_tree(folder: Path) -> None:
+    """One commit that has the same name wherever it is made."""
+    date = "2026-03-04T05:06:07Z"
+    env = clean_env(folder, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_NOSYSTEM="1")
+    env.update(GIT_AUTHOR_DATE=date, GIT_COMMITTER_DATE=date)
+    user = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    # By index, so that the modes of the folder do not become part of the commit.
+    for command in (
+        ["init", "-q", "-b", "main"],
+        ["config", "core.fileMode", "false"],
+        ["add", "build.py", "pyproject.toml", ".gitignore", "feishuperm"],
+        [*user, "commit", "-q", "-m", "test"],
+    ):
+        subprocess.run(["git", *command], cwd=folder, env=env, check=True, timeout=60)
+
+
+def run_build(folder: Path, umask: int = 0o022, **extra: str) -> str:
+    """Build in a folder; the sha256 it prints."""
+    path = f"{os.path.dirname(os.path.realpath(sys.executable))}:/usr/bin:/bin"
+    env = clean_env(folder, PATH=path, **extra)
+    env["PYENV_ROOT"] = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
+    result = subprocess.run(
+        [sys.executable, str(folder / "build.py")],
+        cwd="/",
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        preexec_fn=lambda: os.umask(umask) and None,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout.split()[-1]
+
+
+def test_same_commit_same_bytes(tmp_path: Path) -> None:
+    """Another folder, umask, clock, time zone, hash seed and directory order."""
+    plain, odd = tmp_path / "a", tmp_path / "另一个 folder"
+    copy_tree(ROOT, plain, 0o644, 1_600_000_000)
+    copy_tree(plain, odd, 0o600, 1_700_000_000)
+    for folder in (plain, odd):
+        commit_tree(folder)
+    (tmp_path / "sitecustomize.py").write_text(DISORDER)
+    disorder = {"PYTHONPATH": str(tmp_path), "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
+    first = run_build(plain, PYTHONHASHSEED="1")
+    second = run_build(odd, umask=0o077, **disorder)
+    assert first == second
+    archive = odd / "dist" / "feishuperm.pyz"
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() == second
+    assert archive.stat().st_mode & 0o777 == 0o755
+    facts = facts_of(archive)
+    assert re.fullmatch("[0-9a-f]{40}", facts["COMMIT"])
+    assert facts["DIRTY"] is False
+    with open(odd / "feishuperm" / "errors.py", "a") as file:
+        file.write("# changed\n")
+    assert run_build(odd) != second
+    assert facts_of(archive)["DIRTY"] is True
+
+
+def test_without_git_two_folders_make_the_same_bytes(tmp_path: Path) -> None:
+    copy_tree(ROOT, tmp_path / "a", 0o644, 1_600_000_000)
+    copy_tree(tmp_path / "a", tmp_path / "b", 0o600, 1_700_000_000)
+    assert run_build(tmp_path / "a") == run_build(tmp_path / "b", umask=0o077)
+    archive = tmp_path / "a" / "dist" / "feishuperm.pyz"
+    assert facts_of(archive)["COMMIT"] == "unknown"
+    first = zipfile.ZipFile(archive).infolist()[0]
+    assert first.date_time == (2026, 1, 1, 0, 0, 0)
+    run_build(tmp_path / "a", SOURCE_DATE_EPOCH="1700000000")
+    assert zipfile.ZipFile(archive).infolist()[0].date_time[:3] == (2023, 11, 14)
+
+
+def facts_of(archive: Path) -> dict[str, object]:
+    """The constants of `_build.py` in an archive."""
+    with zipfile.ZipFile(archive) as opened:
+        tree = ast.parse(opened.read("site-packages/feishuperm/_build.py"))
+    return {
+        node.targets[0].id: ast.literal_eval(node.value)  # type: ignore[attr-defined]
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+    }
+
+
+# ---- what is in the file
+
+
+def test_archive_is_small_and_its_sum_is_noted(pyz: Path) -> None:
+    data = pyz.read_bytes()
+    assert len(data) < 300_000
+    digest, name = (pyz.parent / "SHA256SUMS").read_text().split()
+    assert (digest, name) == (hashlib.sha256(data).hexdigest(), "feishuperm.pyz")
+
+
+def test_members_are_sorted_and_alike(pyz: Path) -> None:
+    infos = zipfile.ZipFile(pyz).infolist()
+    names = [info.filename for info in infos]
+    assert names == sorted(names)
+    assert {info.external_attr >> 16 for info in infos} == {0o100644}
+    assert len({info.date_time for info in infos}) == 1
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == {"__main__.py", "_bootstrap", "environment.json", "site-packages"}
+    packages = {
+        name.split("/")[1] for name in names if name.startswith("site-packages/")
+    }
+    assert packages == {"feishuperm"}
+    assert not [
+        name for name in names if "__pycache__" in name or name.endswith(".pyc")
+    ]
+
+
+def test_shiv_info_reads_it(pyz: Path) -> None:
+    command = [str(build.VENV / "bin" / "shiv-info"), "--json", str(pyz)]
+    result = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    assert json.loads(result.stdout)["entry_point"] == "feishuperm.cli:main"
+
+
+def test_boot_fits_between_single_quotes() -> None:
+    codes = {"00000000": b"x" * 9000, "11111111": b"y" * 12000}
+    boot = build.make_boot(codes, "01234567", 2500)
+    assert "'" not in boot
+    assert "@" not in boot
+    compile(boot, "boot", "exec")
+
+
+def test_offsets_in_the_prefix_point_at_the_code(pyz: Path) -> None:
+    data = pyz.read_bytes()
+    table = re.search(rb"o, n = (\{.*?\})\.get", data)
+    assert table
+    for magic, (offset, size) in ast.literal_eval(table[1].decode()).items():
+        assert data[offset : offset + 4] == bytes.fromhex(magic)
+        assert offset + size < len(data)
+    assert data[offset + size :][:4] == b"PK\x03\x04"  # the zip follows at once
+
+
+# ---- the machine
+
+
+def test_requirements_are_those_of_pyproject() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        project = tomllib.load(file)
+    assert build.dev_requirements() == project["dependency-groups"]["dev"]
+    assert project["project"]["dependencies"] == []
+    assert build.read_source().version == project["project"]["version"]
+
+
+def test_interpreters_do_not_depend_on_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A shims folder in PATH leads to the same versions as HOME and PYENV_ROOT do."""
+    version = tmp_path / "pyenv" / "versions" / "3.99.0" / "bin"
+    version.mkdir(parents=True)
+    (version / "python3").write_text("")
+    found = str(version / "python3")
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
+    assert found not in set(build.candidate_pythons())
+    monkeypatch.setenv("PATH", f"{tmp_path}/pyenv/shims:/usr/bin")
+    assert found in set(build.candidate_pythons())
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    assert found in set(build.candidate_pythons())
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exit 3", "echo hello", "printf 'a\\nb\\n'", "exec sleep 0"],
+)
+def test_program_that_is_no_cpython_is_passed_over(tmp_path: Path, script: str) -> None:
+    fake = tmp_path / "python3"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755)
+    assert build.probe(str(fake)) is None
+    assert build.probe(str(tmp_path / "missing")) is None
+
+
+def test_release_needs_every_cpython(monkeypatch: pytest.MonkeyPatch) -> None:
+    pythons = [build.Python("/x", "00", f"3.{minor}.0") for minor in (9, 11, 12, 13)]
+    monkeypatch.setattr(build, "find_pythons", lambda: pythons)
+    with pytest.raises(build.BuildError, match=r"a release needs CPython 3\.10 "):
+        build.build(release=True)
+
+
+def test_archive_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x" * build.SIZE_LIMIT)
+    with pytest.raises(build.BuildError, match="the limit is 300000"):
+        build.check(tmp_path / "x", [])
+
+
+def test_archive_that_does_not_answer_is_refused(
+    tmp_path: Path, pythons: list[build.Python]
+) -> None:
+    broken = tmp_path / "x"
+    build.write_file(broken, b"#!/bin/sh\nexit 0\n", 0o755)
+    with pytest.raises(build.BuildError, match="`version` said"):
+        build.check_version(broken, pythons[0], tmp_path)
+
+
+def test_tools_are_installed_once_and_again_when_the_group_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(label: str, command: list[str]) -> bool:
+        ran.append(command)
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        for name in ("python", "pip"):
+            (tmp_path / "bin" / name).touch()
+        return True
+
+    monkeypatch.setattr(build, "VENV", tmp_path)
+    monkeypatch.setattr(build, "TOOLS_PYTHON", tmp_path / "bin" / "python")
+    monkeypatch.setattr(build, "run_shown", run)
+    monkeypatch.setattr(build, "dev_requirements", lambda: ["a==1"])
+    build.ensure_tools()
+    build.ensure_tools()
+    assert [command[-1] for command in ran] == [str(tmp_path), "a==1"]
+    monkeypatch.setattr(build, "dev_requirements", lambda: ["a==2"])
+    build.ensure_tools()
+    assert [command[-1] for command in ran][2:] == ["a==2"]
+
+
+def test_python_without_ensurepip_is_helped_by_the_systems_pip(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run(label: str, command: list[str]) -> bool:
+        return "--without-pip" in command
+
+    monkeypatch.setattr(build, "VENV", tmp_path)
+    monkeypatch.setattr(build, "TOOLS_PYTHON", tmp_path / "bin" / "python")
+    monkeypatch.setattr(build, "run_shown", run)
+    pip = build.make_venv()
+    assert pip == [sys.executable, "-m", "pip", "--python", f"{tmp_path}/bin/python"]
+
+
+def test_without_root_or_npm_the_missing_parts_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(build, "CLAUDE", tmp_path)
+    monkeypatch.delenv("FEISHUPERM_TEST_CLAUDE", raising=False)
+    build.ensure_system_parts()
+    build.ensure_claude()
+    said = capsys.readouterr().out
+    assert "not installed (needs root and apt): chromium, tmux, strace" in said
+    assert "not installed (needs npm): Claude Code" in said
+
+
+@pytest.mark.parametrize(
+    ("ci", "outcome"),
+    [("", pytest.skip.Exception), ("true", pytest.fail.Exception)],
+)
+def test_missing_part_skips_here_and_fails_in_ci(
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    ci: str,
+    outcome: type[BaseException],
+) -> None:
+    missing = {"browser": ("Chromium", lambda: None, "apt install chromium")}
+    monkeypatch.setattr(conftest, "PARTS", missing)
+    monkeypatch.setenv("CI", ci)
+    request.node.add_marker("browser")
+    with pytest.raises(outcome, match="Chromium is not installed"):
+        conftest.pytest_runtest_setup(request.node)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["--help"], 0, "usage: python3 build.py"),
+        (["nonsense"], 2, "build: unknown command nonsense"),
+        (["--nonsense"], 1, "build: unknown argument --nonsense"),
+        (["bench", "nonsense"], 1, "build: bench: choose from "),
+    ],
+)
+def test_command_line_of_the_build(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    text: str,
+) -> None:
+    monkeypatch.setattr(build, "build", lambda release: None)
+    monkeypatch.setattr(build, "ensure_tools", lambda: None)
+    assert build.main(arguments) == code
+    captured = capsys.readouterr()
+    assert text in (captured.out if code == 0 else captured.err)
+
+
+def test_run_shown_tells_failure_from_success(tmp_path: Path) -> None:
+    assert build.run_shown("x", ["true"]) is True
+    assert build.run_shown("x", ["false"]) is False
+    assert build.run_shown("x", [str(tmp_path / "missing")]) is False
