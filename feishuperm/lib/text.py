@@ -120,7 +120,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "找不到这个请求：链接不完整，或者请求早已结束。",
         "No such request: the link is incomplete, or the request ended long ago.",
     ),
-    "page.settled": ("请求已处理", "This request is settled"),
     "page.not_found": ("没有这个页面", "There is no such page"),
     "page.refused": ("无法打开", "This cannot be opened"),
     "page.inbox_closed": (
@@ -207,7 +206,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "请到终端处理这个请求。",
         "Please answer this request in the terminal.",
     ),
-    "ended.waiting": ("等待处理", "Waiting"),
     "surface.webhook": ("飞书卡片", "Feishu card"),
     "surface.page": ("请求页面", "request page"),
     "surface.inbox": ("收件箱", "inbox"),

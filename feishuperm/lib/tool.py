@@ -136,7 +136,7 @@ def _question(question: object) -> Block:
     """A question with its choices, one per line; anything odd as it came."""
     try:
         text = _question_text(question)  # type: ignore[arg-type]
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         text = _json(question)
     return Block("question", "field.questions", text)
 

@@ -354,7 +354,8 @@
       item.rules.forEach(function (rule) {
         entry.appendChild(make("code", "rule", rule));
       });
-      item.notes.concat(item.reason || []).forEach(function (line) {
+      var reason = item.reason ? [t("page.key.reason") + ": " + item.reason] : [];
+      item.notes.concat(reason).forEach(function (line) {
         entry.appendChild(make("p", "muted", line));
       });
       box.appendChild(entry);
