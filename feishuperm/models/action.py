@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from feishuperm.models.decision import Decision
+from feishuperm.models.request import ALLOWED, DENIED
 
 
 class Action(NamedTuple):
@@ -24,19 +24,16 @@ class Action(NamedTuple):
         """The action's name in ledger, log and JSON."""
         return self.path[1:]
 
-    def decision(self, message: str) -> Decision:
-        """The decision this button stands for."""
-        if not self.message:
-            return Decision.allow()
-        return Decision.deny(message, interrupt=self.interrupts)
 
+_ROWS = (
+    Action("/allow", "button.allow", "done.allow", "primary_filled",
+           ALLOWED, "", False, False),
+    Action("/always", "button.always", "done.always", "primary",
+           ALLOWED, "", False, True),
+    Action("/deny", "button.deny", "done.deny", "danger",
+           DENIED, "message.deny", False, False),
+    Action("/interrupt", "button.interrupt", "done.interrupt", "danger_filled",
+           DENIED, "message.interrupt", True, False),
+)  # fmt: skip
 
-ACTIONS = {
-    action.path: action
-    for action in (
-        Action("/allow", "button.allow", "done.allow", "primary_filled", "allowed", "", False, False),
-        Action("/always", "button.always", "done.always", "primary", "allowed", "", False, True),
-        Action("/deny", "button.deny", "done.deny", "danger", "denied", "message.deny", False, False),
-        Action("/interrupt", "button.interrupt", "done.interrupt", "danger_filled", "denied", "message.interrupt", True, False),
-    )
-}
+ACTIONS = {row.path: row for row in _ROWS}

@@ -69,7 +69,11 @@ class Decision:
 
     def to_stdout(self) -> bytes:
         """The hook's whole standard output."""
-        return json.dumps(self.to_hook_output(), ensure_ascii=False).encode() + b"\n"
+        output = self.to_hook_output()
+        try:
+            return json.dumps(output, ensure_ascii=False).encode() + b"\n"
+        except UnicodeEncodeError:  # half a surrogate pair in the event's own texts
+            return json.dumps(output).encode() + b"\n"
 
 
 def rule_object(tool_name: str, content: str) -> dict[str, str]:

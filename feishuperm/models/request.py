@@ -23,7 +23,9 @@ ANSWERED = "answered"  # a question answered, a plan approved
 EXPIRED = "expired"  # shown, and nobody answered in time
 TERMINAL = "terminal"  # answered at the keyboard
 GONE = "gone"  # the hook or its session ended
-RELEASED = "released"  # nothing could show it, or the server stopped: the terminal decides
+RELEASED = (
+    "released"  # nothing could show it, or the server stopped: the terminal decides
+)
 
 # From each state, the states it may go to. Every end is final.
 TRANSITIONS: dict[str, frozenset[str]] = {
@@ -51,6 +53,7 @@ class Request:
         "decision",
         "ended",
         "id",
+        "note",
         "project",
         "raw",
         "reason",
@@ -63,15 +66,18 @@ class Request:
     )
 
     def __init__(
-        self, id: str, raw: bytes, project: str, created: float, deadline: float
+        self,
+        id: str,
+        raw: bytes,
+        tool_name: str,
+        project: str,
+        created: float,
+        deadline: float = 0.0,
     ) -> None:
-        payload = parse_payload(raw)
-        if not isinstance(payload, PermissionRequestPayload):
-            raise TypeError("only a PermissionRequest can wait")
         self.id = id
-        self.raw = raw
-        self.project = project or payload.base.cwd
-        self.tool_name = payload.tool_name
+        self.raw = raw  # empty when only its end is remembered
+        self.tool_name = tool_name
+        self.project = project
         self.created = created  # wall clock: people read it
         self.deadline = deadline  # monotonic: the loop waits for it
         self.state = WAITING
@@ -81,6 +87,7 @@ class Request:
         self.surface = ""  # "webhook", "inbox", "terminal", ...
         self.reason = ""  # what the person typed, or why it ended by itself
         self.rules: tuple[str, ...] = ()  # rule texts an "always" wrote
+        self.note = ""  # key of a sentence the result page adds
         self.ended = 0.0  # wall clock
         self.transcript: object = None  # the watcher's notes, see services.transcript
 

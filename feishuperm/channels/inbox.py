@@ -1,0 +1,76 @@
+"""The inbox: pages in a browser that show every request, live.
+
+It is passive: it shows a request to whoever has a page open.  What the pages are sent
+is made by `render`, given from above; this file only knows who listens, and sends the
+whole state at most once per turn of the loop, however many requests change in it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from feishuperm.channels.base import Announcement
+    from feishuperm.lib.feishu import Notice
+    from feishuperm.models.request import Request
+    from feishuperm.server.connection import Stream
+
+
+class InboxChannel:
+    """The open inbox pages."""
+
+    name = "inbox"
+    passive = True
+
+    def __init__(
+        self, render: Callable[[], bytes], soon: Callable[[Callable[[], None]], object]
+    ) -> None:
+        self._render = render
+        self._soon = soon
+        self._streams: list[Stream] = []
+        self._due = False
+
+    def announce(self, announcement: Announcement) -> None:
+        self.refresh()
+
+    def settle(self, request: Request) -> None:
+        self.refresh()
+
+    def notify(self, notice: Notice) -> None:
+        """Notices are for people who do not look."""
+
+    def watched(self) -> bool:
+        return bool(self._streams)
+
+    def state(self) -> tuple[str, str]:
+        return "up", f"{len(self._streams)} open"
+
+    def open(self, stream: Stream) -> None:
+        """A page connected: it gets the state now and after every change."""
+        stream.on_close = lambda: self._closed(stream)
+        self._streams.append(stream)
+        stream.send(self._render())
+
+    def _closed(self, stream: Stream) -> None:
+        if stream in self._streams:
+            self._streams.remove(stream)
+
+    def refresh(self) -> None:
+        """Send the state to all pages, soon."""
+        if self._streams and not self._due:
+            self._due = True
+            self._soon(self._broadcast)
+
+    def _broadcast(self) -> None:
+        self._due = False
+        if not self._streams:
+            return
+        state = self._render()
+        for stream in list(self._streams):
+            stream.send(state)
+
+    def ping(self) -> None:
+        """A comment line: proxies drop silent connections, and so does a dead page."""
+        for stream in list(self._streams):
+            stream.send(b": ping\n\n")

@@ -1,0 +1,223 @@
+"""`serve`: the server, in the foreground.  Wires the parts together and waits.
+
+Everything it will ever need is imported here and now: the archive may be replaced by
+an upgrade while it runs, and a later import would read the new file.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from feishuperm import __version__
+from feishuperm.channels.inbox import InboxChannel
+from feishuperm.channels.webhook import WebhookChannel
+from feishuperm.errors import UsageError
+from feishuperm.handlers.callback import Callback
+from feishuperm.handlers.control import Control
+from feishuperm.handlers.permission import PermissionHandler
+from feishuperm.handlers.share import Share
+from feishuperm.lib import log as logging
+from feishuperm.lib.config import load_settings, state_dir
+from feishuperm.lib.log import log
+from feishuperm.server.listen import (
+    HookAcceptor,
+    HttpAcceptor,
+    listen_http,
+    listen_unix,
+)
+from feishuperm.server.loop import Loop, caps, raise_file_limit
+from feishuperm.services.desk import Desk
+from feishuperm.services.ledger import Ledger
+from feishuperm.services.links import Links, load_key
+from feishuperm.services.notices import Notices
+from feishuperm.services.notifier import Notifier
+from feishuperm.services.rule_writer import RuleWriter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from feishuperm.channels.base import Channel
+    from feishuperm.models.settings import Settings
+
+HELP = """usage: feishuperm serve
+
+Run the server in the foreground: a unix socket for hooks, HTTP for browsers, and the
+cards to Feishu.  Settings come from the environment and config.env; SIGTERM hands what
+waits back to the terminals and ends it.
+"""
+PING_SECONDS = 25.0  # proxies drop connections that are silent for half a minute
+DRAIN_SECONDS = 2.0  # for last answers and cards, when the server stops
+
+
+def main(args: list[str]) -> int:
+    """Serve until a signal or a control command ends it."""
+    if args:
+        raise UsageError(
+            f"serve takes no arguments, not {args[0]!r}", "feishuperm serve --help"
+        )
+    settings = load_settings()
+    logging.configure(level=settings.feishuperm_log_level, stderr=True)
+    for secret in (settings.feishu_webhook_url, settings.feishu_webhook_secret):
+        logging.hide(secret)
+    server = Server(settings)
+    try:
+        server.run()
+    finally:
+        server.close()
+    return 0
+
+
+class Server:
+    """Every part of a running server, made and wired in the order it reads."""
+
+    def __init__(self, settings: Settings) -> None:
+        limits = caps(raise_file_limit())
+        unix = listen_unix(settings.permission_socket_path)
+        try:
+            http = listen_http(settings.http_host(), settings.callback_server_port)
+        except Exception:
+            unix.close()
+            raise
+        self.loop = Loop(on_error=_report)
+        self.url = public_url(settings, http.port)
+        self.links = Links(
+            self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
+        )
+        self.inbox = InboxChannel(self._inbox_event, self._soon)
+        self.channels: list[Channel] = [self.inbox]
+        self.webhook: WebhookChannel | None = None
+        if settings.feishu_webhook_url:
+            self.webhook = WebhookChannel(
+                settings.feishu_webhook_url,
+                settings.feishu_webhook_secret,
+                settings.feishuperm_lang,
+                settings.feishu_at,
+            )
+            self.webhook.start()
+            self.channels.append(self.webhook)
+        self.notifier = Notifier(
+            self.channels,
+            self.links,
+            settings.feishuperm_lang,
+            settings.feishuperm_notify,
+            settings.permission_request_timeout,
+            settings.permission_notify_delay,
+            self._later,
+            self.loop.call_soon_threadsafe,
+        )
+        self.desk = Desk(settings, self.notifier, RuleWriter(), Ledger(), self.loop)
+        self.desk.remember()
+        notices = Notices(self.channels, settings.feishuperm_notify)
+        control = Control(
+            self.desk,
+            self.links,
+            notices,
+            {
+                "http": self.url,
+                "listens": f"http://{_bracketed(settings.http_host())}:{http.port}",
+                "socket": settings.permission_socket_path,
+            },
+            self.stop,
+        )
+        self.callback = Callback(
+            self.desk,
+            self.links,
+            self.inbox,
+            settings,
+            lambda: control.status({}),
+            Share(settings),
+        )
+        handler = PermissionHandler(self.desk, notices, control)
+        self.hooks = HookAcceptor(
+            self.loop, unix, handler.on_frame, handler.on_close, limits.hooks
+        )
+        self.browsers = HttpAcceptor(
+            self.loop, http, self.callback.on_request, limits.http
+        )
+        self._announce_start(settings, http.port)
+
+    def _inbox_event(self) -> bytes:
+        return self.callback.event()
+
+    def _later(self, seconds: float, fn: Callable[[], None]) -> object:
+        return self.loop.call_at(self.loop.now() + seconds, fn)
+
+    def _soon(self, fn: Callable[[], None]) -> object:
+        return self._later(0.0, fn)
+
+    def _announce_start(self, settings: Settings, port: int) -> None:
+        """Say where it listens, and what a person will trip over."""
+        host = settings.http_host() or "every address"
+        log(
+            f"feishuperm {__version__} serves hooks on"
+            f" {settings.permission_socket_path} and browsers on {host} port {port}; buttons point to {self.url}"
+        )
+        if self.webhook is not None and settings.url_is_local():
+            log(
+                f"a phone cannot open {self.url}: set CALLBACK_SERVER_URL to an address"
+                " of this machine that the phone can reach (its Wi-Fi address, a"
+                " tunnel, a public name); until then the buttons work only here",
+                "warning",
+            )
+
+    def run(self) -> None:
+        """Serve until `stop()`."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.loop.on_signal(number, self.stop)
+        self._ping()
+        self.loop.run()
+
+    def _ping(self) -> None:
+        self.inbox.ping()
+        self._later(PING_SECONDS, self._ping)
+
+    def stop(self) -> None:
+        """Hand what waits back to the terminals, then end as soon as that is out."""
+        released = self.desk.release_all("the server stops")
+        log(f"stops; {released} waiting requests go back to their terminals")
+        self.hooks.close()
+        self.browsers.close()
+        self._drain(self.loop.now() + DRAIN_SECONDS)
+
+    def _drain(self, until: float) -> None:
+        if not self.hooks.connections or self.loop.now() >= until:
+            self.loop.stop()
+        else:
+            self._later(0.02, lambda: self._drain(until))
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.hooks.close()
+        self.browsers.close()
+        self.browsers.close_all()
+        if self.webhook is not None:
+            self.webhook.close()
+        self.loop.close()
+
+
+def public_url(settings: Settings, port: int) -> str:
+    """What the buttons point to; a free port (0) is only known once it is taken."""
+    if settings.callback_server_port == 0 and settings.url_is_local():
+        return f"http://localhost:{port}"
+    return settings.callback_server_url
+
+
+def _bracketed(host: str) -> str:
+    """A host as a URL wants it; a server on every address is here too."""
+    if not host:
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _report(error: Exception) -> None:
+    """An exception nobody expected: where it came from, not what it carried."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = ""
+    if trace is not None:
+        file = os.path.basename(trace.tb_frame.f_code.co_filename)
+        place = f" at {file}:{trace.tb_lineno}"
+    log(f"{type(error).__name__}: {error}{place}", "error")

@@ -1,0 +1,78 @@
+"""Frames from the unix socket: which service answers which kind.
+
+A hook's request goes to the desk, an event that may make a notice to the notices, a
+control command to `handlers.control`.  What cannot be understood is released: the
+terminal is always a way out.
+"""
+
+from __future__ import annotations
+
+import json
+
+from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
+from feishuperm.lib.log import log
+from feishuperm.models.payload import PermissionRequestPayload, parse_payload
+from feishuperm.protocol.frames import parse_control, parse_notice, parse_request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from feishuperm.server.connection import HookConnection
+    from feishuperm.services.desk import Desk
+    from feishuperm.services.notices import Notices
+
+
+class PermissionHandler:
+    """Answers hook connections."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        notices: Notices,
+        control: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
+        self._desk = desk
+        self._notices = notices
+        self._control = control
+
+    def on_frame(self, connection: HookConnection, kind: bytes, body: bytes) -> None:
+        """One frame; whatever is wrong with it ends in a release."""
+        try:
+            if kind == b"Q":
+                self._request(connection, body)
+            elif kind == b"N":
+                self._notice(connection, body)
+            elif kind == b"C":
+                connection.send(b"J", self._command(body))
+            else:
+                raise ProtocolError(f"unknown frame kind {kind!r}")
+        except FeishupermError as error:
+            log(f"refused a frame from a hook: {error}", "warning")
+            connection.send(b"R")
+
+    def _request(self, connection: HookConnection, body: bytes) -> None:
+        """A hook asks: register it, or say what it is instead."""
+        asked = parse_request(body)
+        try:
+            payload = parse_payload(asked.raw)
+        except PayloadError:
+            self._notices.unreadable(asked.project)
+            raise
+        if not isinstance(payload, PermissionRequestPayload):
+            connection.send(b"E")
+            return
+        self._desk.register(asked.id, asked.raw, asked.project, connection, asked.shown)
+
+    def _notice(self, connection: HookConnection, body: bytes) -> None:
+        noticed = parse_notice(body)
+        self._notices.event(parse_payload(noticed.raw), noticed.project)
+        connection.send(b"R")
+
+    def _command(self, body: bytes) -> bytes:
+        return json.dumps(self._control(parse_control(body))).encode()
+
+    def on_close(self, connection: HookConnection) -> None:
+        """The hook hung up."""
+        self._desk.hook_gone(connection)

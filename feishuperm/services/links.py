@@ -1,0 +1,106 @@
+"""The links a person taps: made here, checked here.
+
+A signature binds one action to one request, so a "deny" link cannot be rewritten into
+an "always".  The key lives in the state folder: cards sent before a restart stay good.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+
+from feishuperm.lib.log import log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 16  # 128 bits: nobody guesses one in a request's lifetime
+INBOX_SECONDS = 30 * 24 * 3600  # a bookmark on the phone is good for a month
+
+
+def load_key(path: str) -> bytes:
+    """The signing key, made on first use; a fresh one when it cannot be kept."""
+    for _ in range(2):
+        try:
+            with open(path, "rb") as file:
+                key = file.read(KEY_BYTES)
+            if len(key) == KEY_BYTES:
+                return key
+            os.unlink(path)  # torn by a crash: useless, and no card was signed with it
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log(f"signing key cannot be read: {error}", "warning")
+            break
+        key = _make_key(path)
+        if key:
+            return key
+    return os.urandom(KEY_BYTES)
+
+
+def _make_key(path: str) -> bytes:
+    """A new key in the file; empty when another process was first or it fails."""
+    key = os.urandom(KEY_BYTES)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError:
+        return b""
+    with open(handle, "wb") as file:
+        file.write(key)
+    return key
+
+
+class Links:
+    """Makes and checks links below one base URL."""
+
+    def __init__(self, base_url: str, key: bytes, signs: bool) -> None:
+        self._base_url = base_url
+        self._key = key
+        self.signs = signs
+
+    def path(self, path: str, id: str) -> str:
+        """`/allow?id=...`, signed if links are."""
+        signature = f"&sig={self._sign(path, id)}" if self.signs else ""
+        return f"{path}?id={id}{signature}"
+
+    def url(self, path: str, id: str) -> str:
+        """The same, as a phone needs it."""
+        return self._base_url + self.path(path, id)
+
+    def signature(self, path: str, id: str) -> str:
+        """What a form carries in its `sig` field; empty when links are not signed."""
+        return self._sign(path, id) if self.signs else ""
+
+    def good(self, path: str, id: str, signature: str) -> bool:
+        """Whether a link was made here."""
+        if not self.signs:
+            return True
+        return self._equal(self._sign(path, id), signature)
+
+    def inbox_query(self, now: float) -> str:
+        """The query that opens the inbox from elsewhere, good for a month."""
+        until = str(int(now) + INBOX_SECONDS)
+        return f"until={until}&sig={self._sign('/', until)}"
+
+    def inbox_url(self, now: float) -> str:
+        return f"{self._base_url}/?{self.inbox_query(now)}"
+
+    def inbox_good(self, query: Mapping[str, str], now: float) -> bool:
+        until = query.get("until", "")
+        if not until.isascii() or not until.isdigit() or int(until[:12]) < now:
+            return False
+        return self._equal(self._sign("/", until), query.get("sig", ""))
+
+    def _sign(self, path: str, subject: str) -> str:
+        digest = hmac.new(self._key, f"{path}?{subject}".encode(), hashlib.sha256)
+        short = digest.digest()[:SIGNATURE_BYTES]
+        return base64.urlsafe_b64encode(short).rstrip(b"=").decode()
+
+    @staticmethod
+    def _equal(ours: str, theirs: str) -> bool:
+        return hmac.compare_digest(ours.encode(), theirs.encode("utf-8", "replace"))

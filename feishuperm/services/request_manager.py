@@ -1,0 +1,268 @@
+"""Pending requests: their states, their deadlines, and who waits for each.
+
+The manager is the only place where a request ends, and every way to end one goes
+through `_end()`, so a request ends once and only once whatever happens at the same
+time.  It knows no sockets (a waiter is anything with `send(kind, body)`), no clock
+(`now` is given) and no pages; who wants to know of an end passes `on_end`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+import time
+
+from feishuperm.errors import ProtocolError
+from feishuperm.lib.text import text
+from feishuperm.models import request as states
+from feishuperm.models.action import ACTIONS
+from feishuperm.models.decision import Decision
+from feishuperm.models.payload import PermissionRequestPayload, parse_payload
+from feishuperm.models.request import Request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Protocol
+
+    from feishuperm.models.action import Action
+
+    class Waiter(Protocol):
+        """The hook's end of a request."""
+
+        def send(self, kind: bytes, body: bytes = b"") -> None: ...
+
+
+REMEMBER_SECONDS = 24 * 3600  # a late tap is told how the request ended
+# Past this many remembered ends the oldest go first: 24 h of a runaway loop must not
+# fill the memory.
+REMEMBER_MOST = 20_000
+
+
+class RequestManager:
+    """Registers requests, settles each exactly once, remembers how it ended."""
+
+    def __init__(
+        self,
+        timeout: int,
+        timeout_action: str,
+        language: str,
+        on_end: Callable[[Request], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._timeout = timeout
+        self._denies = timeout_action == "deny"
+        self._language = language
+        self._on_end = on_end
+        self._clock = clock
+        self._requests: dict[str, Request] = {}  # waiting and ended, oldest first
+        self._waiters: dict[str, Waiter] = {}
+        self._ids: dict[Waiter, str] = {}
+        self._deadlines: list[tuple[float, str]] = []
+
+    # Registration.
+
+    def register(
+        self,
+        id: str,
+        raw: bytes,
+        project: str,
+        waiter: Waiter,
+        now: float,
+        again: bool = False,
+    ) -> Request | None:
+        """A new request that waits from now on, or None when it had already ended.
+
+        `again` is a hook that lost its server and comes back: the person's time runs on
+        from the second its id names.  Raises PayloadError, and ProtocolError when the
+        id belongs to another request.
+        """
+        known = self._requests.get(id)
+        if known is not None:
+            return self._return_to(known, raw, waiter)
+        payload = parse_payload(raw)
+        if not isinstance(payload, PermissionRequestPayload):
+            raise ProtocolError("only a PermissionRequest can wait")
+        created = self._clock()
+        passed = max(0.0, created - int(id.partition("-")[0])) if again else 0.0
+        deadline = now + max(1.0, self._timeout - passed)
+        project = project or payload.base.cwd
+        tool_name = sys.intern(payload.tool_name)
+        request = Request(id, raw, tool_name, project, created - passed, deadline)
+        self._requests[id] = request
+        self._attach(request, waiter)
+        heapq.heappush(self._deadlines, (deadline, id))
+        return request
+
+    def _return_to(self, known: Request, raw: bytes, waiter: Waiter) -> Request | None:
+        """The hook of a known request is back; an ended one hears its end again."""
+        if known.raw and known.raw != raw:
+            raise ProtocolError("this id belongs to another request")
+        if known.waits():
+            self._detach(known.id)
+            self._attach(known, waiter)
+            return known
+        self._deliver(known, waiter)
+        return None
+
+    def _attach(self, request: Request, waiter: Waiter) -> None:
+        self._waiters[request.id] = waiter
+        self._ids[waiter] = request.id
+
+    def _detach(self, id: str) -> Waiter | None:
+        waiter = self._waiters.pop(id, None)
+        if waiter is not None:
+            self._ids.pop(waiter, None)
+        return waiter
+
+    # Reading.
+
+    def get(self, id: str) -> Request | None:
+        """A waiting request, or one that ended within the last day."""
+        return self._requests.get(id)
+
+    def waiting(self) -> list[Request]:
+        """All requests that wait, oldest first."""
+        return [self._requests[id] for id in self._waiters]
+
+    def waiting_count(self) -> int:
+        return len(self._waiters)
+
+    def recent(self, most: int) -> list[Request]:
+        """The latest ends, newest first."""
+        ended = (known for known in self._requests.values() if not known.waits())
+        return heapq.nlargest(most, ended, key=lambda known: known.ended)
+
+    def of_waiter(self, waiter: Waiter) -> Request | None:
+        """The request a hook waits for."""
+        id = self._ids.get(waiter)
+        return None if id is None else self._requests[id]
+
+    # Endings.
+
+    def resolve(
+        self,
+        id: str,
+        action: str,
+        surface: str,
+        reason: str = "",
+        session_rules: tuple[tuple[str, str], ...] = (),
+    ) -> Request | None:
+        """Settle by one of the four buttons; None when somebody was first."""
+        row = ACTIONS["/" + action]
+        if row.message:
+            decision = Decision.deny(self._refusal(row, reason), row.interrupts)
+        else:
+            decision = Decision.allow(updated_rules=session_rules)
+        return self._end(id, row.state, decision, action, surface, reason)
+
+    def _refusal(self, row: Action, reason: str) -> str:
+        """What the model is told; a typed reason belongs to a plain refusal only."""
+        if reason and not row.interrupts:
+            return text(self._language, "message.deny_reason", reason=reason)
+        return text(self._language, row.message)
+
+    def answer(
+        self, id: str, updated_input: dict[str, Any], action: str, surface: str
+    ) -> Request | None:
+        """Settle a question or a plan with what the client needs to go on."""
+        decision = Decision.allow(updated_input=updated_input)
+        return self._end(id, states.ANSWERED, decision, action, surface)
+
+    def end_in_terminal(self, id: str) -> Request | None:
+        """The person answered at the keyboard."""
+        return self._end(id, states.TERMINAL, surface="terminal")
+
+    def release(self, id: str, reason: str) -> Request | None:
+        """Hand the request back to the terminal undecided."""
+        return self._end(id, states.RELEASED, reason=reason)
+
+    def disconnect(self, waiter: Waiter) -> Request | None:
+        """The hook is gone, and with it the question."""
+        id = self._ids.get(waiter)
+        return None if id is None else self._end(id, states.GONE)
+
+    def expire(self, now: float) -> list[Request]:
+        """End everything whose time is over; returns what ended."""
+        ended = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            id = heapq.heappop(self._deadlines)[1]
+            request = self._requests.get(id)
+            if request is not None and request.waits():
+                self._time_out(request)
+                ended.append(request)
+        return ended
+
+    def _time_out(self, request: Request) -> None:
+        if not request.shown:
+            self.release(request.id, "nothing showed it in time")
+            return
+        decision = None
+        if self._denies:
+            decision = Decision.deny(text(self._language, "message.expired"))
+        self._end(request.id, states.EXPIRED, decision)
+
+    def next_deadline(self) -> float | None:
+        """When `expire()` has something to do next."""
+        while self._deadlines:
+            deadline, id = self._deadlines[0]
+            if id in self._waiters:
+                return deadline
+            heapq.heappop(self._deadlines)
+        return None
+
+    def mark_shown(self, request: Request) -> None:
+        """A surface has shown the request; its hook keeps that over a restart."""
+        if request.waits() and not request.shown:
+            request.shown = True
+            self._waiters[request.id].send(b"S")
+
+    def _end(
+        self,
+        id: str,
+        state: str,
+        decision: Decision | None = None,
+        action: str = "",
+        surface: str = "",
+        reason: str = "",
+    ) -> Request | None:
+        request = self._requests.get(id)
+        if request is None or not request.end(state, self._clock()):
+            return None
+        request.decision = decision
+        request.action = action
+        request.surface = surface
+        request.reason = reason
+        request.transcript = None
+        waiter = self._detach(id)
+        if waiter is not None and state != states.GONE:
+            self._deliver(request, waiter)
+        # Ends are kept in the order they happened, for `forget()`.
+        self._requests[id] = self._requests.pop(id)
+        self._on_end(request)
+        return request
+
+    def _deliver(self, request: Request, waiter: Waiter) -> None:
+        if request.decision is None:
+            waiter.send(b"R")
+        else:
+            waiter.send(b"D", request.decision.to_stdout())
+
+    # Memory.
+
+    def restore(self, request: Request) -> None:
+        """Remember an end from before a restart."""
+        self._requests.setdefault(request.id, request)
+
+    def forget(self) -> None:
+        """Drop ends older than a day, and the oldest beyond the bound."""
+        oldest = self._clock() - REMEMBER_SECONDS
+        surplus = len(self._requests) - len(self._waiters) - REMEMBER_MOST
+        for request in list(self._ended()):
+            if request.ended >= oldest and surplus <= 0:
+                break
+            del self._requests[request.id]
+            surplus -= 1
+
+    def _ended(self) -> Iterator[Request]:
+        return (known for known in self._requests.values() if not known.waits())

@@ -1,0 +1,202 @@
+"""The built file as a running server, with hooks as separate processes around it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import urllib.parse
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from feishuperm import client
+from tests.conftest import clean_env, wait_until
+
+EVENT = {
+    "session_id": "5f0c2d1e-0000-4000-8000-000000000001",
+    "transcript_path": "/nonexistent/transcript.jsonl",
+    "cwd": "/tmp",
+    "permission_mode": "default",
+    "hook_event_name": "PermissionRequest",
+    "tool_name": "Bash",
+    "tool_input": {"command": "npm run build", "description": "build it"},
+}
+
+
+def event(tool_name: str = "Bash", **tool_input: Any) -> dict[str, Any]:
+    """A PermissionRequest; without input, that of `npm run build`."""
+    if not tool_input:
+        tool_input = EVENT["tool_input"]  # type: ignore[assignment]
+    return {**EVENT, "tool_name": tool_name, "tool_input": tool_input}
+
+
+class Answer(NamedTuple):
+    """An HTTP response."""
+
+    status: int
+    text: str
+    headers: dict[str, str]
+
+
+class Served:
+    """`serve` in a home of its own; a context manager that ends what it started."""
+
+    def __init__(self, pyz: Path, home: Path, **settings: str) -> None:
+        self.pyz = str(pyz)
+        self.home = home
+        self.project = home / "project"
+        self.project.mkdir(exist_ok=True)
+        self.socket = str(home / "s.sock")
+        self.environ = clean_env(
+            home,
+            PERMISSION_SOCKET_PATH=self.socket,
+            CALLBACK_SERVER_PORT="0",
+            **settings,
+        )
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        self.hooks: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Served:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        for hook in self.hooks:
+            if hook.poll() is None:
+                hook.kill()
+            hook.communicate()
+
+    # The server.
+
+    def start(self) -> None:
+        self.log = open(self.home / "serve.log", "ab")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [self.pyz, "serve"],
+            env=self.environ,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+        )
+        status = wait_until(self.status)
+        self.port = urllib.parse.urlsplit(status["listens"]).port or 0
+
+    def status(self) -> dict[str, Any] | None:
+        """The server's own account of itself, or None while it is not there."""
+        assert self.process is not None and self.process.poll() is None, self.output()
+        return self.control(command="status")
+
+    def control(self, **command: Any) -> dict[str, Any] | None:
+        """One control command; None when no server answers."""
+        try:
+            sock = client.connect(os.fsencode(self.socket))
+        except client.NoServer:
+            return None
+        with sock:
+            sock.settimeout(10)
+            sock.sendall(client.frame(b"C", json.dumps(command).encode()))
+            kind, body = client.receive_frame(sock)
+        answer: dict[str, Any] | None = json.loads(body) if kind == b"J" else None
+        return answer
+
+    def output(self) -> str:
+        return (self.home / "serve.log").read_text()
+
+    def kill(self) -> None:
+        """End the server as a crash would."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self) -> int:
+        """End the server as an operator would; its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(10)
+        self.log.close()
+        return code
+
+    # Hooks.
+
+    def hook(self, body: dict[str, Any] | bytes, **environ: str) -> Any:
+        """Start a hook with an event; returns the process."""
+        process = subprocess.Popen(
+            [self.pyz, "hook"],
+            env={
+                **self.environ,
+                "CLAUDE_PROJECT_DIR": str(self.project),
+                **environ,
+            },
+            cwd=self.home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.hooks.append(process)
+        assert process.stdin is not None
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        process.stdin.write(raw)
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+    def ask(self, body: dict[str, Any], **environ: str) -> tuple[Any, str]:
+        """Start a hook and wait until it is registered; (process, request id)."""
+        before = set(self.waiting())
+        process = self.hook(body, **environ)
+        new = wait_until(lambda: set(self.waiting()) - before)
+        return process, new.pop()
+
+    def waiting(self) -> list[str]:
+        """The ids that wait, oldest first."""
+        status = self.status()
+        return [row["id"] for row in status["waiting"]] if status else []
+
+    # A browser.
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        return self.request(method, path, None, headers)
+
+    def post(self, path: str, **fields: str | list[str]) -> Answer:
+        body = urllib.parse.urlencode(fields, doseq=True)
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        return self.request("POST", path, body, form)
+
+    def request(
+        self, method: str, path: str, body: str | None, headers: dict[str, str]
+    ) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, sent)
+        response = connection.getresponse()
+        text = response.read().decode()
+        answer = Answer(response.status, text, dict(response.getheaders()))
+        connection.close()
+        return answer
+
+
+def finish(process: Any, timeout: float = 20) -> str:
+    """What a hook printed; it must have ended well."""
+    out, err = process.communicate(timeout=timeout)
+    assert process.returncode == 0, err
+    printed: str = out.decode()
+    return printed
+
+
+def decision(printed: str) -> dict[str, Any]:
+    """The decision inside a hook's output."""
+    output = json.loads(printed)["hookSpecificOutput"]
+    assert output["hookEventName"] == "PermissionRequest"
+    found: dict[str, Any] = output["decision"]
+    return found
