@@ -1,0 +1,265 @@
+"""The reviewer: a child process that answers with a verdict, and never outlives us.
+
+It knows how to start the client in print mode on a fork of a session, how to read what
+comes back, and how to end it with everything it started.  What is reviewed and what
+follows from a verdict is `services.supervisor`'s business.
+
+The child gets its own process group and a token in its environment.  A guard process
+holds one end of a pipe: when we close ours, or die by whatever signal, it kills the
+group and every process that carries the token.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+
+from feishuperm.errors import FeishupermError
+from feishuperm.services.child import Child
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, NoReturn
+
+RECURSION = "FEISHUPERM_SUPERVISOR"  # in the environment of everything inside a review
+MAX_TEXT = 64 << 10  # where a verdict is looked for, from the end
+MAX_STARTS = 2000  # opening braces that are tried in a text without a whole object
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "allow_stop": {"type": "boolean"},
+        "feedback": {"type": "string"},
+    },
+    "required": ["allow_stop", "feedback"],
+    "additionalProperties": False,
+}
+# One review reads a session once and looks at some files; more means it got lost.
+BUDGET_USD = "2"
+FLAGS = (
+    "--fork-session",
+    "--no-session-persistence",  # else every review is a session in the user's picker
+    "--output-format", "json",
+    "--json-schema", json.dumps(SCHEMA, separators=(",", ":")),
+    "--settings", '{"disableAllHooks":true}',
+    "--strict-mcp-config",  # and no --mcp-config: none of the user's servers starts
+    "--tools", "Read,Glob,Grep",
+    "--permission-mode", "dontAsk",
+    "--max-budget-usd", BUDGET_USD,
+)  # fmt: skip
+FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
+
+
+class ReviewError(FeishupermError):
+    """A review without a verdict; `problem` is the last part of a key in `lib.text`."""
+
+    def __init__(self, problem: str, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = problem
+
+
+class Verdict:
+    """What a reviewer said."""
+
+    __slots__ = ("allow_stop", "feedback")
+
+    def __init__(self, allow_stop: bool, feedback: str) -> None:
+        self.allow_stop = allow_stop
+        self.feedback = feedback
+
+
+def command_line(command: str, session: str) -> list[str]:
+    """SUPERVISOR_COMMAND as a list, with our flags. Raises ReviewError."""
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if not words:
+        raise ReviewError("missing", "SUPERVISOR_COMMAND is not a command")
+    return [*words, "-p", "--resume", session, *FLAGS]
+
+
+def review(
+    command: list[str],
+    prompt: str,
+    environ: Mapping[bytes, bytes],
+    project: str,
+    seconds: float,
+) -> Verdict:
+    """Run a reviewer to its verdict or to the deadline. Raises ReviewError."""
+    token = os.urandom(16).hex()
+    guard = Guard(token)
+    marked = {**environ, RECURSION.encode(): token.encode()}
+    data = prompt.encode("utf-8", "replace")
+    try:
+        child = Child(command, data, seconds, marked, project)
+        guard.watch(child.process.pid)
+        result = child.run()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ReviewError("missing", f"cannot start {command[0]}: {reason}") from None
+    finally:
+        guard.end()
+    if result.code is None:
+        raise ReviewError("slow", f"the reviewer did not end in {seconds:.1f} s")
+    if result.code:
+        raise ReviewError("failed", f"the reviewer ended with status {result.code}")
+    return read_verdict(result.stdout)
+
+
+class Guard:
+    """A process of ours that ends a review's processes as soon as we let go."""
+
+    def __init__(self, token: str) -> None:
+        reader, self.writer = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            _stand_guard(reader, token)
+        os.close(reader)
+
+    def watch(self, group: int) -> None:
+        os.write(self.writer, b"%d " % group)
+
+    def end(self) -> None:
+        """Kill whatever is left, and wait until that is done."""
+        os.close(self.writer)
+        os.waitpid(self.pid, 0)
+
+
+def _stand_guard(reader: int, token: str) -> NoReturn:
+    """The guard's whole life."""
+    try:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        # The client waits for the end of our stdout: the guard must not hold it.
+        os.closerange(0, reader)
+        os.closerange(reader + 1, 1024)
+        groups = b""
+        part = b" "
+        while part:
+            part = os.read(reader, 64)
+            groups += part
+        for group in groups.split():
+            _kill(-int(group))
+        end_marked(token)
+    finally:
+        os._exit(0)
+
+
+def end_marked(token: str, root: str = "/proc") -> None:
+    """Kill every process that carries the token; where there is no /proc, none."""
+    mark = f"{RECURSION}={token}".encode()
+    for _ in range(5):  # a process may fork while we look
+        marked = [pid for pid in _pids(root) if mark in _environ_of(root, pid)]
+        for pid in marked:
+            _kill(int(pid))
+        if not marked:
+            return
+
+
+def _pids(root: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(root) if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _environ_of(root: str, pid: str) -> bytes:
+    try:
+        with open(f"{root}/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+# Reading the answer.
+
+
+def read_verdict(output: bytes) -> Verdict:
+    """The verdict in what a reviewer printed. Raises ReviewError."""
+    text = output.decode("utf-8", "replace").strip()
+    if not text:
+        raise ReviewError("silent", "the reviewer printed nothing")
+    envelope = _envelope(text)
+    if envelope.get("is_error") is True:
+        subtype = re.sub(r"\W", "", str(envelope.get("subtype")))
+        raise ReviewError("failed", f"the reviewer reports an error: {subtype}")
+    verdict = _verdict(envelope.get("structured_output"))
+    if not verdict:
+        answer = envelope.get("result", text)
+        verdict = _find(answer if isinstance(answer, str) else "")
+    if not verdict:
+        raise ReviewError("garbled", "no verdict in what the reviewer printed")
+    return verdict
+
+
+def _envelope(text: str) -> dict[str, Any]:
+    """The client's last result message; empty when the text is something else.
+
+    It is the whole output, the last item of a list (setting `verbose`), or a last line.
+    """
+    for part in (text, *reversed(text.splitlines())):
+        value = _json(part)
+        for item in reversed(value if isinstance(value, list) else [value]):
+            if isinstance(item, dict) and item.get("type") == "result":
+                return item
+    return {}
+
+
+def _find(text: str) -> Verdict | None:
+    """A verdict in prose: fenced blocks from the last to the first, then objects."""
+    text = text[-MAX_TEXT:]
+    for block in reversed(FENCED.findall(text)):
+        verdict = _verdict(_json(block))
+        if verdict:
+            return verdict
+    for value in reversed(list(_objects(text))):
+        verdict = _verdict(value)
+        if verdict:
+            return verdict
+    return None
+
+
+def _objects(text: str) -> Iterator[Any]:
+    """Every outermost JSON object in a text."""
+    decoder = json.JSONDecoder()
+    start = text.find("{")
+    for _ in range(MAX_STARTS):
+        if start < 0:
+            return
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            yield value
+        start = text.find("{", end)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _verdict(value: Any) -> Verdict | None:
+    """Both fields, of the right types, or nothing."""
+    if not isinstance(value, dict):
+        return None
+    allow_stop, feedback = value.get("allow_stop"), value.get("feedback")
+    if isinstance(allow_stop, bool) and isinstance(feedback, str):
+        return Verdict(allow_stop, feedback)
+    return None
