@@ -13,23 +13,20 @@ import sys
 
 from feishuperm.errors import FeishupermError, UsageError
 
-# command: (usage, what it does). The order is that of `--help`.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "serve": ("", "run the server in the foreground"),
-    "hook": ("", "read one hook event on stdin, print the decision"),
-    "supervisor": (
-        "[on|off|status]",
-        "review stops and questions; switch that on or off",
-    ),
-    "run": ("PROMPT", "a headless Claude session with your hooks and Feishu approval"),
-    "install": ("", "register hooks, service and config file"),
-    "uninstall": ("", "undo exactly what install did"),
-    "doctor": ("", "check every hop from hook to phone"),
-    "status": ("[--json]", "is it running, which channels are up, what is waiting"),
-    "demo": ("", "try it without Feishu and without Claude Code"),
-    "test-card": ("", "send a real card and wait for the tap"),
-    "log": ("[verify|undo ID]", "who decided what, when and where"),
-    "version": ("[--json]", "version, commit, Python"),
+# What each command does, in the order of `--help`.
+COMMANDS = {
+    "serve": "run the server in the foreground",
+    "hook": "read one hook event on stdin, print the decision",
+    "supervisor": "reviews stops and questions (a hook); on, off and status switch it",
+    "run": "a headless Claude session with your hooks and Feishu approval",
+    "install": "register hooks, service and config file",
+    "uninstall": "undo exactly what install did",
+    "doctor": "check every hop from hook to phone",
+    "status": "is it running, which channels are up, what is waiting",
+    "demo": "try it without Feishu and without Claude Code",
+    "test-card": "send a real card and wait for the tap",
+    "log": "who decided what, when and where",
+    "version": "version, commit, Python",
 }
 
 # Other names the file may be called by; `permission-notify` is the seed's.
@@ -119,7 +116,7 @@ def run_hook(args: list[str]) -> int:
     if args and args[0] not in HELP:
         raise UsageError(f"hook takes no arguments, got {args[0]!r}")
     if args:
-        print(f"usage: feishuperm hook <EVENT.json\n\n{COMMANDS['hook'][1]}")
+        print(f"usage: feishuperm hook <EVENT.json\n\n{COMMANDS['hook']}")
         return 0
     from feishuperm import client
 
@@ -129,10 +126,7 @@ def run_hook(args: list[str]) -> int:
 
 def overview() -> str:
     """`feishuperm --help`."""
-    rows = [
-        f"  {name + ' ' + arguments:<28} {summary}"
-        for name, (arguments, summary) in COMMANDS.items()
-    ]
+    rows = [f"  {name:<11} {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
             "usage: feishuperm COMMAND [ARGUMENTS]",

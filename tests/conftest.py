@@ -113,6 +113,10 @@ def pythons() -> list[build.Python]:
     return build.find_pythons()
 
 
+def pytest_report_header() -> str:
+    return "CPythons: " + ", ".join(python.version for python in build.find_pythons())
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """End a test that hangs, with its traceback."""

@@ -1,0 +1,245 @@
+"""The command line: which command is meant, what it says, how it ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feishuperm import cli
+from feishuperm.commands import version
+from feishuperm.errors import FeishupermError, UsageError
+from tests.conftest import ROOT, clean_env
+
+# Commands that read the settings, and so meet a bad configuration file.
+CONFIGURED = ["serve", "status", "doctor", "test-card"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["feishuperm", "version"], ("version", [])),
+        (["feishuperm", "--version"], ("version", [])),
+        (["feishuperm", "version", "--json"], ("version", ["--json"])),
+        (["feishuperm", "test-card", "x"], ("test-card", ["x"])),
+        (["/usr/bin/feishuperm-serve"], ("serve", [])),
+        (["./feishuperm-supervisor", "on"], ("supervisor", ["on"])),
+        (["permission-notify"], ("hook", [])),
+        (["feishuperm-hook", "--help"], ("hook", ["--help"])),
+        (["feishuperm", "--help"], ("help", [])),
+        (["feishuperm", "-h"], ("help", [])),
+        (["feishuperm", "help"], ("help", [])),
+        (["feishuperm", "help", "log"], ("log", ["--help"])),
+        (["odd name", "log"], ("log", [])),
+    ],
+)
+def test_command_is_chosen_by_name_or_first_argument(
+    monkeypatch: pytest.MonkeyPatch, argv: list[str], expected: tuple[str, list[str]]
+) -> None:
+    ran: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(cli, "run", lambda name, args: ran.append((name, args)) or 0)
+    assert cli.main(argv) == 0
+    assert ran == [expected]
+
+
+@pytest.mark.parametrize(
+    ("args", "lines"),
+    [
+        ([], ["feishuperm: no command given", "hint: feishuperm --help"]),
+        (
+            ["verzion"],
+            [
+                "feishuperm: unknown command 'verzion'",
+                "hint: did you mean `feishuperm version`?",
+            ],
+        ),
+        (
+            ["instal"],
+            [
+                "feishuperm: unknown command 'instal'",
+                "hint: did you mean `feishuperm install`?",
+            ],
+        ),
+        (["qqq"], ["feishuperm: unknown command 'qqq'", "hint: feishuperm --help"]),
+        ([""], ["feishuperm: unknown command ''", "hint: feishuperm --help"]),
+        (
+            ["--nonsense"],
+            ["feishuperm: unknown option '--nonsense'", "hint: feishuperm --help"],
+        ),
+        (
+            ["version", "--nonsense"],
+            [
+                "feishuperm: unknown argument '--nonsense'",
+                "hint: feishuperm version --help",
+            ],
+        ),
+        (
+            ["help", "nonsense"],
+            ["feishuperm: unknown command 'nonsense'", "hint: feishuperm --help"],
+        ),
+    ],
+)
+def test_bad_command_line_is_told_and_exits_2(
+    capsys: pytest.CaptureFixture[str], args: list[str], lines: list[str]
+) -> None:
+    assert cli.main(["feishuperm", *args]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == lines
+
+
+def test_hook_with_a_bad_argument_is_told_and_exits_0(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["feishuperm", "hook", "--nonsense"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "feishuperm: hook takes no arguments, got '--nonsense'\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (FeishupermError("no server", "feishuperm serve"), 1, "no server"),
+        (UsageError("bad", "x"), 2, "bad"),
+    ],
+)
+def test_error_is_told_with_its_hint(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: FeishupermError,
+    code: int,
+    said: str,
+) -> None:
+    def fail(args: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(version, "main", fail)
+    assert cli.main(["feishuperm", "version"]) == code
+    expected = f"feishuperm: {said}\nhint: {error.hint}\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_keyboard_interrupt_ends_quietly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(args: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(version, "main", interrupted)
+    assert cli.main(["feishuperm", "version"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["feishuperm", "--help"]) == 0
+    text = capsys.readouterr().out
+    for command, summary in cli.COMMANDS.items():
+        assert f"\n  {command} " in text
+        assert summary in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c != "hook"])
+def test_summaries_agree_with_the_commands(command: str) -> None:
+    module = __import__(cli.module_name(command), fromlist=("main",))
+    assert cli.COMMANDS[command] == module.SUMMARY
+
+
+def run(pyz: Path, home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(pyz), *args],
+        env=clean_env(home),
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_explains_itself(pyz: Path, home: Path, command: str) -> None:
+    result = run(pyz, home, command, "--help")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"usage: feishuperm {command}")
+    assert result.stderr == ""
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c != "hook"])
+def test_every_command_refuses_an_unknown_flag(
+    pyz: Path, home: Path, command: str
+) -> None:
+    result = run(pyz, home, command, "--nonsense")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    first = result.stderr.splitlines()[0]
+    assert first.startswith("feishuperm: ")
+    assert "--nonsense" in first
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", CONFIGURED)
+@pytest.mark.parametrize("kind", ["directory", "line", "value"])
+def test_bad_configuration_is_one_clear_line(
+    pyz: Path, home: Path, command: str, kind: str
+) -> None:
+    config = home / ".config" / "feishuperm" / "config.env"
+    config.parent.mkdir(parents=True)
+    expected = {
+        "directory": f"feishuperm: cannot read {config}: Is a directory",
+        "line": f"feishuperm: {config}, line 2: expected KEY=VALUE",
+        "value": "feishuperm: FEISHUPERM_LANG: 'klingon' is not zh or en",
+    }
+    if kind == "directory":
+        config.mkdir()
+    elif kind == "line":
+        config.write_text("# fine\nnonsense\n")
+    else:
+        config.write_text("FEISHUPERM_LANG=klingon\n")
+    result = run(pyz, home, command)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[0] == expected[kind]
+    assert len(result.stderr.splitlines()) <= 2  # a hint may follow
+
+
+def test_closed_pipe_is_no_traceback(pyz: Path, home: Path) -> None:
+    script = '"$0" --help | true; "$0" version | exit'
+    result = subprocess.run(
+        ["/bin/bash", "-c", script, str(pyz)],
+        env=clean_env(home),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1"])
+def test_foreign_locale_and_odd_names_are_printed(
+    pyz: Path, home: Path, locale: str
+) -> None:
+    name = b"\xff\xe4\xb8\xad"
+    result = subprocess.run(
+        [bytes(pyz), name],
+        env=clean_env(home, LC_ALL=locale),
+        capture_output=True,
+        timeout=60,
+    )
+    assert result.returncode == 2
+    assert result.stderr.startswith(b"feishuperm: unknown command '")
+
+
+def test_source_tree_runs_as_a_module() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "feishuperm", "version"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.stdout.startswith("feishuperm ")
+    assert "commit unknown" in result.stdout
