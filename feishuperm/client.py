@@ -151,7 +151,9 @@ def new_id() -> bytes:
     return b"%d-%s" % (time(), posix.urandom(4).hex().encode())
 
 
-def reconnect(path: bytes) -> "socket | None":
+def reconnect(
+    path: bytes, connect: "Callable[[bytes], socket]" = connect
+) -> "socket | None":
     """A socket to the restarted server, or None when it stays away too long."""
     until = monotonic() + RESTART_SECONDS
     while monotonic() < until:
@@ -168,12 +170,14 @@ def ask(
     request_id: bytes,
     project: bytes,
     guard: "Callable[[int], object]" = alarm,
+    connect: "Callable[[bytes], socket]" = connect,
 ) -> bytes:
     """Relay one event and wait: the bytes to print, empty for "no decision".
 
     A connection that ends without a verdict is a server that restarts; the same id is
     registered again, so the card in the person's hand stays good.
-    `guard` is told how many seconds from now the wait must be over at the latest.
+    `guard` is told how many seconds from now the wait must be over at the latest;
+    `connect` may be a caller's own, who wants to end the wait by closing the socket.
     Raises NoServer and NotPermission.
     """
     sock: socket | None = connect(path)
@@ -200,7 +204,7 @@ def ask(
             elif kind == b"E":
                 raise NotPermission
         sock.close()
-        sock = reconnect(path)
+        sock = reconnect(path, connect)
     return b""
 
 
@@ -218,6 +222,8 @@ def run(environ: "Environ", archive: str) -> None:
     request_id = new_id()
     reason = "event"
     if PERMISSION[0] in raw or PERMISSION[1] in raw:
+        if b"FEISHUPERM_RUN" in environ:  # `run` asks by itself, once
+            return None
         project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
         try:
             answer = ask(raw, socket_path(environ), request_id, project)

@@ -1,0 +1,104 @@
+"""`feishuperm run PROMPT`: a headless Claude session that asks a phone.
+
+Exit code: 0 finished and nothing was refused; 1 Claude failed; 2 wrong arguments;
+3 somebody (or nobody) refused a tool; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib.config import load_settings
+from feishuperm.services.config_manager import ConfigManager
+from feishuperm.services.headless import Headless
+from feishuperm.services.hook_manager import HookManager
+from feishuperm.services.screen import Screen
+
+SUMMARY = "a headless Claude session with your hooks and Feishu approval"
+EXITS = (
+    "exit code: 0 finished, 1 Claude failed, 2 wrong arguments, 3 a tool was refused, "
+    "130 interrupted"
+)
+
+
+def main(args: list[str]) -> int:
+    """Run one prompt to its end."""
+    own, extra = _split(args)
+    options = _parser().parse_args(own)
+    prompt = _prompt(options.prompt)
+    settings = load_settings()
+    screen = Screen(sys.stdout, sys.stderr, options.json)
+    manager = ConfigManager(os.environ, screen.warn)
+    config = manager.load_project_config(manager.project_root(os.getcwd()))
+    if config.voided and "--settings" in extra:
+        raise UsageError("--settings cannot be used while a settings file is voided")
+    hooks = HookManager(config.root, os.environ, screen.warn, config.hook_script_paths)
+    hooks.load_hooks(config.headless)
+    path = settings.permission_socket_path
+    headless = Headless(config, hooks, screen, path, os.environ)
+    return headless.run([_claude(), *_claude_options(options), *extra], prompt)
+
+
+def _split(args: list[str]) -> tuple[list[str], list[str]]:
+    """Our arguments, and those after `--`, which are Claude's."""
+    if "--" not in args:
+        return args, []
+    at = args.index("--")
+    return args[:at], args[at + 1 :]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="feishuperm run",
+        usage="feishuperm run [OPTIONS] [PROMPT] [-- CLAUDE_ARGUMENTS]",
+        description=SUMMARY,
+        epilog=EXITS,
+    )
+    add = parser.add_argument
+    add("prompt", nargs="?", help="what to do; `-` or nothing: read from stdin")
+    add(
+        "-c",
+        "--continue",
+        dest="resume_last",
+        action="store_true",
+        help="go on with the last session here",
+    )
+    add("-r", "--resume", metavar="ID", help="go on with a session")
+    add("--model", help="the model Claude uses")
+    add("--permission-mode", metavar="MODE", help="Claude's permission mode")
+    add("--json", action="store_true", help="print Claude's result as JSON")
+    return parser  # fmt: skip
+
+
+def _claude_options(options: argparse.Namespace) -> list[str]:
+    chosen = ["--continue"] if options.resume_last else []
+    # One word each: a value that starts with a dash must not become an option.
+    for name in ("resume", "model", "permission_mode"):
+        value = getattr(options, name)
+        if value:
+            chosen.append(f"--{name.replace('_', '-')}={value}")
+    return chosen
+
+
+def _prompt(given: str | None) -> str:
+    if given is None and sys.stdin.isatty():
+        raise UsageError("no prompt given", "feishuperm run 'what to do'")
+    text = sys.stdin.read() if given in (None, "-") else given
+    if not text or not text.strip():
+        raise UsageError("the prompt is empty", "feishuperm run 'what to do'")
+    return text
+
+
+def _claude() -> str:
+    from shutil import which
+
+    found = which("claude")
+    if not found:
+        raise FeishupermError(
+            "there is no `claude` on your PATH",
+            "npm install -g @anthropic-ai/claude-code",
+        )
+    return found

@@ -1,0 +1,151 @@
+"""The control protocol of the Claude CLI: one JSON object per line, both ways.
+
+The host's half, without any I/O: feed what the CLI printed to `receive_data()`, take
+events from `next_event()` until it returns None, and write what the other methods
+return to the CLI's stdin.  It knows the shape of messages and nothing of hooks,
+permissions or processes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, Union
+
+from feishuperm.errors import ProtocolError
+
+MAX_LINE = 64 << 20  # one line may carry a whole tool result, pictures included
+
+
+class ControlRequest(NamedTuple):
+    """The CLI asks; it waits for `reply()` or `refuse()` with this id."""
+
+    id: str
+    subtype: str
+    body: dict[str, Any]
+
+
+class ControlCancel(NamedTuple):
+    """The CLI no longer waits for the answer to a request."""
+
+    id: str
+
+
+class ControlResponse(NamedTuple):
+    """The answer to one of our own requests; `error` is empty on success."""
+
+    id: str
+    error: str
+    body: dict[str, Any]
+
+
+class Message(NamedTuple):
+    """Anything else: "system", "assistant", "user", "result", or newer."""
+
+    type: str
+    body: dict[str, Any]
+
+
+Event = Union[ControlRequest, ControlCancel, ControlResponse, Message]
+
+
+class StreamJson:
+    """One conversation with a CLI."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.searched = 0  # no line end before this
+        self.requests = 0
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes in. Raises ProtocolError when a line never ends."""
+        self.buffer += data
+        if len(self.buffer) > MAX_LINE and b"\n" not in self.buffer:
+            raise ProtocolError("the CLI sent a line that is too long")
+
+    def next_event(self) -> Event | None:
+        """The next event, or None until more data came; other lines are skipped."""
+        while True:
+            end = self.buffer.find(b"\n", self.searched)
+            if end < 0:
+                self.searched = len(self.buffer)
+                return None
+            line = bytes(self.buffer[:end])
+            del self.buffer[: end + 1]
+            self.searched = 0
+            event = _event(line)
+            if event is not None:
+                return event
+
+    def initialize(self, hooks: dict[str, list[dict[str, Any]]]) -> bytes:
+        """The first request; `hooks` maps events to matchers with callback ids."""
+        return self._request({"subtype": "initialize", "hooks": hooks or None})
+
+    def interrupt(self) -> bytes:
+        return self._request({"subtype": "interrupt"})
+
+    def user_message(self, text: str) -> bytes:
+        return _line(
+            {
+                "type": "user",
+                "session_id": "",
+                "message": {"role": "user", "content": text},
+                "parent_tool_use_id": None,
+            }
+        )
+
+    def reply(self, id: str, response: dict[str, Any]) -> bytes:
+        """The answer to a ControlRequest."""
+        body = {"subtype": "success", "request_id": id, "response": response}
+        return _line({"type": "control_response", "response": body})
+
+    def refuse(self, id: str, error: str) -> bytes:
+        """The answer to a ControlRequest that cannot be served."""
+        body = {"subtype": "error", "request_id": id, "error": error}
+        return _line({"type": "control_response", "response": body})
+
+    def _request(self, request: dict[str, Any]) -> bytes:
+        self.requests += 1
+        id = f"feishuperm_{self.requests}"
+        return _line({"type": "control_request", "request_id": id, "request": request})
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    # ASCII escapes: a line separator inside a text must not end the line.
+    return json.dumps(value).encode() + b"\n"
+
+
+def _event(line: bytes) -> Event | None:
+    """The event on a line; None for a line that is none (a tool's own print)."""
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(body, dict) or not isinstance(body.get("type"), str):
+        return None
+    if body["type"] == "control_request":
+        return _control_request(body)
+    if body["type"] == "control_cancel_request":
+        return ControlCancel(str(body.get("request_id", "")))
+    if body["type"] == "control_response":
+        return _control_response(body)
+    return Message(body["type"], body)
+
+
+def _control_request(body: dict[str, Any]) -> Event | None:
+    request = body.get("request")
+    if not isinstance(request, dict):
+        return None
+    id = str(body.get("request_id", ""))
+    return ControlRequest(id, str(request.get("subtype", "")), request)
+
+
+def _control_response(body: dict[str, Any]) -> Event | None:
+    response = body.get("response")
+    if not isinstance(response, dict):
+        return None
+    inner = response.get("response")
+    error = ""
+    if response.get("subtype") == "error":
+        error = str(response.get("error") or "unknown error")
+    id = str(response.get("request_id", ""))
+    return ControlResponse(id, error, inner if isinstance(inner, dict) else {})

@@ -1,0 +1,469 @@
+"""A headless Claude session: the CLI as a child, driven over its control protocol.
+
+One thread (the caller's) owns the conversation and writes to the CLI.  A reader thread
+brings what the CLI prints; hooks and questions to people run in threads of their own;
+all of them hand over through one queue.  What a person sees is `Screen`'s business.
+
+Every configured hook runs exactly once.  Claude Code runs what it can read in the
+settings files; this registers the rest.  Permission requests come as `can_use_tool`:
+callbacks for PermissionRequest run first, then the running server is asked, and with
+FEISHUPERM_RUN set our own command hook keeps quiet.  Nobody to ask means: refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+
+from feishuperm import client
+from feishuperm.errors import FeishupermError
+from feishuperm.protocol.stream_json import (
+    ControlCancel,
+    ControlRequest,
+    ControlResponse,
+    Message,
+    StreamJson,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from feishuperm.services.config_manager import ProjectConfig
+    from feishuperm.services.hook_manager import HookManager
+    from feishuperm.services.screen import Screen
+
+FLAGS = (
+    "--output-format", "stream-json",
+    "--input-format", "stream-json",
+    "--verbose",
+    "--permission-prompt-tool", "stdio",
+)  # fmt: skip
+MUTE = "FEISHUPERM_RUN"  # see `client.run` and `application.run_interactive`
+# These reach no callback over the protocol: the session starts before it is set up and
+# ends after it is closed.  They are run from here.
+OWN_EVENTS = ("SessionStart", "SessionEnd", "PermissionRequest")
+INTERRUPT_SECONDS = 5  # for the CLI to wind up a turn after an interrupt
+END_SECONDS = (
+    10  # for the CLI to exit once its stdin is closed, SessionEnd hooks included
+)
+IDLE_SECONDS = 600  # for background agents after a result, as long as the SDKs wait
+TICK = 0.5
+
+SUCCESS, FAILURE, REFUSED = 0, 1, 3
+
+
+class Stopped(BaseException):
+    """A signal asks this process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = 128 + number
+
+
+class Question:
+    """One `can_use_tool` that waits for a person."""
+
+    def __init__(self, request: ControlRequest, now: float) -> None:
+        self.id = request.id
+        self.tool_name = str(request.body.get("tool_name", ""))
+        found = request.body.get("input")
+        self.tool_input: dict[str, Any] = found if isinstance(found, dict) else {}
+        self.deadline = now + client.ACK_SECONDS
+        self.waits = False  # the server has registered it
+        self.cancelled = False
+        self.sock: socket | None = None
+
+    def connect(self, path: bytes) -> socket:
+        """For `client.ask`: a connection that `cancel()` can end."""
+        if self.cancelled:
+            raise client.NoServer
+        self.sock = client.connect(path)
+        return self.sock
+
+    def guard(self, seconds: int) -> None:
+        self.waits = seconds != client.ACK_SECONDS
+        self.deadline = time.monotonic() + seconds
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self.sock is not None:
+            try:
+                self.sock.shutdown(2)
+            except OSError:
+                pass
+
+
+class Headless:
+    """One run, from the first line to the exit code."""
+
+    def __init__(
+        self,
+        config: ProjectConfig,
+        hooks: HookManager,
+        screen: Screen,
+        socket_path: str,
+        environ: Mapping[str, str],
+    ) -> None:
+        self.config = config
+        self.hooks = hooks
+        self.screen = screen
+        self.socket_path = os.fsencode(socket_path)
+        self.environ = environ
+        self.protocol = StreamJson()
+        self.events: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.questions: dict[str, Question] = {}
+        self.session: dict[str, Any] = {}
+        self.result: dict[str, Any] | None = None
+        self.state = ""  # the CLI's own word for "running" or "idle"
+        self.idle_deadline = 0.0
+        self.refusals = 0
+        self.ended = False
+
+    def run(self, command: Sequence[str], prompt: str) -> int:
+        """The whole session. Raises FeishupermError when the CLI cannot start."""
+        self._start(command)
+        try:
+            with _Signals():
+                return self._converse(prompt)
+        except Stopped as stop:
+            self._interrupt()
+            return stop.code
+        finally:
+            self._end()
+            self.screen.finish()
+
+    def _start(self, command: Sequence[str]) -> None:
+        # Inside a session of Claude Code the CLI would take itself for a child of it.
+        env = {key: self.environ[key] for key in self.environ if key != "CLAUDECODE"}
+        env[MUTE] = "1"
+        env["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"
+        try:
+            self.process = subprocess.Popen(
+                [*command, *FLAGS, *self._settings()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=env,
+                cwd=self.config.root,
+                start_new_session=True,  # Ctrl-C is for us; we tell the CLI
+                bufsize=0,
+            )
+        except OSError as error:
+            raise FeishupermError(
+                f"cannot start {command[0]}: {error.strerror}",
+                "install Claude Code, or put `claude` on your PATH",
+            ) from None
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _settings(self) -> list[str]:
+        """What the CLI would have read in files that it skips."""
+        if not self.config.voided:
+            return []
+        return ["--settings", json.dumps(_merge_settings(self.config.voided))]
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        fd = self.process.stdout.fileno()
+        while True:
+            data = os.read(fd, 1 << 16)
+            self.events.put(lambda data=data: self._received(data))  # type: ignore[misc]
+            if not data:
+                return
+
+    def _converse(self, prompt: str) -> int:
+        self._send(self.protocol.initialize(self._registrations()))
+        self._send(self.protocol.user_message(prompt))
+        while not self.ended:
+            try:
+                self.events.get(timeout=TICK)()
+            except queue.Empty:
+                pass
+            self._tick(time.monotonic())
+        return self._exit_code()
+
+    def _registrations(self) -> dict[str, list[dict[str, Any]]]:
+        """One callback per event; HookManager does matching, order and merging."""
+        registered = {}
+        for event in self.hooks.config:
+            if event not in OWN_EVENTS:
+                groups = self.hooks.config[event]
+                seconds = sum(
+                    one.timeout for group in groups for one in group.callbacks
+                )
+                row = {"hookCallbackIds": [event], "timeout": seconds + 5}
+                registered[event] = [row]
+        return registered
+
+    def _received(self, data: bytes) -> None:
+        if not data:
+            self.ended = True
+            return
+        self.protocol.receive_data(data)
+        event = self.protocol.next_event()
+        while event is not None:
+            self._handle(event)
+            event = self.protocol.next_event()
+
+    def _handle(self, event: Any) -> None:
+        if isinstance(event, Message):
+            self._message(event)
+        elif isinstance(event, ControlRequest):
+            self._requested(event)
+        elif isinstance(event, ControlCancel):
+            self._settled(event.id, "answered elsewhere")
+        elif isinstance(event, ControlResponse) and event.error:
+            self.screen.warn(f"the CLI refused a request: {event.error}")
+
+    def _requested(self, request: ControlRequest) -> None:
+        if request.subtype == "hook_callback":
+            self._in_thread(lambda: self._hook(request))
+        elif request.subtype == "can_use_tool":
+            question = Question(request, time.monotonic())
+            self.questions[question.id] = question
+            self._in_thread(lambda: self._ask(question, request.body))
+        else:
+            error = f"feishuperm does not serve {request.subtype!r}"
+            self._send(self.protocol.refuse(request.id, error))
+
+    def _message(self, message: Message) -> None:
+        body = message.body
+        if message.type == "result":
+            self.result = body
+            self.idle_deadline = time.monotonic() + IDLE_SECONDS
+        elif message.type == "system" and body.get("subtype") == "init":
+            self._began(body)
+        elif body.get("subtype") == "session_state_changed":
+            self.state = str(body.get("state"))
+        else:
+            self.screen.message(message.type, body)
+        if self.result is not None and self.state in ("", "idle"):
+            self._close_input()
+
+    def _began(self, body: dict[str, Any]) -> None:
+        """The first turn of the session: from here on its id is known."""
+        first = not self.session
+        self.session = {
+            "session_id": body.get("session_id"),
+            "cwd": body.get("cwd"),
+            "permission_mode": body.get("permissionMode"),
+        }
+        if first:
+            self._in_thread(lambda: self._own_event("SessionStart", source="startup"))
+
+    def _hook(self, request: ControlRequest) -> None:
+        """In a thread: a registered callback."""
+        fields = request.body.get("input")
+        tool_use_id = request.body.get("tool_use_id")
+        output = self.hooks.run(fields if isinstance(fields, dict) else {}, tool_use_id)
+        self._later(lambda: self._hook_done(request.id, output or {}))
+
+    def _hook_done(self, id: str, output: dict[str, Any]) -> None:
+        self.screen.hook_output(output)
+        self._send(self.protocol.reply(id, output))
+
+    def _own_event(self, event: str, **extra: str) -> dict[str, Any] | None:
+        fields = {**self.session, **extra, "hook_event_name": event}
+        output = self.hooks.run(fields)
+        self._later(lambda: self.screen.hook_output(output or {}))
+        return output
+
+    def _ask(self, question: Question, body: dict[str, Any]) -> None:
+        """In a thread: callbacks first, then a person."""
+        event = {
+            **self.session,
+            "hook_event_name": "PermissionRequest",
+            "tool_name": question.tool_name,
+            "tool_input": question.tool_input,
+        }
+        for key in ("permission_suggestions", "agent_id", "tool_use_id"):
+            if body.get(key):
+                event[key] = body[key]
+        output = self.hooks.run(event, body.get("tool_use_id"))
+        if output:
+            self._later(lambda: self.screen.hook_output(output))
+        decision = _decision_of(output) or self._ask_person(question, event)
+        self._later(lambda: self._decided(question, decision))
+
+    def _ask_person(self, question: Question, event: dict[str, Any]) -> dict[str, Any]:
+        raw = json.dumps(event).encode()
+        project = os.fsencode(self.config.root)
+        self._later(lambda: self.screen.asks(question))
+        try:
+            answer = client.ask(
+                raw,
+                self.socket_path,
+                client.new_id(),
+                project,
+                question.guard,
+                question.connect,
+            )
+        except client.NoServer:
+            self._later(self.screen.no_server)
+            return _deny("no feishuperm server is running, so nobody could be asked")
+        except client.NotPermission:
+            return _deny("the feishuperm server could not read the request")
+        decision = _decision_of(json.loads(answer)) if answer else None
+        return decision or _deny("nobody answered the permission request")
+
+    def _decided(self, question: Question, decision: dict[str, Any]) -> None:
+        """Back in the main thread: tell the CLI, unless it no longer wants to know."""
+        if self.questions.pop(question.id, None) is None:
+            return
+        allowed = decision.get("behavior") == "allow"
+        self.refusals += not allowed
+        self.screen.decided(question, decision)
+        response = dict(decision)
+        if allowed and not response.get("updatedInput"):
+            response["updatedInput"] = question.tool_input
+        self._send(self.protocol.reply(question.id, response))
+
+    def _settled(self, id: str, how: str) -> None:
+        question = self.questions.pop(id, None)
+        if question is not None:
+            question.cancel()
+            self.screen.settled(question, how)
+
+    def _tick(self, now: float) -> None:
+        for question in list(self.questions.values()):
+            if now > question.deadline and not question.cancelled:
+                question.cancel()
+                self._decided(question, _deny("the feishuperm server does not answer"))
+        waiting = [one for one in self.questions.values() if one.waits]
+        self.screen.tick(waiting, now)
+        if self.result is not None and now > self.idle_deadline:
+            self._close_input()
+
+    def _exit_code(self) -> int:
+        if self.result is None:
+            code = self._wait(END_SECONDS)
+            self.screen.warn(f"Claude ended without a result (exit {code})")
+            return FAILURE
+        self.screen.result(self.result, self.refusals)
+        if self.refusals:
+            return REFUSED
+        return FAILURE if self.result.get("is_error") else SUCCESS
+
+    def _interrupt(self) -> None:
+        """Let the CLI end its turn in order, for a few seconds."""
+        self.screen.warn("stopping")
+        self._send(self.protocol.interrupt())
+        until = time.monotonic() + INTERRUPT_SECONDS
+        while not self.ended and time.monotonic() < until:
+            try:
+                self.events.get(timeout=0.1)()
+            except (queue.Empty, Stopped):
+                pass
+
+    def _end(self) -> None:
+        """Nothing of this session outlives it."""
+        for question in list(self.questions.values()):
+            question.cancel()
+        self._close_input()
+        if self._wait(END_SECONDS if self.ended else 0) is None:
+            self._signal(signal.SIGTERM)
+        if self._wait(3) is None:
+            self._signal(signal.SIGKILL)
+            self._wait(3)
+        if self.session:
+            self._own_event("SessionEnd", reason="other")
+        while not self.events.empty():
+            self.events.get()()
+
+    def _send(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        try:
+            while data:
+                data = data[self.process.stdin.write(data) or 0 :]
+        except (OSError, ValueError):
+            pass  # gone, or told that nothing more comes; the reader will see the end
+
+    def _close_input(self) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+
+    def _wait(self, seconds: float) -> int | None:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self.process.pid, number)
+        except OSError:
+            pass
+
+    def _later(self, call: Callable[[], None]) -> None:
+        self.events.put(call)
+
+    def _in_thread(self, call: Callable[[], object]) -> None:
+        threading.Thread(target=call, daemon=True).start()
+
+
+class _Signals:
+    """While it is open, the usual signals end the run in order."""
+
+    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __enter__(self) -> None:
+        self.old = {number: signal.signal(number, _stop) for number in self.NUMBERS}
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self.old.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise Stopped(number)
+
+
+def _deny(message: str) -> dict[str, Any]:
+    return {"behavior": "deny", "message": message}
+
+
+def _decision_of(output: Any) -> dict[str, Any] | None:
+    """The decision inside a PermissionRequest hook's output, if there is one."""
+    specific = output.get("hookSpecificOutput") if isinstance(output, dict) else None
+    decision = specific.get("decision") if isinstance(specific, dict) else None
+    if not isinstance(decision, dict):
+        return None
+    if decision.get("behavior") == "allow":
+        return decision
+    # The CLI wants a message with every refusal.
+    return {
+        **decision,
+        "behavior": "deny",
+        "message": decision.get("message") or "denied",
+    }
+
+
+def _merge_settings(files: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several settings files as one: objects and lists grow, else the later wins."""
+    merged: dict[str, Any] = {}
+    for file in files:
+        merged = _merge_value(merged, file)
+    return merged
+
+
+def _merge_value(first: Any, second: Any) -> Any:
+    if isinstance(first, dict) and isinstance(second, dict):
+        return {
+            **first,
+            **{
+                key: _merge_value(first[key], value) if key in first else value
+                for key, value in second.items()
+            },
+        }
+    if isinstance(first, list) and isinstance(second, list):
+        return first + [value for value in second if value not in first]
+    return second
