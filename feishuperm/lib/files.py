@@ -95,7 +95,7 @@ def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
     try:
         fd = open_append(path, mode)
         try:
-            _write_all(fd, data + b"\n")
+            write_all(fd, data + b"\n")
         finally:
             os.close(fd)
     except (OSError, ValueError) as error:
@@ -112,10 +112,34 @@ def open_append(path: str, mode: int = 0o600) -> int:
         return os.open(path, flags, mode)
 
 
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything, in one go if the system lets us. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
 def private_dir(path: str) -> str:
     """Make a folder for this user alone, unless it is there; returns its path."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     return path
+
+
+def acquire(
+    fd: int,
+    wait: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Lock an open file until it is closed. Raises OSError when `wait` is over."""
+    deadline = clock() + wait
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if clock() >= deadline:
+                raise
+        sleep(LOCK_STEP)
 
 
 class Locked:
@@ -140,7 +164,7 @@ class Locked:
     def __enter__(self) -> Locked:
         try:
             self.fd = open_append(lock_path(self.path))
-            self._acquire(self.clock() + self.wait)
+            acquire(self.fd, self.wait, self.clock, self.sleep)
         except (OSError, ValueError) as error:
             self._close()
             raise _failure("cannot lock", self.path, error) from None
@@ -148,15 +172,6 @@ class Locked:
 
     def __exit__(self, *exception: object) -> None:
         self._close()  # which also gives the lock back
-
-    def _acquire(self, deadline: float) -> None:
-        while True:
-            try:
-                return fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if self.clock() >= deadline:
-                    raise
-            self.sleep(LOCK_STEP)
 
     def _close(self) -> None:
         if self.fd >= 0:
@@ -221,18 +236,12 @@ def _replace(
 
 
 def _fill(fd: int, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
-    _write_all(fd, data)
+    write_all(fd, data)
     if old is not None and os.geteuid() == 0:
         os.fchown(fd, old.st_uid, old.st_gid)
     if mode is not None:
         os.fchmod(fd, mode)  # after chown, which clears set-id bits
     os.fsync(fd)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def _sync_folder(folder: str) -> None:

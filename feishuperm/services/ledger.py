@@ -1,0 +1,139 @@
+"""The record of decisions: JSON lines, each carrying the hash of the line before.
+
+It is only ever added to.  A line that was changed, taken out or put in breaks the chain
+at the next one, which `verify()` names; cutting lines off the end cannot be seen, as in
+any record that its owner can write.  What an entry says is the caller's business; this
+adds `time` and `prev`.  The file is private: it holds command lines, and rules in full,
+because a rule can only be taken back by its exact text.
+
+An entry is on the disk before `append()` returns: nobody is told of a decision that a
+power cut could undo.  Several processes may append; they take turns by a lock on the
+file itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+
+from feishuperm.lib.config import state_dir
+from feishuperm.lib.files import acquire, open_append, write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Entry = dict[str, Any]
+
+WAIT = 1.0  # seconds; others hold the lock for one write and one fsync
+BLOCK = 64 << 10  # read from the end of the file to find its last line
+
+
+class Ledger:
+    """One ledger file, made with its first entry."""
+
+    def __init__(self, path: str = "", clock: Callable[[], float] = time.time) -> None:
+        self.path = path or os.path.join(state_dir(), "ledger.jsonl")
+        self._clock = clock
+
+    def append(self, entry: Entry) -> Entry:
+        """Add an entry and return it as stored. Raises OSError."""
+        fd = open_append(self.path)
+        try:
+            acquire(fd, WAIT)
+            return self._append(fd, entry)
+        finally:
+            os.close(fd)
+
+    def _append(self, fd: int, entry: Entry) -> Entry:
+        size = os.fstat(fd).st_size
+        last, torn = _last_line(fd, size)
+        stored = {
+            "time": round(self._clock(), 3),
+            **entry,
+            "prev": line_hash(last) if size else "",
+        }
+        # What a crash left of a line stays, and gets the line end it is lacking.
+        data = (b"\n" if torn else b"") + json.dumps(stored).encode() + b"\n"
+        try:
+            write_all(fd, data)
+            os.fsync(fd)
+        except OSError:
+            os.ftruncate(fd, size)  # a full disk must not leave half an entry
+            raise
+        return stored
+
+    def entries(self) -> Iterator[Entry]:
+        """Every entry that can be read, oldest first."""
+        for line in self._lines():
+            entry = _decode(line)
+            if entry is not None:
+                yield entry
+
+    def recent(self, seconds: float) -> list[Entry]:
+        """The entries of the last so many seconds, oldest first."""
+        since = self._clock() - seconds
+        return [entry for entry in self.entries() if _time(entry) >= since]
+
+    def find(self, id: str) -> list[Entry]:
+        """All entries about one request, oldest first."""
+        return [entry for entry in self.entries() if entry.get("id") == id]
+
+    def verify(self) -> list[str]:
+        """What is wrong, one sentence per line that is not as it was written."""
+        problems = []
+        previous = ""
+        for number, line in enumerate(self._lines(), 1):
+            entry = _decode(line)
+            if not line.endswith(b"\n"):
+                problems.append(
+                    f"line {number}: cut off, the last write did not finish"
+                )
+            elif entry is None:
+                problems.append(f"line {number}: not a ledger entry")
+            elif entry.get("prev") != previous:
+                before = f"line {number - 1}" if number > 1 else "the start"
+                problems.append(f"line {number}: does not follow from {before}")
+            previous = line_hash(line.rstrip(b"\n"))
+        return problems
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            with open(self.path, "rb") as file:
+                yield from file
+        except FileNotFoundError:
+            return
+
+
+def line_hash(line: bytes) -> str:
+    """What the next line says of this one."""
+    return hashlib.sha256(line).hexdigest()
+
+
+def _last_line(fd: int, size: int) -> tuple[bytes, bool]:
+    """The last line without its end, and whether that end is missing."""
+    data = b""
+    start = size
+    while start > 0 and b"\n" not in data[:-1]:
+        length = min(max(BLOCK, len(data)), start)
+        start -= length
+        data = os.pread(fd, length, start) + data
+    torn = bool(data) and not data.endswith(b"\n")
+    line = data if torn else data[:-1]
+    return line.rpartition(b"\n")[2], torn
+
+
+def _decode(line: bytes) -> Entry | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _time(entry: Entry) -> float:
+    value = entry.get("time")
+    return value if isinstance(value, (int, float)) else 0.0

@@ -1,0 +1,234 @@
+"""Reads a session's transcript: has the terminal answered, when did the turn begin?
+
+A "Yes" at the keyboard tells the hook nothing.  But the client keeps a transcript, one
+JSON object per line: the pending call stands in it as a `tool_use` block, and when it
+is over a `tool_result` with the same id follows.  A hook event does not name that id,
+so the call is found by tool and input.  Nothing here decides a request; whoever asks
+gets one of four words, and a transcript that cannot be read or understood is `UNKNOWN`.
+
+A subagent has a transcript of its own, and the main session goes on while it waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import datetime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PENDING = "pending"
+ANSWERED = "answered"  # the call is over
+MOVED_ON = "moved_on"  # the person has gone on to another prompt
+UNKNOWN = "unknown"  # the call is not in the transcript, at least not yet
+
+TAIL = 1 << 20  # a pending call is among the last lines; transcripts reach 100 MB
+MAX_LINE = 16 << 20  # as long as an event may be; a longer line is skipped
+
+
+class Watch:
+    """The notes on one pending call; ten thousand of them must stay small."""
+
+    __slots__ = ("ids", "offset", "path", "search", "state")
+
+    def __init__(self, path: bytes, search: Search) -> None:
+        self.path = path
+        self.search: Search | None = search  # until the call is found
+        self.ids: tuple[str, ...] = ()  # of the call; of all, if several are alike
+        self.state = UNKNOWN
+        self.offset = max(0, _size(path) - TAIL)
+
+    def check(self) -> str:
+        """Read what was added since the last time; returns the state."""
+        if self.state in (PENDING, UNKNOWN):
+            for line in self._added_lines():
+                self._see(line)
+            self._conclude()
+        return self.state
+
+    def _see(self, line: bytes) -> None:
+        entry = _entry(line)
+        if self.search is not None:
+            self.search.see(entry)
+        elif self.state == PENDING:
+            over = {id for id, _, _ in _blocks(entry, "tool_result")}
+            self.ids = tuple(id for id in self.ids if id not in over)
+            if not self.ids:
+                self.state = ANSWERED
+            elif _is_prompt(entry):
+                self.state = MOVED_ON
+
+    def _conclude(self) -> None:
+        if self.search is None:
+            return
+        self.ids = self.search.pending()
+        if self.ids:
+            self.state = PENDING
+        elif self.search.found_over:
+            self.state = ANSWERED
+        else:
+            # From now on a call that appears is ours, even if it is over at once.
+            self.search.live = True
+            return
+        self.search = None
+
+    def _added_lines(self) -> list[bytes]:
+        size = _size(self.path)
+        if size == self.offset:
+            return []
+        if size < self.offset:  # written anew, with calls that were over long ago
+            self.offset = max(0, size - TAIL)
+            if self.search is not None:
+                self.search.live = False
+        data = _read(self.path, self.offset)
+        end = data.rfind(b"\n") + 1
+        self.offset += end or (len(data) if len(data) > MAX_LINE else 0)
+        return data[:end].split(b"\n")
+
+
+class Search:
+    """Looks for the pending call of an event among the lines of a transcript."""
+
+    __slots__ = ("alike", "exact", "found_over", "live", "tool_input", "tool_name")
+
+    def __init__(self, tool_name: str, tool_input: dict[str, Any]) -> None:
+        self.tool_name = tool_name
+        self.tool_input = tool_input
+        self.exact: dict[str, None] = {}  # ids, oldest first
+        self.alike: dict[str, None] = {}  # same tool, other input
+        self.live = False
+        self.found_over = False
+
+    def see(self, entry: dict[str, Any]) -> None:
+        if _is_prompt(entry):  # what an earlier turn left open is nobody's wait
+            self.exact.clear()
+            self.alike.clear()
+        for id, name, given in _blocks(entry, "tool_use"):
+            if name == self.tool_name:
+                (self.exact if self._matches(given) else self.alike)[id] = None
+        for id, _, _ in _blocks(entry, "tool_result"):
+            if id in self.exact and self.live:
+                self.found_over = True
+            self.exact.pop(id, None)
+            self.alike.pop(id, None)
+
+    def _matches(self, given: dict[str, Any]) -> bool:
+        # The event's input is the normalised one: it may hold more than was written.
+        missing = object()
+        return all(self.tool_input.get(key, missing) == given[key] for key in given)
+
+    def pending(self) -> tuple[str, ...]:
+        """The ids that can be the call's: a plan, for one, differs from its event."""
+        return tuple(self.exact or self.alike)
+
+
+def begin(
+    path: str, tool_name: str, tool_input: dict[str, Any], agent_id: str = ""
+) -> Watch | None:
+    """Start to watch for the end of a call; None when there is nothing to watch."""
+    if not path.startswith("/"):
+        return None
+    try:
+        encoded = os.fsencode(agent_transcript(path, agent_id))
+    except UnicodeEncodeError:
+        return None
+    watch = Watch(encoded, Search(tool_name, tool_input))
+    watch.check()
+    return watch
+
+
+def agent_transcript(path: str, agent_id: str) -> str:
+    """Where a subagent of the session writes; without one, the session's own file."""
+    if not agent_id or re.search(r"[^\w-]", agent_id):
+        return path
+    folder = path[: -len(".jsonl")] if path.endswith(".jsonl") else path
+    return os.path.join(folder, "subagents", f"agent-{agent_id}.jsonl")
+
+
+def turn_started(path: str) -> float:
+    """When the person's last prompt was written, in seconds; 0.0 if nobody knows."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        return 0.0
+    lines = _read(encoded, max(0, _size(encoded) - TAIL)).split(b"\n")
+    for line in reversed(lines):
+        entry = _entry(line)
+        if _is_prompt(entry):
+            return _seconds(entry.get("timestamp"))
+    return 0.0
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    """A line that can matter, decoded; an empty object for any other."""
+    if b'"user"' not in line and b'"assistant"' not in line:
+        return {}
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):  # half a line, or none of the client's
+        return {}
+    if not isinstance(entry, dict) or entry.get("type") not in ("user", "assistant"):
+        return {}
+    return entry
+
+
+def _content(entry: dict[str, Any]) -> list[Any]:
+    message = entry.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, list) else []
+
+
+def _blocks(entry: dict[str, Any], kind: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """The blocks of one kind: id of the call, tool, input."""
+    key = "id" if kind == "tool_use" else "tool_use_id"
+    found = []
+    for block in _content(entry):
+        if isinstance(block, dict) and block.get("type") == kind:
+            id, given = block.get(key), block.get("input")
+            if isinstance(id, str):
+                given = given if isinstance(given, dict) else {}
+                found.append((id, str(block.get("name")), given))
+    return found
+
+
+def _is_prompt(entry: dict[str, Any]) -> bool:
+    """Whether a person wrote this line, not a tool, a hook or the client itself."""
+    if entry.get("type") != "user" or entry.get("isMeta") is True:
+        return False
+    if entry.get("isCompactSummary") is True or _blocks(entry, "tool_result"):
+        return False
+    origin = entry.get("origin")
+    return not isinstance(origin, dict) or origin.get("kind") == "human"
+
+
+def _seconds(timestamp: object) -> float:
+    try:
+        return datetime.fromisoformat(str(timestamp).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _size(path: bytes) -> int:
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def _read(path: bytes, offset: int) -> bytes:
+    """From the offset on: a megabyte, or up to the end of a longer line."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            data = file.read(TAIL)
+            while b"\n" not in data and len(data) <= MAX_LINE:
+                more = file.read(TAIL)
+                if not more:
+                    break
+                data += more
+            return data
+    except (OSError, ValueError):
+        return b""
