@@ -1,0 +1,160 @@
+"""`feishuperm log`: who decided what, when, by which surface, and which rule it wrote.
+
+Shows the ledger, checks its chain, and takes back the rule of an "always allow".
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+import unicodedata
+
+from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib.display import one_line
+from feishuperm.services.ledger import Ledger
+from feishuperm.services.rule_writer import RuleWriter, settings_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+SUMMARY = "the decision ledger: show, verify, take a rule back"
+SHOWN = 20
+USAGE = f"""usage: feishuperm log [-n N] [--json]
+       feishuperm log verify
+       feishuperm log undo ID
+
+{SUMMARY}
+
+  -n N      the last N entries (default {SHOWN}, 0 for all)
+  --json    as JSON, with every field
+  verify    check that no line was changed, taken out or put in
+  undo ID   take back the rules that "always allow" wrote for a request"""
+HELP = "feishuperm log --help"
+HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
+
+
+def main(args: list[str]) -> int:
+    if args in (["--help"], ["-h"]):
+        print(USAGE)
+        return 0
+    if args[:1] == ["undo"]:
+        if len(args) != 2:
+            raise UsageError("undo needs the id of one request", HELP)
+        return undo(Ledger(), args[1])
+    if args[:1] == ["verify"]:
+        if len(args) != 1:
+            raise UsageError(f"unknown argument {args[1]!r}", HELP)
+        return verify(Ledger())
+    most, as_json = _options(args)
+    entries = list(Ledger().entries())[-most:]
+    print(json.dumps(entries, indent=2) if as_json else table(entries, _columns()))
+    return 0
+
+
+def verify(ledger: Ledger) -> int:
+    """Say whether the chain holds, or name the lines where it does not."""
+    problems = ledger.verify()
+    for problem in problems:
+        print(f"{ledger.path}: {problem}")
+    if not problems:
+        count = sum(1 for _ in ledger.entries())
+        print(f"{ledger.path}: {count} entries, nothing was changed")
+    return 1 if problems else 0
+
+
+def undo(ledger: Ledger, id: str) -> int:
+    """Take back what one request's "always" wrote, and nothing else."""
+    entries = [entry for entry in ledger.find(id) if entry.get("event") == "request"]
+    if not entries:
+        raise FeishupermError(f"no request {id} in the ledger", "feishuperm log")
+    project = str(entries[-1].get("project"))
+    rules = [str(rule) for entry in entries for rule in entry.get("rules") or ()]
+    if not rules:
+        raise FeishupermError(f"request {id} wrote no rule")
+    removed = RuleWriter().undo(project, rules)
+    if removed:
+        ledger.append(
+            {
+                "event": "undo",
+                "id": id,
+                "surface": "command",
+                "project": project,
+                "rules": list(removed),
+            }
+        )
+    for rule in rules:
+        state = "removed" if rule in removed else "not there any more"
+        print(f"{state}: {one_line(rule, sys.maxsize)}")
+    if removed:
+        print(
+            f"from {settings_path(project)}; a session that runs keeps it till its end"
+        )
+    return 0
+
+
+def table(entries: Sequence[dict[str, Any]], columns: int) -> str:
+    """The entries below their headings, in columns that line up on a terminal."""
+    rows = [HEADINGS, *(_row(entry) for entry in entries)]
+    widths = [max(map(width, column)) for column in zip(*rows)]
+    lines = []
+    for row in rows:
+        cells = [cell + " " * (widths[i] - width(cell)) for i, cell in enumerate(row)]
+        lines.append(cut("  ".join(cells), columns).rstrip())
+    return "\n".join(lines)
+
+
+def width(text: str) -> int:
+    """How many columns a terminal gives a text."""
+    return sum(_cell_width(character) for character in text)
+
+
+def cut(text: str, columns: int) -> str:
+    """As much of a text as fits."""
+    used = 0
+    for index, character in enumerate(text):
+        used += _cell_width(character)
+        if used > columns:
+            return text[:index]
+    return text
+
+
+def _cell_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    """One entry; whatever it holds stays on its line and in its cell."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(entry["time"])))
+    decision = entry.get("action") or entry.get("state") or entry.get("event")
+    rules = entry.get("rules") or ()
+    detail = ", ".join(map(str, rules)) if rules else entry.get("detail")
+    if entry.get("reason"):
+        detail = f"{detail or ''} ({entry['reason']})"
+    cells = (entry.get("id"), entry.get("tool"), decision, entry.get("surface"))
+    shown = [one_line(str(cell or "-"), 40) for cell in cells]
+    return (at, *shown, one_line(str(detail or "-")))
+
+
+def _options(args: list[str]) -> tuple[int, bool]:
+    most, rest = SHOWN, list(args)
+    as_json = "--json" in rest
+    while rest:
+        word = rest.pop(0)
+        if word == "-n" and rest and rest[0].isascii() and rest[0].isdigit():
+            most = int(rest.pop(0))
+        elif word == "-n":
+            raise UsageError("-n needs a number", HELP)
+        elif word != "--json":
+            raise UsageError(f"unknown argument {word!r}", HELP)
+    return most, as_json
+
+
+def _columns() -> int:
+    """The terminal's width; a pipe or a file gets whole lines."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
