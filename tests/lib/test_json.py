@@ -1,0 +1,57 @@
+"""Fields by a dotted path; bad data gives the default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feishuperm.lib.json import json_get
+
+EVENT = (
+    '{"tool_name": "Bash", "tool_input": {"command": "ls", "file_path": "/a",'
+    ' "pattern": "*.py", "edits": [{"old": 1}, {"old": 2}]}, "none": null, "": {"": 5}}'
+)
+
+
+@pytest.mark.parametrize(
+    "data", [EVENT, EVENT.encode(), __import__("json").loads(EVENT)]
+)
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("tool_name", "Bash"),
+        ("tool_input.command", "ls"),
+        ("tool_input.file_path", "/a"),
+        ("tool_input.pattern", "*.py"),
+        ("tool_input.edits.1.old", 2),
+        ("tool_input.edits.2.old", "default"),
+        ("tool_input.edits.-1", "default"),
+        ("tool_input.edits.٣", "default"),
+        ("tool_input.command.0", "default"),
+        ("missing", "default"),
+        ("none", "default"),
+        ("none.deeper", "default"),
+    ],
+)
+def test_field_is_found_by_its_path(data: object, path: str, value: object) -> None:
+    """Seed: JSON 解析函数库; 无 jq 环境下使用原生命令解析"""
+    assert json_get(data, path, "default") == value
+
+
+@pytest.mark.parametrize(
+    "data", ["", "{", b"\xff\xfe\x00", "[" * 100_000, "5", None, object(), "NaN{"]
+)
+def test_unreadable_data_gives_the_default(data: object) -> None:
+    assert json_get(data, "a.b", "default") == "default"
+
+
+def test_empty_path_is_the_whole() -> None:
+    assert json_get("[1]", "") == [1]
+
+
+@given(st.one_of(st.text(), st.binary(), st.recursive(st.none(), st.lists)), st.text())
+def test_nothing_raises(data: Any, path: str) -> None:
+    json_get(data, path)

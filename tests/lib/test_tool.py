@@ -1,0 +1,286 @@
+"""Tool calls as people see them: whole, readable, and with the exact rule."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feishuperm.lib.text import TEXTS
+from feishuperm.lib.tool import (
+    RULE_FORMATTERS,
+    TOOL_COLORS,
+    TOOL_FIELDS,
+    TOOLS,
+    Block,
+    extract_tool_detail,
+    format_rules,
+    row_name,
+)
+from tests.fakes.feishu import COLOURS
+from tests.lib.samples import CALLS, QUESTION
+
+KINDS = {"code", "diff", "markdown", "text", "path", "question"}
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def shown(tool_name: str, tool_input: dict[str, Any]) -> str:
+    blocks = extract_tool_detail(tool_name, tool_input).blocks
+    return "\n".join(block.text for block in blocks)
+
+
+def strings(value: object) -> list[str]:
+    """Every string in a tool's input, keys left out."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [found for part in value for found in strings(part)]
+    return [value] if isinstance(value, str) else []
+
+
+@pytest.mark.parametrize("tool_name", TOOLS)
+def test_row_is_complete(tool_name: str) -> None:
+    """Seed: 工具类型配置集中管理; Shell 脚本工具配置; Python 服务工具配置"""
+    assert TOOL_COLORS[tool_name] in COLOURS
+    assert callable(RULE_FORMATTERS[tool_name])
+    assert isinstance(TOOL_FIELDS[tool_name], tuple)
+
+
+@pytest.mark.parametrize("tool_name", CALLS)
+def test_detail_of_every_tool_has_known_kinds_and_labels(tool_name: str) -> None:
+    """Seed: 工具详情函数库"""
+    detail = extract_tool_detail(tool_name, CALLS[tool_name])
+    assert detail.tool_name == tool_name
+    assert detail.colour == TOOL_COLORS[row_name(tool_name)]
+    assert detail.blocks
+    assert {block.kind for block in detail.blocks} <= KINDS
+    assert all(block.label in TEXTS for block in detail.blocks)
+
+
+@pytest.mark.parametrize("tool_name", CALLS)
+def test_every_string_of_the_input_is_shown(tool_name: str) -> None:
+    text = shown(tool_name, CALLS[tool_name])
+    for value in strings(CALLS[tool_name]):
+        for line in value.split("\n"):
+            assert line in text
+
+
+def test_every_tool_of_the_issue_has_a_sample_and_a_row() -> None:
+    assert {row_name(name) for name in CALLS} == set(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "tool_input", "blocks"),
+    [
+        (
+            "Bash",
+            {"command": "ls", "description": "List", "run_in_background": False},
+            (
+                Block("code", "field.command", "ls", "bash"),
+                Block("text", "field.description", "List"),
+            ),
+        ),
+        (
+            "Edit",
+            {"file_path": "/a.py", "old_string": "x", "new_string": "y"},
+            (
+                Block("path", "field.file_path", "/a.py"),
+                Block("diff", "field.diff", "@@ -1 +1 @@\n-x\n+y", "diff"),
+            ),
+        ),
+        (
+            "Edit",
+            {"old_string": "x", "new_string": "y", "replace_all": True},
+            (
+                Block("diff", "field.diff", "@@ -1 +1 @@\n-x\n+y", "diff"),
+                Block("code", "field.other", '{\n  "replace_all": true\n}', "json"),
+            ),
+        ),
+        (
+            "Write",
+            {"file_path": "/a/b.SH", "content": ""},
+            (
+                Block("path", "field.file_path", "/a/b.SH"),
+                Block("code", "field.content", "", "bash"),
+            ),
+        ),
+        (
+            "AskUserQuestion",
+            {"questions": [{**QUESTION, "multiSelect": True}]},
+            (
+                Block(
+                    "question",
+                    "field.questions",
+                    "[Database] Which database?\n"
+                    "☐ PostgreSQL: the usual choice\n"
+                    "☐ SQLite: one file",
+                ),
+            ),
+        ),
+        (
+            "Read",
+            {"file_path": "/etc/\u202ehosts", "secret_flag": True},
+            (
+                Block("path", "field.file_path", "/etc/⟦U+202E⟧hosts"),
+                Block("code", "field.other", '{\n  "secret_flag": true\n}', "json"),
+            ),
+        ),
+        ("ExitPlanMode", {}, ()),
+        ("Unknown", {}, (Block("code", "field.input", "{}", "json"),)),
+        (
+            "Bash",
+            {"command": ["not", "a string"]},
+            (Block("text", "field.command", '[\n  "not",\n  "a string"\n]'),),
+        ),
+    ],
+)
+def test_blocks_of_a_call(
+    tool_name: str, tool_input: dict[str, Any], blocks: tuple[Block, ...]
+) -> None:
+    assert extract_tool_detail(tool_name, tool_input).blocks == blocks
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        "not a list",
+        [1, None],
+        [{}],
+        [{"question": "Q", "options": ["A"]}],
+        [{"question": "Q", "options": 5}],
+        [
+            {
+                "question": "Q",
+                "options": [{"label": "L", "preview": "seen"}],
+                "more": "m",
+            }
+        ],
+    ],
+)
+def test_odd_questions_are_shown_as_they_came(questions: object) -> None:
+    text = shown("AskUserQuestion", {"questions": questions})
+    for value in strings(questions):
+        assert value in text
+
+
+def test_odd_edits_are_shown_as_they_came() -> None:
+    assert "wrong" in shown("MultiEdit", {"edits": "wrong"})
+    assert "only" in shown("MultiEdit", {"edits": [{"old_string": "only"}]})
+    assert "9" in shown("Edit", {"old_string": 9, "new_string": "x"})
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "summary"),
+    [
+        ("Bash", "Bash"),
+        ("Edit", "Edit file.js"),
+        ("NotebookEdit", "NotebookEdit book.ipynb"),
+        ("WebFetch", "WebFetch"),
+        ("mcp__github__create_issue", "mcp__github__create_issue"),
+    ],
+)
+def test_summary_tells_tool_and_file_only(tool_name: str, summary: str) -> None:
+    assert extract_tool_detail(tool_name, CALLS[tool_name]).summary == summary
+
+
+@given(st.sampled_from(list(CALLS)), st.dictionaries(st.text(max_size=12), VALUES))
+def test_any_input_is_shown_whole(tool_name: str, extra: dict[str, Any]) -> None:
+    tool_input = {**CALLS[tool_name], **extra}
+    detail = extract_tool_detail(tool_name, tool_input)
+    for block in detail.blocks:
+        block.text.encode()
+    text = "\n".join(block.text for block in detail.blocks)
+    for key in extra:
+        if key not in TOOL_FIELDS[row_name(tool_name)] and key.isalnum():
+            assert json.dumps(key, ensure_ascii=False)[1:-1] in text
+
+
+@given(st.sampled_from(sorted(TOOLS)), VALUES)
+def test_any_value_in_a_known_field_is_shown(tool_name: str, value: Any) -> None:
+    for key in TOOL_FIELDS[tool_name]:
+        text = shown(tool_name, {key: value})
+        for found in strings(value):
+            if found.isalnum():
+                assert found in text
+
+
+def test_deep_and_huge_inputs_are_shown_in_bounded_size() -> None:
+    deep: Any = "bottom"
+    for _ in range(400):
+        deep = [deep]
+    assert "bottom" in shown("Unknown", {"deep": deep})
+    for _ in range(200_000):
+        deep = [deep]
+    assert len(shown("Unknown", {"deep": deep})) < 1_000_000
+    wide: Any = [0] * 50_000
+    for _ in range(400):
+        wide = [wide]
+    assert len(shown("Unknown", {"wide": wide})) < 1_000_000
+    while isinstance(deep, list):  # taken apart by hand: freeing it would recurse
+        deep = deep[0]
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "tool_input", "rules"),
+    [
+        ("Bash", {"command": "npm run build"}, [("Bash", "npm run build")]),
+        (
+            "Edit",
+            {"file_path": "/path/to/file.js"},
+            [("Edit", "/path/to/file.js"), ("Edit", "//path/to/file.js")],
+        ),
+        ("Write", {"file_path": "/a/b"}, [("Edit", "//a/b")]),
+        ("MultiEdit", {"file_path": "/a/b"}, [("Edit", "//a/b")]),
+        ("NotebookEdit", {"notebook_path": "/a/b.ipynb"}, [("Edit", "//a/b.ipynb")]),
+        ("Read", {"file_path": "/etc/hosts"}, [("Read", "//etc/hosts")]),
+        ("Glob", {"pattern": "*", "path": "/srv"}, [("Read", "//srv")]),
+        ("Grep", {"pattern": "x"}, []),
+        ("Read", {"file_path": "relative"}, []),
+        ("Write", {"file_path": None}, []),
+        ("Bash", {"command": ""}, []),
+        ("Bash", {}, []),
+        ("WebSearch", {"query": "x"}, [("WebSearch", "")]),
+        ("Skill", {"skill": "commit"}, [("Skill", "commit")]),
+        ("Agent", {"subagent_type": "Explore"}, [("Agent", "Explore")]),
+        ("AskUserQuestion", {"questions": []}, []),
+        ("ExitPlanMode", {}, []),
+        ("mcp__a__b", {"x": 1}, [("mcp__a__b", "")]),
+        ("SomethingNew", {}, [("SomethingNew", "")]),
+    ],
+)
+def test_rule_allows_exactly_this_call(
+    tool_name: str, tool_input: dict[str, Any], rules: list[tuple[str, str]]
+) -> None:
+    """Seed: 写入 Bash 命令规则; 写入文件操作规则"""
+    assert list(format_rules(tool_name, tool_input)) == rules
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://example.com", "example.com"),
+        ("http://Example.COM:8080/x?y#z", "example.com"),
+        ("https://example.com?next=https://other.com", "example.com"),
+        ("https://user@example.com/", None),
+        ("https://example.com\\@other.com", None),
+        ("https://example.com*", None),
+        ("https://[::1]/", None),
+        ("ftp://example.com/", None),
+        ("example.com", None),
+        ("https://", None),
+        (5, None),
+    ],
+)
+def test_fetch_rule_names_the_host_or_nothing(url: object, host: str | None) -> None:
+    expected = [("WebFetch", f"domain:{host}")] if host else []
+    assert list(format_rules("WebFetch", {"url": url})) == expected
