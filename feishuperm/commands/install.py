@@ -19,7 +19,7 @@ from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.config import claude_dir, config_path, read_config, state_dir
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.feishu import Notice, build_notice_card, send_feishu_card
-from feishuperm.lib.files import locked
+from feishuperm.lib.files import locked, private_dir
 from feishuperm.lib.program import archive_path
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
 from feishuperm.services import settings_editor as editor
@@ -69,6 +69,7 @@ def main(args: list[str]) -> int:
     install = Install(parser().parse_args(args), os.environ)
     if install.options.dry_run:
         return install.rehearse()
+    private_dir(install.manifest.folder)
     with locked(install.manifest.path):
         return install.run()
 

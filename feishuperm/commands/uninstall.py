@@ -30,8 +30,8 @@ SUMMARY = "undo exactly what install did"
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="feishuperm uninstall",
-        description="Undo exactly what install did. Claude Code settings come back byte "
-        "for byte if nobody else changed them; otherwise only our hooks leave them.",
+        description="Undo exactly what install did. Claude Code's settings come back "
+        "byte for byte if nobody else changed them; else only our hooks leave them.",
     )
     parser.add_argument(
         "--purge",

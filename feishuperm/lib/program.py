@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 
 import feishuperm
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 INSIDE = "/site-packages/feishuperm/__init__.py"
 FROM_SOURCE = (
@@ -28,3 +35,37 @@ def self_command(*args: str) -> list[str]:
         return [sys.executable, "-IBS", archive, *args]
     root = os.path.dirname(os.path.dirname(os.path.abspath(feishuperm.__file__)))
     return [sys.executable, "-IBS", "-c", FROM_SOURCE, root, *args]
+
+
+def start_hook(
+    event: Mapping[str, Any],
+    environ: Mapping[str, str],
+    command: Sequence[str] = (),
+) -> subprocess.Popen[bytes]:
+    """A real hook process that has read its event, as Claude Code would start it."""
+    process = subprocess.Popen(
+        list(command) or self_command("hook"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=dict(environ),
+    )
+    assert process.stdin is not None
+    try:
+        process.stdin.write(json.dumps(event).encode() + b"\n")
+        process.stdin.close()
+    except BrokenPipeError:  # it ended at once; its empty output tells
+        pass
+    return process
+
+
+def hook_output(process: subprocess.Popen[bytes], timeout: float) -> str:
+    """What a hook printed, empty for "no decision"; ended when it takes longer."""
+    try:
+        process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    assert process.stdout is not None
+    with process.stdout:
+        return process.stdout.read().decode(errors="replace").strip()

@@ -164,12 +164,14 @@ class ProgramStep(Step):
 
     def apply(self, save: Callable[[Record], None]) -> None:
         folders = [os.path.dirname(path) for path in (self.archive, *self.links)]
-        folders.append(os.path.dirname(self.pin))
-        made = [*self.record.get("folders", []), *_missing_folders(folders)]
+        private = os.path.dirname(self.pin)
+        missing = _missing_folders([*folders, private])
+        made = [*self.record.get("folders", []), *missing]
         save(
             {
                 "prefix": self.prefix,
                 "archive": self.archive,
+                "sha256": _digest(self.data),
                 "links": list(self.links),
                 "pin": self.pin,
                 "folders": made,
@@ -177,6 +179,7 @@ class ProgramStep(Step):
         )
         for folder in folders:
             _make_folder(folder)
+        private_dir(private)
         if self.replaces_archive():
             write_atomic(self.archive, self.data, 0o755)
         write_atomic(self.pin, self._pinned(), 0o600)
