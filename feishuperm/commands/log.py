@@ -13,7 +13,7 @@ import unicodedata
 
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.display import one_line
-from feishuperm.services.ledger import Ledger
+from feishuperm.services.ledger import Ledger, entry_time
 from feishuperm.services.rule_writer import RuleWriter, settings_path
 
 TYPE_CHECKING = False
@@ -68,31 +68,22 @@ def verify(ledger: Ledger) -> int:
 
 def undo(ledger: Ledger, id: str) -> int:
     """Take back what one request's "always" wrote, and nothing else."""
-    entries = [entry for entry in ledger.find(id) if entry.get("event") == "request"]
+    entries = ledger.find(id)
+    written = _rules(entries, "request")
     if not entries:
         raise FeishupermError(f"no request {id} in the ledger", "feishuperm log")
-    project = str(entries[-1].get("project"))
-    rules = [str(rule) for entry in entries for rule in entry.get("rules") or ()]
-    if not rules:
+    if not written:
         raise FeishupermError(f"request {id} wrote no rule")
-    removed = RuleWriter().undo(project, rules)
+    # A rule that is back since an earlier undo is another request's.
+    rules = [rule for rule in written if rule not in _rules(entries, "undo")]
+    project = str(entries[0].get("project"))
+    removed = RuleWriter().undo(project, rules) if rules else ()
     if removed:
-        ledger.append(
-            {
-                "event": "undo",
-                "id": id,
-                "surface": "command",
-                "project": project,
-                "rules": list(removed),
-            }
-        )
-    for rule in rules:
+        _record(ledger, id, project, removed)
+        print(f"{settings_path(project)}: a session that runs keeps this until it ends")
+    for rule in written:
         state = "removed" if rule in removed else "not there any more"
         print(f"{state}: {one_line(rule, sys.maxsize)}")
-    if removed:
-        print(
-            f"from {settings_path(project)}; a session that runs keeps it till its end"
-        )
     return 0
 
 
@@ -128,9 +119,27 @@ def _cell_width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+def _rules(entries: Sequence[dict[str, Any]], event: str) -> list[str]:
+    return [
+        str(rule)
+        for entry in entries
+        if entry.get("event") == event
+        for rule in entry.get("rules") or ()
+    ]
+
+
+def _record(ledger: Ledger, id: str, project: str, rules: Sequence[str]) -> None:
+    entry = {"event": "undo", "id": id, "surface": "command", "project": project}
+    try:
+        ledger.append({**entry, "rules": list(rules)})
+    except OSError as error:
+        raise FeishupermError(
+            f"removed the rules, but cannot write {ledger.path}: {error.strerror}"
+        ) from None
+
+
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     """One entry; whatever it holds stays on its line and in its cell."""
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(entry["time"])))
     decision = entry.get("action") or entry.get("state") or entry.get("event")
     rules = entry.get("rules") or ()
     detail = ", ".join(map(str, rules)) if rules else entry.get("detail")
@@ -138,7 +147,14 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         detail = f"{detail or ''} ({entry['reason']})"
     cells = (entry.get("id"), entry.get("tool"), decision, entry.get("surface"))
     shown = [one_line(str(cell or "-"), 40) for cell in cells]
-    return (at, *shown, one_line(str(detail or "-")))
+    return (_local_time(entry_time(entry)), *shown, one_line(str(detail or "-")))
+
+
+def _local_time(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError):  # written by somebody else
+        return "-"
 
 
 def _options(args: list[str]) -> tuple[int, bool]:

@@ -76,7 +76,7 @@ class Ledger:
     def recent(self, seconds: float) -> list[Entry]:
         """The entries of the last so many seconds, oldest first."""
         since = self._clock() - seconds
-        return [entry for entry in self.entries() if _time(entry) >= since]
+        return [entry for entry in self.entries() if entry_time(entry) >= since]
 
     def find(self, id: str) -> list[Entry]:
         """All entries about one request, oldest first."""
@@ -113,6 +113,12 @@ def line_hash(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
+def entry_time(entry: Entry) -> float:
+    """When an entry was written, in seconds."""
+    value = entry.get("time")
+    return value if isinstance(value, (int, float)) else 0.0
+
+
 def _last_line(fd: int, size: int) -> tuple[bytes, bool]:
     """The last line without its end, and whether that end is missing."""
     data = b""
@@ -132,8 +138,3 @@ def _decode(line: bytes) -> Entry | None:
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
-
-
-def _time(entry: Entry) -> float:
-    value = entry.get("time")
-    return value if isinstance(value, (int, float)) else 0.0
