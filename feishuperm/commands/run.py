@@ -32,11 +32,11 @@ def main(args: list[str]) -> int:
     settings = load_settings()
     screen = Screen(sys.stdout, sys.stderr, options.json)
     manager = ConfigManager(os.environ, screen.warn)
-    config = manager.load_project_config(manager.project_root(os.getcwd()))
+    config = manager.load_headless_config(manager.project_root(os.getcwd()))
     if config.voided and "--settings" in extra:
         raise UsageError("--settings cannot be used while a settings file is voided")
     hooks = HookManager(config.root, os.environ, screen.warn, config.hook_script_paths)
-    hooks.load_hooks(config.headless)
+    hooks.load_hooks(config.hooks)
     path = settings.permission_socket_path
     headless = Headless(config, hooks, screen, path, os.environ)
     return headless.run([_claude(), *_claude_options(options), *extra], prompt)

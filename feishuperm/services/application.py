@@ -42,7 +42,7 @@ def run_interactive(
         return None
     manager = ConfigManager(environ, warn)
     root = manager.project_root(str(fields.get("cwd") or ""))
-    config = manager.load_callbacks(root)
+    config = manager.load_callbacks(root, str(fields.get("hook_event_name")))
     if not config.callbacks:
         return None
     hooks = HookManager(root, environ, warn, config.hook_script_paths)

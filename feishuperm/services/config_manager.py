@@ -8,7 +8,7 @@ never an error.  It runs nothing.
 Two homes, one model.  Claude Code refuses a whole settings file that has a `script`
 callback under PreToolUse or PermissionRequest; `feishuperm.callbacks` is a list it does
 not look at.  So interactive sessions use the list, and a headless run registers
-whatever Claude Code would not run by itself (see `ProjectConfig.headless`).
+whatever Claude Code would not run by itself.
 """
 
 from __future__ import annotations
@@ -54,22 +54,14 @@ class Invalid(Exception):
 
 
 class ProjectConfig:
-    """What the settings files say, for one project."""
+    """What the settings files say, for one project and one use."""
 
-    __slots__ = (
-        "callbacks",
-        "headless",
-        "hook_script_paths",
-        "hooks",
-        "root",
-        "voided",
-    )
+    __slots__ = ("callbacks", "hook_script_paths", "hooks", "root", "voided")
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.hooks = HooksConfig()  # everything under `hooks`
-        self.callbacks = HooksConfig()  # everything under `feishuperm.callbacks`
-        self.headless = HooksConfig()  # of both, what Claude Code does not run
+        self.hooks = HooksConfig()  # from `hooks`
+        self.callbacks = HooksConfig()  # from `feishuperm.callbacks`
         self.hook_script_paths: tuple[str, ...] = DEFAULT_SCRIPT_PATHS
         # Files Claude Code skips, without the entries it cannot read.
         self.voided: list[dict[str, Any]] = []
@@ -87,39 +79,49 @@ class ConfigManager:
         return os.path.abspath(self.environ.get("CLAUDE_PROJECT_DIR") or cwd or ".")
 
     def load_project_config(self, root: str) -> ProjectConfig:
-        """Everything, validated. Later files come after earlier ones."""
+        """For SDK use: every callback of the three kinds, and all complaints."""
         config = ProjectConfig(root)
         hooks: list[Pair] = []
         callbacks: list[Pair] = []
-        headless: list[Pair] = []
         for path, data in self._settings(root):
             reader = _Reader(path, self.warn)
-            found = list(reader.hooks(data.get("hooks")))
-            listed = list(reader.callbacks(data.get("feishuperm")))
-            hooks += found
-            callbacks += listed
-            voided = _is_voided(data)
-            headless += found if voided else _scripts_only(found)
-            headless += listed
-            if voided:
-                reader.warn_voided()
-                config.voided.append(_readable_for_client(data))
+            hooks += reader.hooks(data.get("hooks"))
+            callbacks += reader.callbacks(data.get("feishuperm"))
+            self._keep_voided(config, reader, data)
             self._script_paths(config, reader, data)
         self._warn_hooks_json(root)
         config.hooks = HooksConfig(hooks)
         config.callbacks = HooksConfig(callbacks)
-        config.headless = HooksConfig(headless)
         return config
 
-    def load_callbacks(self, root: str) -> ProjectConfig:
-        """Only what an interactive session needs: this runs on every event."""
+    def load_headless_config(self, root: str) -> ProjectConfig:
+        """For `run`: what Claude Code, which reads the same files, does not run itself.
+
+        Of a file it accepts that is each `script`; of a file it skips, every callback,
+        and the rest of the file goes to `voided`.
+        """
+        config = ProjectConfig(root)
+        hooks: list[Pair] = []
+        for path, data in self._settings(root):
+            reader = _Reader(path, self.warn, notes=False)
+            reader.left_to_client = not _is_voided(data)
+            hooks += reader.hooks(data.get("hooks"))
+            hooks += reader.callbacks(data.get("feishuperm"))
+            self._keep_voided(config, reader, data)
+            self._script_paths(config, reader, data)
+        self._warn_hooks_json(root)
+        config.hooks = HooksConfig(hooks)
+        return config
+
+    def load_callbacks(self, root: str, event: str) -> ProjectConfig:
+        """For one event of an interactive session: its `feishuperm.callbacks`."""
         config = ProjectConfig(root)
         callbacks: list[Pair] = []
         for path, data in self._settings(root):
             if "feishuperm" not in data and "hookScriptPaths" not in data:
                 continue
-            reader = _Reader(path, self.warn)
-            callbacks += reader.callbacks(data.get("feishuperm"))
+            reader = _Reader(path, self.warn, notes=False)
+            callbacks += reader.callbacks(data.get("feishuperm"), event)
             self._script_paths(config, reader, data)
         config.callbacks = HooksConfig(callbacks)
         return config
@@ -152,6 +154,13 @@ class ConfigManager:
         self.warn(f"{path}: not a JSON object; the file is ignored")
         return None
 
+    def _keep_voided(
+        self, config: ProjectConfig, reader: _Reader, data: dict[str, Any]
+    ) -> None:
+        if _is_voided(data):
+            reader.warn_voided()
+            config.voided.append(_readable_for_client(data))
+
     def _script_paths(
         self, config: ProjectConfig, reader: _Reader, data: dict[str, Any]
     ) -> None:
@@ -176,9 +185,11 @@ class ConfigManager:
 class _Reader:
     """Validates one file; every complaint names it and the place inside."""
 
-    def __init__(self, path: str, warn: Warn) -> None:
+    def __init__(self, path: str, warn: Warn, notes: bool = True) -> None:
         self.path = path
         self.warn = warn
+        self.notes = notes  # also about what is right, and may still surprise
+        self.left_to_client = False  # under `hooks`, all but scripts
 
     def skip(self, place: str, why: str) -> None:
         self.warn(f"{self.path}: {place}: {why}; skipped")
@@ -200,12 +211,17 @@ class _Reader:
             if not isinstance(groups, list):
                 self.skip(f"hooks.{event}", "not a list")
                 continue
-            self._note_event(event)
+            if self.notes:
+                self._note_event(event)
             for number, group in enumerate(groups):
                 yield from self._group(event, group, f"hooks.{event}[{number}]")
 
-    def callbacks(self, value: Any) -> Iterator[Pair]:
-        """`{"callbacks": [{"event": "Stop", "matcher": "", "type": ...}]}`."""
+    def callbacks(self, value: Any, only: str = "") -> Iterator[Pair]:
+        """`{"callbacks": [{"event": "Stop", "matcher": "", "type": ...}]}`.
+
+        With `only`, entries for another event are passed over in silence: this runs on
+        every event, and the log must not fill with one complaint.
+        """
         if value is None:
             return
         listed = value.get("callbacks", []) if isinstance(value, dict) else None
@@ -213,6 +229,8 @@ class _Reader:
             return self.skip("feishuperm.callbacks", "not a list")
         for number, entry in enumerate(listed):
             place = f"feishuperm.callbacks[{number}]"
+            if only and isinstance(entry, dict) and entry.get("event") != only:
+                continue
             try:
                 yield self._listed(entry, place)
             except Invalid as error:
@@ -224,14 +242,8 @@ class _Reader:
         event = entry.get("event")
         if not isinstance(event, str) or not event:
             raise Invalid("`event` is missing")
-        if event not in HOOK_EVENTS:
-            self.warn(f"{self.path}: {place}: no event {event!r} is known; kept")
-        if event == "PermissionRequest":
-            self.warn(
-                f"{self.path}: {place}: interactive sessions send PermissionRequest "
-                "straight to the phone, so this runs under `feishuperm run` only; use "
-                "PreToolUse"
-            )
+        if self.notes:
+            self._note_listed(event, place)
         callback = self._callback(entry, place)
         if callback is None:
             raise Invalid(f"only Claude Code runs {entry['type']!r}, under `hooks`")
@@ -254,6 +266,8 @@ class _Reader:
     def _callbacks(self, entries: list[Any], place: str) -> Iterator[HookCallback]:
         for number, entry in enumerate(entries):
             inside = f"{place}.hooks[{number}]"
+            if self.left_to_client and _kind(entry) != SCRIPT:
+                continue
             try:
                 callback = self._callback(entry, inside)
             except Invalid as error:
@@ -261,12 +275,14 @@ class _Reader:
                 continue
             if callback is not None:
                 yield callback
+            elif self.notes:
+                self.skip(inside, "only Claude Code runs it, and not for an SDK")
 
     def _callback(self, entry: Any, place: str) -> HookCallback | None:
         """One callback; None for a kind that Claude Code runs. Raises Invalid."""
         if not isinstance(entry, dict):
             raise Invalid("not an object")
-        kind = entry.get("type")
+        kind = _kind(entry)
         if kind in CLIENT_TYPES:
             return None
         if kind not in CALLBACK_TYPES:
@@ -280,6 +296,16 @@ class _Reader:
         if kind == COMMAND:
             _check_template(text)
         return HookCallback(kind, text, _timeout(entry), f"{self.path}: {place}")
+
+    def _note_listed(self, event: str, place: str) -> None:
+        if event not in HOOK_EVENTS:
+            self.warn(f"{self.path}: {place}: no event {event!r} is known; kept")
+        if event == "PermissionRequest":
+            self.warn(
+                f"{self.path}: {place}: interactive sessions send PermissionRequest "
+                "straight to the phone, so this runs under `feishuperm run` only; use "
+                "PreToolUse"
+            )
 
     def _note_event(self, event: str) -> None:
         if event not in HOOK_EVENTS:
@@ -318,6 +344,10 @@ def _check_template(text: str) -> None:
         raise Invalid(str(error)) from None
 
 
+def _kind(entry: Any) -> Any:
+    return entry.get("type") if isinstance(entry, dict) else None
+
+
 def _group_entries(group: Any) -> list[dict[str, Any]]:
     entries = group.get("hooks") if isinstance(group, dict) else None
     listed = entries if isinstance(entries, list) else []
@@ -332,17 +362,9 @@ def _is_voided(data: dict[str, Any]) -> bool:
     for event in VOIDING_EVENTS:
         groups = hooks.get(event)
         for group in groups if isinstance(groups, list) else ():
-            if any(entry.get("type") == SCRIPT for entry in _group_entries(group)):
+            if any(_kind(entry) == SCRIPT for entry in _group_entries(group)):
                 return True
     return False
-
-
-def _scripts_only(pairs: list[Pair]) -> Iterator[Pair]:
-    """What Claude Code leaves out of a file that it otherwise runs."""
-    for event, group in pairs:
-        scripts = [found for found in group.callbacks if found.type == SCRIPT]
-        if scripts:
-            yield event, HookGroup(group.matcher, scripts)
 
 
 def _readable_for_client(data: dict[str, Any]) -> dict[str, Any]:
@@ -351,12 +373,29 @@ def _readable_for_client(data: dict[str, Any]) -> dict[str, Any]:
     hooks = data.get("hooks")
     for event, groups in hooks.items() if isinstance(hooks, dict) else ():
         for group in groups if isinstance(groups, list) else ():
-            entries = [entry for entry in _group_entries(group) if _is_clients(entry)]
+            entries = [
+                entry for entry in _group_entries(group) if _kind(entry) in CLIENT_TYPES
+            ]
             if entries:
                 kept.setdefault(event, []).append({**group, "hooks": entries})
     rest = {key: data[key] for key in data if key not in ("hooks", "feishuperm")}
     return {**rest, "hooks": kept} if kept else rest
 
 
-def _is_clients(entry: dict[str, Any]) -> bool:
-    return entry.get("type") in CLIENT_TYPES
+def merge_settings(files: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several settings files as one: objects and lists grow, else the later wins."""
+    merged: dict[str, Any] = {}
+    for file in files:
+        merged = _merge_value(merged, file)
+    return merged
+
+
+def _merge_value(first: Any, second: Any) -> Any:
+    if isinstance(first, dict) and isinstance(second, dict):
+        both = {
+            key: _merge_value(first[key], second[key]) for key in second if key in first
+        }
+        return {**first, **second, **both}
+    if isinstance(first, list) and isinstance(second, list):
+        return first + [value for value in second if value not in first]
+    return second

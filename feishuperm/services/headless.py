@@ -29,6 +29,7 @@ from feishuperm.protocol.stream_json import (
     Message,
     StreamJson,
 )
+from feishuperm.services.config_manager import merge_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class Headless:
         """What the CLI would have read in files that it skips."""
         if not self.config.voided:
             return []
-        return ["--settings", json.dumps(_merge_settings(self.config.voided))]
+        return ["--settings", json.dumps(merge_settings(self.config.voided))]
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -445,25 +446,3 @@ def _decision_of(output: Any) -> dict[str, Any] | None:
         "behavior": "deny",
         "message": decision.get("message") or "denied",
     }
-
-
-def _merge_settings(files: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several settings files as one: objects and lists grow, else the later wins."""
-    merged: dict[str, Any] = {}
-    for file in files:
-        merged = _merge_value(merged, file)
-    return merged
-
-
-def _merge_value(first: Any, second: Any) -> Any:
-    if isinstance(first, dict) and isinstance(second, dict):
-        return {
-            **first,
-            **{
-                key: _merge_value(first[key], value) if key in first else value
-                for key, value in second.items()
-            },
-        }
-    if isinstance(first, list) and isinstance(second, list):
-        return first + [value for value in second if value not in first]
-    return second

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+from feishuperm.services.config_manager import merge_settings
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -23,7 +27,16 @@ class MessageRouter:
         hooks = self.get_hooks_for_sdk()
         if hooks:
             options["hooks"] = hooks
+            options["settings"] = json.dumps(self._settings())
         return options
+
+    def _settings(self) -> dict[str, Any]:
+        """What keeps the client from running the same hooks out of the same files.
+
+        Callbacks of an SDK are not touched by this switch.  A file the client skips
+        for a `script` in it comes along, so that its permissions hold.
+        """
+        return {**merge_settings(self.config.voided), "disableAllHooks": True}
 
     def get_hooks_for_sdk(self) -> dict[str, list[HookMatcher]]:
         return self.hook_manager.convert_to_sdk_format()
