@@ -180,9 +180,12 @@ class RequestReader:
 
     def _read_head(self) -> bool:
         buffer = self._buffer
+        if buffer[0] == 0x0D:
+            self._skip_empty_lines()
         end = buffer.find(b"\r\n\r\n", self._scanned)
-        if end <= 0 or end > MAX_HEAD:
-            return self._no_head_yet(end)
+        if end < 0 or end > MAX_HEAD:
+            self._check_incomplete(end)
+            return False
         head = buffer[:end].decode("latin-1")
         del buffer[: end + 4]
         self._scanned = 0
@@ -192,21 +195,23 @@ class RequestReader:
         self._asks = expects and request.version == "1.1"
         return True
 
-    def _no_head_yet(self, end: int) -> bool:
-        buffer = self._buffer
-        empty = EMPTY_LINES.match(buffer)
-        if empty:  # left over by some clients after a form
-            del buffer[: empty.end()]
+    def _skip_empty_lines(self) -> None:
+        """Some clients leave one behind after a form."""
+        empty = EMPTY_LINES.match(self._buffer)
+        if empty:
+            del self._buffer[: empty.end()]
             self._scanned = 0
-            return bool(buffer) and self._read_head()
+
+    def _check_incomplete(self, end: int) -> None:
+        """Refuse at once what can no longer become a good head."""
+        buffer = self._buffer
         if end > MAX_HEAD or len(buffer) > MAX_HEAD + 3:
             raise ProtocolError("request head too large", 431)
         if BARE_END.search(buffer, self._scanned):
             raise ProtocolError("lines must end in CR LF")
-        if buffer[0] < 0x21 and buffer != b"\r":
+        if len(buffer) > 1 and buffer[0] < 0x21:
             raise ProtocolError("not HTTP")  # most likely TLS, which would wait
         self._scanned = max(0, len(buffer) - 3)
-        return False
 
     def _read_body(self) -> Request | Continue | None:
         request, length = self._request, self._length

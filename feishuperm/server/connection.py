@@ -34,7 +34,7 @@ RECEIVE_SIZE = 65536
 NEVER = math.inf
 
 FIRST_FRAME_SECONDS = 15.0  # a hook sends its event at once
-HOOK_BACKLOG = 8 << 20  # twice the longest answer; a hook reads, or it is stopped
+HOOK_BACKLOG = 1 << 20  # unread bytes after which a hook must be a stopped process
 
 HEAD_SECONDS = 15.0  # for a whole request head, however slowly it drips
 BODY_SECONDS = 60.0  # for a form of at most 1 MiB over a bad line
@@ -51,7 +51,7 @@ SECONDS = {
 LINGER_SECONDS = 2.0  # for a refused client to read why
 PIPELINED = 65536  # bytes of further requests read while one is being answered
 
-STREAM_BACKLOG = 256 << 10  # a page that is this far behind should reload
+STREAM_BACKLOG = 256 << 10  # unread bytes after which a page had better reload
 STREAM_SECONDS = 30.0  # without progress on a stream: the phone is gone
 
 
@@ -201,9 +201,9 @@ class HookConnection(Connection):
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
         """One frame to the hook; nothing if it is gone."""
-        self.write(frame(kind, body))
         if self.backlog > HOOK_BACKLOG:
             self.abort()
+        self.write(frame(kind, body))
 
     def received(self, data: bytes) -> None:
         reader = self._reader or FrameReader()
@@ -351,7 +351,7 @@ class HttpConnection(Connection):
 
     def ended(self) -> None:
         """The peer may have closed only its half: answers under way still go out."""
-        if self._stream is not None or self._lingering or self._can_serve():
+        if self._exchange is None and (self._out is None or self._stream is not None):
             self.abort()
         else:
             self._ended = True
@@ -402,10 +402,10 @@ class HttpConnection(Connection):
 
     def stream_data(self, data: bytes) -> None:
         """Send within the bounds of a stream; used by `Stream`."""
-        self.write(data)
         if self.backlog > STREAM_BACKLOG:
             self.abort()
-        elif self._out is not None and self.deadline == NEVER:
+        self.write(data)
+        if self._out is not None and self.deadline == NEVER:
             self.deadline = self.loop.now() + STREAM_SECONDS
 
     def progressed(self) -> None:
@@ -450,7 +450,13 @@ class HttpConnection(Connection):
             return None
 
     def _can_serve(self) -> bool:
-        return self._exchange is None and self._out is None and self.sock is not None
+        return (
+            self._exchange is None
+            and self._out is None
+            and self.sock is not None
+            and self._stream is None
+            and not self._lingering
+        )
 
     def _dispatch(self, event: Request | Continue) -> None:
         if isinstance(event, Continue):
@@ -485,11 +491,14 @@ class HttpConnection(Connection):
         return self._reader.state if self._out is None else "send"
 
     def _end_sending(self) -> None:
+        """Everything is said; wait for the peer to close, who may still be sending."""
         if self.sock is None:
             return
         try:
             self.sock.shutdown(socket.SHUT_WR)
         except OSError:
+            self.abort()
+        if self._ended:
             self.abort()
 
 
