@@ -44,11 +44,13 @@ def post_json(
     address = urlsplit(url)
     try:
         return _exchange(address, body, timeout, find_proxy(address, environ))
-    except (ValueError, http.client.InvalidURL):  # their texts repeat the address
-        raise OSError(f"{address.hostname}: not a usable address") from None
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise OSError(f"{address.hostname}: {reason}") from None
+    except OSError as error:  # first: a certificate's is a ValueError too
+        reason = error.strerror or str(error) or type(error).__name__
+    except (ValueError, http.client.InvalidURL):
+        reason = "not a usable address"  # their own texts repeat it
+    except http.client.HTTPException as error:
+        reason = str(error) or type(error).__name__
+    raise OSError(f"{address.hostname}: {reason}")
 
 
 def find_proxy(address: SplitResult, environ: Mapping[str, str]) -> SplitResult | None:
