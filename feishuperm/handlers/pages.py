@@ -688,7 +688,7 @@ INBOX_TEXTS = (
     *("inbox.live", "inbox.lost", "inbox.expand", "inbox.collapse", "inbox.hidden"),
     *("inbox.cut", "inbox.sending", "inbox.failed", "inbox.arrived", "inbox.settled"),
     *("page.name", "page.left", "page.time_over", "page.reason", "page.reason_hint"),
-    *("page.full", "page.answer_open", "page.key.reason"),
+    *("button.more", "button.answer", "page.key.reason"),
 )
 KEYS = (
     ("j k ↓ ↑", "inbox.help.select"),

@@ -77,6 +77,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "button.interrupt": ("拒绝并中断", "Deny and interrupt"),
     "button.approve": ("批准计划", "Approve plan"),
     "button.reject": ("拒绝计划", "Reject plan"),
+    "button.more": ("查看完整请求", "See the whole request"),
+    "button.answer": ("回答问题", "Answer"),
     # What a button did.
     "done.allow": ("已批准运行", "Allowed"),
     "done.always": ("已始终允许", "Always allowed"),
@@ -200,7 +202,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "page.always_none": ("不会写入规则：{why}", "No rule will be written: {why}"),
     "page.answer_submit": ("提交回答", "Send the answer"),
-    "page.answer_open": ("回答问题", "Answer"),
     "page.answer_other": ("其他（自己填写）", "Other (in your own words)"),
     "page.answer_other_single": (
         "填写后代替上面的选择",
@@ -217,7 +218,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "page.answer_refuse": ("不回答", "Rather not answer"),
     "page.plan_empty": ("（没有计划文件）", "(no plan file)"),
     "page.nothing": ("（没有参数）", "(no parameters)"),
-    "page.full": ("查看完整请求", "See the whole request"),
     "page.open_inbox": ("打开收件箱", "Open the inbox"),
     "page.key.tool": ("工具", "Tool"),
     "page.key.project": ("项目", "Project"),

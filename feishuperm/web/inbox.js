@@ -103,7 +103,7 @@
   }
 
   function fullLink(link) {
-    var anchor = make("a", "button link", t("page.full"));
+    var anchor = make("a", "button link", t("button.more"));
     anchor.href = link;
     return anchor;
   }
@@ -138,7 +138,7 @@
   function drawActions(item) {
     var box = make("div", "actions");
     if (item.links.answer) {
-      var answer = make("a", "button answer", t("page.answer_open"));
+      var answer = make("a", "button answer", t("button.answer"));
       answer.href = item.links.answer;
       answer.dataset.role = "open";
       box.appendChild(answer);

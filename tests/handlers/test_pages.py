@@ -580,7 +580,7 @@ def test_recent_item_says_who_where_when_and_which_rule() -> None:
 
 
 def test_every_text_the_script_asks_for_is_sent_and_no_more() -> None:
-    asked = set(re.findall(r'"((?:inbox|page)\.[a-z_.]+)"', pages.INBOX_SCRIPT))
+    asked = set(re.findall(r'"((?:inbox|page|button)\.[a-z_.]+)"', pages.INBOX_SCRIPT))
     assert asked == set(pages.INBOX_TEXTS)
     assert asked <= set(TEXTS)
 
