@@ -6,16 +6,20 @@ Exit code: 0 finished and nothing was refused; 1 Claude failed; 2 wrong argument
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.services.config_manager import ConfigManager
 from feishuperm.services.headless import Headless
 from feishuperm.services.hook_manager import HookManager
 from feishuperm.services.screen import Screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 SUMMARY = "a headless Claude session with your hooks and Feishu approval"
 EXITS = (
@@ -50,13 +54,9 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
     return args[:at], args[at + 1 :]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="feishuperm run",
-        usage="feishuperm run [OPTIONS] [PROMPT] [-- CLAUDE_ARGUMENTS]",
-        description=SUMMARY,
-        epilog=EXITS,
-    )
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser("run", SUMMARY, EXITS)
+    parser.usage = "feishuperm run [OPTIONS] [PROMPT] [-- CLAUDE_ARGUMENTS]"
     add = parser.add_argument
     add("prompt", nargs="?", help="what to do; `-` or nothing: read from stdin")
     add(
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser  # fmt: skip
 
 
-def _claude_options(options: argparse.Namespace) -> list[str]:
+def _claude_options(options: Namespace) -> list[str]:
     chosen = ["--continue"] if options.resume_last else []
     # One word each: a value that starts with a dash must not become an option.
     for name in ("resume", "model", "permission_mode"):

@@ -20,8 +20,9 @@ import subprocess
 import threading
 import time
 
-from feishuperm import client
 from feishuperm.errors import FeishupermError
+from feishuperm.lib.control import NotRunningError
+from feishuperm.lib.wait import Wait
 from feishuperm.protocol.stream_json import (
     ControlCancel,
     ControlRequest,
@@ -33,7 +34,6 @@ from feishuperm.services.config_manager import merge_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _socket import socket
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
@@ -72,34 +72,12 @@ class Stopped(BaseException):
 class Question:
     """One `can_use_tool` that waits for a person."""
 
-    def __init__(self, request: ControlRequest, now: float) -> None:
+    def __init__(self, request: ControlRequest) -> None:
         self.id = request.id
         self.tool_name = str(request.body.get("tool_name", ""))
         found = request.body.get("input")
         self.tool_input: dict[str, Any] = found if isinstance(found, dict) else {}
-        self.deadline = now + client.ACK_SECONDS
-        self.waits = False  # the server has registered it
-        self.cancelled = False
-        self.sock: socket | None = None
-
-    def connect(self, path: bytes) -> socket:
-        """For `client.ask`: a connection that `cancel()` can end."""
-        if self.cancelled:
-            raise client.NoServer
-        self.sock = client.connect(path)
-        return self.sock
-
-    def guard(self, seconds: int) -> None:
-        self.waits = seconds != client.ACK_SECONDS
-        self.deadline = time.monotonic() + seconds
-
-    def cancel(self) -> None:
-        self.cancelled = True
-        if self.sock is not None:
-            try:
-                self.sock.shutdown(2)
-            except OSError:
-                pass
+        self.wait = Wait()
 
 
 class Headless:
@@ -116,7 +94,7 @@ class Headless:
         self.config = config
         self.hooks = hooks
         self.screen = screen
-        self.socket_path = os.fsencode(socket_path)
+        self.socket_path = socket_path
         self.environ = environ
         self.protocol = StreamJson()
         self.events: queue.Queue[Callable[[], None]] = queue.Queue()
@@ -226,7 +204,7 @@ class Headless:
         if request.subtype == "hook_callback":
             self._in_thread(lambda: self._hook(request))
         elif request.subtype == "can_use_tool":
-            question = Question(request, time.monotonic())
+            question = Question(request)
             self.questions[question.id] = question
             self._in_thread(lambda: self._ask(question, request.body))
         else:
@@ -293,23 +271,13 @@ class Headless:
         self._later(lambda: self._decided(question, decision))
 
     def _ask_person(self, question: Question, event: dict[str, Any]) -> dict[str, Any]:
-        raw = json.dumps(event).encode()
-        project = os.fsencode(self.config.root)
         self._later(lambda: self.screen.asks(question))
+        raw = json.dumps(event).encode()
         try:
-            answer = client.ask(
-                raw,
-                self.socket_path,
-                client.new_id(),
-                project,
-                question.guard,
-                question.connect,
-            )
-        except client.NoServer:
+            answer = question.wait.ask(raw, self.socket_path, self.config.root)
+        except NotRunningError:
             self._later(self.screen.no_server)
             return _deny("no feishuperm server is running, so nobody could be asked")
-        except client.NotPermission:
-            return _deny("the feishuperm server could not read the request")
         decision = _decision_of(json.loads(answer)) if answer else None
         return decision or _deny("nobody answered the permission request")
 
@@ -328,15 +296,15 @@ class Headless:
     def _settled(self, id: str, how: str) -> None:
         question = self.questions.pop(id, None)
         if question is not None:
-            question.cancel()
+            question.wait.cancel()
             self.screen.settled(question, how)
 
     def _tick(self, now: float) -> None:
         for question in list(self.questions.values()):
-            if now > question.deadline and not question.cancelled:
-                question.cancel()
+            if now > question.wait.deadline:
+                question.wait.cancel()
                 self._decided(question, _deny("the feishuperm server does not answer"))
-        waiting = [one for one in self.questions.values() if one.waits]
+        waiting = [one for one in self.questions.values() if one.wait.registered]
         self.screen.tick(waiting, now)
         if self.result is not None and now > self.idle_deadline:
             self._close_input()
@@ -365,7 +333,7 @@ class Headless:
     def _end(self) -> None:
         """Nothing of this session outlives it."""
         for question in list(self.questions.values()):
-            question.cancel()
+            question.wait.cancel()
         self._close_input()
         if self._wait(END_SECONDS if self.ended else 0) is None:
             self._signal(signal.SIGTERM)

@@ -81,9 +81,9 @@ class Screen:
         """Count down, on a terminal."""
         if not self.live or not waiting:
             return
-        first = min(waiting, key=lambda question: question.deadline)
+        first = min(waiting, key=lambda question: question.wait.deadline)
         more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
-        seconds = max(0, int(first.deadline - now))
+        seconds = max(0, int(first.wait.deadline - now))
         text = f"  waiting for approval: {_call_of(first)}{more}: {seconds} s"
         if text != self.counting:
             self.err.write(f"\r\x1b[K{text}")

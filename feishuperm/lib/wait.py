@@ -1,0 +1,65 @@
+"""A permission request relayed to the server from a thread: a wait that can be ended.
+
+The hook client ends its whole process when the wait is over; a program that does other
+things meanwhile cannot.  Here the owner looks at `deadline` and calls `cancel()`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from feishuperm import client
+from feishuperm.lib.control import NotRunningError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+
+
+class Wait:
+    """One request. `ask()` runs in a thread, everything else in the owner's."""
+
+    def __init__(self) -> None:
+        self.deadline = float("inf")  # set once the question is on its way
+        self.registered = False  # the server has it, and a person may see it
+        self.cancelled = False
+        self.sock: socket | None = None
+
+    def ask(self, raw: bytes, path: str, project: str) -> bytes:
+        """The hook output a person decided on, empty for none.
+
+        Raises NotRunningError.
+        """
+        try:
+            return client.ask(
+                raw,
+                os.fsencode(path),
+                client.new_id(),
+                os.fsencode(project),
+                self._guard,
+                self._connect,
+            )
+        except client.NoServer:
+            raise NotRunningError("no server is running", "feishuperm serve") from None
+        except client.NotPermission:
+            return b""
+
+    def cancel(self) -> None:
+        """End the wait; the server sees the connection close and withdraws the card."""
+        self.cancelled = True
+        if self.sock is not None:
+            try:
+                self.sock.shutdown(2)
+            except OSError:
+                pass
+
+    def _guard(self, seconds: int) -> None:
+        self.registered = seconds != client.ACK_SECONDS
+        self.deadline = time.monotonic() + seconds
+
+    def _connect(self, path: bytes) -> socket:
+        if self.cancelled:
+            raise client.NoServer
+        self.sock = client.connect(path)
+        return self.sock
