@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.program import hook_output
 from feishuperm.services.demo import Demo, Visitor, samples
 
 SUMMARY = "try it without Feishu and without Claude Code"
+EPILOG = """\
+Starts a server of its own on a free port, asks one request of each kind through real
+hooks, and shows what each hook prints for your tap."""
 POLL_SECONDS = 0.1
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="feishuperm demo",
-        description="Start a server of its own on a free port, ask one request of each "
-        "kind through real hooks, and show what each hook prints for your tap.",
-    )
+    parser = ArgumentParser("demo", SUMMARY, EPILOG)
     parser.add_argument("--auto", action="store_true", help="answer by itself and end")
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
     options = parser.parse_args(args)

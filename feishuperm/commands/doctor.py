@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.services.doctor import CHECKS, FAIL, Doctor, Finding
 
 SUMMARY = "check every hop from hook to phone"
+EPILOG = """\
+One line per check: ok, warn or fail, what was found, and the command that mends it.
+Sends one test card. Exit code 1 if anything fails."""
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="feishuperm doctor",
-        description="Check every hop from hook to phone; a line names the command that "
-        "mends what is broken. Sends one test card. Exit code 1 if anything fails.",
-    )
+    parser = ArgumentParser("doctor", SUMMARY, EPILOG)
     parser.add_argument("--json", action="store_true", help="for programs")
     options = parser.parse_args(args)
     findings: list[Finding] = []

@@ -6,7 +6,6 @@ undone, is `services.installer`'s.
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import os
 import socket
@@ -16,6 +15,7 @@ from functools import partial
 
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import claude_dir, config_path, read_config, state_dir
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.feishu import Notice, build_notice_card, send_feishu_card
@@ -42,9 +42,11 @@ from feishuperm.services.service_unit import (
     stop_server,
     wait_until_running,
 )
+from feishuperm.services.supervisor import CAP_VARIABLE, slash_commands, wanted_cap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Mapping
     from typing import Any
 
@@ -60,6 +62,10 @@ FLAGS = {
     "callback_url": "CALLBACK_SERVER_URL",
     "port": "CALLBACK_SERVER_PORT",
 }
+EPILOG = """\
+Installs the file it runs from for the current user: the program, hooks in Claude Code's
+settings, config.env, a running server. Running it again is safe, and upgrades.
+Settings in the environment, such as FEISHU_WEBHOOK_URL, are kept in config.env."""
 AUTO_MODE = """\
 Interactive sessions start in auto mode, in which Claude Code asks about few tool
 calls, so few cards come. With permissions.defaultMode "default" it asks."""
@@ -74,13 +80,9 @@ def main(args: list[str]) -> int:
         return install.run()
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> ArgumentParser:
     """The arguments."""
-    made = argparse.ArgumentParser(
-        prog="feishuperm install",
-        description="Install this file for the current user: program, hooks in Claude "
-        "Code's settings, config.env, a running server. Running it again is safe.",
-    )
+    made = ArgumentParser("install", SUMMARY, EPILOG)
     add = made.add_argument
     add("--prefix", metavar="DIR", help="where share/ and bin/ are (default: ~/.local)")
     add(
@@ -119,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
 class Install:
     """One run of the command."""
 
-    def __init__(self, options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    def __init__(self, options: Namespace, environ: Mapping[str, str]) -> None:
         self.options = options
         self.environ = environ
         self.manifest = Manifest(environ)
@@ -258,9 +260,10 @@ class Install:
         steps: list[Step] = [self.program]
         if not self.options.no_hooks:
             steps.append(self.settings_step(settings))
-        if self.options.supervisor:
+        if self.options.supervisor and not self.options.no_hooks:
+            texts = slash_commands(hook_command(self.link("feishuperm")))
             record = records.get("commands", {})
-            steps.append(CommandsStep(record, self.environ, slash_commands()))
+            steps.append(CommandsStep(record, self.environ, texts))
         record = records.get("config", {})
         steps.append(ConfigStep(record, self.environ, self.config))
         if not self.options.no_service:
@@ -277,12 +280,14 @@ class Install:
             settings.supervisor_stop_timeout,
         )
         hooks = [(row, hook_command(self.link(row.program))) for row in rows]
-        values = {**supervisor_values(), **self.values}
-        if not self.options.supervisor:
-            values = self.values
+        absent: dict[editor.Path, Any] = {}
+        if self.options.supervisor:
+            absent["env", CAP_VARIABLE] = wanted_cap(settings.supervisor_max_iterations)
         path = self.settings_path()
         record = self.manifest.records.get(f"settings:{path}", {})
-        return SettingsStep(record, path, self.manifest.folder, hooks, values)
+        return SettingsStep(
+            record, path, self.manifest.folder, hooks, self.values, absent
+        )
 
     def service(self) -> Service:
         program = self.link("feishuperm")
@@ -318,7 +323,7 @@ class Install:
 
     def prefix(self) -> str:
         if self.options.prefix:
-            return os.path.abspath(self.options.prefix)
+            return os.path.abspath(str(self.options.prefix))
         home = self.environ.get("HOME") or os.path.expanduser("~")
         record = self.manifest.records.get("program", {})
         return str(record.get("prefix") or os.path.join(home, ".local"))
@@ -383,9 +388,7 @@ def running_status() -> dict[str, Any] | None:
         return None
 
 
-def asked_config(
-    options: argparse.Namespace, environ: Mapping[str, str]
-) -> dict[str, str]:
+def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
     """Settings from flags and the environment, which the service will not have."""
     asked = {key: environ[key] for key in BY_KEY if environ.get(key)}
     for flag, key in FLAGS.items():
@@ -424,15 +427,3 @@ def free_port(host: str) -> int:
     raise FeishupermError(
         f"ports 8080 to {NEAR_PORTS[-1]} are all taken", "feishuperm install --port N"
     )
-
-
-def slash_commands() -> dict[str, str]:
-    """The supervisor's slash commands: file name to text."""
-    from feishuperm.services.supervisor import SLASH_COMMANDS
-
-    return dict(SLASH_COMMANDS)
-
-
-def supervisor_values() -> dict[editor.Path, Any]:
-    """What the supervisor needs in Claude Code's settings beside its hooks."""
-    return {}

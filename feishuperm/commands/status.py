@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -20,7 +19,7 @@ SUMMARY = "is it running, which channels are up, what is waiting"
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="feishuperm status", description=SUMMARY)
+    parser = ArgumentParser("status", SUMMARY)
     parser.add_argument("--json", action="store_true", help="for programs")
     options = parser.parse_args(args)
     try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 
 from feishuperm.errors import FeishupermError
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.program import hook_output, start_hook
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 SUMMARY = "send a real card and wait for the tap"
+EPILOG = """\
+Needs a running server with a Feishu group bot. Exit code 1 if the card does not get out
+or nobody taps in time."""
 TOOL = "feishuperm-test"
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="feishuperm test-card",
-        description="Send a real card to the configured Feishu group and wait for the "
-        "tap. Exit code 1 if the card does not get out or nobody taps in time.",
-    )
+    parser = ArgumentParser("test-card", SUMMARY, EPILOG)
     parser.parse_args(args)
     status = ask_server({"command": "status"})
     channel = webhook_of(status)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
 
 from feishuperm.errors import FeishupermError
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import config_dir, state_dir
 from feishuperm.lib.files import locked
 from feishuperm.services.installer import (
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 SUMMARY = "undo exactly what install did"
+EPILOG = """\
+Claude Code's settings come back byte for byte if nobody else changed them since;
+otherwise exactly our own hooks leave them."""
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="feishuperm uninstall",
-        description="Undo exactly what install did. Claude Code's settings come back "
-        "byte for byte if nobody else changed them; else only our hooks leave them.",
-    )
+    parser = ArgumentParser("uninstall", SUMMARY, EPILOG)
     parser.add_argument(
         "--purge",
         action="store_true",

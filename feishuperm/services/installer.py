@@ -267,6 +267,7 @@ class SettingsStep(Step):
         folder: str,
         hooks: Iterable[tuple[Registration, str]],
         values: Mapping[editor.Path, Any],
+        absent: Mapping[editor.Path, Any] | None = None,
     ) -> None:
         super().__init__(record)
         self.path = path
@@ -274,6 +275,7 @@ class SettingsStep(Step):
         self.backup = os.path.join(folder, "backups", f"{name}-settings.json")
         self.hooks = list(hooks)  # with the command of each
         self.values = values
+        self.absent = absent or {}  # set only where nobody has set them
         self.name = f"settings:{path}"
 
     def changes(self) -> list[str]:
@@ -283,7 +285,7 @@ class SettingsStep(Step):
         check_writable(self.path)
         events = ", ".join(dict.fromkeys(row.event for row, _ in self.hooks))
         rows = [f"register {events} in {self.path}"] if events else []
-        for path, value in self.values.items():
+        for path, value in self._values(before).items():
             rows.append(f"set {'.'.join(map(str, path))} to {value!r} in {self.path}")
         return rows
 
@@ -304,9 +306,23 @@ class SettingsStep(Step):
     def _edit(self, text: str) -> str:
         for row, command in self.hooks:
             text = editor.put_hook(text, row.event, row.matcher, command, row.timeout)
-        for path, value in self.values.items():
+        for path, value in self._values(text).items():
             text = editor.set_value(text, path, value)
         return text
+
+    def _values(self, text: str) -> dict[editor.Path, Any]:
+        """The values that have to be set in a text."""
+        absent = {
+            path: value
+            for path, value in self.absent.items()
+            if editor.get_value(text, path) is editor.MISSING
+        }
+        asked = {
+            path: value
+            for path, value in self.values.items()
+            if editor.get_value(text, path) != value
+        }
+        return {**absent, **asked}
 
     def apply(self, save: Callable[[Record], None]) -> None:
         before, after = self.texts()
@@ -321,11 +337,10 @@ class SettingsStep(Step):
         """How to come back; the base is the file as it would be without us."""
         old = dict(self.record)
         digest = _digest(before.encode())
-        values = [[list(path), value] for path, value in self.values.items()]
+        values = [[list(path), value] for path, value in self._values(before).items()]
         if digest in old.get("written", ()):
             written = [*old["written"], _digest(data)]
-            kept = [value for value in old["values"] if value not in values]
-            return {**old, "written": written, "values": kept + values}
+            return {**old, "written": written, "values": old["values"] + values}
         earlier = (read_bytes(self.backup) or b"").decode() if old else ""
         base = without_us(before, old, earlier)
         private_dir(os.path.dirname(self.backup))
@@ -335,7 +350,7 @@ class SettingsStep(Step):
             "existed": os.path.exists(self.path),
             "backup": self.backup,
             "written": [_digest(data)],
-            "values": values,
+            "values": old.get("values", []) + values,
             "folders": _missing_folders([os.path.dirname(self.path)]),
         }
 

@@ -181,9 +181,7 @@ def put_hook(text: str, event: str, matcher: str, command: str, timeout: int) ->
         return _mend(text, own[0], command, timeout)
     entry = {"type": "command", "command": command, "timeout": timeout}
     group = {"matcher": matcher, "hooks": [entry]} if matcher else {"hooks": [entry]}
-    if _find(text, ("hooks", event)) is None:
-        return set_value(text, ("hooks", event), [group])
-    return _insert(text, ("hooks", event), group)
+    return add_item(text, ("hooks", event), group)
 
 
 def drop_hooks(text: str, original: str = "") -> str:
