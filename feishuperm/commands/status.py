@@ -6,6 +6,7 @@ import json
 import os
 import time
 
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.services.installer import Manifest
 from feishuperm.services.service_unit import background_pid
