@@ -164,16 +164,19 @@ def permission_messages(
     more: Button | None = None,
     at: str = "",
 ) -> list[Callable[[], Message]]:
-    """What to send for a request: the card, then plainer forms if it is refused."""
+    """What to send for a request: the card, then plainer forms if it is refused.
 
-    def full() -> Message:
-        return card_message(build_permission_card(view, language, buttons, at, more))
+    First goes the mention, which a group may forbid, then the detail, then the card.
+    """
 
-    def bare() -> Message:
-        card = build_permission_card(view, language, buttons, "", more, detail=False)
-        return card_message(card)
+    def card(mention: str, detail: bool) -> Callable[[], Message]:
+        return lambda: card_message(
+            build_permission_card(view, language, buttons, mention, more, detail)
+        )
 
-    return [full, bare, lambda: build_text_message(view, language)]
+    mentioning = [card(at, True)] if at else []
+    plain = [card("", True), card("", False)]
+    return [*mentioning, *plain, lambda: build_text_message(view, language)]
 
 
 # Building blocks of a card.

@@ -14,6 +14,8 @@ import time
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from feishuperm.models.settings import url_host
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +43,8 @@ def post_json(
     environ: Mapping[str, str] = os.environ,
 ) -> Reply:
     """Send, and read the answer. Raises OSError whose text is ready to be shown."""
-    address = urlsplit(url)
     try:
+        address = urlsplit(url)
         return _exchange(address, body, timeout, find_proxy(address, environ))
     except OSError as error:  # first: a certificate's is a ValueError too
         reason = error.strerror or str(error) or type(error).__name__
@@ -50,7 +52,7 @@ def post_json(
         reason = "not a usable address"  # their own texts repeat it
     except http.client.HTTPException as error:
         reason = str(error) or type(error).__name__
-    raise OSError(f"{address.hostname}: {reason}")
+    raise OSError(f"{url_host(url)}: {reason}")
 
 
 def find_proxy(address: SplitResult, environ: Mapping[str, str]) -> SplitResult | None:

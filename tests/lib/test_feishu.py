@@ -1,0 +1,536 @@
+"""Cards and messages: what they say, what they can never become, how they are sent."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feishuperm.lib import log as logging
+from feishuperm.lib.feishu import (
+    CODES,
+    NOTICES,
+    RETRY,
+    SIMPLER,
+    Button,
+    Notice,
+    SendResult,
+    build_notice_card,
+    build_permission_card,
+    build_text_message,
+    card_message,
+    judge,
+    permission_messages,
+    send_feishu_card,
+    send_first,
+    sign,
+)
+from feishuperm.lib.post import Reply, post_json
+from feishuperm.lib.text import LANGUAGES
+from feishuperm.models.action import ACTIONS
+from feishuperm.models.view import RequestView
+from tests.fakes.feishu import (
+    TOKEN,
+    FakeFeishu,
+    Fault,
+    check_card,
+    every_element,
+    every_text,
+    every_url,
+)
+from tests.lib.samples import CALLS
+
+URL = "http://host:8080"
+ID = "1700000000-0a1b2c3d"
+BUTTONS = tuple(
+    Button(path[1:], f"{URL}{path}?id={ID}", action.style)
+    for path, action in ACTIONS.items()
+)
+MORE = Button("查看完整请求", f"{URL}/request?id={ID}")
+OK = Reply(200, {}, b'{"code":0,"msg":"success"}')
+# What would be live in Feishu's markdown, wherever it stands.
+HOSTILE = (
+    "<at id=all></at>",
+    '<at user_id="all">x</at>',
+    "< AT id=ou_1>",
+    "<person id='ou_1'></person>",
+    "[link](https://evil.example)",
+    "![image](img_key)",
+    "```\n<at id=all></at>\n```",
+    "``` ~~~ ````",
+    ":OK: **bold** # head | a | b |\n|---|---|",
+    "<font color=red>x</font><hr><br/>",
+    "</at><raw></raw><link url='x'>",
+    "\u202e\u200b\x00\x1b[0m\ud800",
+    "{braces} {0} %s $x",
+)
+TEXTS = st.lists(
+    st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=()))),
+    max_size=4,
+).map("".join)
+
+
+def view(tool_name: str, tool_input: dict[str, Any], **changes: Any) -> RequestView:
+    made = RequestView(
+        ID,
+        tool_name,
+        tool_input,
+        "/home/me/my-project",
+        "feature/x",
+        "0123456789abcdef",
+        "",
+        1700000000.0,
+        55,
+    )
+    return made._replace(**changes)
+
+
+def size(message: dict[str, Any]) -> int:
+    """Bytes on the wire, with the longest signature there is."""
+    signed = {"timestamp": "1700000000", "sign": "x" * 44, **message}
+    text = json.dumps(signed, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode())
+
+
+def markdown(card: dict[str, Any]) -> list[str]:
+    """Every text that Feishu would parse."""
+    return [
+        one["content"]
+        for one in every_element(card)
+        if one["tag"] in ("markdown", "lark_md")
+    ]
+
+
+def assert_inert(card: dict[str, Any]) -> None:
+    """Parsed texts are fences with one beginning, one end and no known tag."""
+    for content in markdown(card):
+        first, _, rest = content.partition("\n")
+        inside, _, last = rest.rpartition("\n")
+        assert re.fullmatch(r"```[a-z]*", first)
+        assert last == "```"
+        assert "```" not in inside
+        assert not re.search(r"<\s*/?\s*(at|person|a|font|link|raw)\b", inside, re.I)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def log_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path = str(tmp_path_factory.mktemp("log") / "log")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging._LOG, "path", path)
+        yield path
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("tool_name", CALLS)
+def test_card_of_every_tool_passes_the_strict_fake(
+    tool_name: str, language: str
+) -> None:
+    request = view(tool_name, CALLS[tool_name])
+    for build in (
+        lambda: build_permission_card(request, language, BUTTONS, "ou_abc", MORE),
+        lambda: build_permission_card(request, language),
+        lambda: build_permission_card(request, language, BUTTONS, "", MORE, False),
+    ):
+        check_card(build())
+
+
+def test_card_says_everything_the_seed_asks_for() -> None:
+    """Seed: 卡片消息内容完整"""
+    request = view("Bash", {"command": "npm run build", "description": "Build it"})
+    card = build_permission_card(request, "zh", BUTTONS, "", MORE)
+    text = "\n".join(every_text(card))
+    assert card["header"]["title"]["content"] == "Claude Code 权限请求"
+    for said in (
+        "项目：my-project",
+        "分支：feature/x",
+        "工具：Bash",
+        "会话：01234567",
+        f"请求：{ID}",
+        "npm run build",
+        "说明：Build it",
+        "请在 55 秒内操作",
+    ):
+        assert said in text
+    assert re.search(r"时间：20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", text)
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+def test_card_has_the_button(path: str) -> None:
+    """Seed: 卡片包含批准按钮; 始终允许按钮; 拒绝按钮; 拒绝并中断按钮"""
+    card = build_permission_card(view("Bash", CALLS["Bash"]), "zh", BUTTONS)
+    [button] = [
+        one
+        for one in every_element(card)
+        if one["tag"] == "button" and one["text"]["content"] == path[1:]
+    ]
+    [behavior] = button["behaviors"]
+    assert behavior["type"] == "open_url"
+    assert behavior["default_url"] == f"{URL}{path}?id={ID}"
+    assert button["type"] == ACTIONS[path].style
+
+
+def test_four_buttons_stand_in_two_rows() -> None:
+    card = build_permission_card(view("Bash", CALLS["Bash"]), "zh", BUTTONS)
+    rows = [
+        [column["elements"][0].get("tag") for column in one["columns"]]
+        for one in card["body"]["elements"]
+        if one["tag"] == "column_set"
+    ]
+    assert rows[-2:] == [["button", "button"], ["button", "button"]]
+
+
+def test_card_without_buttons_is_the_same_template() -> None:
+    """Seed: 交互式和降级模式复用相同的卡片模板 (飞书卡片函数库); 服务不可用时降级"""
+    request = view("Bash", CALLS["Bash"])
+    full = build_permission_card(request, "zh", BUTTONS)
+    bare = build_permission_card(request, "zh")
+    assert every_url(bare) == []
+    assert bare["header"] == full["header"]
+    assert bare["body"]["elements"][:-1] == full["body"]["elements"][:-3]
+    assert "请在终端操作" in every_text(bare)
+    assert not any("秒内操作" in text for text in every_text(bare))
+
+
+def test_card_in_english_has_no_chinese() -> None:
+    buttons = (Button("Allow", URL),)
+    card = build_permission_card(view("Bash", CALLS["Bash"]), "en", buttons)
+    assert not re.search("[\u4e00-\u9fff]", json.dumps(card, ensure_ascii=False))
+
+
+def test_subagent_is_named() -> None:
+    card = build_permission_card(view("Bash", {"command": "ls"}, agent="Explore"), "zh")
+    assert "子代理：Explore" in every_text(card)
+
+
+def test_preview_and_header_never_carry_the_command() -> None:
+    card = build_permission_card(view("Bash", {"command": "curl -u me:SECRET x"}), "zh")
+    assert "SECRET" not in json.dumps([card["config"], card["header"]])
+    assert card["config"]["summary"]["content"] == "Claude Code 权限请求 · Bash"
+    assert card["config"]["enable_forward"] is False
+
+
+@pytest.mark.parametrize(
+    ("at", "content"),
+    [
+        ("all", "<at id=all></at>"),
+        ("ou_a1B2", "<at id=ou_a1B2></at>"),
+        ("", None),
+        ("all></at><at id=ou_x", None),
+        ("ou_x\n", None),
+        ("a b", None),
+    ],
+)
+def test_owner_is_mentioned_by_setting_only(at: str, content: str | None) -> None:
+    card = build_permission_card(view("Read", {"file_path": "/x"}), "zh", at=at)
+    assert markdown(card) == ([content] if content else [])
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    ("tool_name", "keys"),
+    [
+        ("Bash", ("command", "description")),
+        ("Write", ("file_path", "content")),
+        ("Edit", ("file_path", "new_string", "old_string")),
+        ("ExitPlanMode", ("plan",)),
+        ("mcp__a__b", ("x",)),
+    ],
+)
+def test_hostile_text_stays_text(
+    tool_name: str, keys: tuple[str, ...], text: str
+) -> None:
+    tool_input = {key: f"{key} {text}" for key in keys}
+    card = build_permission_card(view(tool_name, tool_input), "zh", BUTTONS, "", MORE)
+    check_card(card)
+    assert_inert(card)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(list(CALLS)),
+    st.sampled_from(LANGUAGES),
+    st.dictionaries(
+        st.sampled_from(["command", "file_path", "content", "plan", "old_string", "zz"])
+        | st.text(max_size=5),
+        TEXTS
+        | st.integers(1, 9000).map(lambda count: '<at id=all>\u4e2d"\\\n' * count),
+        max_size=4,
+    ),
+    TEXTS,
+)
+def test_any_request_makes_a_card_that_is_taken(
+    tool_name: str, language: str, extra: dict[str, str], name: str
+) -> None:
+    request = view(
+        tool_name,
+        {**CALLS[tool_name], **extra},
+        project="/" + name,
+        branch=name,
+        session_id=name,
+        agent=name,
+    )
+    card = build_permission_card(request, language, BUTTONS, "", MORE)
+    check_card(card)
+    assert_inert(card)
+    assert size(card_message(card)) <= 20_000
+    message = build_text_message(request, language)
+    assert "<" not in message["content"]["text"]
+    assert "://" not in message["content"]["text"]
+    assert size(message) <= 20_000
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(NOTICES)), st.sampled_from(LANGUAGES), TEXTS, TEXTS)
+def test_any_notice_makes_a_card_that_is_taken(
+    kind: str, language: str, text: str, name: str
+) -> None:
+    notice = Notice(kind, 1.0, name, name, name, text * 50, 75.0)
+    card = build_notice_card(notice, language, "", BUTTONS)
+    check_card(card)
+    assert_inert(card)
+    assert size(card_message(card)) <= 20_000
+
+
+def test_long_command_keeps_both_ends_and_says_what_is_missing() -> None:
+    command = "echo start; " + "x" * 100_000 + "; rm -rf /"
+    card = build_permission_card(
+        view("Bash", {"command": command}), "zh", BUTTONS, "", MORE
+    )
+    [content] = markdown(card)
+    assert content.startswith("```bash\necho start; ")
+    assert content.endswith("; rm -rf /\n```")
+    left_out = int(re.search(r"此处省略 (\d+) 个字符", content).group(1))  # type: ignore[union-attr]
+    assert content.count("x") + left_out == 100_000
+    assert any("只保留首尾" in text for text in every_text(card))
+    assert MORE.url in every_url(card)
+    assert 19_900 < size(card_message(card)) <= 20_000
+
+
+def test_short_parts_stay_whole_beside_a_long_one() -> None:
+    request = view("Bash", {"command": "x" * 50_000, "description": "What it is for"})
+    texts = every_text(build_permission_card(request, "zh"))
+    assert "说明：What it is for" in texts
+
+
+def test_many_parts_show_the_first_and_the_last() -> None:
+    edits = [{"old_string": f"old{n}.", "new_string": f"new{n}."} for n in range(500)]
+    card = build_permission_card(view("MultiEdit", {"edits": edits}), "zh", BUTTONS)
+    check_card(card)
+    text = "\n".join(every_text(card))
+    assert "+new0." in text
+    assert "+new499." in text
+    assert "+new250." not in text
+    assert "另有 470 项未显示" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", NOTICES)
+def test_notice_card_of_every_kind_passes_the_strict_fake(
+    kind: str, language: str
+) -> None:
+    notice = Notice(kind, 1.0, "/home/me/proj", "main", "0123456789", "All done.", 3725)
+    card = build_notice_card(notice, language, "all", BUTTONS[:1])
+    check_card(card)
+    text = "\n".join(every_text(card))
+    assert "Claude Code" in card["header"]["title"]["content"]
+    assert "proj" in text
+    assert "01234567" in text
+    assert "All done." in text
+    assert "1:02:05" in text
+
+
+def test_notice_without_anything_known_is_still_a_card() -> None:
+    check_card(build_notice_card(Notice("unreadable", 1.0), "zh"))
+
+
+def test_text_message_tells_the_same_and_holds_no_address() -> None:
+    request = view(
+        "Bash", {"command": "curl http://x/y && echo '<at user_id=\"all\">'"}
+    )
+    text = build_text_message(request, "zh")["content"]["text"]
+    for said in ("Claude Code 权限请求", "my-project", "feature/x", "Bash", ID, "curl"):
+        assert said in text
+    assert "://" not in text
+    assert "<" not in text
+
+
+def test_signature_is_the_documented_one() -> None:
+    assert sign("1599360473", "demo") == "l1N0gAcBjdwBvGm1xMjOF0XSyaLRpR7tuO5dHfhAYc8="
+
+
+def body(code: int, msg: str = "x", **extra: object) -> bytes:
+    return json.dumps({"code": code, "msg": msg, **extra}).encode()
+
+
+@pytest.mark.parametrize(
+    ("reply", "ok", "code", "retry", "fallback"),
+    [
+        (Reply(200, {}, body(0)), True, 0, False, False),
+        (Reply(200, {}, b'{"StatusCode":0,"StatusMessage":"success"}'), True, 0, 0, 0),
+        (Reply(200, {}, b'{"StatusCode":19001,"code":0}'), True, 0, False, False),
+        (Reply(200, {}, b'{"StatusCode":0,"code":19001}'), False, 19001, False, False),
+        (Reply(200, {}, b"{}"), False, -1, False, False),
+        (Reply(200, {}, b'{"code":"0"}'), False, -1, False, False),
+        (Reply(200, {}, b'{"code":false}'), False, -1, False, False),
+        (Reply(200, {}, b"<html>portal</html>"), False, -1, False, False),
+        (Reply(302, {}, body(0)), False, 0, False, False),
+        (Reply(404, {}, b"404 page not found"), False, -1, False, False),
+        (Reply(500, {}, b"oops"), False, -1, True, False),
+        (Reply(502, {}, body(0)), False, 0, True, False),
+        (Reply(429, {}, b""), False, -1, True, False),
+        (Reply(400, {}, body(99991400)), False, 99991400, True, False),
+        (Reply(200, {}, body(11232)), False, 11232, True, False),
+        (Reply(200, {}, body(11246)), False, 11246, False, True),
+        (Reply(200, {}, body(77777)), False, 77777, False, True),
+        (Reply(200, {}, body(19024)), False, 19024, False, False),
+        (Reply(200, {}, body(19001, "11232 11246")), False, 19001, False, False),
+    ],
+)
+def test_answer_is_judged_by_its_code(
+    reply: Reply, ok: bool, code: int, retry: bool, fallback: bool
+) -> None:
+    result = judge(reply)
+    assert result[:2] == (ok, code)
+    assert (result.retry, result.fallback) == (bool(retry), bool(fallback))
+    assert bool(result.message) != ok
+
+
+RETRYABLE = {11232, 11233, 11247, 99991400, 2200}
+FINAL = {19001, 19007, 19021, 19022, 19024, 11231, 11237, 11242, 11249}
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_code_is_retried_simplified_or_final(code: int) -> None:
+    verdict, advice = CODES[code]
+    assert (verdict == RETRY) == (code in RETRYABLE)
+    assert (verdict not in (RETRY, SIMPLER)) == (code in FINAL)
+    assert judge(Reply(200, {}, body(code))).message == f"{code}: {advice}"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"x-ogw-ratelimit-reset": "2"}, 2.0),
+        ({"retry-after": "7"}, 7.0),
+        ({"x-ogw-ratelimit-reset": "99999"}, 60.0),
+        ({"x-ogw-ratelimit-reset": "-1"}, 0.0),
+        ({"x-ogw-ratelimit-reset": "²"}, 0.0),
+        ({}, 0.0),
+    ],
+)
+def test_wait_that_feishu_asks_for_is_kept(
+    headers: dict[str, str], seconds: float
+) -> None:
+    assert judge(Reply(429, headers, body(99991400))).retry_after == seconds
+
+
+class Posts:
+    """A list of answers instead of a network."""
+
+    def __init__(self, *replies: Reply | OSError) -> None:
+        self.replies = list(replies)
+        self.bodies: list[dict[str, Any]] = []
+
+    def __call__(self, url: str, body: bytes) -> Reply:
+        self.bodies.append(json.loads(body))
+        reply = self.replies.pop(0)
+        if isinstance(reply, OSError):
+            raise reply
+        return reply
+
+
+def test_card_is_sent_signed() -> None:
+    posts = Posts(OK)
+    result = send_feishu_card(
+        URL, {"schema": "2.0"}, "demo", posts, lambda: 1599360473.9
+    )
+    assert result == SendResult(True, 0, "")
+    assert posts.bodies == [
+        {
+            "timestamp": "1599360473",
+            "sign": "l1N0gAcBjdwBvGm1xMjOF0XSyaLRpR7tuO5dHfhAYc8=",
+            "msg_type": "interactive",
+            "card": {"schema": "2.0"},
+        }
+    ]
+
+
+def test_card_is_not_signed_without_a_secret() -> None:
+    posts = Posts(OK)
+    send_feishu_card(URL, {}, post=posts)
+    assert posts.bodies == [{"msg_type": "interactive", "card": {}}]
+
+
+def test_refused_signature_is_made_anew_once() -> None:
+    clock = iter((1.0, 4000.0))
+    posts = Posts(Reply(200, {}, body(19021)), OK)
+    assert send_feishu_card(URL, {}, "s", posts, lambda: next(clock)).ok
+    assert [sent["timestamp"] for sent in posts.bodies] == ["1", "4000"]
+    posts = Posts(Reply(200, {}, body(19021)), Reply(200, {}, body(19021)))
+    assert not send_feishu_card(URL, {}, "s", posts).ok
+    assert len(posts.bodies) == 2
+    posts = Posts(Reply(200, {}, body(19021)))
+    assert not send_feishu_card(URL, {}, "", posts).ok
+
+
+def test_failure_is_logged_and_returned_without_secrets(log_file: str) -> None:
+    """Seed: Webhook 请求失败静默处理"""
+    with FakeFeishu(secret="right", limits=False) as feishu:
+        refused = send_feishu_card(feishu.webhook_url, {}, "wrong-secret", post_json)
+        feishu.faults.append(Fault(close=True))
+        broken = send_feishu_card(feishu.webhook_url, {}, "wrong-secret", post_json)
+    away = send_feishu_card(feishu.webhook_url, {}, "wrong-secret", post_json)
+    assert [refused.ok, broken.ok, away.ok] == [False, False, False]
+    assert (broken.retry, away.retry) == (True, True)
+    with open(log_file, encoding="utf-8") as file:
+        logged = file.read()
+    assert "19021" in logged
+    said = logged + refused.message + broken.message + away.message
+    assert TOKEN not in said
+    assert "wrong-secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("refused", "sent"),
+    [
+        ((), ["interactive"]),
+        ((11246,), ["interactive", "interactive"]),
+        ((11246, 11246), ["interactive", "interactive", "text"]),
+        ((19001,), ["interactive"]),
+        ((11232,), ["interactive"]),
+    ],
+)
+def test_refused_card_is_followed_by_plainer_forms(
+    refused: tuple[int, ...], sent: list[str]
+) -> None:
+    posts = Posts(*(Reply(200, {}, body(code)) for code in refused), OK)
+    messages = permission_messages(view("Bash", CALLS["Bash"]), "zh", BUTTONS, MORE)
+    send_first(URL, messages, "", posts)
+    assert [one["msg_type"] for one in posts.bodies] == sent
+
+
+def test_content_that_feishu_will_not_show_is_left_to_the_request_page() -> None:
+    request = view("Bash", {"command": "call 13800138000"})
+    with FakeFeishu() as feishu:
+        feishu.refuse_texts["13800138000"] = 230028
+        messages = permission_messages(request, "zh", BUTTONS, MORE, "all")
+        assert send_first(feishu.webhook_url, messages).ok
+        [card] = feishu.cards
+    assert every_url(card) == [MORE.url]
+    assert any("拒绝显示" in text for text in every_text(card))
+
+
+def test_group_that_forbids_mentions_gets_the_card_without() -> None:
+    with FakeFeishu(at_all=False) as feishu:
+        messages = permission_messages(
+            view("Bash", CALLS["Bash"]), "zh", BUTTONS, MORE, "all"
+        )
+        assert send_first(feishu.webhook_url, messages).ok
+        [card] = feishu.cards
+    assert every_url(card) == [MORE.url, *(button.url for button in BUTTONS)]
+    assert markdown(card) == ["```bash\nnpm run build && echo done\n```"]
