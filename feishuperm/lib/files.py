@@ -37,13 +37,15 @@ def read_bytes(path: str, limit: int = MAX_JSON) -> bytes | None:
         return None
     except (OSError, ValueError) as error:
         raise _failure("cannot read", path, error) from None
-    with open(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise FileError(f"cannot read {path}: not a regular file")
-        try:
+            raise OSError(errno.EINVAL, "not a regular file")
+        with open(fd, "rb", closefd=False) as file:
             data = file.read(limit + 1)
-        except OSError as error:
-            raise _failure("cannot read", path, error) from None
+    except OSError as error:
+        raise _failure("cannot read", path, error) from None
+    finally:
+        os.close(fd)
     if len(data) > limit:
         raise FileError(f"cannot read {path}: larger than {limit} bytes")
     return data
@@ -120,8 +122,13 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def private_dir(path: str) -> str:
-    """Make a folder for this user alone, unless it is there; returns its path."""
-    os.makedirs(path, mode=0o700, exist_ok=True)
+    """Make a folder, and those above it, for this user alone; returns its path."""
+    if path and not os.path.isdir(path):
+        private_dir(os.path.dirname(path))
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:  # another process was faster, or it is no folder
+            pass
     return path
 
 
