@@ -157,10 +157,13 @@ def reconnect(
     """A socket to the restarted server, or None when it stays away too long."""
     until = monotonic() + RESTART_SECONDS
     while monotonic() < until:
+        sleep(
+            0.1
+        )  # also before the first try: a server in a crash loop accepts at once
         try:
             return connect(path)
         except NoServer:
-            sleep(0.1)
+            pass
     return None
 
 

@@ -24,4 +24,5 @@ class ArgumentParser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}", f"{self.prog} --help")
+        command = self.prog.partition(" ")[2]
+        raise UsageError(f"{command}: {message}", f"{self.prog} --help")

@@ -24,7 +24,7 @@ def test_mistake_is_told_with_the_command_that_explains(
     parser.add_argument("--number", type=int)
     with pytest.raises(UsageError) as caught:
         parser.parse_args(args)
-    assert str(caught.value) == f"feishuperm demo: {text}"
+    assert str(caught.value) == f"demo: {text}"
     assert caught.value.hint == "feishuperm demo --help"
 
 

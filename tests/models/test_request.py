@@ -1,0 +1,50 @@
+"""A request ends exactly once, whatever ends it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feishuperm.models.request import TRANSITIONS, WAITING, Request
+from tests.fakes.hook_server import EVENT
+
+ENDS = sorted(TRANSITIONS[WAITING])
+
+
+def make() -> Request:
+    return Request("1-0", EVENT, "Bash", "/p", created=100.0, deadline=155.0)
+
+
+def test_new_request_waits_undecided() -> None:
+    request = make()
+    assert request.waits()
+    assert (request.decision, request.shown, request.ended) == (None, False, 0.0)
+    assert request.payload().tool_input == {"command": "npm run build"}
+
+
+@pytest.mark.parametrize("first", ENDS)
+@pytest.mark.parametrize("second", [*ENDS, WAITING])
+def test_every_end_is_final(first: str, second: str) -> None:
+    request = make()
+    assert request.end(first, 120.0) is True
+    assert request.end(second, 130.0) is False
+    assert (request.state, request.ended, request.waits()) == (first, 120.0, False)
+
+
+@given(st.lists(st.sampled_from([*ENDS, WAITING]), min_size=1))
+def test_of_many_ends_the_first_real_one_wins(states: list[str]) -> None:
+    request = make()
+    won = [state for state in states if request.end(state, 1.0)]
+    assert won == [state for state in states if state != WAITING][:1]
+
+
+def test_table_names_every_state_once_and_only_waiting_goes_on() -> None:
+    assert set(TRANSITIONS) == {WAITING, *ENDS}
+    assert [state for state, following in TRANSITIONS.items() if following] == [WAITING]
+
+
+def test_unknown_state_is_no_end() -> None:
+    request = make()
+    assert request.end("nonsense", 1.0) is False
+    assert request.waits()

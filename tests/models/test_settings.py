@@ -1,0 +1,177 @@
+"""Settings: defaults, limits, and errors that name key, value and what is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feishuperm.errors import SettingError
+from feishuperm.models.settings import (
+    BY_KEY,
+    SETTINGS,
+    Settings,
+    host_is_local,
+    parse_setting,
+    url_host,
+)
+
+DEFAULTS: dict[str, Any] = {
+    "feishu_webhook_url": "",
+    "feishu_base_url": "https://open.feishu.cn",
+    "callback_server_url": "http://localhost:8080",
+    "callback_server_port": 8080,
+    "callback_link_signing": "auto",
+    "callback_confirm": "off",
+    "permission_socket_path": "/tmp/claude-permission.sock",
+    "permission_request_timeout": 55,
+    "permission_timeout_action": "deny",
+    "permission_notify_delay": 0,
+    "feishuperm_notify": frozenset({"permission", "question", "plan"}),
+    "feishuperm_lang": "zh",
+    "feishuperm_log_level": "info",
+    "supervisor_max_iterations": 20,
+    "supervisor_timeout": 30,
+    "supervisor_stop_timeout": 300,
+    "supervisor_command": "claude",
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_default(name: str) -> None:
+    assert getattr(Settings({}), name) == DEFAULTS[name]
+
+
+def test_every_row_has_an_attribute_and_every_attribute_a_row() -> None:
+    assert {setting.key.lower() for setting in SETTINGS} == set(
+        Settings.__annotations__
+    )
+    assert len(BY_KEY) == len(SETTINGS)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
+def test_default_is_allowed_and_empty_means_default(setting: Any) -> None:
+    assert parse_setting(setting, "") == setting.parse(setting.default)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("PERMISSION_REQUEST_TIMEOUT", "1", 1),
+        ("PERMISSION_REQUEST_TIMEOUT", "86400", 86400),
+        ("CALLBACK_SERVER_PORT", "0", 0),
+        ("CALLBACK_SERVER_PORT", "65535", 65535),
+        ("FEISHUPERM_LANG", "EN", "en"),
+        ("PERMISSION_TIMEOUT_ACTION", "terminal", "terminal"),
+        ("FEISHUPERM_NOTIFY", "stop, failure,", frozenset({"stop", "failure"})),
+        ("CALLBACK_SERVER_URL", "https://example.org/x/", "https://example.org/x"),
+        ("PERMISSION_SOCKET_PATH", "/" + "x" * 102, "/" + "x" * 102),
+        (
+            "FEISHU_WEBHOOK_URL",
+            "https://open.feishu.cn/open-apis/bot/v2/hook/x",
+            "https://open.feishu.cn/open-apis/bot/v2/hook/x",
+        ),
+    ],
+)
+def test_good_value(key: str, value: str, expected: object) -> None:
+    assert getattr(Settings({key: value}), key.lower()) == expected
+
+
+BAD = [
+    ("PERMISSION_REQUEST_TIMEOUT", "0"),
+    ("PERMISSION_REQUEST_TIMEOUT", "86401"),
+    ("PERMISSION_REQUEST_TIMEOUT", "-5"),
+    ("PERMISSION_REQUEST_TIMEOUT", "5.5"),
+    ("PERMISSION_REQUEST_TIMEOUT", "五"),
+    ("PERMISSION_REQUEST_TIMEOUT", "٥"),
+    ("PERMISSION_REQUEST_TIMEOUT", "9" * 5000),
+    ("CALLBACK_SERVER_PORT", "65536"),
+    ("FEISHUPERM_LANG", "fr"),
+    ("FEISHUPERM_NOTIFY", "permission,everything"),
+    ("CALLBACK_SERVER_URL", "localhost:8080"),
+    ("CALLBACK_SERVER_URL", "ftp://example.org"),
+    ("CALLBACK_SERVER_URL", "http://"),
+    ("CALLBACK_SERVER_URL", "http://a b"),
+    ("CALLBACK_SERVER_URL", "http://a\nb"),
+    ("PERMISSION_SOCKET_PATH", "relative.sock"),
+    ("PERMISSION_SOCKET_PATH", "/" + "x" * 103),
+    ("PERMISSION_SOCKET_PATH", "/" + "中" * 35),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), BAD)
+def test_bad_value_is_named_with_what_is_allowed(key: str, value: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        Settings({key: value})
+    assert str(caught.value) == f"{key}: {value!r} is not {BY_KEY[key].allowed}"
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("key", "value"), BAD)
+def test_hook_takes_the_default_for_a_bad_value(key: str, value: str) -> None:
+    lenient = Settings({key: value}, lenient=True)
+    assert getattr(lenient, key.lower()) == getattr(Settings({}), key.lower())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://open.feishu.cn/open-apis/bot/hook/SECRET",
+        "https://www.feishu.cn/flow/api/trigger-webhook/SECRET",
+        "SECRET",
+    ],
+)
+def test_bad_webhook_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        Settings({"FEISHU_WEBHOOK_URL": url})
+    assert "FEISHU_WEBHOOK_URL" in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(BY_KEY)), st.text()))
+def test_lenient_settings_never_fail(values: dict[str, str]) -> None:
+    Settings(values, lenient=True)
+
+
+@given(st.sampled_from(sorted(BY_KEY)), st.text())
+def test_any_value_is_taken_or_refused_in_words(key: str, value: str) -> None:
+    try:
+        Settings({key: value})
+    except SettingError as error:
+        assert key in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "local"),
+    [
+        ("http://localhost:8080", "localhost", True),
+        ("http://LOCALHOST", "localhost", True),
+        ("http://127.0.0.1:80/x", "127.0.0.1", True),
+        ("http://127.8.9.1", "127.8.9.1", True),
+        ("http://[::1]:8080", "::1", True),
+        ("http://127.example.com", "127.example.com", False),
+        ("http://127.0.0.1.example.com", "127.0.0.1.example.com", False),
+        ("http://localhost@example.com", "example.com", False),
+        ("http://example.com/localhost", "example.com", False),
+        ("http://192.168.1.5:8080", "192.168.1.5", False),
+        ("https://[2001:db8::1]", "2001:db8::1", False),
+    ],
+)
+def test_which_url_is_local(url: str, host: str, local: bool) -> None:
+    assert url_host(url) == host
+    assert host_is_local(host) is local
+    settings = Settings({"CALLBACK_SERVER_URL": url})
+    assert settings.url_is_local() is local
+    assert settings.signs_links() is not local
+    assert settings.http_host() == ("127.0.0.1" if local else "")
+
+
+def test_signing_and_host_obey_their_own_keys() -> None:
+    values = {"CALLBACK_LINK_SIGNING": "on", "CALLBACK_SERVER_HOST": "10.0.0.1"}
+    settings = Settings(values)
+    assert settings.signs_links() is True
+    assert settings.http_host() == "10.0.0.1"
+    remote = {"CALLBACK_SERVER_URL": "http://x.org", "CALLBACK_LINK_SIGNING": "off"}
+    assert Settings(remote).signs_links() is False
