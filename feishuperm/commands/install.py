@@ -19,7 +19,7 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import claude_dir, config_path, read_config, state_dir
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.feishu import Notice, build_notice_card, send_feishu_card
-from feishuperm.lib.files import locked, private_dir
+from feishuperm.lib.files import locked
 from feishuperm.lib.program import archive_path
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
 from feishuperm.services import settings_editor as editor
@@ -75,7 +75,7 @@ def main(args: list[str]) -> int:
     install = Install(parser().parse_args(args), os.environ)
     if install.options.dry_run:
         return install.rehearse()
-    private_dir(install.manifest.folder)
+    install.manifest.open()
     with locked(install.manifest.path):
         return install.run()
 
@@ -268,7 +268,8 @@ class Install:
         steps.append(ConfigStep(record, self.environ, self.config))
         if not self.options.no_service:
             record = records.get("service", {})
-            steps.append(ServiceStep(record, self.service()))
+            socket_path = settings.permission_socket_path
+            steps.append(ServiceStep(record, self.service(), socket_path))
         return steps
 
     def settings_step(self, settings: Settings) -> SettingsStep:

@@ -13,6 +13,7 @@ from feishuperm.lib.files import locked
 from feishuperm.services.installer import (
     Manifest,
     purge_config,
+    remove_folders,
     undo_commands,
     undo_program,
     undo_service,
@@ -23,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
+
+    Undo = Callable[[dict[str, Any]], list[str]]
 
 SUMMARY = "undo exactly what install did"
 EPILOG = """\
@@ -55,7 +58,7 @@ def main(args: list[str]) -> int:
 def rehearse(manifest: Manifest, purge: bool) -> int:
     """Say what would be undone."""
     for name, record in manifest.records.items():
-        if name != "config" or purge:
+        if name != "state" and (name != "config" or purge):
             place = record.get("path") or record.get("archive") or record.get("kind")
             print(f"would undo {name.partition(':')[0]}: {place or 'its files'}")
     if not manifest.records:
@@ -64,44 +67,55 @@ def rehearse(manifest: Manifest, purge: bool) -> int:
 
 
 def undo(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> bool:
-    """Undo every record, the program last; whether anything had to be left."""
+    """Undo every record; whether something had to be left.
+
+    The program stays as long as a hook in somebody's settings may still name it.
+    """
     if not manifest.records:
         print("nothing is installed")
     failed = False
-    for name in sorted(manifest.records, key=lambda name: name == "program"):
-        try:
-            for row in undoing(name, purge, environ)(manifest.records[name]):
-                print(row)
-        except FeishupermError as error:
-            failed = True
-            print(f"feishuperm: {error}", file=sys.stderr)
-            if error.hint:
-                print(f"hint: {error.hint}", file=sys.stderr)
+    for kind, undo_one in undoing(purge, environ):
+        if failed and kind == "program":
+            break
+        for name, record in manifest.records.items():
+            if name.partition(":")[0] != kind:
+                continue
+            try:
+                for row in undo_one(record):
+                    print(row)
+            except FeishupermError as error:
+                failed = True
+                print(f"feishuperm: {error}", file=sys.stderr)
+                if error.hint:
+                    print(f"hint: {error.hint}", file=sys.stderr)
     return failed
 
 
-def undoing(
-    name: str, purge: bool, environ: Mapping[str, str]
-) -> Callable[[dict[str, Any]], list[str]]:
-    """How one kind of record is undone."""
-    if name.startswith("settings:"):
-        return undo_settings
-    return {
-        "commands": undo_commands,
-        "service": lambda record: undo_service(record, environ),
-        "config": purge_config if purge else lambda record: [],
-        "program": undo_program,
-    }[name]
+def undoing(purge: bool, environ: Mapping[str, str]) -> list[tuple[str, Undo]]:
+    """How each kind of record is undone, in order.
+
+    The server is stopped while config.env still says where it listens, and the program
+    is removed when nothing else has to be read from it.
+    """
+    return [
+        ("service", lambda record: undo_service(record, environ)),
+        ("settings", undo_settings),
+        ("commands", undo_commands),
+        ("config", purge_config if purge else lambda record: []),
+        ("program", undo_program),
+    ]
 
 
 def clean_up(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> None:
     """Remove what only an installed program needs, or everything."""
     folder = state_dir(environ)
+    made = manifest.records.get("state", {}).get("folders", [])
     manifest.remove()
     for name in ("backups", "locks"):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     if purge:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(config_dir(environ), ignore_errors=True)
+        remove_folders(made)
     elif os.path.isdir(folder):
         print(f"kept: {config_dir(environ)} and {folder} (--purge removes them)")

@@ -318,11 +318,13 @@ class Doctor:
 
     def _settings_paths(self) -> list[str]:
         """The files Claude Code reads, the strongest last."""
-        return [
+        project = os.path.join(self.project, ".claude")
+        paths = (
             os.path.join(claude_dir(self.environ), "settings.json"),
-            os.path.join(self.project, ".claude", "settings.json"),
-            os.path.join(self.project, ".claude", "settings.local.json"),
-        ]
+            os.path.join(project, "settings.json"),
+            os.path.join(project, "settings.local.json"),
+        )
+        return list(dict.fromkeys(paths))  # at home, the first two are one
 
 
 CHECKS: tuple[tuple[str, Callable[[Doctor], Iterator[Result]]], ...] = (

@@ -23,7 +23,7 @@ from feishuperm.lib.config import claude_dir, config_dir, config_path, state_dir
 from feishuperm.lib.files import private_dir, read_bytes, read_json, write_atomic
 from feishuperm.services import settings_editor as editor
 from feishuperm.services.config_editor import merge_config
-from feishuperm.services.service_unit import KINDS, Service
+from feishuperm.services.service_unit import KINDS, Service, stop_server
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,12 +88,18 @@ class Manifest:
         data = read_json(self.path)
         self.records: dict[str, Record] = data if isinstance(data, dict) else {}
 
+    def open(self) -> None:
+        """Make its folder, and remember what had to be made for it."""
+        made = missing_folders([self.folder])
+        private_dir(self.folder)
+        if made:
+            self.save("state", {"folders": made})
+
     def save(self, name: str, record: Record) -> None:
         """Keep a record, before the change it speaks of."""
         if self.records.get(name) == record:
             return
         self.records[name] = record
-        private_dir(self.folder)
         text = json.dumps(self.records, indent=2)  # ASCII: a path may be no UTF-8
         write_atomic(self.path, text.encode(), 0o600)
 
@@ -165,7 +171,7 @@ class ProgramStep(Step):
     def apply(self, save: Callable[[Record], None]) -> None:
         folders = [os.path.dirname(path) for path in (self.archive, *self.links)]
         private = os.path.dirname(self.pin)
-        missing = _missing_folders([*folders, private])
+        missing = missing_folders([*folders, private])
         made = [*self.record.get("folders", []), *missing]
         save(
             {
@@ -211,7 +217,7 @@ def undo_program(record: Record) -> list[str]:
             _unlink(path)
     for path in (record.get("archive", ""), record.get("pin", "")):
         _unlink(path)
-    _remove_folders(record.get("folders", []))
+    remove_folders(record.get("folders", []))
     return [f"removed {record.get('archive', 'the program')}"]
 
 
@@ -238,7 +244,7 @@ class ConfigStep(Step):
 
     def apply(self, save: Callable[[Record], None]) -> None:
         folder = os.path.dirname(self.path)
-        made = [*self.record.get("folders", []), *_missing_folders([folder])]
+        made = [*self.record.get("folders", []), *missing_folders([folder])]
         save({"path": self.path, "folders": made})
         if not self.changes():
             return
@@ -250,7 +256,7 @@ class ConfigStep(Step):
 def purge_config(record: Record) -> list[str]:
     """Remove the settings too."""
     _unlink(record.get("path", ""))
-    _remove_folders(record.get("folders", []))
+    remove_folders(record.get("folders", []))
     return [f"removed {record.get('path', 'the settings')}"]
 
 
@@ -351,7 +357,7 @@ class SettingsStep(Step):
             "backup": self.backup,
             "written": [_digest(data)],
             "values": old.get("values", []) + values,
-            "folders": _missing_folders([os.path.dirname(self.path)]),
+            "folders": missing_folders([os.path.dirname(self.path)]),
         }
 
 
@@ -376,8 +382,8 @@ def undo_settings(record: Record) -> list[str]:
     base = read_bytes(record["backup"])
     if base is not None and _digest(data) in record["written"]:
         _restore(path, base, record["existed"])
-        _remove_folders(record.get("folders", []))
-        return [f"restored {path}"]
+        remove_folders(record.get("folders", []))
+        return [f"{'restored' if record['existed'] else 'removed'} {path}"]
     try:
         text = editor.decode(data)
         after = without_us(text, record, (base or b"").decode())
@@ -454,7 +460,7 @@ class CommandsStep(Step):
     def apply(self, save: Callable[[Record], None]) -> None:
         wanted = [path for path in self.files if self._wants(path)]
         record = dict(self.record)
-        record.setdefault("folders", _missing_folders([self.folder]))
+        record.setdefault("folders", missing_folders([self.folder]))
         record.update({path: _digest(self.files[path]) for path in wanted})
         if wanted:
             save(record)
@@ -471,7 +477,7 @@ def undo_commands(record: Record) -> list[str]:
         if data is not None and _digest(data) == digest:
             _unlink(path)
             removed.append(f"removed {path}")
-    _remove_folders(record.get("folders", []))
+    remove_folders(record.get("folders", []))
     return removed
 
 
@@ -483,9 +489,10 @@ class ServiceStep(Step):
 
     name = "service"
 
-    def __init__(self, record: Record, service: Service) -> None:
+    def __init__(self, record: Record, service: Service, socket: str) -> None:
         super().__init__(record)
         self.service = service
+        self.socket = socket  # where its server will listen
 
     def changes(self) -> list[str]:
         path = self.service.path
@@ -498,12 +505,13 @@ class ServiceStep(Step):
     def apply(self, save: Callable[[Record], None]) -> None:
         path = self.service.path
         folder = os.path.dirname(path)
-        made = [*self.record.get("folders", []), *_missing_folders([folder])]
+        made = [*self.record.get("folders", []), *missing_folders([folder])]
         save(
             {
                 "kind": self.service.kind,
                 "path": path,
                 "program": self.service.program,
+                "socket": self.socket,
                 "folders": made,
             }
         )
@@ -515,11 +523,12 @@ class ServiceStep(Step):
 def undo_service(record: Record, environ: Mapping[str, str]) -> list[str]:
     """Stop the server and remove its unit."""
     service = KINDS[record["kind"]](record["program"], environ)
+    stop_server(record["socket"])
     service.stop()
     _unlink(record.get("path", ""))
     if record["kind"] == "systemd":
         service.run(["systemctl", "--user", "daemon-reload"])
-    _remove_folders(record.get("folders", []))
+    remove_folders(record.get("folders", []))
     return ["stopped the server"]
 
 
@@ -574,7 +583,7 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _missing_folders(folders: Iterable[str]) -> list[str]:
+def missing_folders(folders: Iterable[str]) -> list[str]:
     """The folders that will have to be made, outermost first."""
     missing: list[str] = []
     for folder in folders:
@@ -593,7 +602,7 @@ def _make_folder(folder: str) -> None:
         raise FileError(f"cannot make {folder}: {error.strerror}") from None
 
 
-def _remove_folders(folders: Iterable[str]) -> None:
+def remove_folders(folders: Iterable[str]) -> None:
     """Remove the folders we made, innermost first, unless something is in them."""
     for folder in sorted(set(folders), key=len, reverse=True):
         try:

@@ -159,26 +159,24 @@ class BackgroundService(Service):
     def start(self) -> None:
         stop_server()
         environ = {key: self.environ[key] for key in INHERITED if key in self.environ}
-        folder = private_dir(state_dir(self.environ))
-        with open(os.path.join(folder, "serve.out"), "wb") as output:
-            process = subprocess.Popen(
-                [self.program, "serve"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environ,
-                cwd="/",
-                start_new_session=True,
-            )
+        private_dir(state_dir(self.environ))
+        process = subprocess.Popen(
+            [self.program, "serve"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # it keeps a log of its own
+            stderr=subprocess.DEVNULL,
+            env=environ,
+            cwd="/",
+            start_new_session=True,
+        )
         write_atomic(pid_path(self.environ), b"%d\n" % process.pid, 0o600)
 
     def stop(self) -> None:
         stop_server()
-        for name in ("serve.pid", "serve.out"):
-            try:
-                os.unlink(os.path.join(state_dir(self.environ), name))
-            except OSError:
-                pass
+        try:
+            os.unlink(pid_path(self.environ))
+        except FileNotFoundError:
+            pass
 
 
 KINDS: dict[str, type[Service]] = {
@@ -219,18 +217,20 @@ def wait_until_running(
     while True:
         try:
             return ask_server({"command": "status"})
-        except NotRunningError:
+        except NotRunningError as error:
             if clock() >= deadline:
-                raise
+                hint = "see why: feishuperm serve"
+                raise NotRunningError(f"it was started, but {error}", hint) from None
         sleep(0.05)
 
 
 def stop_server(
+    socket: str = "",
     seconds: float = STOP_SECONDS,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """End the server, if there is one; how many waiting requests it released.
+    """End the server on a socket, if there is one; how many requests it released.
 
     Raises FeishupermError when it does not go away.
     """
@@ -238,7 +238,7 @@ def stop_server(
     deadline = clock() + seconds
     while True:
         try:
-            answer = ask_server({"command": "stop"})
+            answer = ask_server({"command": "stop"}, path=socket)
         except NotRunningError:
             return released
         released += int(answer.get("released") or 0)
