@@ -80,8 +80,12 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def pyz() -> Path:
-    """The path of the built file, built anew if a source is newer."""
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the built file, built anew if a source is newer.
+
+    A copy, because one file is all a user gets, and because a build that somebody
+    starts meanwhile must not change what is being tested.
+    """
     if is_stale(build.ARCHIVE):
         command = [sys.executable, str(ROOT / "build.py")]
         result = subprocess.run(
@@ -92,7 +96,9 @@ def pyz() -> Path:
             timeout=900,
         )
         assert result.returncode == 0, result.stdout + result.stderr
-    return build.ARCHIVE
+    copy = tmp_path_factory.mktemp("dist") / build.ARCHIVE.name
+    shutil.copy2(build.ARCHIVE, copy)
+    return copy
 
 
 def is_stale(archive: Path) -> bool:

@@ -79,15 +79,15 @@ class Served:
     # The server.
 
     def start(self) -> None:
-        self.log = open(self.home / "serve.log", "ab")  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [self.pyz, "serve"],
-            env=self.environ,
-            cwd=self.home,
-            stdin=subprocess.DEVNULL,
-            stdout=self.log,
-            stderr=self.log,
-        )
+        with open(self.home / "serve.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [self.pyz, "serve"],
+                env=self.environ,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
         status = wait_until(self.status)
         self.port = urllib.parse.urlsplit(status["listens"]).port or 0
 
@@ -102,10 +102,10 @@ class Served:
             sock = client.connect(os.fsencode(self.socket))
         except client.NoServer:
             return None
-        with sock:
-            sock.settimeout(10)
-            sock.sendall(client.frame(b"C", json.dumps(command).encode()))
-            kind, body = client.receive_frame(sock)
+        sock.settimeout(10)
+        sock.sendall(client.frame(b"C", json.dumps(command).encode()))
+        kind, body = client.receive_frame(sock)
+        sock.close()
         answer: dict[str, Any] | None = json.loads(body) if kind == b"J" else None
         return answer
 
@@ -123,9 +123,7 @@ class Served:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(10)
-        self.log.close()
-        return code
+        return self.process.wait(10)
 
     # Hooks.
 

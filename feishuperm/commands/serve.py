@@ -152,7 +152,8 @@ class Server:
         host = settings.http_host() or "every address"
         log(
             f"feishuperm {__version__} serves hooks on"
-            f" {settings.permission_socket_path} and browsers on {host} port {port}; buttons point to {self.url}"
+            f" {settings.permission_socket_path} and browsers on {host} port {port};"
+            f" buttons point to {self.url}"
         )
         if self.webhook is not None and settings.url_is_local():
             log(

@@ -14,7 +14,15 @@ from feishuperm.models.payload import PermissionRequestPayload, parse_payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from feishuperm.models.decision import Decision
+
+    class Watch(Protocol):
+        """Whoever looks after the session, see `services.transcript`."""
+
+        def check(self) -> str: ...
+
 
 WAITING = "waiting"
 ALLOWED = "allowed"  # a person let it run, once or always
@@ -89,7 +97,7 @@ class Request:
         self.rules: tuple[str, ...] = ()  # rule texts an "always" wrote
         self.note = ""  # key of a sentence the result page adds
         self.ended = 0.0  # wall clock
-        self.transcript: object = None  # the watcher's notes, see services.transcript
+        self.transcript: Watch | None = None  # has the terminal answered?
 
     def payload(self) -> PermissionRequestPayload:
         """The event, decoded anew."""

@@ -185,8 +185,12 @@ class Desk:
 
     def _watch(self, request: Request) -> None:
         payload = request.payload()
+        agent = payload.fields.get("agent_id")
         request.transcript = transcript.begin(
-            payload.transcript_path(), payload.tool_name, payload.tool_input
+            payload.transcript_path(),
+            payload.tool_name,
+            payload.tool_input,
+            agent if isinstance(agent, str) else "",
         )
         if request.transcript is not None and not self._looking:
             self._looking = True
