@@ -646,7 +646,7 @@ def _option(
     return (
         f'<label class="option"><input type="{"checkbox" if multiple else "radio"}"'
         f' name="{field}" value="{escape(label)}"{checked}>'
-        f"<span>{_escape(label)}{below}</span></label>"
+        f"<span><b>{_escape(label)}</b>{below}</span></label>"
     )
 
 

@@ -267,7 +267,7 @@
     card.leaving = true;
     card.over = true;
     freeze(card, true);
-    card.actions.style.minHeight = card.actions.offsetHeight + "px";
+    card.actions.style.minHeight = card.actions.getBoundingClientRect().height + "px";
     card.actions.classList.add("over");
     tell(card, look, title, lines).scrollIntoView({ block: "nearest" });
     hold();

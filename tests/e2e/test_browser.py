@@ -1,0 +1,650 @@
+"""The pages in a real browser, on a phone's screen, against the built file.
+
+One server and one browser serve all tests; each test starts its own hooks.  Every page
+is watched: a request to another host, an error or a policy violation fails the test.
+With SCREENSHOTS=1 the pictures in tests/screenshots are taken anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from feishuperm.lib.feishu import Button, build_permission_card
+from feishuperm.lib.text import text
+from feishuperm.models.action import ACTIONS
+from feishuperm.models.view import RequestView
+from tests.conftest import clean_env, free_port, wait_until
+from tests.fakes.card_page import card_page
+
+pytestmark = pytest.mark.browser
+
+SCREENSHOTS = Path(__file__).parent.parent / "screenshots"
+BROWSER_ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PHONE = {"width": 390, "height": 844}
+SECONDS = 15_000  # in milliseconds: how long anything on a page may take
+
+BUILD = {"command": "npm run build", "description": "构建前端"}
+EDIT = {
+    "file_path": "/home/lin/shop/src/total.js",
+    "old_string": "let sum = 0;\nfor (const item of items) {\n  sum += item.price;\n}",
+    "new_string": "const sum = items.reduce((all, item) => all + item.price, 0);",
+    "replace_all": False,
+}
+COLOUR = {
+    "question": "支付页面用哪种布局？",
+    "header": "布局",
+    "multiSelect": False,
+    "options": [
+        {"label": "单页", "description": "所有步骤在一页内，适合手机"},
+        {"label": "分步", "description": "每一步一页，便于统计流失"},
+    ],
+}
+SIZES = {
+    "question": "需要支持哪些支付方式？",
+    "header": "支付",
+    "multiSelect": True,
+    "options": [{"label": "微信支付"}, {"label": "支付宝"}, {"label": "银行卡"}],
+}
+PLAN = {"plan": "# 重构购物车\n\n1. 改 `total()`\n2. 补测试", "planFilePath": "/p/x.md"}
+
+
+class Hook:
+    """A running hook process and the request it waits for."""
+
+    def __init__(self, process: subprocess.Popen[bytes], item: dict[str, Any]) -> None:
+        self.process = process
+        self.id: str = item["id"]
+        self.links: dict[str, str] = item["links"]
+
+    def output(self) -> bytes:
+        return self.process.communicate(timeout=20)[0]
+
+    def decision(self) -> dict[str, Any]:
+        found = json.loads(self.output())["hookSpecificOutput"]
+        assert found["hookEventName"] == "PermissionRequest"
+        decision: dict[str, Any] = found["decision"]
+        return decision
+
+    def waits(self) -> bool:
+        return self.process.poll() is None
+
+
+class Station:
+    """The built file as a server, and hooks that ask it."""
+
+    def __init__(self, pyz: Path, folder: Path, seconds: int = 55) -> None:
+        self.pyz = str(pyz)
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.project = folder / "shop-front"
+        (self.project / ".git").mkdir(parents=True)
+        head = "ref: refs/heads/feature/checkout\n"
+        (self.project / ".git" / "HEAD").write_text(head)
+        self.env = clean_env(
+            folder,
+            CALLBACK_SERVER_URL=self.url,
+            CALLBACK_SERVER_PORT=str(self.port),
+            CALLBACK_LINK_SIGNING="on",
+            PERMISSION_SOCKET_PATH=str(folder / "s"),
+            PERMISSION_REQUEST_TIMEOUT=str(seconds),
+            CLAUDE_PROJECT_DIR=str(self.project),
+        )
+        self.hooks: list[Hook] = []
+        self.start()
+
+    def start(self) -> None:
+        self.server = subprocess.Popen(
+            [self.pyz, "serve"],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_until(self.is_up)
+
+    def is_up(self) -> bool:
+        assert self.server.poll() is None, "the server ended"
+        try:
+            return bool(self.get("/healthz"))
+        except OSError:
+            return False
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self.url + path, timeout=10) as response:
+            body: bytes = response.read()
+        return body.decode()
+
+    def waiting(self) -> list[dict[str, Any]]:
+        boot = re.search(r'id="boot">(.*?)</script>', self.get("/"), re.DOTALL)
+        assert boot
+        items: list[dict[str, Any]] = json.loads(boot.group(1))["waiting"]
+        return items
+
+    def ask(self, tool_name: str, tool_input: dict[str, Any]) -> Hook:
+        """Start a hook; returns when its request waits."""
+        known = {item["id"] for item in self.waiting()}
+        event = {
+            "session_id": "5c1b0c2e-9f0d-4f7e-a1a2-7f1c2f6f9a10",
+            "transcript_path": "",
+            "cwd": str(self.project),
+            "permission_mode": "default",
+            "hook_event_name": "PermissionRequest",
+            "tool_name": tool_name,
+            "tool_input": tool_input,
+        }
+        process = subprocess.Popen(
+            [self.pyz, "hook"],
+            env=self.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert process.stdin
+        process.stdin.write(json.dumps(event).encode())
+        process.stdin.close()
+        process.stdin = None
+        new = wait_until(
+            lambda: [item for item in self.waiting() if item["id"] not in known]
+        )
+        self.hooks.append(Hook(process, new[0]))
+        return self.hooks[-1]
+
+    def stop(self) -> None:
+        self.server.terminate()
+        self.server.wait(timeout=20)
+
+    def end_hooks(self) -> None:
+        """What the client does when the person answers No in the terminal."""
+        for hook in self.hooks:
+            if hook.waits():
+                hook.process.terminate()
+            hook.process.communicate(timeout=20)
+        self.hooks.clear()
+        wait_until(lambda: not self.waiting())
+
+    def close(self) -> None:
+        self.end_hooks()
+        self.stop()
+
+
+class Phone:
+    """Opens pages and keeps watch over them."""
+
+    def __init__(self, browser: Any, url: str) -> None:
+        self.browser = browser
+        self.url = url
+        self.contexts: list[Any] = []
+        self.problems: list[str] = []
+        self.posts: list[str] = []
+        self.tolerated: tuple[str, ...] = ()
+
+    def open(self, path: str = "/", **options: Any) -> Any:
+        options = {"viewport": PHONE, "is_mobile": True, "has_touch": True, **options}
+        context = self.browser.new_context(
+            locale="zh-CN", device_scale_factor=2, **options
+        )
+        context.set_default_timeout(SECONDS)
+        self.contexts.append(context)
+        context.on("request", self._requested)
+        page = context.new_page()
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        if path:
+            page.goto(self.url + path)
+        return page
+
+    def _requested(self, request: Any) -> None:
+        place = urlsplit(request.url)
+        if place.scheme != "data" and f"http://{place.netloc}" != self.url:
+            self.problems.append(f"asked {request.url}")
+        if request.method == "POST":
+            self.posts.append(place.path)
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def close(self) -> None:
+        for context in self.contexts:
+            context.close()
+        found = [
+            problem
+            for problem in self.problems
+            if not any(text in problem for text in self.tolerated)
+        ]
+        assert found == []
+
+
+@pytest.fixture(scope="module")
+def server(pyz: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+    station = Station(pyz, tmp_path_factory.mktemp("b"))
+    yield station
+    station.close()
+
+
+@pytest.fixture
+def station(server: Station) -> Iterator[Station]:
+    """The server with nothing waiting, before and after."""
+    yield server
+    server.end_hooks()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=BROWSER_ARGUMENTS
+        )
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def phone(browser: Any, station: Station) -> Iterator[Phone]:
+    device = Phone(browser, station.url)
+    yield device
+    device.close()
+
+
+def card(page: Any, hook: Hook) -> Any:
+    """The request's place in the inbox."""
+    return page.locator(f"#request-{hook.id}")
+
+
+def button(place: Any, label: str) -> Any:
+    return place.get_by_role("button", name=label, exact=True)
+
+
+def expect_text(page: Any, *texts: str) -> None:
+    for expected in texts:
+        page.get_by_text(expected).first.wait_for()
+
+
+def take(page: Any, name: str, tmp_path: Path, full: bool = False) -> None:
+    """A picture: for the README when asked to, else to see that it can be taken."""
+    folder = SCREENSHOTS if os.environ.get("SCREENSHOTS") else tmp_path
+    page.screenshot(path=folder / f"{name}.png", full_page=full)
+    assert (folder / f"{name}.png").stat().st_size > 10_000
+
+
+# The inbox.
+
+
+def test_tap_on_allow_in_the_inbox_lets_the_hook_print_allow(
+    station: Station, phone: Phone
+) -> None:
+    page = phone.open()
+    hook = station.ask("Bash", BUILD)
+    expect_text(card(page, hook), "npm run build", "shop-front · feature/checkout")
+    assert page.title().startswith("(")
+    button(card(page, hook), "批准运行").tap()
+    expect_text(card(page, hook), "操作成功 · 已批准运行")
+    assert hook.decision() == {"behavior": "allow"}
+    expect_text(page.locator("#recent"), "已批准运行", "收件箱")
+
+
+def test_typed_reason_reaches_the_model(station: Station, phone: Phone) -> None:
+    hook = station.ask("Bash", BUILD)
+    page = phone.open()
+    card(page, hook).get_by_label("拒绝理由（可选）").fill("先跑测试")
+    button(card(page, hook), "拒绝运行").tap()
+    assert hook.decision() == {
+        "behavior": "deny",
+        "message": "用户通过飞书拒绝：先跑测试",
+    }
+    expect_text(page.locator("#recent"), "理由: 先跑测试")
+
+
+def test_deny_and_interrupt_ends_the_turn(station: Station, phone: Phone) -> None:
+    hook = station.ask("Bash", BUILD)
+    page = phone.open()
+    button(card(page, hook), "拒绝并中断").tap()
+    decision = hook.decision()
+    assert decision["interrupt"] is True
+    assert decision["message"] == "用户通过飞书拒绝并中断"
+
+
+def test_always_shows_the_exact_rule_before_and_after(
+    station: Station, phone: Phone
+) -> None:
+    command = "npm run lint -- --fix 'a b' <x>"
+    rule = f"Bash({command})"
+    hook = station.ask("Bash", {"command": command})
+    page = phone.open()
+    expect_text(card(page, hook).locator(".forever"), rule)
+    button(card(page, hook), "始终允许").tap()
+    expect_text(card(page, hook).locator(".outcome"), "已始终允许", rule)
+    assert hook.decision()["behavior"] == "allow"
+    settings = station.project / ".claude" / "settings.local.json"
+    assert rule in json.loads(settings.read_text())["permissions"]["allow"]
+    expect_text(page.locator("#recent"), rule)
+
+
+def test_second_tap_on_the_same_button_is_not_sent(
+    station: Station, phone: Phone
+) -> None:
+    hook = station.ask("Bash", BUILD)
+    page = phone.open()
+    allow = button(card(page, hook), "批准运行")
+    allow.evaluate("button => { button.click(); button.click(); button.click(); }")
+    expect_text(card(page, hook), "操作成功")
+    assert phone.posts == ["/allow"]
+    assert hook.decision()["behavior"] == "allow"
+
+
+def test_decision_on_one_page_shows_on_the_other(
+    station: Station, phone: Phone
+) -> None:
+    hook = station.ask("Bash", BUILD)
+    first, second = phone.open(), phone.open()
+    card(second, hook).wait_for()
+    button(card(first, hook), "批准运行").tap()
+    expect_text(card(second, hook), "已批准运行")
+    assert card(second, hook).locator("button:visible").count() == 0
+    card(second, hook).wait_for(state="detached")
+    assert hook.decision()["behavior"] == "allow"
+
+
+def test_settled_card_keeps_its_place_for_a_moment(
+    station: Station, phone: Phone
+) -> None:
+    first, second = station.ask("Bash", BUILD), station.ask("Edit", EDIT)
+    page = phone.open()
+    before = card(page, second).bounding_box()["y"]
+    button(card(page, first), "批准运行").tap()
+    expect_text(card(page, first), "操作成功")
+    after = card(page, second).bounding_box()["y"] + page.evaluate("scrollY")
+    assert after == pytest.approx(before, abs=0.1)
+    assert second.waits()
+
+
+def test_keyboard_alone_decides_and_never_by_the_first_key(
+    station: Station, phone: Phone
+) -> None:
+    hooks = [station.ask("Bash", {"command": f"echo {number}"}) for number in "123"]
+    page = phone.open(viewport={"width": 1100, "height": 800}, is_mobile=False)
+    card(page, hooks[0]).wait_for()
+    page.keyboard.press("a")
+    assert "selected" in card(page, hooks[0]).get_attribute("class")
+    assert phone.posts == []
+    page.keyboard.press("j")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("k")
+    page.keyboard.press("r")
+    page.keyboard.type("aawd?")
+    page.keyboard.press("Enter")
+    assert hooks[1].decision()["message"] == "用户通过飞书拒绝：aawd?"
+    page.wait_for_timeout(700)  # taps and keys rest while cards settle
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("a")
+    assert hooks[0].decision()["behavior"] == "allow"
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    page.keyboard.press("a")
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="hidden")
+    assert hooks[2].waits()
+    assert phone.posts == ["/deny", "/allow"]
+
+
+def test_long_content_shows_both_ends_and_opens_on_tap(
+    station: Station, phone: Phone
+) -> None:
+    content = "\n".join(f"line {number}" for number in range(90))
+    hook = station.ask("Write", {"file_path": "/p/a.txt", "content": content})
+    page = phone.open()
+    shown = card(page, hook).locator("pre.code")
+    shown.wait_for()
+    assert "line 0\n" in shown.text_content()
+    assert "line 89" in shown.text_content()
+    assert "line 45" not in shown.text_content()
+    expect_text(card(page, hook), "中间 71 行未显示")
+    button(card(page, hook), "展开全部（共 90 行）").tap()
+    assert "line 45" in shown.text_content()
+
+
+def test_arrival_is_announced_to_screen_readers(station: Station, phone: Phone) -> None:
+    page = phone.open()
+    expect_text(page, "实时")
+    station.ask("Bash", BUILD)
+    news = page.locator("#news[aria-live=polite]")
+    wait_until(lambda: "新的请求：Bash · shop-front" in news.text_content())
+
+
+def test_inbox_says_when_the_server_is_away_and_recovers(
+    pyz: Path, browser: Any, tmp_path: Path
+) -> None:
+    station = Station(pyz, tmp_path)
+    phone = Phone(browser, station.url)
+    phone.tolerated = ("Failed to load resource", "ERR_")
+    try:
+        page = phone.open()
+        expect_text(page, "实时", "现在没有等待处理的请求", "会立刻出现在这里")
+        station.stop()
+        expect_text(page, "已断开，重连中")
+        station.start()
+        expect_text(page.locator("#state"), "实时")
+        hook = station.ask("Bash", BUILD)
+        button(card(page, hook), "批准运行").tap()
+        assert hook.decision()["behavior"] == "allow"
+    finally:
+        phone.close()
+        station.close()
+
+
+# Links of a card.
+
+
+def test_link_of_a_card_decides_once_and_reload_and_back_are_safe(
+    station: Station, phone: Phone, tmp_path: Path
+) -> None:
+    """Scenario: 显示操作成功页面"""
+    hook = station.ask("Bash", BUILD)
+    page = phone.open(hook.links["allow"])
+    expect_text(page, "操作成功", "已批准运行", "shop-front")
+    take(page, "result", tmp_path)
+    assert hook.decision()["behavior"] == "allow"
+    page.reload()
+    expect_text(page, "请求无效或已过期", "已批准运行", "飞书卡片")
+    page.goto(station.url + hook.links["interrupt"])
+    expect_text(page, "请求无效或已过期", "已批准运行")
+    page.go_back()
+    expect_text(page, "请求无效或已过期", "已批准运行")
+
+
+def test_wrong_link_shows_invalid_page(station: Station, phone: Phone) -> None:
+    """Scenario: 显示请求无效页面"""
+    phone.tolerated = ("status of 404",)
+    page = phone.open("/allow?id=1700000000-ffffffff&sig=no")
+    expect_text(page, "请求无效或已过期")
+
+
+def test_tap_after_the_timeout_shows_expired_page(
+    pyz: Path, browser: Any, tmp_path: Path
+) -> None:
+    """Scenario: 超时后按钮点击处理"""
+    station = Station(pyz, tmp_path, seconds=2)
+    phone = Phone(browser, station.url)
+    try:
+        page = phone.open()
+        hook = station.ask("Bash", BUILD)
+        whole = phone.open(hook.links["request"])
+        assert hook.decision()["message"] == "权限请求超时，自动拒绝"
+        expect_text(card(page, hook), "请求已过期")
+        expect_text(whole, "时间已到")
+        assert button(whole, "批准运行").is_disabled()
+        late = phone.open(hook.links["allow"])
+        expect_text(late, "请求无效或已过期", "请求已过期", "已自动拒绝")
+        whole.reload()
+        expect_text(whole, "请求已过期", "npm run build")
+        assert whole.locator("button").count() == 0
+    finally:
+        phone.close()
+        station.close()
+
+
+# A request's own page.
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_request_page_decides_with_and_without_scripts(
+    station: Station, phone: Phone, scripts: bool
+) -> None:
+    hook = station.ask("Edit", EDIT)
+    page = phone.open(hook.links["request"], java_script_enabled=scripts)
+    expect_text(page, "剩余" if scripts else "前操作", "+const sum")
+    page.get_by_label("拒绝理由（可选）").fill("保留循环")
+    button(page, "拒绝运行").tap()
+    expect_text(page, "操作成功", "已拒绝运行", "保留循环")
+    assert hook.decision()["message"] == "用户通过飞书拒绝：保留循环"
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_questions_are_answered_by_choice_and_own_words(
+    station: Station, phone: Phone, scripts: bool
+) -> None:
+    questions = [COLOUR, SIZES, {**COLOUR, "question": "还有吗？"}]
+    hook = station.ask("AskUserQuestion", {"questions": questions})
+    page = phone.open(hook.links["answer"], java_script_enabled=scripts)
+    groups = page.get_by_role("group")
+    groups.nth(0).get_by_text("分步", exact=True).tap()
+    groups.nth(1).get_by_text("微信支付").tap()
+    groups.nth(1).get_by_text("银行卡").tap()
+    groups.nth(1).get_by_label("其他（自己填写）").fill("数字人民币")
+    groups.nth(2).get_by_text("单页", exact=True).tap()
+    groups.nth(2).get_by_label("其他（自己填写）").fill("没有了")
+    button(page, "提交回答").tap()
+    expect_text(page, "操作成功", "已提交回答")
+    decision = hook.decision()
+    assert decision["behavior"] == "allow"
+    assert decision["updatedInput"]["questions"] == questions
+    assert decision["updatedInput"]["answers"] == {
+        "支付页面用哪种布局？": "分步",
+        "需要支持哪些支付方式？": "微信支付, 银行卡, 数字人民币",
+        "还有吗？": "没有了",
+    }
+
+
+def test_empty_answer_is_asked_for_again(station: Station, phone: Phone) -> None:
+    phone.tolerated = ("status of 400",)
+    hook = station.ask("AskUserQuestion", {"questions": [COLOUR]})
+    page = phone.open()
+    card(page, hook).get_by_role("link", name="回答问题").tap()
+    button(page, "提交回答").tap()
+    expect_text(page, "请至少回答一个问题")
+    assert hook.waits()
+    page.get_by_text("单页", exact=True).tap()
+    button(page, "提交回答").tap()
+    expect_text(page, "已提交回答")
+    answers = hook.decision()["updatedInput"]["answers"]
+    assert answers == {"支付页面用哪种布局？": "单页"}
+    page.get_by_role("link", name="打开收件箱").tap()
+    expect_text(page.locator("#recent"), "已提交回答")
+
+
+def test_plan_is_approved(station: Station, phone: Phone) -> None:
+    hook = station.ask("ExitPlanMode", PLAN)
+    page = phone.open(hook.links["request"])
+    expect_text(page, "重构购物车")
+    button(page, "批准计划").tap()
+    expect_text(page, "操作成功", "已批准计划")
+    decision = hook.decision()
+    assert decision["behavior"] == "allow"
+    assert "updatedInput" in decision
+
+
+def test_plan_is_rejected_with_a_reason(station: Station, phone: Phone) -> None:
+    hook = station.ask("ExitPlanMode", PLAN)
+    page = phone.open()
+    card(page, hook).get_by_label("拒绝理由（可选）").fill("太大")
+    button(card(page, hook), "拒绝计划").tap()
+    expect_text(card(page, hook), "已拒绝计划")
+    assert hook.decision()["message"] == "用户通过飞书拒绝：太大"
+
+
+# Looks.
+
+
+def test_hostile_text_is_shown_and_never_runs(station: Station, phone: Phone) -> None:
+    hostile = "echo '</script><img src=x onerror=document.title=1>' \u202e; rm -rf ~"
+    hook = station.ask("Bash", {"command": hostile})
+    for path in ("/", hook.links["request"]):
+        page = phone.open(path)
+        expect_text(page, "onerror=document.title=1", "⟦U+202E⟧; rm -rf ~")
+        assert page.locator("img").count() == 0
+    page = phone.open(hook.links["deny"])
+    expect_text(page, "已拒绝运行")
+    assert hook.decision()["behavior"] == "deny"
+
+
+def test_nothing_is_too_wide_or_too_small_for_a_thumb(
+    station: Station, phone: Phone
+) -> None:
+    wide = {"command": "x" * 300, "description": "y" * 300}
+    asked = station.ask("AskUserQuestion", {"questions": [COLOUR, SIZES]})
+    hooks = [station.ask("Bash", wide), station.ask("Edit", EDIT), asked]
+    paths = ["/", *(hook.links["request"] for hook in hooks)]
+    for path in paths:
+        page = phone.open(path, viewport={"width": 360, "height": 740})
+        page.locator("button:visible").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        targets = page.locator("button:visible, a:visible, .option:visible")
+        for box in (target.bounding_box() for target in targets.all()):
+            assert box["height"] >= 44
+            assert box["width"] >= 44
+
+
+def test_pictures_for_the_readme(
+    station: Station, phone: Phone, tmp_path: Path
+) -> None:
+    edit = station.ask("Edit", {**EDIT, "file_path": f"{station.project}/total.js"})
+    station.ask("Bash", {**BUILD, "description": "构建前端，检查产物大小"})
+    asked = station.ask("AskUserQuestion", {"questions": [COLOUR, SIZES]})
+    page = phone.open()
+    expect_text(page, "实时", "npm run build")
+    take(page, "inbox", tmp_path)
+    dark = phone.open(color_scheme="dark")
+    expect_text(dark, "实时", "npm run build")
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert dark.evaluate(background) != page.evaluate(background)
+    take(dark, "inbox-dark", tmp_path)
+    take(phone.open(edit.links["request"]), "request", tmp_path, full=True)
+    take(phone.open(asked.links["answer"]), "answer", tmp_path, full=True)
+    take_card(phone, tmp_path)
+
+
+def take_card(phone: Phone, tmp_path: Path) -> None:
+    """An illustration of the card: its JSON, drawn by us and not by Feishu."""
+    view = RequestView(
+        "1763265600-0badcafe", "Bash", {**BUILD}, "/home/lin/shop-front",
+        "feature/checkout", "5c1b0c2e-9f0d", "", 1763265600.0, 55,
+    )  # fmt: skip
+    buttons = [
+        Button(text("zh", row.label), f"{phone.url}{row.path}?id={view.id}", row.style)
+        for row in ACTIONS.values()
+    ]
+    page = phone.open("")
+    page.set_content(card_page(build_permission_card(view, "zh", buttons)))
+    page.set_viewport_size({"width": 390, "height": 560})
+    take(page, "card", tmp_path)
