@@ -1,0 +1,521 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from feishuperm.errors import FileError
+from feishuperm.lib.text import TEXTS
+from feishuperm.services import rule_writer
+from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
+from tests.fakes.claude_rules import allows, parse_rule
+
+WRITER = RuleWriter()
+PROJECT = "/home/user/project"
+BUILD = RulePlan(("Bash(npm run build)",))
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def settings(project: Path) -> Path:
+    (project / ".claude").mkdir()
+    return project / ".claude" / "settings.local.json"
+
+
+def allowed(path: Path) -> list[Any]:
+    rules: list[Any] = json.loads(path.read_text("utf-8-sig"))["permissions"]["allow"]
+    return rules
+
+
+# Which rule.
+
+
+@pytest.mark.parametrize(
+    ("tool", "tool_input", "rules"),
+    [
+        ("Bash", {"command": "npm run build"}, ["Bash(npm run build)"]),
+        ("Bash", {"command": "f (1) \\ \\("}, [r"Bash(f \(1\) \\ \\\()"]),
+        ("Bash", {"command": "a\nb 'ü' [x] ?"}, ["Bash(a\nb 'ü' [x] ?)"]),
+        ("Bash", {"command": "npm test \n"}, ["Bash(npm test)"]),
+        ("Bash", {"command": "npm run a:b"}, ["Bash(npm run a:b)"]),
+        (
+            "Edit",
+            {"file_path": "/path/to/file.js"},
+            ["Edit(/path/to/file.js)", "Edit(//path/to/file.js)"],
+        ),
+        ("Write", {"file_path": "/a/b.js"}, ["Edit(//a/b.js)"]),
+        ("MultiEdit", {"file_path": "/a/b.js"}, ["Edit(//a/b.js)"]),
+        ("NotebookEdit", {"notebook_path": "/a/b.ipynb"}, ["Edit(//a/b.ipynb)"]),
+        ("Read", {"file_path": "/etc/hosts"}, ["Read(//etc/hosts)"]),
+        ("Glob", {"pattern": "*", "path": "/srv/app"}, ["Read(//srv/app)"]),
+        ("Write", {"file_path": "src/a.js"}, [f"Edit(//{PROJECT[1:]}/src/a.js)"]),
+        ("Write", {"file_path": "/a/./x/../b//c"}, ["Edit(//a/b/c)"]),
+        ("Write", {"file_path": "//a/b"}, ["Edit(//a/b)"]),
+        (
+            "Write",
+            {"file_path": "/a/[id]/+(x)$.js"},
+            [r"Edit(//a/\\[id\\]/\\+\\\(x\\\)\\$.js)"],
+        ),
+        ("Write", {"file_path": "/a/*b\\c"}, [r"Edit(//a/\\*b\\\\c)"]),
+        (
+            "WebFetch",
+            {"url": "https://Example.com:8443/x"},
+            ["WebFetch(domain:example.com)"],
+        ),
+        ("WebFetch", {"url": "http://127.0.0.1:80"}, ["WebFetch(domain:127.0.0.1)"]),
+        ("WebSearch", {"query": "x"}, ["WebSearch"]),
+        ("mcp__lab__echo", {"a": 1}, ["mcp__lab__echo"]),
+        ("mcp__a_b__c-d__e", {}, ["mcp__a_b__c-d__e"]),
+        ("Skill", {"skill": "team:commit"}, ["Skill(team:commit)"]),
+        ("Agent", {"subagent_type": "general-purpose"}, ["Agent(general-purpose)"]),
+        ("Unheard", {"x": 1}, ["Unheard"]),
+    ],
+)
+def test_rule_of_each_tool(
+    tool: str, tool_input: dict[str, Any], rules: list[str]
+) -> None:
+    plan = WRITER.plan(tool, tool_input, PROJECT)
+    assert (list(plan.rules), plan.refusal) == (rules, "")
+
+
+@pytest.mark.parametrize(
+    ("tool", "tool_input", "refusal"),
+    [
+        ("Bash", {"command": "rm *.o"}, "rule.wildcard"),
+        ("Bash", {"command": "node x:*"}, "rule.wildcard"),
+        ("Bash", {"command": "*"}, "rule.wildcard"),
+        ("Bash", {"command": " npm test"}, "rule.space"),
+        ("Bash", {"command": "\nnpm test"}, "rule.space"),
+        ("Bash", {"command": "touch a\\ "}, "rule.space"),
+        ("Bash", {"command": ""}, "rule.none"),
+        ("Bash", {"command": "   "}, "rule.space"),
+        ("Bash", {"command": "a\0b"}, "rule.none"),
+        ("Bash", {"command": "a\ud800"}, "rule.none"),
+        ("Bash", {"command": 5}, "rule.none"),
+        ("Bash", {}, "rule.none"),
+        ("Edit", {"file_path": "/a/what?.js"}, "rule.question"),
+        ("Write", {"file_path": "/a/b."}, "rule.path"),
+        ("Write", {"file_path": "/a./b"}, "rule.path"),
+        ("Write", {"file_path": "/a/b "}, "rule.path"),
+        ("Write", {"file_path": "/a/b\nc"}, "rule.path"),
+        ("Write", {"file_path": "/a/\ud800"}, "rule.path"),
+        ("Write", {"file_path": "/"}, "rule.path"),
+        ("Write", {"file_path": "/.."}, "rule.path"),
+        ("Write", {"file_path": "~/x"}, "rule.none"),
+        ("Write", {"file_path": ""}, "rule.none"),
+        ("Grep", {"pattern": "x"}, "rule.none"),
+        ("WebFetch", {"url": "https://user@example.com/"}, "rule.none"),
+        ("WebFetch", {"url": "https://例子.测试/"}, "rule.none"),
+        ("WebFetch", {"url": "https://[::1]/"}, "rule.none"),
+        ("WebFetch", {"url": "https://a.com\\@b.com"}, "rule.none"),
+        ("WebFetch", {"url": "file:///etc/passwd"}, "rule.none"),
+        ("AskUserQuestion", {"questions": []}, "rule.none"),
+        ("ExitPlanMode", {"plan": "x"}, "rule.none"),
+        ("mcp__lab", {}, "rule.none"),
+        ("mcp__lab__", {}, "rule.none"),
+        ("mcp____echo", {}, "rule.none"),
+        ("mcp__lab__*", {}, "rule.none"),
+        ("Tool(x)", {}, "rule.none"),
+        ("*", {}, "rule.none"),
+        ("Skill", {"skill": "a*"}, "rule.none"),
+        ("Skill", {"skill": "a "}, "rule.none"),
+        ("Agent", {"prompt": "x"}, "rule.none"),
+    ],
+)
+def test_no_exact_rule_no_rule_and_a_reason(
+    tool: str, tool_input: dict[str, Any], refusal: str
+) -> None:
+    assert WRITER.plan(tool, tool_input, PROJECT) == RulePlan(refusal=refusal)
+
+
+def test_every_reason_is_a_sentence() -> None:
+    source = Path(rule_writer.__file__).read_text()
+    keys = set(re.findall(r'"(rule\.\w+)"', source))
+    assert len(keys) >= 8
+    assert keys <= set(TEXTS)
+
+
+def test_relative_path_starts_at_the_working_folder() -> None:
+    plan = WRITER.plan("Write", {"file_path": "../a"}, PROJECT, cwd="/srv/other/sub")
+    assert plan.rules == ("Edit(//srv/other/a)",)
+
+
+def test_running_session_gets_the_form_it_honours_unquoted() -> None:
+    plan = WRITER.plan("Edit", {"file_path": "/a/(x).js"}, PROJECT)
+    assert plan.rules == (r"Edit(/a/\\\(x\\\).js)", r"Edit(//a/\\\(x\\\).js)")
+    assert plan.session_rules == (("Edit", r"//a/\(x\).js"),)
+    command = WRITER.plan("Bash", {"command": "f (1)"}, PROJECT)
+    assert command.session_rules == (("Bash", "f (1)"),)
+    assert WRITER.plan("WebSearch", {}, PROJECT).session_rules == (("WebSearch", ""),)
+
+
+def test_form_with_one_slash_is_left_out_where_it_names_another_file(
+    project: Path,
+) -> None:
+    (project / "srv").mkdir()
+    (project / "srv" / "a.js").write_text("another file")
+    plan = WRITER.plan("Edit", {"file_path": "/srv/a.js"}, str(project))
+    assert plan.rules == ("Edit(//srv/a.js)",)
+
+
+CHARACTERS = "ab A(){}[]\\*?:.,;'\"$|^+!#~@%&=<>\n\t中é\U0001f600"
+COMMANDS = st.text(st.sampled_from(CHARACTERS) | st.characters(), max_size=12)
+NAMES = st.text(st.sampled_from(CHARACTERS), min_size=1, max_size=6)
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
+
+
+@limits(deadline=None)
+@given(COMMANDS, COMMANDS)
+@example("node -e '2*3'", "node -e '2; evil 3'")
+@example("x:*", "x anything")
+@example("a", "a ")
+@example("\\(", "(")
+def test_command_rule_allows_its_command_and_no_other(command: str, other: str) -> None:
+    for rule in WRITER.plan("Bash", {"command": command}, PROJECT).rules:
+        assert allows(rule, "Bash", {"command": command}, PROJECT)
+        if other.strip() != command.strip():
+            assert not allows(rule, "Bash", {"command": other}, PROJECT)
+
+
+@limits(deadline=None)
+@given(PATHS, PATHS)
+@example("/a/[ab].js", "/a/a.js")
+@example("/a/x?.js", "/a/xy.js")
+@example("/a/*", "/a/b")
+@example("/a\\b", "/ab")
+@example("/a/b.", "/a/b")
+@example("/a ", "/a")
+@example("/!a", "/a")
+def test_path_rule_allows_its_file_and_no_other(path: str, other: str) -> None:
+    wanted, found = os.path.normpath(path), os.path.normpath(other)
+    plan = WRITER.plan("Write", {"file_path": path}, PROJECT)
+    for rule in plan.rules:
+        assert allows(rule, "Write", {"file_path": wanted}, PROJECT)
+        below = found.casefold().startswith(wanted.casefold() + "/")
+        if found.casefold() != wanted.casefold() and not below:
+            assert not allows(rule, "Write", {"file_path": found}, PROJECT)
+
+
+@limits(deadline=None)
+@given(PATHS)
+def test_form_with_one_slash_means_nothing_outside_the_project(path: str) -> None:
+    plan = WRITER.plan("Edit", {"file_path": path}, PROJECT)
+    if plan.rules:
+        one_slash, two = plan.rules
+        wanted = {"file_path": os.path.normpath(path)}
+        assert not allows(one_slash, "Edit", wanted, PROJECT)
+        assert allows(two, "Edit", wanted, PROJECT)
+
+
+@limits(deadline=None)
+@given(COMMANDS, PATHS)
+def test_rule_in_the_file_says_the_same_as_the_one_for_the_session(
+    command: str, path: str
+) -> None:
+    plans = [
+        WRITER.plan("Bash", {"command": command}, PROJECT),
+        WRITER.plan("Read", {"file_path": path}, PROJECT),
+    ]
+    for plan in plans:
+        assert [parse_rule(rule) for rule in plan.rules] == list(plan.session_rules)
+
+
+@limits(deadline=None)
+@given(
+    st.text(max_size=40) | st.from_regex(r"https?://[^/]{1,12}(/.*)?", fullmatch=True)
+)
+def test_domain_rule_names_the_host_the_client_sees(url: str) -> None:
+    for rule in WRITER.plan("WebFetch", {"url": url}, PROJECT).rules:
+        assert allows(rule, "WebFetch", {"url": url}, PROJECT)
+
+
+# Writing.
+
+
+def test_command_rule_is_written_and_the_file_made(project: Path) -> None:
+    """Scenario: 写入 Bash 命令规则"""
+    plan = WRITER.plan("Bash", {"command": "npm run build"}, str(project))
+    result = WRITER.write(str(project), plan)
+    assert result == WriteResult(("Bash(npm run build)",))
+    path = project / ".claude" / "settings.local.json"
+    assert path.read_text() == (
+        '{\n  "permissions": {\n    "allow": [\n'
+        '      "Bash(npm run build)"\n    ]\n  }\n}\n'
+    )
+    assert os.listdir(path.parent) == ["settings.local.json"]
+
+
+def test_file_rule_is_written(settings: Path, project: Path) -> None:
+    """Scenario: 写入文件操作规则"""
+    plan = WRITER.plan("Edit", {"file_path": "/path/to/file.js"}, str(project))
+    WRITER.write(str(project), plan)
+    assert allowed(settings) == ["Edit(/path/to/file.js)", "Edit(//path/to/file.js)"]
+
+
+def test_rule_that_is_there_is_not_written_again(settings: Path, project: Path) -> None:
+    WRITER.write(str(project), BUILD)
+    before = settings.stat()
+    again = WRITER.write(str(project), BUILD)
+    assert again == WriteResult((), ("Bash(npm run build)",))
+    assert settings.stat().st_ino == before.st_ino
+    both = RulePlan(("Bash(npm run build)", "WebSearch"))
+    assert WRITER.write(str(project), both) == WriteResult(
+        ("WebSearch",), ("Bash(npm run build)",)
+    )
+
+
+def test_refused_plan_touches_nothing(project: Path) -> None:
+    assert WRITER.write(str(project), RulePlan(refusal="rule.none")) == WriteResult()
+    assert os.listdir(project) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            '{"permissions":{"allow":["A","B"]}}',
+            '{"permissions":{"allow":["A","B","X"]}}',
+        ),
+        (
+            '{\n\t"permissions": {\n\t\t"allow": [\n\t\t\t"A"\n\t\t],\n\t\t"deny": []\n'
+            '\t},\n\t"env": {"N": 1.10, "E": 1e2, "U": "\\u4e2d/\\/"}\n}',
+            '{\n\t"permissions": {\n\t\t"allow": [\n\t\t\t"A",\n\t\t\t"X"\n\t\t],\n'
+            '\t\t"deny": []\n'
+            '\t},\n\t"env": {"N": 1.10, "E": 1e2, "U": "\\u4e2d/\\/"}\n}',
+        ),
+        (
+            '{\r\n    "a": 1\r\n}\r\n',
+            '{\r\n    "a": 1,\r\n    "permissions": {\r\n        "allow": [\r\n'
+            '            "X"\r\n        ]\r\n    }\r\n}\r\n',
+        ),
+        (
+            '\ufeff{"permissions": {"allow": []}}',
+            '\ufeff{"permissions": {"allow": ["X"]}}',
+        ),
+        (
+            '{"permissions": {"allow": [1]}, "permissions": {"deny": ["D"]}}',
+            '{"permissions": {"allow": [1]}, '
+            '"permissions": {"deny": ["D"], "allow": ["X"]}}',
+        ),
+        ("", '{\n  "permissions": {\n    "allow": [\n      "X"\n    ]\n  }\n}\n'),
+    ],
+)
+def test_everything_else_in_the_file_keeps_its_bytes(
+    settings: Path, project: Path, before: str, after: str
+) -> None:
+    settings.write_bytes(before.encode())
+    assert WRITER.write(str(project), RulePlan(("X",))).rules == ("X",)
+    assert settings.read_bytes().decode() == after
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b'{"permissions": {', "rule.unparsable"),
+        (b'{"a": 1} // comment', "rule.unparsable"),
+        (b'{"a": "\xff"}', "rule.unparsable"),
+        (b'{"a": NaN}', "rule.unparsable"),
+        (b"[" * 100_000, "rule.unparsable"),
+        (b"[]", "rule.unparsable"),
+        (b'"text"', "rule.unparsable"),
+        (b'{"permissions": []}', "rule.structure"),
+        (b'{"permissions": null}', "rule.structure"),
+        (b'{"permissions": {"allow": {}}}', "rule.structure"),
+        (b'{"permissions": {"allow": "Bash"}}', "rule.structure"),
+        (b'{"permissions": {"allow": null}}', "rule.structure"),
+    ],
+)
+def test_file_that_cannot_be_understood_is_left_byte_for_byte(
+    settings: Path, project: Path, data: bytes, problem: str
+) -> None:
+    settings.write_bytes(data)
+    assert WRITER.write(str(project), BUILD) == WriteResult(problem=problem)
+    assert settings.read_bytes() == data
+    assert os.listdir(settings.parent) == ["settings.local.json"]
+    with pytest.raises(FileError):
+        WRITER.undo(str(project), BUILD.rules)
+    assert settings.read_bytes() == data
+
+
+def test_place_that_cannot_be_written_is_reported(project: Path) -> None:
+    gone = str(project / "gone")
+    assert WRITER.write(gone, BUILD).problem == "rule.unwritable"
+    assert not os.path.exists(gone)
+    assert WRITER.write("", BUILD).problem == "rule.unwritable"
+    (project / ".claude").write_text("a file, not a folder")
+    assert WRITER.write(str(project), BUILD).problem == "rule.unwritable"
+
+
+def test_read_only_file_is_respected(settings: Path, project: Path) -> None:
+    settings.write_text("{}")
+    settings.chmod(0o444)
+    assert WRITER.write(str(project), BUILD).problem == "rule.unwritable"
+    assert settings.read_text() == "{}"
+
+
+def test_mode_and_link_are_kept(settings: Path, project: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}")
+    real.chmod(0o640)
+    settings.symlink_to(real)
+    WRITER.write(str(project), BUILD)
+    assert settings.is_symlink()
+    assert allowed(real) == ["Bash(npm run build)"]
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+def test_change_by_another_program_meanwhile_is_not_lost(
+    settings: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client adds a rule of its own between our reading and our renaming."""
+    settings.write_text('{"permissions": {"allow": ["A"]}}')
+    real = rule_writer.write_atomic
+    written = []
+
+    def write(path: str, data: bytes, **options: Any) -> None:
+        if not written:
+            settings.write_text('{"permissions": {"allow": ["A", "CLIENT"]}}')
+        written.append(data)
+        real(path, data, **options)
+
+    monkeypatch.setattr(rule_writer, "write_atomic", write)
+    assert WRITER.write(str(project), RulePlan(("X",))).rules == ("X",)
+    assert allowed(settings) == ["A", "CLIENT", "X"]
+    assert len(written) == 2
+
+
+def test_file_that_keeps_changing_is_given_up(
+    settings: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = rule_writer.write_atomic
+    count = []
+
+    def write(path: str, data: bytes, **options: Any) -> None:
+        count.append(1)
+        settings.write_text(json.dumps({"n": len(count)}))
+        real(path, data, **options)
+
+    monkeypatch.setattr(rule_writer, "write_atomic", write)
+    assert WRITER.write(str(project), BUILD).problem == "rule.unwritable"
+    assert settings.read_text() == '{"n": 3}'
+
+
+def test_parallel_threads_keep_every_rule(settings: Path, project: Path) -> None:
+    names = [f"Bash(npm run {number})" for number in range(24)]
+
+    def write(part: list[str]) -> None:
+        for name in part:
+            assert WRITER.write(str(project), RulePlan((name,))).rules == (name,)
+
+    threads = [threading.Thread(target=write, args=(names[i::4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(allowed(settings)) == sorted(names)
+
+
+PROCESS = """
+import sys
+from feishuperm.services.rule_writer import RulePlan, RuleWriter
+for number in range(15):
+    name = f"Bash(npm run {sys.argv[2]}{number})"
+    assert RuleWriter().write(sys.argv[1], RulePlan((name,))).rules == (name,)
+"""
+
+
+def test_parallel_processes_keep_every_rule(settings: Path, project: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, str(project), letter],
+            cwd=Path(__file__).parents[2],
+        )
+        for letter in "abc"
+    ]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    expected = [f"Bash(npm run {letter}{n})" for letter in "abc" for n in range(15)]
+    assert sorted(allowed(settings)) == sorted(expected)
+
+
+# Taking back.
+
+
+def test_undo_takes_out_exactly_its_rules(settings: Path, project: Path) -> None:
+    before = '{\n "permissions": {"allow": [\n  "A",\n  "B"\n ]},\n "x": 1.0\n}\n'
+    settings.write_text(before)
+    WRITER.write(str(project), RulePlan(("X", "Y")))
+    assert WRITER.undo(str(project), ["X", "Y", "Z"]) == ("X", "Y")
+    assert settings.read_text() == before
+    assert WRITER.undo(str(project), ["X", "Y"]) == ()
+
+
+def test_undo_of_the_only_rule_leaves_an_empty_list(
+    settings: Path, project: Path
+) -> None:
+    WRITER.write(str(project), BUILD)
+    assert WRITER.undo(str(project), BUILD.rules) == BUILD.rules
+    assert allowed(settings) == []
+
+
+def test_undo_without_a_file_is_nothing(project: Path) -> None:
+    assert WRITER.undo(str(project), ["X"]) == ()
+    assert os.listdir(project) == []
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@limits(deadline=None, max_examples=50)
+@given(
+    st.dictionaries(st.text(max_size=4), VALUES, max_size=3),
+    st.lists(st.text(max_size=6), max_size=3) | st.none(),
+    st.sampled_from([None, 1, 2, 4, "\t"]),
+    st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=3, unique=True),
+)
+def test_writing_then_undoing_gives_back_the_same_values(
+    tmp_path_factory: pytest.TempPathFactory,
+    others: dict[str, Any],
+    present: list[str] | None,
+    indent: int | str | None,
+    rules: list[str],
+) -> None:
+    project = tmp_path_factory.mktemp("project")
+    (project / ".claude").mkdir()
+    path = project / ".claude" / "settings.local.json"
+    value = {**others, "permissions": {} if present is None else {"allow": present}}
+    path.write_text(json.dumps(value, indent=indent))
+    added = WRITER.write(str(project), RulePlan(tuple(rules))).rules
+    expected = (present or []) + [rule for rule in rules if rule not in (present or [])]
+    assert json.loads(path.read_text()) == {**value, "permissions": {"allow": expected}}
+    assert WRITER.undo(str(project), added) == added
+    allow = {"allow": present or []}
+    assert json.loads(path.read_text()) == {**value, "permissions": allow}
