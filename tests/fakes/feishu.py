@@ -275,7 +275,8 @@ def check_form(element: Json, webhook: bool, depth: int) -> None:
 
 
 def check_children(element: Json, webhook: bool, depth: int) -> None:
-    check_elements(part(element, "elements", list, []), webhook, depth + 1)
+    if "elements" in element:
+        check_elements(part(element, "elements", list), webhook, depth + 1)
 
 
 CHECKS: dict[str, Callable[[Json, bool, int], None]] = {
@@ -427,6 +428,7 @@ class FakeFeishu:
         self.messages: list[Json] = []  # what the webhook took
         self.refusals: list[int] = []  # codes of what it did not
         self.app_messages: dict[str, Json] = {}  # message_id -> body, of the app
+        self.app_ids = {APP_ID}
         self.faults: deque[Fault] = deque()
         self.refuse_texts: dict[str, int] = {}  # a word in the body -> code (DLP, ...)
         self._lock = threading.Lock()
@@ -582,7 +584,7 @@ class FakeFeishu:
 
     def _tenant_token(self, body: bytes) -> Json:
         message = json_object(body) or {}
-        if message.get("app_id") != APP_ID:
+        if message.get("app_id") not in self.app_ids:
             raise Refusal(10003, "invalid param")
         if message.get("app_secret") != APP_SECRET:
             raise Refusal(10015, "app secret invalid")
