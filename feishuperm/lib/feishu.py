@@ -69,15 +69,16 @@ class Notice(NamedTuple):
     seconds: float = 0  # how long it took, if that is known
 
 
-# Kind of notice -> colour of its header; `notice.<kind>` is its title.
+# Kind of notice -> colour of its header, and key of what it says if nothing is given;
+# `notice.<kind>` is its title.
 NOTICES = {
-    "unreadable": "red",
-    "stop": "green",
-    "failure": "red",
-    "notification": "blue",
-    "supervisor_allow": "green",
-    "supervisor_block": "carmine",
-    "test": "wathet",
+    "unreadable": ("red", "notice.unreadable_text"),
+    "stop": ("green", ""),
+    "failure": ("red", ""),
+    "notification": ("blue", ""),
+    "supervisor_allow": ("green", ""),
+    "supervisor_block": ("carmine", ""),
+    "test": ("wathet", ""),
 }
 
 
@@ -115,7 +116,9 @@ def build_notice_card(
     notice: Notice, language: str, at: str = "", buttons: Sequence[Button] = ()
 ) -> Card:
     """The card of a notice: what happened, where, and what Claude Code said."""
+    colour, default = NOTICES[notice.kind]
     title = text(language, f"notice.{notice.kind}")
+    said = notice.text or (text(language, default) if default else "")
     name = _project_name(notice.project)
     facts = _pairs(
         language,
@@ -125,12 +128,12 @@ def build_notice_card(
         ("card.session", notice.session_id[:SHORT_ID]),
         ("card.took", _duration(notice.seconds)),
     )
-    blocks = (Block("markdown", "", visible(notice.text)),) if notice.text else ()
+    blocks = (Block("markdown", "", visible(said)),) if said else ()
 
     def build(limit: int) -> Card:
         shown = [{"tag": "hr"}, *_detail(blocks, language, limit)] if blocks else []
         elements = [*_mention(at), _fields(facts), *shown, *_button_rows(buttons)]
-        return _card(title, name, NOTICES[notice.kind], name, elements)
+        return _card(title, name, colour, name, elements)
 
     return _fit(build)
 

@@ -344,8 +344,12 @@ def test_notice_card_of_every_kind_passes_the_strict_fake(
     assert "1:02:05" in text
 
 
-def test_notice_without_anything_known_is_still_a_card() -> None:
-    check_card(build_notice_card(Notice("unreadable", 1.0), "zh"))
+def test_unreadable_request_makes_a_card_that_says_so() -> None:
+    """Seed: JSON 解析失败降级处理"""
+    card = build_notice_card(Notice("unreadable", 1.0), "zh")
+    check_card(card)
+    assert card["header"]["title"]["content"] == "Claude Code 权限请求"
+    assert "收到一个权限请求，但无法解析详情，请在终端查看" in every_text(card)
 
 
 def test_text_message_tells_the_same_and_holds_no_address() -> None:
