@@ -15,6 +15,7 @@ has a say in which code runs.  Same commit and same set of CPythons: same bytes.
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import io
@@ -28,6 +29,7 @@ import sys
 import tempfile
 import threading
 import time
+import tokenize
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -263,11 +265,14 @@ def run_shown(label: str, command: list[str], cwd: Path = ROOT) -> bool:
 
 # ---- the archive
 
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
 
 class Source(NamedTuple):
     """What goes into the archive, and the facts it is stamped with."""
 
     files: dict[str, bytes]  # by name below site-packages
+    licence: bytes
     version: str
     commit: str
     dirty: bool
@@ -300,7 +305,8 @@ def read_source() -> Source:
     dirty = commit != "unknown" and bool(
         git("status", "--porcelain", "feishuperm", "build.py", "pyproject.toml")
     )
-    return Source(files, version[1], commit, dirty, epoch)
+    licence = (ROOT / "LICENSE").read_bytes()
+    return Source(files, licence, version[1], commit, dirty, epoch)
 
 
 def git(*arguments: str) -> str:
@@ -312,6 +318,32 @@ def git(*arguments: str) -> str:
     except OSError:
         return ""
     return result.stdout.strip() if result.returncode == 0 else ""
+
+
+def without_comments(source: bytes) -> bytes:
+    """The same program on the same lines, a quarter smaller once it is packed."""
+    lines = source.split(b"\n")
+    for (row, start), (last_row, end), text in sorted(comments(source), reverse=True):
+        left = lines[row - 1][:start] + text + lines[last_row - 1][end:]
+        lines[row - 1 : last_row] = [left.rstrip(), *[b""] * (last_row - row)]
+    return b"\n".join(lines)
+
+
+Place = tuple[int, int]  # row from 1, column in bytes
+
+
+def comments(source: bytes) -> Iterator[tuple[Place, Place, bytes]]:
+    """Where docstrings and comments begin and end, and what is put in their place."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False):
+            text = node.body[0]
+            end = text.end_lineno or 0, text.end_col_offset or 0
+            yield (text.lineno, text.col_offset), end, b'""'
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            start = len(token.line[: token.start[1]].encode())
+            end = token.end[0], start + len(token.string.encode())
+            yield (token.start[0], start), end, b""
 
 
 def compile_client(source: bytes, python: Python) -> bytes:
@@ -392,7 +424,14 @@ def make_archive(source: Source, pythons: list[Python]) -> bytes:
     """The whole file."""
     prefix, boot = make_prefix(source, pythons)
     facts = build_facts(source, pythons)
-    members = run_shiv({**source.files, "feishuperm/_build.py": facts}, source.epoch)
+    files = {"feishuperm/_build.py": facts, **source.files}
+    for name in filter(lambda name: name.endswith(".py"), files):
+        try:
+            files[name] = without_comments(files[name])
+        except SyntaxError as error:
+            raise BuildError(f"{name}, line {error.lineno}: {error.msg}") from None
+    members = run_shiv(files, source.epoch)
+    members["LICENSE"] = source.licence
     members["__main__.py"] = MAIN.replace("@BOOT@", repr(boot)).encode()
     environment = json.loads(members["environment.json"])
     environment["build_id"] = source.build_id

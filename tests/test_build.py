@@ -50,7 +50,7 @@ time.time = lambda: now() + 86400 * 400
 def copy_tree(source: Path, target: Path, mode: int, mtime: int) -> None:
     """The sources in another folder, with tools borrowed from here."""
     target.mkdir(parents=True)
-    for name in ("build.py", "pyproject.toml", ".gitignore"):
+    for name in ("build.py", "pyproject.toml", ".gitignore", "LICENSE"):
         shutil.copy(source / name, target)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source / "feishuperm", target / "feishuperm", ignore=ignore)
@@ -147,9 +147,9 @@ def facts_of(archive: Path) -> dict[str, object]:
 
 
 def test_archive_is_small_and_its_sum_is_noted(pyz: Path) -> None:
-    data = pyz.read_bytes()
-    assert len(data) < 300_000
-    digest, name = (pyz.parent / "SHA256SUMS").read_text().split()
+    assert pyz.stat().st_size < 300_000
+    digest, name = (build.DIST / "SHA256SUMS").read_text().split()
+    data = build.ARCHIVE.read_bytes()
     assert (digest, name) == (hashlib.sha256(data).hexdigest(), "feishuperm.pyz")
 
 
@@ -160,7 +160,9 @@ def test_members_are_sorted_and_alike(pyz: Path) -> None:
     assert {info.external_attr >> 16 for info in infos} == {0o100644}
     assert len({info.date_time for info in infos}) == 1
     tops = {name.partition("/")[0] for name in names}
-    assert tops == {"__main__.py", "_bootstrap", "environment.json", "site-packages"}
+    assert tops == {
+        *("LICENSE", "__main__.py", "_bootstrap", "environment.json", "site-packages")
+    }
     packages = {
         name.split("/")[1] for name in names if name.startswith("site-packages/")
     }
@@ -192,6 +194,65 @@ def test_offsets_in_the_prefix_point_at_the_code(pyz: Path) -> None:
         assert data[offset : offset + 4] == bytes.fromhex(magic)
         assert offset + size < len(data)
     assert data[offset + size :][:4] == b"PK\x03\x04"  # the zip follows at once
+
+
+def program(source: bytes) -> str:
+    """What a file means, docstrings apart."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, build.DOCUMENTED) and ast.get_docstring(node, clean=False):
+            node.body[0].value.value = ""  # type: ignore[attr-defined]
+    return ast.dump(tree, include_attributes=False)
+
+
+def test_packed_sources_are_the_same_programs(pyz: Path) -> None:
+    with zipfile.ZipFile(pyz) as archive:
+        for path in (ROOT / "feishuperm").rglob("*.py"):
+            name = f"site-packages/{path.relative_to(ROOT).as_posix()}"
+            packed, source = archive.read(name), path.read_bytes()
+            assert program(packed) == program(source), name
+            assert packed.count(b"\n") == source.count(b"\n"), name
+
+
+ODD_SOURCE = '''\
+"""Doc 中文
+  of two lines"""  # and a comment
+x = "# no comment"  # 注释
+def f(): "one line"; return 1
+class C:
+    """only a docstring"""
+y = """
+# inside
+"""
+def g():
+    # first
+    "late docstring"
+    "no docstring" # tail
+z = f"{x} # {y}" #
+'''
+
+
+def test_comments_go_and_lines_stay() -> None:
+    source = ODD_SOURCE.encode()
+    packed = build.without_comments(source)
+    assert program(packed) == program(source)
+    assert packed.split(b"\n") == [
+        b'""',
+        b"",
+        b'x = "# no comment"',
+        b'def f(): ""; return 1',
+        b"class C:",
+        b'    ""',
+        b'y = """',
+        b"# inside",
+        b'"""',
+        b"def g():",
+        b"",
+        b'    ""',
+        b'    "no docstring"',
+        b'z = f"{x} # {y}"',
+        b"",
+    ]
 
 
 # ---- the machine
