@@ -431,6 +431,7 @@ class FakeFeishu:
         self.app_ids = {APP_ID}
         self.faults: deque[Fault] = deque()
         self.refuse_texts: dict[str, int] = {}  # a word in the body -> code (DLP, ...)
+        self.on_card: Callable[[Json], object] = lambda card: None  # a fast finger
         self._lock = threading.Lock()
         self._times: deque[float] = deque()
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
@@ -490,6 +491,8 @@ class FakeFeishu:
             self.refusals.append(refusal.code)
             raise
         self.messages.append(message)
+        if "card" in message:
+            self.on_card(message["card"])
         return {
             "StatusCode": 0,
             "StatusMessage": "success",
