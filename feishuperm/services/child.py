@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 MAX_OUTPUT = 1 << 20  # of each stream; a hook's answer is far smaller
+RESULT_FD = b"FEISHUPERM_RESULT_FD"  # names the descriptor to a child that has one
 TICK = 0.05  # how often an ended child is noticed while others hold its pipes
 
 
@@ -32,7 +33,7 @@ class ChildResult:
 
 
 class Child:
-    """One run. `result` is what came through the extra pipe, fd 3 in the child."""
+    """One run. `result` is what came through a pipe of its own, see RESULT_FD."""
 
     def __init__(
         self,
@@ -45,13 +46,12 @@ class Child:
     ) -> None:
         self.deadline = time.monotonic() + timeout
         self.pending = memoryview(data)
-        self.selector = selectors.DefaultSelector()
         read_end, write_end = os.pipe()
         try:
-            # `sh` moves the pipe to fd 3 so that no child has to be told its number.
-            command = [*_TO_FD_3, str(write_end), *argv] if with_result else argv
+            if with_result:
+                env = {**env, RESULT_FD: b"%d" % write_end}
             self.process = subprocess.Popen(
-                command,
+                argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -67,6 +67,7 @@ class Child:
         finally:
             os.close(write_end)
         self.result_pipe = os.fdopen(read_end, "rb", 0)
+        self.selector = selectors.DefaultSelector()
         self.outputs: dict[int, bytearray] = {}
         for pipe in (self.process.stdout, self.process.stderr, self.result_pipe):
             self._watch(pipe, selectors.EVENT_READ)
@@ -147,6 +148,3 @@ class Child:
         ):
             assert pipe is not None
             pipe.close()
-
-
-_TO_FD_3 = ("/bin/sh", "-c", 'eval "exec 3>&$0"; exec "$@"')

@@ -104,7 +104,8 @@ class Screen:
         else:
             self._flush()
         for error in result.get("errors") or ():
-            self.warn(one_line(str(error)))
+            if not str(error).startswith("[ede_diagnostic]"):  # the CLI's own notes
+                self.warn(one_line(str(error)))
         self.line(_summary(result, refusals))
 
     def finish(self) -> None:

@@ -2,8 +2,8 @@
 
 The first half is the parent's: the allow-list, the command line, the reading of the
 result.  The second half, `main()`, is the child's, for Python files; `NODE_HOST` is the
-same for JavaScript and TypeScript.  The request comes on stdin, the result leaves on fd
-3, so that a script may print what it likes.
+same for JavaScript and TypeScript.  The request comes on stdin, the result leaves on a
+descriptor of its own, so that a script may print what it likes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     from feishuperm.services.child import ChildResult
 
-RESULT_FD = 3
 NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts")
-NO_NODE = 127  # what /bin/sh says of a program that is not there
 
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -32,7 +30,9 @@ NODE_HOST = """
 import { readFileSync, writeSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 const path = process.argv[1];
-const finish = (value) => { writeSync(3, JSON.stringify(value)); process.exit(0); };
+const fd = Number(process.env.FEISHUPERM_RESULT_FD);
+delete process.env.FEISHUPERM_RESULT_FD;
+const finish = (value) => { writeSync(fd, JSON.stringify(value)); process.exit(0); };
 try {
   if (path.endsWith(".ts") && !process.features.typescript)
     throw new Error("TypeScript needs Node 22.18 or newer, this is " + process.version);
@@ -85,8 +85,6 @@ def read_result(
         message = json.loads(ended.result)
     except (ValueError, RecursionError):
         said = ended.stderr.decode(errors="replace").strip()
-        if ended.code == NO_NODE:
-            said = "node is not installed"
         return carry_on, f"the script gave no result (exit {ended.code}): {said[-500:]}"
     if "error" in message:
         return carry_on, f"the script failed: {message['error']}"
@@ -141,13 +139,14 @@ def with_wire_names(output: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Run the Python file named on the command line on the request from stdin."""
     path = sys.argv[1]
+    fd = int(os.environ.pop("FEISHUPERM_RESULT_FD"))
     try:
         request = json.load(sys.stdin)
         message = {"output": _call(path, request)}
         text = json.dumps(message)
     except BaseException as error:  # whatever a script raises, SystemExit included
         text = json.dumps({"error": f"{type(error).__name__}: {error}"})
-    with open(RESULT_FD, "w", encoding="ascii") as pipe:
+    with open(fd, "w", encoding="ascii") as pipe:
         pipe.write(text)
 
 
