@@ -16,6 +16,7 @@ from feishuperm.handlers import pages
 from feishuperm.handlers.access import WrongIds, is_finger, is_local, is_own_form
 from feishuperm.lib.text import text
 from feishuperm.models.action import ACTIONS
+from feishuperm.models.question import parse_answers
 from feishuperm.models.request import QUESTION_TOOL
 from feishuperm.models.view import kind_of
 from feishuperm.protocol.http1 import Response, parse_form
@@ -150,7 +151,7 @@ class Callback:
         if found is None or not found.waits():
             return self._outcome(request, found, fresh=False)
         questions = found.payload().tool_input.get("questions")
-        answers = pages.parse_answers(questions, fields)
+        answers = parse_answers(questions, fields)
         if isinstance(answers, str):
             return self._whole(found, answers, fields)
         decided = self._desk.answer(found.id, answers, self._surface(request))

@@ -26,6 +26,7 @@ from feishuperm.lib.text import text
 from feishuperm.lib.tool import Block, extract_tool_detail
 from feishuperm.models import request as states
 from feishuperm.models.action import ACTIONS
+from feishuperm.models.question import in_form, read_questions
 from feishuperm.models.view import kind_of
 
 TYPE_CHECKING = False
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from feishuperm.models.action import Action
+    from feishuperm.models.question import Question
     from feishuperm.models.request import Request
     from feishuperm.models.view import RequestView
 
@@ -530,43 +532,6 @@ def _hidden(link: str) -> str:
 # Questions.
 
 
-class Question(NamedTuple):
-    """One question of AskUserQuestion, whatever shape it came in."""
-
-    text: str
-    header: str
-    options: tuple[tuple[str, str], ...]  # label, description
-    multiple: bool
-
-
-def read_questions(questions: object) -> list[Question]:
-    """The questions that can be asked; what has no text is left out."""
-    if not isinstance(questions, list):
-        return []
-    found = [_question(entry) for entry in questions if isinstance(entry, dict)]
-    return [question for question in found if question.text]
-
-
-def _question(entry: dict[str, Any]) -> Question:
-    options = entry.get("options")
-    rows = options if isinstance(options, list) else []
-    return Question(
-        _string(entry, "question"),
-        _string(entry, "header"),
-        tuple(
-            (_string(row, "label"), _string(row, "description"))
-            for row in rows
-            if isinstance(row, dict) and _string(row, "label")
-        ),
-        entry.get("multiSelect") is True,
-    )
-
-
-def _string(entry: dict[str, Any], key: str) -> str:
-    value = entry.get(key)
-    return value if isinstance(value, str) else ""
-
-
 def answer_page(
     language: str,
     view: RequestView,
@@ -642,44 +607,12 @@ def _option(
 ) -> str:
     label, description = option
     below = f'<span class="muted">{_escape(description)}</span>' if description else ""
-    checked = " checked" if _plain(label) in map(_plain, chosen) else ""
+    checked = " checked" if in_form(label) in map(in_form, chosen) else ""
     return (
         f'<label class="option"><input type="{"checkbox" if multiple else "radio"}"'
         f' name="{field}" value="{escape(label)}"{checked}>'
         f"<span><b>{_escape(label)}</b>{below}</span></label>"
     )
-
-
-def parse_answers(
-    questions: object, form: Mapping[str, Sequence[str]]
-) -> dict[str, str] | str:
-    """The answers by question text, or the text key of what is wrong.
-
-    One's own words replace a single choice and join several ones.  Only what was
-    offered counts as a choice: a page can be changed before it is sent.
-    """
-    answers: dict[str, str] = {}
-    for number, question in enumerate(read_questions(questions)):
-        offered = {_plain(label): label for label, _ in question.options}
-        chosen = [_plain(value) for value in form.get(f"q{number}", ())]
-        if not offered.keys() >= set(chosen):
-            return "page.answer_unknown"
-        own = " ".join(form.get(f"q{number}_other", ())).strip()
-        answer = _answer(question.multiple, [offered[value] for value in chosen], own)
-        if answer:
-            answers[question.text] = answer
-    return answers or "page.answer_empty"
-
-
-def _answer(multiple: bool, chosen: list[str], own: str) -> str:
-    if multiple:
-        return ", ".join([*chosen, own] if own else chosen)
-    return own or "".join(chosen[:1])
-
-
-def _plain(value: str) -> str:
-    """A label as it survives a form: browsers rewrite line ends and lone surrogates."""
-    return " ".join(value.encode(errors="replace").decode().split())
 
 
 # The inbox.

@@ -45,7 +45,7 @@ SECONDS = 15_000  # in milliseconds: how long anything on a page may take
 
 BUILD = {"command": "npm run build", "description": "构建前端"}
 EDIT = {
-    "file_path": "/home/lin/shop/src/total.js",
+    "file_path": "/srv/shop-front/src/total.js",
     "old_string": "let sum = 0;\nfor (const item of items) {\n  sum += item.price;\n}",
     "new_string": "const sum = items.reduce((all, item) => all + item.price, 0);",
     "replace_all": False,
@@ -281,10 +281,11 @@ def expect_text(page: Any, *texts: str) -> None:
         page.get_by_text(expected).first.wait_for()
 
 
-def take(page: Any, name: str, tmp_path: Path, full: bool = False) -> None:
+def take(page: Any, name: str, tmp_path: Path, height: int = 844) -> None:
     """A picture: for the README when asked to, else to see that it can be taken."""
     folder = SCREENSHOTS if os.environ.get("SCREENSHOTS") else tmp_path
-    page.screenshot(path=folder / f"{name}.png", full_page=full)
+    page.set_viewport_size({"width": 390, "height": height})
+    page.screenshot(path=folder / f"{name}.png")
     assert (folder / f"{name}.png").stat().st_size > 10_000
 
 
@@ -463,7 +464,7 @@ def test_link_of_a_card_decides_once_and_reload_and_back_are_safe(
     hook = station.ask("Bash", BUILD)
     page = phone.open(hook.links["allow"])
     expect_text(page, "操作成功", "已批准运行", "shop-front")
-    take(page, "result", tmp_path)
+    take(page, "result", tmp_path, 450)
     assert hook.decision()["behavior"] == "allow"
     page.reload()
     expect_text(page, "请求无效或已过期", "已批准运行", "飞书卡片")
@@ -618,9 +619,12 @@ def test_nothing_is_too_wide_or_too_small_for_a_thumb(
 def test_pictures_for_the_readme(
     station: Station, phone: Phone, tmp_path: Path
 ) -> None:
-    edit = station.ask("Edit", {**EDIT, "file_path": f"{station.project}/total.js"})
+    # A folder that is not there: the paths in the pictures shall look like a person's.
+    station.env["CLAUDE_PROJECT_DIR"] = "/srv/shop-front"
     station.ask("Bash", {**BUILD, "description": "构建前端，检查产物大小"})
+    edit = station.ask("Edit", EDIT)
     asked = station.ask("AskUserQuestion", {"questions": [COLOUR, SIZES]})
+    station.env["CLAUDE_PROJECT_DIR"] = str(station.project)
     page = phone.open()
     expect_text(page, "实时", "npm run build")
     take(page, "inbox", tmp_path)
@@ -629,15 +633,15 @@ def test_pictures_for_the_readme(
     background = "getComputedStyle(document.body).backgroundColor"
     assert dark.evaluate(background) != page.evaluate(background)
     take(dark, "inbox-dark", tmp_path)
-    take(phone.open(edit.links["request"]), "request", tmp_path, full=True)
-    take(phone.open(asked.links["answer"]), "answer", tmp_path, full=True)
+    take(phone.open(edit.links["request"]), "request", tmp_path, 970)
+    take(phone.open(asked.links["answer"]), "answer", tmp_path, 860)
     take_card(phone, tmp_path)
 
 
 def take_card(phone: Phone, tmp_path: Path) -> None:
     """An illustration of the card: its JSON, drawn by us and not by Feishu."""
     view = RequestView(
-        "1763265600-0badcafe", "Bash", {**BUILD}, "/home/lin/shop-front",
+        "1763265600-0badcafe", "Bash", {**BUILD}, "/srv/shop-front",
         "feature/checkout", "5c1b0c2e-9f0d", "", 1763265600.0, 55,
     )  # fmt: skip
     buttons = [
@@ -645,6 +649,7 @@ def take_card(phone: Phone, tmp_path: Path) -> None:
         for row in ACTIONS.values()
     ]
     page = phone.open("")
-    page.set_content(card_page(build_permission_card(view, "zh", buttons)))
-    page.set_viewport_size({"width": 390, "height": 560})
-    take(page, "card", tmp_path)
+    more = Button(text("zh", "button.more"), f"{phone.url}/request", "default")
+    card = build_permission_card(view, "zh", buttons, more=more)
+    page.set_content(card_page(card))
+    take(page, "card", tmp_path, 600)

@@ -43,11 +43,14 @@ def card_page(card: dict[str, Any]) -> str:
     header = card["header"]
     subtitle = header.get("subtitle", {}).get("content", "")
     return (
-        f'<!doctype html><meta charset="utf-8"><style>{STYLE}</style>'
+        '<!doctype html><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<style>{STYLE}</style>"
         f'<div class="card"><header class="{header["template"]}">'
         f"<b>{escape(header['title']['content'])}</b>"
         f"<small>{escape(subtitle)}</small></header>"
         f'<div class="body">{_all(card["body"]["elements"])}</div></div>'
+        '<p class="grey">示意图，不是飞书的截图 · an illustration, not a screenshot</p>'
     )
 
 

@@ -19,6 +19,7 @@ from feishuperm.lib.text import TEXTS, text
 from feishuperm.models import request as states
 from feishuperm.models.action import ACTIONS
 from feishuperm.models.decision import Decision
+from feishuperm.models.question import parse_answers
 from feishuperm.models.request import TRANSITIONS, Request
 from feishuperm.models.view import RequestView
 
@@ -370,38 +371,6 @@ def test_refused_answer_keeps_what_was_filled_in() -> None:
     assert "不在问题中" in page.text
 
 
-@pytest.mark.parametrize(
-    ("form", "answers"),
-    [
-        ({"q0": ["Blue"]}, {"Which colour?": "Blue"}),
-        ({"q0": ["Blue"], "q0_other": [" green "]}, {"Which colour?": "green"}),
-        ({"q1": ["S", "L"]}, {"Which sizes?": "S, L"}),
-        ({"q1": ["S", "L"], "q1_other": ["XXL"]}, {"Which sizes?": "S, L, XXL"}),
-        ({"q1_other": ["none"]}, {"Which sizes?": "none"}),
-        (
-            {"q0": ["Red"], "q1": ["M"]},
-            {"Which colour?": "Red", "Which sizes?": "M"},
-        ),
-        ({"q0": ["Blue", "Red"]}, {"Which colour?": "Blue"}),
-        ({}, "page.answer_empty"),
-        ({"q0_other": ["  "], "q7": ["Red"]}, "page.answer_empty"),
-        ({"q0": ["Green"]}, "page.answer_unknown"),
-        ({"q0": ["Blue"], "q1": ["S", "XL"]}, "page.answer_unknown"),
-    ],
-)
-def test_answers_come_from_the_form(
-    form: dict[str, list[str]], answers: dict[str, str] | str
-) -> None:
-    assert pages.parse_answers(QUESTIONS, form) == answers
-
-
-def test_label_survives_what_a_browser_does_to_line_ends() -> None:
-    label = "two\nlines \ud800"
-    questions = [{"question": "Q?", "options": [{"label": label}]}]
-    form = {"q0": ["two\r\nlines ?"]}
-    assert pages.parse_answers(questions, form) == {"Q?": label}
-
-
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: (
@@ -422,7 +391,7 @@ JSON_VALUES = st.recursive(
 def test_odd_questions_never_break_the_form(questions: Any) -> None:
     view = make_view("AskUserQuestion", {"questions": questions})
     Page(pages.answer_page("zh", view, links=make_links("answer")))
-    assert isinstance(pages.parse_answers(questions, {"q0": ["x"]}), (str, dict))
+    assert isinstance(parse_answers(questions, {"q0": ["x"]}), (str, dict))
 
 
 # Safety.

@@ -1,0 +1,52 @@
+"""Answers from a form: which choices count, and what one's own words do."""
+
+from __future__ import annotations
+
+import pytest
+
+from feishuperm.models.question import parse_answers
+
+QUESTIONS = [
+    {
+        "question": "Which colour?",
+        "multiSelect": False,
+        "options": [{"label": "Red"}, {"label": "Blue"}],
+    },
+    {
+        "question": "Which sizes?",
+        "multiSelect": True,
+        "options": [{"label": "S"}, {"label": "M"}, {"label": "L"}],
+    },
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "answers"),
+    [
+        ({"q0": ["Blue"]}, {"Which colour?": "Blue"}),
+        ({"q0": ["Blue"], "q0_other": [" green "]}, {"Which colour?": "green"}),
+        ({"q1": ["S", "L"]}, {"Which sizes?": "S, L"}),
+        ({"q1": ["S", "L"], "q1_other": ["XXL"]}, {"Which sizes?": "S, L, XXL"}),
+        ({"q1_other": ["none"]}, {"Which sizes?": "none"}),
+        (
+            {"q0": ["Red"], "q1": ["M"]},
+            {"Which colour?": "Red", "Which sizes?": "M"},
+        ),
+        ({"q0": ["Blue", "Red"]}, {"Which colour?": "Blue"}),
+        ({}, "page.answer_empty"),
+        ({"q0_other": ["  "], "q7": ["Red"]}, "page.answer_empty"),
+        ({"q0": ["Green"]}, "page.answer_unknown"),
+        ({"q0": ["Blue"], "q1": ["S", "XL"]}, "page.answer_unknown"),
+    ],
+)
+def test_answers_come_from_the_form(
+    form: dict[str, list[str]], answers: dict[str, str] | str
+) -> None:
+    assert parse_answers(QUESTIONS, form) == answers
+
+
+def test_label_survives_what_a_browser_does_to_line_ends() -> None:
+    label = "two\nlines \ud800"
+    questions = [{"question": "Q?", "options": [{"label": label}]}]
+    form = {"q0": ["two\r\nlines ?"]}
+    assert parse_answers(questions, form) == {"Q?": label}
