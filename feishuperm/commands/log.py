@@ -147,7 +147,11 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         detail = f"{detail or ''} ({entry['reason']})"
     cells = (entry.get("id"), entry.get("tool"), decision, entry.get("surface"))
     shown = [one_line(str(cell or "-"), 40) for cell in cells]
-    return (_local_time(entry_time(entry)), *shown, one_line(str(detail or "-")))
+    return (
+        _local_time(entry_time(entry)),
+        *shown,
+        one_line(str(detail or "-"), sys.maxsize),
+    )
 
 
 def _local_time(seconds: float) -> str:

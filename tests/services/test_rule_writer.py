@@ -183,7 +183,31 @@ def test_form_with_one_slash_is_left_out_where_it_names_another_file(
 CHARACTERS = "ab A(){}[]\\*?:.,;'\"$|^+!#~@%&=<>\n\t中é\U0001f600"
 COMMANDS = st.text(st.sampled_from(CHARACTERS) | st.characters(), max_size=12)
 NAMES = st.text(st.sampled_from(CHARACTERS), min_size=1, max_size=6)
+# A neighbour: the same text with one character put in, taken out or changed.
+CHANGES = st.tuples(
+    st.integers(0, 20), st.integers(0, 1), st.sampled_from(["", "/", *CHARACTERS])
+)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
+
+
+def change(text: str, at: int, cut: int, put: str) -> str:
+    at = min(at, len(text))
+    return text[:at] + put + text[at + cut :]
+
+
+@limits(deadline=None)
+@given(st.data())
+def test_rule_does_not_allow_what_differs_in_one_character(data: st.DataObject) -> None:
+    command, path = data.draw(COMMANDS), data.draw(PATHS)
+    other = change(command, *data.draw(CHANGES))
+    for rule in WRITER.plan("Bash", {"command": command}, PROJECT).rules:
+        same = other.strip() == command.strip()
+        assert same or not allows(rule, "Bash", {"command": other}, PROJECT)
+    wanted = os.path.normpath(path)
+    other = os.path.normpath("/" + change(wanted[1:], *data.draw(CHANGES)))
+    for rule in WRITER.plan("Read", {"file_path": path}, PROJECT).rules:
+        same = (other + "/").casefold().startswith(wanted.casefold() + "/")
+        assert same or not allows(rule, "Read", {"file_path": other}, PROJECT)
 
 
 @limits(deadline=None)

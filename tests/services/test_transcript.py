@@ -1,0 +1,335 @@
+"""The transcripts in tests/data were recorded from the real client, then trimmed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from feishuperm.services import transcript
+from feishuperm.services.transcript import (
+    ANSWERED,
+    MOVED_ON,
+    PENDING,
+    UNKNOWN,
+    Watch,
+    agent_transcript,
+    begin,
+    turn_started,
+)
+
+DATA = Path(__file__).parents[1] / "data" / "transcripts"
+SLEEP = {"command": "sleep 4; echo hi > /dev/null; ls /nonexist", "description": "x"}
+TOUCH = {"command": "touch /tmp/one", "description": "x"}
+TOUCH_TWO = {"command": "touch /tmp/two", "description": "x"}
+
+
+def recorded(name: str) -> list[str]:
+    return (DATA / f"{name}.jsonl").read_text().splitlines(keepends=True)
+
+
+def index_of(lines: list[str], kind: str, block: str, occurrence: int = 0) -> int:
+    """The line of the n-th block of a kind ("tool_use", "tool_result")."""
+    found = [
+        number
+        for number, line in enumerate(lines)
+        if json.loads(line)["type"] == kind and f'"type":"{block}"' in line
+    ]
+    return found[occurrence]
+
+
+def states(path: Path, watch: Watch | None, lines: list[str]) -> list[str]:
+    """The state after each further line."""
+    assert watch is not None
+    seen = []
+    for line in lines:
+        with path.open("a") as file:
+            file.write(line)
+        seen.append(watch.check())
+    return seen
+
+
+def use(id: str, name: str = "Bash", **tool_input: Any) -> str:
+    block = {"type": "tool_use", "id": id, "name": name, "input": tool_input}
+    return line("assistant", [block])
+
+
+def result(id: str, text: str = "") -> str:
+    block = {"type": "tool_result", "tool_use_id": id, "content": text}
+    return line("user", [block])
+
+
+def line(kind: str, content: Any, **fields: Any) -> str:
+    message = {"role": kind, "content": content}
+    return json.dumps({"type": kind, "message": message, **fields}) + "\n"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "session.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "tool_input"),
+    [
+        ("terminal-yes", "Bash", SLEEP),
+        ("terminal-no", "Bash", TOUCH),
+        (
+            "edit",
+            "Edit",
+            {
+                "file_path": "/home/user/project/f.txt",
+                "old_string": "one",
+                "new_string": "1",
+                "replace_all": False,
+                "added_by_the_event": True,
+            },
+        ),
+        (
+            "question",
+            "AskUserQuestion",
+            {
+                "questions": [
+                    {
+                        "question": "Which color?",
+                        "header": "Color",
+                        "options": [
+                            {"label": "Red", "description": "r"},
+                            {"label": "Blue", "description": "b"},
+                        ],
+                        "multiSelect": False,
+                    }
+                ]
+            },
+        ),
+    ],
+)
+def test_answer_in_the_terminal_is_seen_with_the_result(
+    path: Path, name: str, tool: str, tool_input: dict[str, Any]
+) -> None:
+    lines = recorded(name)
+    asked = index_of(lines, "assistant", "tool_use", -1)
+    over = index_of(lines, "user", "tool_result", -1)
+    path.write_text("".join(lines[: asked + 1]))
+    watch = begin(str(path), tool, tool_input)
+    assert watch is not None
+    assert watch.check() == PENDING
+    seen = states(path, watch, lines[asked + 1 :])
+    waited = over - asked - 1
+    assert seen == [PENDING] * waited + [ANSWERED] * (len(lines) - over)
+
+
+def test_of_two_calls_alike_both_must_be_over(path: Path) -> None:
+    lines = recorded("two-alike")
+    asked = index_of(lines, "assistant", "tool_use", 1)
+    first = index_of(lines, "user", "tool_result", 0)
+    second = index_of(lines, "user", "tool_result", 1)
+    path.write_text("".join(lines[: asked + 1]))
+    watch = begin(str(path), "Bash", TOUCH)
+    seen = states(path, watch, lines[asked + 1 : second + 1])
+    assert first < second
+    assert seen == [PENDING] * (second - asked - 1) + [ANSWERED]
+
+
+def test_subagent_is_watched_in_its_own_transcript(tmp_path: Path) -> None:
+    """The main session goes on to another prompt while the subagent waits."""
+    main = tmp_path / "session.jsonl"
+    own = tmp_path / "session" / "subagents" / "agent-a2cd7a156e00c1d57.jsonl"
+    own.parent.mkdir(parents=True)
+    lines = recorded("agent")
+    over = index_of(lines, "user", "tool_result")
+    own.write_text("".join(lines[:over]))
+    main.write_text("")
+    watch = begin(str(main), "Bash", TOUCH_TWO, "a2cd7a156e00c1d57")
+    assert set(states(main, watch, recorded("agent-main"))) == {PENDING}
+    assert states(own, watch, lines[over : over + 1]) == [ANSWERED]
+
+
+def test_main_session_going_on_says_nothing_of_a_call_it_does_not_hold(
+    path: Path,
+) -> None:
+    path.write_text("")
+    watch = begin(str(path), "Bash", TOUCH_TWO)
+    assert set(states(path, watch, recorded("agent-main"))) == {UNKNOWN}
+
+
+@pytest.mark.parametrize("agent", ["../../etc", "a/b", "a.b", "a\0b"])
+def test_agent_id_cannot_lead_elsewhere(agent: str) -> None:
+    assert agent_transcript("/x/s.jsonl", agent) == "/x/s.jsonl"
+
+
+def test_next_prompt_means_moved_on(path: Path) -> None:
+    path.write_text(use("1", command="a"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    others = [
+        line("user", "hook feedback", isMeta=True),
+        line("user", "done", origin={"kind": "task-notification"}),
+        line("user", "summary", isCompactSummary=True),
+        line("assistant", [{"type": "text", "text": "hm"}]),
+        '{"type":"queue-operation","content":"user"}\n',
+    ]
+    assert states(path, watch, others) == [PENDING] * len(others)
+    assert states(path, watch, [line("user", "next")]) == [MOVED_ON]
+    assert states(path, watch, [result("1")]) == [MOVED_ON]
+
+
+def test_earlier_call_of_the_same_kind_is_no_answer(path: Path) -> None:
+    path.write_text(use("1", command="a") + result("1") + use("2", command="a"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    assert watch is not None
+    assert watch.ids == ("2",)
+    assert states(path, watch, [result("1"), result("2")]) == [PENDING, ANSWERED]
+
+
+def test_call_left_open_by_an_earlier_turn_is_not_waited_for(path: Path) -> None:
+    path.write_text(
+        use("dead", command="a") + line("user", "again") + use("2", command="a")
+    )
+    watch = begin(str(path), "Bash", {"command": "a"})
+    assert states(path, watch, [result("2")]) == [ANSWERED]
+
+
+def test_call_whose_input_the_event_changed_is_found_by_its_tool(path: Path) -> None:
+    path.write_text(
+        use("1", "ExitPlanMode", plan="of the model") + use("2", command="x")
+    )
+    event = {"plan": "from the file", "planFilePath": "/plans/x.md"}
+    watch = begin(str(path), "ExitPlanMode", event)
+    assert watch is not None
+    assert watch.ids == ("1",)
+
+
+def test_call_written_late_is_found_late(path: Path) -> None:
+    watch = begin(str(path), "Bash", {"command": "a"})
+    assert watch is not None
+    assert watch.check() == UNKNOWN
+    seen = states(path, watch, [line("user", "go"), use("1", command="a"), result("1")])
+    assert seen == [UNKNOWN, PENDING, ANSWERED]
+
+
+def test_call_written_and_over_between_two_looks(path: Path) -> None:
+    watch = begin(str(path), "Bash", {"command": "a"})
+    assert watch is not None
+    path.write_text(use("1", command="a") + result("1"))
+    assert watch.check() == ANSWERED
+
+
+def test_half_a_line_is_read_when_it_is_whole(path: Path) -> None:
+    path.write_text(use("1", command="a"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    end = result("1")
+    assert states(path, watch, list(end)) == [PENDING] * (len(end) - 1) + [ANSWERED]
+
+
+def test_long_result_is_one_line_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript, "TAIL", 1000)
+    path.write_text(use("1", command="a"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    assert states(path, watch, [result("1", "x" * 50_000)]) == [ANSWERED]
+
+
+def test_line_beyond_all_limits_is_skipped(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript, "TAIL", 1000)
+    monkeypatch.setattr(transcript, "MAX_LINE", 5000)
+    path.write_text(use("1", command="a"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    states(path, watch, [line("user", "x" * 20_000, isMeta=True)])
+    assert watch is not None
+    with path.open("a") as file:
+        file.write(result("1"))
+    assert ANSWERED in [watch.check() for _ in range(30)]
+
+
+def test_only_the_end_of_a_long_transcript_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript, "TAIL", 2000)
+    path.write_text(line("user", "x" * 300) * 50 + use("1", command="a"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    assert states(path, watch, [result("1")]) == [ANSWERED]
+
+
+def test_transcript_written_anew_is_read_anew(path: Path) -> None:
+    path.write_text(line("user", "go") * 20 + use("1", command="a"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    path.write_text(use("1", command="a"))
+    assert watch is not None
+    assert watch.check() == PENDING
+    assert states(path, watch, [result("1")]) == [ANSWERED]
+
+
+def test_old_calls_in_a_transcript_written_anew_are_no_answer(path: Path) -> None:
+    path.write_text(line("user", "go") * 20)
+    watch = begin(str(path), "Bash", {"command": "a"})
+    path.write_text(use("1", command="a") + result("1"))
+    assert watch is not None
+    assert watch.check() == UNKNOWN
+
+
+def test_no_path_no_watch() -> None:
+    for path in ("", "relative.jsonl", "/tmp/\udcff\ud800"):
+        assert begin(path, "Bash", {}) is None
+
+
+def test_transcript_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none" / "x", Path("/tmp/a\0b")):
+        watch = begin(str(path), "Bash", {})
+        assert watch is not None
+        assert watch.check() == UNKNOWN
+
+
+@limits(deadline=None)
+@given(st.lists(st.binary(max_size=60) | st.sampled_from([b'{"type":"user"}', b"[]"])))
+def test_rubbish_is_unknown(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
+    path = tmp_path_factory.mktemp("transcript") / "x"
+    path.write_bytes(b"\n".join(lines))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    assert watch is not None
+    assert watch.check() == UNKNOWN
+    turn_started(str(path))
+
+
+def test_odd_entries_are_unknown(path: Path) -> None:
+    odd = [
+        {"type": "user", "message": "text"},
+        {"type": "assistant", "message": {"content": [1, {"type": "tool_use"}]}},
+        {"type": "user", "message": {"content": [{"type": "tool_result"}]}},
+        {"type": "assistant", "message": {"content": {"type": "tool_use"}}},
+        {"type": ["user"], "message": None},
+    ]
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in odd))
+    watch = begin(str(path), "Bash", {})
+    assert watch is not None
+    assert watch.check() == UNKNOWN
+
+
+def test_watch_of_a_found_call_is_small(path: Path) -> None:
+    path.write_text(use("toolu_01AbCdEfGhIjKlMnOpQrStUv", command="a" * 10_000))
+    watch = begin(str(path), "Bash", {"command": "a" * 10_000})
+    assert watch is not None
+    assert watch.search is None
+    parts = [watch, watch.path, watch.offset, watch.ids, watch.ids[0]]
+    assert sum(map(sys.getsizeof, parts)) - len(watch.path) < 300
+
+
+def test_turn_started_is_the_time_of_the_last_prompt(path: Path) -> None:
+    path.write_text("".join(recorded("terminal-yes")))
+    assert turn_started(str(path)) == pytest.approx(1794801826.634)
+    path.write_text(line("user", "go", timestamp="soon"))
+    assert turn_started(str(path)) == 0.0
+    path.write_text(line("user", "go"))
+    assert turn_started(str(path)) == 0.0
+    for none in ("", "/none", str(path.parent)):
+        assert turn_started(none) == 0.0
