@@ -25,7 +25,7 @@ COMMANDS = {
     "status": "is it running, which channels are up, what is waiting",
     "demo": "try it without Feishu and without Claude Code",
     "test-card": "send a real card and wait for the tap",
-    "log": "who decided what, when and where",
+    "log": "the decision ledger: show, verify, take a rule back",
     "version": "version, commit, Python",
 }
 

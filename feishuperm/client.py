@@ -19,9 +19,9 @@ from time import monotonic, sleep, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    Environ = dict[bytes, bytes]
+    Environ = Mapping[bytes, bytes]
 
 PROTOCOL = b"1"
 MAX_EVENT = 16 << 20  # the server refuses longer ones; a Write of 16 MB is no card
@@ -68,7 +68,7 @@ def config_path(environ: "Environ") -> bytes:
     return base + b"/feishuperm/config.env"
 
 
-def parse_config(data: bytes) -> "Environ":
+def parse_config(data: bytes) -> dict[bytes, bytes]:
     """KEY=VALUE lines as a dict of bytes; comments and other lines are skipped."""
     values = {}
     for line in data.splitlines():

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from feishuperm.channels.base import Channel
     from feishuperm.models.settings import Settings
 
+SUMMARY = "run the server in the foreground"
 HELP = """usage: feishuperm serve
 
 Run the server in the foreground: a unix socket for hooks, HTTP for browsers, and the
@@ -53,6 +54,9 @@ DRAIN_SECONDS = 2.0  # for last answers and cards, when the server stops
 
 def main(args: list[str]) -> int:
     """Serve until a signal or a control command ends it."""
+    if args in (["--help"], ["-h"]):
+        print(HELP, end="")
+        return 0
     if args:
         raise UsageError(
             f"serve takes no arguments, not {args[0]!r}", "feishuperm serve --help"

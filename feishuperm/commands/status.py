@@ -7,6 +7,7 @@ import os
 import time
 
 from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.services.installer import Manifest
 from feishuperm.services.service_unit import background_pid
@@ -23,8 +24,9 @@ def main(args: list[str]) -> int:
     parser = ArgumentParser("status", SUMMARY)
     parser.add_argument("--json", action="store_true", help="for programs")
     options = parser.parse_args(args)
+    socket = load_settings().permission_socket_path
     try:
-        status = ask_server({"command": "status"})
+        status = ask_server({"command": "status"}, path=socket)
     except NotRunningError as error:
         if not options.json:
             raise

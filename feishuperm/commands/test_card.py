@@ -26,9 +26,10 @@ TOOL = "feishuperm-test"
 def main(args: list[str]) -> int:
     parser = ArgumentParser("test-card", SUMMARY, EPILOG)
     parser.parse_args(args)
-    status = ask_server({"command": "status"})
+    settings = load_settings()
+    status = ask_server({"command": "status"}, path=settings.permission_socket_path)
     channel = webhook_of(status)
-    seconds = load_settings().permission_request_timeout
+    seconds = settings.permission_request_timeout
     hook = start_hook(event(), os.environ)
     print(f"a card is on its way; tap a button within {seconds} seconds")
     if channel:
