@@ -160,7 +160,7 @@ class BackgroundService(Service):
         stop_server()
         environ = {key: self.environ[key] for key in INHERITED if key in self.environ}
         private_dir(state_dir(self.environ))
-        process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [self.program, "serve"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # it keeps a log of its own
@@ -169,7 +169,7 @@ class BackgroundService(Service):
             cwd="/",
             start_new_session=True,
         )
-        write_atomic(pid_path(self.environ), b"%d\n" % process.pid, 0o600)
+        write_atomic(pid_path(self.environ), b"%d\n" % self.process.pid, 0o600)
 
     def stop(self) -> None:
         stop_server()
@@ -253,11 +253,12 @@ def stop_server(
 
 
 def systemd_unit(program: str, environ: Mapping[str, str]) -> str:
-    """A user unit. "Always allow" writes in project folders, so no ProtectHome."""
-    # Without the colon a dollar sign in the path would be a variable.
-    colon = ":" if "$" in program else ""
+    """A user unit. "Always allow" writes in project folders, so no ProtectHome.
+
+    The program is a script for sh; naming sh takes paths that systemd would refuse.
+    """
     places = "".join(
-        f"Environment={_systemd_quoted(f'{key}={environ[key]}')}\n"
+        f"Environment={_systemd_quoted(f'{key}={environ[key]}', dollar='$')}\n"
         for key in PLACES
         if environ.get(key)
     )
@@ -266,7 +267,7 @@ def systemd_unit(program: str, environ: Mapping[str, str]) -> str:
 Description=feishuperm, answers for Claude Code from Feishu
 
 [Service]
-ExecStart={colon}{_systemd_quoted(program)} serve
+ExecStart=/bin/sh {_systemd_quoted(program)} serve
 {places}Restart=on-failure
 RestartSec=2
 NoNewPrivileges=yes
@@ -277,9 +278,10 @@ WantedBy=default.target
 """
 
 
-def _systemd_quoted(text: str) -> str:
-    for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%")):
-        text = text.replace(character, escaped)
+def _systemd_quoted(text: str, dollar: str = "$$") -> str:
+    """A word; in a command a dollar sign starts a variable, in a setting it does not."""
+    for sign, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", dollar)):
+        text = text.replace(sign, escaped)
     return f'"{text}"'
 
 
