@@ -621,7 +621,7 @@ INBOX_TEXTS = (
     *("inbox.live", "inbox.lost", "inbox.expand", "inbox.collapse", "inbox.hidden"),
     *("inbox.cut", "inbox.sending", "inbox.failed", "inbox.arrived", "inbox.settled"),
     *("page.name", "page.left", "page.time_over", "page.reason", "page.reason_hint"),
-    *("button.more", "button.answer", "page.key.reason"),
+    *("inbox.ended", "button.more", "button.answer", "page.key.reason"),
 )
 KEYS = (
     ("j k ↓ ↑", "inbox.help.select"),

@@ -278,6 +278,9 @@
   }
 
   function remove(card) {
+    if (cards[card.item.id] !== card) {
+      return;
+    }
     var focused = card.node.contains(document.activeElement);
     card.node.remove();
     delete cards[card.item.id];
@@ -311,8 +314,14 @@
       ended[item.id] = item;
     });
     news.waiting.forEach(function (item) {
+      var card = cards[item.id];
       present[item.id] = true;
-      if (!cards[item.id]) {
+      if (card && card.leaving && !card.sent) {
+        remove(card); // its hook found the restarted server: it waits again
+      }
+      if (cards[item.id]) {
+        cards[item.id].item.deadline = item.deadline;
+      } else {
         arrive(item);
       }
     });
@@ -339,7 +348,7 @@
   function settleElsewhere(card) {
     var how = ended[card.item.id];
     var lines = how && how.surface ? [how.surface] : [];
-    settle(card, how ? how.look : "late", how ? how.done : t("page.time_over"), lines);
+    settle(card, how ? how.look : "late", how ? how.done : t("inbox.ended"), lines);
     announce(t("inbox.settled", { what: card.item.tool + (how ? " · " + how.done : "") }));
   }
 

@@ -92,7 +92,7 @@ class Hook:
 class Station:
     """The built file as a server, and hooks that ask it."""
 
-    def __init__(self, pyz: Path, folder: Path, seconds: int = 55) -> None:
+    def __init__(self, pyz: Path, folder: Path, **settings: str) -> None:
         self.pyz = str(pyz)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -106,8 +106,8 @@ class Station:
             CALLBACK_SERVER_PORT=str(self.port),
             CALLBACK_LINK_SIGNING="on",
             PERMISSION_SOCKET_PATH=str(folder / "s"),
-            PERMISSION_REQUEST_TIMEOUT=str(seconds),
             CLAUDE_PROJECT_DIR=str(self.project),
+            **settings,
         )
         self.hooks: list[Hook] = []
         self.start()
@@ -442,16 +442,45 @@ def test_inbox_says_when_the_server_is_away_and_recovers(
     try:
         page = phone.open()
         expect_text(page, "实时", "现在没有等待处理的请求", "会立刻出现在这里")
-        station.stop()
+        hook = station.ask("Bash", BUILD)
+        card(page, hook).wait_for()
+        station.server.kill()  # as a crash: its hook waits for the next one
+        station.server.wait(timeout=20)
         expect_text(page, "已断开，重连中")
         station.start()
+        wait_until(station.waiting)
         expect_text(page.locator("#state"), "实时")
-        hook = station.ask("Bash", BUILD)
+        expect_text(card(page, hook), "npm run build")
+        page.locator("#waiting:not(.still)").wait_for()
         button(card(page, hook), "批准运行").tap()
         assert hook.decision()["behavior"] == "allow"
     finally:
         phone.close()
         station.close()
+
+
+def test_inbox_opens_from_elsewhere_by_the_signed_link_only(
+    station: Station, phone: Phone
+) -> None:
+    phone.tolerated = ("status of 403",)
+    elsewhere = {"X-Forwarded-For": "203.0.113.9"}  # as a tunnel adds it
+    hook = station.ask("Bash", BUILD)
+    page = phone.open("/", extra_http_headers=elsewhere)
+    expect_text(page, "无法打开", "feishuperm status")
+    assert "npm" not in page.content()
+    status = subprocess.run(
+        [station.pyz, "status", "--json"],
+        env=station.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+    )
+    page.goto(json.loads(status.stdout)["inbox"])
+    expect_text(card(page, hook), "npm run build")
+    late = station.ask("Edit", EDIT)  # arrives by the stream
+    expect_text(card(page, late), "+const sum")
+    button(card(page, hook), "批准运行").tap()
+    assert hook.decision()["behavior"] == "allow"
 
 
 # Links of a card.
@@ -485,7 +514,7 @@ def test_tap_after_the_timeout_shows_expired_page(
     pyz: Path, browser: Any, tmp_path: Path
 ) -> None:
     """Scenario: 超时后按钮点击处理"""
-    station = Station(pyz, tmp_path, seconds=2)
+    station = Station(pyz, tmp_path, PERMISSION_REQUEST_TIMEOUT="2")
     phone = Phone(browser, station.url)
     try:
         page = phone.open()
@@ -505,6 +534,25 @@ def test_tap_after_the_timeout_shows_expired_page(
         station.close()
 
 
+def test_link_decides_nothing_by_itself_when_confirmation_is_on(
+    pyz: Path, browser: Any, tmp_path: Path
+) -> None:
+    station = Station(pyz, tmp_path, CALLBACK_CONFIRM="on")
+    phone = Phone(browser, station.url)
+    try:
+        hook = station.ask("Bash", BUILD)
+        page = phone.open(hook.links["always"])
+        expect_text(page, "请确认操作", "Bash(npm run build)")
+        page.reload()
+        assert hook.waits()
+        button(page, "始终允许").tap()
+        expect_text(page, "操作成功", "已始终允许", "Bash(npm run build)")
+        assert hook.decision()["behavior"] == "allow"
+    finally:
+        phone.close()
+        station.close()
+
+
 # A request's own page.
 
 
@@ -519,6 +567,9 @@ def test_request_page_decides_with_and_without_scripts(
     button(page, "拒绝运行").tap()
     expect_text(page, "操作成功", "已拒绝运行", "保留循环")
     assert hook.decision()["message"] == "用户通过飞书拒绝：保留循环"
+    page.go_back()
+    expect_text(page, "已拒绝运行", "+const sum")
+    assert page.locator("button").count() == 0
 
 
 @pytest.mark.parametrize("scripts", [True, False])
