@@ -25,7 +25,10 @@ ANSWERED = "answered"  # the call is over
 MOVED_ON = "moved_on"  # the person has gone on to another prompt
 UNKNOWN = "unknown"  # the call is not in the transcript, at least not yet
 
-TAIL = 1 << 20  # a pending call is among the last lines; transcripts reach 100 MB
+# A pending call is among the last lines, and transcripts reach 100 MB: look at a little
+# of the end first, and at more of it only when the call is not there.
+FIRST_TAIL = 64 << 10
+TAIL = 1 << 20
 MAX_LINE = 16 << 20  # as long as an event may be; a longer line is skipped
 
 
@@ -34,12 +37,12 @@ class Watch:
 
     __slots__ = ("ids", "offset", "path", "search", "state")
 
-    def __init__(self, path: bytes, search: Search) -> None:
+    def __init__(self, path: bytes, search: Search, tail: int) -> None:
         self.path = path
         self.search: Search | None = search  # until the call is found
-        self.ids: tuple[str, ...] = ()  # of the call; of all, if several are alike
+        self.ids: tuple[bytes, ...] = ()  # of the call; of all, if several are alike
         self.state = UNKNOWN
-        self.offset = max(0, _size(path) - TAIL)
+        self.offset = max(0, _size(path) - tail)
 
     def check(self) -> str:
         """Read what was added since the last time; returns the state."""
@@ -50,11 +53,11 @@ class Watch:
         return self.state
 
     def _see(self, line: bytes) -> None:
-        entry = _entry(line)
         if self.search is not None:
-            self.search.see(entry)
-        elif self.state == PENDING:
-            over = {id for id, _, _ in _blocks(entry, "tool_result")}
+            self.search.see(line)
+        elif self.state == PENDING and _is_about(line, self.ids):
+            entry = _entry(line)
+            over = _results(entry)
             self.ids = tuple(id for id in self.ids if id not in over)
             if not self.ids:
                 self.state = ANSWERED
@@ -97,30 +100,37 @@ class Search:
     def __init__(self, tool_name: str, tool_input: dict[str, Any]) -> None:
         self.tool_name = tool_name
         self.tool_input = tool_input
-        self.exact: dict[str, None] = {}  # ids, oldest first
-        self.alike: dict[str, None] = {}  # same tool, other input
+        self.exact: dict[bytes, None] = {}  # ids, oldest first
+        self.alike: dict[bytes, None] = {}  # same tool, other input
         self.live = False
         self.found_over = False
 
-    def see(self, entry: dict[str, Any]) -> None:
+    def see(self, line: bytes) -> None:
+        name = self.tool_name.encode("utf-8", "replace")
+        if not _is_about(line, (*self.exact, *self.alike), name):
+            return
+        entry = _entry(line)
         if _is_prompt(entry):  # what an earlier turn left open is nobody's wait
             self.exact.clear()
             self.alike.clear()
-        for id, name, given in _blocks(entry, "tool_use"):
-            if name == self.tool_name:
-                (self.exact if self._matches(given) else self.alike)[id] = None
-        for id, _, _ in _blocks(entry, "tool_result"):
-            if id in self.exact and self.live:
-                self.found_over = True
+        for block in _blocks(entry, "tool_use"):
+            if block.get("name") == self.tool_name:
+                found = self.exact if self._matches(block) else self.alike
+                found[_id(block, "id")] = None
+        for id in _results(entry):
+            self.found_over = self.found_over or (self.live and id in self.exact)
             self.exact.pop(id, None)
             self.alike.pop(id, None)
 
-    def _matches(self, given: dict[str, Any]) -> bool:
+    def _matches(self, block: dict[str, Any]) -> bool:
         # The event's input is the normalised one: it may hold more than was written.
-        missing = object()
-        return all(self.tool_input.get(key, missing) == given[key] for key in given)
+        given = block.get("input")
+        return isinstance(given, dict) and all(
+            key in self.tool_input and self.tool_input[key] == given[key]
+            for key in given
+        )
 
-    def pending(self) -> tuple[str, ...]:
+    def pending(self) -> tuple[bytes, ...]:
         """The ids that can be the call's: a plan, for one, differs from its event."""
         return tuple(self.exact or self.alike)
 
@@ -135,8 +145,10 @@ def begin(
         encoded = os.fsencode(agent_transcript(path, agent_id))
     except UnicodeEncodeError:
         return None
-    watch = Watch(encoded, Search(tool_name, tool_input))
-    watch.check()
+    for tail in (FIRST_TAIL, TAIL):
+        watch = Watch(encoded, Search(tool_name, tool_input), tail)
+        if watch.check() == PENDING:
+            break
     return watch
 
 
@@ -156,16 +168,26 @@ def turn_started(path: str) -> float:
         return 0.0
     lines = _read(encoded, max(0, _size(encoded) - TAIL)).split(b"\n")
     for line in reversed(lines):
-        entry = _entry(line)
+        entry = _entry(line) if _is_about(line, ()) else {}
         if _is_prompt(entry):
             return _seconds(entry.get("timestamp"))
     return 0.0
 
 
+def _is_about(line: bytes, ids: tuple[bytes, ...], tool_name: bytes = b"") -> bool:
+    """Whether a line is worth decoding: our call, its result, or perhaps a prompt.
+
+    The quotes are part of what is looked for: inside a JSON string they are escaped.
+    """
+    if b'"tool_result"' in line:
+        return any(id in line for id in ids)
+    if b'"tool_use"' in line:
+        return tool_name != b"" and tool_name in line
+    return b'"user"' in line
+
+
 def _entry(line: bytes) -> dict[str, Any]:
-    """A line that can matter, decoded; an empty object for any other."""
-    if b'"user"' not in line and b'"assistant"' not in line:
-        return {}
+    """A line of the conversation, decoded; an empty object for any other."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):  # half a line, or none of the client's
@@ -175,23 +197,24 @@ def _entry(line: bytes) -> dict[str, Any]:
     return entry
 
 
-def _content(entry: dict[str, Any]) -> list[Any]:
+def _blocks(entry: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """The blocks of one kind in a message."""
     message = entry.get("message")
     content = message.get("content") if isinstance(message, dict) else None
-    return content if isinstance(content, list) else []
+    return [
+        block
+        for block in (content if isinstance(content, list) else ())
+        if isinstance(block, dict) and block.get("type") == kind
+    ]
 
 
-def _blocks(entry: dict[str, Any], kind: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """The blocks of one kind: id of the call, tool, input."""
-    key = "id" if kind == "tool_use" else "tool_use_id"
-    found = []
-    for block in _content(entry):
-        if isinstance(block, dict) and block.get("type") == kind:
-            id, given = block.get(key), block.get("input")
-            if isinstance(id, str):
-                given = given if isinstance(given, dict) else {}
-                found.append((id, str(block.get("name")), given))
-    return found
+def _id(block: dict[str, Any], key: str) -> bytes:
+    return str(block.get(key)).encode("utf-8", "replace")
+
+
+def _results(entry: dict[str, Any]) -> list[bytes]:
+    """The ids of the calls that are over with this message."""
+    return [_id(block, "tool_use_id") for block in _blocks(entry, "tool_result")]
 
 
 def _is_prompt(entry: dict[str, Any]) -> bool:

@@ -183,7 +183,7 @@ def test_earlier_call_of_the_same_kind_is_no_answer(path: Path) -> None:
     path.write_text(use("1", command="a") + result("1") + use("2", command="a"))
     watch = begin(str(path), "Bash", {"command": "a"})
     assert watch is not None
-    assert watch.ids == ("2",)
+    assert watch.ids == (b"2",)
     assert states(path, watch, [result("1"), result("2")]) == [PENDING, ANSWERED]
 
 
@@ -202,7 +202,7 @@ def test_call_whose_input_the_event_changed_is_found_by_its_tool(path: Path) -> 
     event = {"plan": "from the file", "planFilePath": "/plans/x.md"}
     watch = begin(str(path), "ExitPlanMode", event)
     assert watch is not None
-    assert watch.ids == ("1",)
+    assert watch.ids == (b"1",)
 
 
 def test_call_written_late_is_found_late(path: Path) -> None:
@@ -253,10 +253,27 @@ def test_line_beyond_all_limits_is_skipped(
 def test_only_the_end_of_a_long_transcript_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read = []
+    real = transcript._read
+
+    def spy(path: bytes, offset: int) -> bytes:
+        data = real(path, offset)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(transcript, "_read", spy)
+    monkeypatch.setattr(transcript, "FIRST_TAIL", 500)
     monkeypatch.setattr(transcript, "TAIL", 2000)
-    path.write_text(line("user", "x" * 300) * 50 + use("1", command="a"))
-    watch = begin(str(path), "Bash", {"command": "a"})
-    assert states(path, watch, [result("1")]) == [ANSWERED]
+    before = line("user", "x" * 300) * 50 + use("1", command="a")
+    for after, tails in (
+        ("", [500]),
+        (line("user", "y", isMeta=True) * 10, [500, 2000]),
+    ):
+        read.clear()
+        path.write_text(before + after)
+        watch = begin(str(path), "Bash", {"command": "a"})
+        assert read == tails
+        assert states(path, watch, [result("1")]) == [ANSWERED]
 
 
 def test_transcript_written_anew_is_read_anew(path: Path) -> None:
@@ -310,9 +327,10 @@ def test_odd_entries_are_unknown(path: Path) -> None:
         {"type": ["user"], "message": None},
     ]
     path.write_text("".join(json.dumps(entry) + "\n" for entry in odd))
-    watch = begin(str(path), "Bash", {})
-    assert watch is not None
-    assert watch.check() == UNKNOWN
+    for tool in ("Bash", "\ud800"):
+        watch = begin(str(path), tool, {})
+        assert watch is not None
+        assert watch.check() == UNKNOWN
 
 
 def test_watch_of_a_found_call_is_small(path: Path) -> None:
