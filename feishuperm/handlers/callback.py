@@ -75,6 +75,7 @@ class Callback:
         self._share = share
         self._clock = clock
         self._wrong_ids = WrongIds()
+        self._items: dict[str, dict[str, Any]] = {}  # of the inbox, by request id
 
     def on_request(self, request: http1.Request, exchange: Exchange) -> None:
         """Answer one request; `/events` keeps its exchange as a stream."""
@@ -210,12 +211,21 @@ class Callback:
         return {
             "now": self._clock(),
             "waiting_count": len(waiting),
-            "waiting": [self._waiting_item(found) for found in waiting[:SHOWN_WAITING]],
+            "waiting": self._waiting_items(waiting[:SHOWN_WAITING]),
             "recent": [
-                pages.recent_item(self._language, found)
+                pages.recent_item(self._language, found, found.summary)
                 for found in requests.recent(SHOWN_RECENT)
             ],
         }
+
+    def _waiting_items(self, waiting: list[Request]) -> list[dict[str, Any]]:
+        """The items of these requests; one is made once, however often it is sent."""
+        known = self._items
+        self._items = {
+            found.id: known.get(found.id) or self._waiting_item(found)
+            for found in waiting
+        }
+        return list(self._items.values())
 
     def _waiting_item(self, found: Request) -> dict[str, Any]:
         view = self._desk.notifier.view(found)

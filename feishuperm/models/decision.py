@@ -42,6 +42,9 @@ class Decision:
         """Refuse the tool; `interrupt` also ends the turn."""
         return cls("deny", message=message, interrupt=interrupt)
 
+    def is_denial(self) -> bool:
+        return self.behavior == "deny"
+
     def to_hook_output(self) -> dict[str, Any]:
         """The object the PermissionRequest hook prints."""
         decision: dict[str, Any] = {"behavior": self.behavior}

@@ -68,6 +68,7 @@ class Request:
         "rules",
         "shown",
         "state",
+        "summary",
         "surface",
         "tool_name",
         "transcript",
@@ -95,6 +96,7 @@ class Request:
         self.surface = ""  # "webhook", "inbox", "terminal", ...
         self.reason = ""  # what the person typed, or why it ended by itself
         self.rules: tuple[str, ...] = ()  # rule texts an "always" wrote
+        self.summary = tool_name  # one line for lists, without secrets
         self.note = ""  # key of a sentence the result page adds
         self.ended = 0.0  # wall clock
         self.transcript: Watch | None = None  # has the terminal answered?

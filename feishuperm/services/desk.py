@@ -16,6 +16,7 @@ import time
 from feishuperm.lib.log import log
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models.action import ACTIONS
+from feishuperm.models.decision import Decision
 from feishuperm.models.request import (
     PLAN_TOOL,
     QUESTION_TOOL,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from feishuperm.services.ledger import Ledger
     from feishuperm.services.notifier import Notifier
     from feishuperm.services.request_manager import Waiter
-    from feishuperm.services.rule_writer import RuleWriter
+    from feishuperm.services.rule_writer import RulePlan, RuleWriter
 
     class Timers(Protocol):
         """What the desk needs of the loop."""
@@ -154,8 +155,7 @@ class Desk:
         """Write what "always" means; returns the rules for the running session."""
         if request.tool_name in QUIET_TOOLS:
             return ()
-        tool_input = request.payload().tool_input
-        plan = self._rule_writer.plan(request.tool_name, tool_input, request.project)
+        plan = self._plan_rules(request)
         if plan.refusal:
             request.note = plan.refusal
             return ()
@@ -166,9 +166,14 @@ class Desk:
 
     def preview_rules(self, request: Request) -> tuple[tuple[str, ...], str]:
         """The rules "always" would write, or the text key why it writes none."""
-        tool_input = request.payload().tool_input
-        plan = self._rule_writer.plan(request.tool_name, tool_input, request.project)
+        plan = self._plan_rules(request)
         return plan.rules, plan.refusal
+
+    def _plan_rules(self, request: Request) -> RulePlan:
+        payload = request.payload()
+        return self._rule_writer.plan(
+            request.tool_name, payload.tool_input, request.project, payload.base.cwd
+        )
 
     def seconds_left(self, request: Request) -> int:
         """How long a person still has."""
@@ -238,10 +243,12 @@ class Desk:
     # Memory.
 
     def _ended(self, request: Request) -> None:
+        entry = ledger_entry(request)
+        request.summary = entry["summary"]
         self.notifier.settle(request)
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
         try:
-            self._ledger.append(ledger_entry(request))
+            self._ledger.append(entry)
         except OSError as error:
             log(f"{request.id}: not in the ledger: {error}", "error")
 
@@ -271,7 +278,9 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "surface": request.surface,
         "reason": request.reason,
         "rules": list(request.rules),
+        "denied": request.decision is not None and request.decision.is_denial(),
         "tool": request.tool_name,
+        "summary": detail.summary,
         "detail": shown[:DETAIL_CHARACTERS],
         "digest": hashlib.sha256(canonical.encode("utf-8", "replace")).hexdigest(),
         "project": request.project,
@@ -286,16 +295,22 @@ def remembered(entry: dict[str, Any]) -> Request | None:
     state = entry.get("state")
     if entry.get("event") != "request" or state not in TRANSITIONS or state == WAITING:
         return None
-    request = Request(
-        str(entry["id"]),
-        b"",
-        str(entry["tool"]),
-        str(entry["project"]),
-        entry["created"],
-    )
+    try:
+        return _remembered(entry, state)
+    except (KeyError, TypeError, ValueError):  # somebody edited the file
+        return None
+
+
+def _remembered(entry: dict[str, Any], state: str) -> Request:
+    id, tool_name = str(entry["id"]), str(entry["tool"])
+    created = float(entry["created"])
+    request = Request(id, b"", tool_name, str(entry["project"]), created)
     request.state = state
     request.action = str(entry["action"])
     request.surface = str(entry["surface"])
     request.rules = tuple(map(str, entry["rules"]))
-    request.ended = entry["ended"]
+    request.summary = str(entry["summary"])
+    request.ended = float(entry["ended"])
+    # Whether the clock denied it; its hook has long been told.
+    request.decision = Decision.deny() if entry["denied"] else None
     return request

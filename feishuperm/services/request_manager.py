@@ -9,8 +9,10 @@ time.  It knows no sockets (a waiter is anything with `send(kind, body)`), no cl
 from __future__ import annotations
 
 import heapq
+import itertools
 import sys
 import time
+from collections import deque
 
 from feishuperm.errors import ProtocolError
 from feishuperm.lib.text import text
@@ -37,6 +39,7 @@ REMEMBER_SECONDS = 24 * 3600  # a late tap is told how the request ended
 # Past this many remembered ends the oldest go first: 24 h of a runaway loop must not
 # fill the memory.
 REMEMBER_MOST = 20_000
+REMEMBER_WHOLE = 200  # of them with the event itself, so that a page can show it
 
 
 class RequestManager:
@@ -59,6 +62,7 @@ class RequestManager:
         self._waiters: dict[str, Waiter] = {}
         self._ids: dict[Waiter, str] = {}
         self._deadlines: list[tuple[float, str]] = []
+        self._whole: deque[Request] = deque()  # ended, with their events
 
     # Registration.
 
@@ -130,8 +134,8 @@ class RequestManager:
 
     def recent(self, most: int) -> list[Request]:
         """The latest ends, newest first."""
-        ended = (known for known in self._requests.values() if not known.waits())
-        return heapq.nlargest(most, ended, key=lambda known: known.ended)
+        newest = (self._requests[id] for id in reversed(self._requests))
+        return list(itertools.islice((r for r in newest if not r.waits()), most))
 
     def of_waiter(self, waiter: Waiter) -> Request | None:
         """The request a hook waits for."""
@@ -237,9 +241,12 @@ class RequestManager:
         waiter = self._detach(id)
         if waiter is not None and state != states.GONE:
             self._deliver(request, waiter)
-        # Ends are kept in the order they happened, for `forget()`.
+        # Ends are kept in the order they happened, for `recent()` and `forget()`.
         self._requests[id] = self._requests.pop(id)
         self._on_end(request)
+        self._whole.append(request)
+        if len(self._whole) > REMEMBER_WHOLE:
+            self._whole.popleft().raw = b""
         return request
 
     def _deliver(self, request: Request, waiter: Waiter) -> None:
