@@ -4,6 +4,10 @@
 nothing where the event is none of its business.  Whatever goes wrong, the answer is
 "allow", because a supervisor that breaks must not keep a session from ending.  It knows
 neither stdin nor how a reviewer runs (`services.reviewer`).
+
+What only a report or a rare sentence needs is imported late, at best while the reviewer
+is at work: a review may cost 100 ms beside the reviewer's own time, and every module
+is compiled anew at each start.
 """
 
 from __future__ import annotations
@@ -14,15 +18,8 @@ import time
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import claude_dir, state_dir
-from feishuperm.lib.log import log
-from feishuperm.lib.text import text
-from feishuperm.services.reviewer import (
-    RECURSION,
-    ReviewError,
-    Verdict,
-    command_line,
-    review,
-)
+from feishuperm.services import reviewer
+from feishuperm.services.reviewer import RECURSION, ReviewError, Verdict
 from feishuperm.services.supervisor_state import SESSION_ID, Row, SupervisorState, Turn
 
 TYPE_CHECKING = False
@@ -191,7 +188,7 @@ class Supervisor:
         except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
-            log("supervisor: unreadable event, allowed", "warning")
+            self._log("unreadable event, allowed", "warning")
             return {}
         event = Event(fields)
         if not event.concerns_us():
@@ -202,7 +199,7 @@ class Supervisor:
 
     def _supervise(self, event: Event) -> dict[str, Any] | None:
         if not SESSION_ID.fullmatch(event.session_id):
-            log("supervisor: an event without a usable session id, allowed", "warning")
+            self._log("an event without a usable session id, allowed", "warning")
             return event.allow(notice=self._text("missing"))
         try:
             if not self.state.switched_on(event.session_id, self._project(event)):
@@ -211,7 +208,7 @@ class Supervisor:
         except (
             FeishupermError
         ) as error:  # no state, no counting: it could go on for ever
-            log(f"supervisor: {error}, allowed", "error")
+            self._log(f"{error}, allowed", "error")
             return event.allow(notice=self._text("failed"))
 
     def _review(self, event: Event) -> dict[str, Any]:
@@ -222,13 +219,13 @@ class Supervisor:
         )
         if not turn.count:
             key = "capped" if cap and turn.blocks >= cap else "limit"
-            log(f"supervisor: {event.session_id}: {key} reached, allowed")
+            self._log(f"{event.session_id}: {key} reached, allowed")
             return event.allow(notice=self._text(key, limit=limit, cap=cap))
         began = self.clock()
         try:
             verdict, notice = self._ask(event), ""
         except ReviewError as error:
-            log(f"supervisor: {error}, allowed", "warning")
+            self._log(f"{error}, allowed", "warning")
             verdict, notice = Verdict(True, ""), self._text(error.problem)
         self._keep(event, verdict, notice, turn.count, self.clock() - began)
         return self._answer(event, verdict, notice, turn, cap)
@@ -248,31 +245,33 @@ class Supervisor:
 
     def _ask(self, event: Event) -> Verdict:
         """Run the reviewer. Raises ReviewError."""
-        command = command_line(self.settings.supervisor_command, event.session_id)
+        command = reviewer.command_line(
+            self.settings.supervisor_command, event.session_id
+        )
         allowed = (
             self.settings.supervisor_stop_timeout
             if event.is_stop()
             else self.settings.supervisor_timeout
         )
-        seconds = max(0.0, self.started + allowed - self.clock())
-        environ = {os.fsencode(k): os.fsencode(v) for k, v in self.environ.items()}
         prompt = self._prompt(event)
-        return review(command, prompt, environ, self._project(event), seconds)
+        until = self.started + allowed
+        os.chdir(self._project(event))  # the client finds a session by its folder
+        return reviewer.review(
+            command, prompt, self.environ, until, load_reports, self.clock
+        )
 
     def _prompt(self, event: Event) -> str:
         """The user's prompt or ours, word for word, and after it the material."""
-        language = self.settings.feishuperm_lang
-        prompt = user_prompt(self.environ)
-        if not prompt:
-            from feishuperm.lib.prompts import SUPERVISOR
+        from feishuperm.lib.prompts import MATERIAL, SUPERVISOR
 
-            prompt = SUPERVISOR[language]
+        language = self.settings.feishuperm_lang
+        prompt = user_prompt(self.environ) or SUPERVISOR[language]
         material = json.dumps(event.material(), ensure_ascii=False, indent=1)
-        return f"{prompt}\n\n{self._text('input')}\n{material}\n"
+        return f"{prompt}\n\n{MATERIAL[language]}\n{material}\n"
 
     def _project(self, event: Event) -> str:
         project = self.environ.get("CLAUDE_PROJECT_DIR") or event.cwd
-        return project if os.path.isdir(project) else "."
+        return project if os.path.isdir(project) else os.getcwd()
 
     # Reports.
 
@@ -281,8 +280,8 @@ class Supervisor:
         for report in self.reports:
             try:
                 report()
-            except FeishupermError as error:
-                log(f"supervisor: not reported: {error}", "warning")
+            except (FeishupermError, OSError) as error:
+                self._log(f"not reported: {error}", "warning")
 
     def _keep(
         self, event: Event, verdict: Verdict, notice: str, count: int, seconds: float
@@ -303,8 +302,8 @@ class Supervisor:
         ]
 
     def _remember(self, event: Event, entry: dict[str, Any]) -> None:
-        log(
-            f"supervisor: {event.session_id}: {event.name} {entry['outcome']}, "
+        self._log(
+            f"{event.session_id}: {event.name} {entry['outcome']}, "
             f"review {entry['count']}, {entry['seconds']:.1f} s"
         )
         blocked = entry["outcome"] == "block" and event.is_stop()
@@ -315,8 +314,18 @@ class Supervisor:
         from feishuperm.services.ledger import Ledger
 
         path = os.path.join(state_dir(self.environ), "ledger.jsonl")
-        where = {"project": self._project(event), "session": event.session_id}
-        Ledger(path).append({"kind": "supervisor", **where, **entry})
+        Ledger(path).append(
+            {
+                "event": "supervisor",
+                "hook_event_name": event.name,
+                "action": entry["outcome"],
+                "reason": entry["feedback"],
+                "count": entry["count"],
+                "seconds": entry["seconds"],
+                "project": self._project(event),
+                "session": event.session_id,
+            }
+        )
 
     def _tell(self, event: Event, entry: dict[str, Any]) -> None:
         if "stop" not in self.settings.feishuperm_notify:
@@ -333,8 +342,22 @@ class Supervisor:
         }
         ask_server(notice, NOTICE_SECONDS, self.settings.permission_socket_path)
 
+    def _log(self, message: str, level: str = "info") -> None:
+        from feishuperm.lib import log
+
+        log.configure(level=self.settings.feishuperm_log_level)
+        log.log(f"supervisor: {message}", level)
+
     def _text(self, key: str, **values: object) -> str:
+        from feishuperm.lib.text import text
+
         return text(self.settings.feishuperm_lang, f"supervisor.{key}", **values)
+
+
+def load_reports() -> None:
+    """Import what the reports will need."""
+    import feishuperm.lib.log
+    import feishuperm.services.ledger  # noqa: F401
 
 
 def user_prompt(environ: Mapping[str, str]) -> str:
@@ -342,9 +365,6 @@ def user_prompt(environ: Mapping[str, str]) -> str:
     try:
         with open(os.path.join(claude_dir(environ), "SUPERVISOR.md"), "rb") as file:
             prompt = file.read(MAX_PROMPT).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        log(f"supervisor: cannot read SUPERVISOR.md: {error.strerror}", "warning")
+    except OSError:
         return ""
     return prompt if prompt.strip() else ""
