@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 ALLOW = ("permissions", "allow")
 PATH_KEYS = ("file_path", "notebook_path", "path")
+WAIT = 2.0  # seconds; other holders keep the lock for one write
 TRIES = 3  # how often another program may change the file while we write it
 
 # What makes an exact rule impossible, by the tool a rule names; the first match counts.
@@ -141,7 +142,7 @@ class RuleWriter:
         path = settings_path(project)
         if not os.path.isdir(project):
             raise FileError(f"cannot write {path}: there is no such project")
-        with locked(path):
+        with locked(path, WAIT):
             for _ in range(TRIES):
                 try:
                     return self._attempt(path, change)
