@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import time
+import zlib
 from functools import partial
 
 from feishuperm import __version__
@@ -125,9 +126,13 @@ class Install:
         self.options = options
         self.environ = environ
         self.manifest = Manifest(environ)
-        self.status = running_status()
         self.old_config = read_config(config_path(environ))
         self.config = asked_config(options, environ)
+        # Before the first install there is no server of ours: one on the shared default
+        # socket is somebody's own and stays.
+        known = self.known("PERMISSION_SOCKET_PATH")
+        self.status = running_status() if known else None
+        self.asked = False  # whether a person gave the bot, which was tried at once
         self.values: dict[editor.Path, Any] = {}
         if options.permission_mode:
             self.values[DEFAULT_MODE] = options.permission_mode
@@ -148,7 +153,7 @@ class Install:
         self.ask()
         steps = self.steps()
         changes = {step.name: step.changes() for step in steps}  # may refuse, in time
-        if "FEISHU_WEBHOOK_URL" in self.config:
+        if not self.asked:
             self.check_webhook()
         service = self.apply(steps, changes)
         for rows in changes.values():
@@ -191,6 +196,7 @@ class Install:
             problem = self.send_test()
             if not problem:
                 print("a test card is in the group")
+                self.asked = True
                 return
             print(f"Feishu did not take the test card: {problem}")
             self.config.pop("FEISHU_WEBHOOK_URL")
@@ -198,7 +204,8 @@ class Install:
 
     def check_webhook(self) -> None:
         """Without a person, a bot that does not answer is told and kept."""
-        if self.is_new("FEISHU_WEBHOOK_URL") or self.is_new("FEISHU_WEBHOOK_SECRET"):
+        keys = ("FEISHU_WEBHOOK_URL", "FEISHU_WEBHOOK_SECRET")
+        if self.known(keys[0]) and any(map(self.is_new, keys)):
             problem = self.send_test()
             if problem:
                 warn(f"Feishu did not take a test card: {problem}")
@@ -351,18 +358,12 @@ class Install:
         return bool(self.config.get(key) or self.old_config.get(key))
 
     def is_new(self, key: str) -> bool:
-        return self.config.get(key, "") != self.old_config.get(key, "")
+        return key in self.config and self.config[key] != self.old_config.get(key)
 
     def complete_config(self) -> None:
         """Choose what nobody said: a socket of this user's own, a port that is free."""
         if not self.known("PERMISSION_SOCKET_PATH"):
-            path = os.path.join(state_dir(self.environ), "feishuperm.sock")
-            try:
-                parse_setting(BY_KEY["PERMISSION_SOCKET_PATH"], path)
-            except UsageError:
-                warn(f"{path} is too long for a socket; using the shared default")
-            else:
-                self.config["PERMISSION_SOCKET_PATH"] = path
+            self.config["PERMISSION_SOCKET_PATH"] = own_socket(state_dir(self.environ))
         if self.options.no_service or self.status is not None:
             return
         settings = Settings({**self.old_config, **self.config})
@@ -398,6 +399,17 @@ def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, st
     if options.port and "CALLBACK_SERVER_URL" not in asked:
         asked.update(port_settings(options.port))
     return asked
+
+
+def own_socket(folder: str) -> str:
+    """A socket for one user: in the state folder, or in /tmp when that is too deep."""
+    path = os.path.join(folder, "feishuperm.sock")
+    try:
+        parse_setting(BY_KEY["PERMISSION_SOCKET_PATH"], path)
+    except UsageError:
+        checksum = zlib.crc32(os.fsencode(folder))
+        return f"/tmp/feishuperm-{os.getuid()}-{checksum:08x}.sock"
+    return path
 
 
 def port_settings(port: int | str) -> dict[str, str]:

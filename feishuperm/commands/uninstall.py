@@ -99,8 +99,8 @@ def undoing(purge: bool, environ: Mapping[str, str]) -> list[tuple[str, Undo]]:
     """
     return [
         ("service", lambda record: undo_service(record, environ)),
+        ("commands", undo_commands),  # in a folder that `settings` may have made
         ("settings", undo_settings),
-        ("commands", undo_commands),
         ("config", purge_config if purge else lambda record: []),
         ("program", undo_program),
     ]

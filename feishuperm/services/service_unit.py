@@ -279,7 +279,7 @@ WantedBy=default.target
 
 
 def _systemd_quoted(text: str, dollar: str = "$$") -> str:
-    """A word; in a command a dollar sign starts a variable, in a setting it does not."""
+    """A word; a dollar sign starts a variable in a command, but not in a setting."""
     for sign, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", dollar)):
         text = text.replace(sign, escaped)
     return f'"{text}"'
