@@ -46,6 +46,7 @@ ARCHIVE = DIST / "feishuperm.pyz"
 MINORS = range(9, 15)  # CPython 3.9 to 3.14 get compiled code; others run the source
 RELEASE_MINORS = range(9, 14)  # a release without one of these would start slowly
 SIZE_LIMIT = 300_000
+CLAUDE_VERSION = "2.1.325"  # the client whose behaviour the tests were written from
 NO_GIT_EPOCH = 1_767_225_600  # 2026-01-01: any constant will do
 HOOK_NAMES = ("feishuperm-hook", "permission-notify")
 
@@ -643,7 +644,7 @@ def ensure_claude() -> None:
     say("installing Claude Code into .build/claude")
     CLAUDE.mkdir(parents=True, exist_ok=True)
     npm = ["npm", "install", "--prefix", str(CLAUDE), "--no-audit", "--no-fund"]
-    npm += ["--ignore-scripts", "@anthropic-ai/claude-code"]
+    npm += ["--ignore-scripts", f"@anthropic-ai/claude-code@{CLAUDE_VERSION}"]
     run_shown("npm", npm, CLAUDE)
 
 
