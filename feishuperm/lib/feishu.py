@@ -34,9 +34,7 @@ Message = dict[str, Any]  # a whole request body: {"msg_type": ..., ...}
 Post = Callable[[str, bytes], Reply]
 
 MAX_BODY = 20_000  # bytes; the guide says 20 KB and not which K, signature included
-ENVELOPE = (
-    160  # `{"timestamp":"1700000000","sign":"<44>","msg_type":"interactive","card":}`
-)
+ENVELOPE = 160  # bytes of `timestamp`, `sign` and `msg_type` around a card
 FIRST_BLOCKS, LAST_BLOCKS = 20, 10  # of at most 4 elements: a card may hold 200
 NAME = 80  # characters of a project, branch or tool name; whole on the request's page
 SHORT_ID = 8  # characters of a session id

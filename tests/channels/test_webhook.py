@@ -225,6 +225,7 @@ def test_failure_holds_the_queue_and_success_releases_it() -> None:
     world.announce("b")
     world.run()
     assert [moment for moment, _ in world.sent] == [1000.0, 1000.5, 1000.5]
+    assert [name for name, _, _ in world.done] == ["a", "b"]
     world.answers = [11232]
     world.announce("c")
     world.run()
@@ -352,6 +353,15 @@ def test_thread_sends_survives_errors_and_ends() -> None:
         assert every_url(feishu.cards[-1]) == [MORE.url, BUTTON.url]
         assert channel.state() == ("up", "")
     wait_until(lambda: threading.active_count() <= before)
+
+
+def test_thread_rests_when_there_is_nothing_to_do() -> None:
+    world = World()
+    world.channel.start()
+    world.announce()
+    wait_until(lambda: world.done)
+    wait_until(lambda: not world.channel._woken.is_set())
+    world.channel.close()
 
 
 def test_log_never_holds_the_token(log_file: str) -> None:
