@@ -253,7 +253,10 @@ def _outcome(request: Request) -> Outcome:
 
 def _outcome_details(language: str, request: Request, fresh: bool) -> list[Detail]:
     details = [Detail("", text(language, key)) for key in _outcome_lines(request)]
-    details += [Detail("page.key.rule", rule, True) for rule in request.rules]
+    details += [
+        Detail("page.key.rule", rule, True)
+        for rule in (*request.rules, *request.known_rules)
+    ]
     if request.reason and request.state == states.DENIED:
         details.append(Detail("page.key.reason", request.reason))
     if not fresh:

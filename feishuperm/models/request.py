@@ -61,6 +61,7 @@ class Request:
         "decision",
         "ended",
         "id",
+        "known_rules",
         "note",
         "project",
         "raw",
@@ -96,6 +97,7 @@ class Request:
         self.surface = ""  # "webhook", "inbox", "terminal", ...
         self.reason = ""  # what the person typed, or why it ended by itself
         self.rules: tuple[str, ...] = ()  # rule texts an "always" wrote
+        self.known_rules: tuple[str, ...] = ()  # those that were there already
         self.summary = tool_name  # one line for lists, without secrets
         self.note = ""  # key of a sentence the result page adds
         self.ended = 0.0  # wall clock

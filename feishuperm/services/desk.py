@@ -13,7 +13,7 @@ import json
 import math
 import time
 
-from feishuperm.lib.log import log
+from feishuperm.lib.log import log, redact
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models.action import ACTIONS
 from feishuperm.models.decision import Decision
@@ -161,6 +161,7 @@ class Desk:
             return ()
         written = self._rule_writer.write(request.project, plan)
         request.rules = written.rules
+        request.known_rules = written.already
         request.note = written.problem
         return plan.session_rules
 
@@ -281,7 +282,7 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "denied": request.decision is not None and request.decision.is_denial(),
         "tool": request.tool_name,
         "summary": detail.summary,
-        "detail": shown[:DETAIL_CHARACTERS],
+        "detail": redact(shown)[:DETAIL_CHARACTERS],
         "digest": hashlib.sha256(canonical.encode("utf-8", "replace")).hexdigest(),
         "project": request.project,
         "session": payload.session_id(),

@@ -14,10 +14,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from datetime import datetime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 PENDING = "pending"
@@ -30,15 +32,23 @@ UNKNOWN = "unknown"  # the call is not in the transcript, at least not yet
 FIRST_TAIL = 64 << 10
 TAIL = 1 << 20
 MAX_LINE = 16 << 20  # as long as an event may be; a longer line is skipped
+# The client writes its lines a little late.  When an event comes, the result of the
+# call before it may still be missing, and so may the event's own call: which of two
+# calls alike is pending is only certain when they have had the time to appear.
+YOUNG_SECONDS = 1.0
 
 
 class Watch:
     """The notes on one pending call; ten thousand of them must stay small."""
 
-    __slots__ = ("ids", "offset", "path", "search", "state")
+    __slots__ = ("began", "clock", "ids", "offset", "path", "search", "state")
 
-    def __init__(self, path: bytes, search: Search, tail: int) -> None:
+    def __init__(
+        self, path: bytes, search: Search, tail: int, clock: Callable[[], float]
+    ) -> None:
         self.path = path
+        self.clock = clock
+        self.began = clock()
         self.search: Search | None = search  # until the call is found
         self.ids: tuple[bytes, ...] = ()  # of the call; of all, if several are alike
         self.state = UNKNOWN
@@ -65,16 +75,21 @@ class Watch:
                 self.state = MOVED_ON
 
     def _conclude(self) -> None:
-        if self.search is None:
+        search = self.search
+        if search is None:
             return
-        self.ids = self.search.pending()
+        # From now on a call that appears is ours, even if it is over at once.
+        search.live = True
+        if self.clock() - self.began < YOUNG_SECONDS:
+            self.state = PENDING if search.exact else UNKNOWN
+            return
+        self.ids = search.pending()
         if self.ids:
             self.state = PENDING
-        elif self.search.found_over:
+        elif search.found_over:
             self.state = ANSWERED
         else:
-            # From now on a call that appears is ours, even if it is over at once.
-            self.search.live = True
+            self.state = UNKNOWN
             return
         self.search = None
 
@@ -136,7 +151,11 @@ class Search:
 
 
 def begin(
-    path: str, tool_name: str, tool_input: dict[str, Any], agent_id: str = ""
+    path: str,
+    tool_name: str,
+    tool_input: dict[str, Any],
+    agent_id: str = "",
+    clock: Callable[[], float] = time.monotonic,
 ) -> Watch | None:
     """Start to watch for the end of a call; None when there is nothing to watch."""
     if not path.startswith("/"):
@@ -146,7 +165,7 @@ def begin(
     except UnicodeEncodeError:
         return None
     for tail in (FIRST_TAIL, TAIL):
-        watch = Watch(encoded, Search(tool_name, tool_input), tail)
+        watch = Watch(encoded, Search(tool_name, tool_input), tail, clock)
         if watch.check() == PENDING:
             break
     return watch

@@ -362,8 +362,8 @@ def test_terminal_yes_is_noticed_in_the_transcript(served: Served) -> None:
     }
     with transcript.open("a") as file:
         file.write(json.dumps(result) + "\n")
-    page = served.get(f"/interrupt?id={id}")  # must not hit what the session does now
     assert finish(hook) == ""
+    page = served.get(f"/interrupt?id={id}")  # must not hit what the session does now
     assert "请求已在终端处理" in page.text and not success(page)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -20,7 +21,6 @@ from feishuperm.services.transcript import (
     UNKNOWN,
     Watch,
     agent_transcript,
-    begin,
     turn_started,
 )
 
@@ -68,6 +68,12 @@ def result(id: str, text: str = "") -> str:
 def line(kind: str, content: Any, **fields: Any) -> str:
     message = {"role": kind, "content": content}
     return json.dumps({"type": kind, "message": message, **fields}) + "\n"
+
+
+def begin(path: str, tool: str, tool_input: dict[str, Any], agent: str = "") -> Any:
+    """A watch on which every look is minutes after the last."""
+    clock = itertools.count(0.0, 100.0)
+    return transcript.begin(path, tool, tool_input, agent, lambda: next(clock))
 
 
 @pytest.fixture
@@ -135,6 +141,44 @@ def test_of_two_calls_alike_both_must_be_over(path: Path) -> None:
     seen = states(path, watch, lines[asked + 1 : second + 1])
     assert first < second
     assert seen == [PENDING] * (second - asked - 1) + [ANSWERED]
+
+
+def test_result_written_late_is_not_taken_for_the_answer_of_the_next_call(
+    path: Path,
+) -> None:
+    """The same command twice: its first result may appear after the second event."""
+    now = [0.0]
+    path.write_text(use("1", **TOUCH))
+    watch = transcript.begin(str(path), "Bash", TOUCH, clock=lambda: now[0])
+    assert watch is not None
+    now[0] = 0.2
+    assert states(path, watch, [result("1")]) == [UNKNOWN]
+    assert states(path, watch, [use("2", **TOUCH)]) == [PENDING]
+    now[0] = 5.0
+    assert watch.check() == PENDING
+    assert states(path, watch, [result("2")]) == [ANSWERED]
+
+
+def test_pending_call_of_the_same_tool_is_not_taken_for_the_events_own(
+    path: Path,
+) -> None:
+    now = [0.0]
+    path.write_text(use("1", **TOUCH))
+    watch = transcript.begin(str(path), "Bash", TOUCH_TWO, clock=lambda: now[0])
+    assert watch is not None
+    assert states(path, watch, [result("1"), use("2", **TOUCH_TWO)])[-1] == PENDING
+    now[0] = 5.0
+    assert watch.check() == PENDING
+
+
+def test_quick_answer_is_seen_as_soon_as_it_is_certain(path: Path) -> None:
+    now = [0.0]
+    path.write_text(use("1", **TOUCH))
+    watch = transcript.begin(str(path), "Bash", TOUCH, clock=lambda: now[0])
+    assert watch is not None
+    assert states(path, watch, [result("1")]) == [UNKNOWN]
+    now[0] = transcript.YOUNG_SECONDS
+    assert watch.check() == ANSWERED
 
 
 def test_subagent_is_watched_in_its_own_transcript(tmp_path: Path) -> None:

@@ -1,0 +1,214 @@
+"""The real Claude Code client asks; a person answers through the built file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.fakes.model import text, tool
+from tests.lab import Lab, Session
+from tests.served import Served
+
+pytestmark = pytest.mark.claude
+
+DIALOG = "Do you want to"
+
+
+@pytest.fixture
+def served(lab: Lab) -> Iterator[Served]:
+    """A server beside the lab, and our hook in the lab's settings."""
+    home = Path(lab.root) / "server"
+    home.mkdir()
+    with Served(Path(lab.pyz), home) as server:
+        lab.socket = server.socket
+        lab.pyz_hook("PermissionRequest", matcher="*", timeout=60)
+        yield server
+
+
+def bash(command: str) -> dict[str, Any]:
+    return tool("Bash", command=command, description="x")
+
+
+def next_id(served: Served) -> str:
+    id: str = wait_until(served.waiting, timeout=40)[0]
+    return id
+
+
+def tap(served: Served, path: str) -> str:
+    """Answer the next request; returns its page."""
+    page = served.get(f"{path}?id={next_id(served)}").text
+    wait_until(lambda: not served.waiting())
+    return page
+
+
+def result(lab: Lab, call: dict[str, Any]) -> Any:
+    """What the model was told of a call."""
+    return wait_until(lambda: lab.model.tool_results().get(call["id"]), timeout=40)
+
+
+def test_taps_decide_what_the_session_does(lab: Lab, served: Served) -> None:
+    """Allowed, denied with the message, always allowed and never asked again."""
+    allowed, denied = bash("touch one"), bash("touch two")
+    always, again = bash("touch three"), bash("touch three")
+    lab.model.push([allowed], [denied], [always], [again], [text("bye")])
+    session = lab.session("go")
+    assert "已批准运行" in tap(served, "/allow")
+    assert not result(lab, allowed).is_error
+    assert "已拒绝运行" in tap(served, "/deny")
+    told = result(lab, denied)
+    assert told.is_error and told.text == "用户通过飞书拒绝"
+    assert "Bash(touch three)" in tap(served, "/always")
+    assert not result(lab, always).is_error
+    assert not result(lab, again).is_error  # nobody was asked
+    session.wait("bye")
+    made = [name for name in ("one", "two", "three") if lab_has(lab, name)]
+    assert made == ["one", "three"]
+    ended = wait_until(lambda: json.loads(served.get("/status").text))
+    assert ended["waiting"] == []
+    rules = json.loads(lab.read(".claude/settings.local.json"))["permissions"]
+    assert rules["allow"] == ["Bash(touch three)"]
+
+
+def lab_has(lab: Lab, name: str) -> bool:
+    return (Path(lab.project) / name).exists()
+
+
+def test_rule_of_an_earlier_session_is_honoured_by_the_next(
+    lab: Lab, served: Served
+) -> None:
+    """Edit and Write: the form with two slashes is the one the client matches."""
+    path = f"{lab.project}/made.txt"
+    write = tool("Write", file_path=path, content="first\n")
+    lab.model.push([write], [text("bye")])
+    first = lab.session("go")
+    assert f"Edit(/{path})" in tap(served, "/always")
+    assert not result(lab, write).is_error
+    first.close()
+    read = tool("Read", file_path=path)
+    edit = tool("Edit", file_path=path, old_string="first", new_string="second")
+    lab.model.push([read], [edit], [text("bye")])
+    done = lab.run("go on")
+    assert done.returncode == 0, done.stderr
+    assert lab.read("made.txt") == "second\n"
+    assert served.waiting() == []
+
+
+def test_interrupt_ends_the_turn(lab: Lab, served: Served) -> None:
+    call = bash("touch never")
+    lab.model.push([call], [text("not reached")])
+    session = lab.session("go")
+    assert "已拒绝并中断" in tap(served, "/interrupt")
+    session.wait("Interrupted")
+    assert not lab_has(lab, "never")
+    assert len(lab.model.calls()) == 1
+
+
+def test_time_out_denies_with_the_message_the_model_sees(lab: Lab) -> None:
+    home = Path(lab.root) / "server"
+    home.mkdir()
+    with Served(Path(lab.pyz), home, PERMISSION_REQUEST_TIMEOUT="2") as served:
+        lab.socket = served.socket
+        lab.pyz_hook("PermissionRequest", matcher="*", timeout=7)
+        call = bash("touch late")
+        lab.model.push([call], [text("bye")])
+        lab.session("go")
+        next_id(served)
+        served.get("/")  # the inbox has shown it
+        told = result(lab, call)
+        assert told.is_error and told.text == "权限请求超时，自动拒绝"
+
+
+def test_question_is_answered_from_the_page(lab: Lab, served: Served) -> None:
+    questions = [
+        {
+            "question": "Which color?",
+            "header": "Color",
+            "options": [
+                {"label": "Red", "description": "warm"},
+                {"label": "Blue", "description": "cold"},
+            ],
+            "multiSelect": False,
+        },
+        {
+            "question": "Which sizes?",
+            "header": "Size",
+            "options": [
+                {"label": "S", "description": "small"},
+                {"label": "L", "description": "large"},
+            ],
+            "multiSelect": True,
+        },
+    ]
+    call = tool("AskUserQuestion", questions=questions)
+    lab.model.push([call], [text("thanks")])
+    session = lab.session("go")
+    id = next_id(served)
+    page = served.post("/answer", id=id, q0="Blue", q1=["S", "L"])
+    assert "操作成功" in page.text
+    told = result(lab, call)
+    assert not told.is_error
+    assert "Blue" in told.text and "S, L" in told.text
+    session.wait("thanks")
+
+
+def test_plan_is_rejected_with_a_reason_and_then_approved(
+    lab: Lab, served: Served
+) -> None:
+    first, second = tool("ExitPlanMode", plan="1"), tool("ExitPlanMode", plan="2")
+    lab.model.push([first], [second], [text("bye")])
+    session = lab.session("plan it", "--permission-mode", "plan")
+    page = served.post("/deny", id=next_id(served), reason="add tests")
+    assert "操作成功" in page.text
+    told = result(lab, first)
+    assert told.is_error and "add tests" in told.text
+    assert "操作成功" in tap(served, "/allow")
+    assert not result(lab, second).is_error
+    session.wait("bye")
+
+
+def test_yes_in_the_terminal_settles_the_card(lab: Lab, served: Served) -> None:
+    call = bash("touch typed")
+    lab.model.push([call], [text("bye")])
+    session = lab.session("go")
+    id = next_id(served)
+    session.wait(DIALOG)
+    session.keys("Enter")
+    assert not result(lab, call).is_error
+    wait_until(lambda: not served.waiting())
+    page = served.get(f"/interrupt?id={id}").text
+    assert "请求已在终端处理" in page
+    session.wait("bye")
+
+
+def test_no_in_the_terminal_settles_the_card(lab: Lab, served: Served) -> None:
+    lab.model.push([bash("touch refused")], [text("bye")])
+    session = lab.session("go")
+    id = next_id(served)
+    session.wait(DIALOG)
+    session.keys("Escape")
+    wait_until(lambda: not served.waiting())
+    assert "请求无效或已过期" in served.get(f"/allow?id={id}").text
+    assert not lab_has(lab, "refused")
+
+
+def test_evening_at_the_keyboard_is_as_without_us(lab: Lab) -> None:
+    """No server, no Feishu: the dialog comes and decides as ever."""
+    lab.pyz_hook("PermissionRequest", matcher="*", timeout=60)
+    yes, no = bash("touch yes"), bash("touch no")
+    lab.model.push([yes], [no], [text("bye")])
+    session = lab.session("go")
+    answer(session, "Enter")
+    assert not result(lab, yes).is_error
+    answer(session, "Escape")
+    session.wait("Interrupted")
+    assert lab_has(lab, "yes") and not lab_has(lab, "no")
+
+
+def answer(session: Session, key: str) -> None:
+    session.wait(DIALOG)
+    session.keys(key)
