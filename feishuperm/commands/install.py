@@ -306,9 +306,8 @@ class Install:
     def apply(self, steps: list[Step], changes: dict[str, list[str]]) -> Service | None:
         """Make the changes; the server is stopped only for those it must notice."""
         service: Service | None = None
-        noticed = any(
-            changes.get(name) for name in ("program", ConfigStep.name, ServiceStep.name)
-        )
+        kinds = ("program", ConfigStep.name, ServiceStep.name)
+        noticed = any(changes.get(name) for name in kinds) or self.config_is_newer()
         if noticed and self.status is not None and not self.options.no_service:
             self.stop()
         for step in steps:
@@ -320,6 +319,14 @@ class Install:
                 service.start()
             self.status_after = wait_until_running()
         return service
+
+    def config_is_newer(self) -> bool:
+        """Whether somebody edited config.env since the server read it."""
+        try:
+            changed = os.stat(config_path(self.environ)).st_mtime
+        except OSError:
+            return False
+        return self.status is not None and changed > float(self.status["started"])
 
     def stop(self) -> None:
         """Stop the running server; hooks that wait go back to their terminals."""

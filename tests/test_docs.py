@@ -1,0 +1,145 @@
+"""The READMEs keep up with the program, and with each other."""
+
+from __future__ import annotations
+
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+from feishuperm import cli
+from feishuperm.lib.text import LANGUAGES, TEXTS
+from feishuperm.models.settings import SETTINGS
+from tests.conftest import ROOT
+
+READMES = ("README.md", "README.zh-CN.md")
+# Set by systems and shells, or for and by other programs; nobody sets them for us.
+FOREIGN = {
+    "HOME", "PATH", "TERM_PROGRAM", "LANG", "DISPLAY", "WAYLAND_DISPLAY",
+    "SSH_CONNECTION", "CLAUDE_CODE_SESSION_ID", "TZ",
+}  # fmt: skip
+READ_VARIABLE = re.compile(
+    r"""environb?(?:\.get\(|\[)b?["']([A-Z][A-Z_]+)["']|getenv\(["']([A-Z][A-Z_]+)["']"""
+)
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def headings(text: str) -> list[str]:
+    outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return re.findall(r"^(#+) ", outside, re.MULTILINE)
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Table rows by their first cell."""
+    cells = (line.strip("| ").split(" | ") for line in text.splitlines())
+    return {row[0]: row for row in cells if len(row) > 1}
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_command_has_a_row(name: str) -> None:
+    text = read(name)
+    missing = [
+        command
+        for command in cli.COMMANDS
+        if not re.search(rf"^\| `feishuperm {command}[ `]", text, re.MULTILINE)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_setting_has_a_row_with_its_default(name: str) -> None:
+    table = rows(read(name))
+    for setting in SETTINGS:
+        default = f"`{setting.default}`" if setting.default else "-"
+        assert table[f"`{setting.key}`"][1] == default
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_no_setting_that_does_not_exist(name: str) -> None:
+    known = {setting.key for setting in SETTINGS}
+    for cell in rows(read(name)):
+        key = cell.strip("`")
+        if re.fullmatch(r"[A-Z]+_[A-Z_]+", key) and cell.startswith("`"):
+            assert key in known or key == "CALLBACK_SERVER_URL"
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_environment_variable_we_read_is_named(name: str) -> None:
+    text = read(name)
+    found = set()
+    for path in (ROOT / "feishuperm").rglob("*.py"):
+        for match in READ_VARIABLE.finditer(path.read_text("utf-8")):
+            found.add(match[1] or match[2])
+    assert "FEISHUPERM_CONFIG" in found  # the pattern still finds something
+    assert sorted(key for key in found - FOREIGN if f"`{key}" not in text) == []
+
+
+def test_both_readmes_have_the_same_headings_in_the_same_order() -> None:
+    english, chinese = (headings(read(name)) for name in READMES)
+    assert english == chinese
+    assert len(english) > 8
+
+
+def test_both_readmes_have_the_same_tables_code_and_pictures() -> None:
+    shapes = []
+    for name in READMES:
+        text = read(name)
+        shapes.append(
+            [line.count("|") for line in text.splitlines() if line.startswith("|")]
+            + re.findall(r"^```\w*$", text, re.MULTILINE)
+            + re.findall(r"\]\(([^)]+\.png)\)", text)
+        )
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("name", [*READMES, "CHANGELOG.md", "DESIGN.md"])
+def test_files_that_are_linked_exist(name: str) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", read(name)):
+        assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_commands_in_the_text_exist(name: str) -> None:
+    for word in re.findall(r"`feishuperm ([a-z][a-z-]*)", read(name)):
+        assert word in cli.COMMANDS
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_options_in_the_text_exist(name: str) -> None:
+    sources = [ROOT / "install.sh", *(ROOT / "feishuperm/commands").glob("*.py")]
+    known = "".join(path.read_text("utf-8") for path in sources)
+    for option in re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", read(name)):
+        assert option in known, option
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_both_languages_fill_the_same_blanks(key: str) -> None:
+    rows = TEXTS[key]
+    assert len(rows) == len(LANGUAGES) and all(rows)
+    blanks = [
+        {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
+        for sentence in rows
+    ]
+    assert blanks[0] == blanks[1]
+
+
+def test_changelog_begins_with_what_is_not_released() -> None:
+    sections = re.findall(r"^## (.+)$", read("CHANGELOG.md"), re.MULTILINE)
+    assert sections[0] == "Unreleased"
+
+
+def test_installer_says_every_option_it_takes() -> None:
+    script = read("install.sh")
+    usage, _, code = script.partition("say() {")
+    taken = set(re.findall(r"^\s+(--[a-z0-9-]+)(?: \| -h)?\)", code, re.MULTILINE))
+    assert {"--from", "--uninstall", "--help"} <= taken
+    assert sorted(option for option in taken if option not in usage) == []
+
+
+def test_served_installer_is_the_one_of_the_repository() -> None:
+    served: Path = ROOT / "feishuperm/web/install.sh"
+    assert served.read_bytes() == (ROOT / "install.sh").read_bytes()
