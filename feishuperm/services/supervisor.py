@@ -257,7 +257,7 @@ class Supervisor:
         until = self.started + allowed
         os.chdir(self._project(event))  # the client finds a session by its folder
         return reviewer.review(
-            command, prompt, self.environ, until, load_reports, self.clock
+            command, prompt, self.environ, until, load_ledger, self.clock
         )
 
     def _prompt(self, event: Event) -> str:
@@ -302,10 +302,6 @@ class Supervisor:
         ]
 
     def _remember(self, event: Event, entry: dict[str, Any]) -> None:
-        self._log(
-            f"{event.session_id}: {event.name} {entry['outcome']}, "
-            f"review {entry['count']}, {entry['seconds']:.1f} s"
-        )
         blocked = entry["outcome"] == "block" and event.is_stop()
         row = event.row() if blocked else None
         self.state.record(event.session_id, {"time": int(time.time()), **entry}, row)
@@ -354,9 +350,8 @@ class Supervisor:
         return text(self.settings.feishuperm_lang, f"supervisor.{key}", **values)
 
 
-def load_reports() -> None:
-    """Import what the reports will need."""
-    import feishuperm.lib.log
+def load_ledger() -> None:
+    """Import what the report will need, while there is time."""
     import feishuperm.services.ledger  # noqa: F401
 
 

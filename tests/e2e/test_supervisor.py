@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from feishuperm.services.supervisor import CAP_VARIABLE, wanted_cap
+from feishuperm.services.supervisor import CAP_VARIABLE, slash_commands, wanted_cap
 from tests.conftest import clean_env, wait_until
 from tests.fakes import reviewer as fake
+from tests.fakes.feishu import FakeFeishu
 from tests.fakes.model import Block, text, tool, words_of
 from tests.lab import Lab, wait_for
+from tests.served import Served
 
 STOP = {
     "session_id": "s",
@@ -241,6 +243,17 @@ def test_unknown_argument_is_a_usage_error(
     assert done.stderr.startswith("feishuperm: ")
 
 
+def test_verdict_becomes_a_card_through_the_server(bench: Bench) -> None:
+    with FakeFeishu() as feishu:
+        url = {"FEISHU_WEBHOOK_URL": feishu.webhook_url, "FEISHUPERM_LANG": "en"}
+        with Served(Path(bench.pyz), bench.home, **url) as server:
+            extra = {"PERMISSION_SOCKET_PATH": server.socket}
+            bench.hook("block", STOP, FEISHUPERM_NOTIFY="stop", **extra)
+            (card,) = wait_until(lambda: feishu.cards)
+    assert "Claude Code review: go on" in json.dumps(card)
+    assert fake.BLOCK["feedback"] in json.dumps(card)
+
+
 # The real client, as session and as reviewer.
 
 
@@ -278,12 +291,9 @@ def test_stop_is_blocked_once_with_feedback_the_model_sees_then_allowed(
     assert "run the tests first" in last_words(lab.model.calls()[1])
     reviews = lab.model.calls("review")
     assert len(reviews) == 2
-    told = words_of(reviews[0]["messages"])
     offered = {tool["name"] for tool in reviews[0]["tools"]}
     assert offered == {"Read", "Glob", "Grep", "StructuredOutput"}
-    prompt = words_of(reviews[0]["messages"][-2]["content"])
-    prompt += words_of(reviews[0]["messages"][-1]["content"])
-    assert '"last_assistant_message": "first"' in prompt, told
+    assert '"last_assistant_message": "first"' in last_words(reviews[0])
     # No recursion: the reviewers ran no hook, and left no session in the picker.
     assert len(lab.recorded("Stop")) == 2 and len(lab.recorded("SessionStart")) == 1
     transcripts = list(Path(lab.config, "projects").rglob("*.jsonl"))
@@ -357,3 +367,16 @@ def test_blocks_reach_the_clients_cap_and_never_pass_it(
     assert done.returncode == 0
     assert (len(lab.recorded("Stop")), runs(lab)) == (blocks + 1, blocks)
     assert "overriding" not in done.stdout
+
+
+@pytest.mark.claude
+def test_slash_command_switches_its_own_session_off(supervised: Lab) -> None:
+    lab = supervised
+    acting(lab, "block")
+    for name, content in slash_commands(lab.pyz).items():
+        lab.write(os.path.join(lab.config, "commands", name), content)
+    assert lab.run("/supervisoroff", timeout=90).returncode == 0
+    (stop,) = lab.recorded("Stop")
+    assert runs(lab) == 0
+    told = json.dumps(lab.model.calls()[0]["messages"])
+    assert f"supervisor off for session {stop['session_id']}" in told
