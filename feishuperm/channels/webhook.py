@@ -134,6 +134,7 @@ class WebhookChannel:
             announcement.buttons,
             announcement.more,
             self._at,
+            lambda: announcement.until - self._wall(),
         )
         until = self._clock() + announcement.until - self._wall()
         self._add(Job(tuple(forms), until, announcement.wanted, announcement.done))

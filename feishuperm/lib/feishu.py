@@ -38,6 +38,7 @@ ENVELOPE = 160  # bytes of `timestamp`, `sign` and `msg_type` around a card
 FIRST_BLOCKS, LAST_BLOCKS = 20, 10  # of at most 4 elements: a card may hold 200
 NAME = 80  # characters of a project, branch or tool name; whole on the request's page
 SHORT_ID = 8  # characters of a session id
+LATE = 5  # seconds; a card that leaves later tells the time that is left
 # Tags Feishu's markdown knows; whether it also sees them inside a fence is unknown.
 ACTIVE = re.compile(
     r"```|<\s*/?\s*(?:at|person|a|link|font|text_tag|number_tag|local_datetime|raw|br|hr"
@@ -164,20 +165,30 @@ def permission_messages(
     buttons: Sequence[Button] = (),
     more: Button | None = None,
     at: str = "",
+    left: Callable[[], float] | None = None,
 ) -> list[Callable[[], Message]]:
     """What to send for a request: the card, then plainer forms if it is refused.
 
     First goes the mention, which a group may forbid, then the detail, then the card.
+    `left` tells the seconds a person still has when the message is made.
     """
 
     def card(mention: str, detail: bool) -> Callable[[], Message]:
         return lambda: card_message(
-            build_permission_card(view, language, buttons, mention, more, detail)
+            build_permission_card(
+                _hurried(view, left), language, buttons, mention, more, detail
+            )
         )
 
     mentioning = [card(at, True)] if at else []
     plain = [card("", True), card("", False)]
     return [*mentioning, *plain, lambda: build_text_message(view, language)]
+
+
+def _hurried(view: RequestView, left: Callable[[], float] | None) -> RequestView:
+    """The view with less time, if so much has passed that a person would notice."""
+    seconds = int(left()) if left else view.seconds
+    return view._replace(seconds=seconds) if seconds < view.seconds - LATE else view
 
 
 # Building blocks of a card.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -49,6 +50,7 @@ class World:
         self.now = 1000.0
         self.answers = list(codes)
         self.sent: list[tuple[float, str]] = []  # when, and which kind of message
+        self.texts: list[str] = []
         self.done: list[tuple[str, bool, str]] = []
         self.unwanted: set[str] = set()
         self.channel = WebhookChannel(
@@ -65,6 +67,7 @@ class World:
         text = json.dumps(message, ensure_ascii=False)
         kind = message["msg_type"] if "npm run" in text or "text" in message else "bare"
         self.sent.append((self.now, kind))
+        self.texts.append(text)
         answer = self.answers.pop(0) if self.answers else 0
         if isinstance(answer, OSError):
             raise answer
@@ -217,6 +220,14 @@ def test_pauses_grow_to_a_limit_and_end_with_the_deadline() -> None:
     assert world.done == [("a", False, "feishu.test: away")]
     # Given up when the next try would come too late, not after waiting for it.
     assert 1200 - LONGEST_PAUSE < world.now <= 1200
+
+
+def test_card_that_leaves_late_tells_the_time_that_is_left() -> None:
+    world = World(11232, Reply(429, {"retry-after": "30"}, b""))
+    world.announce()
+    world.run()
+    hints = [re.search(r"请在 (\d+) 秒内操作", text) for text in world.texts]
+    assert [hint and hint.group(1) for hint in hints] == ["55", "55", "24"]
 
 
 def test_failure_holds_the_queue_and_success_releases_it() -> None:
