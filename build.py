@@ -435,8 +435,7 @@ def make_archive(source: Source, pythons: list[Python]) -> bytes:
     members["LICENSE"] = source.licence
     members["__main__.py"] = MAIN.replace("@BOOT@", repr(boot)).encode()
     environment = json.loads(members["environment.json"])
-    environment["build_id"] = source.build_id
-    environment["built_at"] = time.strftime("%F %T", time.gmtime(source.epoch))
+    environment["build_id"] = source.build_id  # the one that `version` shows
     members["environment.json"] = json.dumps(environment, sort_keys=True).encode()
     date = time.gmtime(max(source.epoch, 315_532_800))[:6]  # zip begins in 1980
     output = io.BytesIO()

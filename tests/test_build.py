@@ -175,7 +175,9 @@ def test_members_are_sorted_and_alike(pyz: Path) -> None:
 def test_shiv_info_reads_it(pyz: Path) -> None:
     command = [str(build.VENV / "bin" / "shiv-info"), "--json", str(pyz)]
     result = subprocess.run(command, capture_output=True, check=True, timeout=60)
-    assert json.loads(result.stdout)["entry_point"] == "feishuperm.cli:main"
+    said = json.loads(result.stdout)
+    assert said["entry_point"] == "feishuperm.cli:main"
+    assert said["build_id"] == facts_of(pyz)["BUILD_ID"]
 
 
 def test_boot_fits_between_single_quotes() -> None:

@@ -226,10 +226,12 @@ def test_answer_that_is_no_object_on_a_line_is_dropped(path: str, body: bytes) -
         b"\0\0\0\0",  # no kind
         b"\xff\xff\xff\xff",  # four gigabytes
         (client.MAX_ANSWER + 1).to_bytes(4, "big") + b"D{",
+        frame(b"D", b"{" + b" " * client.MAX_ANSWER + b"}\n"),
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"\0\0",
         frame(b"Z", b"?"),
     ],
+    ids=["empty", "4 GB", "cut off", "too long", "HTTP", "short", "unknown kind"],
 )
 def test_garbage_counts_as_a_hang_up(path: str, garbage: bytes) -> None:
     with HookServer(path, [sends(garbage), sends(DECIDE)]) as server:

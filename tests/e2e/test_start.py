@@ -268,6 +268,26 @@ def test_isolated_python_needs_no_second_one(
     assert run([*python, "nonsense"], env, tmp_path).returncode == 2
 
 
+def test_path_files_of_the_interpreter_are_not_run(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    """A .pth line is code, and costs time even when it is honest."""
+    python = tmp_path / "venv" / "bin" / "python3"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(os.path.realpath(sys.executable))
+    home = os.path.dirname(os.path.realpath(sys.executable))
+    (tmp_path / "venv" / "pyvenv.cfg").write_text(f"home = {home}\n")
+    version = "python%d.%d" % sys.version_info[:2]  # noqa: UP031
+    packages = tmp_path / "venv" / "lib" / version / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "trap.pth").write_text("import sys; sys.stderr.write('sprung')\n")
+    spring = run([str(python), "-c", "pass"], env, tmp_path)
+    assert b"sprung" in spring.stderr
+    pin(Path(env["HOME"]) / ".config", str(python))
+    assert_answered(run([str(pyz), "hook"], env, tmp_path))
+    assert run([str(pyz), "version"], env, tmp_path).stderr == b""
+
+
 @pytest.mark.parametrize("text", ["", "python3", "./python3", "/", "/nonexistent", "~"])
 def test_pin_that_is_no_interpreter_is_passed_over(
     pyz: Path, env: dict[str, str], tmp_path: Path, text: str
@@ -440,6 +460,20 @@ def test_hook_opens_nothing_for_writing(
     assert sum("execve(" in line for line in lines) == 2  # sh, then Python in its place
 
 
+def boot_of(pyz: Path) -> str:
+    """The Python text between the single quotes of the sh text."""
+    return re.findall(rb"-c '(.*?)' \"\$0\"", pyz.read_bytes(), re.DOTALL)[0].decode()
+
+
+def test_relative_path_is_made_absolute_for_later_imports(
+    pyz: Path, env: dict[str, str]
+) -> None:
+    look = "import sys, os\ntry: exec(sys.argv.pop(1))\nfinally: print(sys.path[0])"
+    command = [sys.executable, "-IBS", "-c", look, boot_of(pyz), pyz.name, "version"]
+    result = run(command, env, pyz.parent)
+    assert result.stdout.splitlines()[-1] == os.fsencode(f"{pyz}/site-packages")
+
+
 def imported(stderr: bytes) -> set[str]:
     return set(re.findall(r"\|\s+([\w.]+)$", stderr.decode(), re.MULTILINE))
 
@@ -448,13 +482,10 @@ def test_modules_the_hook_loads(
     pyz: Path, env: dict[str, str], pythons: list[build.Python], tmp_path: Path
 ) -> None:
     """Nothing that Python had not loaded by itself, except the socket."""
-    boot = re.search(
-        r"-c '(.*?)' \"\$0\"", pyz.read_bytes()[:9000].decode("latin1"), re.S
-    )
-    assert boot
+    boot = boot_of(pyz)
     for python in pythons:
         start = [python.path, "-IBS", "-X", "importtime", "-c"]
         bare = run([*start, "import time"], env, tmp_path)
-        hook = run([*start, boot[1], str(pyz), "hook"], env, tmp_path)
+        hook = run([*start, boot, str(pyz), "hook"], env, tmp_path)
         assert hook.stdout == ANSWER
         assert imported(hook.stderr) - imported(bare.stderr) == {"_socket"}
