@@ -6,6 +6,7 @@ undone, is `services.installer`'s.
 
 from __future__ import annotations
 
+import difflib
 import getpass
 import os
 import socket
@@ -22,6 +23,7 @@ from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.feishu import Notice, build_notice_card, send_feishu_card
 from feishuperm.lib.files import locked
 from feishuperm.lib.program import archive_path
+from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
 from feishuperm.services import settings_editor as editor
 from feishuperm.services.installer import (
@@ -282,7 +284,7 @@ class Install:
     def settings_step(self, settings: Settings) -> SettingsStep:
         rows = registrations(
             settings.permission_request_timeout,
-            [name.strip() for name in self.options.events.split(",") if name.strip()],
+            event_names(self.options.events),
             self.options.supervisor,
             settings.supervisor_timeout,
             settings.supervisor_stop_timeout,
@@ -406,6 +408,17 @@ def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, st
     if options.port and "CALLBACK_SERVER_URL" not in asked:
         asked.update(port_settings(options.port))
     return asked
+
+
+def event_names(given: str) -> list[str]:
+    """The events of a comma list. Raises UsageError for one Claude Code never sends."""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    for name in names:
+        if name not in HOOK_EVENTS:
+            near = difflib.get_close_matches(name, HOOK_EVENTS, 1)
+            hint = f"did you mean {near[0]}?" if near else ", ".join(HOOK_EVENTS)
+            raise UsageError(f"--events: {name!r} is no hook event", hint)
+    return names
 
 
 def own_socket(folder: str) -> str:

@@ -159,9 +159,7 @@ class Doctor:
             if "/" in program and not os.access(program, os.X_OK):
                 yield FAIL, f"{path} names {program}, which cannot run", INSTALL
             elif not isinstance(timeout, float) or timeout < wait + HOOK_SLACK:
-                text = (
-                    f"timeout {timeout:g} is not {HOOK_SLACK} s above the wait, {wait}"
-                )
+                text = f"its timeout is not {HOOK_SLACK} s above the wait of {wait} s"
                 yield FAIL, f"{path}: {text}", INSTALL
             elif hook.matcher not in ("", "*", ".*"):
                 yield WARN, f"{path}: only asked for {hook.matcher!r}", f"edit {path}"

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.config import claude_dir, config_dir, config_path, state_dir
 from feishuperm.lib.files import private_dir, read_bytes, read_json, write_atomic
+from feishuperm.models.hooks import DEFAULT_TIMEOUT
 from feishuperm.services import settings_editor as editor
 from feishuperm.services.config_editor import merge_config
 from feishuperm.services.service_unit import KINDS, Service, stop_server
@@ -42,8 +43,8 @@ LINKS = (
 MAX_ARCHIVE = 64 << 20
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
 REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
-# Events with a hook of their own get their time from the settings; others just tell.
-NOTICE_TIMEOUT = 30
+# Other events run the user's callbacks, which have so long unless they say otherwise.
+EVENT_TIMEOUT = int(DEFAULT_TIMEOUT) + REVIEW_SLACK
 
 
 class Registration(NamedTuple):
@@ -67,7 +68,7 @@ def registrations(
     rows = [Registration("PermissionRequest", "*", hook, timeout + HOOK_SLACK)]
     for event in events:
         if event != "PermissionRequest":
-            rows.append(Registration(event, "", hook, NOTICE_TIMEOUT))
+            rows.append(Registration(event, "", hook, EVENT_TIMEOUT))
     if supervisor:
         name = "feishuperm-supervisor"
         question = review + REVIEW_SLACK

@@ -506,7 +506,7 @@ def test_registrations_outlast_our_own_wait() -> None:
     found = {(row.event, row.program): (row.matcher, row.timeout) for row in rows}
     assert found == {
         ("PermissionRequest", "feishuperm-hook"): ("*", 60),
-        ("Stop", "feishuperm-hook"): ("", 30),
+        ("Stop", "feishuperm-hook"): ("", 70),
         ("Stop", "feishuperm-supervisor"): ("", 310),
         ("PreToolUse", "feishuperm-supervisor"): ("AskUserQuestion", 40),
     }

@@ -1,0 +1,137 @@
+"""What install makes of flags, environment and a machine as it finds it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from feishuperm.commands import install
+from feishuperm.commands.install import (
+    Install,
+    asked_config,
+    event_names,
+    own_socket,
+    parser,
+    port_is_free,
+)
+from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.models.settings import Settings
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A user with an empty home and no server."""
+    found = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    for name in [*os.environ]:
+        if name not in found:
+            monkeypatch.delenv(name)
+    for name, value in found.items():
+        monkeypatch.setenv(name, value)
+    return found
+
+
+def asked(*args: str, **environ: str) -> dict[str, str]:
+    return asked_config(parser().parse_args(args), environ)
+
+
+def test_settings_of_the_environment_are_kept_for_the_service() -> None:
+    found = asked(FEISHU_WEBHOOK_URL="https://x/y", FEISHUPERM_LANG="", OTHER="z")
+    assert found == {"FEISHU_WEBHOOK_URL": "https://x/y"}
+
+
+def test_flags_win_over_the_environment() -> None:
+    found = asked("--webhook", "https://flag/", FEISHU_WEBHOOK_URL="https://env/")
+    assert found == {"FEISHU_WEBHOOK_URL": "https://flag/"}
+
+
+def test_port_brings_the_address_along_unless_that_is_given() -> None:
+    assert asked("--port", "9000") == {
+        "CALLBACK_SERVER_PORT": "9000",
+        "CALLBACK_SERVER_URL": "http://localhost:9000",
+    }
+    found = asked("--port", "9000", "--callback-url", "https://perm.example")
+    assert found["CALLBACK_SERVER_URL"] == "https://perm.example"
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [("", []), ("Stop", ["Stop"]), (" Stop , Notification,", ["Stop", "Notification"])],
+)
+def test_events_are_a_comma_list(given: str, names: list[str]) -> None:
+    assert event_names(given) == names
+
+
+def test_event_that_is_never_sent_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="'Stopp' is no hook event") as caught:
+        event_names("Stopp")
+    assert caught.value.hint == "did you mean Stop?"
+
+
+@pytest.mark.parametrize("depth", [1, 40])
+def test_socket_is_of_this_user_alone_and_fits(depth: int) -> None:
+    folder = "/home/me" + "/deep" * depth
+    path = own_socket(folder)
+    assert Settings({"PERMISSION_SOCKET_PATH": path}).permission_socket_path == path
+    assert path.startswith(folder) == (depth == 1)
+    assert own_socket(folder + "er") != path
+
+
+def test_taken_port_is_noticed() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        assert not port_is_free("127.0.0.1", other.getsockname()[1])
+    assert port_is_free("127.0.0.1", 0)
+
+
+def test_new_user_gets_another_port_when_the_usual_one_is_taken(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "port_is_free", lambda host, port: port == 8083)
+    made = Install(parser().parse_args([]), environ)
+    made.complete_config()
+    assert made.config["CALLBACK_SERVER_PORT"] == "8083"
+    assert made.config["CALLBACK_SERVER_URL"] == "http://localhost:8083"
+
+
+def test_port_that_somebody_chose_is_an_error_when_taken(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "port_is_free", lambda host, port: False)
+    made = Install(parser().parse_args(["--port", "9000"]), environ)
+    with pytest.raises(FeishupermError, match="port 9000 is taken"):
+        made.complete_config()
+
+
+def test_server_on_the_shared_socket_is_not_taken_for_ours(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first install it is somebody's own and must not be stopped."""
+    monkeypatch.setattr(install, "running_status", lambda: {"pid": 1})
+    assert Install(parser().parse_args([]), environ).status is None
+    environ["PERMISSION_SOCKET_PATH"] = "/tmp/mine.sock"
+    assert Install(parser().parse_args([]), environ).status == {"pid": 1}
+
+
+def test_config_that_was_edited_after_the_start_asks_for_a_restart(
+    environ: dict[str, str],
+) -> None:
+    made = Install(parser().parse_args([]), environ)
+    made.status = {"started": 1000.0}
+    assert not made.config_is_newer()
+    path = Path(environ["HOME"], ".config/feishuperm/config.env")
+    path.parent.mkdir(parents=True)
+    path.write_text("")
+    os.utime(path, (2000, 2000))
+    assert made.config_is_newer()
+    os.utime(path, (500, 500))
+    assert not made.config_is_newer()
+
+
+@pytest.mark.parametrize("argument", ["--dance", "--service=upstart", "extra"])
+def test_wrong_argument_is_a_usage_error(argument: str) -> None:
+    with pytest.raises(UsageError):
+        parser().parse_args([argument])
