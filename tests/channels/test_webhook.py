@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.channels import webhook
@@ -301,6 +301,7 @@ def test_request_that_no_limit_lets_through_in_time_is_refused_at_once() -> None
     assert sum(shown for _, shown, _ in world.done) >= 100
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 3), max_size=300))
 def test_sliding_windows_hold_for_any_arrival(gaps: list[float]) -> None:
     limit = RateLimit()

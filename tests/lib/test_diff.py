@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.lib.diff import unified_diff
@@ -60,6 +60,7 @@ def test_distant_changes_are_separate_hunks() -> None:
     assert unified_diff(before, after).count("@@ -") == 2
 
 
+@settings(deadline=None)
 @given(LINES, LINES)
 def test_diff_leads_from_one_text_to_the_other(old: list[str], new: list[str]) -> None:
     before, after = "\n".join(old), "\n".join(new)

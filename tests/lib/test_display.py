@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.lib.display import one_line, visible
@@ -47,6 +47,7 @@ def test_every_control_format_and_private_character_is_spelled() -> None:
     assert missed == []
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=())))
 def test_shown_text_can_be_encoded_and_is_not_changed_twice(text: str) -> None:
     shown = visible(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.lib.json import json_get
@@ -52,6 +52,7 @@ def test_empty_path_is_the_whole() -> None:
     assert json_get("[1]", "") == [1]
 
 
+@settings(deadline=None)
 @given(st.one_of(st.text(), st.binary(), st.recursive(st.none(), st.lists)), st.text())
 def test_nothing_raises(data: Any, path: str) -> None:
     json_get(data, path)

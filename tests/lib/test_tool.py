@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.lib.text import TEXTS
@@ -193,6 +193,7 @@ def test_summary_tells_tool_and_file_only(tool_name: str, summary: str) -> None:
     assert extract_tool_detail(tool_name, CALLS[tool_name]).summary == summary
 
 
+@settings(deadline=None)
 @given(st.sampled_from(list(CALLS)), st.dictionaries(st.text(max_size=12), VALUES))
 def test_any_input_is_shown_whole(tool_name: str, extra: dict[str, Any]) -> None:
     tool_input = {**CALLS[tool_name], **extra}
@@ -205,6 +206,7 @@ def test_any_input_is_shown_whole(tool_name: str, extra: dict[str, Any]) -> None
             assert json.dumps(key, ensure_ascii=False)[1:-1] in text
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(TOOLS)), VALUES)
 def test_any_value_in_a_known_field_is_shown(tool_name: str, value: Any) -> None:
     for key in TOOL_FIELDS[tool_name]:
