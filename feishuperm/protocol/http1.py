@@ -22,9 +22,12 @@ MAX_BODY = 1 << 20  # the longest form is an answer with typed text
 MAX_FIELDS = 1000  # of a query or a form; a person fills in a dozen
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-REQUEST_LINE = re.compile(rf"({_TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.([01])")
-HEADER_LINE = re.compile(rf"({_TOKEN}):([\t -~\x80-\xff]*)")
-SAFE_HEADER = re.compile(rf"{_TOKEN}: [\t -~\x80-\xff]*")
+_VALUE = r"[\t -~\x80-\xff]*"
+# Only one way to match each byte, so that no input makes the search go back and forth.
+HEAD = re.compile(
+    rf"({_TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.([01])\r\n((?:{_TOKEN}:{_VALUE}\r\n)*)"
+)
+HEADER = re.compile(rf"({_TOKEN}):[\t ]*({_VALUE})\r\n")
 CONTENT_LENGTH = re.compile(r"[0-9]{1,18}")
 EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 BARE_END = re.compile(rb"\n\r?\n")  # a head that ends, but not as it must
@@ -103,11 +106,14 @@ class Response:
 
     def encode(self, keep_alive: bool = False, with_body: bool = True) -> bytes:
         """Head and body as one object, for one send. Raises ValueError."""
-        length = ("Content-Length", str(len(self.body)))
-        head = encode_head(
-            self.status, self.content_type, (length, *self.headers), keep_alive
+        body = self.body
+        fixed = (
+            f"HTTP/1.1 {self.status} {REASONS.get(self.status, 'Unknown')}\r\n"
+            f"Content-Length: {len(body)}\r\n"
+            f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n"
         )
-        return head + self.body if with_body else head
+        head = encode_head(fixed, self.content_type, self.headers)
+        return head + body if with_body else head
 
 
 def plain_response(status: int) -> Response:
@@ -116,22 +122,22 @@ def plain_response(status: int) -> Response:
 
 
 def encode_head(
-    status: int,
-    content_type: str,
-    headers: Iterable[tuple[str, str]],
-    keep_alive: bool,
+    fixed: str, content_type: str, headers: Iterable[tuple[str, str]]
 ) -> bytes:
-    """Status line and headers. Raises ValueError for one that would break out."""
-    lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}"]
-    if content_type:
-        lines.append(f"Content-Type: {content_type}")
+    """A whole head that begins with `fixed`. Raises ValueError for a line break."""
+    lines = [f"Content-Type: {content_type}"]
     for name, value in headers:
         lines.append(f"{name}: {value}")
-    lines.append("Connection: keep-alive" if keep_alive else "Connection: close")
-    for line in lines[1:]:
-        if not SAFE_HEADER.fullmatch(line):
-            raise ValueError(f"a header that HTTP does not allow: {line!r}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    if not "".join(lines).isprintable():
+        raise ValueError("a control character in a header")
+    lines.append("\r\n")
+    return (fixed + "\r\n".join(lines)).encode("ascii")
+
+
+def stream_head(content_type: str, headers: Iterable[tuple[str, str]]) -> bytes:
+    """The head of an answer that ends when the connection does. Raises ValueError."""
+    fixed = "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+    return encode_head(fixed, content_type, headers)
 
 
 class Continue:
@@ -186,7 +192,7 @@ class RequestReader:
         if end < 0 or end > MAX_HEAD:
             self._check_incomplete(end)
             return False
-        head = buffer[:end].decode("latin-1")
+        head = buffer[: end + 2].decode("latin-1")
         del buffer[: end + 4]
         self._scanned = 0
         self._request = request = parse_head(head)
@@ -226,12 +232,11 @@ class RequestReader:
 
 
 def parse_head(head: str) -> Request:
-    """Request line and headers, without the empty line. Raises ProtocolError."""
-    lines = head.split("\r\n")
-    match = REQUEST_LINE.fullmatch(lines[0])
+    """Request line and headers, each with its line end. Raises ProtocolError."""
+    match = HEAD.fullmatch(head)
     if match is None:
-        raise ProtocolError("malformed request line")
-    method, target, minor = match.groups()
+        raise ProtocolError("malformed request head")
+    method, target, minor, lines = match.groups()
     headers = parse_headers(lines)
     if minor == "1" and "host" not in headers:
         raise ProtocolError("no Host header")
@@ -239,16 +244,18 @@ def parse_head(head: str) -> Request:
     return Request(method, path, query, headers, "1." + minor)
 
 
-def parse_headers(lines: list[str]) -> dict[str, str]:
-    """All lines after the first; a repeated header is joined. Raises ProtocolError."""
+def parse_headers(lines: str) -> dict[str, str]:
+    """Well-formed header lines as a dict. Raises ProtocolError."""
+    pairs = HEADER.findall(lines)
+    headers = {name.lower(): value.rstrip("\t ") for name, value in pairs}
+    return headers if len(headers) == len(pairs) else join_repeated(pairs)
+
+
+def join_repeated(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """The values of a repeated header as one list. Raises ProtocolError."""
     headers: dict[str, str] = {}
-    for index in range(1, len(lines)):
-        match = HEADER_LINE.fullmatch(lines[index])
-        if match is None:
-            raise ProtocolError("malformed header")
-        name, value = match.groups()
-        name = name.lower()
-        value = value.strip(" \t")
+    for name, value in pairs:
+        name, value = name.lower(), value.rstrip("\t ")
         if name in headers:
             if name in ("host", "content-length", "transfer-encoding"):
                 raise ProtocolError(f"two {name} headers")

@@ -19,8 +19,8 @@ from feishuperm.protocol.http1 import (
     Request,
     RequestReader,
     Response,
-    encode_head,
     plain_response,
+    stream_head,
 )
 from feishuperm.server.loop import READ, WRITE, Handler
 
@@ -50,6 +50,13 @@ SECONDS = {
 }
 LINGER_SECONDS = 2.0  # for a refused client to read why
 PIPELINED = 65536  # bytes of further requests read while one is being answered
+
+# What an HTTP connection is doing.
+READING = "reading"  # or idle, or sending the last answer
+ANSWERING = "answering"  # a handler has the request
+STREAMING = "streaming"
+LINGERING = "lingering"  # refused: read and forget until the peer closes
+CLOSED = "closed"
 
 STREAM_BACKLOG = 256 << 10  # unread bytes after which a page had better reload
 STREAM_SECONDS = 30.0  # without progress on a stream: the phone is gone
@@ -254,7 +261,7 @@ class Exchange:
         content_type: str = "text/event-stream; charset=utf-8",
     ) -> Stream:
         """Send the head and keep the connection for what follows. Raises ValueError."""
-        head = encode_head(200, content_type, headers, keep_alive=False)
+        head = stream_head(content_type, headers)
         stream = self.take().start_stream(head)
         if self.request.method == "HEAD":
             stream.close()
@@ -314,7 +321,7 @@ class HttpConnection(Connection):
         "_busy",
         "_ended",
         "_exchange",
-        "_lingering",
+        "_mode",
         "_on_close",
         "_on_request",
         "_peer",
@@ -334,24 +341,23 @@ class HttpConnection(Connection):
         self._on_close = on_close
         self._peer = peer_address(sock)
         self._reader = RequestReader()
-        self._exchange: Exchange | None = None  # the one not answered yet
+        self._mode = READING
+        self._exchange: Exchange | None = None  # the last one handed out
         self._stream: Stream | None = None
         self._busy = False  # inside `_serve`, which must not call itself
-        self._lingering = False  # refused: read and forget until the peer closes
         self._ended = False  # the peer sends no more
         self._phase = "head"  # the key of SECONDS that `deadline` was set by
         super().__init__(loop, sock)
         self.deadline = loop.now() + HEAD_SECONDS
 
     def received(self, data: bytes) -> None:
-        if self._lingering or self._stream is not None:
-            return
-        self._reader.receive_data(data)
-        self._serve()
+        if self._mode in (READING, ANSWERING):
+            self._reader.receive_data(data)
+            self._serve()
 
     def ended(self) -> None:
         """The peer may have closed only its half: answers under way still go out."""
-        if self._exchange is None and (self._out is None or self._stream is not None):
+        if self._mode == STREAMING or (self._mode != ANSWERING and self._out is None):
             self.abort()
         else:
             self._ended = True
@@ -359,29 +365,29 @@ class HttpConnection(Connection):
 
     def fail(self) -> None:
         """A handler raised: say so if nothing has been said yet."""
-        self._busy = False
-        if self._exchange is None:
-            self.abort()
-        else:
+        if self._mode == ANSWERING:
             self.refuse(500)
+        else:
+            self.abort()
 
     def refuse(self, status: int) -> None:
         """Answer with an error and close, leaving the peer time to read it.
 
         Closing with unread input would reset the connection and may destroy the answer.
         """
-        if self._exchange is not None:
+        if self._mode == ANSWERING and self._exchange is not None:
             self._exchange.take()
-            self._exchange = None
-        self._lingering = True
-        self.write(plain_response(status).encode())
+        self._mode = LINGERING
         self.deadline = self.loop.now() + LINGER_SECONDS
+        self.write(plain_response(status).encode())
         if self._out is None:
             self.flushed()
 
     def answer(self, data: bytes, keep_alive: bool) -> None:
         """Send an encoded response; used by `Exchange`."""
-        self._exchange = None
+        if self.sock is None:
+            return
+        self._mode = READING
         self._phase = ""
         self.write(data)
         if not keep_alive:
@@ -391,10 +397,10 @@ class HttpConnection(Connection):
 
     def start_stream(self, head: bytes) -> Stream:
         """Turn into a stream; used by `Exchange`."""
-        self._exchange = None
         stream = Stream(self)
         if self.sock is not None:
             keep_alive_probe(self.sock)
+            self._mode = STREAMING
             self._stream = stream
             self.deadline = NEVER
             self.stream_data(head)
@@ -409,86 +415,70 @@ class HttpConnection(Connection):
             self.deadline = self.loop.now() + STREAM_SECONDS
 
     def progressed(self) -> None:
-        if self._stream is not None:
+        if self._mode == STREAMING:
             self.deadline = self.loop.now() + STREAM_SECONDS if self._out else NEVER
-        elif not self._lingering:
+        elif self._mode == READING:
             self.deadline = self.loop.now() + SEND_SECONDS
 
     def flushed(self) -> None:
-        if self._lingering:
-            self._end_sending()
-        elif self._stream is None:
+        if self._mode == READING:
             self._serve()
+        elif self._mode == LINGERING:
+            self._end_sending()
 
     def closed(self) -> None:
-        self._exchange = None
+        self._mode = CLOSED
         if self._on_close is not None:
             self._on_close(self)
-        stream, self._stream = self._stream, None
-        if stream is not None and stream.on_close is not None:
-            stream.on_close()
+        if self._stream is not None and self._stream.on_close is not None:
+            self._stream.on_close()
 
     def _serve(self) -> None:
         """Hand out requests until one waits for its answer or input runs out."""
+        event = None
         self._busy = True
         try:
-            while self._can_serve():
-                event = self._next_event()
+            while self._mode == READING and self._out is None:
+                event = None
+                event = self._reader.next_event()
                 if event is None:
                     break
                 self._dispatch(event)
+        except ProtocolError as error:
+            if event is not None and self._mode != ANSWERING:
+                raise  # a handler's, and it has answered
+            self.refuse(error.status)
         finally:
             self._busy = False
-        if self.sock is not None and not self._lingering and self._stream is None:
-            self._wait()
-
-    def _next_event(self) -> Request | Continue | None:
-        try:
-            return self._reader.next_event()
-        except ProtocolError as error:
-            self.refuse(error.status)
-            return None
-
-    def _can_serve(self) -> bool:
-        return (
-            self._exchange is None
-            and self._out is None
-            and self.sock is not None
-            and self._stream is None
-            and not self._lingering
-        )
+        self._wait()
 
     def _dispatch(self, event: Request | Continue) -> None:
         if isinstance(event, Continue):
             self.write(CONTINUE_LINE)
             return
         event.peer = self._peer
+        self._mode = ANSWERING
         self._exchange = exchange = Exchange(self, event)
-        try:
-            self._on_request(event, exchange)
-        except ProtocolError as error:  # a form that cannot be read
-            if self._exchange is not exchange:
-                raise
-            self.refuse(error.status)
+        self._on_request(event, exchange)
 
     def _wait(self) -> None:
         """Set what comes next, and by when: an answer, its departure, more input."""
-        phase = self._next_phase()
+        if self._mode == READING:
+            phase = self._reader.state if self._out is None else "send"
+        elif self._mode == ANSWERING:
+            phase = "answer"
+        else:
+            return
         if phase != self._phase:
             self._phase = phase
             self.deadline = self.loop.now() + SECONDS[phase]
-        if not self._can_serve():
+        if phase in ("answer", "send"):
             if self._reader.buffered > PIPELINED:
                 self._want(self._mask & ~READ)
         elif self._ended:
             self.abort()
         else:
             self._want(READ)
-
-    def _next_phase(self) -> str:
-        if self._exchange is not None:
-            return "answer"
-        return self._reader.state if self._out is None else "send"
 
     def _end_sending(self) -> None:
         """Everything is said; wait for the peer to close, who may still be sending."""

@@ -295,8 +295,8 @@ def test_state_says_what_is_being_read() -> None:
 def test_response_is_one_piece_with_its_length() -> None:
     data = Response(200, "你".encode(), "text/html", [("Allow", "GET")]).encode(True)
     assert data == (
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3\r\n"
-        b"Allow: GET\r\nConnection: keep-alive\r\n\r\n\xe4\xbd\xa0"
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: keep-alive\r\n"
+        b"Content-Type: text/html\r\nAllow: GET\r\n\r\n\xe4\xbd\xa0"
     )
 
 
@@ -316,16 +316,15 @@ def test_response_to_head_has_the_length_but_no_body() -> None:
         ("Location", "/a\0"),
         ("Location", "你"),
         ("A: b\r\nC", "d"),
-        ("", "d"),
     ],
 )
 def test_response_header_cannot_break_out(name: str, value: str) -> None:
-    with pytest.raises(ValueError, match="HTTP does not allow"):
+    with pytest.raises(ValueError, match="control character|can't encode"):
         Response(302, b"", headers=[(name, value)]).encode()
 
 
 def test_content_type_cannot_break_out() -> None:
-    with pytest.raises(ValueError, match="HTTP does not allow"):
+    with pytest.raises(ValueError, match="control character"):
         Response(200, b"", "text/html\r\nX: y").encode()
 
 
