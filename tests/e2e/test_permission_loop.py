@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+import http.client
 import json
 import os
 import signal
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from feishuperm import client
 from tests.conftest import clean_env, wait_until
 from tests.served import Answer, Served, decision, event, finish
 
@@ -230,6 +233,54 @@ def test_of_two_taps_at_once_exactly_one_wins(served: Served) -> None:
             assert len(won) == 1
             expected = ("allow", "deny")[won[0]]
             assert decision(finish(hook))["behavior"] == expected
+
+
+def test_of_two_taps_at_once_one_wins_a_thousand_times(served: Served) -> None:
+    """Hooks here are bare sockets and taps come over two open connections: fast."""
+    raw = json.dumps(event()).encode()
+    start = threading.Barrier(2)
+    ids = [f"1700000000-{number:08x}" for number in range(1000)]
+    won: dict[str, list[str]] = {id: [] for id in ids}
+    heard: dict[str, str] = {}
+
+    def tap(action: str) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+        for id in ids:
+            start.wait(30)
+            if action == "allow":
+                hooks[id] = register(served, id, raw)
+            start.wait(30)
+            connection.request("GET", f"/{action}?id={id}")
+            if "操作成功" in connection.getresponse().read().decode():
+                won[id].append(action)
+            start.wait(30)
+            if action == "allow":
+                heard[id] = verdict(hooks.pop(id))
+        connection.close()
+
+    hooks: dict[str, Any] = {}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(tap, ("allow", "deny")))
+    assert all(won[id] == [heard[id]] for id in ids)
+
+
+def register(served: Served, id: str, raw: bytes) -> Any:
+    """A hook's connection, once the server has taken its request."""
+    sock = client.connect(os.fsencode(served.socket))
+    sock.settimeout(30)
+    parts = (client.PROTOCOL, id.encode(), b"", b"/tmp", raw)
+    sock.sendall(client.frame(b"Q", b"\0".join(parts)))
+    assert client.receive_frame(sock)[0] == b"A"
+    return sock
+
+
+def verdict(sock: Any) -> str:
+    """What the hook would print, in one word."""
+    kind, body = client.receive_frame(sock)
+    sock.close()
+    assert kind == b"D"
+    behavior: str = decision(body.decode())["behavior"]
+    return behavior
 
 
 def success(page: Answer) -> bool:
