@@ -170,11 +170,14 @@ def candidate_pythons() -> Iterator[str]:
     """Every path where a CPython may be, the running one first."""
     yield os.path.realpath(sys.executable)
     folders = os.environ.get("PATH", "").split(os.pathsep)
+    shims = [folder for folder in folders if os.path.basename(folder) == "shims"]
     pyenvs = [os.environ.get("PYENV_ROOT", ""), os.path.expanduser("~/.pyenv")]
-    pyenvs += [os.path.dirname(f) for f in folders if os.path.basename(f) == "shims"]
+    pyenvs += [os.path.dirname(folder) for folder in shims]
     for root in filter(None, dict.fromkeys(pyenvs)):
         for version in sorted(Path(root).glob("versions/*/bin/python3")):
             yield os.path.realpath(version)
+        if os.path.join(root, "shims") in folders:  # slow ways to the same versions
+            folders.remove(os.path.join(root, "shims"))
     for folder in [*folders, "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"]:
         for name in ["python3", *(f"python3.{minor}" for minor in MINORS)]:
             path = os.path.join(folder, name)
@@ -575,7 +578,9 @@ def command_test(arguments: list[str]) -> int:
     command_build([])
     ensure_system_parts()
     ensure_claude()
-    return subprocess.call([str(TOOLS_PYTHON), "-m", "pytest", *arguments], cwd=ROOT)
+    environ = {**os.environ, "FEISHUPERM_TEST_CLAUDE": find_claude()}
+    pytest = [str(TOOLS_PYTHON), "-m", "pytest", *arguments]
+    return subprocess.call(pytest, cwd=ROOT, env=environ)
 
 
 def command_lint(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -140,13 +140,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip, or with CI=true fail, a test whose part of the system is missing."""
+    """Do not run a test whose part of the system is missing."""
     for marker, (name, find, remedy) in PARTS.items():
         if item.get_closest_marker(marker) and not find():
-            text = f"{name} is not installed ({remedy})"
-            if os.environ.get("CI") == "true":
-                pytest.fail(text, pytrace=False)
-            pytest.skip(text)
+            missing(f"{name} is not installed ({remedy})")
+
+
+def need(program: str) -> None:
+    """Do not run this test where a program is missing."""
+    if not shutil.which(program):
+        missing(f"{program} is not installed (python3 build.py test)")
+
+
+def missing(text: str) -> NoReturn:
+    """Skip the test, or with CI=true fail it: there, everything has to be run."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(text, pytrace=False)
+    pytest.skip(text)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

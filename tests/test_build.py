@@ -207,13 +207,12 @@ def program(source: bytes) -> str:
     return ast.dump(tree, include_attributes=False)
 
 
-def test_packed_sources_are_the_same_programs(pyz: Path) -> None:
-    with zipfile.ZipFile(pyz) as archive:
-        for path in (ROOT / "feishuperm").rglob("*.py"):
-            name = f"site-packages/{path.relative_to(ROOT).as_posix()}"
-            packed, source = archive.read(name), path.read_bytes()
-            assert program(packed) == program(source), name
-            assert packed.count(b"\n") == source.count(b"\n"), name
+def test_packed_sources_are_the_same_programs() -> None:
+    for path in (ROOT / "feishuperm").rglob("*.py"):
+        source = path.read_bytes()
+        packed = build.without_comments(source)
+        assert program(packed) == program(source), path
+        assert packed.count(b"\n") == source.count(b"\n"), path
 
 
 ODD_SOURCE = '''\

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import build
-from tests.conftest import clean_env
+from tests.conftest import clean_env, need
 from tests.fakes.hook_server import ANSWER, EVENT, HookServer
 
 TRAPS = ("json", "socket", "_socket", "encodings", "posix", "os", "marshal", "site")
@@ -107,15 +107,51 @@ def test_home_that_cannot_be_written(
     assert run([str(pyz), "version"], env, tmp_path).returncode == 0
 
 
+def no_space() -> None:
+    """From here on no file may grow by a byte, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
 def test_full_disk(pyz: Path, env: dict[str, str], tmp_path: Path) -> None:
-    """No file may grow by a byte, as on a full disk."""
-
-    def no_space() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
     assert_answered(run([str(pyz), "hook"], env, tmp_path, preexec_fn=no_space))
     result = run([str(pyz), "version"], env, tmp_path, preexec_fn=no_space)
     assert result.returncode == 0, result.stderr
+
+
+NOT_RELAYED = {
+    "request": EVENT,
+    "other event": b'{"hook_event_name":"PostToolUse","tool_name":"Bash"}',
+    "unknown event": b'{"hook_event_name":"Tomorrow"}',
+    "nothing": b"",
+    "garbage": b"\xff\xfe\0{",
+    "list": b"[1]",
+    "nested": b'{"hook_event_name":"PermissionRequest",' + b"[" * 100_000,
+    "too much": EVENT[:-1] + b"," + b" " * (17 << 20) + b"}",
+}
+
+
+@pytest.mark.parametrize("event", NOT_RELAYED)
+@pytest.mark.parametrize("place", ["home", "no home", "full disk", "bad config"])
+def test_hook_without_a_server_ends_with_0(
+    pyz: Path, home: Path, tmp_path: Path, event: str, place: str
+) -> None:
+    env = clean_env(home, PERMISSION_SOCKET_PATH=str(tmp_path / "none"))
+    if place == "no home":
+        env["HOME"] = "/proc"
+    elif place == "bad config":
+        env["FEISHUPERM_CONFIG"] = str(tmp_path)
+    options = {"preexec_fn": no_space} if place == "full disk" else {}
+    command = [str(pyz), "hook"]
+    result = run(command, env, tmp_path, NOT_RELAYED[event], **options)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full"])
+def test_hook_with_closed_streams_ends_with_0(
+    pyz: Path, env: dict[str, str], tmp_path: Path, closed: str
+) -> None:
+    script = f'"$0" hook {closed}'
+    assert run(["/bin/sh", "-c", script, str(pyz)], env, tmp_path).returncode == 0
 
 
 def test_fifty_parallel_first_starts(
@@ -172,8 +208,7 @@ def test_name_of_a_symlink_chooses_the_command(
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_shells(pyz: Path, env: dict[str, str], tmp_path: Path, shell: str) -> None:
-    if not shutil.which(shell):
-        pytest.skip(f"{shell} is not installed")
+    need(shell)
     assert_answered(run([*SHELLS[shell], str(pyz), "hook"], env, tmp_path))
     assert_answered(run([*SHELLS[shell], "-u", str(pyz), "hook"], env, tmp_path))
     assert_answered(run([*SHELLS[shell], pyz.name, "hook"], env, pyz.parent))
@@ -447,8 +482,7 @@ CHANGING = r"^\S+\s+(mkdir|rename|link|symlink|unlink|chmod|mknod|truncate|utime
 def test_hook_opens_nothing_for_writing(
     pyz: Path, env: dict[str, str], tmp_path: Path
 ) -> None:
-    if not shutil.which("strace"):
-        pytest.skip("strace is not installed")
+    need("strace")
     log = tmp_path / "strace"
     strace = ["strace", "-f", "-o", str(log), "-e", "trace=%file"]
     result = run([*strace, str(pyz), "hook"], env, tmp_path)
