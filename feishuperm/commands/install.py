@@ -75,7 +75,10 @@ calls, so few cards come. With permissions.defaultMode "default" it asks."""
 
 
 def main(args: list[str]) -> int:
-    install = Install(parser().parse_args(args), os.environ)
+    options = parser().parse_args(args)
+    if not archive_path():
+        raise FeishupermError("only a built file can install itself", "./install.sh")
+    install = Install(options, os.environ)
     if install.options.dry_run:
         return install.rehearse()
     install.manifest.open()
@@ -172,12 +175,19 @@ class Install:
         """On a terminal, ask for what nothing else says; an empty line skips."""
         if self.options.no_input or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return
-        if not self.known("FEISHU_WEBHOOK_URL"):
-            self.ask_webhook()
-        if not self.options.no_hooks and not self.values and self.needs_mode():
-            print(AUTO_MODE)
-            if input("Set it now? [y/N] ").strip().lower() in ("y", "yes"):
-                self.values[DEFAULT_MODE] = "default"
+        try:
+            if not self.known("FEISHU_WEBHOOK_URL"):
+                self.ask_webhook()
+            if not self.options.no_hooks and not self.values and self.needs_mode():
+                self.ask_mode()
+        except EOFError:  # Ctrl-D: no more answers
+            print()
+
+    def ask_mode(self) -> None:
+        """Offer to let Claude Code ask; nothing is changed without a yes."""
+        print(AUTO_MODE)
+        if input("Set it now? [y/N] ").strip().lower() in ("y", "yes"):
+            self.values[DEFAULT_MODE] = "default"
 
     def ask_webhook(self) -> None:
         """Ask for the group bot until it works or the person gives up."""

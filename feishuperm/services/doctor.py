@@ -201,8 +201,17 @@ class Doctor:
         version = self.status["version"]
         if version != __version__:
             yield FAIL, f"it runs version {version}, the file is {__version__}", INSTALL
+        elif self._archive_time() > float(self.status["started"]):
+            yield FAIL, "it started before the file was replaced", INSTALL
         else:
             yield OK, f"version {version}, pid {self.status['pid']}", ""
+
+    def _archive_time(self) -> float:
+        archive = self.manifest.records.get("program", {}).get("archive", "")
+        try:
+            return os.stat(archive).st_mtime
+        except OSError:
+            return 0.0
 
     def socket(self) -> Iterator[Result]:
         path = self.settings.permission_socket_path

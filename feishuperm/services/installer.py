@@ -152,10 +152,6 @@ class ProgramStep(Step):
 
     def changes(self) -> list[str]:
         rows = []
-        if not self.data:
-            raise FeishupermError(
-                "only a built file can install itself", "./install.sh"
-            )
         if read_bytes(self.archive, MAX_ARCHIVE) != self.data:
             rows.append(f"write {self.archive}")
         for path in self.links:

@@ -131,6 +131,11 @@ def test_config_that_was_edited_after_the_start_asks_for_a_restart(
     assert not made.config_is_newer()
 
 
+def test_source_tree_cannot_install_itself() -> None:
+    with pytest.raises(FeishupermError, match="only a built file"):
+        install.main(["--dry-run"])
+
+
 @pytest.mark.parametrize("argument", ["--dance", "--service=upstart", "extra"])
 def test_wrong_argument_is_a_usage_error(argument: str) -> None:
     with pytest.raises(UsageError):

@@ -296,6 +296,30 @@ def test_settings_that_do_not_parse_stop_everything_before_it_starts(
     assert not machine.bin.exists()
 
 
+def test_clone_is_built_first_when_a_source_is_newer(
+    machine: Machine, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    (clone / "feishuperm").mkdir(parents=True)
+    (clone / "dist").mkdir()
+    shutil.copy(SCRIPT, clone)
+    (clone / "build.py").write_text(
+        "import shutil\nprint('building')\n"
+        f"shutil.copy({str(machine.pyz)!r}, 'dist/feishuperm.pyz')\n"
+    )
+    command = ["sh", str(clone / "install.sh"), "--dry-run"]
+    assert "building\n" in machine.call(*command).stderr
+    second = machine.call(*command)
+    assert second.returncode == 0 and "building" not in second.stderr
+    source = clone / "feishuperm/new.py"
+    source.write_text("")
+    os.utime(source, (time.time() + 60,) * 2)
+    assert "building\n" in machine.call(*command).stderr
+    (clone / "dist/SHA256SUMS").write_text(f"{'0' * 64}  feishuperm.pyz\n")
+    source.unlink()
+    assert "wrong checksum" in machine.call(*command).stderr
+
+
 def test_dry_run_changes_nothing(machine: Machine) -> None:
     result = machine.sh("--dry-run", shell="busybox sh")
     assert result.returncode == 0, result.stderr

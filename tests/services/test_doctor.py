@@ -80,7 +80,12 @@ class Patient:
 
 @pytest.fixture
 def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Patient]:
-    status = {"version": __version__, "pid": 7, "http": "http://localhost:8080"}
+    status = {
+        "version": __version__,
+        "pid": 7,
+        "http": "http://localhost:8080",
+        "started": time.time() + 60,
+    }
     monkeypatch.setattr(doctor, "ask_server", lambda *a, **k: {**status, "waiting": []})
     monkeypatch.setattr(doctor, "fetch", lambda *a, **k: (200, "ok"))
     monkeypatch.setattr(Doctor, "loop", lambda self: iter([(OK, "", "")]))
@@ -222,6 +227,11 @@ def test_server_of_another_version(
 ) -> None:
     status = {"version": "0.0.9", "pid": 7, "http": "http://localhost:8080"}
     monkeypatch.setattr(doctor, "ask_server", lambda *a, **k: status)
+    assert states(patient, "server") == FAIL
+
+
+def test_file_replaced_under_a_running_server(patient: Patient) -> None:
+    os.utime(patient.archive, (time.time() + 120,) * 2)
     assert states(patient, "server") == FAIL
 
 

@@ -455,13 +455,6 @@ def test_foreign_file_under_our_name_is_refused_before_anything_changes(
     assert not (tmp_path / "prefix/share").exists()
 
 
-def test_source_tree_cannot_install_itself(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
-    with pytest.raises(FeishupermError, match="built file"):
-        program_step(tmp_path, environ, Manifest(environ), b"").changes()
-
-
 def test_config_keeps_comments_and_other_keys_and_is_private(
     environ: dict[str, str],
 ) -> None:
