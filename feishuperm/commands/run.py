@@ -13,7 +13,7 @@ from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.services.config_manager import ConfigManager
-from feishuperm.services.headless import Headless
+from feishuperm.services.headless import MUTE, Headless
 from feishuperm.services.hook_manager import HookManager
 from feishuperm.services.screen import Screen
 
@@ -37,12 +37,11 @@ def main(args: list[str]) -> int:
     screen = Screen(sys.stdout, sys.stderr, options.json)
     manager = ConfigManager(os.environ, screen.warn)
     config = manager.load_headless_config(manager.project_root(os.getcwd()))
-    if config.voided and "--settings" in extra:
-        raise UsageError("--settings cannot be used while a settings file is voided")
-    hooks = HookManager(config.root, os.environ, screen.warn, config.hook_script_paths)
-    hooks.load_hooks(config.hooks)
+    # A command callback may well be our own hook, which has to keep quiet here.
+    environ = {**os.environ, MUTE: "1"}
+    hooks = HookManager(config.root, environ, screen.warn, config.hook_script_paths)
     path = settings.permission_socket_path
-    headless = Headless(config, hooks, screen, path, os.environ)
+    headless = Headless(config, hooks, screen, path, environ)
     return headless.run([_claude(), *_claude_options(options), *extra], prompt)
 
 

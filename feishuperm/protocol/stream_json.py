@@ -76,12 +76,14 @@ class StreamJson:
             if event is not None:
                 return event
 
-    def initialize(self, hooks: dict[str, list[dict[str, Any]]]) -> bytes:
-        """The first request; `hooks` maps events to matchers with callback ids."""
-        return self._request({"subtype": "initialize", "hooks": hooks or None})
-
-    def interrupt(self) -> bytes:
-        return self._request({"subtype": "interrupt"})
+    def request(self, subtype: str, **fields: Any) -> tuple[str, bytes]:
+        """A request of ours: its id, which the answer will carry, and the line."""
+        self.requests += 1
+        id = f"feishuperm_{self.requests}"
+        request = {"subtype": subtype, **fields}
+        return id, _line(
+            {"type": "control_request", "request_id": id, "request": request}
+        )
 
     def user_message(self, text: str) -> bytes:
         return _line(
@@ -102,11 +104,6 @@ class StreamJson:
         """The answer to a ControlRequest that cannot be served."""
         body = {"subtype": "error", "request_id": id, "error": error}
         return _line({"type": "control_response", "response": body})
-
-    def _request(self, request: dict[str, Any]) -> bytes:
-        self.requests += 1
-        id = f"feishuperm_{self.requests}"
-        return _line({"type": "control_request", "request_id": id, "request": request})
 
 
 def _line(value: dict[str, Any]) -> bytes:

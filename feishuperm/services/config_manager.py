@@ -5,10 +5,10 @@ It reads the user's, the project's and the local file, keeps what is valid under
 the file, the place inside it and the reason.  A file that cannot be read is a warning,
 never an error.  It runs nothing.
 
-Two homes, one model.  Claude Code refuses a whole settings file that has a `script`
-callback under PreToolUse or PermissionRequest; `feishuperm.callbacks` is a list it does
-not look at.  So interactive sessions use the list, and a headless run registers
-whatever Claude Code would not run by itself.
+Two homes, one model.  Claude Code skips a whole settings file for a `script` callback
+under PreToolUse or PermissionRequest, older versions for one under any event;
+`feishuperm.callbacks` is a list it does not look at.  So interactive sessions use the
+list, and a headless run registers whatever Claude Code does not run by itself.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ from feishuperm.services.variables import UnsafeTemplate, shell_template
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
     from typing import Any
 
     Warn = Callable[[str], None]
     Pair = tuple[str, HookGroup]
 
 DEFAULT_SCRIPT_PATHS = ("./.claude/hooks", "./hooks")
-# A `script` callback here makes Claude Code skip the whole file it stands in.
-VOIDING_EVENTS = ("PreToolUse", "PermissionRequest")
 # Kinds and fields that only Claude Code itself can run or honour.
 CLIENT_TYPES = ("agent", "http", "mcp_tool")
 CLIENT_FIELDS = ("args", "async", "asyncRewake", "if", "once", "shell")
@@ -56,15 +54,44 @@ class Invalid(Exception):
 class ProjectConfig:
     """What the settings files say, for one project and one use."""
 
-    __slots__ = ("callbacks", "hook_script_paths", "hooks", "root", "voided")
+    __slots__ = ("callbacks", "files", "hook_script_paths", "hooks", "root")
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.hooks = HooksConfig()  # from `hooks`
         self.callbacks = HooksConfig()  # from `feishuperm.callbacks`
         self.hook_script_paths: tuple[str, ...] = DEFAULT_SCRIPT_PATHS
-        # Files Claude Code skips, without the entries it cannot read.
-        self.voided: list[dict[str, Any]] = []
+        self.files: list[SettingsFile] = []
+
+    def skippable(self) -> list[SettingsFile]:
+        """The files that Claude Code may skip for a `script` in them."""
+        return [file for file in self.files if file.has_script]
+
+    def left_over(self, loaded: Container[str]) -> HooksConfig:
+        """What Claude Code does not run, once it has loaded these sources.
+
+        Of a file it loads that is each `script`, of a file it skips every callback.
+        """
+        pairs: list[Pair] = []
+        for file in self.files:
+            skipped = file.has_script and file.source not in loaded
+            pairs += file.hooks if skipped else _scripts_only(file.hooks)
+            pairs += file.callbacks
+        return HooksConfig(pairs)
+
+
+class SettingsFile:
+    """One file: what it holds for us, and the rest as Claude Code can read it."""
+
+    __slots__ = ("callbacks", "has_script", "hooks", "path", "rest", "source")
+
+    def __init__(self, source: str, path: str, data: dict[str, Any]) -> None:
+        self.source = source  # Claude Code's name for it
+        self.path = path
+        self.hooks: list[Pair] = []
+        self.callbacks: list[Pair] = []
+        self.has_script = _has_script(data)
+        self.rest = _readable_for_client(data)
 
 
 class ConfigManager:
@@ -80,44 +107,44 @@ class ConfigManager:
 
     def load_project_config(self, root: str) -> ProjectConfig:
         """For SDK use: every callback of the three kinds, and all complaints."""
-        config = ProjectConfig(root)
-        hooks: list[Pair] = []
-        callbacks: list[Pair] = []
-        for path, data in self._settings(root):
-            reader = _Reader(path, self.warn)
-            hooks += reader.hooks(data.get("hooks"))
-            callbacks += reader.callbacks(data.get("feishuperm"))
-            self._keep_voided(config, reader, data)
-            self._script_paths(config, reader, data)
-        self._warn_hooks_json(root)
-        config.hooks = HooksConfig(hooks)
-        config.callbacks = HooksConfig(callbacks)
+        config = self._load(root, for_sdk=True)
+        config.hooks = HooksConfig(pair for file in config.files for pair in file.hooks)
+        config.callbacks = HooksConfig(
+            pair for file in config.files for pair in file.callbacks
+        )
+        for file in config.skippable():
+            self.warn_skipped(file)
         return config
 
     def load_headless_config(self, root: str) -> ProjectConfig:
-        """For `run`: what Claude Code, which reads the same files, does not run itself.
+        """For `run`, which takes `left_over()` of it once the client has loaded."""
+        return self._load(root, for_sdk=False)
 
-        Of a file it accepts that is each `script`; of a file it skips, every callback,
-        and the rest of the file goes to `voided`.
-        """
+    def warn_skipped(self, file: SettingsFile) -> None:
+        self.warn(
+            f"{file.path}: Claude Code skips this whole file in interactive sessions, "
+            "because a `script` stands under `hooks`; move it to `feishuperm.callbacks`"
+        )
+
+    def _load(self, root: str, for_sdk: bool) -> ProjectConfig:
         config = ProjectConfig(root)
-        hooks: list[Pair] = []
-        for path, data in self._settings(root):
-            reader = _Reader(path, self.warn, notes=False)
-            reader.left_to_client = not _is_voided(data)
-            hooks += reader.hooks(data.get("hooks"))
-            hooks += reader.callbacks(data.get("feishuperm"))
-            self._keep_voided(config, reader, data)
+        for source, path, data in self._settings(root):
+            file = SettingsFile(source, path, data)
+            reader = _Reader(path, self.warn, notes=for_sdk)
+            # What the client runs by its own rules is not ours to judge.
+            reader.scripts_only = not for_sdk and not file.has_script
+            file.hooks += reader.hooks(data.get("hooks"))
+            file.callbacks += reader.callbacks(data.get("feishuperm"))
+            config.files.append(file)
             self._script_paths(config, reader, data)
         self._warn_hooks_json(root)
-        config.hooks = HooksConfig(hooks)
         return config
 
     def load_callbacks(self, root: str, event: str) -> ProjectConfig:
         """For one event of an interactive session: its `feishuperm.callbacks`."""
         config = ProjectConfig(root)
         callbacks: list[Pair] = []
-        for path, data in self._settings(root):
+        for _, path, data in self._settings(root):
             if "feishuperm" not in data and "hookScriptPaths" not in data:
                 continue
             reader = _Reader(path, self.warn, notes=False)
@@ -126,22 +153,22 @@ class ConfigManager:
         config.callbacks = HooksConfig(callbacks)
         return config
 
-    def _settings(self, root: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each settings file that is there and holds an object, once."""
+    def _settings(self, root: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """(source, path, content) of each settings file with an object in it, once."""
         folder = os.path.join(root, ".claude")
-        paths = (
-            os.path.join(claude_dir(self.environ), "settings.json"),
-            os.path.join(folder, "settings.json"),
-            os.path.join(folder, "settings.local.json"),
-        )
+        paths = {
+            "userSettings": os.path.join(claude_dir(self.environ), "settings.json"),
+            "projectSettings": os.path.join(folder, "settings.json"),
+            "localSettings": os.path.join(folder, "settings.local.json"),
+        }
         seen = set()
-        for path in paths:
+        for source, path in paths.items():
             real = os.path.realpath(path)  # a project that is the home folder
             if real not in seen:
                 seen.add(real)
                 data = self._read(path)
                 if data is not None:
-                    yield path, data
+                    yield source, path, data
 
     def _read(self, path: str) -> dict[str, Any] | None:
         try:
@@ -153,13 +180,6 @@ class ConfigManager:
             return data
         self.warn(f"{path}: not a JSON object; the file is ignored")
         return None
-
-    def _keep_voided(
-        self, config: ProjectConfig, reader: _Reader, data: dict[str, Any]
-    ) -> None:
-        if _is_voided(data):
-            reader.warn_voided()
-            config.voided.append(_readable_for_client(data))
 
     def _script_paths(
         self, config: ProjectConfig, reader: _Reader, data: dict[str, Any]
@@ -189,17 +209,10 @@ class _Reader:
         self.path = path
         self.warn = warn
         self.notes = notes  # also about what is right, and may still surprise
-        self.left_to_client = False  # under `hooks`, all but scripts
+        self.scripts_only = False  # under `hooks`; the client runs the others
 
     def skip(self, place: str, why: str) -> None:
         self.warn(f"{self.path}: {place}: {why}; skipped")
-
-    def warn_voided(self) -> None:
-        self.warn(
-            f"{self.path}: Claude Code ignores this whole file in interactive "
-            "sessions, because a `script` stands under PreToolUse or "
-            "PermissionRequest; move it to `feishuperm.callbacks`"
-        )
 
     def hooks(self, value: Any) -> Iterator[Pair]:
         """`{"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": ...}]}]}`."""
@@ -266,7 +279,7 @@ class _Reader:
     def _callbacks(self, entries: list[Any], place: str) -> Iterator[HookCallback]:
         for number, entry in enumerate(entries):
             inside = f"{place}.hooks[{number}]"
-            if self.left_to_client and _kind(entry) != SCRIPT:
+            if self.scripts_only and _kind(entry) != SCRIPT:
                 continue
             try:
                 callback = self._callback(entry, inside)
@@ -354,21 +367,25 @@ def _group_entries(group: Any) -> list[dict[str, Any]]:
     return [entry for entry in listed if isinstance(entry, dict)]
 
 
-def _is_voided(data: dict[str, Any]) -> bool:
-    """Whether Claude Code skips the file because of a `script` in it."""
+def _has_script(data: dict[str, Any]) -> bool:
     hooks = data.get("hooks")
-    if not isinstance(hooks, dict):
-        return False
-    for event in VOIDING_EVENTS:
-        groups = hooks.get(event)
-        for group in groups if isinstance(groups, list) else ():
-            if any(_kind(entry) == SCRIPT for entry in _group_entries(group)):
-                return True
-    return False
+    return any(
+        _kind(entry) == SCRIPT
+        for groups in (hooks.values() if isinstance(hooks, dict) else ())
+        for group in (groups if isinstance(groups, list) else ())
+        for entry in _group_entries(group)
+    )
+
+
+def _scripts_only(pairs: list[Pair]) -> Iterator[Pair]:
+    for event, group in pairs:
+        scripts = [found for found in group.callbacks if found.type == SCRIPT]
+        if scripts:
+            yield event, HookGroup(group.matcher, scripts)
 
 
 def _readable_for_client(data: dict[str, Any]) -> dict[str, Any]:
-    """A skipped file's content with the hooks that are left to Claude Code."""
+    """A file's content with the hooks that nobody but Claude Code can run."""
     kept: dict[str, list[dict[str, Any]]] = {}
     hooks = data.get("hooks")
     for event, groups in hooks.items() if isinstance(hooks, dict) else ():

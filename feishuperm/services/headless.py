@@ -57,6 +57,10 @@ END_SECONDS = (
 )
 IDLE_SECONDS = 600  # for background agents after a result, as long as the SDKs wait
 TICK = 0.5
+SKIPPED = (
+    "Claude Code skips this whole file, because a `script` stands under `hooks`; this "
+    "run takes its place, for interactive sessions move it to `feishuperm.callbacks`"
+)
 
 SUCCESS, FAILURE, REFUSED = 0, 1, 3
 
@@ -99,6 +103,7 @@ class Headless:
         self.protocol = StreamJson()
         self.events: queue.Queue[Callable[[], None]] = queue.Queue()
         self.questions: dict[str, Question] = {}
+        self.answers: dict[str, Callable[[ControlResponse], None]] = {}
         self.session: dict[str, Any] = {}
         self.result: dict[str, Any] | None = None
         self.state = ""  # the CLI's own word for "running" or "idle"
@@ -122,11 +127,10 @@ class Headless:
     def _start(self, command: Sequence[str]) -> None:
         # Inside a session of Claude Code the CLI would take itself for a child of it.
         env = {key: self.environ[key] for key in self.environ if key != "CLAUDECODE"}
-        env[MUTE] = "1"
         env["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"
         try:
             self.process = subprocess.Popen(
-                [*command, *FLAGS, *self._settings()],
+                [*command, *FLAGS],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=env,
@@ -141,12 +145,6 @@ class Headless:
             ) from None
         threading.Thread(target=self._read, daemon=True).start()
 
-    def _settings(self) -> list[str]:
-        """What the CLI would have read in files that it skips."""
-        if not self.config.voided:
-            return []
-        return ["--settings", json.dumps(merge_settings(self.config.voided))]
-
     def _read(self) -> None:
         assert self.process.stdout is not None
         fd = self.process.stdout.fileno()
@@ -157,8 +155,9 @@ class Headless:
                 return
 
     def _converse(self, prompt: str) -> int:
-        self._send(self.protocol.initialize(self._registrations()))
-        self._send(self.protocol.user_message(prompt))
+        self.hooks.load_hooks(self.config.left_over(()))  # at most
+        self._request("initialize", hooks=self._registrations() or None)
+        self._agree_on_files(prompt)
         while not self.ended:
             try:
                 self.events.get(timeout=TICK)()
@@ -166,6 +165,28 @@ class Headless:
                 pass
             self._tick(time.monotonic())
         return self._exit_code()
+
+    def _agree_on_files(self, prompt: str) -> None:
+        """Find out which settings files the CLI skips, then send the prompt."""
+        if self.config.skippable():
+            self._request("get_settings", lambda answer: self._agreed(answer, prompt))
+        else:
+            self._send(self.protocol.user_message(prompt))
+
+    def _agreed(self, answer: ControlResponse, prompt: str) -> None:
+        """Run what the CLI left out, and give it the rest of what it skipped."""
+        loaded = {source.get("source") for source in answer.body.get("sources", ())}
+        self.hooks.load_hooks(self.config.left_over(loaded))
+        skipped = [one for one in self.config.skippable() if one.source not in loaded]
+        for file in skipped:
+            self.screen.warn(f"{file.path}: {SKIPPED}")
+        start = self.protocol.user_message(prompt)
+        if not skipped:
+            return self._send(start)
+        settings = merge_settings([file.rest for file in skipped])
+        self._request(
+            "apply_flag_settings", lambda _: self._send(start), settings=settings
+        )
 
     def _registrations(self) -> dict[str, list[dict[str, Any]]]:
         """One callback per event; HookManager does matching, order and merging."""
@@ -197,8 +218,10 @@ class Headless:
             self._requested(event)
         elif isinstance(event, ControlCancel):
             self._settled(event.id, "answered elsewhere")
-        elif isinstance(event, ControlResponse) and event.error:
-            self.screen.warn(f"the CLI refused a request: {event.error}")
+        elif isinstance(event, ControlResponse):
+            if event.error:
+                self.screen.warn(f"the CLI refused a request: {event.error}")
+            self.answers.pop(event.id, _ignore)(event)
 
     def _requested(self, request: ControlRequest) -> None:
         if request.subtype == "hook_callback":
@@ -322,7 +345,7 @@ class Headless:
     def _interrupt(self) -> None:
         """Let the CLI end its turn in order, for a few seconds."""
         self.screen.warn("stopping")
-        self._send(self.protocol.interrupt())
+        self._request("interrupt")
         until = time.monotonic() + INTERRUPT_SECONDS
         while not self.ended and time.monotonic() < until:
             try:
@@ -344,6 +367,17 @@ class Headless:
             self._own_event("SessionEnd", reason="other")
         while not self.events.empty():
             self.events.get()()
+
+    def _request(
+        self,
+        subtype: str,
+        then: Callable[[ControlResponse], None] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Ask the CLI something; `then` gets the answer."""
+        id, line = self.protocol.request(subtype, **fields)
+        self.answers[id] = then or _ignore
+        self._send(line)
 
     def _send(self, data: bytes) -> None:
         assert self.process.stdin is not None
@@ -394,6 +428,10 @@ class _Signals:
 
 def _stop(number: int, frame: object) -> None:
     raise Stopped(number)
+
+
+def _ignore(answer: ControlResponse) -> None:
+    pass
 
 
 def _deny(message: str) -> dict[str, Any]:

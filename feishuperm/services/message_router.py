@@ -36,7 +36,8 @@ class MessageRouter:
         Callbacks of an SDK are not touched by this switch.  A file the client skips
         for a `script` in it comes along, so that its permissions hold.
         """
-        return {**merge_settings(self.config.voided), "disableAllHooks": True}
+        skipped = [file.rest for file in self.config.skippable()]
+        return {**merge_settings(skipped), "disableAllHooks": True}
 
     def get_hooks_for_sdk(self) -> dict[str, list[HookMatcher]]:
         return self.hook_manager.convert_to_sdk_format()

@@ -100,16 +100,12 @@ def test_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_our_lines_have_the_shapes_of_the_cli() -> None:
     protocol = StreamJson()
-    first = json.loads(protocol.initialize({"Stop": [{"hookCallbackIds": ["a"]}]}))
-    assert first["type"] == "control_request"
-    assert first["request"] == {
-        "subtype": "initialize",
-        "hooks": {"Stop": [{"hookCallbackIds": ["a"]}]},
-    }
-    second = json.loads(protocol.interrupt())
-    assert second["request"] == {"subtype": "interrupt"}
-    assert second["request_id"] != first["request_id"]
-    assert json.loads(protocol.initialize({}))["request"]["hooks"] is None
+    id, line = protocol.request("initialize", hooks={"Stop": []})
+    first = json.loads(line)
+    assert first["type"] == "control_request" and first["request_id"] == id
+    assert first["request"] == {"subtype": "initialize", "hooks": {"Stop": []}}
+    other, line = protocol.request("interrupt")
+    assert json.loads(line)["request"] == {"subtype": "interrupt"} and other != id
     user = json.loads(protocol.user_message("hi"))
     assert user["message"] == {"role": "user", "content": "hi"}
     assert json.loads(protocol.reply("7", {"a": 1}))["response"] == {

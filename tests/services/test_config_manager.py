@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from feishuperm.models.hooks import HooksConfig
 from feishuperm.services.config_manager import (
     DEFAULT_SCRIPT_PATHS,
     ConfigManager,
@@ -65,7 +66,6 @@ def test_hooks_of_a_project_are_loaded(project: Project) -> None:
     assert group.matcher == "Bash"
     assert [one.type for one in group.callbacks] == ["command", "script", "prompt"]
     assert [one.timeout for one in group.callbacks] == [5.0, 60.0, 60.0]
-    assert project.complaints == []
 
 
 def test_user_project_and_local_files_add_up_in_this_order(project: Project) -> None:
@@ -249,33 +249,41 @@ def test_file_the_client_would_skip_is_told_with_the_cure(project: Project) -> N
     project.write("settings.json", hooks("PreToolUse", entry("script")))
     project.load()
     (complaint,) = project.complaints
-    assert "ignores this whole file" in complaint
+    assert "skips this whole file" in complaint
     assert "`feishuperm.callbacks`" in complaint
 
 
 def test_headless_leaves_to_the_client_what_it_runs(project: Project) -> None:
-    mixed = [entry("command"), entry("prompt"), entry("script", "s.py")]
+    odd = [entry("command", **{"if": "Bash(x)"}), {"type": "http"}, entry("prompt")]
     project.write(
         "settings.json",
-        {**hooks("PostToolUse", *mixed), **listed(entry("prompt", "p", event="Stop"))},
+        {**hooks("PostToolUse", *odd), **listed(entry("prompt", "p", event="Stop"))},
     )
     config = project.headless()
-    assert texts(config, "PostToolUse") == ["s.py"]
-    assert texts(config, "Stop") == ["p"]
-    assert config.voided == [] and project.complaints == []
+    assert config.skippable() == []
+    assert list(config.left_over(())) == ["Stop"]
+    assert project.complaints == []
 
 
-def test_headless_takes_over_a_file_the_client_skips(project: Project) -> None:
+def test_headless_takes_over_a_file_only_if_the_client_skips_it(
+    project: Project,
+) -> None:
     own = [entry("command", "c"), entry("script", "s.py")]
     http = {"type": "http", "url": "http://127.0.0.1/"}
-    value = hooks("PreToolUse", *own, http, matcher="Bash")
+    value = hooks("PostToolUse", *own, http, matcher="Bash")
     project.write("settings.json", {**value, "permissions": {"allow": ["Read"]}})
-    project.write("settings.local.json", hooks("PreToolUse", entry("command", "no")))
+    project.write("settings.local.json", hooks("PostToolUse", entry("command", "no")))
     config = project.headless()
-    assert texts(config, "PreToolUse") == ["c", "s.py"]
-    (voided,) = config.voided
-    assert voided["permissions"] == {"allow": ["Read"]}
-    assert voided["hooks"] == {"PreToolUse": [{"matcher": "Bash", "hooks": [http]}]}
+    assert kinds(config.left_over(())) == ["c", "s.py"]
+    assert kinds(config.left_over({"projectSettings"})) == ["s.py"]
+    (file,) = config.skippable()
+    assert file.source == "projectSettings"
+    assert file.rest["permissions"] == {"allow": ["Read"]}
+    assert file.rest["hooks"] == {"PostToolUse": [{"matcher": "Bash", "hooks": [http]}]}
+
+
+def kinds(config: HooksConfig) -> list[str]:
+    return [one.text for group in config["PostToolUse"] for one in group.callbacks]
 
 
 def test_merged_settings_keep_every_list(project: Project) -> None:
