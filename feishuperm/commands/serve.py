@@ -199,6 +199,7 @@ class Server:
         self.browsers.close_all()
         if self.webhook is not None:
             self.webhook.close()
+        self.desk.write_ledger()
         self.loop.close()
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
 TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
 FORGET_SECONDS = 600
+LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 DETAIL_CHARACTERS = 200  # of a command or path in the ledger
 
 
@@ -74,6 +75,7 @@ class Desk:
         self._timeout = settings.permission_request_timeout
         self._looking = False
         self._next_look = 0
+        self._unwritten: list[dict[str, Any]] = []  # entries of the ledger
         self.requests = RequestManager(
             settings.permission_request_timeout,
             settings.permission_timeout_action,
@@ -248,10 +250,20 @@ class Desk:
         request.summary = entry["summary"]
         self.notifier.settle(request)
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
+        self._unwritten.append(entry)
+        if request.action:
+            self.write_ledger()  # a person is told only of what is on the disk
+        elif len(self._unwritten) == 1:
+            self._later(LEDGER_SECONDS, self.write_ledger)
+
+    def write_ledger(self) -> None:
+        """Write down what ended by itself: thousands at once cost one write."""
+        entries, self._unwritten = self._unwritten, []
         try:
-            self._ledger.append(entry)
+            if entries:
+                self._ledger.extend(entries)
         except OSError as error:
-            log(f"{request.id}: not in the ledger: {error}", "error")
+            log(f"{len(entries)} ends are not in the ledger: {error}", "error")
 
     def remember(self) -> None:
         """Learn from the ledger how requests before this start ended."""

@@ -23,7 +23,7 @@ from feishuperm.lib.files import acquire, open_append, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     Entry = dict[str, Any]
@@ -41,30 +41,37 @@ class Ledger:
 
     def append(self, entry: Entry) -> Entry:
         """Add an entry and return it as stored. Raises OSError."""
+        return self.extend([entry])[0]
+
+    def extend(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Add several entries at the price of one. Raises OSError."""
         fd = open_append(self.path)
         try:
             acquire(fd, WAIT)
-            return self._append(fd, entry)
+            return self._extend(fd, entries)
         finally:
             os.close(fd)
 
-    def _append(self, fd: int, entry: Entry) -> Entry:
+    def _extend(self, fd: int, entries: Sequence[Entry]) -> list[Entry]:
         size = os.fstat(fd).st_size
         last, torn = _last_line(fd, size)
-        stored = {
-            "time": round(self._clock(), 3),
-            **entry,
-            "prev": line_hash(last) if size else "",
-        }
+        previous = line_hash(last) if size else ""
         # What a crash left of a line stays, and gets the line end it is lacking.
-        data = (b"\n" if torn else b"") + json.dumps(stored).encode() + b"\n"
+        data = b"\n" if torn else b""
+        added = []
+        for entry in entries:
+            stored = {"time": round(self._clock(), 3), **entry, "prev": previous}
+            line = json.dumps(stored).encode()
+            previous = line_hash(line)
+            data += line + b"\n"
+            added.append(stored)
         try:
             write_all(fd, data)
             os.fsync(fd)
         except OSError:
             os.ftruncate(fd, size)  # a full disk must not leave half an entry
             raise
-        return stored
+        return added
 
     def entries(self) -> Iterator[Entry]:
         """Every entry that can be read, oldest first."""

@@ -239,7 +239,7 @@ def test_of_two_taps_at_once_one_wins_a_thousand_times(served: Served) -> None:
     """Hooks here are bare sockets and taps come over two open connections: fast."""
     raw = json.dumps(event()).encode()
     start = threading.Barrier(2)
-    ids = [f"1700000000-{number:08x}" for number in range(1000)]
+    ids = [f"1700000001-{number:08x}" for number in range(1000)]
     won: dict[str, list[str]] = {id: [] for id in ids}
     heard: dict[str, str] = {}
 
