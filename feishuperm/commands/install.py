@@ -344,7 +344,7 @@ class Install:
         """Stop the running server; hooks that wait go back to their terminals."""
         released = stop_server()
         if released:
-            print(f"  {released} waiting requests went back to their terminals")
+            print(f"  handed back to the terminal: {released} waiting")
 
     # Places and settings.
 

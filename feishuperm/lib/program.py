@@ -52,8 +52,8 @@ def start_hook(
     )
     assert process.stdin is not None
     try:
-        process.stdin.write(json.dumps(event).encode() + b"\n")
-        process.stdin.close()
+        with process.stdin:
+            process.stdin.write(json.dumps(event).encode() + b"\n")
     except BrokenPipeError:  # it ended at once; its empty output tells
         pass
     return process

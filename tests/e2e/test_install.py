@@ -221,7 +221,7 @@ def test_upgrade_releases_what_waits_and_restarts(
     machine.pyz.write_bytes(data[:-2] + b"\x03\x00new")
     result = machine.sh()
     assert result.returncode == 0, result.stderr
-    assert "1 waiting request" in result.stdout
+    assert "handed back to the terminal: 1 waiting" in result.stdout
     assert output(hook) == b""
     assert machine.status()["pid"] != old
 
@@ -240,6 +240,17 @@ def test_server_starts_the_way_the_unit_says(machine: Machine) -> None:
         finally:
             server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    "checker", ["shellcheck", "dash -n", "busybox sh -n", "bash --posix -n"]
+)
+def test_script_is_plain_sh(checker: str) -> None:
+    command = checker.split()
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    result = subprocess.run([*command, str(SCRIPT)], capture_output=True, timeout=60)
+    assert (result.returncode, result.stdout) == (0, b"")
 
 
 # Questions and refusals.

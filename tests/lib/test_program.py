@@ -1,0 +1,38 @@
+"""This program can start itself again, from a source tree too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from feishuperm import __version__
+from feishuperm.lib.program import archive_path, hook_output, self_command, start_hook
+
+
+def test_source_tree_is_no_archive() -> None:
+    assert archive_path() == ""
+
+
+def test_command_line_runs_this_version() -> None:
+    result = subprocess.run(
+        self_command("version"), capture_output=True, text=True, timeout=60
+    )
+    assert result.stdout.startswith(f"feishuperm {__version__},")
+
+
+def test_hook_process_reads_its_event_and_its_output_comes_back() -> None:
+    echo = [sys.executable, "-c", "print(input())"]
+    hook = start_hook({"a": 1}, os.environ, echo)
+    assert hook_output(hook, 30) == '{"a": 1}'
+
+
+def test_hook_that_ends_without_reading_says_nothing() -> None:
+    hook = start_hook({"a": "x" * 200_000}, os.environ, ["/bin/true"])
+    assert hook_output(hook, 30) == ""
+
+
+def test_hook_that_takes_too_long_is_ended() -> None:
+    hook = start_hook({}, os.environ, ["/bin/sleep", "60"])
+    assert hook_output(hook, 0.0) == ""
+    assert hook.returncode is not None
