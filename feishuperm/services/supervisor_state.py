@@ -1,4 +1,4 @@
-"""What the supervisor remembers: one file per session, one switch per project.
+"""What the supervisor remembers: one file per session, one list of projects.
 
 A session's file counts its reviews, keeps the last verdicts, and knows how many stops
 in a row were blocked.  Every change happens under a lock and replaces the file whole,
@@ -126,15 +126,23 @@ class SupervisorState:
         own = self.session(session).get("switch") if session else None
         if own in ("on", "off"):
             return bool(own == "on")
-        return _object(self._project(project)).get("switch") != "off"
+        return os.path.realpath(project) not in self._projects_off()
 
     def switch_session(self, session: str, value: str) -> None:
         with locked(self._session(session), LOCK_SECONDS):
             self._write(session, {**self.session(session), "switch": value})
 
     def switch_project(self, project: str, value: str) -> None:
-        path = self._project(project)
-        self._save(path, {"project": os.path.realpath(project), "switch": value})
+        path = os.path.realpath(project)
+        with locked(self._projects(), LOCK_SECONDS):
+            off = [known for known in self._projects_off() if known != path]
+            if value == "off":
+                off.append(path)
+            self._save(self._projects(), {"off": off})
+
+    def _projects_off(self) -> list[str]:
+        off = _object(self._projects()).get("off")
+        return off if isinstance(off, list) else []
 
     # Files.
 
@@ -155,11 +163,8 @@ class SupervisorState:
     def _session(self, session: str) -> str:
         return os.path.join(self.folder, f"session-{check_session(session)}.json")
 
-    def _project(self, project: str) -> str:
-        from hashlib import sha256
-
-        digest = sha256(os.fsencode(os.path.realpath(project))).hexdigest()[:32]
-        return os.path.join(self.folder, f"project-{digest}.json")
+    def _projects(self) -> str:
+        return os.path.join(self.folder, "projects.json")
 
     def _write(self, session: str, state: dict[str, Any]) -> None:
         state["session_id"] = session

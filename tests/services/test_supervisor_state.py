@@ -135,7 +135,7 @@ def test_files_are_private_and_nothing_else_is_left(state: SupervisorState) -> N
     take(state)
     state.switch_project("/somewhere", "off")
     names = sorted(os.listdir(state.folder))
-    assert [name.partition("-")[0] for name in names] == ["project", "session"]
+    assert names == ["projects.json", "session-s.json"]
     for name in names:
         mode = os.stat(os.path.join(state.folder, name)).st_mode
         assert stat.S_IMODE(mode) == 0o600
@@ -186,6 +186,17 @@ def test_session_switch_goes_before_project_switch_before_on(
         state.switch_project(str(tmp_path), project)
     assert state.switched_on("s", str(tmp_path)) is on
     assert state.switched_on("s", str(tmp_path.parent)) is (session != "off")
+
+
+def test_projects_are_switched_one_by_one(
+    state: SupervisorState, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for name in ("a", "b"):
+        state.switch_project(str(tmp_path / name), "off")
+    state.switch_project(str(tmp_path / "link"), "on")
+    on = [state.switched_on("", str(tmp_path / name)) for name in ("a", "b", "c")]
+    assert on == [True, False, True]
 
 
 def test_switching_keeps_the_count(state: SupervisorState) -> None:
