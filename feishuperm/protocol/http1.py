@@ -9,6 +9,7 @@ Request bodies come with a Content-Length; no browser sends a form any other way
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from feishuperm.errors import ProtocolError
@@ -23,10 +24,9 @@ MAX_FIELDS = 1000  # of a query or a form; a person fills in a dozen
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _VALUE = r"[\t -~\x80-\xff]*"
+START = re.compile(rf"({_TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.")
 # Only one way to match each byte, so that no input makes the search go back and forth.
-HEAD = re.compile(
-    rf"({_TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.([01])\r\n((?:{_TOKEN}:{_VALUE}\r\n)*)"
-)
+FIELDS = re.compile(rf"([01])\r\n((?:{_TOKEN}:{_VALUE}\r\n)*)")
 HEADER = re.compile(rf"({_TOKEN}):[\t ]*({_VALUE})\r\n")
 CONTENT_LENGTH = re.compile(r"[0-9]{1,18}")
 EMPTY_LINES = re.compile(rb"(?:\r\n)+")
@@ -76,6 +76,7 @@ class Request:
         version: str = "1.1",
         body: bytes = b"",
         peer: str = "",
+        keep_alive: bool = True,
     ) -> None:
         self.method = method
         self.path = path  # percent-decoded
@@ -84,7 +85,17 @@ class Request:
         self.version = version
         self.body = body
         self.peer = peer
-        self.keep_alive = _keeps_alive(version, headers)
+        self.keep_alive = keep_alive
+
+
+class Fields(NamedTuple):
+    """What the lines after the first say."""
+
+    version: str
+    headers: dict[str, str]
+    length: int  # of the body
+    keep_alive: bool
+    expects: bool  # a 100 before the body
 
 
 class Response:
@@ -153,7 +164,15 @@ class RequestReader:
     where the next request starts is not known.
     """
 
-    __slots__ = ("_asks", "_buffer", "_length", "_request", "_scanned")
+    __slots__ = (
+        "_asks",
+        "_buffer",
+        "_fields",
+        "_length",
+        "_request",
+        "_rest",
+        "_scanned",
+    )
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -161,6 +180,8 @@ class RequestReader:
         self._request: Request | None = None  # the one whose body is being read
         self._length = 0  # of that body
         self._asks = False  # and its client waits for a 100
+        self._rest = ""  # of the last head, after its target
+        self._fields = Fields("", {}, 0, False, False)  # what that said
 
     @property
     def state(self) -> str:
@@ -195,11 +216,26 @@ class RequestReader:
         head = buffer[: end + 2].decode("latin-1")
         del buffer[: end + 4]
         self._scanned = 0
-        self._request = request = parse_head(head)
-        self._length = body_length(request.headers)
-        expects = request.headers.get("expect", "").lower() == "100-continue"
-        self._asks = expects and request.version == "1.1"
+        self._parse_head(head)
         return True
+
+    def _parse_head(self, head: str) -> None:
+        start = START.match(head)
+        if start is None:
+            raise ProtocolError("malformed request line")
+        rest = head[start.end() :]
+        if rest != self._rest:  # a browser repeats its headers to the letter
+            self._fields = parse_fields(rest)
+            self._rest = rest
+        fields = self._fields
+        method, target = start.groups()
+        path, query = parse_target(target)
+        self._request = request = Request(
+            method, path, query, fields.headers.copy(), fields.version
+        )
+        request.keep_alive = fields.keep_alive
+        self._length = fields.length
+        self._asks = fields.expects
 
     def _skip_empty_lines(self) -> None:
         """Some clients leave one behind after a form."""
@@ -231,17 +267,23 @@ class RequestReader:
         return request
 
 
-def parse_head(head: str) -> Request:
-    """Request line and headers, each with its line end. Raises ProtocolError."""
-    match = HEAD.fullmatch(head)
+def parse_fields(rest: str) -> Fields:
+    """A head from its minor version on. Raises ProtocolError."""
+    match = FIELDS.fullmatch(rest)
     if match is None:
-        raise ProtocolError("malformed request head")
-    method, target, minor, lines = match.groups()
-    headers = parse_headers(lines)
-    if minor == "1" and "host" not in headers:
+        raise ProtocolError("malformed header")
+    version, headers = "1." + match[1], parse_headers(match[2])
+    is_modern = version == "1.1"
+    if is_modern and "host" not in headers:
         raise ProtocolError("no Host header")
-    path, query = parse_target(target)
-    return Request(method, path, query, headers, "1." + minor)
+    expects = is_modern and headers.get("expect", "").lower() == "100-continue"
+    return Fields(
+        version,
+        headers,
+        body_length(headers),
+        _keeps_alive(is_modern, headers),
+        expects,
+    )
 
 
 def parse_headers(lines: str) -> dict[str, str]:
@@ -312,11 +354,11 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
             yield unquote_plus(name), unquote_plus(value)
 
 
-def _keeps_alive(version: str, headers: dict[str, str]) -> bool:
+def _keeps_alive(is_modern: bool, headers: dict[str, str]) -> bool:
     wish = headers.get("connection")
     if wish is None:
-        return version == "1.1"
+        return is_modern
     options = [option.strip() for option in wish.lower().split(",")]
     if "close" in options:
         return False
-    return version == "1.1" or "keep-alive" in options
+    return is_modern or "keep-alive" in options

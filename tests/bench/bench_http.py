@@ -21,13 +21,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+
+from tests.bench.serving import BuiltServer  # noqa: E402
 
 ROUNDS = 8
 SECONDS = 1
@@ -92,49 +92,6 @@ class Server:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-
-
-class Built:
-    """The built file's `serve`, in a home of its own."""
-
-    def __init__(self, archive: Path, home: str) -> None:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            port = sock.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": home,
-            "CALLBACK_SERVER_PORT": str(port),
-            "PERMISSION_SOCKET_PATH": home + "/s.sock",
-        }
-        self.process = subprocess.Popen(
-            [str(archive), "serve"],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        self._wait()
-
-    def _wait(self) -> None:
-        until = time.monotonic() + 15
-        while time.monotonic() < until:
-            try:
-                get(self.url + "/healthz")
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise SystemExit("serve did not start")
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(15)
-
-
-def get(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        data: bytes = answer.read()
-    return data
 
 
 def cpu_seconds(pid: int) -> float:
@@ -233,16 +190,14 @@ def main() -> int:
         ratio = compare("loop, constant page", server.url, server.process.pid, PAGE)
     finally:
         server.close()
-    archive = ROOT / "dist" / "feishuperm.pyz"
-    if archive.exists():
-        with tempfile.TemporaryDirectory() as home:
-            built = Built(archive, home)
-            try:
-                for path in ("/healthz", "/"):
-                    url = built.url + path
-                    compare(f"built file, {path}", url, built.process.pid, get(url))
-            finally:
-                built.close()
+    built = BuiltServer()
+    try:
+        for path in ("/healthz", "/"):
+            page = built.get(path).partition(b"\r\n\r\n")[2]
+            url = built.url + path
+            compare(f"built file, {path}", url, built.process.pid, page)
+    finally:
+        built.close()
     verdict = "holds" if ratio >= LIMIT else "DOES NOT HOLD"
     print(f"at least {LIMIT:g} times the requests per second: {verdict} ({ratio:.1f})")
     return 0
