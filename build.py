@@ -563,14 +563,23 @@ def build(release: bool) -> None:
         if release:
             raise BuildError(f"a release needs CPython {names} on this machine")
         say(f"no CPython {names} here: the hook will start slower there")
-    data = make_archive(read_source(), pythons)
+    source = read_source()
+    data = make_archive(source, pythons)
     fresh = ARCHIVE.with_name("feishuperm.pyz.new")
     write_file(fresh, data, 0o755)
     check(fresh, pythons)
     fresh.replace(ARCHIVE)
     digest = hashlib.sha256(data).hexdigest()
     write_file(DIST / "SHA256SUMS", f"{digest}  {ARCHIVE.name}\n".encode())
+    write_file(DIST / "install.sh", make_installer(source.version, digest), 0o755)
     say(f"{ARCHIVE.relative_to(ROOT)}  {len(data)} bytes  sha256 {digest}")
+
+
+def make_installer(version: str, digest: str) -> bytes:
+    """install.sh with the checksum of the file that is released beside it."""
+    script = (ROOT / "install.sh").read_text("utf-8")
+    script = script.replace("\nversion=''\n", f"\nversion='{version}'\n", 1)
+    return script.replace("\nsha256=''\n", f"\nsha256='{digest}'\n", 1).encode()
 
 
 def command_test(arguments: list[str]) -> int:

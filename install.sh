@@ -16,7 +16,7 @@ Installs feishuperm for the current user, registers its hooks in Claude Code's
 settings, and starts its server. Run it again to upgrade.
 
   --from FILE|URL   install this file (default: what this script was made for,
-                    or the build of the clone it lies in)
+                    the file beside it, or the build of the clone it lies in)
   --version X       refuse anything but version X
   --sha256 HEX      the checksum the file must have
   --prefix DIR      where share/ and bin/ are (default: ~/.local)
@@ -123,7 +123,8 @@ build() {
   fi
 }
 
-# Sets `file` to a verified archive.
+# Sets `file` to a verified archive: the named one, that of the address this script was
+# made for, the one beside it (a release), or the build of the clone it lies in.
 find_file() {
   clone=
   case $0 in
@@ -136,6 +137,8 @@ find_file() {
     *)
       if [ -n "$url" ]; then
         fetch "$url"
+      elif [ -n "$clone" ] && [ -f "$clone/feishuperm.pyz" ]; then
+        file=$clone/feishuperm.pyz
       elif [ -n "$clone" ] && [ -f "$clone/build.py" ]; then
         build "$clone"
       else

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
@@ -19,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import build
 from feishuperm.lib.fetch import fetch
 from feishuperm.services.demo import read_forms
 from feishuperm.services.service_unit import systemd_unit
@@ -328,6 +330,22 @@ def test_clone_is_built_first_when_a_source_is_newer(
     assert "building\n" in machine.call(*command).stderr
     (clone / "dist/SHA256SUMS").write_text(f"{'0' * 64}  feishuperm.pyz\n")
     source.unlink()
+    assert "wrong checksum" in machine.call(*command).stderr
+
+
+def test_released_script_takes_the_file_beside_it_and_no_other(
+    machine: Machine, tmp_path: Path
+) -> None:
+    release = tmp_path / "release"
+    release.mkdir()
+    shutil.copy(machine.pyz, release)
+    digest = hashlib.sha256(machine.pyz.read_bytes()).hexdigest()
+    (release / "install.sh").write_bytes(build.make_installer("0.1.0", digest))
+    command = ["sh", str(release / "install.sh"), "--dry-run"]
+    result = machine.call(*command)
+    assert result.returncode == 0, result.stderr
+    with open(release / "feishuperm.pyz", "ab") as file:
+        file.write(b"x")
     assert "wrong checksum" in machine.call(*command).stderr
 
 
