@@ -50,7 +50,7 @@ time.time = lambda: now() + 86400 * 400
 def copy_tree(source: Path, target: Path, mode: int, mtime: int) -> None:
     """The sources in another folder, with tools borrowed from here."""
     target.mkdir(parents=True)
-    for name in ("build.py", "pyproject.toml", ".gitignore", "LICENSE"):
+    for name in ("build.py", "pyproject.toml", ".gitignore", "LICENSE", "install.sh"):
         shutil.copy(source / name, target)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source / "feishuperm", target / "feishuperm", ignore=ignore)

@@ -1,4 +1,4 @@
-"""Where things are kept, and the settings in force: environment, config.env, defaults."""
+"""Where things are kept; the settings in force: environment, config.env, defaults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def claude_dir(environ: Mapping[str, str] = os.environ) -> str:
 def load_settings(
     environ: Mapping[str, str] = os.environ, lenient: bool = False
 ) -> Settings:
-    """The settings in force. Raises UsageError, unless `lenient` (then: the default)."""
+    """The settings in force. Raises UsageError; `lenient` takes the default instead."""
     values = {}
     try:
         values = read_config(config_path(environ))

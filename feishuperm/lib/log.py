@@ -4,8 +4,8 @@
 
 A log must never fail what it reports on: when the file cannot be written the line is
 lost, silently.  It never holds a secret: whatever looks like one, or was registered by
-`hide()`, is replaced before the line is written.  It does without `logging`, which costs
-more to import than a whole hook run.
+`hide()`, is replaced before the line is written.  It does without `logging`, which
+costs more to import than a whole hook run.
 """
 
 from __future__ import annotations

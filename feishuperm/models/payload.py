@@ -240,7 +240,8 @@ class MessageDisplayPayload(HookPayload):
 
 
 def _types(root: type[HookPayload]) -> list[type[HookPayload]]:
-    return [root] + [found for child in root.__subclasses__() for found in _types(child)]
+    children = root.__subclasses__()
+    return [root, *(found for child in children for found in _types(child))]
 
 
 PAYLOAD_TYPES = {found.EVENT: found for found in _types(HookPayload) if found.EVENT}

@@ -95,7 +95,6 @@ def _socket_path(value: str) -> str:
     return value
 
 
-
 _URL = "an http:// or https:// address"
 _SECONDS = "whole seconds from 1 to 86400"
 
@@ -213,9 +212,7 @@ def parse_setting(setting: Setting, value: str) -> Any:
         return setting.parse(value or setting.default)
     except ValueError:
         shown = "its value" if setting.secret else repr(value)
-        raise SettingError(
-            f"{setting.key}: {shown} is not {setting.allowed}"
-        ) from None
+        raise SettingError(f"{setting.key}: {shown} is not {setting.allowed}") from None
 
 
 def url_host(url: str) -> str:
