@@ -205,9 +205,8 @@ class Supervisor:
             if not self.state.switched_on(event.session_id, self._project(event)):
                 return None
             return self._review(event)
-        except (
-            FeishupermError
-        ) as error:  # no state, no counting: it could go on for ever
+        except FeishupermError as error:
+            # Without a state there is no counting, and it could go on for ever.
             self._log(f"{error}, allowed", "error")
             return event.allow(notice=self._text("failed"))
 

@@ -11,8 +11,9 @@ import shlex
 import shutil
 import time
 
-from feishuperm.errors import UsageError
+from feishuperm.errors import FileError, UsageError
 from feishuperm.lib.config import claude_dir, load_settings, state_dir
+from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_json
 from feishuperm.services.supervisor import CAP_VARIABLE, client_cap
 from feishuperm.services.supervisor_state import SupervisorState, check_session
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 HELP = "feishuperm supervisor --help"
+SHOWN_SESSIONS = 5  # --json has them all
+SHOWN_VERDICTS = 5
 
 
 def run_switch(args: list[str]) -> int:
@@ -86,7 +89,7 @@ def show(state: SupervisorState, session: str, as_json: bool) -> int:
     found = facts["reviewer_path"] or "not found: every review will be skipped"
     print(f"reviewer: {facts['reviewer']} ({found})")
     print(f"limit: {facts['limit']} reviews per prompt; {facts['cap_reason']}")
-    for entry in facts["sessions"]:
+    for entry in facts["sessions"][:SHOWN_SESSIONS]:
         print_session(entry, facts["limit"])
     return 0
 
@@ -96,18 +99,25 @@ def collect(state: SupervisorState, session: str) -> dict[str, Any]:
     settings = load_settings(lenient=True)
     state.prune()
     rows = [(session, state.session(session))] if session else state.sessions()
-    words = shlex.split(settings.supervisor_command)
     cap, reason = cap_in_force(settings.supervisor_max_iterations)
     return {
         "on": state.switched_on(session, current_project()),
         "project": current_project(),
         "reviewer": settings.supervisor_command,
-        "reviewer_path": shutil.which(words[0]) if words else None,
+        "reviewer_path": reviewer_path(settings.supervisor_command),
         "limit": settings.supervisor_max_iterations,
         "cap": cap,
         "cap_reason": reason,
         "sessions": [_session_facts(name, found) for name, found in rows],
     }
+
+
+def reviewer_path(command: str) -> str:
+    """Where the reviewer's program is; empty when there is none."""
+    try:
+        return shutil.which(shlex.split(command)[0]) or ""
+    except (ValueError, IndexError):
+        return ""
 
 
 def _session_facts(name: str, found: dict[str, Any]) -> dict[str, Any]:
@@ -142,13 +152,21 @@ def configured_cap() -> tuple[int, str]:
         os.path.join(folder, "settings.json"),
         os.path.join(claude_dir(), "settings.json"),
     ):
-        found = read_json(path)
-        env = found.get("env") if isinstance(found, dict) else None
-        value = env.get(CAP_VARIABLE) if isinstance(env, dict) else None
+        value = _env_of(path).get(CAP_VARIABLE)
         if value is not None:
             return client_cap({CAP_VARIABLE: str(value)}), path
     place = "its environment" if CAP_VARIABLE in os.environ else "its default"
     return client_cap(os.environ), place
+
+
+def _env_of(path: str) -> dict[str, Any]:
+    """`env` in a settings file; the client skips a file that it cannot read."""
+    try:
+        found = read_json(path)
+    except FileError:
+        return {}
+    env = found.get("env") if isinstance(found, dict) else None
+    return env if isinstance(env, dict) else {}
 
 
 def print_session(entry: dict[str, Any], limit: int) -> None:
@@ -158,9 +176,9 @@ def print_session(entry: dict[str, Any], limit: int) -> None:
         f"session {entry['session']}: {entry['count']} of {limit} reviews, "
         f"{entry['seconds']:g} s in all{switched}"
     )
-    for item in entry["verdicts"][-5:]:
+    for item in entry["verdicts"][-SHOWN_VERDICTS:]:
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(item.get("time", 0)))
-        feedback = " ".join(str(item.get("feedback", "")).split())[:100]
+        feedback = one_line(str(item.get("feedback", "")), 100)
         print(
             f"  {when} {item.get('event')} {item.get('outcome')} "
             f"{item.get('seconds')} s {feedback}"

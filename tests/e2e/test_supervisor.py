@@ -225,6 +225,15 @@ def test_status_names_the_file_that_raises_the_cap(bench: Bench) -> None:
     assert f"takes 20 blocked stops in a row ({path})" in status
 
 
+def test_status_survives_settings_that_cannot_be_read(bench: Bench) -> None:
+    path = bench.home / ".claude/settings.json"
+    path.parent.mkdir()
+    path.write_text("{")
+    done = bench.command("status", SUPERVISOR_COMMAND="claude 'unclosed")
+    assert done.returncode == 0
+    assert "not found: every review will be skipped" in done.stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
