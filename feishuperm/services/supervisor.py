@@ -312,8 +312,9 @@ class Supervisor:
         Ledger(path).append(
             {
                 "event": "supervisor",
-                "hook_event_name": event.name,
+                "tool": event.tool_name or event.name,
                 "action": entry["outcome"],
+                "surface": "supervisor",
                 "reason": entry["feedback"],
                 "count": entry["count"],
                 "seconds": entry["seconds"],

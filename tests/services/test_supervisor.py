@@ -396,6 +396,7 @@ def test_verdict_is_kept_in_state_and_ledger(desk: Desk) -> None:
         Ledger(str(desk.home / ".local/state/feishuperm/ledger.jsonl")).entries()
     )
     assert [entry["event"] for entry in entries] == ["supervisor", "supervisor"]
+    assert [entry["tool"] for entry in entries] == ["Stop", "AskUserQuestion"]
     assert [entry["action"] for entry in entries] == ["block", "allow"]
     assert [entry["reason"] for entry in entries] == ["run the tests", "all there"]
     assert {entry["session"] for entry in entries} == {"s"}
