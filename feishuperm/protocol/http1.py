@@ -203,7 +203,10 @@ class RequestReader:
         """The next request, or None: more is needed. Raises ProtocolError."""
         if self._request is None and not (self._buffer and self._read_head()):
             return None
-        return self._read_body()
+        if self._length:
+            return self._read_body()
+        request, self._request = self._request, None
+        return request
 
     def _read_head(self) -> bool:
         buffer = self._buffer
@@ -260,9 +263,9 @@ class RequestReader:
         if len(self._buffer) < length:
             asks, self._asks = self._asks, False
             return Continue() if asks else None
-        if request is not None and length:
-            request.body = bytes(self._buffer[:length])
-            del self._buffer[:length]
+        assert request is not None
+        request.body = bytes(self._buffer[:length])
+        del self._buffer[:length]
         self._request, self._length = None, 0
         return request
 

@@ -477,7 +477,7 @@ class HttpConnection(Connection):
                 self._want(self._mask & ~READ)
         elif self._ended:
             self.abort()
-        else:
+        elif self._mask != READ:
             self._want(READ)
 
     def _end_sending(self) -> None:

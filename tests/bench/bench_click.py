@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.bench.serving import ARCHIVE, BuiltServer, event
+from tests.bench.serving import ARCHIVE, BuiltServer, event, go_first
 
 HOOKS = 20
 CROWD = 1000
@@ -81,6 +81,7 @@ def floor() -> float:
 
 
 def main() -> int:
+    go_first()
     server = BuiltServer()
     crowd = []
     try:
