@@ -427,8 +427,7 @@ def run_shiv(files: dict[str, bytes], epoch: int) -> dict[str, bytes]:
 def make_archive(source: Source, pythons: list[Python]) -> bytes:
     """The whole file."""
     prefix, boot = make_prefix(source, pythons)
-    facts = build_facts(source, pythons)
-    files = {"feishuperm/_build.py": facts, **source.files}
+    files = {"feishuperm/_build.py": build_facts(source, pythons), **source.files}
     for name in filter(lambda name: name.endswith(".py"), files):
         try:
             files[name] = without_comments(files[name])
@@ -440,19 +439,22 @@ def make_archive(source: Source, pythons: list[Python]) -> bytes:
     environment = json.loads(members["environment.json"])
     environment["build_id"] = source.build_id  # the one that `version` shows
     members["environment.json"] = json.dumps(environment, sort_keys=True).encode()
-    date = time.gmtime(max(source.epoch, 315_532_800))[:6]  # zip begins in 1980
+    return prefix + make_zip(members, source.epoch, len(prefix))
+
+
+def make_zip(members: dict[str, bytes], epoch: int, offset: int) -> bytes:
+    """A zip that stands `offset` bytes into a file and depends on nothing else."""
+    date = time.gmtime(max(epoch, 315_532_800))[:6]  # zip begins in 1980
     output = io.BytesIO()
-    output.write(prefix)
+    output.seek(offset)
     with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, data in sorted(members.items()):
-            if name.endswith("/"):
-                continue
+        for name in sorted(name for name in members if not name.endswith("/")):
             info = zipfile.ZipInfo(name, date)
             info.compress_type = zipfile.ZIP_DEFLATED
             info.create_system = 3
             info.external_attr = 0o100644 << 16
-            archive.writestr(info, data)
-    return output.getvalue()
+            archive.writestr(info, members[name])
+    return output.getvalue()[offset:]
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
