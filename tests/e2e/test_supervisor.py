@@ -288,6 +288,23 @@ def last_words(body: dict[str, Any]) -> str:
 
 
 @pytest.mark.claude
+def test_reviewer_can_read_and_change_nothing(supervised: Lab) -> None:
+    """It may see the session's tools named, but using one that changes things fails."""
+    lab = supervised
+    lab.settings["permissions"]["allow"] = ["Bash(touch evil)", "Write", "Edit"]
+    attempts = [
+        tool("Bash", command="touch evil", description="x"),
+        tool("Write", file_path=f"{lab.project}/evil", content="x"),
+    ]
+    lab.model.push([text("first")])
+    lab.model.push(attempts, verdict(True, "fine"), lane="review")
+    assert lab.run("do the work", timeout=90).returncode == 0
+    results = lab.model.tool_results("review")
+    assert [results[attempt["id"]].is_error for attempt in attempts] == [True, True]
+    assert lab.read("evil") == "" and not Path(lab.project, "evil").exists()
+
+
+@pytest.mark.claude
 def test_stop_is_blocked_once_with_feedback_the_model_sees_then_allowed(
     supervised: Lab,
 ) -> None:
@@ -300,8 +317,6 @@ def test_stop_is_blocked_once_with_feedback_the_model_sees_then_allowed(
     assert "run the tests first" in last_words(lab.model.calls()[1])
     reviews = lab.model.calls("review")
     assert len(reviews) == 2
-    offered = {tool["name"] for tool in reviews[0]["tools"]}
-    assert offered == {"Read", "Glob", "Grep", "StructuredOutput"}
     assert '"last_assistant_message": "first"' in last_words(reviews[0])
     # No recursion: the reviewers ran no hook, and left no session in the picker.
     assert len(lab.recorded("Stop")) == 2 and len(lab.recorded("SessionStart")) == 1
