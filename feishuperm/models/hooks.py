@@ -131,6 +131,10 @@ class HooksConfig:
     def __getitem__(self, event: str) -> list[HookGroup]:
         return self.groups.get(event, [])
 
+    def seconds(self, event: str) -> float:
+        """How long all callbacks of an event may take, one after the other."""
+        return sum(one.timeout for group in self[event] for one in group.callbacks)
+
     def pairs(self) -> Iterator[tuple[str, HookGroup]]:
         """What the constructor took."""
         for event, groups in self.groups.items():

@@ -56,6 +56,7 @@ END_SECONDS = (
     10  # for the CLI to exit once its stdin is closed, SessionEnd hooks included
 )
 IDLE_SECONDS = 600  # for background agents after a result, as long as the SDKs wait
+SLACK = 5  # seconds past our own deadlines before the CLI gives a callback up
 TICK = 0.5
 SKIPPED = (
     "Claude Code skips this whole file, because a `script` stands under `hooks`; this "
@@ -193,11 +194,8 @@ class Headless:
         registered = {}
         for event in self.hooks.config:
             if event not in OWN_EVENTS:
-                groups = self.hooks.config[event]
-                seconds = sum(
-                    one.timeout for group in groups for one in group.callbacks
-                )
-                row = {"hookCallbackIds": [event], "timeout": seconds + 5}
+                timeout = self.hooks.config.seconds(event) + SLACK
+                row = {"hookCallbackIds": [event], "timeout": timeout}
                 registered[event] = [row]
         return registered
 

@@ -28,11 +28,12 @@ from feishuperm.services.variables import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from feishuperm.models.hooks import HookCallback
     from feishuperm.services.child import ChildResult
+    from feishuperm.services.sdk_hooks import HookMatcher, SdkCallback
 
     Fields = dict[str, Any]
     Output = dict[str, Any]
@@ -45,23 +46,6 @@ MAX_VALUES = 384 << 10
 MAX_REASON = 10_000  # characters of a failed command's output that the model reads
 # How strong an answer is; the strongest of several wins.
 STRENGTH = ("", "allow", "defer", "ask", "deny")
-
-
-class HookMatcher:
-    """What an SDK's `HookMatcher` is to its client; the real one is not imported."""
-
-    __slots__ = ("hooks", "matcher", "on_failure", "timeout")
-
-    def __init__(
-        self,
-        matcher: str | None,
-        hooks: list[Callable[..., Awaitable[Output]]],
-        timeout: float,
-    ) -> None:
-        self.matcher = matcher
-        self.hooks = hooks
-        self.timeout = timeout
-        self.on_failure = None
 
 
 class HookManager:
@@ -156,36 +140,15 @@ class HookManager:
         self, config: HooksConfig | None = None
     ) -> dict[str, list[HookMatcher]]:
         """Event -> matchers with one async callback per hook, as the SDKs take them."""
-        chosen = self.config if config is None else config
-        turns = _Turns()
-        converted: dict[str, list[HookMatcher]] = {}
-        for event, group in chosen.pairs():
-            hooks = [self.create_sdk_callback(one, turns) for one in group.callbacks]
-            # Callbacks of one event take turns, so the last may wait for all others.
-            seconds = sum(
-                one.timeout for found in chosen[event] for one in found.callbacks
-            )
-            matcher = HookMatcher(group.matcher or None, hooks, seconds + 5)
-            converted.setdefault(event, []).append(matcher)
-        return converted
+        from feishuperm.services.sdk_hooks import matchers
 
-    def create_sdk_callback(
-        self, callback: HookCallback, turns: _Turns | None = None
-    ) -> Callable[..., Awaitable[Output]]:
+        return matchers(self, self.config if config is None else config)
+
+    def create_sdk_callback(self, callback: HookCallback) -> SdkCallback:
         """One hook as the async function an SDK calls."""
-        order = turns or _Turns()
+        from feishuperm.services.sdk_hooks import Turns, sdk_callback
 
-        async def hook(fields: Fields, tool_use_id: str | None, context: Any) -> Output:
-            import asyncio
-
-            event = str(fields.get("hook_event_name", ""))
-            async with order.take((event, tool_use_id)):
-                output = await asyncio.to_thread(
-                    self.execute, callback, fields, tool_use_id
-                )
-            return for_client(event, output)
-
-        return hook
+        return sdk_callback(self, callback, Turns())
 
     def _values(self, callback: HookCallback, fields: Fields) -> dict[str, str]:
         """The variables that can be handed over; the ones in use come first."""
@@ -236,49 +199,6 @@ class HookManager:
 
     def _complain(self, callback: HookCallback, problem: str) -> None:
         self.warn(f"{callback.source or callback.type}: {problem}")
-
-
-class _Turns:
-    """Lets the callbacks of one occurrence run one after the other, first come first.
-
-    A client sends the callbacks of an event in the order they were registered and
-    without waiting; an asyncio.Lock is fair, so that order becomes theirs.
-    """
-
-    def __init__(self) -> None:
-        self.locks: dict[Any, Any] = {}
-        self.waiting: dict[Any, int] = {}
-
-    def take(self, key: Any) -> _Turn:
-        return _Turn(self, key)
-
-
-class _Turn:
-    def __init__(self, turns: _Turns, key: Any) -> None:
-        self.turns = turns
-        self.key = key
-
-    async def __aenter__(self) -> None:
-        import asyncio
-
-        turns = self.turns
-        lock = turns.locks.setdefault(self.key, asyncio.Lock())
-        turns.waiting[self.key] = turns.waiting.get(self.key, 0) + 1
-        try:
-            await lock.acquire()
-        except BaseException:
-            self._leave()
-            raise
-
-    async def __aexit__(self, *exception: object) -> None:
-        self.turns.locks[self.key].release()
-        self._leave()
-
-    def _leave(self) -> None:
-        turns = self.turns
-        turns.waiting[self.key] -= 1
-        if not turns.waiting[self.key]:
-            del turns.waiting[self.key], turns.locks[self.key]
 
 
 def merge(outputs: list[Output]) -> Output:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from feishuperm.services.config_manager import ProjectConfig
-    from feishuperm.services.hook_manager import HookManager, HookMatcher
+    from feishuperm.services.hook_manager import HookManager
+    from feishuperm.services.sdk_hooks import HookMatcher
 
 
 class MessageRouter:
