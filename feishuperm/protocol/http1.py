@@ -302,7 +302,7 @@ def join_repeated(pairs: list[tuple[str, str]]) -> dict[str, str]:
     for name, value in pairs:
         name, value = name.lower(), value.rstrip("\t ")
         if name in headers:
-            if name in ("host", "content-length", "transfer-encoding"):
+            if name in ("host", "content-length"):
                 raise ProtocolError(f"two {name} headers")
             value = f"{headers[name]}, {value}"
         headers[name] = value

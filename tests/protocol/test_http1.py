@@ -237,6 +237,19 @@ def test_http_1_0_needs_no_host() -> None:
     assert read_all(b"GET / HTTP/1.0\r\n\r\n")[0].version == "1.0"
 
 
+def test_requests_with_the_same_headers_do_not_share_them() -> None:
+    first, second = read_all(GET + GET)
+    first.headers["host"] = "changed"
+    assert second.headers == {"host": "x"}
+
+
+def test_headers_that_change_on_a_kept_connection_are_read_anew() -> None:
+    closing = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    requests = read_all(GET + POST + GET + closing)
+    assert [request.body for request in requests] == [b"", b"hello", b"", b""]
+    assert [request.keep_alive for request in requests] == [True, True, True, False]
+
+
 def test_repeated_header_is_joined() -> None:
     request = get(b"/", b"X-Forwarded-For: a", b"x-forwarded-for: b")
     assert request.headers["x-forwarded-for"] == "a, b"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import socket
@@ -151,6 +152,21 @@ def test_lock_file_left_by_a_crash_does_not_matter(path: str) -> None:
     dead_socket(path)
     listen_unix(path).close()
     assert not os.path.exists(path + ".lock")
+
+
+def test_lock_file_that_its_last_owner_removed_is_no_claim(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def too_late(fd: int, operation: int) -> None:
+        os.unlink(path + ".lock")
+        lock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", too_late)
+    with pytest.raises(ListenError, match="already running"):
+        listen_unix(path)
+    assert not os.path.exists(path)
 
 
 def test_missing_folder_is_named_with_the_command_that_makes_it(
