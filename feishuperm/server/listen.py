@@ -324,12 +324,12 @@ class Acceptor(Handler):
         self._loop.call_at(self._loop.now() + SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
-        now = self._loop.now()
-        for connection in [c for c in self.connections if c.deadline <= now]:
-            connection.abort()
         self._sweeping = bool(self.connections)
         if self._sweeping:
             self._sweep_later()
+        now = self._loop.now()
+        for connection in [c for c in self.connections if c.deadline <= now]:
+            connection.abort()
 
 
 class HookAcceptor(Acceptor):

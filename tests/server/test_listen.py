@@ -414,11 +414,24 @@ def test_silent_clients_are_closed_and_waiting_hooks_are_not(servers: Servers) -
     assert servers.reply(waiting, frame(b"Q", b"event")) == frame(b"A", b"55")
 
 
+def test_owner_that_raises_does_not_end_the_sweeping(
+    servers: Servers, driver: LoopDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers.hooks, "_on_close", lambda connection: 1 // 0)
+    for _ in range(2):
+        silent = servers.hook()
+        driver.until(lambda: servers.hooks.connections)
+        driver.advance(connection_module.FIRST_FRAME_SECONDS + 1)
+        assert servers.reply(silent) == b""
+    assert [type(error) for error in driver.errors] == [ZeroDivisionError] * 2
+
+
 def test_nothing_is_swept_when_nobody_is_there(servers: Servers) -> None:
     servers.reply(servers.browser(), GET)
     servers.clients[0].close()
     servers.driver.until(lambda: not servers.browsers.connections)
     servers.driver.advance(listen_module.SWEEP_SECONDS)
+    servers.driver.step()
     assert servers.driver.loop._timeout() is None
 
 
