@@ -44,6 +44,9 @@ class Wait:
             raise NotRunningError("no server is running", "feishuperm serve") from None
         except client.NotPermission:
             return b""
+        finally:
+            if self.sock is not None:
+                self.sock.close()
 
     def cancel(self) -> None:
         """End the wait; the server sees the connection close and withdraws the card."""

@@ -19,6 +19,7 @@ import signal
 import subprocess
 import threading
 import time
+from functools import partial
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
@@ -147,13 +148,13 @@ class Headless:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
+        """In a thread: hand over what the CLI prints, an empty piece at its end."""
         assert self.process.stdout is not None
-        fd = self.process.stdout.fileno()
-        while True:
-            data = os.read(fd, 1 << 16)
-            self.events.put(lambda data=data: self._received(data))  # type: ignore[misc]
-            if not data:
-                return
+        with self.process.stdout as pipe:
+            data = b" "
+            while data:
+                data = os.read(pipe.fileno(), 1 << 16)
+                self._later(partial(self._received, data))
 
     def _converse(self, prompt: str) -> int:
         self.hooks.load_hooks(self.config.left_over(()))  # at most

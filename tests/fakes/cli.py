@@ -1,0 +1,53 @@
+"""A stand-in for the Claude CLI that plays a script over the control protocol.
+
+`python3 cli.py SCRIPT.json` sends each step of the script in order and waits where the
+step says so; everything it reads goes to LOG, one line each.  Steps:
+
+    {"send": {...}}            print a line
+    {"wait": "subtype|type"}   read lines until one carries this subtype or type
+    {"exit": code}             end
+    {"hang": true}             stay, reading, until the end of stdin or a signal
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+
+def word_of(message: dict[str, object]) -> set[object]:
+    inner = message.get("request") or message.get("response") or {}
+    words = {message.get("type"), message.get("request_id")}
+    if isinstance(inner, dict):
+        words |= {inner.get("subtype"), inner.get("request_id")}
+    return words
+
+
+def read(log: str) -> dict[str, object]:
+    line = sys.stdin.readline()
+    if not line:
+        os._exit(9)
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(line)
+    message: dict[str, object] = json.loads(line)
+    return message
+
+
+def main(script: str) -> None:
+    log = script + ".log"
+    with open(script, encoding="utf-8") as file:
+        steps = json.load(file)
+    for step in steps:
+        if "send" in step:
+            print(json.dumps(step["send"]), flush=True)
+        while "wait" in step and step["wait"] not in word_of(read(log)):
+            pass
+        if "exit" in step:
+            sys.exit(step["exit"])
+        while "hang" in step:
+            read(log)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
