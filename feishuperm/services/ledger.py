@@ -57,16 +57,16 @@ class Ledger:
         last, torn = _last_line(fd, size)
         previous = line_hash(last) if size else ""
         # What a crash left of a line stays, and gets the line end it is lacking.
-        data = b"\n" if torn else b""
+        lines = [b""] if torn else []
         added = []
         for entry in entries:
             stored = {"time": round(self._clock(), 3), **entry, "prev": previous}
             line = json.dumps(stored).encode()
             previous = line_hash(line)
-            data += line + b"\n"
+            lines.append(line)
             added.append(stored)
         try:
-            write_all(fd, data)
+            write_all(fd, b"\n".join([*lines, b""]))
             os.fsync(fd)
         except OSError:
             os.ftruncate(fd, size)  # a full disk must not leave half an entry
