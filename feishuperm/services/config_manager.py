@@ -14,6 +14,7 @@ list, and a headless run registers whatever Claude Code does not run by itself.
 from __future__ import annotations
 
 import os
+import re
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import claude_dir
@@ -301,7 +302,7 @@ class _Reader:
         if kind not in CALLBACK_TYPES:
             raise Invalid(f"`type` {kind!r} is none of {', '.join(CALLBACK_TYPES)}")
         text = entry.get(kind)
-        if not isinstance(text, str) or not text.strip() or "\0" in text:
+        if not isinstance(text, str) or not text.strip() or not _is_clean(text):
             raise Invalid(f"`{kind}` is missing, or no usable text")
         foreign = [field for field in CLIENT_FIELDS if field in entry]
         if foreign:
@@ -340,6 +341,11 @@ def _matcher(entry: dict[str, Any]) -> str:
     if problem:
         raise Invalid(problem)
     return matcher
+
+
+def _is_clean(text: str) -> bool:
+    """Whether a program can be given the text: no NUL, no half of a character."""
+    return "\0" not in text and not re.search("[\ud800-\udfff]", text)
 
 
 def _timeout(entry: dict[str, Any]) -> float:

@@ -110,6 +110,8 @@ class Headless:
         self.result: dict[str, Any] | None = None
         self.state = ""  # the CLI's own word for "running" or "idle"
         self.idle_deadline = 0.0
+        self.end_deadline = float("inf")  # the CLI has been told, or has gone
+        self.source = "startup"
         self.refusals = 0
         self.ended = False
 
@@ -127,6 +129,8 @@ class Headless:
             self.screen.finish()
 
     def _start(self, command: Sequence[str]) -> None:
+        if any(word.startswith(("--continue", "--resume")) for word in command):
+            self.source = "resume"
         # Inside a session of Claude Code the CLI would take itself for a child of it.
         env = {key: self.environ[key] for key in self.environ if key != "CLAUDECODE"}
         env["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"
@@ -224,11 +228,14 @@ class Headless:
 
     def _requested(self, request: ControlRequest) -> None:
         if request.subtype == "hook_callback":
-            self._in_thread(lambda: self._hook(request))
+            self._in_thread(lambda: self._hook(request), partial(self._failed, request))
         elif request.subtype == "can_use_tool":
             question = Question(request)
             self.questions[question.id] = question
-            self._in_thread(lambda: self._ask(question, request.body))
+            self._in_thread(
+                lambda: self._ask(question, request.body),
+                lambda why: self._decided(question, _deny(f"feishuperm failed: {why}")),
+            )
         else:
             error = f"feishuperm does not serve {request.subtype!r}"
             self._send(self.protocol.refuse(request.id, error))
@@ -256,7 +263,10 @@ class Headless:
             "permission_mode": body.get("permissionMode"),
         }
         if first:
-            self._in_thread(lambda: self._own_event("SessionStart", source="startup"))
+            self._in_thread(
+                lambda: self._own_event("SessionStart", source=self.source),
+                self.screen.warn,
+            )
 
     def _hook(self, request: ControlRequest) -> None:
         """In a thread: a registered callback."""
@@ -264,6 +274,10 @@ class Headless:
         tool_use_id = request.body.get("tool_use_id")
         output = self.hooks.run(fields if isinstance(fields, dict) else {}, tool_use_id)
         self._later(lambda: self._hook_done(request.id, output or {}))
+
+    def _failed(self, request: ControlRequest, why: str) -> None:
+        self.screen.warn(why)
+        self._send(self.protocol.refuse(request.id, why))
 
     def _hook_done(self, id: str, output: dict[str, Any]) -> None:
         self.screen.hook_output(output)
@@ -330,6 +344,10 @@ class Headless:
         self.screen.tick(waiting, now)
         if self.result is not None and now > self.idle_deadline:
             self._close_input()
+        # Something else may hold the CLI's stdout when it is gone.
+        if self.process.poll() is not None:
+            self.end_deadline = min(self.end_deadline, now + 2)
+        self.ended = self.ended or now > self.end_deadline
 
     def _exit_code(self) -> int:
         if self.result is None:
@@ -349,7 +367,7 @@ class Headless:
         while not self.ended and time.monotonic() < until:
             try:
                 self.events.get(timeout=0.1)()
-            except (queue.Empty, Stopped):
+            except queue.Empty:
                 pass
 
     def _end(self) -> None:
@@ -363,7 +381,9 @@ class Headless:
             self._signal(signal.SIGKILL)
             self._wait(3)
         if self.session:
-            self._own_event("SessionEnd", reason="other")
+            self._guarded(
+                lambda: self._own_event("SessionEnd", reason="other"), self.screen.warn
+            )
         while not self.events.empty():
             self.events.get()()
 
@@ -387,6 +407,7 @@ class Headless:
             pass  # gone, or told that nothing more comes; the reader will see the end
 
     def _close_input(self) -> None:
+        self.end_deadline = min(self.end_deadline, time.monotonic() + END_SECONDS)
         assert self.process.stdin is not None
         try:
             self.process.stdin.close()
@@ -408,8 +429,20 @@ class Headless:
     def _later(self, call: Callable[[], None]) -> None:
         self.events.put(call)
 
-    def _in_thread(self, call: Callable[[], object]) -> None:
-        threading.Thread(target=call, daemon=True).start()
+    def _in_thread(
+        self, call: Callable[[], object], failed: Callable[[str], None]
+    ) -> None:
+        work = partial(self._guarded, call, failed)
+        threading.Thread(target=work, daemon=True).start()
+
+    def _guarded(
+        self, call: Callable[[], object], failed: Callable[[str], None]
+    ) -> None:
+        """The CLI must get an answer, whatever goes wrong in a hook of ours."""
+        try:
+            call()
+        except Exception as error:
+            self._later(partial(failed, f"{type(error).__name__}: {error}"))
 
 
 class _Signals:

@@ -5,6 +5,7 @@ step says so; everything it reads goes to LOG, one line each.  Steps:
 
     {"send": {...}}            print a line
     {"wait": "subtype|type"}   read lines until one carries this subtype or type
+    {"leave_child": seconds}   start a process that keeps stdout open so long
     {"exit": code}             end
     {"hang": true}             stay, reading, until the end of stdin or a signal
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 
@@ -43,6 +45,8 @@ def main(script: str) -> None:
             print(json.dumps(step["send"]), flush=True)
         while "wait" in step and step["wait"] not in word_of(read(log)):
             pass
+        if "leave_child" in step:
+            subprocess.Popen(["sleep", str(step["leave_child"])])
         if "exit" in step:
             sys.exit(step["exit"])
         while "hang" in step:

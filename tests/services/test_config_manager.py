@@ -123,6 +123,11 @@ def test_broken_file_is_a_complaint_and_the_others_stay(
             "`command` is missing",
         ),
         (
+            {"Stop": [{"hooks": [entry("command", "a\ud800")]}]},
+            "hooks.Stop[0].hooks[0]",
+            "no usable text",
+        ),
+        (
             {"Stop": [{"hooks": [entry("prompt", timeout=-1)]}]},
             "hooks.Stop[0].hooks[0]",
             "`timeout`",

@@ -228,6 +228,30 @@ def test_question_for_nobody_we_know_is_refused_politely(bench: Bench) -> None:
     assert bench.answer("m1")["subtype"] == "error"
 
 
+def test_failure_inside_is_a_refusal_and_never_a_silence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(HookManager, "run", broken)
+    hook = ask("h1", subtype="hook_callback", callback_id="x")
+    steps = (wait("user"), send(INIT, ask()), wait("q1"), send(hook), wait("h1"))
+    assert bench.run(*steps, send(RESULT), {"hang": True}) == 3
+    assert "RuntimeError: broken" in bench.answer("q1")["response"]["message"]
+    assert bench.answer("h1") == {
+        "subtype": "error",
+        "request_id": "h1",
+        "error": "RuntimeError: broken",
+    }
+
+
+def test_process_that_holds_the_output_does_not_hold_the_run(bench: Bench) -> None:
+    bench.callback("SessionStart", "prompt", "x")
+    steps = (wait("user"), send(INIT, RESULT), {"leave_child": 8}, {"exit": 0})
+    assert bench.run(*steps) == 0
+
+
 def test_end_without_a_result_is_a_failure(bench: Bench) -> None:
     assert bench.run(wait("user"), {"exit": 4}) == 1
     assert "ended without a result (exit 4)" in bench.err.getvalue()
