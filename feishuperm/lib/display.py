@@ -24,14 +24,22 @@ _UNSEEN = re.compile(
 
 def visible(text: str) -> str:
     """The text with every invisible character written as `⟦U+202E⟧`."""
-    return _UNSEEN.sub(_spell, text)
+    # One call per match would take seconds for some MB of nothing but these.
+    return text.translate(_Spelled()) if _UNSEEN.search(text) else text
 
 
 def one_line(text: str, limit: int = 200) -> str:
     """The text made visible, on one line, and cut to `limit` characters."""
-    line = " ".join(visible(text[: limit * 2]).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    head = text[: limit * 2]  # blanks between words take room too
+    line = " ".join(visible(head).split())
+    whole = len(head) == len(text) and len(line) <= limit
+    return line if whole else line[: limit - 1] + "…"
 
 
-def _spell(match: re.Match[str]) -> str:
-    return f"⟦U+{ord(match.group()):04X}⟧"
+class _Spelled(dict[int, "int | str"]):
+    """What to show for each character, worked out when a text first holds it."""
+
+    def __missing__(self, point: int) -> int | str:
+        unseen = _UNSEEN.match(chr(point))
+        self[point] = f"⟦U+{point:04X}⟧" if unseen else point
+        return self[point]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feishuperm.lib import display
 from feishuperm.lib.display import one_line, visible
 
 UNSEEN_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
@@ -59,3 +60,23 @@ def test_one_line_joins_lines_and_cuts() -> None:
     assert one_line(" a\n b\t c ") == "a b c"
     assert one_line("x" * 300, 10) == "x" * 9 + "…"
     assert one_line("a\u202eb") == "a⟦U+202E⟧b"
+
+
+def test_one_line_says_that_something_was_cut_off_behind_many_blanks() -> None:
+    assert one_line("ls" + " " * 1000 + "; rm -rf x", 10) == "ls…"
+
+
+@pytest.mark.parametrize("text", ["\u00ad", "a\u00ad", "\x00", "\ue000\U000f0000"])
+def test_text_full_of_invisible_characters_is_spelled_without_a_call_for_each(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    real = display._Spelled.__missing__
+
+    def missing(table: display._Spelled, point: int) -> int | str:
+        calls.append(point)
+        return real(table, point)
+
+    monkeypatch.setattr(display._Spelled, "__missing__", missing)
+    assert visible(text * 100_000) == visible(text) * 100_000
+    assert len(calls) == 2 * len(text)
