@@ -174,6 +174,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "The inbox opens on the machine that runs the server, or with the link that "
         "feishuperm status prints.",
     ),
+    "page.foreign": (
+        "这个操作不是从 feishuperm 的页面发出的，没有执行。",
+        "This did not come from one of feishuperm's own pages; nothing was done.",
+    ),
     "page.too_many": (
         "无效链接太多，请稍后再试。",
         "Too many invalid links. Try again later.",
@@ -313,6 +317,25 @@ TEXTS: dict[str, tuple[str, str]] = {
     "rule.path": (
         "这个路径无法写成精确的规则，仅批准本次",
         "This path cannot be written as an exact rule; it was allowed once",
+    ),
+    "rule.folder": (
+        "这个路径是目录，写成规则会放行其中的所有文件，仅批准本次",
+        "The path is a folder, and its rule would allow everything in it; "
+        "it was allowed once",
+    ),
+    "rule.link": (
+        "这个路径经过符号链接，规则无法精确对应实际的文件，仅批准本次",
+        "The path goes through a symbolic link, and no rule would mean exactly the "
+        "file behind it; it was allowed once",
+    ),
+    "rule.search": (
+        "搜索的规则会放行读取整个目录，仅批准本次",
+        "A rule for a search would allow reading the whole folder; it was allowed once",
+    ),
+    "rule.outside": (
+        ".claude/settings.local.json 经符号链接指向项目之外，未做任何改动；本次已批准",
+        ".claude/settings.local.json is a link that leads out of the project; nothing "
+        "was written, and this request was allowed",
     ),
     "rule.unparsable": (
         ".claude/settings.local.json 不是有效的 JSON 对象，未做任何改动；本次已批准",

@@ -248,12 +248,12 @@ TOOLS = {
         (_path("file_path"), *_text("offset", "limit", "pages")),
         _by_path("Read", "file_path"),
     ),
-    # The client checks these two against Read rules; a rule of their own has no effect.
-    "Glob": Tool("blue", (_code("pattern"), _path("path")), _by_path("Read", "path")),
+    # The client checks these two against Read rules, which would open the whole folder.
+    "Glob": Tool("blue", (_code("pattern"), _path("path")), _no_rule),
     "Grep": Tool(
         "blue",
         (_code("pattern"), _path("path"), *_text("glob", "type", "output_mode")),
-        _by_path("Read", "path"),
+        _no_rule,
     ),
     "WebFetch": Tool("purple", (_code("url"), *_text("prompt")), _domain_rule),
     "WebSearch": Tool("purple", _text("query"), _bare),

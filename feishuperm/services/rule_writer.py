@@ -8,7 +8,8 @@ knows no requests and no pages: refusals and problems are keys of `lib.text`.
 
 How the client reads a rule: inside the brackets a backslash quotes a bracket or itself.
 What that leaves is, for a file, a pattern as in .gitignore, whose backslashes are its
-own; `//` in front means the root of the file system, a single `/` the project.
+own; `//` in front means the root of the file system, a single `/` the project.  It
+covers everything below a folder of that name, and of a link it must cover both ends.
 """
 
 from __future__ import annotations
@@ -49,10 +50,13 @@ _COMMAND = (
 )
 _PATH = (
     (re.compile(r"\?"), "rule.question"),  # as `*`, for one character
+    (re.compile(r"[^/]/\Z"), "rule.folder"),
     # Controls; names ending in a dot or a blank, which never match; the root itself.
     (re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|[.\s](/|\Z)|\A/+\Z"), "rule.path"),
 )
 _NAME = ((re.compile(r"[^\w ./:@-]|\A\s|\s\Z"), "rule.none"),)
+# Tools that have a rule in the client's grammar, and why it is never written.
+_NO_RULE = {"Glob": "rule.search", "Grep": "rule.search"}
 _REFUSALS = {"Bash": _COMMAND, "Edit": _PATH, "Read": _PATH}
 # `mcp__server` alone would allow every tool of the server.
 _BARE = re.compile(
@@ -97,7 +101,7 @@ class RuleWriter:
         """The rules for exactly this call; a relative path starts at `cwd`."""
         found = format_rules(tool_name, _absolute(tool_input, cwd or project))
         if not found:
-            return RulePlan(refusal="rule.none")
+            return RulePlan(refusal=_NO_RULE.get(tool_name, "rule.none"))
         for tool, content in found:
             refusal = _refusal(tool, content)
             if refusal:
@@ -142,6 +146,7 @@ class RuleWriter:
         path = settings_path(project)
         if not os.path.isdir(project):
             raise FileError(f"cannot write {path}: there is no such project")
+        path = _inside(project, path)
         with locked(path, WAIT):
             for _ in range(TRIES):
                 try:
@@ -191,8 +196,10 @@ def _absolute(tool_input: dict[str, Any], base: str) -> dict[str, Any]:
 
 
 def _normal(path: str) -> str:
+    # A slash at the end is kept: only a folder is named like that.
+    end = "/" if re.search(r"/\.{0,2}\Z", path) else ""
     # Two leading slashes survive normpath, as POSIX allows them a meaning.
-    return re.sub(r"\A/+", "/", os.path.normpath(path))
+    return re.sub(r"\A/+", "/", os.path.normpath(path) + end)
 
 
 def _refusal(tool: str, content: str) -> str:
@@ -202,7 +209,16 @@ def _refusal(tool: str, content: str) -> str:
     for pattern, key in _REFUSALS.get(tool, _NAME):
         if pattern.search(content):
             return key
-    return ""
+    return _file_refusal(content) if _REFUSALS.get(tool) is _PATH else ""
+
+
+def _file_refusal(content: str) -> str:
+    """Why the rule would not mean this very file, by what is on the disk."""
+    path = "/" + content.lstrip("/")
+    if os.path.isdir(path):
+        return "rule.folder"
+    # The client also wants a rule for where the link leads, which nobody was shown.
+    return "" if os.path.realpath(path) == path else "rule.link"
 
 
 def _in_project(tool: str, content: str) -> bool:
@@ -214,6 +230,15 @@ def _content(tool: str, content: str) -> str:
     if _REFUSALS.get(tool) is _PATH:
         return re.sub(r"([\\\[\]()|+^$*])", r"\\\1", content)
     return content.rstrip()
+
+
+def _inside(project: str, path: str) -> str:
+    """Where the settings really are; a link must not lead to somebody else's file."""
+    target = os.path.realpath(path)
+    if not target.startswith(os.path.join(os.path.realpath(project), "")):
+        message = f"{path} is a link that leads out of the project"
+        raise RuleFileError(message, "rule.outside")
+    return target
 
 
 def _settings_text(path: str, data: bytes | None) -> str:

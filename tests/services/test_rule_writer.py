@@ -69,7 +69,6 @@ def allowed(path: Path) -> list[Any]:
         ("MultiEdit", {"file_path": "/a/b.js"}, ["Edit(//a/b.js)"]),
         ("NotebookEdit", {"notebook_path": "/a/b.ipynb"}, ["Edit(//a/b.ipynb)"]),
         ("Read", {"file_path": "/etc/hosts"}, ["Read(//etc/hosts)"]),
-        ("Glob", {"pattern": "*", "path": "/srv/app"}, ["Read(//srv/app)"]),
         ("Write", {"file_path": "src/a.js"}, [f"Edit(//{PROJECT[1:]}/src/a.js)"]),
         ("Write", {"file_path": "/a/./x/../b//c"}, ["Edit(//a/b/c)"]),
         ("Write", {"file_path": "//a/b"}, ["Edit(//a/b)"]),
@@ -125,7 +124,13 @@ def test_rule_of_each_tool(
         ("Write", {"file_path": "/.."}, "rule.path"),
         ("Write", {"file_path": "~/x"}, "rule.none"),
         ("Write", {"file_path": ""}, "rule.none"),
-        ("Grep", {"pattern": "x"}, "rule.none"),
+        ("Grep", {"pattern": "x"}, "rule.search"),
+        ("Grep", {"pattern": "x", "path": "/srv/app"}, "rule.search"),
+        ("Glob", {"pattern": "*", "path": "/srv/app/a.js"}, "rule.search"),
+        ("Write", {"file_path": "/srv/new/"}, "rule.folder"),
+        ("Edit", {"file_path": "/srv/new//"}, "rule.folder"),
+        ("Read", {"file_path": "new/."}, "rule.folder"),
+        ("NotebookEdit", {"notebook_path": "a/b/.."}, "rule.folder"),
         ("WebFetch", {"url": "https://user@example.com/"}, "rule.none"),
         ("WebFetch", {"url": "https://例子.测试/"}, "rule.none"),
         ("WebFetch", {"url": "https://[::1]/"}, "rule.none"),
@@ -148,6 +153,30 @@ def test_no_exact_rule_no_rule_and_a_reason(
     tool: str, tool_input: dict[str, Any], refusal: str
 ) -> None:
     assert WRITER.plan(tool, tool_input, PROJECT) == RulePlan(refusal=refusal)
+
+
+@pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write", "Read"])
+def test_folder_gets_no_rule_as_it_would_open_everything_in_it(
+    project: Path, tool: str
+) -> None:
+    (project / "src").mkdir()
+    (project / "linked").symlink_to("src")
+    for path in ("src", "src/", "src/.", "src/../src", "linked", "."):
+        plan = WRITER.plan(tool, {"file_path": path}, str(project))
+        assert plan == RulePlan(refusal="rule.folder")
+
+
+@pytest.mark.parametrize("tool", ["Edit", "Write", "Read"])
+def test_path_through_a_link_gets_no_rule_as_the_client_would_ask_again(
+    project: Path, tmp_path: Path, tool: str
+) -> None:
+    (tmp_path / "secret").write_text("x")
+    (project / "file").symlink_to(tmp_path / "secret")
+    (project / "away").symlink_to(tmp_path)
+    (project / "dangling").symlink_to(tmp_path / "gone")
+    for path in ("file", "away/secret", "away/new", "dangling"):
+        plan = WRITER.plan(tool, {"file_path": path}, str(project))
+        assert plan == RulePlan(refusal="rule.link")
 
 
 def test_every_reason_is_a_sentence() -> None:
@@ -399,8 +428,8 @@ def test_read_only_file_is_respected(settings: Path, project: Path) -> None:
     assert settings.read_text() == "{}"
 
 
-def test_mode_and_link_are_kept(settings: Path, project: Path, tmp_path: Path) -> None:
-    real = tmp_path / "dotfiles.json"
+def test_mode_and_link_are_kept(settings: Path, project: Path) -> None:
+    real = project / "dotfiles.json"
     real.write_text("{}")
     real.chmod(0o640)
     settings.symlink_to(real)
@@ -408,6 +437,35 @@ def test_mode_and_link_are_kept(settings: Path, project: Path, tmp_path: Path) -
     assert settings.is_symlink()
     assert allowed(real) == ["Bash(npm run build)"]
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("linked", [".claude", ".claude/settings.local.json"])
+@pytest.mark.parametrize("exists", [True, False])
+def test_link_out_of_the_project_is_not_followed(
+    project: Path, tmp_path: Path, linked: str, exists: bool
+) -> None:
+    # Its name begins with the project's: that does not make it a part of it.
+    other = tmp_path / "project-of-somebody"
+    other.mkdir()
+    link = project / linked
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(other if linked == ".claude" else other / "settings.local.json")
+    if exists:
+        (other / "settings.local.json").write_text("{}")
+    before = os.listdir(other)
+    assert WRITER.write(str(project), BUILD) == WriteResult(problem="rule.outside")
+    with pytest.raises(FileError, match="out of the project"):
+        WRITER.undo(str(project), BUILD.rules)
+    assert os.listdir(other) == before
+    assert [path.read_text() for path in other.iterdir()] == ["{}"] * exists
+
+
+def test_project_that_is_itself_reached_by_a_link_is_served(
+    project: Path, settings: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "shortcut").symlink_to(project)
+    assert WRITER.write(str(tmp_path / "shortcut"), BUILD).rules == BUILD.rules
+    assert allowed(settings) == ["Bash(npm run build)"]
 
 
 def test_change_by_another_program_meanwhile_is_not_lost(
