@@ -49,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
         if not command:
             command, args = choose(args)
         code = run(command, args)
-        sys.stdout.flush()
+        if sys.stdout:  # a service may be started without one
+            sys.stdout.flush()
         return code
     except FeishupermError as error:
         print(f"feishuperm: {error}", file=sys.stderr)

@@ -20,6 +20,7 @@ from feishuperm.handlers.share import Share
 from feishuperm.lib import log as logging
 from feishuperm.lib.config import load_settings, state_dir
 from feishuperm.lib.log import log
+from feishuperm.models.settings import BY_KEY
 from feishuperm.server.listen import (
     HookAcceptor,
     HttpAcceptor,
@@ -180,7 +181,7 @@ class Server:
 
     def stop(self) -> None:
         """Hand what waits back to the terminals, then end as soon as that is out."""
-        released = self.desk.release_all("the server stops")
+        released = self.desk.close()
         log(f"stops; {released} waiting requests go back to their terminals")
         self.hooks.close()
         self.browsers.close()
@@ -204,8 +205,12 @@ class Server:
 
 
 def public_url(settings: Settings, port: int) -> str:
-    """What the buttons point to; a free port (0) is only known once it is taken."""
-    if settings.callback_server_port == 0 and settings.url_is_local():
+    """What the buttons point to: as set, or to where this machine listens.
+
+    A free port (0) is only known once it is taken.
+    """
+    default = settings.callback_server_url == BY_KEY["CALLBACK_SERVER_URL"].default
+    if default or (settings.callback_server_port == 0 and settings.url_is_local()):
         return f"http://localhost:{port}"
     return settings.callback_server_url
 

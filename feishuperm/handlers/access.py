@@ -8,6 +8,9 @@ the whole world in through loopback.
 
 from __future__ import annotations
 
+import os
+
+from feishuperm.lib.peer import tcp_owner
 from feishuperm.models.settings import host_is_local, url_host
 
 TYPE_CHECKING = False
@@ -47,14 +50,16 @@ def is_finger(request: Request) -> bool:
     return not _is_cross_site(request) or headers.get("sec-fetch-mode") == "navigate"
 
 
-def is_own_form(request: Request) -> bool:
-    """Whether a POST comes from one of our own pages (or from no page at all)."""
+def is_own_form(request: Request, public: str) -> bool:
+    """Whether a POST comes from one of our own pages (or from no page at all).
+
+    A proxy may give us another host than the browser sees: that one is `public`.
+    """
     if _is_cross_site(request):
         return False
-    origin = request.headers.get("origin", "")
-    if not origin or origin == "null":
-        return origin == ""
-    return origin.partition("://")[2] == request.headers.get("host", "")
+    origin = request.headers.get("origin", "").lower()
+    host = request.headers.get("host", "").lower()
+    return origin in ("", public.lower(), f"http://{host}", f"https://{host}")
 
 
 def is_local(request: Request) -> bool:
@@ -67,6 +72,11 @@ def is_local(request: Request) -> bool:
     if any(name in request.headers for name in FORWARDING_HEADERS):
         return False
     return host_is_local(url_host("http://" + request.headers.get("host", "")))
+
+
+def is_own_user(request: Request) -> bool:
+    """Whether a local request comes from the user we run as; True if nothing tells."""
+    return tcp_owner(request.peer, request.peer_port) in (os.geteuid(), None)
 
 
 def _is_cross_site(request: Request) -> bool:

@@ -13,11 +13,18 @@ import time
 from feishuperm import __version__
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers import pages
-from feishuperm.handlers.access import WrongIds, is_finger, is_local, is_own_form
+from feishuperm.handlers.access import (
+    WrongIds,
+    is_finger,
+    is_local,
+    is_own_form,
+    is_own_user,
+)
 from feishuperm.lib.text import text
 from feishuperm.models.action import ACTIONS
 from feishuperm.models.question import parse_answers
 from feishuperm.models.request import QUESTION_TOOL
+from feishuperm.models.settings import url_origin
 from feishuperm.models.view import kind_of
 from feishuperm.protocol.http1 import Response, parse_form
 
@@ -45,6 +52,9 @@ SHOWN_WAITING = 50  # nobody reads a longer page; the count says how many there 
 SHOWN_RECENT = 30
 MAX_REASON = 1000  # characters, as the page's own field
 
+# What a person is told, by the status of a request that cannot be served.
+REFUSALS = {400: "page.unknown", 403: "page.foreign", 429: "page.too_many"}
+
 # The links of each kind of request, beside the one to its own page.
 LINKS = {
     "permission": tuple(ACTIONS),
@@ -65,6 +75,7 @@ class Callback:
         status: Callable[[], dict[str, Any]],
         share: Callable[[http1.Request], Response | None],
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._desk = desk
         self._links = links
@@ -74,6 +85,9 @@ class Callback:
         self._status = status
         self._share = share
         self._clock = clock
+        self._ticks = ticks
+        self._stays_here = settings.url_is_local()
+        self._origin = url_origin(settings.callback_server_url)
         self._wrong_ids = WrongIds()
         self._items: dict[str, dict[str, Any]] = {}  # of the inbox, by request id
 
@@ -95,8 +109,7 @@ class Callback:
         try:
             return route(self, request)
         except ProtocolError as error:
-            key = "page.too_many" if error.status == 429 else "page.unknown"
-            return self._refusal(error.status, key)
+            return self._refusal(error.status, REFUSALS[error.status])
 
     # The four buttons.
 
@@ -110,7 +123,7 @@ class Callback:
             return self._whole(found)  # a bare allow is not an answer: here is the form
         if self._confirms or request.method == "HEAD" or not is_finger(request):
             view = self._desk.notifier.view(found)
-            link = self._links.path(request.path, found.id)
+            link = self._link(request.path, found)
             rules, note = self._rules(found)
             left = self._desk.seconds_left(found)
             return self._page(
@@ -143,6 +156,8 @@ class Callback:
         found = self._find(request, request.query)
         if found is None or not found.raw:
             return self._outcome(request, found, fresh=False)
+        if self._is_seen(request):
+            self._desk.requests.mark_shown(found)
         return self._whole(found)
 
     def answer(self, request: http1.Request) -> Response:
@@ -162,7 +177,6 @@ class Callback:
         self, found: Request, error: str = "", form: dict[str, list[str]] | None = None
     ) -> Response:
         """A request's own page: buttons, a form, or how it ended."""
-        self._desk.requests.mark_shown(found)
         view = self._desk.notifier.view(found)
         links = self._links_of(found)
         left = self._desk.seconds_left(found)
@@ -189,11 +203,12 @@ class Callback:
             key: request.query[key] for key in ("until", "sig") if key in request.query
         }
         signed = "&".join(f"{key}={value}" for key, value in query.items())
-        boot = {**self.state(), "events": "/events" + ("?" + signed if signed else "")}
+        state = self.state(seen=self._is_seen(request))
+        boot = {**state, "events": "events" + ("?" + signed if signed else "")}
         return self._page(pages.inbox_page(self._language, boot))
 
     def _events(self, request: http1.Request, exchange: Exchange) -> None:
-        if not self._is_owner(request):
+        if not self._is_owner(request) or not is_finger(request):
             exchange.reply(self._refusal(403, "page.inbox_closed"))
             return
         self._inbox.open(exchange.stream(PRIVATE))
@@ -202,11 +217,11 @@ class Callback:
         """The inbox's state as a server-sent event."""
         return b"event: state\ndata: " + json.dumps(self.state()).encode() + b"\n\n"
 
-    def state(self) -> dict[str, Any]:
-        """Everything the inbox shows; whoever asks has a page open."""
+    def state(self, seen: bool = True) -> dict[str, Any]:
+        """Everything the inbox shows; `seen` if somebody has the page open."""
         requests = self._desk.requests
         waiting = requests.waiting()
-        for request in waiting[:SHOWN_WAITING]:
+        for request in waiting[:SHOWN_WAITING] if seen else ():
             requests.mark_shown(request)
         return {
             "now": self._clock(),
@@ -225,7 +240,11 @@ class Callback:
             found.id: known.get(found.id) or self._waiting_item(found)
             for found in waiting
         }
-        return list(self._items.values())
+        now = self._clock()
+        return [
+            {**self._items[found.id], "deadline": now + self._desk.seconds_left(found)}
+            for found in waiting
+        ]
 
     def _waiting_item(self, found: Request) -> dict[str, Any]:
         view = self._desk.notifier.view(found)
@@ -258,7 +277,7 @@ class Callback:
         ones is not even looked up.  A signature cannot be tried out: a good one always
         works, whatever others behind the same address do.
         """
-        id, now = fields.get("id", ""), self._clock()
+        id, now = fields.get("id", ""), self._ticks()
         if not id:
             raise ProtocolError("a link without id")
         signed = self._links.signs
@@ -268,21 +287,27 @@ class Callback:
         if found is None:
             if tried:
                 raise ProtocolError("too many wrong ids", 429)
-            self._wrong_ids.add(request.peer, now)
+            # What cannot decide may guess: no page elsewhere can lock its reader out.
+            if is_finger(request):
+                self._wrong_ids.add(request.peer, now)
         return found
 
     def _form(self, request: http1.Request) -> dict[str, str]:
         return _first(self._fields(request))
 
     def _fields(self, request: http1.Request) -> dict[str, list[str]]:
-        if not is_own_form(request):
+        if not is_own_form(request, self._origin):
             raise ProtocolError("a form of another site", 403)
         return parse_form(request.body)
 
     def _links_of(self, found: Request) -> dict[str, str]:
         """Every link of a request by its name."""
         paths = (*LINKS[kind_of(found.tool_name)], "/request")
-        return {path[1:]: self._links.path(path, found.id) for path in paths}
+        return {path[1:]: self._link(path, found) for path in paths}
+
+    def _link(self, path: str, found: Request) -> str:
+        """A link as our own pages use it: relative, since a proxy may add a prefix."""
+        return self._links.path(path, found.id)[1:]
 
     def _rules(self, found: Request) -> tuple[tuple[str, ...], str]:
         """What "always" would write, or the sentence why nothing."""
@@ -292,10 +317,19 @@ class Callback:
         return rules, text(self._language, refusal) if refusal else ""
 
     def _is_owner(self, request: http1.Request) -> bool:
-        """Whether the inbox may be opened: from this machine, or by a signed link."""
-        if is_local(request):
+        """Whether the inbox may be opened: from this machine, or by a signed link.
+
+        Once people reach us from elsewhere, through a tunnel perhaps, what comes over
+        loopback may be anybody, whatever host it names: then only the link counts.
+        """
+        if self._stays_here and is_local(request) and is_own_user(request):
             return True
         return self._links.inbox_good(request.query, self._clock())
+
+    @staticmethod
+    def _is_seen(request: http1.Request) -> bool:
+        """Whether a person will look at the answer."""
+        return request.method == "GET" and is_finger(request)
 
     @staticmethod
     def _surface(request: http1.Request) -> str:

@@ -81,7 +81,7 @@ class Control:
 
     def stop(self, command: dict[str, Any]) -> Reply:
         """End the server, after this answer is out."""
-        released = self._desk.release_all("the server stops")
+        released = self._desk.close()
         self._stop()
         return {"released": released}
 

@@ -245,8 +245,9 @@ def outcome_json(
 
 
 def _outcome(request: Request) -> Outcome:
-    decided = request.state in (states.ALLOWED, states.DENIED, states.ANSWERED)
-    name = request.action if decided else request.state
+    name = request.action or request.state
+    if name == "always" and not (request.rules or request.known_rules):
+        name = "allow"  # there was nothing to write: it was this once
     own = f"{name} {kind_of(request.tool_name)}"
     return OUTCOMES.get(own) or OUTCOMES[name]
 

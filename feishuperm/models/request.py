@@ -47,6 +47,14 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     RELEASED: frozenset(),
 }
 
+# The actions that lead to each end; the others happen without one.
+DECIDING: dict[str, frozenset[str]] = {
+    **{state: frozenset(("",)) for state in TRANSITIONS},
+    ALLOWED: frozenset(("allow", "always")),
+    DENIED: frozenset(("deny", "interrupt")),
+    ANSWERED: frozenset(("answer", "approve")),
+}
+
 QUESTION_TOOL = "AskUserQuestion"
 PLAN_TOOL = "ExitPlanMode"
 

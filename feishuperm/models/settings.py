@@ -47,7 +47,7 @@ def _url(value: str) -> str:
     rest = value.partition("://")
     if value and (rest[0] not in ("http", "https") or not rest[2].strip("/")):
         raise ValueError
-    if any(ord(character) <= 32 for character in value):
+    if any(ord(character) <= 32 or character in "?#" for character in value):
         raise ValueError
     return value.rstrip("/")
 
@@ -203,7 +203,10 @@ class Settings:
         """The address HTTP listens on; empty means all of them."""
         if self.callback_server_host:
             return self.callback_server_host
-        return "127.0.0.1" if self.url_is_local() else ""
+        if not self.url_is_local():
+            return ""
+        host = url_host(self.callback_server_url)
+        return "127.0.0.1" if host == "localhost" else host
 
 
 def parse_setting(setting: Setting, value: str) -> Any:
@@ -213,6 +216,12 @@ def parse_setting(setting: Setting, value: str) -> Any:
     except ValueError:
         shown = "its value" if setting.secret else repr(value)
         raise SettingError(f"{setting.key}: {shown} is not {setting.allowed}") from None
+
+
+def url_origin(url: str) -> str:
+    """Scheme, host and port: what a browser names as the origin of a page."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
 
 
 def url_host(url: str) -> str:

@@ -63,6 +63,7 @@ class Request:
         "method",
         "path",
         "peer",
+        "peer_port",
         "query",
         "version",
     )
@@ -85,6 +86,7 @@ class Request:
         self.version = version
         self.body = body
         self.peer = peer
+        self.peer_port = 0
         self.keep_alive = keep_alive
 
 

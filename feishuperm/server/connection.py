@@ -456,7 +456,7 @@ class HttpConnection(Connection):
         if isinstance(event, Continue):
             self.write(CONTINUE_LINE)
             return
-        event.peer = self._peer
+        event.peer, event.peer_port = self._peer
         self._mode = ANSWERING
         self._exchange = exchange = Exchange(self, event)
         self._on_request(event, exchange)
@@ -492,16 +492,16 @@ class HttpConnection(Connection):
             self.abort()
 
 
-def peer_address(sock: socket.socket) -> str:
-    """The peer's address; IPv4 looks the same through a dual-stack socket."""
+def peer_address(sock: socket.socket) -> tuple[str, int]:
+    """The peer's address and port; IPv4 looks the same through a dual-stack socket."""
     try:
         name = sock.getpeername()
     except OSError:
-        return ""
+        return "", 0
     if not isinstance(name, tuple):
-        return ""
+        return "", 0
     address: str = name[0]
-    return address[7:] if address.startswith("::ffff:") else address
+    return address[7:] if address.startswith("::ffff:") else address, name[1]
 
 
 def keep_alive_probe(sock: socket.socket) -> None:

@@ -18,6 +18,7 @@ from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models.action import ACTIONS
 from feishuperm.models.decision import Decision
 from feishuperm.models.request import (
+    DECIDING,
     PLAN_TOOL,
     QUESTION_TOOL,
     TRANSITIONS,
@@ -51,6 +52,7 @@ TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
 TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
 FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
+LATEST = 1e11  # seconds: the year 5138, and still a date that can be shown
 DETAIL_CHARACTERS = 200  # of a command or path in the ledger
 
 
@@ -75,6 +77,7 @@ class Desk:
         self._timeout = settings.permission_request_timeout
         self._looking = False
         self._next_look = 0
+        self._closed = False
         self._unwritten: list[dict[str, Any]] = []  # entries of the ledger
         self.requests = RequestManager(
             settings.permission_request_timeout,
@@ -100,6 +103,9 @@ class Desk:
         `before` is what the hook knows from a server that went away: "again", or
         "shown" when its card is already in somebody's hand.
         """
+        if self._closed:
+            waiter.send(b"R")
+            return
         now = self._timers.now()
         request = self.requests.register(id, raw, project, waiter, now, bool(before))
         if request is None:
@@ -165,7 +171,8 @@ class Desk:
         request.rules = written.rules
         request.known_rules = written.already
         request.note = written.problem
-        return plan.session_rules
+        # Nobody is told "this once" and given more.
+        return () if written.problem else plan.session_rules
 
     def preview_rules(self, request: Request) -> tuple[tuple[str, ...], str]:
         """The rules "always" would write, or the text key why it writes none."""
@@ -180,7 +187,12 @@ class Desk:
 
     def seconds_left(self, request: Request) -> int:
         """How long a person still has."""
-        return max(0, math.ceil(request.created + self._timeout - self._clock()))
+        return max(0, math.ceil(request.deadline - self._timers.now()))
+
+    def close(self) -> int:
+        """Hand everything back, and whatever still comes; returns how many waited."""
+        self._closed = True
+        return self.release_all("the server stops")
 
     def release_all(self, reason: str) -> int:
         """Hand everything back to the terminals; returns how many."""
@@ -267,7 +279,12 @@ class Desk:
 
     def remember(self) -> None:
         """Learn from the ledger how requests before this start ended."""
-        for entry in self._ledger.recent(REMEMBER_SECONDS):
+        try:
+            entries = self._ledger.recent(REMEMBER_SECONDS)
+        except OSError as error:
+            log(f"the ledger cannot be read: {error}", "error")
+            return
+        for entry in entries:
             request = remembered(entry)
             if request is not None:
                 self.requests.restore(request)
@@ -316,14 +333,17 @@ def remembered(entry: dict[str, Any]) -> Request | None:
 
 def _remembered(entry: dict[str, Any], state: str) -> Request:
     id, tool_name = str(entry["id"]), str(entry["tool"])
-    created = float(entry["created"])
+    created, ended = float(entry["created"]), float(entry["ended"])
+    action = str(entry["action"])
+    if action not in DECIDING[state] or not 0 <= created <= ended < LATEST:
+        raise ValueError
     request = Request(id, b"", tool_name, str(entry["project"]), created)
     request.state = state
-    request.action = str(entry["action"])
+    request.action = action
     request.surface = str(entry["surface"])
     request.rules = tuple(map(str, entry["rules"]))
     request.summary = str(entry["summary"])
-    request.ended = float(entry["ended"])
+    request.ended = ended
     # Whether the clock denied it; its hook has long been told.
     request.decision = Decision.deny() if entry["denied"] else None
     return request

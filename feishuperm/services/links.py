@@ -48,10 +48,10 @@ def _make_key(path: str) -> bytes:
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "wb") as file:
+            file.write(key)
     except OSError:
         return b""
-    with open(handle, "wb") as file:
-        file.write(key)
     return key
 
 

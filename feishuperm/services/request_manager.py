@@ -14,7 +14,7 @@ import sys
 import time
 from collections import deque
 
-from feishuperm.errors import ProtocolError
+from feishuperm.errors import PayloadError, ProtocolError
 from feishuperm.lib.text import text
 from feishuperm.models import request as states
 from feishuperm.models.action import ACTIONS
@@ -35,11 +35,14 @@ if TYPE_CHECKING:
         def send(self, kind: bytes, body: bytes = b"") -> None: ...
 
 
+MAX_DEPTH = 100  # of a tool's input: no tool needs it, and showing it would overflow
 REMEMBER_SECONDS = 24 * 3600  # a late tap is told how the request ended
 # Past this many remembered ends the oldest go first: 24 h of a runaway loop must not
 # fill the memory.
 REMEMBER_MOST = 20_000
-REMEMBER_WHOLE = 200  # of them with the event itself, so that a page can show it
+# The latest of them with the event itself, so that a page can show it.
+REMEMBER_WHOLE = 200
+REMEMBER_BYTES = 16 << 20
 
 
 class RequestManager:
@@ -63,6 +66,7 @@ class RequestManager:
         self._ids: dict[Waiter, str] = {}
         self._deadlines: list[tuple[float, str]] = []
         self._whole: deque[Request] = deque()  # ended, with their events
+        self._whole_bytes = 0
 
     # Registration.
 
@@ -87,6 +91,8 @@ class RequestManager:
         payload = parse_payload(raw)
         if not isinstance(payload, PermissionRequestPayload):
             raise ProtocolError("only a PermissionRequest can wait")
+        if not _is_flat(payload.tool_input, MAX_DEPTH):
+            raise PayloadError("the tool's input is nested too deeply to be shown")
         created = self._clock()
         passed = max(0.0, created - int(id.partition("-")[0])) if again else 0.0
         deadline = now + max(1.0, self._timeout - passed)
@@ -244,10 +250,17 @@ class RequestManager:
         # Ends are kept in the order they happened, for `recent()` and `forget()`.
         self._requests[id] = self._requests.pop(id)
         self._on_end(request)
-        self._whole.append(request)
-        if len(self._whole) > REMEMBER_WHOLE:
-            self._whole.popleft().raw = b""
+        self._keep_whole(request)
         return request
+
+    def _keep_whole(self, request: Request) -> None:
+        """Keep its event for a while, and let go of older ones."""
+        self._whole.append(request)
+        self._whole_bytes += len(request.raw)
+        while len(self._whole) > REMEMBER_WHOLE or self._whole_bytes > REMEMBER_BYTES:
+            oldest = self._whole.popleft()
+            self._whole_bytes -= len(oldest.raw)
+            oldest.raw = b""
 
     def _deliver(self, request: Request, waiter: Waiter) -> None:
         if request.decision is None:
@@ -273,3 +286,13 @@ class RequestManager:
 
     def _ended(self) -> Iterator[Request]:
         return (known for known in self._requests.values() if not known.waits())
+
+
+def _is_flat(value: object, depth: int) -> bool:
+    """Whether a decoded value is nested less than `depth` levels deep."""
+    if not isinstance(value, (dict, list)):
+        return True
+    if not depth:
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return all(_is_flat(item, depth - 1) for item in items)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import time
 from datetime import datetime
 
@@ -31,7 +32,7 @@ UNKNOWN = "unknown"  # the call is not in the transcript, at least not yet
 # of the end first, and at more of it only when the call is not there.
 FIRST_TAIL = 64 << 10
 TAIL = 1 << 20
-MAX_LINE = 16 << 20  # as long as an event may be; a longer line is skipped
+MAX_LINE = 16 << 20  # a result may be longer than any event; yet longer is skipped
 # The client writes its lines a little late.  When an event comes, the result of the
 # call before it may still be missing, and so may the event's own call: which of two
 # calls alike is pending is only certain when they have had the time to appear.
@@ -263,7 +264,7 @@ def _size(path: bytes) -> int:
 def _read(path: bytes, offset: int) -> bytes:
     """From the offset on: a megabyte, or up to the end of a longer line."""
     try:
-        with open(path, "rb") as file:
+        with open(_open_regular(path), "rb") as file:
             file.seek(offset)
             data = file.read(TAIL)
             while b"\n" not in data and len(data) <= MAX_LINE:
@@ -274,3 +275,12 @@ def _read(path: bytes, offset: int) -> bytes:
             return data
     except (OSError, ValueError):
         return b""
+
+
+def _open_regular(path: bytes) -> int:
+    """Open without waiting for whoever would write to a pipe, and refuse pipes."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError("not a regular file")
+    return fd

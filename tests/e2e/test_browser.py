@@ -74,7 +74,7 @@ class Hook:
     def __init__(self, process: subprocess.Popen[bytes], item: dict[str, Any]) -> None:
         self.process = process
         self.id: str = item["id"]
-        self.links: dict[str, str] = item["links"]
+        self.links = {name: "/" + link for name, link in item["links"].items()}
 
     def output(self) -> bytes:
         return self.process.communicate(timeout=20)[0]

@@ -606,7 +606,7 @@ def inbox_links(served: Served) -> dict[str, str]:
     start = page.index('{"now"')
     boot = json.JSONDecoder().raw_decode(page[start:])[0]
     links: dict[str, str] = boot["waiting"][0]["links"]
-    return links
+    return {name: "/" + link for name, link in links.items()}
 
 
 def test_confirmation_page_decides_only_by_its_button(pyz: Path, home: Path) -> None:
@@ -643,6 +643,141 @@ def test_inbox_is_closed_to_the_world_behind_loopback(
     assert status is not None
     signed = "/?" + status["inbox"].partition("?")[2]
     assert served.get(signed, **headers).status == 200
+
+
+def test_inbox_needs_the_signed_link_once_people_come_from_elsewhere(
+    pyz: Path, home: Path
+) -> None:
+    """A tunnel brings the world in over loopback, under any host name it likes."""
+    settings = {
+        "CALLBACK_SERVER_URL": "http://tunnel.example.test",
+        "CALLBACK_SERVER_HOST": "127.0.0.1",
+    }
+    with Served(pyz, home, **settings) as served:
+        for path in ("/", "/events", "/status"):
+            assert served.get(path, Host="localhost").status == 403
+        status = served.status()
+        assert status is not None
+        assert served.get("/?" + status["inbox"].partition("?")[2]).status == 200
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")
+def test_inbox_is_closed_to_other_users_of_the_machine(served: Served) -> None:
+    hook, id = served.ask(event())
+    for path in ("/", "/status", "/events"):
+        url = f"http://127.0.0.1:{served.port}{path}"
+        code = "import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=9)"
+        other = subprocess.run(
+            ["/usr/bin/python3", "-I", "-c", code, url],
+            user=65534,
+            capture_output=True,
+            timeout=20,
+        )
+        assert b"403" in other.stderr
+    served.get(f"/deny?id={id}")
+    finish(hook)
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("HEAD", {}),
+        ("GET", {"Sec_Purpose": "prefetch"}),
+        ("GET", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "image"}),
+    ],
+)
+def test_page_that_nobody_looks_at_has_shown_nothing(
+    served: Served, method: str, headers: dict[str, str]
+) -> None:
+    hook, id = served.ask(event())
+    for path in ("/", f"/request?id={id}"):
+        served.get(path, method, **headers)
+    answer = served.get("/events", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="cors")
+    assert answer.status == 403
+    status = served.status()
+    assert status is not None and status["waiting"][0]["shown"] is False
+    served.get(f"/deny?id={id}")
+    finish(hook)
+
+
+def test_other_sites_cannot_lock_the_person_out(served: Served) -> None:
+    hook, id = served.ask(event())
+    image = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "image"}
+    for number in range(30):
+        served.get(f"/allow?id=1700000002-{number:08x}", **image)
+    assert success(served.get(f"/allow?id={id}"))
+    assert finish(hook) == ALLOW
+
+
+def test_form_behind_a_proxy_with_another_host_is_ours(pyz: Path, home: Path) -> None:
+    settings = {
+        "CALLBACK_SERVER_URL": "https://perm.example.test/cc/",
+        "CALLBACK_SERVER_HOST": "127.0.0.1",
+    }
+    with Served(pyz, home, **settings) as served:
+        hook, _ = served.ask(event())
+        status = served.status()
+        assert status is not None
+        assert status["inbox"].startswith("https://perm.example.test/cc/?until=")
+        page = served.get("/?" + status["inbox"].partition("?")[2]).text
+        boot = json.JSONDecoder().raw_decode(page[page.index('{"now"') :])[0]
+        path, _, body = boot["waiting"][0]["links"]["deny"].partition("?")
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Origin": "https://perm.example.test",
+            "Sec-Fetch-Site": "same-origin",
+        }
+        assert success(served.request("POST", "/" + path, body, headers))
+        assert decision(finish(hook))["behavior"] == "deny"
+
+
+def test_deeply_nested_input_is_left_to_the_terminal(served: Served) -> None:
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [deep]
+    assert finish(served.hook(event("Odd", value=deep))) == ""
+    assert served.get("/").status == 200
+
+
+def test_broken_state_folder_does_not_stop_the_server(pyz: Path, home: Path) -> None:
+    state = home / ".local" / "state" / "feishuperm"
+    (state / "ledger.jsonl").mkdir(parents=True)
+    (state / "key").mkdir()
+    with Served(pyz, home) as served:
+        hook, id = served.ask(event())
+        assert success(served.get(f"/allow?id={id}"))
+        assert finish(hook) == ALLOW
+
+
+def test_odd_ledger_lines_are_passed_over(pyz: Path, home: Path) -> None:
+    state = home / ".local" / "state" / "feishuperm"
+    state.mkdir(parents=True)
+    entry = {
+        "event": "request", "id": "1-00000001", "state": "allowed", "action": "fly",
+        "surface": "", "rules": [], "tool": "Bash", "summary": "", "project": "/",
+        "created": 1.0, "ended": 2.0, "denied": False, "time": time.time(),
+    }  # fmt: skip
+    odd = [entry, {**entry, "action": "allow", "ended": 1e300}, {"state": "denied"}]
+    (state / "ledger.jsonl").write_text("".join(json.dumps(e) + "\n" for e in odd))
+    with Served(pyz, home) as served:
+        assert served.get("/").status == 200
+        assert served.get("/allow?id=1-00000001").status == 404
+
+
+def test_request_that_comes_while_the_server_stops_is_released(fresh: Served) -> None:
+    """Its drain lasts while another hook is slow to leave."""
+    slow = register(fresh, "1700000003-00000001", json.dumps(event()).encode())
+    late = client.connect(os.fsencode(fresh.socket))
+    assert fresh.process is not None
+    fresh.process.send_signal(signal.SIGTERM)
+    assert client.receive_frame(slow)[0] == b"R"
+    parts = (client.PROTOCOL, b"1700000003-00000002", b"", b"/tmp")
+    raw = json.dumps(event()).encode()
+    late.settimeout(10)
+    late.sendall(client.frame(b"Q", b"\0".join((*parts, raw))))
+    assert client.receive_frame(late)[0] == b"R"
+    slow.close()
+    late.close()
 
 
 def test_pages_forbid_everything_foreign(served: Served) -> None:

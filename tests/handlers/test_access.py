@@ -69,10 +69,12 @@ def test_machine_is_no_finger(headers: dict[str, str]) -> None:
         ({"origin": "null"}, False),
         ({"sec_fetch_site": "cross-site"}, False),
         ({"sec_fetch_site": "same-origin", "origin": "http://localhost:8080"}, True),
+        ({"origin": "https://public.example"}, True),  # behind a proxy
+        ({"origin": "https://public.example.evil.test"}, False),
     ],
 )
 def test_only_our_own_pages_may_post(headers: dict[str, str], own: bool) -> None:
-    assert is_own_form(request(**headers)) == own
+    assert is_own_form(request(**headers), "https://public.example") == own
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"])

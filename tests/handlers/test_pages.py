@@ -151,12 +151,24 @@ def test_deciding_tap_shows_success_and_what_was_done(
 ) -> None:
     """Scenario: 显示操作成功页面"""
     request = make_request(state, action, "webhook")
+    if action == "always":
+        request.rules = ("Bash(npm run build)",)
     page = Page(pages.outcome_page("zh", request, fresh=True, view=make_view()))
     assert "操作成功" in page.text
     assert done in page.text
     assert "Bash" in page.text
     assert "shop" in page.text
     assert "请求无效或已过期" not in page.text
+
+
+def test_always_that_wrote_nothing_does_not_claim_it_did() -> None:
+    request = make_request(states.ALLOWED, "always", "webhook")
+    request.note = "rule.wildcard"
+    page = Page(pages.outcome_page("zh", request, fresh=True, view=make_view()))
+    assert "已批准运行" in page.text and "已始终允许" not in page.text
+    request.known_rules = ("Bash(ls)",)
+    page = Page(pages.outcome_page("zh", request, fresh=True, view=make_view()))
+    assert "已始终允许" in page.text and "Bash(ls)" in page.text
 
 
 def test_unknown_id_shows_invalid_page() -> None:
