@@ -13,61 +13,54 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
+# Every event, and the field its matchers look at; empty: every matcher fits.
+HOOK_EVENTS = {
+    "PreToolUse": "tool_name",
+    "PostToolUse": "tool_name",
+    "UserPromptSubmit": "",
+    "Stop": "",
+    "SubagentStop": "agent_type",
+    "PreCompact": "trigger",
+    "PostToolUseFailure": "tool_name",
+    "SubagentStart": "agent_type",
+    "PermissionRequest": "tool_name",
+    "Notification": "notification_type",
+    "SessionStart": "source",
+    "SessionEnd": "reason",
+    "PermissionDenied": "tool_name",
+    "PostToolBatch": "",
+    "UserPromptExpansion": "",
+    "StopFailure": "error",
+    "PostCompact": "trigger",
+    "PreModelSwitch": "",
+    "PostModelSwitch": "",
+    "Setup": "trigger",
+    "TeammateIdle": "",
+    "TaskCreated": "",
+    "TaskCompleted": "",
+    "Elicitation": "mcp_server_name",
+    "ElicitationResult": "mcp_server_name",
+    "ConfigChange": "source",
+    "WorktreeCreate": "",
+    "WorktreeRemove": "",
+    "InstructionsLoaded": "load_reason",
+    "CwdChanged": "",
+    "FileChanged": "file_path",
+    "DirectoryAdded": "",
+    "MessageDisplay": "",
+}
+
 # The specification marks six events as TypeScript-only.  Today's Python SDK knows four
 # of them; for the other two it takes a callback and never calls it.
 MARKED = "the specification marks it as TypeScript-only; today's Python SDK runs it too"
 TYPESCRIPT = "TypeScript-only: the Python SDK takes a callback for it, never calls it"
-NEWER = "newer than the specification; the Python SDK does not know it"
-
-
-class HookEvent:
-    """One event: the field its matchers look at, and which SDK knows it."""
-
-    __slots__ = ("match_field", "name", "sdk_note")
-
-    def __init__(self, name: str, match_field: str = "", sdk_note: str = NEWER) -> None:
-        self.name = name
-        self.match_field = match_field  # empty: every matcher fits
-        self.sdk_note = sdk_note  # empty: every SDK knows it
-
-
-HOOK_EVENTS = {
-    event.name: event
-    for event in (
-        HookEvent("PreToolUse", "tool_name", ""),
-        HookEvent("PostToolUse", "tool_name", ""),
-        HookEvent("UserPromptSubmit", "", ""),
-        HookEvent("Stop", "", ""),
-        HookEvent("SubagentStop", "agent_type", ""),
-        HookEvent("PreCompact", "trigger", ""),
-        HookEvent("PostToolUseFailure", "tool_name", MARKED),
-        HookEvent("SubagentStart", "agent_type", MARKED),
-        HookEvent("PermissionRequest", "tool_name", MARKED),
-        HookEvent("Notification", "notification_type", MARKED),
-        HookEvent("SessionStart", "source", TYPESCRIPT),
-        HookEvent("SessionEnd", "reason", TYPESCRIPT),
-        HookEvent("PermissionDenied", "tool_name"),
-        HookEvent("PostToolBatch"),
-        HookEvent("UserPromptExpansion"),
-        HookEvent("StopFailure", "error"),
-        HookEvent("PostCompact", "trigger"),
-        HookEvent("PreModelSwitch"),
-        HookEvent("PostModelSwitch"),
-        HookEvent("Setup", "trigger"),
-        HookEvent("TeammateIdle"),
-        HookEvent("TaskCreated"),
-        HookEvent("TaskCompleted"),
-        HookEvent("Elicitation", "mcp_server_name"),
-        HookEvent("ElicitationResult", "mcp_server_name"),
-        HookEvent("ConfigChange", "source"),
-        HookEvent("WorktreeCreate"),
-        HookEvent("WorktreeRemove"),
-        HookEvent("InstructionsLoaded", "load_reason"),
-        HookEvent("CwdChanged"),
-        HookEvent("FileChanged", "file_path"),
-        HookEvent("DirectoryAdded"),
-        HookEvent("MessageDisplay"),
-    )
+SDK_NOTES = {
+    "PostToolUseFailure": MARKED,
+    "SubagentStart": MARKED,
+    "PermissionRequest": MARKED,
+    "Notification": MARKED,
+    "SessionStart": TYPESCRIPT,
+    "SessionEnd": TYPESCRIPT,
 }
 
 COMMAND, SCRIPT, PROMPT = "command", "script", "prompt"
@@ -104,9 +97,9 @@ class HookGroup:
 
     def matches(self, fields: dict[str, Any]) -> bool:
         """Whether an event is for this group."""
-        event = HOOK_EVENTS.get(fields.get("hook_event_name", ""))
-        value = fields.get(event.match_field) if event else fields.get("tool_name")
-        if event and event.name == "FileChanged" and isinstance(value, str):
+        event = fields.get("hook_event_name", "")
+        value = fields.get(HOOK_EVENTS.get(event, "tool_name"))
+        if event == "FileChanged" and isinstance(value, str):
             value = value.rpartition("/")[2]
         # Like Claude Code: where there is nothing to compare, a matcher is no filter.
         return not (value and isinstance(value, str)) or matches(self.matcher, value)
@@ -151,7 +144,7 @@ def matches(matcher: str, value: str) -> bool:
     if matcher in ("", "*"):
         return True
     if _PLAIN.match(matcher):
-        return value in [name.strip() for name in re.split(r"[|,]", matcher)]
+        return value in [name.strip() for name in matcher.replace(",", "|").split("|")]
     try:
         return re.search(matcher, value) is not None
     except re.error:

@@ -1,12 +1,13 @@
 """Application: configuration, hooks and router, wired in the order of their needs.
 
 `Application` serves a program that uses an SDK.  `run_interactive()` is the short way
-of the `hook` command: one event, the callbacks that Claude Code itself cannot run.
+of the `hook` command: one event, the callbacks that Claude Code itself cannot run; it
+loads nothing else, because that is compiled anew at each event.
 """
 
 from __future__ import annotations
 
-from feishuperm.services.config_manager import ConfigManager
+from feishuperm.services.callbacks import CallbackLoader
 from feishuperm.services.hook_manager import HookManager
 
 TYPE_CHECKING = False
@@ -21,6 +22,7 @@ class Application:
     def __init__(
         self, root: str, environ: Mapping[str, str], warn: Callable[[str], None]
     ) -> None:
+        from feishuperm.services.config_manager import ConfigManager
         from feishuperm.services.message_router import MessageRouter
 
         self.config_manager = ConfigManager(environ, warn)
@@ -40,9 +42,9 @@ def run_interactive(
     """
     if "FEISHUPERM_RUN" in environ:  # a headless run registers them by itself
         return None
-    manager = ConfigManager(environ, warn)
-    root = manager.project_root(str(fields.get("cwd") or ""))
-    config = manager.load_callbacks(root, str(fields.get("hook_event_name")))
+    loader = CallbackLoader(environ, warn)
+    root = loader.project_root(str(fields.get("cwd") or ""))
+    config = loader.load_callbacks(root, str(fields.get("hook_event_name")))
     if not config.callbacks:
         return None
     hooks = HookManager(root, environ, warn, config.hook_script_paths)

@@ -8,60 +8,45 @@ never an error.  It runs nothing.
 Two homes, one model.  Claude Code skips a whole settings file for a `script` callback
 under PreToolUse or PermissionRequest, older versions for one under any event;
 `feishuperm.callbacks` is a list it does not look at.  So interactive sessions use the
-list, and a headless run registers whatever Claude Code does not run by itself.
+list, and a headless run registers whatever Claude Code does not run by itself.  The
+list is read by `services.callbacks`, which an interactive event uses alone.
 """
 
 from __future__ import annotations
 
 import os
-import re
 
-from feishuperm.errors import FileError
-from feishuperm.lib.config import claude_dir
-from feishuperm.lib.files import read_json
 from feishuperm.models.hooks import (
-    CALLBACK_TYPES,
-    COMMAND,
-    DEFAULT_TIMEOUT,
     HOOK_EVENTS,
-    NEWER,
     SCRIPT,
+    SDK_NOTES,
     HookCallback,
     HookGroup,
     HooksConfig,
-    matcher_problem,
 )
-from feishuperm.services.variables import UnsafeTemplate, shell_template
+from feishuperm.services.callbacks import (
+    CLIENT_TYPES,
+    CallbackLoader,
+    CallbackReader,
+    Invalid,
+    ProjectCallbacks,
+    matcher_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping
+    from collections.abc import Container, Iterator
     from typing import Any
 
-    Warn = Callable[[str], None]
-    Pair = tuple[str, HookGroup]
-
-DEFAULT_SCRIPT_PATHS = ("./.claude/hooks", "./hooks")
-# Kinds and fields that only Claude Code itself can run or honour.
-CLIENT_TYPES = ("agent", "http", "mcp_tool")
-CLIENT_FIELDS = ("args", "async", "asyncRewake", "if", "once", "shell")
-MAX_TIMEOUT = 86400
+    from feishuperm.services.callbacks import Pair, Warn
 
 
-class Invalid(Exception):
-    """An entry that is skipped, and why."""
-
-
-class ProjectConfig:
+class ProjectConfig(ProjectCallbacks):
     """What the settings files say, for one project and one use."""
 
-    __slots__ = ("callbacks", "files", "hook_script_paths", "hooks", "root")
-
     def __init__(self, root: str) -> None:
-        self.root = root
+        super().__init__(root)
         self.hooks = HooksConfig()  # from `hooks`
-        self.callbacks = HooksConfig()  # from `feishuperm.callbacks`
-        self.hook_script_paths: tuple[str, ...] = DEFAULT_SCRIPT_PATHS
         self.files: list[SettingsFile] = []
 
     def skippable(self) -> list[SettingsFile]:
@@ -95,16 +80,8 @@ class SettingsFile:
         self.rest = _readable_for_client(data)
 
 
-class ConfigManager:
+class ConfigManager(CallbackLoader):
     """Loads and validates; every complaint goes to `warn`."""
-
-    def __init__(self, environ: Mapping[str, str], warn: Warn) -> None:
-        self.environ = environ
-        self.warn = warn
-
-    def project_root(self, cwd: str) -> str:
-        """CLAUDE_PROJECT_DIR, else the event's or the process's folder."""
-        return os.path.abspath(self.environ.get("CLAUDE_PROJECT_DIR") or cwd or ".")
 
     def load_project_config(self, root: str) -> ProjectConfig:
         """For SDK use: every callback of the three kinds, and all complaints."""
@@ -129,7 +106,7 @@ class ConfigManager:
 
     def _load(self, root: str, for_sdk: bool) -> ProjectConfig:
         config = ProjectConfig(root)
-        for source, path, data in self._settings(root):
+        for source, path, data in self.settings(root):
             file = SettingsFile(source, path, data)
             reader = _Reader(path, self.warn, notes=for_sdk)
             # What the client runs by its own rules is not ours to judge.
@@ -137,62 +114,9 @@ class ConfigManager:
             file.hooks += reader.hooks(data.get("hooks"))
             file.callbacks += reader.callbacks(data.get("feishuperm"))
             config.files.append(file)
-            self._script_paths(config, reader, data)
+            reader.script_paths(config, data)
         self._warn_hooks_json(root)
         return config
-
-    def load_callbacks(self, root: str, event: str) -> ProjectConfig:
-        """For one event of an interactive session: its `feishuperm.callbacks`."""
-        config = ProjectConfig(root)
-        callbacks: list[Pair] = []
-        for _, path, data in self._settings(root):
-            if "feishuperm" not in data and "hookScriptPaths" not in data:
-                continue
-            reader = _Reader(path, self.warn, notes=False)
-            callbacks += reader.callbacks(data.get("feishuperm"), event)
-            self._script_paths(config, reader, data)
-        config.callbacks = HooksConfig(callbacks)
-        return config
-
-    def _settings(self, root: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """(source, path, content) of each settings file with an object in it, once."""
-        folder = os.path.join(root, ".claude")
-        paths = {
-            "userSettings": os.path.join(claude_dir(self.environ), "settings.json"),
-            "projectSettings": os.path.join(folder, "settings.json"),
-            "localSettings": os.path.join(folder, "settings.local.json"),
-        }
-        seen = set()
-        for source, path in paths.items():
-            real = os.path.realpath(path)  # a project that is the home folder
-            if real not in seen:
-                seen.add(real)
-                data = self._read(path)
-                if data is not None:
-                    yield source, path, data
-
-    def _read(self, path: str) -> dict[str, Any] | None:
-        try:
-            data = read_json(path)
-        except FileError as error:
-            self.warn(f"{error}; the file is ignored")
-            return None
-        if data is None or isinstance(data, dict):
-            return data
-        self.warn(f"{path}: not a JSON object; the file is ignored")
-        return None
-
-    def _script_paths(
-        self, config: ProjectConfig, reader: _Reader, data: dict[str, Any]
-    ) -> None:
-        """The most specific file that names folders decides."""
-        if "hookScriptPaths" not in data:
-            return
-        paths = data["hookScriptPaths"]
-        if isinstance(paths, list) and all(isinstance(path, str) for path in paths):
-            config.hook_script_paths = tuple(paths)
-        else:
-            reader.skip("hookScriptPaths", "not a list of texts")
 
     def _warn_hooks_json(self, root: str) -> None:
         path = os.path.join(root, ".claude", "hooks.json")
@@ -203,17 +127,13 @@ class ConfigManager:
             )
 
 
-class _Reader:
-    """Validates one file; every complaint names it and the place inside."""
+class _Reader(CallbackReader):
+    """Validates all of one file."""
 
-    def __init__(self, path: str, warn: Warn, notes: bool = True) -> None:
-        self.path = path
-        self.warn = warn
+    def __init__(self, path: str, warn: Warn, notes: bool) -> None:
+        super().__init__(path, warn)
         self.notes = notes  # also about what is right, and may still surprise
         self.scripts_only = False  # under `hooks`; the client runs the others
-
-    def skip(self, place: str, why: str) -> None:
-        self.warn(f"{self.path}: {place}: {why}; skipped")
 
     def hooks(self, value: Any) -> Iterator[Pair]:
         """`{"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": ...}]}]}`."""
@@ -230,44 +150,11 @@ class _Reader:
             for number, group in enumerate(groups):
                 yield from self._group(event, group, f"hooks.{event}[{number}]")
 
-    def callbacks(self, value: Any, only: str = "") -> Iterator[Pair]:
-        """`{"callbacks": [{"event": "Stop", "matcher": "", "type": ...}]}`.
-
-        With `only`, entries for another event are passed over in silence: this runs on
-        every event, and the log must not fill with one complaint.
-        """
-        if value is None:
-            return
-        listed = value.get("callbacks", []) if isinstance(value, dict) else None
-        if not isinstance(listed, list):
-            return self.skip("feishuperm.callbacks", "not a list")
-        for number, entry in enumerate(listed):
-            place = f"feishuperm.callbacks[{number}]"
-            if only and isinstance(entry, dict) and entry.get("event") != only:
-                continue
-            try:
-                yield self._listed(entry, place)
-            except Invalid as error:
-                self.skip(place, str(error))
-
-    def _listed(self, entry: Any, place: str) -> Pair:
-        if not isinstance(entry, dict):
-            raise Invalid("not an object")
-        event = entry.get("event")
-        if not isinstance(event, str) or not event:
-            raise Invalid("`event` is missing")
-        if self.notes:
-            self._note_listed(event, place)
-        callback = self._callback(entry, place)
-        if callback is None:
-            raise Invalid(f"only Claude Code runs {entry['type']!r}, under `hooks`")
-        return event, HookGroup(_matcher(entry), (callback,))
-
     def _group(self, event: str, group: Any, place: str) -> Iterator[Pair]:
         try:
             if not isinstance(group, dict):
                 raise Invalid("not an object")
-            matcher = _matcher(group)
+            matcher = matcher_of(group)
             entries = group.get("hooks")
             if not isinstance(entries, list):
                 raise Invalid("`hooks` is not a list")
@@ -283,7 +170,7 @@ class _Reader:
             if self.scripts_only and _kind(entry) != SCRIPT:
                 continue
             try:
-                callback = self._callback(entry, inside)
+                callback = self.callback(entry, inside)
             except Invalid as error:
                 self.skip(inside, str(error))
                 continue
@@ -292,26 +179,9 @@ class _Reader:
             elif self.notes:
                 self.skip(inside, "only Claude Code runs it, and not for an SDK")
 
-    def _callback(self, entry: Any, place: str) -> HookCallback | None:
-        """One callback; None for a kind that Claude Code runs. Raises Invalid."""
-        if not isinstance(entry, dict):
-            raise Invalid("not an object")
-        kind = _kind(entry)
-        if kind in CLIENT_TYPES:
-            return None
-        if kind not in CALLBACK_TYPES:
-            raise Invalid(f"`type` {kind!r} is none of {', '.join(CALLBACK_TYPES)}")
-        text = entry.get(kind)
-        if not isinstance(text, str) or not text.strip() or not _is_clean(text):
-            raise Invalid(f"`{kind}` is missing, or no usable text")
-        foreign = [field for field in CLIENT_FIELDS if field in entry]
-        if foreign:
-            raise Invalid(f"only Claude Code itself knows `{foreign[0]}`")
-        if kind == COMMAND:
-            _check_template(text)
-        return HookCallback(kind, text, _timeout(entry), f"{self.path}: {place}")
-
-    def _note_listed(self, event: str, place: str) -> None:
+    def note_listed(self, event: str, place: str) -> None:
+        if not self.notes:
+            return
         if event not in HOOK_EVENTS:
             self.warn(f"{self.path}: {place}: no event {event!r} is known; kept")
         if event == "PermissionRequest":
@@ -326,41 +196,8 @@ class _Reader:
             return self.warn(
                 f"{self.path}: hooks.{event}: no such event is known; kept"
             )
-        note = HOOK_EVENTS[event].sdk_note
-        if note and note is not NEWER:
-            self.warn(f"{self.path}: hooks.{event}: {note}")
-
-
-def _matcher(entry: dict[str, Any]) -> str:
-    matcher = entry.get("matcher")
-    if matcher is None:
-        return ""
-    if not isinstance(matcher, str):
-        raise Invalid("`matcher` is no text")
-    problem = matcher_problem(matcher)
-    if problem:
-        raise Invalid(problem)
-    return matcher
-
-
-def _is_clean(text: str) -> bool:
-    """Whether a program can be given the text: no NUL, no half of a character."""
-    return "\0" not in text and not re.search("[\ud800-\udfff]", text)
-
-
-def _timeout(entry: dict[str, Any]) -> float:
-    value = entry.get("timeout", DEFAULT_TIMEOUT)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0 < value <= MAX_TIMEOUT:
-        raise Invalid(f"`timeout` is not a number of seconds up to {MAX_TIMEOUT}")
-    return float(value)
-
-
-def _check_template(text: str) -> None:
-    try:
-        shell_template(text)
-    except UnsafeTemplate as error:
-        raise Invalid(str(error)) from None
+        if event in SDK_NOTES:
+            self.warn(f"{self.path}: hooks.{event}: {SDK_NOTES[event]}")
 
 
 def _kind(entry: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from feishuperm.models.hooks import HooksConfig
+from feishuperm.services.callbacks import DEFAULT_SCRIPT_PATHS
 from feishuperm.services.config_manager import (
-    DEFAULT_SCRIPT_PATHS,
     ConfigManager,
     ProjectConfig,
     merge_settings,
