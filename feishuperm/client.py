@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Environ = Mapping[bytes, bytes]
 
 PROTOCOL = b"1"
-MAX_EVENT = 16 << 20  # the server refuses longer ones; a Write of 16 MB is no card
+MAX_EVENT = 4 << 20  # a longer one no person reads; the terminal has it
 MAX_ANSWER = 4 << 20  # an answer repeats the questions or the plan, nothing larger
 ACK_SECONDS = 10  # a server that has not even said "registered" by then is frozen
 GUARD_SECONDS = 3  # past the server's own deadline, and still under the hook timeout

@@ -16,7 +16,10 @@ SUPERVISOR = "/home/me/.local/bin/feishuperm-supervisor"
 OTHER = {"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False, width=32)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False, width=32)
     | st.text(),
     lambda inner: st.lists(inner, max_size=4)
     | st.dictionaries(st.text(max_size=8), inner, max_size=4),
