@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 NOTIFY_KINDS = ("permission", "question", "plan", "stop", "notification", "failure")
+MIN_TOKEN = 16  # characters; a custom bot's is a UUID
+HOOK_PATH = "/open-apis/bot/v2/hook/"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -53,7 +55,9 @@ def _url(value: str) -> str:
 
 
 def _webhook(value: str) -> str:
-    """A custom bot's address; two look-alikes of it never work and are refused."""
+    """A custom bot's address or token; two look-alikes never work and are refused."""
+    if len(value) >= MIN_TOKEN and value.replace("-", "").isalnum() and value.isascii():
+        return value
     url = _url(value)
     if url and ("/bot/hook/" in url or "/trigger-webhook/" in url):
         raise ValueError
@@ -100,12 +104,12 @@ _SECONDS = "whole seconds from 1 to 86400"
 
 SETTINGS = (
     Setting("FEISHU_WEBHOOK_URL", "", _webhook,
-            "the address of a custom bot, .../open-apis/bot/v2/hook/...",
+            "the address of a custom bot, .../open-apis/bot/v2/hook/..., or its token",
             "custom bot of a Feishu group; its cards carry URL buttons", secret=True),
     Setting("FEISHU_WEBHOOK_SECRET", "", _text, "any text",
             "the custom bot's signing secret", secret=True),
     Setting("FEISHU_BASE_URL", "https://open.feishu.cn", _url, _URL,
-            "Feishu's API; `https://open.larksuite.com` for Lark"),
+            "goes before a bot given by its token; `https://open.larksuite.com` for Lark"),
     Setting("FEISHU_AT", "", _text, "`all`, an open_id, or nothing",
             "whom the card mentions"),
     Setting("CALLBACK_SERVER_URL", "http://localhost:8080", _url, _URL,
@@ -189,6 +193,10 @@ class Settings:
                     raise
                 value = setting.parse(setting.default)
             setattr(self, setting.key.lower(), value)
+        if self.feishu_webhook_url and "://" not in self.feishu_webhook_url:
+            self.feishu_webhook_url = (
+                self.feishu_base_url + HOOK_PATH + self.feishu_webhook_url
+            )
 
     def url_is_local(self) -> bool:
         """Whether the buttons point to this machine only."""

@@ -169,6 +169,15 @@ def test_which_url_is_local(url: str, host: str, local: bool) -> None:
     assert settings.http_host() == (here if local else "")
 
 
+@pytest.mark.parametrize(
+    "base", ["https://open.feishu.cn", "https://open.larksuite.com"]
+)
+def test_bot_given_by_its_token_lives_at_the_base_url(base: str) -> None:
+    token = "11111111-2222-3333-4444-555555555555"
+    settings = Settings({"FEISHU_WEBHOOK_URL": token, "FEISHU_BASE_URL": base})
+    assert settings.feishu_webhook_url == f"{base}/open-apis/bot/v2/hook/{token}"
+
+
 def test_signing_and_host_obey_their_own_keys() -> None:
     values = {"CALLBACK_LINK_SIGNING": "on", "CALLBACK_SERVER_HOST": "10.0.0.1"}
     settings = Settings(values)
