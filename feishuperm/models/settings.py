@@ -109,7 +109,7 @@ SETTINGS = (
     Setting("FEISHU_WEBHOOK_SECRET", "", _text, "any text",
             "the custom bot's signing secret", secret=True),
     Setting("FEISHU_BASE_URL", "https://open.feishu.cn", _url, _URL,
-            "goes before a bot given by its token; `https://open.larksuite.com` for Lark"),
+            "where a bot given by its token lives; Lark: https://open.larksuite.com"),
     Setting("FEISHU_AT", "", _text, "`all`, an open_id, or nothing",
             "whom the card mentions"),
     Setting("CALLBACK_SERVER_URL", "http://localhost:8080", _url, _URL,

@@ -262,6 +262,8 @@ class Desk:
         request.summary = entry["summary"]
         self.notifier.settle(request)
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
+        if request.tool_name in QUIET_TOOLS:
+            return
         self._unwritten.append(entry)
         if request.action:
             self.write_ledger()  # a person is told only of what is on the disk
