@@ -237,6 +237,8 @@ def run(environ: "Environ", archive: str) -> None:
             pass
     if archive:
         sys.path.insert(0, archive + "/site-packages")
+    # The built file runs this code under another name; once is enough.
+    sys.modules.setdefault("feishuperm.client", sys.modules[__name__])
     from feishuperm.commands.hook import handle
 
     write_all(1, handle(raw, request_id.decode(), reason))

@@ -178,4 +178,4 @@ def _replace_names(text: str, form: str) -> str:
         name = match[1] or match[2]
         return form % name if name in VARIABLES else match[0]
 
-    return PLACEHOLDER.sub(replace, text)
+    return re.sub(PLACEHOLDER, replace, text)

@@ -44,7 +44,8 @@ VARIABLES = {
     "PERMISSION_MODE": ("permission_mode",),
 }
 
-PLACEHOLDER = re.compile(r"\$(?:\{([A-Z_]+)\}|([A-Za-z_][A-Za-z0-9_]*))")
+# Compiled when it is first used: most commands have no placeholder at all.
+PLACEHOLDER = r"\$(?:\{([A-Z_]+)\}|([A-Za-z_][A-Za-z0-9_]*))"
 
 
 class UnsafeTemplate(ValueError):
@@ -62,7 +63,7 @@ def expand_prompt(template: str, values: dict[str, str]) -> str:
     def replace(match: re.Match[str]) -> str:
         return values.get(match[1] or match[2], match[0])
 
-    return PLACEHOLDER.sub(replace, template)
+    return re.sub(PLACEHOLDER, replace, template)
 
 
 def shell_template(template: str) -> str:
@@ -76,7 +77,9 @@ def shell_template(template: str) -> str:
 
 def used_variables(template: str) -> set[str]:
     """The variables a template mentions."""
-    names = {match[1] or match[2] for match in PLACEHOLDER.finditer(template)}
+    if "$" not in template:
+        return set()
+    names = {match[1] or match[2] for match in re.finditer(PLACEHOLDER, template)}
     return names & set(VARIABLES)
 
 

@@ -1,0 +1,48 @@
+"""Cards that a hook sends by itself, because no server can: they have no buttons."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from feishuperm.lib.feishu import (
+    build_notice_card,
+    permission_messages,
+    send_feishu_card,
+    send_first,
+)
+from feishuperm.lib.git import current_branch
+from feishuperm.models.view import view_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.models.payload import PermissionRequestPayload
+    from feishuperm.models.settings import Settings
+
+
+def send_static_card(
+    payload: PermissionRequestPayload, request_id: str, settings: Settings
+) -> None:
+    """The request's card from the same template; the terminal asks."""
+    project = os.environ.get("CLAUDE_PROJECT_DIR") or payload.base.cwd
+    branch = current_branch(project)
+    view = view_of(payload, request_id, project, branch, time.time(), 0)
+    if not settings.feishu_webhook_url or view.kind not in settings.feishuperm_notify:
+        return
+    send_first(
+        settings.feishu_webhook_url,
+        permission_messages(view, settings.feishuperm_lang, at=settings.feishu_at),
+        settings.feishu_webhook_secret,
+    )
+
+
+def tell_unreadable(settings: Settings) -> None:
+    """A request came that nobody can read: say so, through nobody's server."""
+    if not settings.feishu_webhook_url:
+        return
+    from feishuperm.services.notices import unreadable_notice
+
+    project = os.environ.get("CLAUDE_PROJECT_DIR", "")
+    notice = unreadable_notice(project, time.time())
+    card = build_notice_card(notice, settings.feishuperm_lang, settings.feishu_at)
+    send_feishu_card(settings.feishu_webhook_url, card, settings.feishu_webhook_secret)

@@ -1,0 +1,106 @@
+"""Events that the hook client hands over: what they load, what may hold them up."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from feishuperm.commands import hook
+from tests.conftest import ROOT
+
+COMMAND = {"event": "Stop", "type": "command", "command": "echo no >&2; exit 1"}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a callback for Stop, and a socket path of its own."""
+    (tmp_path / ".claude").mkdir()
+    settings = json.dumps({"feishuperm": {"callbacks": [COMMAND]}})
+    (tmp_path / ".claude" / "settings.json").write_text(settings)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "CLAUDE_PROJECT_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("PERMISSION_SOCKET_PATH", str(tmp_path / "s"))
+    monkeypatch.setenv("FEISHUPERM_NOTIFY", "stop")
+    for name in ("FEISHUPERM_RUN", "FEISHUPERM_CONFIG", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def alarms(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Alarms as they were set; one that is not taken back rings very soon."""
+    seconds: list[int] = []
+
+    def alarm(value: int) -> None:
+        seconds.append(value)
+        signal.setitimer(signal.ITIMER_REAL, 0.05 if value else 0)
+
+    monkeypatch.setattr(hook, "alarm", alarm)
+    before = signal.getsignal(signal.SIGALRM)
+    yield seconds
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_frozen_server_with_a_full_backlog_does_not_keep_callbacks_from_running(
+    project: Path, alarms: list[int]
+) -> None:
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as last:
+        server.bind(str(project / "s"))
+        server.listen(0)
+        last.connect(str(project / "s"))  # nobody accepts: there is no room for more
+        printed = hook.handle(b'{"hook_event_name":"Stop"}', "1-a", "event")
+    assert json.loads(printed) == {"decision": "block", "reason": "no"}
+    assert alarms == [hook.CARD_SECONDS, 0, 0]
+    log = (project / "feishuperm" / "feishuperm.log").read_text()
+    assert "no server, no card for Stop" in log
+
+
+def test_notice_reaches_the_server_and_the_callbacks_run(
+    project: Path, alarms: list[int]
+) -> None:
+    raw = b'{"hook_event_name":"Stop"}'
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(project / "s"))
+        server.listen()
+        server.settimeout(10)
+        printed = hook.handle(raw, "1-a", "event")
+        connection, _ = server.accept()
+        with connection, connection.makefile("rb") as file:
+            assert file.read()[4:] == b"N1\0%s\0%s" % (str(project).encode(), raw)
+    assert json.loads(printed)["decision"] == "block"
+    assert alarms[-1] == 0
+
+
+def test_event_with_a_command_loads_only_what_it_needs(project: Path) -> None:
+    """Each module is compiled at each start: a heavy one would be felt every time."""
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); "
+        "from feishuperm.commands.hook import handle; "
+        """raw = b'{"hook_event_name":"Stop"}'; """
+        "print(handle(raw, '1-a', 'event')); print(*sorted(sys.modules))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script, str(ROOT)],
+        env={"HOME": str(project), "CLAUDE_PROJECT_DIR": str(project)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    answer, modules = ran.stdout.splitlines()
+    assert "block" in answer
+    loaded = {name.partition("feishuperm.")[2] for name in modules.split()} - {""}
+    packages = {"commands", "lib", "models", "services"}
+    assert loaded - packages <= {
+        *("client", "errors", "commands.hook", "models.notice", "models.hooks"),
+        *("models.settings", "lib.config", "lib.files", "services.application"),
+        *("services.callbacks", "services.variables", "services.hook_manager"),
+        "services.child",
+    }
