@@ -21,8 +21,8 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import claude_dir, config_path, read_config, state_dir
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.feishu import Notice, build_notice_card, send_feishu_card
-from feishuperm.lib.files import locked
 from feishuperm.lib.program import archive_path
+from feishuperm.lib.store import locked
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
 from feishuperm.services import settings_editor as editor

@@ -9,7 +9,7 @@ import sys
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import config_dir, state_dir
-from feishuperm.lib.files import locked
+from feishuperm.lib.store import locked
 from feishuperm.services.installer import (
     Manifest,
     purge_config,

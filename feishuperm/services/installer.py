@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.config import claude_dir, config_dir, config_path, state_dir
-from feishuperm.lib.files import private_dir, read_bytes, read_json, write_atomic
+from feishuperm.lib.files import read_bytes, read_json
+from feishuperm.lib.store import private_dir, write_atomic
 from feishuperm.models.hooks import DEFAULT_TIMEOUT
 from feishuperm.services import settings_editor as editor
 from feishuperm.services.config_editor import merge_config

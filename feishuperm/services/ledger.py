@@ -19,7 +19,7 @@ import os
 import time
 
 from feishuperm.lib.config import state_dir
-from feishuperm.lib.files import acquire, open_append, write_all
+from feishuperm.lib.store import acquire, open_append, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

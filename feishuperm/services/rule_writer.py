@@ -19,8 +19,9 @@ import re
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
-from feishuperm.lib.files import locked, read_bytes, write_atomic
+from feishuperm.lib.files import read_bytes
 from feishuperm.lib.log import log
+from feishuperm.lib.store import locked, write_atomic
 from feishuperm.lib.tool import format_rules
 from feishuperm.services.settings_editor import (
     MISSING,

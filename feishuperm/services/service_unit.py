@@ -15,7 +15,7 @@ import time
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.control import NotRunningError, ask_server
-from feishuperm.lib.files import private_dir, write_atomic
+from feishuperm.lib.store import private_dir, write_atomic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

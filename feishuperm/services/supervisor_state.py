@@ -12,7 +12,8 @@ import re
 import time
 
 from feishuperm.errors import FileError, UsageError
-from feishuperm.lib.files import locked, private_dir, read_json, write_atomic
+from feishuperm.lib.files import read_json
+from feishuperm.lib.store import locked, private_dir, write_atomic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

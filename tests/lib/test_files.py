@@ -13,16 +13,9 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import FileError
-from feishuperm.lib import files
-from feishuperm.lib.files import (
-    Locked,
-    append_line,
-    lock_path,
-    locked,
-    read_bytes,
-    read_json,
-    write_atomic,
-)
+from feishuperm.lib import store
+from feishuperm.lib.files import read_bytes, read_json
+from feishuperm.lib.store import Locked, append_line, lock_path, locked, write_atomic
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +158,7 @@ def test_file_of_another_user_is_refused(
 ) -> None:
     target.write_bytes(b"old")
     stranger = os.geteuid() + 4242
-    monkeypatch.setattr(files.os, "geteuid", lambda: stranger)
+    monkeypatch.setattr(store.os, "geteuid", lambda: stranger)
     with pytest.raises(FileError, match="it belongs to another user"):
         write_atomic(str(target), b"new")
     assert target.read_bytes() == b"old"
@@ -186,7 +179,7 @@ def test_failure_leaves_the_old_file_and_nothing_beside_it(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     target.write_bytes(b"old")
-    monkeypatch.setattr(files.os, function, fail)
+    monkeypatch.setattr(store.os, function, fail)
     with pytest.raises(FileError, match="No space left on device"):
         write_atomic(str(target), b"new")
     monkeypatch.undo()
@@ -206,7 +199,7 @@ def test_data_is_on_the_disk_before_the_rename_and_the_folder_after(
             calls.append(name)
             return real(*args)
 
-        monkeypatch.setattr(files.os, name, call)
+        monkeypatch.setattr(store.os, name, call)
 
     for name in ("write", "fsync", "rename"):
         spy(name)
@@ -228,7 +221,7 @@ def test_check_can_stop_the_change_at_the_last_moment(target: Path) -> None:
 # Runs in a process of its own: it forks a child per system call and lets it die there.
 CRASH = """
 import os, signal, sys
-from feishuperm.lib.files import write_atomic
+from feishuperm.lib.store import write_atomic
 
 path, old, new = sys.argv[1], b"old" * 1000, b"new" * 2000
 NAMES = ("open", "write", "fsync", "fchmod", "fchown", "close", "rename", "lstat")

@@ -1,0 +1,226 @@
+"""Writing files so that nobody ever meets half of one.
+
+It knows bytes, modes, links and locks, and nothing of what the files mean.  A file is
+replaced as a whole (temporary file beside it, fsync, rename, fsync of the folder), so a
+crash leaves the old one or the new one.  Locks live in our own state folder and never
+in a user's project.  What the file system refuses is raised as `FileError`, with a text
+that names the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+import zlib
+
+from feishuperm.lib.config import state_dir
+from feishuperm.lib.files import failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOCK_STEP = 0.01  # flock has no bounded wait of its own, so it is tried this often
+
+
+def write_atomic(
+    path: str,
+    data: bytes,
+    mode: int | None = None,
+    check: Callable[[], None] | None = None,
+) -> None:
+    """Replace a file as a whole, or make it. Raises FileError, with the old one intact.
+
+    Without `mode` an existing file keeps its own and a new one gets the usual one.  A
+    link stays a link: what it points to is replaced.  `check` is called at the last
+    moment before the change and may raise to prevent it.
+    """
+    try:
+        target = os.path.realpath(path)
+        old = _replaceable(target)
+        _replace(target, data, old, mode, check)
+    except (OSError, ValueError) as error:
+        raise failure("cannot write", path, error) from None
+
+
+def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Add one line in one write, so that lines of several processes never mix."""
+    try:
+        fd = open_append(path, mode)
+        try:
+            write_all(fd, data + b"\n")
+        finally:
+            os.close(fd)
+    except (OSError, ValueError) as error:
+        raise failure("cannot write", path, error) from None
+
+
+def open_append(path: str, mode: int = 0o600) -> int:
+    """A descriptor that reads, and writes at the end; a missing folder is made."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, mode)
+    except FileNotFoundError:
+        private_dir(os.path.dirname(path))
+        return os.open(path, flags, mode)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything, in one go if the system lets us. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def private_dir(path: str) -> str:
+    """Make a folder, and those above it, for this user alone; returns its path."""
+    if path and not os.path.isdir(path):
+        private_dir(os.path.dirname(path))
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:  # another process was faster, or it is no folder
+            pass
+    return path
+
+
+def acquire(
+    fd: int,
+    wait: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Lock an open file until it is closed. Raises OSError when `wait` is over."""
+    deadline = clock() + wait
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if clock() >= deadline:
+                raise
+        sleep(LOCK_STEP)
+
+
+class Locked:
+    """The lock of one path, among threads and processes, while a `with` block runs.
+
+    Raises FileError when another holder keeps it longer than `wait` seconds.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        wait: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.path = path
+        self.wait = wait
+        self.clock = clock
+        self.sleep = sleep
+        self.fd = -1
+
+    def __enter__(self) -> Locked:
+        try:
+            self.fd = open_append(lock_path(self.path))
+            acquire(self.fd, self.wait, self.clock, self.sleep)
+        except (OSError, ValueError) as error:
+            self._close()
+            raise failure("cannot lock", self.path, error) from None
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._close()  # which also gives the lock back
+
+    def _close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def locked(path: str, wait: float = 5.0) -> Locked:
+    """`with locked(path):` keeps every other holder of the same path out."""
+    return Locked(path, wait)
+
+
+def lock_path(path: str) -> str:
+    """Where the lock of a path is kept; two paths to one file share it."""
+    target = os.path.realpath(path)
+    # A checksum keeps the name short; two paths that share one merely take turns.
+    checksum = zlib.crc32(os.fsencode(target))
+    return os.path.join(state_dir(), "locks", f"{checksum:08x}")
+
+
+def _replaceable(target: str) -> os.stat_result | None:
+    """The state of a file that may be replaced, None for a new one. Raises OSError."""
+    try:
+        old = os.lstat(target)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(old.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    if os.geteuid() not in (0, old.st_uid):
+        raise OSError(errno.EPERM, "it belongs to another user")
+    # A rename would replace a read-only file all the same; its owner meant it.
+    if not old.st_mode & stat.S_IWUSR:
+        raise OSError(errno.EACCES, "it is read-only")
+    return old
+
+
+def _replace(
+    target: str,
+    data: bytes,
+    old: os.stat_result | None,
+    mode: int | None,
+    check: Callable[[], None] | None,
+) -> None:
+    if mode is None and old is not None:
+        mode = stat.S_IMODE(old.st_mode)
+    folder = os.path.dirname(target)
+    temporary = os.path.join(folder, f".feishuperm-{os.urandom(8).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(temporary, flags, 0o666 if mode is None else 0o600)
+    try:
+        try:
+            _fill(fd, data, old, mode)
+        finally:
+            os.close(fd)
+        if check is not None:
+            check()
+        os.rename(temporary, target)
+    except BaseException:
+        _remove(temporary)
+        raise
+    _sync_folder(folder)
+
+
+def _fill(fd: int, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
+    write_all(fd, data)
+    if old is not None and os.geteuid() == 0:
+        os.fchown(fd, old.st_uid, old.st_gid)
+    if mode is not None:
+        os.fchmod(fd, mode)  # after chown, which clears set-id bits
+    os.fsync(fd)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the rename last; some file systems cannot, and that is no failure."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.fsync(fd)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
