@@ -77,6 +77,8 @@ def imports(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=IDS)
 def test_imports_point_one_way(path: Path) -> None:
+    """Scenario: HTTP 处理器模块分离; Scenario: 请求管理服务模块;
+    Scenario: 规则写入服务模块"""
     own = layer(module_of(path))
     allowed = {own, "", *ARROWS.get(own, set())}
     names = imports(ast.parse(path.read_bytes()))

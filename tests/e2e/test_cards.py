@@ -84,7 +84,8 @@ def tap(server: Served, url: str) -> str:
 def test_tap_on_the_cards_button_decides(
     served: Served, feishu: FakeFeishu, label: str, path: str, behavior: str
 ) -> None:
-    """Scenario: 卡片包含批准按钮; 始终允许按钮; 拒绝按钮; 拒绝并中断按钮"""
+    """Scenario: 卡片包含批准按钮; Scenario: 卡片包含始终允许按钮;
+    Scenario: 卡片包含拒绝按钮; Scenario: 卡片包含拒绝并中断按钮"""
     hook, request_id = served.ask(event())
     card = card_of(feishu)
     urls = dict(zip(labels(card), every_url(card)))

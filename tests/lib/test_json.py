@@ -37,6 +37,8 @@ EVENT = (
     ],
 )
 def test_field_is_found_by_its_path(data: object, path: str, value: object) -> None:
+    """Scenario: JSON 解析函数库; Scenario: 无 jq 环境下使用原生命令解析;
+    Scenario: jq 可用时优先使用 (there is one parser here, and it is always at hand)"""
     """Seed: JSON 解析函数库; 无 jq 环境下使用原生命令解析"""
     assert json_get(data, path, "default") == value
 

@@ -78,6 +78,7 @@ RULES = (("Bash", "npm run build"), ("WebSearch", ""))
     ],
 )
 def test_hook_output(decision: Decision, expected: dict[str, Any]) -> None:
+    """Scenario: 决策模型独立"""
     assert decision.to_hook_output() == output(expected)
     assert json.loads(decision.to_stdout()) == output(expected)
 

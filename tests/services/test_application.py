@@ -30,7 +30,9 @@ def application(root: Path) -> Application:
 
 
 def test_hooks_reach_the_manager_and_the_router(tmp_path: Path) -> None:
-    """Scenario: 将 hooks 配置传递给 HookManager; MessageRouter 构建 SDK hooks 配置"""
+    """Scenario: 将 hooks 配置传递给 HookManager;
+    Scenario: MessageRouter 构建 SDK hooks 配置;
+    Scenario: MessageRouter 构造函数接收 HookManager"""
     write(tmp_path, hooks("PreToolUse", COMMAND))
     app = application(tmp_path)
     assert app.hook_manager.config is app.config.hooks

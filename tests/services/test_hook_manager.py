@@ -415,7 +415,7 @@ def test_shape_allows_what_no_client_knows() -> None:
 def test_config_is_converted_to_matchers_with_a_callback_per_hook(
     bench: Bench,
 ) -> None:
-    """Scenario: 转换配置为 SDK 格式"""
+    """Scenario: 转换配置为 SDK 格式; Scenario: 完整实现 HookManager 方法"""
     pair = [HookCallback("prompt", "a"), HookCallback("command", "exit 1", 7)]
     config = HooksConfig([("PreToolUse", HookGroup("Bash", pair))])
     bench.manager.load_hooks(config)

@@ -495,6 +495,7 @@ def test_service_step_is_silent_the_second_time(environ: dict[str, str]) -> None
 
 
 def test_registrations_outlast_our_own_wait() -> None:
+    """Scenario: PermissionRequest Hook 配置"""
     rows = registrations(55, ["Stop", "PermissionRequest"], True, 30, 300)
     found = {(row.event, row.program): (row.matcher, row.timeout) for row in rows}
     assert found == {
