@@ -27,8 +27,7 @@ MARKED_BY_THE_SPEC = (
 
 
 def test_the_twelve_events_of_the_specification_are_there_with_their_marks() -> None:
-    """Scenario: 支持所有标准事件"""
-    """Requirement: 完整 Hook 事件支持"""
+    """Requirement: 完整 Hook 事件支持; Scenario: 支持所有标准事件"""
     assert {*STANDARD, *MARKED_BY_THE_SPEC} <= set(HOOK_EVENTS)
     assert set(SDK_NOTES) == set(MARKED_BY_THE_SPEC)
     assert set(SDK_NOTES.values()) == {MARKED, TYPESCRIPT}
