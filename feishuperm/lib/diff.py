@@ -2,13 +2,16 @@
 
 Only text is known here, no files: positions count from the start of the given texts.
 `difflib` may need time that grows with the square of its input or worse, and the input
-comes from a model.  So equal heads and tails are taken off first, and if the rest is
-still large it is shown as all of the old lines, then all of the new.
+comes from a model.  So equal heads and tails are taken off first, the steps of matching
+the rest are counted, and where they exceed the budget it is shown as all of the old
+lines, then all of the new.  Several diffs can share one budget.
 """
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
+from collections import Counter
+from difflib import Match, SequenceMatcher
+from itertools import accumulate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
     Opcode = tuple[str, int, int, int, int]
 
 CONTEXT = 3  # unchanged lines around a change, as everywhere
-# 300 lines against 300: the worst input found takes a fraction of a second.
-MAX_MATCH = 90_000
+MAX_STEPS = 1_000_000  # a tenth of a second; a person's edits need some thousand
+CHUNK = 1024  # lines compared at once
 # The marks of one opcode: what it takes from the old text and from the new one.
 MARKS = {
     "equal": (" ", ""),
@@ -28,13 +31,49 @@ MARKS = {
 }
 
 
-def unified_diff(before: str, after: str) -> str:
+class Budget:
+    """What all diffs of one tool call may cost together."""
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self.steps = steps
+
+    def spend(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise _Spent
+
+
+class _Spent(Exception):
+    """Matching would take too long."""
+
+
+class _Matcher(SequenceMatcher[str]):
+    """Pays for each search before it is made."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str], budget: Budget) -> None:
+        budget.spend(len(old) + len(new))
+        super().__init__(None, old, new, autojunk=False)
+        self.budget = budget
+        # A search looks, for each of its old lines, at every equal line of the new.
+        equal = Counter(new)
+        self.costs = [0, *accumulate(equal[line] + 1 for line in old)]
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> Match:
+        end = -1 if ahi is None else ahi
+        self.budget.spend(self.costs[end] - self.costs[alo])
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
+def unified_diff(before: str, after: str, budget: Budget | None = None) -> str:
     """The hunks that lead from one text to the other; empty when they are equal."""
     old, new = _lines(before), _lines(after)
     if old == new:
         return ""
+    opcodes = _opcodes(old, new, budget or Budget())
     return "\n".join(
-        line for group in _groups(_opcodes(old, new)) for line in _hunk(group, old, new)
+        part for group in _groups(opcodes) for part in _hunk(group, old, new)
     )
 
 
@@ -43,35 +82,35 @@ def _lines(text: str) -> list[str]:
     return text.split("\n") if text else []
 
 
-def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
+def _opcodes(old: list[str], new: list[str], budget: Budget) -> list[Opcode]:
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
     equal_head = ("equal", 0, head, 0, head)
     equal_tail = ("equal", old_end, len(old), new_end, len(new))
-    return [equal_head, *_changes(old, new, head, old_end, new_end), equal_tail]
-
-
-def _changes(
-    old: Sequence[str], new: Sequence[str], head: int, old_end: int, new_end: int
-) -> list[Opcode]:
-    if (old_end - head) * (new_end - head) > MAX_MATCH:
-        return [("replace", head, old_end, head, new_end)]
-    matcher = SequenceMatcher(
-        None, old[head:old_end], new[head:new_end], autojunk=False
-    )
-    return [
+    changes = [
         (tag, a + head, b + head, c + head, d + head)
-        for tag, a, b, c, d in matcher.get_opcodes()
+        for tag, a, b, c, d in _changes(old[head:old_end], new[head:new_end], budget)
     ]
+    return [equal_head, *changes, equal_tail]
 
 
-def _common(old: Sequence[str], new: Sequence[str]) -> int:
+def _changes(old: list[str], new: list[str], budget: Budget) -> list[Opcode]:
+    try:
+        return _Matcher(old, new, budget).get_opcodes()  # type: ignore[return-value]
+    except _Spent:
+        return [("replace", 0, len(old), 0, len(new))]
+
+
+def _common(old: list[str], new: list[str]) -> int:
     """How many lines both begin with."""
-    for count, (left, right) in enumerate(zip(old, new)):
-        if left != right:
-            return count
-    return min(len(old), len(new))
+    size = min(len(old), len(new))
+    count = 0
+    while old[count : count + CHUNK] == new[count : count + CHUNK] and count < size:
+        count += CHUNK
+    while count < size and old[count] == new[count]:
+        count += 1
+    return min(count, size)
 
 
 def _groups(opcodes: list[Opcode]) -> list[list[Opcode]]:
@@ -99,9 +138,13 @@ def _hunk(group: list[Opcode], old: Sequence[str], new: Sequence[str]) -> list[s
     lines = [f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@"]
     for tag, a, b, c, d in group:
         removed, added = MARKS[tag]
-        lines += [removed + line for line in old[a:b] if removed]
-        lines += [added + line for line in new[c:d] if added]
+        lines += _marked(removed, old[a:b]) + _marked(added, new[c:d])
     return lines
+
+
+def _marked(mark: str, lines: Sequence[str]) -> list[str]:
+    """The lines as one text, each behind its mark; nothing where there is none."""
+    return [mark + f"\n{mark}".join(lines)] if mark and lines else []
 
 
 def _range(start: int, end: int) -> str:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from feishuperm.lib.diff import unified_diff
+from feishuperm.lib.diff import Budget, unified_diff
 from feishuperm.lib.display import one_line, visible
 
 ToolInput = dict[str, Any]
@@ -60,8 +60,14 @@ class Tool(NamedTuple):
     rules: Callable[[str, ToolInput], Rules]
 
 
-# Pretty JSON of a deep tree is mostly blanks, up to the square of its size.
+# Pretty JSON takes ten times as long as the plain one; of a deep tree it is mostly
+# blanks, up to the square of its size.
 PRETTY_JSON = 16_384
+PRETTY_PART = 100  # for one edit or question among many
+PRETTY_LEVELS = 20
+# What is laid out one by one; the client itself asks four questions with four options.
+MAX_PARTS = 1000  # edits or questions; the rest is shown as JSON
+MAX_OPTIONS = 20  # of a question; one with more is shown as JSON
 LANGUAGES = {
     "c": "c", "cc": "cpp", "cpp": "cpp", "cs": "csharp", "css": "css", "go": "go",
     "h": "c", "html": "html", "java": "java", "js": "javascript", "json": "json",
@@ -96,27 +102,36 @@ def _show_value(field: Field, tool_input: ToolInput) -> list[Block]:
 
 def _show_edit(field: Field, tool_input: ToolInput) -> list[Block]:
     edit = {key: tool_input[key] for key in field.keys if key in tool_input}
-    return _edit_blocks(edit)
+    return _edit_blocks(edit, Budget())
 
 
 def _show_edits(field: Field, tool_input: ToolInput) -> list[Block]:
     edits = tool_input[field.keys[0]]
     if not isinstance(edits, list) or not all(isinstance(edit, dict) for edit in edits):
         return [_rest({field.keys[0]: edits})]
-    return [block for edit in edits for block in _edit_blocks(edit)]
+    budget = Budget()
+    parts = edits[:MAX_PARTS]
+    blocks = [block for edit in parts for block in _edit_blocks(edit, budget)]
+    return blocks + _more(field, edits)
 
 
-def _edit_blocks(edit: ToolInput) -> list[Block]:
+def _more(field: Field, parts: list[Any]) -> list[Block]:
+    """The parts that are too many to be laid out."""
+    return [_rest({field.keys[0]: parts[MAX_PARTS:]})] if parts[MAX_PARTS:] else []
+
+
+def _edit_blocks(edit: ToolInput, budget: Budget) -> list[Block]:
     """A replacement as a diff, and whatever else it says."""
     before, after = edit.get("old_string"), edit.get("new_string")
     if not isinstance(before, str) or not isinstance(after, str):
-        return [_rest(edit)]
+        return [_rest(edit, pretty=PRETTY_PART)]
     shown = ("old_string", "new_string")
     rest = {key: edit[key] for key in edit if key not in shown}
     if rest.get("replace_all") is False:
         del rest["replace_all"]
-    diff = Block("diff", "field.diff", visible(unified_diff(before, after)), "diff")
-    return [diff, _rest(rest)] if rest else [diff]
+    text = visible(unified_diff(before, after, budget))
+    diff = Block("diff", "field.diff", text, "diff")
+    return [diff, _rest(rest, pretty=PRETTY_PART)] if rest else [diff]
 
 
 def _show_content(field: Field, tool_input: ToolInput) -> list[Block]:
@@ -129,15 +144,16 @@ def _show_questions(field: Field, tool_input: ToolInput) -> list[Block]:
     questions = tool_input[field.keys[0]]
     if not isinstance(questions, list):
         return [_rest({field.keys[0]: questions})]
-    return [_question(question) for question in questions]
+    parts = questions[:MAX_PARTS]
+    return [_question(question) for question in parts] + _more(field, questions)
 
 
 def _question(question: object) -> Block:
     """A question with its choices, one per line; anything odd as it came."""
     try:
         text = _question_text(question)  # type: ignore[arg-type]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        text = _json(question)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        text = _json(question, PRETTY_PART)
     return Block("question", "field.questions", text)
 
 
@@ -146,9 +162,12 @@ def _question_text(question: dict[str, Any]) -> str:
     header, asked = rest.pop("header", ""), rest.pop("question")
     mark = "☐" if rest.pop("multiSelect", False) is True else "○"
     lines = [f"[{header}] {asked}" if header else str(asked)]
-    lines += [f"{mark} {_option(option)}" for option in rest.pop("options", [])]
+    options = rest.pop("options", [])
+    if len(options) > MAX_OPTIONS:
+        raise ValueError("too many options")
+    lines += [f"{mark} {_option(option)}" for option in options]
     if rest:
-        lines.append(_json(rest))
+        lines.append(_json(rest, PRETTY_PART))
     return visible("\n".join(lines))
 
 
@@ -156,7 +175,7 @@ def _option(option: dict[str, Any]) -> str:
     rest = dict(option)
     label, description = rest.pop("label"), rest.pop("description", "")
     line = f"{label}: {description}" if description else str(label)
-    return f"{line} {json.dumps(rest, ensure_ascii=False)}" if rest else line
+    return f"{line} {_json(rest, pretty=0)}" if rest else line
 
 
 def _bare(tool_name: str, tool_input: ToolInput) -> Rules:
@@ -330,15 +349,27 @@ def _file_name(tool_input: ToolInput) -> str:
     return ""
 
 
-def _rest(value: object, label: str = "field.other") -> Block:
-    return Block("code", label, _json(value), "json")
+def _rest(
+    value: object, label: str = "field.other", pretty: int = PRETTY_JSON
+) -> Block:
+    return Block("code", label, _json(value, pretty), "json")
 
 
-def _json(value: object) -> str:
+def _json(value: object, pretty: int = PRETTY_JSON) -> str:
+    """A value as JSON, on several lines when it has at most `pretty` characters."""
     try:
-        text = json.dumps(value, ensure_ascii=False)
-        if len(text) <= PRETTY_JSON:
-            text = json.dumps(value, ensure_ascii=False, indent=2)
+        # It was read from JSON, so it cannot hold itself.
+        text = json.dumps(value, ensure_ascii=False, check_circular=False)
     except RecursionError:
-        text = "… (nested too deeply to show) …"
+        return "… (nested too deeply to show) …"
+    if len(text) <= pretty and _is_shallow(value, PRETTY_LEVELS):
+        text = json.dumps(value, ensure_ascii=False, indent=2)
     return visible(text)
+
+
+def _is_shallow(value: object, levels: int) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return True
+    return levels > 0 and all(_is_shallow(part, levels - 1) for part in value)

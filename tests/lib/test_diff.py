@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feishuperm.lib.diff import unified_diff
+from feishuperm.lib.diff import CHUNK, Budget, unified_diff
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "c d", " x"]), max_size=30)
 
@@ -60,14 +60,40 @@ def test_distant_changes_are_separate_hunks() -> None:
     assert unified_diff(before, after).count("@@ -") == 2
 
 
+@pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
+@pytest.mark.parametrize("put", [0, 1, CHUNK])
+def test_one_line_put_into_a_long_text_is_found(size: int, put: int) -> None:
+    lines = [str(number) for number in range(size)]
+    before, after = "\n".join(lines), "\n".join([*lines[:put], "new", *lines[put:]])
+    diff = unified_diff(before, after)
+    assert applied(before, diff) == after
+    assert len(diff.split("\n")) <= 8
+
+
+def test_large_text_with_few_changes_is_matched_line_by_line() -> None:
+    lines = [f"line {number}" for number in range(20_000)]
+    changed = [f"{line}!" if line.endswith("777") else line for line in lines]
+    diff = unified_diff("\n".join(lines), "\n".join(changed))
+    assert diff.count("@@ -") == diff.count("\n+") == 20
+
+
+def test_diffs_that_share_a_budget_show_both_texts_whole_once_it_is_spent() -> None:
+    before, after = "a\nsame\nb", "A\nsame\nB"
+    budget = Budget(20)
+    assert unified_diff(before, after, budget).count("\n same") == 1
+    while budget.steps >= 0:
+        unified_diff(before, after, budget)
+    plain = "@@ -1,3 +1,3 @@\n-a\n-same\n-b\n+A\n+same\n+B"
+    assert unified_diff(before, after, budget) == plain
+
+
 @settings(deadline=None)
 @given(LINES, LINES)
 def test_diff_leads_from_one_text_to_the_other(old: list[str], new: list[str]) -> None:
     before, after = "\n".join(old), "\n".join(new)
-    if before == after:
-        assert unified_diff(before, after) == ""
-    else:
-        assert applied(before, unified_diff(before, after)) == after
+    for steps in (0, 50, 1_000_000):
+        diff = unified_diff(before, after, Budget(steps))
+        assert (applied(before, diff) if diff else before) == after
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from feishuperm.lib.text import TEXTS
 from feishuperm.lib.tool import (
+    MAX_PARTS,
     RULE_FORMATTERS,
     TOOL_COLORS,
     TOOL_FIELDS,
@@ -179,6 +180,49 @@ def test_odd_edits_are_shown_as_they_came() -> None:
     assert "9" in shown("Edit", {"old_string": 9, "new_string": "x"})
 
 
+def test_edits_of_one_call_share_the_work_of_their_diffs() -> None:
+    """Whatever a call costs more than that holds up everybody who waits."""
+    before = "\n".join(["1", *["a"] * 100, "2"])
+    changed = ["a" if number % 2 else f"y{number}" for number in range(100)]
+    edit = {"old_string": before, "new_string": "\n".join(["3", *changed, "4"])}
+    one = extract_tool_detail("MultiEdit", {"edits": [edit]}).blocks[0].text
+    blocks = extract_tool_detail("MultiEdit", {"edits": [edit] * 100}).blocks
+    assert blocks[0].text == one
+    assert "\n a\n" in one
+    assert "\n a\n" not in blocks[-1].text
+    for line in changed:
+        assert f"\n+{line}" in blocks[-1].text
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "key", "part"),
+    [
+        ("MultiEdit", "edits", {"old_string": "a", "new_string": "b {}", "x": 1}),
+        ("MultiEdit", "edits", {"only": "c {}"}),
+        ("AskUserQuestion", "questions", {"question": "d {}", "more": 1}),
+        ("AskUserQuestion", "questions", {}),
+    ],
+)
+def test_parts_beyond_the_limit_are_shown_in_one_block(
+    tool_name: str, key: str, part: dict[str, Any]
+) -> None:
+    parts = [
+        {name: str(value).format(n) for name, value in part.items()}
+        for n in range(MAX_PARTS + 200)
+    ]
+    blocks = extract_tool_detail(tool_name, {key: parts}).blocks
+    assert len(blocks) <= 2 * MAX_PARTS + 1
+    text = "\n".join(block.text for block in blocks)
+    assert all(value in text for value in strings(parts))
+    assert json.loads(blocks[-1].text) == {key: parts[MAX_PARTS:]}
+
+
+def test_question_with_too_many_options_is_shown_as_it_came() -> None:
+    options = [{"label": f"option {number}"} for number in range(21)]
+    question = {"question": "Q", "options": options}
+    assert json.loads(shown("AskUserQuestion", {"questions": [question]})) == question
+
+
 @pytest.mark.parametrize(
     ("tool_name", "summary"),
     [
@@ -221,6 +265,7 @@ def test_deep_and_huge_inputs_are_shown_in_bounded_size() -> None:
     for _ in range(400):
         deep = [deep]
     assert "bottom" in shown("Unknown", {"deep": deep})
+    assert len(shown("Unknown", {"deep": deep})) < 2000
     for _ in range(200_000):
         deep = [deep]
     assert len(shown("Unknown", {"deep": deep})) < 1_000_000
