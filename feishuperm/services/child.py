@@ -1,150 +1,180 @@
-"""A child process with a deadline: its whole group ends with it, its output is bounded.
+"""A child process in a session of its own, with bounded output and no hold on us.
 
 A child that does not read its input, floods its output, or leaves a background process
-holding the pipes must not stop us; that is why this is not `subprocess.run`.
+holding the pipes must not stop us.  `subprocess` is left out: to import it takes longer
+than all that a hook loads of ours.
 """
 
 from __future__ import annotations
 
 import os
-import selectors
-import signal
-import subprocess
+import select
 import time
+from _signal import SIGKILL, SIGPIPE, SIGXFSZ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import IO
+    from typing import Any
 
+SHELL = "/bin/sh"
+# Descriptors of the child; RESULT is one more, named by RESULT_FD, if it is asked for.
+STDIN, STDOUT, STDERR, RESULT = range(4)
+RESULT_FD = b"FEISHUPERM_RESULT_FD"
 MAX_OUTPUT = 1 << 20  # of each stream; a hook's answer is far smaller
-RESULT_FD = b"FEISHUPERM_RESULT_FD"  # names the descriptor to a child that has one
-TICK = 0.05  # how often an ended child is noticed while others hold its pipes
-
-
-class ChildResult:
-    """How a child ended. `code` is None when it was killed at its deadline."""
-
-    __slots__ = ("code", "result", "stderr", "stdout")
-
-    def __init__(self, code: int | None, outputs: Sequence[bytes]) -> None:
-        self.code = code
-        self.stdout, self.stderr, self.result = outputs
+STEP = 0.05  # how often an ended child is noticed while others hold its pipes
 
 
 class Child:
-    """One run. `result` is what came through a pipe of its own, see RESULT_FD."""
+    """One that runs; `turn()` until `over()`, and at last `end()`, or just `run()`.
+
+    `outputs` says which descriptors are read; those of 1 and 2 that are not go nowhere.
+    Raises OSError when it cannot be started.
+    """
 
     def __init__(
         self,
         argv: Sequence[str],
         data: bytes,
-        timeout: float,
-        env: Mapping[bytes, bytes],
-        cwd: str | None,
-        with_result: bool = False,
+        env: Mapping[Any, Any],
+        cwd: str = "",
+        outputs: Sequence[int] = (STDOUT, STDERR),
     ) -> None:
-        self.deadline = time.monotonic() + timeout
+        argv = _in_folder([_program(argv[0], env), *argv[1:]], cwd)
+        self.code: int | None = None
         self.pending = memoryview(data)
-        read_end, write_end = os.pipe()
+        self.outputs = {number: bytearray() for number in outputs}
+        self.pause = STEP / 64
+        source, self.stdin = os.pipe()
+        os.set_blocking(self.stdin, False)
+        self.reading: dict[int, int] = {}  # our ends of the pipes, by theirs
+        theirs = {STDIN: source}
+        for number in outputs:
+            reader, theirs[number] = os.pipe()
+            self.reading[reader] = number
         try:
-            if with_result:
-                env = {**env, RESULT_FD: b"%d" % write_end}
-            self.process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=env,
-                cwd=cwd,
-                pass_fds=(write_end,) if with_result else (),
-                start_new_session=True,
-                bufsize=0,
-            )
+            self.pid = _spawn(argv, env, theirs)
         except BaseException:
-            os.close(read_end)
+            self._close()
             raise
         finally:
-            os.close(write_end)
-        self.result_pipe = os.fdopen(read_end, "rb", 0)
-        self.selector = selectors.DefaultSelector()
-        self.outputs: dict[int, bytearray] = {}
-        for pipe in (self.process.stdout, self.process.stderr, self.result_pipe):
-            self._watch(pipe, selectors.EVENT_READ)
-        self._watch(self.process.stdin, selectors.EVENT_WRITE)
+            for fd in theirs.values():
+                os.close(fd)
+        self.poll = select.poll()
+        self.poll.register(self.stdin, select.POLLOUT)
+        for fd in self.reading:
+            self.poll.register(fd, select.POLLIN)
 
-    def run(self) -> ChildResult:
-        """Wait for the end, or bring it about."""
+    def run(self, timeout: float) -> int | None:
+        """The exit code; None when it was killed after so many seconds."""
+        until = time.monotonic() + timeout
         try:
-            while self._reading() and self._turn():
-                pass
-            code = self._wait()
+            while not self.over():
+                left = until - time.monotonic()
+                if left <= 0:
+                    return None
+                self.turn(left)
+            return self.code
         finally:
-            if self.process.returncode is None:
-                self._kill()
+            self.end()
+
+    def output(self, number: int) -> bytes:
+        """What came through one of its descriptors so far."""
+        return bytes(self.outputs[number])
+
+    def over(self) -> bool:
+        return not self.reading and self._ended()
+
+    def turn(self, seconds: float) -> None:
+        """Move what can be moved; wait for something to move, but not for long."""
+        ended = self._ended()
+        pause = 0 if ended else min(seconds, STEP if self.reading else self.pause)
+        ready = self.poll.poll(pause * 1000)
+        for fd, _ in ready:
+            self._write() if fd == self.stdin else self._read(fd)
+        if ended and not ready:  # what is still open is held by others
             self._close()
-        return ChildResult(code, [bytes(data) for data in self.outputs.values()])
+        elif not self.reading:  # it ends in no time, or it never meant to say more
+            self.pause = min(STEP, self.pause * 2)
 
-    def _watch(self, pipe: IO[bytes] | None, event: int) -> None:
-        assert pipe is not None
-        os.set_blocking(pipe.fileno(), False)
-        self.selector.register(pipe, event)
-        if event == selectors.EVENT_READ:
-            self.outputs[pipe.fileno()] = bytearray()
+    def end(self) -> None:
+        """Let go of it: of what still runs, the whole group is killed."""
+        if not self._ended():
+            try:
+                os.killpg(self.pid, SIGKILL)
+            except ProcessLookupError:
+                pass
+            os.waitpid(self.pid, 0)
+        self._close()
 
-    def _reading(self) -> bool:
-        return any(fd in self.outputs for fd in self.selector.get_map())
-
-    def _turn(self) -> bool:
-        """Move some bytes; False when there is nothing more to wait for."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            return False
-        ended = self.process.poll() is not None
-        ready = self.selector.select(0 if ended else min(left, TICK))
-        for key, _ in ready:
-            self._write(key.fd) if key.fd not in self.outputs else self._read(key.fd)
-        return bool(ready) or not ended
+    def _ended(self) -> bool:
+        if self.code is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # the program we are part of ignores its children
+                pid, status = self.pid, 0
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code is not None
 
     def _read(self, fd: int) -> None:
         data = os.read(fd, 65536)
+        output = self.outputs[self.reading[fd]]
         if not data:
-            self.selector.unregister(fd)
-        elif len(self.outputs[fd]) < MAX_OUTPUT:  # the rest is read and dropped
-            self.outputs[fd] += data
+            self.poll.unregister(fd)
+            del self.reading[fd]
+            os.close(fd)
+        elif len(output) <= MAX_OUTPUT:  # the rest is read and dropped
+            output += data
 
-    def _write(self, fd: int) -> None:
+    def _write(self) -> None:
         try:
-            self.pending = self.pending[os.write(fd, self.pending[:65536]) :]
+            self.pending = self.pending[os.write(self.stdin, self.pending) :]
         except BlockingIOError:
             return
         except OSError:  # the child does not care for its input
             self.pending = self.pending[:0]
         if not self.pending:
-            self.selector.unregister(fd)
-            assert self.process.stdin is not None
-            self.process.stdin.close()
-
-    def _wait(self) -> int | None:
-        try:
-            return self.process.wait(max(0.0, self.deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return None
-
-    def _kill(self) -> None:
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
+            self.poll.unregister(self.stdin)
+            os.close(self.stdin)
+            self.stdin = -1
 
     def _close(self) -> None:
-        self.selector.close()
-        for pipe in (
-            self.process.stdin,
-            self.process.stdout,
-            self.process.stderr,
-            self.result_pipe,
-        ):
-            assert pipe is not None
-            pipe.close()
+        for fd in (self.stdin, *self.reading):
+            if fd >= 0:
+                os.close(fd)
+        self.stdin = -1
+        self.reading = {}
+
+
+def _program(name: str, env: Mapping[Any, Any]) -> str:
+    """The path of a program by the child's own PATH. Raises FileNotFoundError."""
+    if "/" in name:
+        return name
+    for folder in os.get_exec_path(env):
+        path = os.path.join(os.fsdecode(folder), name)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    raise FileNotFoundError(2, "not found in PATH")
+
+
+def _in_folder(argv: list[str], cwd: str) -> list[str]:
+    """posix_spawn knows no folder, and ours is not ours alone: a shell goes there."""
+    if not cwd or os.path.samefile(cwd, "."):
+        return argv
+    return [SHELL, "-c", 'cd -- "$0" && exec "$@"', cwd, *argv]
+
+
+def _spawn(argv: list[str], env: Mapping[Any, Any], fds: dict[int, int]) -> int:
+    actions: list[tuple[Any, ...]] = [
+        (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0)
+        for number in (STDOUT, STDERR)
+        if number not in fds
+    ]
+    actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()]
+    if RESULT in fds:
+        env = {**env, RESULT_FD: b"%d" % RESULT}
+    # Python ignores two signals that other programs expect to die of.
+    ignored = (SIGPIPE, SIGXFSZ)
+    return os.posix_spawn(
+        argv[0], argv, env, file_actions=actions, setsid=True, setsigdef=ignored
+    )

@@ -18,7 +18,7 @@ import json
 import os
 
 from feishuperm.models.hooks import COMMAND, SCRIPT, HooksConfig
-from feishuperm.services.child import Child
+from feishuperm.services.child import RESULT, SHELL, STDERR, STDOUT, Child
 from feishuperm.services.variables import (
     expand_prompt,
     shell_template,
@@ -32,13 +32,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from feishuperm.models.hooks import HookCallback
-    from feishuperm.services.child import ChildResult
     from feishuperm.services.sdk_hooks import HookMatcher, SdkCallback
 
     Fields = dict[str, Any]
     Output = dict[str, Any]
 
-SHELL = "/bin/sh"
 # One variable must fit into one string of execve (128 KiB on Linux), and all of them
 # beside the user's own environment (1 MiB for everything on macOS).
 MAX_VALUE = 96 << 10
@@ -106,12 +104,11 @@ class HookManager:
         env = self._environ(values)
         argv = (SHELL, "-c", shell_template(callback.text))
         ended = self._child(callback, argv, _event_json(fields), env, fields)
-        if ended is None or ended.code is None:
+        if ended is None or ended.code == 0:
             return {"continue": True}
-        if ended.code == 0:
-            return {"continue": True}
-        said = (ended.stderr.strip() or ended.stdout.strip()).decode(errors="replace")
-        return _block(said[:MAX_REASON] or f"hook command ended with exit {ended.code}")
+        said = ended.output(STDERR).strip() or ended.output(STDOUT).strip()
+        reason = said.decode(errors="replace")[:MAX_REASON]
+        return _block(reason or f"hook command ended with exit {ended.code}")
 
     def execute_script(
         self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
@@ -128,8 +125,9 @@ class HookManager:
         argv = script_host.command(path)
         request = {"input": fields, "tool_use_id": tool_use_id, "context": {}}
         env = self._environ(self._values(callback, fields))
-        ended = self._child(callback, argv, _event_json(request), env, fields, True)
-        if ended is None or ended.code is None:
+        outputs = (STDOUT, STDERR, RESULT)
+        ended = self._child(callback, argv, _event_json(request), env, fields, outputs)
+        if ended is None:
             return {"continue": True}
         output, problem = script_host.read_result(ended, fields)
         if problem:
@@ -182,20 +180,20 @@ class HookManager:
         data: bytes,
         env: dict[bytes, bytes],
         fields: Fields,
-        with_result: bool = False,
-    ) -> ChildResult | None:
-        """Run it; a problem is logged, and None when there was no run at all."""
+        outputs: tuple[int, ...] = (STDOUT, STDERR),
+    ) -> Child | None:
+        """Run it to its own end; else a problem is logged, and there is None."""
         cwd = fields.get("cwd")
         folder = cwd if isinstance(cwd, str) and _is_folder(cwd) else self.root
         try:
-            child = Child(argv, data, callback.timeout, env, folder, with_result)
-            ended = child.run()
+            child = Child(argv, data, env, folder, outputs)
         except OSError as error:
             self._complain(callback, f"cannot start {argv[0]}: {error.strerror}")
             return None
-        if ended.code is None:
-            self._complain(callback, f"no end within {callback.timeout:g} s; killed")
-        return ended
+        if child.run(callback.timeout) is not None:
+            return child
+        self._complain(callback, f"no end within {callback.timeout:g} s; killed")
+        return None
 
     def _complain(self, callback: HookCallback, problem: str) -> None:
         self.warn(f"{callback.source or callback.type}: {problem}")
@@ -284,6 +282,6 @@ def _event_json(value: Any) -> bytes:
 
 def _is_folder(path: str) -> bool:
     try:
-        return os.path.isdir(path)
+        return path[:1] == "/" and os.path.isdir(path) and os.access(path, os.X_OK)
     except ValueError:  # a NUL
         return False

@@ -7,9 +7,6 @@ follows from a verdict is `services.supervisor`'s business.
 The child gets its own process group and a token in its environment.  A guard process
 holds one end of a pipe: when we close ours, or die by whatever signal, it kills the
 group and every process that carries the token.
-
-`subprocess` is left out (and with it `services.child`): importing it takes a tenth of
-the time that a review may cost beside the reviewer's own.
 """
 
 from __future__ import annotations
@@ -17,11 +14,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import signal
 import time
 
 from feishuperm.errors import FeishupermError
+from feishuperm.services.child import MAX_OUTPUT, STDOUT, Child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +26,9 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 RECURSION = "FEISHUPERM_SUPERVISOR"  # in the environment of everything inside a review
-MAX_OUTPUT = 1 << 20  # a verdict is a few hundred bytes, its envelope a few thousand
 MAX_TEXT = 64 << 10  # where a verdict is looked for, from the end
 MAX_STARTS = 2000  # opening braces that are tried in a text without a whole object
 KILL_ROUNDS = 200  # a second: nothing but the kernel itself outlives SIGKILL so long
-STEP = 0.05  # how often a silent reviewer is looked at: has it ended?
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -106,101 +101,32 @@ def review(
     guard = Guard(token)
     child = None
     try:
-        child = Child(command, prompt, {**environ, RECURSION: token})
+        child = _start(command, prompt, {**environ, RECURSION: token})
         guard.watch(child.pid)
-        child.write()  # a usual prompt fits into the pipe, and it can set to work
+        child.turn(0)  # a usual prompt fits into the pipe, and it can set to work
         meanwhile()
-        output = child.read(until, clock)
-        status = child.wait(until, clock)
+        while not child.over():
+            child.turn(_left(until, clock))
+            if len(child.outputs[STDOUT]) > MAX_OUTPUT:
+                raise ReviewError("garbled", f"it printed over {MAX_OUTPUT} bytes")
     finally:
         guard.end()
         if child:
-            child.close()
-    if status:
-        raise ReviewError("failed", f"the reviewer ended with status {status}")
-    return read_verdict(output)
+            child.end()
+    if child.code:
+        raise ReviewError("failed", f"the reviewer ended with exit {child.code}")
+    return read_verdict(child.output(STDOUT))
 
 
-class Child:
-    """A reviewer that runs. Raises ReviewError when it cannot be started."""
-
-    def __init__(
-        self, command: list[str], prompt: str, environ: dict[str, str]
-    ) -> None:
-        self.status: int | None = None
-        self.stdout, writer = os.pipe()
-        source, self.stdin = os.pipe()
-        os.set_blocking(self.stdin, False)
-        self.pending = prompt.encode("utf-8", "replace")
-        try:
-            self.pid = _spawn(command, environ, source, writer)
-        except (OSError, ValueError) as error:
-            os.close(self.stdout)
-            self._close_stdin()
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise ReviewError("missing", f"{command[0]}: {reason}") from None
-        finally:
-            os.close(source)
-            os.close(writer)
-
-    def read(self, until: float, clock: Callable[[], float]) -> bytes:
-        """Hand over what is left of the prompt, take the answer. Raises ReviewError."""
-        poll = select.poll()
-        poll.register(self.stdout, select.POLLIN)
-        if self.stdin >= 0:
-            poll.register(self.stdin, select.POLLOUT)
-        output = b""
-        while len(output) <= MAX_OUTPUT:
-            left = _left(until, clock)
-            ready = [fd for fd, _ in poll.poll(min(STEP, left) * 1000)]
-            if self.stdin in ready:
-                self.write(poll)
-            if self.stdout in ready:
-                part = os.read(self.stdout, 65536)
-                output += part
-                if not part:
-                    return output
-            # A process that it left behind may hold its stdout open for ever.
-            elif not ready and self.ended():
-                return output
-        raise ReviewError("garbled", f"the reviewer printed over {MAX_OUTPUT} bytes")
-
-    def write(self, poll: select.poll | None = None) -> None:
-        """Some of the prompt; the pipe is closed after all of it, or when it breaks."""
-        try:
-            self.pending = self.pending[os.write(self.stdin, self.pending) :]
-        except BlockingIOError:
-            return
-        except BrokenPipeError:  # a reviewer need not read its input
-            self.pending = b""
-        if not self.pending:
-            if poll:
-                poll.unregister(self.stdin)
-            self._close_stdin()
-
-    def wait(self, until: float, clock: Callable[[], float]) -> int:
-        """The exit status. Raises ReviewError at the deadline."""
-        while not self.ended():
-            time.sleep(min(0.002, _left(until, clock)))
-        return self.status or 0
-
-    def close(self) -> None:
-        """Let go of the pipes, and of the process, which is dead by now."""
-        os.close(self.stdout)
-        self._close_stdin()
-        if not self.ended():
-            os.waitpid(self.pid, 0)
-
-    def _close_stdin(self) -> None:
-        if self.stdin >= 0:
-            os.close(self.stdin)
-            self.stdin = -1
-
-    def ended(self) -> bool:
-        if self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.status = status if pid else None
-        return self.status is not None
+def _start(command: list[str], prompt: str, environ: dict[str, str]) -> Child:
+    """A reviewer at work. Raises ReviewError."""
+    data = prompt.encode("utf-8", "replace")
+    try:
+        # Its complaints may quote its environment, so nobody gets to read them.
+        return Child(command, data, environ, outputs=(STDOUT,))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ReviewError("missing", f"{command[0]}: {reason}") from None
 
 
 def _left(until: float, clock: Callable[[], float]) -> float:
@@ -208,25 +134,6 @@ def _left(until: float, clock: Callable[[], float]) -> float:
     if left <= 0:
         raise ReviewError("slow", "the reviewer did not end in time")
     return left
-
-
-def _spawn(
-    command: list[str], environ: Mapping[str, str], stdin: int, stdout: int
-) -> int:
-    """Start a process in a group of its own, without a shell. Raises OSError."""
-    return os.posix_spawnp(
-        command[0],
-        command,
-        environ,
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, stdin, 0),
-            (os.POSIX_SPAWN_DUP2, stdout, 1),
-            # Its complaints may quote its environment, so nobody gets to read them.
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-        ],
-        setpgroup=0,
-        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores both
-    )
 
 
 class Guard:

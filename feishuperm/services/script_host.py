@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from feishuperm.services.child import ChildResult
+    from feishuperm.services.child import Child
 
 NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts")
 
@@ -76,15 +76,15 @@ def command(path: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-c", _BOOT, os.path.dirname(package), path)
 
 
-def read_result(
-    ended: ChildResult, fields: dict[str, Any]
-) -> tuple[dict[str, Any], str]:
+def read_result(ended: Child, fields: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """(output, problem): a broken script continues and says why."""
+    from feishuperm.services.child import RESULT, STDERR
+
     carry_on = {"continue": True}
     try:
-        message = json.loads(ended.result)
+        message = json.loads(ended.output(RESULT))
     except (ValueError, RecursionError):
-        said = ended.stderr.decode(errors="replace").strip()
+        said = ended.output(STDERR).decode(errors="replace").strip()
         return carry_on, f"the script gave no result (exit {ended.code}): {said[-500:]}"
     if "error" in message:
         return carry_on, f"the script failed: {message['error']}"

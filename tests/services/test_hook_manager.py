@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from feishuperm.models.hooks import HookCallback, HookGroup, HooksConfig
-from feishuperm.services import child as child_module
+from feishuperm.services.child import Child
 from feishuperm.services.hook_manager import HookManager, for_client, merge
 from feishuperm.services.script_host import allowed_path, shape_problem
 from tests.conftest import wait_until
@@ -472,5 +472,5 @@ def test_child_keeps_no_descriptor_open(bench: Bench) -> None:
         bench.script("hooks/none.py")
     assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(OSError, match="No such file"):
-        child_module.Child(["/no/such/program"], b"", 1, {}, None)
+        Child(["/no/such/program"], b"", {})
     assert len(os.listdir("/proc/self/fd")) == before
