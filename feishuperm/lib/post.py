@@ -1,17 +1,20 @@
 """One JSON POST over HTTP or HTTPS, through a proxy where the environment names one.
 
-Redirects are not followed: the answer is handed back as it came.  An error names the
-host and never the rest of the address, which holds a bot's token.
+Redirects are not followed: the answer is handed back as it came.  One deadline holds
+from connecting to the last byte; only looking up a name is the system's own time.  An
+error names the host and never the rest of the address, which holds a bot's token.
 """
 
 from __future__ import annotations
 
 import binascii
 import http.client
+import io
 import os
+import socket
 import ssl
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from feishuperm.models.settings import url_host
@@ -86,35 +89,116 @@ def _exchange(
     if proxy and address.scheme == "http":
         target = address.geturl()
         headers.update(_proxy_headers(proxy))
-    connection = _connection(address, timeout, proxy)
-    try:
+    with _connect(address, proxy, until) as sock:
+        connection = _connection(address, sock, until)
         connection.request("POST", target, body, headers)
         response = connection.getresponse()
         names = {name.lower(): value for name, value in response.getheaders()}
-        return Reply(response.status, names, _read(response, until))
-    finally:
-        connection.close()
+        return Reply(response.status, names, _read(response))
+
+
+class _Wire(io.RawIOBase):
+    """A socket as `http.client` wants it, whose every step ends by one deadline.
+
+    A time-out of the socket alone starts anew with each byte that arrives.
+    """
+
+    def __init__(self, sock: socket.socket, until: float) -> None:
+        self.sock = sock
+        self.until = until
+
+    def sendall(self, data: bytes) -> None:
+        self.sock.settimeout(_left(self.until))
+        self.sock.sendall(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.sock.settimeout(_left(self.until))
+        return self.sock.recv_into(buffer)
+
+    def close(self) -> None:
+        """Nothing: a connection is closed before its answer has been read."""
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
 
 
 def _connection(
-    address: SplitResult, timeout: float, proxy: SplitResult | None
+    address: SplitResult, sock: socket.socket, until: float
 ) -> http.client.HTTPConnection:
+    # The address only makes the `Host` header, and the socket may well be a secure one.
+    connection = http.client.HTTPConnection(address.hostname or "", address.port)
+    connection.sock = _Wire(sock, until)
+    return connection
+
+
+def _connect(
+    address: SplitResult, proxy: SplitResult | None, until: float
+) -> socket.socket:
     if proxy and proxy.scheme != "http":
         raise OSError(f"a proxy by {proxy.scheme}:// is not supported, only http://")
     peer = proxy or address
-    host, port = peer.hostname or "", peer.port
-    if address.scheme == "http":
-        return http.client.HTTPConnection(host, port or 80, timeout=timeout)
-    secure = http.client.HTTPSConnection(
-        host,
-        port or (80 if proxy else 443),
-        timeout=timeout,
-        context=ssl.create_default_context(),
+    port = 80 if proxy or address.scheme == "http" else 443
+    sock = _open(peer.hostname or "", peer.port or port, until)
+    try:
+        if address.scheme == "http":
+            return sock
+        if proxy:
+            _tunnel(sock, address, proxy, until)
+        sock.settimeout(_left(until))
+        context = ssl.create_default_context()
+        return context.wrap_socket(sock, server_hostname=address.hostname)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _open(host: str, port: int, until: float) -> socket.socket:
+    """A connection to the first of a host's addresses that answers."""
+    error = OSError("no address found")
+    for family, kind, number, _, where in socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        try:
+            sock = socket.socket(family, kind, number)
+        except OSError as failure:  # a family this system does without
+            error = failure
+            continue
+        try:
+            sock.settimeout(_left(until))
+            sock.connect(where)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return sock
+        except OSError as failure:
+            sock.close()
+            error = failure
+    raise error
+
+
+def _tunnel(
+    sock: socket.socket, address: SplitResult, proxy: SplitResult, until: float
+) -> None:
+    """Ask a proxy to pass on what follows."""
+    host = address.hostname or ""
+    name = f"[{host}]" if ":" in host else host
+    target = f"{name}:{address.port or 443}"
+    connection = _connection(proxy, sock, until)
+    connection.request(
+        "CONNECT", target, None, {"Host": target, **_proxy_headers(proxy)}
     )
-    if proxy:
-        target = address.hostname or ""
-        secure.set_tunnel(target, address.port or 443, _proxy_headers(proxy))
-    return secure
+    response = connection.getresponse()
+    if response.status != 200:
+        reason = f"{response.status} {response.reason}"
+        raise OSError(f"the proxy refuses the connection: {reason}")
 
 
 def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
@@ -125,14 +209,12 @@ def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
     return {"Proxy-Authorization": f"Basic {encoded}"}
 
 
-def _read(response: http.client.HTTPResponse, until: float) -> bytes:
-    """The body, as far as anybody needs it; a drip-fed one is given up."""
+def _read(response: http.client.HTTPResponse) -> bytes:
+    """The body, as far as anybody needs it."""
     data = b""
     while len(data) < MAX_REPLY:
         part = response.read1(MAX_REPLY)
         if not part:
             break
         data += part
-        if time.monotonic() > until:
-            raise TimeoutError("the answer took too long")
     return data

@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -43,9 +43,9 @@ def listener(serve: Callable[[socket.socket], None]) -> Iterator[int]:
             thread.join(25)
 
 
-def received(connection: socket.socket) -> bytes:
+def received(connection: socket.socket, until: bytes = b"\r\n\r\n") -> bytes:
     data = b""
-    while b"\r\n\r\n" not in data:
+    while until not in data:
         data += connection.recv(65536)
     return data
 
@@ -100,22 +100,63 @@ def test_broken_and_slow_answers_are_errors(fault: Fault) -> None:
             post_json(feishu.webhook_url, b"{}", 0.5, NO_PROXY)
 
 
-def test_drip_fed_answer_is_given_up() -> None:
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "through", "start", "drop"),
+    [
+        ("http", "", b"", b"HTTP/1.1 200 OK"),
+        ("http", "", OK, b"X: y\r\n"),
+        ("http", "", OK + b"X-Pad: ", b"x"),
+        ("http", "", OK + b"Content-Length: 1000\r\n\r\n", b"x"),
+        ("http", "", OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+        ("http", "", b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        ("http", "proxy", OK + b"X-Pad: ", b"x"),
+        ("https", "proxy", OK + b"X-Pad: ", b"x"),
+        ("https", "proxy", OK + b"\r\n", b"\x16\x03\x03\x10\x00\x02"),
+        ("https", "", b"\x16\x03\x03\x3f\xff\x02", b"\x00"),
+    ],
+)
+def test_answer_that_comes_in_drops_is_given_up(
+    scheme: str, through: str, start: bytes, drop: bytes
+) -> None:
+    """However often something arrives, the whole takes no longer than allowed."""
     ended = threading.Event()
+    drops = iter(range(300))  # some seconds, should nobody give up
 
     def drip(connection: socket.socket) -> None:
-        received(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-        while not ended.wait(0.05):
+        connection.recv(65536)
+        connection.sendall(start)
+        while not ended.wait(0.02) and next(drops, None) is not None:
             try:
-                connection.sendall(b"x")
+                connection.sendall(drop)
             except OSError:
                 return
 
     with listener(drip) as port:
-        with pytest.raises(OSError, match="too long"):
-            post_json(f"http://127.0.0.1:{port}/", b"{}", 0.4, NO_PROXY)
-        ended.set()
+        here = f"127.0.0.1:{port}"
+        environ = {f"{scheme}_proxy": f"http://{here}"} if through else NO_PROXY
+        try:
+            with pytest.raises(OSError, match="timed out"):
+                post_json(f"{scheme}://{here}/", b"{}", 0.3, environ)
+            assert next(drops, None) is not None
+        finally:
+            ended.set()
+
+
+def test_body_that_nobody_takes_is_given_up() -> None:
+    ended = threading.Event()
+
+    def refuse_to_read(connection: socket.socket) -> None:
+        ended.wait(20)
+
+    with listener(refuse_to_read) as port:
+        try:
+            with pytest.raises(OSError, match="timed out"):
+                post_json(f"http://127.0.0.1:{port}/", b"x" * 50_000_000, 0.3, NO_PROXY)
+        finally:
+            ended.set()
 
 
 def test_endless_answer_is_read_only_so_far() -> None:
@@ -133,28 +174,105 @@ def test_endless_answer_is_read_only_so_far() -> None:
     assert len(reply.body) < 200_000
 
 
-@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
-def test_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
-    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
+class Secure(NamedTuple):
+    """A TLS server's side, and the file with its certificate."""
+
+    context: ssl.SSLContext
+    certificate: str
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Secure:
+    if not shutil.which("openssl"):
+        pytest.skip("openssl makes the certificate")
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = str(folder / "key.pem"), str(folder / "cert.pem")
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     files = ["-keyout", key, "-out", certificate]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"]
     subprocess.run([*command, *files, *subject], check=True, capture_output=True)
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate, key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return Secure(context, certificate)
+
+
+def test_certificate_nobody_vouches_for_is_refused(secure: Secure) -> None:
     seen: list[bytes] = []
 
     def serve(connection: socket.socket) -> None:
         try:
-            with server.wrap_socket(connection, server_side=True) as secure:
-                seen.append(received(secure))
-                secure.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            with secure.context.wrap_socket(connection, server_side=True) as wire:
+                seen.append(received(wire))
         except OSError:
             return
 
     with listener(serve) as port, pytest.raises(OSError, match="certificate"):
         post_json(f"https://localhost:{port}/hook/TOKEN", b"{}", 5, NO_PROXY)
     assert seen == []
+
+
+@pytest.mark.parametrize("through_proxy", [False, True])
+def test_certificate_that_is_trusted_lets_the_body_out(
+    secure: Secure, through_proxy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", secure.certificate)
+    seen: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        if through_proxy:
+            seen.append(received(connection))
+            connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        with secure.context.wrap_socket(connection, server_side=True) as wire:
+            seen.append(received(wire, b'{"a": 1}'))
+            wire.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}")
+
+    with listener(serve) as port:
+        environ = {"HTTPS_PROXY": f"http://u:p@127.0.0.1:{port}"}
+        used = environ if through_proxy else NO_PROXY
+        reply = post_json(f"https://localhost:{port}/hook", b'{"a": 1}', 5, used)
+    assert (reply.status, reply.body) == (200, b"{}")
+    assert seen[-1].startswith(b"POST /hook HTTP/1.1\r\n")
+    assert f"Host: localhost:{port}\r\n".encode() in seen[-1]
+    if through_proxy:
+        assert seen[0].startswith(f"CONNECT localhost:{port} HTTP/1.1\r\n".encode())
+        assert b"Proxy-Authorization: Basic dTpw\r\n" in seen[0]
+        assert b"Proxy-Authorization" not in seen[1]
+
+
+def test_secure_answer_that_comes_in_drops_is_given_up(
+    secure: Secure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", secure.certificate)
+    ended = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        try:
+            with secure.context.wrap_socket(connection, server_side=True) as wire:
+                received(wire)
+                wire.sendall(b"HTTP/1.1 200 OK\r\nX-Pad: ")
+                for _ in range(300):
+                    if ended.wait(0.02):
+                        return
+                    wire.sendall(b"x")
+        except OSError:
+            return
+
+    with listener(drip) as port:
+        try:
+            with pytest.raises(OSError, match="timed out"):
+                post_json(f"https://localhost:{port}/", b"{}", 0.6, NO_PROXY)
+        finally:
+            ended.set()
+
+
+def test_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeFeishu() as feishu:
+        address = urlsplit(feishu.webhook_url)
+        known = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+        places = [(*known, ("127.0.0.1", port)) for port in (1, address.port)]
+        places.insert(0, (socket.AF_INET, 99, 99, "", ("127.0.0.1", 1)))  # no such kind
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: places)
+        assert post_json(feishu.webhook_url, b"{}", 5, NO_PROXY).status == 200
 
 
 @pytest.mark.parametrize(
