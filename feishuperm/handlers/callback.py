@@ -88,6 +88,7 @@ class Callback:
         self._ticks = ticks
         self._stays_here = settings.url_is_local()
         self._origin = url_origin(settings.callback_server_url)
+        self._health = self._json({"ok": True, "version": __version__})
         self._wrong_ids = WrongIds()
         self._items: dict[str, dict[str, Any]] = {}  # of the inbox, by request id
 
@@ -266,7 +267,7 @@ class Callback:
         return self._json(self._status())
 
     def health(self, request: http1.Request) -> Response:
-        return self._json({"ok": True, "version": __version__})
+        return self._health
 
     # Parts.
 
