@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from feishuperm.services.hook_manager import for_client
+from feishuperm.services.hook_output import for_client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

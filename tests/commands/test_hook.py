@@ -102,5 +102,5 @@ def test_event_with_a_command_loads_only_what_it_needs(project: Path) -> None:
         *("client", "errors", "commands.hook", "models.notice", "models.hooks"),
         *("models.settings", "lib.config", "lib.files", "services.application"),
         *("services.callbacks", "services.variables", "services.hook_manager"),
-        "services.child",
+        *("services.child", "services.hook_output"),
     }

@@ -16,7 +16,8 @@ import pytest
 
 from feishuperm.models.hooks import HookCallback, HookGroup, HooksConfig
 from feishuperm.services.child import Child
-from feishuperm.services.hook_manager import HookManager, for_client, merge
+from feishuperm.services.hook_manager import HookManager
+from feishuperm.services.hook_output import for_client, merge
 from feishuperm.services.script_host import allowed_path, shape_problem
 from tests.conftest import wait_until
 
