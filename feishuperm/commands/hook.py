@@ -11,11 +11,11 @@ Every module is compiled anew at each start, so an event loads only what it need
 from __future__ import annotations
 
 import gc
-import json
 import os
 from _signal import SIGALRM, alarm, signal
 
 from feishuperm import client
+from feishuperm.lib import quick_json
 from feishuperm.models.notice import NOTICE_EVENTS
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ def handle(raw: bytes, request_id: str, reason: str) -> bytes:
 
 def _decoded(raw: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(raw)
+        fields = quick_json.loads(raw)
     except (ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}
@@ -120,7 +120,7 @@ def _callbacks(fields: dict[str, Any]) -> bytes:
     from feishuperm.services.application import run_interactive
 
     output = run_interactive(fields, os.environ, _warn)
-    return json.dumps(output).encode() + b"\n" if output else b""
+    return quick_json.dumps(output).encode() + b"\n" if output else b""
 
 
 def _project() -> bytes:

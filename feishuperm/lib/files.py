@@ -7,11 +7,11 @@ that names the file.  `lib.store` writes; the two are apart because a hook only 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 
 from feishuperm.errors import FileError
+from feishuperm.lib import quick_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,16 +54,22 @@ def parse_json(data: bytes, path: str) -> Any:
     if data.startswith(BYTE_ORDER_MARK):  # the codec for it is a module to load
         data = data[3:]
     try:
-        return json.loads(data.decode(), parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        problem = f"line {error.lineno}: not JSON: {error.msg}"
+        return quick_json.loads(data.decode(), _refuse_constant)
     except UnicodeDecodeError as error:
         problem = f"line {data.count(10, 0, error.start) + 1}: not UTF-8"
     except RecursionError:
         problem = "nested too deeply"
     except ValueError as error:
-        problem = f"not JSON: {error}"
+        problem = _json_problem(error)
     raise FileError(f"{path}, {problem}")
+
+
+def _json_problem(error: ValueError) -> str:
+    import json
+
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno}: not JSON: {error.msg}"
+    return f"not JSON: {error}"
 
 
 def _refuse_constant(name: str) -> None:

@@ -6,8 +6,6 @@ Values only.  Where they come from is `services.config_manager`'s business, what
 
 from __future__ import annotations
 
-import re
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +67,8 @@ CALLBACK_TYPES = (COMMAND, SCRIPT, PROMPT)  # each keeps its text under its own 
 # The SDKs give a callback 60 seconds unless told otherwise; so do we.
 DEFAULT_TIMEOUT = 60.0
 
-_PLAIN = re.compile(r"[A-Za-z0-9_|, -]+\Z")
+# What a matcher without regular expressions consists of; `re` is loaded for the others.
+PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_|, -")
 
 
 class HookCallback:
@@ -143,8 +142,10 @@ def matches(matcher: str, value: str) -> bool:
     """
     if matcher in ("", "*"):
         return True
-    if _PLAIN.match(matcher):
+    if PLAIN.issuperset(matcher):
         return value in [name.strip() for name in matcher.replace(",", "|").split("|")]
+    import re
+
     try:
         return re.search(matcher, value) is not None
     except re.error:
@@ -153,8 +154,12 @@ def matches(matcher: str, value: str) -> bool:
 
 def matcher_problem(matcher: str) -> str:
     """Why a matcher never fits, or nothing."""
+    if matcher == "*" or PLAIN.issuperset(matcher):
+        return ""
+    import re
+
     try:
-        re.compile(matcher if matcher != "*" else "")
+        re.compile(matcher)
     except re.error as error:
         return f"matcher {matcher!r} is no regular expression ({error})"
     return ""

@@ -10,9 +10,9 @@ log and `{"continue": true}`: a hook that fails must not stop a session.
 
 from __future__ import annotations
 
-import json
 import os
 
+from feishuperm.lib import quick_json
 from feishuperm.models.hooks import COMMAND, SCRIPT, HooksConfig
 from feishuperm.services.child import RESULT, SHELL, STDERR, STDOUT, Child
 from feishuperm.services.variables import (
@@ -203,7 +203,7 @@ def _block(reason: str) -> Output:
 
 def _event_json(value: Any) -> bytes:
     # ASCII: an event may hold half a character, which UTF-8 cannot.
-    return json.dumps(value).encode() + b"\n"
+    return quick_json.dumps(value).encode() + b"\n"
 
 
 def _is_folder(path: str) -> bool:

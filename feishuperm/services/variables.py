@@ -20,10 +20,9 @@ write `--` before the placeholder.
 
 from __future__ import annotations
 
-import re
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from re import Match
     from typing import Any
 
 # Name -> the fields it is taken from, the first that holds text; a dot goes inside.
@@ -44,7 +43,7 @@ VARIABLES = {
     "PERMISSION_MODE": ("permission_mode",),
 }
 
-# Compiled when it is first used: most commands have no placeholder at all.
+# Most commands have no placeholder, and `re` is long to load: it is compiled late.
 PLACEHOLDER = r"\$(?:\{([A-Z_]+)\}|([A-Za-z_][A-Za-z0-9_]*))"
 
 
@@ -59,8 +58,9 @@ def variables(fields: dict[str, Any]) -> dict[str, str]:
 
 def expand_prompt(template: str, values: dict[str, str]) -> str:
     """Plain text with its placeholders replaced; unknown names stay as they are."""
+    import re
 
-    def replace(match: re.Match[str]) -> str:
+    def replace(match: Match[str]) -> str:
         return values.get(match[1] or match[2], match[0])
 
     return re.sub(PLACEHOLDER, replace, template)
@@ -79,6 +79,8 @@ def used_variables(template: str) -> set[str]:
     """The variables a template mentions."""
     if "$" not in template:
         return set()
+    import re
+
     names = {match[1] or match[2] for match in re.finditer(PLACEHOLDER, template)}
     return names & set(VARIABLES)
 
