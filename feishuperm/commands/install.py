@@ -45,7 +45,8 @@ from feishuperm.services.service_unit import (
     stop_server,
     wait_until_running,
 )
-from feishuperm.services.supervisor import CAP_VARIABLE, slash_commands, wanted_cap
+from feishuperm.services.supervisor import CAP_VARIABLE
+from feishuperm.services.supervisor_switch import slash_commands, wanted_cap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import time
+from _signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
 
 from feishuperm import client
 from feishuperm.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 SUMMARY = "reviews stops and questions (a hook); on, off and status switch it"
 USAGE = f"""usage: feishuperm supervisor
@@ -32,7 +36,7 @@ STDIN_SECONDS = 10  # the client closes stdin at once; whoever does not is no cl
 
 def main(args: list[str]) -> int:
     if not args and not os.isatty(0):
-        return run_hook()
+        run_hook()
     if args in (["--help"], ["-h"]):
         print(USAGE)
         return 0
@@ -45,34 +49,34 @@ def main(args: list[str]) -> int:
     return run_switch(args)
 
 
-def run_hook() -> int:
-    """One event, start to end; never raises, always 0."""
+def run_hook() -> NoReturn:
+    """One event, start to end; never raises, always exits 0."""
     started = time.monotonic()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
-        signal.signal(number, lambda *_: os._exit(0))
+    gc.disable()  # there is little garbage, and looking for it takes milliseconds
+    for number in (SIGTERM, SIGINT, SIGHUP, SIGALRM):
+        signal(number, lambda *_: os._exit(0))
     try:
         handle_event(started)
     except BaseException as error:  # whatever it is, it must not stop Claude Code
         from feishuperm.lib.log import log
 
         log(f"supervisor: {type(error).__name__}: {error}", "error")
-    return 0
+    os._exit(0)  # everything is written; taking the interpreter down takes a while
 
 
 def handle_event(started: float) -> None:
     """Print what follows from the event on stdin, then report it."""
-    signal.alarm(STDIN_SECONDS)
+    alarm(STDIN_SECONDS)
     raw = client.read_all(0)
-    signal.alarm(0)
-    gc.disable()  # there is little garbage, and looking for it takes milliseconds
-    import json
-
+    alarm(0)
+    from feishuperm.lib import quick_json
     from feishuperm.lib.config import load_settings
     from feishuperm.services.supervisor import Supervisor
 
     supervisor = Supervisor(load_settings(lenient=True), started=started)
     answer = supervisor.handle(raw)
     if answer is not None:
-        data = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+        text = quick_json.dumps(answer, ensure_ascii=False)
+        data = text.encode("utf-8", "replace")
         client.write_all(1, data + b"\n")
     supervisor.report()

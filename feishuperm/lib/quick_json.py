@@ -47,15 +47,16 @@ def loads(data: str | bytes, parse_constant: Callable[[str], Any] = float) -> An
     return json.loads(data, parse_constant=parse_constant)
 
 
-def dumps(value: Any) -> str:
+def dumps(value: Any, ensure_ascii: bool = True) -> str:
     """Like `json.dumps`. Raises ValueError and TypeError."""
     try:
-        from _json import encode_basestring_ascii, make_encoder
+        from _json import encode_basestring, encode_basestring_ascii, make_encoder
 
         make: Any = make_encoder
+        text = encode_basestring_ascii if ensure_ascii else encode_basestring
         layout = (None, ": ", ", ", False, False, True)  # no indent, no sorting, NaN
-        return "".join(make({}, None, encode_basestring_ascii, *layout)(value, 0))
+        return "".join(make({}, None, text, *layout)(value, 0))
     except (ImportError, TypeError):
         import json
 
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=ensure_ascii)

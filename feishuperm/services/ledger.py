@@ -13,11 +13,10 @@ file itself.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
 
+from feishuperm.lib import quick_json
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.store import acquire, open_append, write_all
 
@@ -30,6 +29,18 @@ if TYPE_CHECKING:
 
 WAIT = 1.0  # seconds; others hold the lock for one write and one fsync
 BLOCK = 64 << 10  # read from the end of the file to find its last line
+
+
+def _load_sha256() -> Any:
+    """That of hashlib, if possible without OpenSSL, which takes long to load."""
+    for name in ("_sha2", "_sha256", "hashlib"):
+        try:
+            return __import__(name).sha256
+        except ImportError:
+            pass
+
+
+SHA256 = _load_sha256()
 
 
 class Ledger:
@@ -61,7 +72,7 @@ class Ledger:
         added = []
         for entry in entries:
             stored = {"time": round(self._clock(), 3), **entry, "prev": previous}
-            line = json.dumps(stored).encode()
+            line = quick_json.dumps(stored).encode()
             previous = line_hash(line)
             lines.append(line)
             added.append(stored)
@@ -117,7 +128,8 @@ class Ledger:
 
 def line_hash(line: bytes) -> str:
     """What the next line says of this one."""
-    return hashlib.sha256(line).hexdigest()
+    digest: str = SHA256(line).hexdigest()
+    return digest
 
 
 def entry_time(entry: Entry) -> float:
@@ -141,7 +153,7 @@ def _last_line(fd: int, size: int) -> tuple[bytes, bool]:
 
 def _decode(line: bytes) -> Entry | None:
     try:
-        entry = json.loads(line)
+        entry = quick_json.loads(line)
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None

@@ -1,8 +1,8 @@
 """The reviewer: a child process that answers with a verdict, and never outlives us.
 
-It knows how to start the client in print mode on a fork of a session, how to read what
-comes back, and how to end it with everything it started.  What is reviewed and what
-follows from a verdict is `services.supervisor`'s business.
+It knows how to start the client in print mode on a fork of a session, and how to end it
+with everything it started.  What it printed is read by `services.verdict`; what is
+reviewed and what follows from a verdict is `services.supervisor`'s business.
 
 The child gets its own process group and a token in its environment.  A guard process
 holds one end of a pipe: when we close ours, or die by whatever signal, it kills the
@@ -11,47 +11,38 @@ group and every process that carries the token.
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import signal
 import time
+from _signal import SIG_IGN, SIGHUP, SIGINT, SIGKILL, SIGTERM, signal
 
 from feishuperm.errors import FeishupermError
 from feishuperm.services.child import MAX_OUTPUT, STDOUT, Child
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any, NoReturn
+    from collections.abc import Callable, Mapping
+    from typing import NoReturn
 
 RECURSION = "FEISHUPERM_SUPERVISOR"  # in the environment of everything inside a review
-MAX_TEXT = 64 << 10  # where a verdict is looked for, from the end
-MAX_STARTS = 2000  # opening braces that are tried in a text without a whole object
 KILL_ROUNDS = 200  # a second: nothing but the kernel itself outlives SIGKILL so long
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "allow_stop": {"type": "boolean"},
-        "feedback": {"type": "string"},
-    },
-    "required": ["allow_stop", "feedback"],
-    "additionalProperties": False,
-}
+SCHEMA = (
+    '{"type":"object","properties":{"allow_stop":{"type":"boolean"},'
+    '"feedback":{"type":"string"}},"required":["allow_stop","feedback"],'
+    '"additionalProperties":false}'
+)
 # One review reads a session once and looks at some files; more means it got lost.
 BUDGET_USD = "2"
 FLAGS = (
     "--fork-session",
     "--no-session-persistence",  # else every review is a session in the user's picker
     "--output-format", "json",
-    "--json-schema", json.dumps(SCHEMA, separators=(",", ":")),
+    "--json-schema", SCHEMA,
     "--settings", '{"disableAllHooks":true}',
     "--strict-mcp-config",  # and no --mcp-config: none of the user's servers starts
     "--tools", "Read,Glob,Grep",
     "--permission-mode", "dontAsk",
     "--max-budget-usd", BUDGET_USD,
 )  # fmt: skip
-FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 
 
 class ReviewError(FeishupermError):
@@ -74,15 +65,21 @@ class Verdict:
 
 def command_line(command: str, session: str) -> list[str]:
     """SUPERVISOR_COMMAND as a list, with our flags. Raises ReviewError."""
-    import shlex
-
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = []
+    plain = command.isascii() and command.isprintable()
+    quoted = set(command) & set("'\"\\")
+    words = command.split() if plain and not quoted else _shell_words(command)
     if not words:
         raise ReviewError("missing", "SUPERVISOR_COMMAND is not a command")
     return [*words, "-p", "--resume", session, *FLAGS]
+
+
+def _shell_words(command: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
 
 
 def review(
@@ -105,6 +102,8 @@ def review(
         guard.watch(child.pid)
         child.turn(0)  # a usual prompt fits into the pipe, and it can set to work
         meanwhile()
+        from feishuperm.services.verdict import read_verdict  # there is time now
+
         while not child.over():
             child.turn(_left(until, clock))
             if len(child.outputs[STDOUT]) > MAX_OUTPUT:
@@ -159,8 +158,8 @@ def _stand_guard(reader: int, token: str) -> NoReturn:
     """The guard's whole life."""
     try:
         os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        for number in (SIGTERM, SIGINT, SIGHUP):
+            signal(number, SIG_IGN)
         # The client waits for the end of our stdout: the guard must not hold it.
         os.closerange(0, reader)
         os.closerange(reader + 1, 1024)
@@ -214,87 +213,6 @@ def _environ_of(root: str, pid: int) -> bytes:
 
 def _kill(pid: int) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, SIGKILL)
     except OSError:
         pass
-
-
-# Reading the answer.
-
-
-def read_verdict(output: bytes) -> Verdict:
-    """The verdict in what a reviewer printed. Raises ReviewError."""
-    text = output.decode("utf-8", "replace").strip()
-    if not text:
-        raise ReviewError("silent", "the reviewer printed nothing")
-    envelope = _envelope(text)
-    if envelope.get("is_error") is True:
-        subtype = re.sub(r"\W", "", str(envelope.get("subtype")))
-        raise ReviewError("failed", f"the reviewer reports an error: {subtype}")
-    verdict = _verdict(envelope.get("structured_output"))
-    if not verdict:
-        answer = envelope.get("result", text)
-        verdict = _find(answer if isinstance(answer, str) else "")
-    if not verdict:
-        raise ReviewError("garbled", "no verdict in what the reviewer printed")
-    return verdict
-
-
-def _envelope(text: str) -> dict[str, Any]:
-    """The client's last result message; empty when the text is something else.
-
-    It is the whole output, the last item of a list (setting `verbose`), or a last line.
-    """
-    for part in (text, *reversed(text.splitlines())):
-        value = _json(part)
-        for item in reversed(value if isinstance(value, list) else [value]):
-            if isinstance(item, dict) and item.get("type") == "result":
-                return item
-    return {}
-
-
-def _find(text: str) -> Verdict | None:
-    """A verdict in prose: fenced blocks from the last to the first, then objects."""
-    text = text[-MAX_TEXT:]
-    for block in reversed(FENCED.findall(text)):
-        verdict = _verdict(_json(block))
-        if verdict:
-            return verdict
-    for value in reversed(list(_objects(text))):
-        verdict = _verdict(value)
-        if verdict:
-            return verdict
-    return None
-
-
-def _objects(text: str) -> Iterator[Any]:
-    """Every outermost JSON object in a text."""
-    decoder = json.JSONDecoder()
-    start = text.find("{")
-    for _ in range(MAX_STARTS):
-        if start < 0:
-            return
-        try:
-            value, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            end = start + 1
-        else:
-            yield value
-        start = text.find("{", end)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _verdict(value: Any) -> Verdict | None:
-    """Both fields, of the right types, or nothing."""
-    if not isinstance(value, dict):
-        return None
-    allow_stop, feedback = value.get("allow_stop"), value.get("feedback")
-    if isinstance(allow_stop, bool) and isinstance(feedback, str):
-        return Verdict(allow_stop, feedback)
-    return None

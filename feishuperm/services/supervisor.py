@@ -12,15 +12,15 @@ is compiled anew at each start.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 
 from feishuperm.errors import FeishupermError
+from feishuperm.lib import quick_json
 from feishuperm.lib.config import claude_dir, state_dir
 from feishuperm.services import reviewer
 from feishuperm.services.reviewer import RECURSION, ReviewError, Verdict
-from feishuperm.services.supervisor_state import SESSION_ID, Row, SupervisorState, Turn
+from feishuperm.services.supervisor_state import Row, SupervisorState, Turn, is_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,31 +42,6 @@ RUNNING = ("running", "pending")  # a background task in another state is over
 # hands the latter on to hooks; 0 means no cap, anything unreadable means the default.
 CAP_VARIABLE = "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"
 DEFAULT_CAP = 8
-
-SLASH_COMMANDS = {"supervisor.md": "on", "supervisoroff.md": "off"}
-SLASH_TEXT = """---
-description: Turn feishuperm's supervisor {value} for this session
-allowed-tools: Bash({command})
-disable-model-invocation: true
----
-!`{command}`
-
-The line above is the result. Repeat it to the user and do nothing else.
-"""
-
-
-def slash_commands(program: str) -> dict[str, str]:
-    """The files of /supervisor and /supervisoroff; `program` starts feishuperm."""
-    texts = {}
-    for name, value in SLASH_COMMANDS.items():
-        command = f"{program} supervisor {value} --session"
-        texts[name] = SLASH_TEXT.format(value=value, command=command)
-    return texts
-
-
-def wanted_cap(limit: int) -> str:
-    """The client's cap that makes `limit` reviews reachable, for `env` in settings."""
-    return str(max(limit, DEFAULT_CAP))
 
 
 def client_cap(environ: Mapping[str, str]) -> int:
@@ -184,7 +159,7 @@ class Supervisor:
     def handle(self, raw: bytes) -> dict[str, Any] | None:
         """What to print for an event; None means nothing at all."""
         try:
-            fields = json.loads(raw)
+            fields = quick_json.loads(raw)
         except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
@@ -198,7 +173,7 @@ class Supervisor:
         return self._supervise(event)
 
     def _supervise(self, event: Event) -> dict[str, Any] | None:
-        if not SESSION_ID.fullmatch(event.session_id):
+        if not is_session(event.session_id):
             self._log("an event without a usable session id, allowed", "warning")
             return event.allow(notice=self._text("missing"))
         try:
@@ -265,7 +240,7 @@ class Supervisor:
 
         language = self.settings.feishuperm_lang
         prompt = user_prompt(self.environ) or SUPERVISOR[language]
-        material = json.dumps(event.material(), ensure_ascii=False, indent=1)
+        material = quick_json.dumps(event.material(), ensure_ascii=False)
         return f"{prompt}\n\n{MATERIAL[language]}\n{material}\n"
 
     def _project(self, event: Event) -> str:

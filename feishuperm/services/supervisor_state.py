@@ -8,10 +8,10 @@ so a hundred hooks at once count to exactly a hundred.  It knows no review and n
 from __future__ import annotations
 
 import os
-import re
 import time
 
 from feishuperm.errors import FileError, UsageError
+from feishuperm.lib import quick_json
 from feishuperm.lib.files import read_json
 from feishuperm.lib.store import locked, private_dir, write_atomic
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# It names a file and stands on a command line: no slash, no leading dot or dash.
-SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 KEPT_SECONDS = 30 * 86400  # a session that was idle for a month is not resumed
 KEPT_VERDICTS = 20
 KEPT_PROMPTS = 32
@@ -172,18 +170,30 @@ class SupervisorState:
         self._save(self._session(session), state)
 
     def _save(self, path: str, value: dict[str, Any]) -> None:
-        import json
-
         try:
             private_dir(self.folder)
         except OSError as error:
             raise FileError(f"cannot make {self.folder}: {error.strerror}") from None
-        write_atomic(path, json.dumps(value).encode() + b"\n", 0o600)
+        write_atomic(path, quick_json.dumps(value).encode() + b"\n", 0o600)
+
+
+def is_session(session: str) -> bool:
+    """Whether it can name a file and stand on a command line: no slash, no dash first.
+
+    1 to 128 letters, digits, dots, underscores and dashes, the first no sign.
+    """
+    plain = "".join(part for part in session if part not in "._-")
+    return (
+        len(session) <= 128
+        and session[:1].isalnum()
+        and plain.isascii()
+        and plain.isalnum()
+    )
 
 
 def check_session(session: str) -> str:
     """The session id itself. Raises UsageError when it could be a path or an option."""
-    if not SESSION_ID.fullmatch(session):
+    if not is_session(session):
         raise UsageError("a session id is 1 to 128 letters, digits, dots and dashes")
     return session
 

@@ -1,4 +1,4 @@
-"""What `supervisor on`, `off` and `status` do: the switches, and what there is to tell.
+"""What `supervisor on`, `off` and `status` do, and what `install` sets up for it.
 
 Apart from `services.supervisor`, because a review should not pay for it.
 """
@@ -15,7 +15,7 @@ from feishuperm.errors import FileError, UsageError
 from feishuperm.lib.config import claude_dir, load_settings, state_dir
 from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_json
-from feishuperm.services.supervisor import CAP_VARIABLE, client_cap
+from feishuperm.services.supervisor import CAP_VARIABLE, DEFAULT_CAP, client_cap
 from feishuperm.services.supervisor_state import SupervisorState, check_session
 
 TYPE_CHECKING = False
@@ -25,6 +25,30 @@ if TYPE_CHECKING:
 HELP = "feishuperm supervisor --help"
 SHOWN_SESSIONS = 5  # --json has them all
 SHOWN_VERDICTS = 5
+SLASH_COMMANDS = {"supervisor.md": "on", "supervisoroff.md": "off"}
+SLASH_TEXT = """---
+description: Turn feishuperm's supervisor {value} for this session
+allowed-tools: Bash({command})
+disable-model-invocation: true
+---
+!`{command}`
+
+The line above is the result. Repeat it to the user and do nothing else.
+"""
+
+
+def slash_commands(program: str) -> dict[str, str]:
+    """The files of /supervisor and /supervisoroff; `program` starts feishuperm."""
+    texts = {}
+    for name, value in SLASH_COMMANDS.items():
+        command = f"{program} supervisor {value} --session"
+        texts[name] = SLASH_TEXT.format(value=value, command=command)
+    return texts
+
+
+def wanted_cap(limit: int) -> str:
+    """The client's cap that makes `limit` reviews reachable, for `env` in settings."""
+    return str(max(limit, DEFAULT_CAP))
 
 
 def run_switch(args: list[str]) -> int:

@@ -31,6 +31,7 @@ def outcome(function: Any, argument: Any) -> tuple[Any, str]:
 def test_values_are_written_and_read_alike(value: Any) -> None:
     text = json.dumps(value)
     assert quick_json.dumps(value) == text
+    assert quick_json.dumps(value, False) == json.dumps(value, ensure_ascii=False)
     assert repr(quick_json.loads(text)) == repr(json.loads(text))
 
 

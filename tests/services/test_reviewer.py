@@ -17,9 +17,9 @@ from feishuperm.services.reviewer import (
     ReviewError,
     Verdict,
     command_line,
-    read_verdict,
     review,
 )
+from feishuperm.services.verdict import read_verdict
 from tests.conftest import wait_until
 from tests.fakes import reviewer as fake
 

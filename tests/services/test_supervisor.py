@@ -18,9 +18,8 @@ from feishuperm.services.supervisor import (
     DEFAULT_CAP,
     Supervisor,
     client_cap,
-    slash_commands,
-    wanted_cap,
 )
+from feishuperm.services.supervisor_switch import slash_commands, wanted_cap
 
 STOP = {
     "session_id": "s",
