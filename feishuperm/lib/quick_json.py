@@ -42,6 +42,8 @@ def loads(data: str | bytes, parse_constant: Callable[[str], Any] = float) -> An
             return value
     except (ImportError, StopIteration, ValueError, TypeError, AttributeError):
         pass
+    except SystemError:  # older scanners can tell what is wrong only if json is loaded
+        pass
     import json
 
     return json.loads(data, parse_constant=parse_constant)

@@ -86,6 +86,23 @@ def test_without_the_c_code_json_does_it(monkeypatch: pytest.MonkeyPatch) -> Non
     assert quick_json.dumps({"a": [1]}) == '{"a": [1]}'
 
 
+@pytest.mark.parametrize("text", ["{not json", '["\x01"]', "[1 2]", "nul", '"\\q"'])
+def test_bad_text_is_a_value_error_where_json_was_never_loaded(text: str) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from feishuperm.lib.quick_json import loads\n"
+        "try:\n    loads(sys.argv[2])\n"
+        "except ValueError as error:\n    print(error)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(ROOT), text],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.stdout.strip() == outcome(json.loads, text)[1], ran.stderr
+
+
 def test_plain_values_load_neither_json_nor_re() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); "
