@@ -219,19 +219,22 @@ def dev_requirements() -> list[str]:
     return re.findall(r'^\s*"([^"]+)"', group.group(1), re.MULTILINE)
 
 
-def ensure_tools() -> None:
-    """The private environment with shiv and the dev tools, made or renewed."""
-    wanted = hashlib.sha256("\n".join(dev_requirements()).encode()).hexdigest()
+def ensure_tools(everything: bool = True) -> None:
+    """The private environment: shiv alone, or all tools; made or renewed.
+
+    A user who only builds waits for shiv, not for a browser's driver and two SDKs.
+    """
+    wanted = [one for one in dev_requirements() if everything or one.startswith("shiv")]
     stamp = VENV / "feishuperm-stamp"
-    if stamp.exists() and stamp.read_text() == wanted and TOOLS_PYTHON.exists():
+    there = stamp.read_text().splitlines() if stamp.exists() else []
+    if set(wanted) <= set(there) and TOOLS_PYTHON.exists():
         return
-    say("installing the build tools into .build/venv (a few minutes the first time)")
+    size = "a few minutes" if everything else "a moment"
+    say(f"installing the build tools into .build/venv ({size}, once)")
     pip = make_venv()
-    if not run_shown(
-        "pip", [*pip, "install", "--progress-bar=off", *dev_requirements()]
-    ):
+    if not run_shown("pip", [*pip, "install", "--progress-bar=off", *wanted]):
         raise BuildError("pip could not install the build tools (its words are above)")
-    stamp.write_text(wanted)
+    stamp.write_text("\n".join(wanted))
 
 
 def make_venv() -> list[str]:
@@ -585,7 +588,7 @@ def command_build(arguments: list[str]) -> int:
     CACHE.mkdir(exist_ok=True)
     with open(CACHE / "lock", "w") as lock:  # two builds at a time share .build
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ensure_tools()
+        ensure_tools(everything=False)
         build(release="--release" in arguments)
     return 0
 
@@ -621,6 +624,7 @@ def make_installer(version: str, digest: str) -> bytes:
 def command_test(arguments: list[str]) -> int:
     """Set up everything, build, run the tests (arguments go to pytest)."""
     command_build([])
+    ensure_tools()
     ensure_system_parts()
     ensure_claude()
     environ = {**os.environ, "FEISHUPERM_TEST_CLAUDE": find_claude()}
@@ -639,6 +643,7 @@ def command_lint(arguments: list[str]) -> int:
 def command_bench(arguments: list[str]) -> int:
     """Build, then run every tests/bench/bench_*.py, or the named ones."""
     command_build([])
+    ensure_tools()
     benches = sorted((ROOT / "tests" / "bench").glob("bench_*.py"))
     wanted = [b for b in benches if not arguments or b.stem[6:] in arguments]
     if not wanted:

@@ -372,6 +372,27 @@ def test_tools_are_installed_once_and_again_when_the_group_changes(
     assert [command[-1] for command in ran][2:] == ["a==2"]
 
 
+def test_build_alone_installs_shiv_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(label: str, command: list[str]) -> bool:
+        ran.append(command[4:])
+        return True
+
+    python = tmp_path / "bin" / "python"
+    build.write_file(python, b"")
+    build.write_file(tmp_path / "bin" / "pip", b"")
+    monkeypatch.setattr(build, "VENV", tmp_path)
+    monkeypatch.setattr(build, "TOOLS_PYTHON", python)
+    monkeypatch.setattr(build, "run_shown", run)
+    monkeypatch.setattr(build, "dev_requirements", lambda: ["shiv==1", "pytest"])
+    for everything in (False, False, True, True, False):
+        build.ensure_tools(everything)
+    assert [command[1:] for command in ran] == [["shiv==1"], ["shiv==1", "pytest"]]
+
+
 def test_python_without_ensurepip_is_helped_by_the_systems_pip(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -433,7 +454,7 @@ def test_command_line_of_the_build(
     text: str,
 ) -> None:
     monkeypatch.setattr(build, "build", lambda release: None)
-    monkeypatch.setattr(build, "ensure_tools", lambda: None)
+    monkeypatch.setattr(build, "ensure_tools", lambda everything=True: None)
     assert build.main(arguments) == code
     captured = capsys.readouterr()
     assert text in (captured.out if code == 0 else captured.err)
