@@ -768,12 +768,14 @@ def test_request_that_comes_while_the_server_stops_is_released(fresh: Served) ->
     """Its drain lasts while another hook is slow to leave."""
     slow = register(fresh, "1700000003-00000001", json.dumps(event()).encode())
     late = client.connect(os.fsencode(fresh.socket))
+    late.settimeout(10)
+    late.sendall(client.frame(b"C", b'{"command": "status"}'))
+    assert client.receive_frame(late)[0] == b"J"  # it has been let in
     assert fresh.process is not None
     fresh.process.send_signal(signal.SIGTERM)
     assert client.receive_frame(slow)[0] == b"R"
     parts = (client.PROTOCOL, b"1700000003-00000002", b"", b"/tmp")
     raw = json.dumps(event()).encode()
-    late.settimeout(10)
     late.sendall(client.frame(b"Q", b"\0".join((*parts, raw))))
     assert client.receive_frame(late)[0] == b"R"
     slow.close()
