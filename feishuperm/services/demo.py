@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from typing import NamedTuple
+from urllib.parse import urljoin
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError, ask_server
@@ -179,18 +180,19 @@ class Visitor:
 
     def press(self, request_id: str, path: str) -> None:
         """Send the form of one button; the first option answers a question."""
-        status, page = fetch(f"{self.base_url}/request?id={request_id}")
-        forms = read_forms(page)
-        if status != 200 or path not in forms:
+        url = f"{self.base_url}/request?id={request_id}"
+        status, page = fetch(url)
+        forms, target = read_forms(page, url), self.base_url + path
+        if status != 200 or target not in forms:
             raise FeishupermError(f"the page of {request_id} has no {path} ({status})")
-        status, _ = fetch(self.base_url + path, forms[path])
+        status, _ = fetch(target, forms[target])
         if status != 200:
             raise FeishupermError(f"{path} answered with status {status}")
 
 
-def read_forms(page: str) -> dict[str, list[tuple[str, str]]]:
-    """The fields of every form, by its path; of each choice the first option."""
-    reader = _FormReader()
+def read_forms(page: str, url: str) -> dict[str, list[tuple[str, str]]]:
+    """The fields of every form, by where it goes; of each choice the first option."""
+    reader = _FormReader(url)
     reader.feed(page)
     return reader.forms
 
@@ -198,15 +200,17 @@ def read_forms(page: str) -> dict[str, list[tuple[str, str]]]:
 class _FormReader(html.parser.HTMLParser):
     """Collects what a browser would send if only first options were chosen."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str) -> None:
         super().__init__()
+        self.url = url
         self.forms: dict[str, list[tuple[str, str]]] = {}
         self.form: list[tuple[str, str]] | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
         if tag == "form":
-            self.form = self.forms.setdefault(values.get("action", ""), [])
+            target = urljoin(self.url, values.get("action", ""))
+            self.form = self.forms.setdefault(target, [])
         elif tag == "input" and self.form is not None and values.get("name"):
             name = values["name"]
             if name not in [known for known, _ in self.form]:

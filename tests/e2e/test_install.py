@@ -119,10 +119,11 @@ def output(process: subprocess.Popen[bytes]) -> bytes:
 
 def answer(status: dict[str, Any], path: str) -> None:
     """Open the waiting request's page and press a button, like a person."""
-    url, id = status["http"], status["waiting"][0]["id"]
-    code, page = fetch(f"{url}/request?id={id}")
+    base, id = status["http"], status["waiting"][0]["id"]
+    url = f"{base}/request?id={id}"
+    code, page = fetch(url)
     assert code == 200
-    assert fetch(url + path, read_forms(page)[path])[0] == 200
+    assert fetch(base + path, read_forms(page, url)[base + path])[0] == 200
 
 
 @pytest.fixture
@@ -541,8 +542,9 @@ def test_demo_waits_for_a_person(machine: Machine) -> None:
             ids = waiting_ids(base)
             assert len(ids) == 4
             for id in ids:
-                forms = read_forms(fetch(f"{base}/request?id={id}")[1])
-                fetch(base + "/deny", forms["/deny"])
+                url = f"{base}/request?id={id}"
+                forms = read_forms(fetch(url)[1], url)
+                fetch(base + "/deny", forms[base + "/deny"])
             assert demo.stdout.read().count('"deny"') == 4
             assert demo.wait(20) == 0
         finally:

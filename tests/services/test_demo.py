@@ -5,7 +5,7 @@ from __future__ import annotations
 from feishuperm.services.demo import read_forms, samples
 
 PAGE = """
-<form action="/allow"><input type="hidden" name="id" value="1-a&amp;b"></form>
+<form action="allow"><input type="hidden" name="id" value="1-a&amp;b"></form>
 <input name="outside" value="x">
 <form method="post" action="/answer">
 <input name="id" value="2"><input type="radio" name="q0" value="One">
@@ -14,9 +14,9 @@ PAGE = """
 
 
 def test_first_option_is_chosen_and_entities_are_read() -> None:
-    assert read_forms(PAGE) == {
-        "/allow": [("id", "1-a&b")],
-        "/answer": [("id", "2"), ("q0", "One"), ("q0_other", "")],
+    assert read_forms(PAGE, "http://h:1/prefix/request?id=1") == {
+        "http://h:1/prefix/allow": [("id", "1-a&b")],
+        "http://h:1/answer": [("id", "2"), ("q0", "One"), ("q0_other", "")],
     }
 
 
