@@ -35,6 +35,7 @@ from feishuperm.services.installer import (
     SettingsStep,
     hook_command,
     interpreter,
+    own_commands,
     permission_mode,
     pin_path,
     registrations,
@@ -306,9 +307,9 @@ class Install:
             absent["env", CAP_VARIABLE] = wanted_cap(settings.supervisor_max_iterations)
         path = self.settings_path()
         record = self.manifest.records.get(f"settings:{path}", {})
-        return SettingsStep(
-            record, path, self.manifest.folder, hooks, self.values, absent
-        )
+        own = own_commands(self.manifest.records.get("program", {}))
+        folder = self.manifest.folder
+        return SettingsStep(record, path, folder, hooks, self.values, absent, own)
 
     def service(self) -> Service:
         program = self.link("feishuperm")

@@ -12,6 +12,7 @@ from feishuperm.lib.config import config_dir, state_dir
 from feishuperm.lib.store import locked
 from feishuperm.services.installer import (
     Manifest,
+    own_commands,
     purge_config,
     remove_folders,
     undo_commands,
@@ -74,7 +75,7 @@ def undo(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> bool:
     if not manifest.records:
         print("nothing is installed")
     failed = False
-    for kind, undo_one in undoing(purge, environ):
+    for kind, undo_one in undoing(manifest, purge, environ):
         if failed and kind == "program":
             break
         for name, record in manifest.records.items():
@@ -91,16 +92,19 @@ def undo(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> bool:
     return failed
 
 
-def undoing(purge: bool, environ: Mapping[str, str]) -> list[tuple[str, Undo]]:
+def undoing(
+    manifest: Manifest, purge: bool, environ: Mapping[str, str]
+) -> list[tuple[str, Undo]]:
     """How each kind of record is undone, in order.
 
     The server is stopped while config.env still says where it listens, and the program
     is removed when nothing else has to be read from it.
     """
+    own = own_commands(manifest.records.get("program", {}))
     return [
         ("service", lambda record: undo_service(record, environ)),
         ("commands", undo_commands),  # in a folder that `settings` may have made
-        ("settings", undo_settings),
+        ("settings", lambda record: undo_settings({"commands": own, **record})),
         ("config", purge_config if purge else lambda record: []),
         ("program", undo_program),
     ]

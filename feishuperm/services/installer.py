@@ -41,6 +41,7 @@ LINKS = (
     "feishuperm-supervisor",
     "permission-notify",
 )
+HOOK_PROGRAMS = ("feishuperm-hook", "feishuperm-supervisor")  # that we register
 MAX_ARCHIVE = 64 << 20
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
 REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
@@ -272,12 +273,16 @@ class SettingsStep(Step):
         hooks: Iterable[tuple[Registration, str]],
         values: Mapping[editor.Path, Any],
         absent: Mapping[editor.Path, Any] | None = None,
+        own: Iterable[str] = (),
     ) -> None:
         super().__init__(record)
         self.path = path
         name = _digest(os.fsencode(path))[:16]
         self.backup = os.path.join(folder, "backups", f"{name}-settings.json")
         self.hooks = list(hooks)  # with the command of each
+        commands = [command for _, command in self.hooks]
+        # Every command that an install of ours may have written, this one included.
+        self.own = sorted({*own, *record.get("commands", []), *commands})
         self.values = values
         self.absent = absent or {}  # set only where nobody has set them
         self.name = f"settings:{path}"
@@ -309,7 +314,9 @@ class SettingsStep(Step):
 
     def _edit(self, text: str) -> str:
         for row, command in self.hooks:
-            text = editor.put_hook(text, row.event, row.matcher, command, row.timeout)
+            text = editor.put_hook(
+                text, row.event, row.matcher, command, row.timeout, self.own
+            )
         for path, value in self._values(text).items():
             text = editor.set_value(text, path, value)
         return text
@@ -344,9 +351,10 @@ class SettingsStep(Step):
         values = [[list(path), value] for path, value in self._values(before).items()]
         if digest in old.get("written", ()):
             written = [*old["written"], _digest(data)]
-            return {**old, "written": written, "values": old["values"] + values}
+            values = old["values"] + values
+            return {**old, "written": written, "values": values, "commands": self.own}
         earlier = (read_bytes(self.backup) or b"").decode() if old else ""
-        base = without_us(before, old, earlier)
+        base = without_us(before, {**old, "commands": self.own}, earlier)
         private_dir(os.path.dirname(self.backup))
         write_atomic(self.backup, base.encode(), 0o600)
         return {
@@ -355,13 +363,14 @@ class SettingsStep(Step):
             "backup": self.backup,
             "written": [_digest(data)],
             "values": old.get("values", []) + values,
+            "commands": self.own,
             "folders": missing_folders([os.path.dirname(self.path)]),
         }
 
 
 def without_us(text: str, record: Record, base: str = "") -> str:
     """A settings text without our hooks and without the values we set."""
-    text = editor.drop_hooks(text, base)
+    text = editor.drop_hooks(text, record.get("commands", []), base)
     for path, value in record.get("values", []):
         if editor.get_value(text, tuple(path)) == value:
             text = editor.drop_value(text, tuple(path), base)
@@ -572,6 +581,15 @@ def pin_path(environ: Mapping[str, str]) -> str:
 def hook_command(link: str) -> str:
     """A link as `sh -c` reads it."""
     return shlex.quote(link)
+
+
+def own_commands(record: Record) -> list[str]:
+    """The hook commands that the install with this program record has written."""
+    return [
+        hook_command(link)
+        for link in record.get("links", [])
+        if os.path.basename(link) in HOOK_PROGRAMS
+    ]
 
 
 # Folders and links.

@@ -20,7 +20,7 @@ from feishuperm.errors import FeishupermError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 BOM = "\ufeff"
 PROGRAMS = {
@@ -155,7 +155,7 @@ def program_of(command: object) -> str:
 
 
 def find_hooks(text: str) -> list[Hook]:
-    """Our own entries, in the order of the text."""
+    """The entries that run our programs, whoever wrote them, in the text's order."""
     return [
         Hook(path, event, matcher, program_of(entry.get("command")), entry)
         for path, event, matcher, entry in _entries(get_value(text, ("hooks",)))
@@ -163,33 +163,49 @@ def find_hooks(text: str) -> list[Hook]:
     ]
 
 
-def put_hook(text: str, event: str, matcher: str, command: str, timeout: int) -> str:
+def own_hooks(text: str, own: Collection[str]) -> list[Hook]:
+    """The entries an install wrote: those with exactly one of its commands.
+
+    Somebody's own call of our program, with more words around it, is theirs.
+    """
+    return [hook for hook in find_hooks(text) if hook.entry["command"] in own]
+
+
+def put_hook(
+    text: str,
+    event: str,
+    matcher: str,
+    command: str,
+    timeout: int,
+    own: Collection[str] = (),
+) -> str:
     """The text with our entry for an event, as it should be. Raises SettingsError.
 
-    An entry of ours that is there is mended where it stands, and a longer time-out that
-    somebody gave it stays; a second one of the same program is cut out.
+    `own` are commands of earlier installs.  An entry of ours that is there is mended
+    where it stands, and a longer time-out that somebody gave it stays; a second one of
+    the same program is cut out.
     """
     program = program_of(command)
-    own = [
+    found = [
         hook
-        for hook in find_hooks(text)
+        for hook in own_hooks(text, {command, *own})
         if hook.event == event and hook.program == program
     ]
-    for hook in reversed(own[1:]):
+    for hook in reversed(found[1:]):
         text = _drop_hook(text, hook, "")
-    if own:
-        return _mend(text, own[0], command, timeout)
+    if found:
+        return _mend(text, found[0], command, timeout)
     entry = {"type": "command", "command": command, "timeout": timeout}
     group = {"matcher": matcher, "hooks": [entry]} if matcher else {"hooks": [entry]}
     return add_item(text, ("hooks", event), group)
 
 
-def drop_hooks(text: str, original: str = "") -> str:
+def drop_hooks(text: str, own: Collection[str], original: str = "") -> str:
     """The text without our entries and without what is empty for it.
 
     Lists and objects that `original` holds too are kept, empty or not.
     """
-    for hook in reversed(find_hooks(text)):
+    for hook in reversed(own_hooks(text, own)):
         text = _drop_hook(text, hook, original)
     return text
 

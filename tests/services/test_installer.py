@@ -313,6 +313,58 @@ def test_value_that_somebody_set_is_not_replaced_when_only_wanted_if_absent(
     assert json.loads(path.read_text())["env"] == {"CAP": "3", "OTHER": "1"}
 
 
+def test_foreign_call_of_our_program_is_kept_and_comes_back_byte_for_byte(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    path = tmp_path / "settings.json"
+    entries = [
+        {"type": "command", "command": command}
+        for command in (
+            "/usr/local/bin/permission-notify --sound ding",
+            "feishuperm-hook || notify-send failed",
+            "FEISHUPERM_LANG=en /opt/feishuperm-hook",
+        )
+    ]
+    before = json.dumps({"hooks": {"PermissionRequest": [{"hooks": entries}]}})
+    path.write_text(before)
+    manifest = Manifest(environ)
+    run(settings_step(path, manifest), manifest)
+    after = json.loads(path.read_text())["hooks"]["PermissionRequest"]
+    assert after[0] == {"hooks": entries} and len(after) == 2
+    record = manifest.records[f"settings:{path}"]
+    assert Path(record["backup"]).read_text() == before
+    undo(manifest, path)
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("recorded", ["program", "settings"])
+def test_entry_of_an_earlier_prefix_is_moved_not_doubled(
+    tmp_path: Path, environ: dict[str, str], recorded: str
+) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text('{"model": "opus"}')
+    manifest = Manifest(environ)
+    run(settings_step(path, manifest), manifest)
+    record = dict(manifest.records[f"settings:{path}"])
+    own = ["/opt/feishuperm-hook"] if recorded == "program" else []
+    if own:  # as an older version left it
+        del record["commands"]
+    hooks = [(registrations(55)[0], "/new/feishuperm-hook")]
+    step = SettingsStep(record, str(path), manifest.folder, hooks, {}, own=own)
+    run(step, manifest)
+    [hook] = editor.find_hooks(path.read_text())
+    assert hook.entry["command"] == "/new/feishuperm-hook"
+    path.write_text(path.read_text().replace("opus", "haiku"))
+    undo(manifest, path)
+    assert path.read_text() == '{"model": "haiku"}'
+
+
+def test_only_the_links_that_install_registers_are_its_commands() -> None:
+    links = [f"/a b/bin/{name}" for name in installer.LINKS]
+    found = installer.own_commands({"links": links})
+    assert found == ["'/a b/bin/feishuperm-hook'", "'/a b/bin/feishuperm-supervisor'"]
+
+
 # Killed.
 
 

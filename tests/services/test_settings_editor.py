@@ -13,6 +13,7 @@ from feishuperm.services import settings_editor as editor
 
 HOOK = "/home/me/.local/bin/feishuperm-hook"
 SUPERVISOR = "/home/me/.local/bin/feishuperm-supervisor"
+OWN = (HOOK, SUPERVISOR, "/old/feishuperm-hook")
 OTHER = {"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}
 
 json_values = st.recursive(
@@ -28,7 +29,11 @@ json_values = st.recursive(
 
 
 def install(text: str, command: str = HOOK, timeout: int = 60) -> str:
-    return editor.put_hook(text, "PermissionRequest", "*", command, timeout)
+    return editor.put_hook(text, "PermissionRequest", "*", command, timeout, OWN)
+
+
+def remove(text: str, original: str = "") -> str:
+    return editor.drop_hooks(text, OWN, original)
 
 
 def read(text: str) -> Any:
@@ -69,7 +74,7 @@ def test_hook_goes_in_and_out_without_a_trace(text: str) -> None:
     after = install(text)
     found = editor.find_hooks(after)
     assert [hook.entry["command"] for hook in found] == [HOOK]
-    assert editor.drop_hooks(after, text) == text
+    assert remove(after, text) == text
     assert install(after) == after
 
 
@@ -97,7 +102,7 @@ def test_nothing_at_all_becomes_an_object(text: str) -> None:
     after = install(text)
     assert after.startswith(editor.BOM) == text.startswith(editor.BOM)
     assert len(editor.find_hooks(after)) == 1
-    assert read(editor.drop_hooks(after)) == {}
+    assert read(remove(after)) == {}
 
 
 def test_layout_is_that_of_the_file() -> None:
@@ -194,13 +199,39 @@ def test_entry_of_an_older_install_is_mended_where_it_stands() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/usr/local/bin/permission-notify --sound ding",
+        "feishuperm-hook || notify-send failed",
+        "feishuperm-hook",
+        "FEISHUPERM_LANG=en /x/feishuperm-hook",
+        f"FEISHUPERM_LANG=en {HOOK}",
+        f"{HOOK} --loud",
+        f" {HOOK}",
+        "/x/feishuperm.pyz hook",
+        "/somewhere/else/feishuperm-hook",
+    ],
+)
+def test_entry_that_no_install_wrote_is_somebody_elses(command: str) -> None:
+    entry = {"type": "command", "command": command, "timeout": 1}
+    group = {"matcher": "Bash", "hooks": [entry]}
+    text = json.dumps({"hooks": {"PermissionRequest": [group]}}, indent=3)
+    assert remove(text) == text
+    after = install(text)
+    groups = json.loads(after)["hooks"]["PermissionRequest"]
+    assert groups[0] == group and groups[1]["hooks"][0]["command"] == HOOK
+    assert remove(after, text) == text
+
+
 def test_longer_timeout_that_somebody_gave_stays() -> None:
     after = install("{}", timeout=600)
     assert install(after, timeout=60) == after
 
 
 def test_entry_without_timeout_gets_one() -> None:
-    text = '{"hooks":{"PermissionRequest":[{"hooks":[{"command":"feishuperm-hook"}]}]}}'
+    text = '{"hooks":{"PermissionRequest":[{"hooks":[{"command":"%s"}]}]}}'
+    text %= HOOK
     [hook] = editor.find_hooks(install(text))
     assert hook.entry == {"command": HOOK, "type": "command", "timeout": 60.0}
 
@@ -224,12 +255,12 @@ def test_our_entry_inside_another_group_leaves_that_group() -> None:
     entry = {"type": "command", "command": HOOK}
     group = {"matcher": "Bash", "hooks": [OTHER["hooks"][0], entry]}
     text = json.dumps({"hooks": {"PermissionRequest": [group]}})
-    assert read(editor.drop_hooks(text)) == {"hooks": {"PermissionRequest": [OTHER]}}
+    assert read(remove(text)) == {"hooks": {"PermissionRequest": [OTHER]}}
 
 
 def test_cutting_never_revives_an_earlier_duplicate() -> None:
     text = '{"hooks": {"Stop": [1]}, "hooks": {}}'
-    after = editor.drop_hooks(install(text))
+    after = remove(install(text))
     assert read(after)["hooks"] == {}
 
 
@@ -277,7 +308,7 @@ def test_any_object_in_any_layout_survives(
     after = install(text)
     assert json.loads(after) == {**value, "hooks": json.loads(after)["hooks"]}
     assert len(editor.find_hooks(after)) == 1
-    assert editor.drop_hooks(after, text) == text
+    assert remove(after, text) == text
 
 
 @given(st.binary(max_size=60))
