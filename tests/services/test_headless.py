@@ -74,8 +74,11 @@ class Desk:
                 return
             with connection:
                 self.asked.append(connection.recv(65536))
-                connection.sendall(self.frames)
-                while connection.recv(65536):
+                try:
+                    connection.sendall(self.frames)
+                    while connection.recv(65536):
+                        pass
+                except OSError:  # it hung up before it heard us
                     pass
             self.gone.set()
 
