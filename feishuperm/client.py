@@ -69,7 +69,7 @@ def config_path(environ: "Environ") -> bytes:
 
 
 def parse_config(data: bytes) -> dict[bytes, bytes]:
-    """KEY=VALUE lines as a dict of bytes; comments and other lines are skipped."""
+    """KEY=VALUE lines, with `export` or without; comments and others are skipped."""
     values = {}
     for line in data.splitlines():
         key, equals, value = line.partition(b"=")
@@ -77,7 +77,7 @@ def parse_config(data: bytes) -> dict[bytes, bytes]:
         if value[:1] in (b'"', b"'") and value[-1:] == value[:1] and len(value) > 1:
             value = value[1:-1]
         if equals and not key.lstrip().startswith(b"#"):
-            values[key.strip()] = value
+            values[key.strip().removeprefix(b"export ").lstrip()] = value
     return values
 
 

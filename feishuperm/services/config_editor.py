@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from feishuperm.client import parse_config
 from feishuperm.errors import UsageError
 
 TYPE_CHECKING = False
@@ -28,8 +29,7 @@ def _set(lines: list[bytes], key: bytes, value: bytes) -> None:
     """Change the line that counts, which is the last of its key, or add one."""
     ending = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
     for index in reversed(range(len(lines))):
-        name, equals, _ = lines[index].partition(b"=")
-        if equals and name.strip() == key:
+        if key in parse_config(lines[index]):
             lines[index] = key + b"=" + _quoted(value) + ending
             return
     if lines and not lines[-1].endswith(b"\n"):

@@ -51,6 +51,9 @@ def test_empty_variable_does_not_hide_the_file(home: Path) -> None:
         ("#FEISHU_AT=x\n\n  # y\n", ""),
         ("FEISHU_AT=x\r", "x"),
         ("FEISHU_AT=$HOME", "$HOME"),
+        ("export FEISHU_AT=all", "all"),
+        ("  export   FEISHU_AT = all", "all"),
+        ("exportFEISHU_AT=x", ""),
     ],
 )
 def test_line_of_the_file(home: Path, line: str, value: str) -> None:

@@ -48,3 +48,8 @@ def test_whatever_is_taken_reads_back(value: str, before: bytes) -> None:
     except (UsageError, UnicodeEncodeError):
         return
     assert parse_config(data)[b"KEY"] == value.encode()
+
+
+def test_exported_key_is_changed_where_it_stands() -> None:
+    data = b"# mine\nexport FEISHU_AT=all\nX=1\n"
+    assert merge_config(data, {"FEISHU_AT": "me"}) == b"# mine\nFEISHU_AT=me\nX=1\n"
