@@ -75,5 +75,15 @@ def read_config(path: str) -> dict[str, str]:
     }
 
 
+def find_key(path: str, key: str) -> int:
+    """The number of the line that sets a key, 0 without one."""
+    with open(path, "rb") as file:
+        lines = file.read().splitlines()
+    for number in range(len(lines), 0, -1):
+        if os.fsencode(key) in client.parse_config(lines[number - 1]):
+            return number
+    return 0
+
+
 def _home(environ: Mapping[str, str]) -> str:
     return environ.get("HOME") or os.path.expanduser("~")

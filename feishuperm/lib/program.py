@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 
@@ -35,6 +37,20 @@ def self_command(*args: str) -> list[str]:
         return [sys.executable, "-IBS", archive, *args]
     root = os.path.dirname(os.path.dirname(os.path.abspath(feishuperm.__file__)))
     return [sys.executable, "-IBS", "-c", FROM_SOURCE, root, *args]
+
+
+def typed_command(link: str, environ: Mapping[str, str]) -> str:
+    """How a person starts this file from a shell: by name, link, or its own path.
+
+    `link` is the installed one, if any; it counts if it leads to what runs here.
+    """
+    archive = archive_path()
+    if os.path.exists(link) and (not archive or os.path.samefile(link, archive)):
+        name = os.path.basename(link)
+        found = shutil.which(name, path=environ.get("PATH", os.defpath))
+        by_name = found and os.path.samefile(found, link)
+        return name if by_name else shlex.quote(link)
+    return shlex.quote(archive) if archive else shlex.join(self_command())
 
 
 def start_hook(

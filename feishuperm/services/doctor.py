@@ -7,24 +7,39 @@ that Feishu takes cards.  One row of `CHECKS` per check.
 
 from __future__ import annotations
 
+import difflib
 import email.utils
 import hashlib
+import json
 import os
 import shlex
+import shutil
 import stat
 import subprocess
 import time
 from typing import Any, NamedTuple
 
 from feishuperm import __version__
-from feishuperm.errors import FeishupermError
-from feishuperm.lib.config import claude_dir, config_path, load_settings
+from feishuperm.errors import FeishupermError, SettingError, UsageError
+from feishuperm.lib.config import (
+    claude_dir,
+    config_path,
+    find_key,
+    load_settings,
+    read_config,
+)
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.feishu import Notice, build_notice_card, send_feishu_card
 from feishuperm.lib.fetch import fetch
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.post import Reply, post_json
-from feishuperm.lib.program import hook_output, self_command, start_hook
+from feishuperm.lib.program import (
+    hook_output,
+    self_command,
+    start_hook,
+    typed_command,
+)
+from feishuperm.models.settings import BY_KEY, parse_setting
 from feishuperm.services import settings_editor as editor
 from feishuperm.services.installer import HOOK_SLACK, MAX_ARCHIVE, Manifest, pin_path
 
@@ -35,7 +50,10 @@ if TYPE_CHECKING:
     from feishuperm.models.settings import Settings
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-INSTALL = "feishuperm install"
+# `install` would take a changed file for the right one, so it is never named for it.
+REINSTALL = "./install.sh in the clone, or: curl https://HOST/install.sh | sh"
+BOT_KEYS = ("FEISHU_WEBHOOK_URL", "FEISHU_WEBHOOK_SECRET")
+OUR_KEYS = ("FEISHU", "CALLBACK_", "PERMISSION_", "SUPERVISOR_")
 DRY_TOOL = "feishuperm-doctor"  # the server rings no phone and writes no rule for it
 SIGN_SKEW = 3600  # Feishu refuses signatures that are older, or as much too new
 SMALL_SKEW = 60
@@ -65,6 +83,10 @@ class Doctor:
         self.status: dict[str, Any] | None = None
         self.date = ""  # of Feishu's answer
         self.texts: dict[str, str] = {}  # Claude Code's settings, by path
+        program = self.manifest.records.get("program", {})
+        self.archive = str(program.get("archive", ""))
+        self.intact = not program or self._digest() == program["sha256"]
+        self.program = typed_command(next(iter(program.get("links", [])), ""), environ)
 
     def examine(self) -> Iterator[Finding]:
         """Run every check, in the order of the hops."""
@@ -72,9 +94,31 @@ class Doctor:
             try:
                 results = list(check(self))
             except (FeishupermError, OSError) as error:
-                results = [(FAIL, str(error), getattr(error, "hint", "") or INSTALL)]
+                fix = getattr(error, "hint", "") or self.install()
+                results = [(FAIL, _words(error), fix)]
             for state, text, fix in results:
                 yield Finding(name, state, text, "" if state == OK else fix)
+
+    # What mends.
+
+    def install(self, options: str = "") -> str:
+        """An `install` that can be pasted; getting the file anew if it was changed."""
+        return (
+            f"{self.program} install {options}".rstrip() if self.intact else REINSTALL
+        )
+
+    def restart(self) -> str:
+        """`install` restarts a server that is older than config.env."""
+        if "service" not in self.manifest.records:
+            return f"end it and start it again: {self.program} serve"
+        return f"touch {shlex.quote(config_path(self.environ))} && {self.install()}"
+
+    def register(self, path: str) -> str:
+        """What writes our hook anew to a settings file of Claude Code."""
+        folder = shlex.quote(self.project)
+        commands = (self.install(), f"cd {folder} && {self.install('--project')}")
+        known = dict(zip(self._settings_paths(), commands))
+        return known.get(path) or f"edit {shlex.quote(path)}"
 
     # This program.
 
@@ -82,42 +126,55 @@ class Doctor:
         path = pin_path(self.environ)
         data = read_bytes(path)
         if data is None:
-            yield WARN, "no Python is pinned; the hook takes the one in PATH", INSTALL
+            text = "no Python is pinned; the hook takes the one in PATH"
+            yield WARN, text, self.install()
             return
         python = os.fsdecode(data).rstrip("\n")
+        # By the Python this runs on: the pinned one would be the one to start it.
+        fix = shlex.join(self_command("install")) if self.intact else REINSTALL
         version = _output([python, "-I", "-S", "-c", _VERSION])
         if not version:
-            yield FAIL, f"{python}, named in {path}, does not run", "./install.sh"
+            yield FAIL, f"{python}, named in {path}, does not run", fix
         elif tuple(map(int, version.split("."))) < (3, 9):
-            yield FAIL, f"{python} is {version}, too old", "./install.sh"
+            yield FAIL, f"{python} is {version}, too old", fix
         else:
             yield OK, f"{python}, {version}", ""
 
     def file(self) -> Iterator[Result]:
         record = self.manifest.records.get("program")
         if record is None:
-            yield WARN, "not installed; this is a file that runs by itself", INSTALL
+            text = "not installed; this is a file that runs by itself"
+            yield WARN, text, self.install()
             return
-        data = read_bytes(record["archive"], MAX_ARCHIVE)
-        if data is None or hashlib.sha256(data).hexdigest() != record["sha256"]:
-            yield (
-                FAIL,
-                f"{record['archive']} is not as it was installed",
-                "./install.sh",
-            )
+        if not self.intact:
+            yield FAIL, f"{self.archive} is not as it was installed", REINSTALL
             return
         for link in record["links"]:
-            if os.path.realpath(link) != os.path.realpath(record["archive"]):
-                yield (
-                    FAIL,
-                    f"{link} does not lead to {record['archive']}",
-                    "./install.sh",
-                )
-        yield OK, f"{record['archive']}, version {__version__}", ""
+            if os.path.realpath(link) != os.path.realpath(self.archive):
+                yield FAIL, f"{link} does not lead to {self.archive}", self.install()
+        yield OK, f"{self.archive}, version {__version__}", ""
+
+    def _digest(self) -> str:
+        data = read_bytes(self.archive, MAX_ARCHIVE)
+        return "" if data is None else hashlib.sha256(data).hexdigest()
 
     def config(self) -> Iterator[Result]:
         path = config_path(self.environ)
-        load_settings(self.environ)
+        edit = f"edit {shlex.quote(path)}"
+        if os.path.isdir(path):
+            quoted = shlex.quote(path)
+            yield FAIL, f"{path} is a folder, not a file", f"mv {quoted} {quoted}.old"
+            return
+        try:
+            values = read_config(path)
+        except UsageError as error:
+            yield FAIL, str(error), edit
+            return
+        yield from self._bad_values(path, values)
+        for key in _unknown_keys(values):
+            near = difflib.get_close_matches(key, BY_KEY, 1, 0.0)[0]
+            text = f"{path}, line {find_key(path, key)}: {key} is no setting"
+            yield WARN, text, f"{edit}: did you mean {near}?"
         try:
             mode = stat.S_IMODE(os.stat(path).st_mode)
         except OSError:
@@ -127,6 +184,19 @@ class Doctor:
             quoted = shlex.quote(path)
             yield WARN, f"{path} can be read by others", f"chmod 600 {quoted}"
         yield OK, path, ""
+
+    def _bad_values(self, path: str, values: Mapping[str, str]) -> Iterator[Result]:
+        """Every value that is not allowed, and where it stands."""
+        for key, setting in BY_KEY.items():
+            given = self.environ.get(key)
+            try:
+                parse_setting(setting, given or values.get(key, ""))
+            except SettingError as error:
+                if given:
+                    yield FAIL, f"in the environment, {error}", f"unset {key}"
+                else:
+                    text = f"{path}, line {find_key(path, key)}: {error}"
+                    yield FAIL, text, f"edit {shlex.quote(path)}"
 
     # Claude Code.
 
@@ -138,7 +208,7 @@ class Doctor:
                 self.texts[path] = editor.decode(data or b"")
             except editor.SettingsError as error:
                 text = f"{path}: {error}; Claude Code ignores the whole file"
-                yield FAIL, text, f"mend {path}"
+                yield FAIL, text, f"edit {shlex.quote(path)}"
         found = [path for path in paths if os.path.exists(path)]
         if len(self.texts) == len(paths):
             yield OK, ", ".join(found) or "none yet", ""
@@ -152,21 +222,32 @@ class Doctor:
             if hook.event == "PermissionRequest"
         ]
         if not own:
-            yield FAIL, "no PermissionRequest hook of ours in Claude Code", INSTALL
+            text = "no PermissionRequest hook of ours in Claude Code"
+            yield FAIL, text, self.install()
         for path, hook in own:
-            program = shlex.split(str(hook.entry.get("command")))[0]
+            missing = _missing_program(str(hook.entry["command"]), self.environ)
             timeout = hook.entry.get("timeout", 600.0)
-            if "/" in program and not os.access(program, os.X_OK):
-                yield FAIL, f"{path} names {program}, which cannot run", INSTALL
+            if missing:
+                text = f"{path} names {missing}, which cannot run"
+                yield FAIL, text, self.register(path)
             elif not isinstance(timeout, float) or timeout < wait + HOOK_SLACK:
                 text = f"its timeout is not {HOOK_SLACK} s above the wait of {wait} s"
-                yield FAIL, f"{path}: {text}", INSTALL
+                yield FAIL, f"{path}: {text}", self.register(path)
             elif hook.matcher not in ("", "*", ".*"):
-                yield WARN, f"{path}: only asked for {hook.matcher!r}", f"edit {path}"
+                edit = f"edit {shlex.quote(path)}"
+                yield WARN, f"{path}: only asked for {hook.matcher!r}", edit
             else:
                 yield OK, f"{path}, timeout {timeout:g} s", ""
-        if len(own) > 1:
-            yield WARN, "registered more than once: each request asks twice", INSTALL
+        yield from self._doubles([path for path, _ in own])
+
+    def _doubles(self, paths: list[str]) -> Iterator[Result]:
+        """Two hooks ask twice; of two files the one nearer to the user's stays."""
+        for path in dict.fromkeys(paths):
+            if paths.count(path) > 1:
+                yield WARN, f"{path} has our hook more than once", self.register(path)
+        for path in list(dict.fromkeys(paths))[1:]:
+            text = f"{path} has our hook too: each request asks twice"
+            yield WARN, text, f"edit {shlex.quote(path)}: remove feishuperm-hook"
 
     def hooks_enabled(self) -> Iterator[Result]:
         for path, text in self.texts.items():
@@ -177,9 +258,13 @@ class Doctor:
 
     def permission_mode(self) -> Iterator[Result]:
         path = ("permissions", "defaultMode")
-        modes = [editor.get_value(text, path) for text in self.texts.values()]
-        mode = next((mode for mode in reversed(modes) if isinstance(mode, str)), "auto")
-        fix = f"{INSTALL} --permission-mode default"
+        mode, fix = "auto", self.install("--permission-mode default")
+        for number, (name, text) in enumerate(self.texts.items()):
+            found = editor.get_value(text, path)
+            if isinstance(found, str):
+                mode = found
+                if number:  # a project's wins over the user's, which `install` sets
+                    fix = f"edit {shlex.quote(name)}: permissions.defaultMode"
         if mode in ("auto", "dontAsk", "bypassPermissions"):
             yield WARN, f"sessions start in {mode} mode, in which few cards come", fix
         else:
@@ -196,45 +281,54 @@ class Doctor:
         try:
             self.status = ask_server({"command": "status"})
         except NotRunningError as error:
-            yield FAIL, str(error), INSTALL
+            yield FAIL, str(error), self.install()
             return
         version = self.status["version"]
         if version != __version__:
-            yield FAIL, f"it runs version {version}, the file is {__version__}", INSTALL
+            text = f"it runs version {version}, the file is {__version__}"
+            yield FAIL, text, self.restart()
         elif self._archive_time() > float(self.status["started"]):
-            yield FAIL, "it started before the file was replaced", INSTALL
+            yield FAIL, "it started before the file was replaced", self.restart()
         else:
             yield OK, f"version {version}, pid {self.status['pid']}", ""
 
     def _archive_time(self) -> float:
-        archive = self.manifest.records.get("program", {}).get("archive", "")
         try:
-            return os.stat(archive).st_mtime
+            return os.stat(self.archive).st_mtime
         except OSError:
             return 0.0
 
     def socket(self) -> Iterator[Result]:
+        if self.status is None:
+            yield WARN, "not checked: no server", self.install()
+            return
         path = self.settings.permission_socket_path
-        found = os.stat(path)
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            yield FAIL, _words(error), self.restart()
+            return
         if found.st_uid != os.geteuid():
             yield FAIL, f"{path} belongs to user {found.st_uid}", _socket_fix(path)
         elif stat.S_IMODE(found.st_mode) & 0o077:
-            yield FAIL, f"{path} is open to others", INSTALL
+            yield FAIL, f"{path} is open to others", self.restart()
         else:
             yield OK, f"{path}, this user's alone", ""
 
     def http(self) -> Iterator[Result]:
-        url = self.settings.callback_server_url
-        if self.status is not None:
-            url = self.status["http"]
-        fix = "feishuperm install --callback-url URL (CALLBACK_SERVER_URL)"
-        try:
-            code, _ = fetch(f"{url}/healthz", timeout=5.0)
-        except OSError as error:
-            yield FAIL, f"{url} cannot be reached: {error}", fix
+        if self.status is None:
+            yield WARN, "not checked: no server", self.install()
             return
-        if code != 200:
-            yield FAIL, f"{url} answers {code}: another program?", fix
+        url = self.status["http"]
+        fix = self.install("--callback-url URL")
+        try:
+            code, body = fetch(f"{url}/healthz", timeout=5.0)
+        except OSError as error:
+            yield FAIL, f"{url} (CALLBACK_SERVER_URL) cannot be reached: {error}", fix
+            return
+        if code != 200 or not _is_health(body):
+            text = f"another program answers at {url} (CALLBACK_SERVER_URL): {code}"
+            yield FAIL, text, fix
         else:
             yield OK, f"{url} answers", ""
         if self.settings.feishu_webhook_url and self.settings.url_is_local():
@@ -245,7 +339,8 @@ class Doctor:
     def feishu(self) -> Iterator[Result]:
         settings = self.settings
         if not settings.feishu_webhook_url:
-            yield WARN, "no group bot: only the inbox shows requests", INSTALL
+            text = "no group bot: only the inbox shows requests"
+            yield WARN, text, self.install("--webhook URL --secret TEXT")
             return
         card = build_notice_card(Notice("test", time.time()), settings.feishuperm_lang)
         url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
@@ -253,7 +348,14 @@ class Doctor:
         if result.ok:
             yield OK, "the group bot took a test card", ""
         else:
-            yield FAIL, f"the group bot did not: {result.message}", INSTALL
+            text = f"the group bot did not: {result.message}"
+            yield FAIL, text, self._bot_fix()
+
+    def _bot_fix(self) -> str:
+        named = [key for key in BOT_KEYS if self.environ.get(key)]
+        if named:  # the environment wins over whatever `install` keeps
+            return f"set it right in the environment: {', '.join(named)}"
+        return self.install("--webhook URL --secret TEXT")
 
     def _post(self, url: str, body: bytes) -> Reply:
         reply = post_json(url, body)
@@ -283,7 +385,7 @@ class Doctor:
 
     def loop(self) -> Iterator[Result]:
         if self.status is None:
-            yield FAIL, "not tried: the server is not running", INSTALL
+            yield FAIL, "not tried: the server is not running", self.install()
             return
         event = {
             "session_id": "feishuperm-doctor",
@@ -299,9 +401,10 @@ class Doctor:
         if '"allow"' in output:
             yield OK, "hook, server, decision and back", ""
         elif decided:
-            yield FAIL, f"the hook printed {output!r}", INSTALL
+            yield FAIL, f"the hook printed {output!r}", self.install()
         else:
-            yield FAIL, "the hook's request never reached the server", INSTALL
+            text = "the hook's request never reached the server"
+            yield FAIL, text, self.install()
 
     def _hook_command(self) -> list[str]:
         """The registered command, as Claude Code runs it; our own without one."""
@@ -366,3 +469,39 @@ def _output(command: list[str]) -> str:
 
 def _socket_fix(path: str) -> str:
     return f"set PERMISSION_SOCKET_PATH to a path of your own, not {path}"
+
+
+def _words(error: Exception) -> str:
+    """An error as a person reads it, without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return (
+            f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        )
+    return str(error)
+
+
+def _unknown_keys(values: Mapping[str, str]) -> list[str]:
+    """Keys that look like ours and are not."""
+    return [key for key in values if key.startswith(OUR_KEYS) and key not in BY_KEY]
+
+
+def _missing_program(command: str, environ: Mapping[str, str]) -> str:
+    """The program a hook command starts, if it is not there; empty if it is."""
+    words = shlex.split(command)
+    path = environ.get("PATH", os.defpath)
+    while "=" in words[0].partition("/")[0]:
+        name, _, value = words.pop(0).partition("=")
+        path = value if name == "PATH" else path
+    program = words[0].replace("$HOME", environ.get("HOME", ""))
+    if program.startswith("~/"):
+        program = environ.get("HOME", "") + program[1:]
+    return "" if shutil.which(program, path=path) else program
+
+
+def _is_health(body: str) -> bool:
+    """Whether this is what our own server answers."""
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(answer, dict) and answer.get("ok") is True and "version" in answer

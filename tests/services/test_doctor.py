@@ -21,6 +21,7 @@ from feishuperm.services import doctor
 from feishuperm.services.doctor import CHECKS, FAIL, OK, WARN, Doctor
 from feishuperm.services.installer import LINKS
 
+HEALTH = '{"ok": true, "version": "1"}'
 HOOK = {"type": "command", "command": "feishuperm-hook", "timeout": 60}
 
 
@@ -29,7 +30,7 @@ class Patient:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.environ = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+        self.environ = {"HOME": str(home), "PATH": f"{home}:/usr/bin:/bin"}
         self.config = home / ".config/feishuperm/config.env"
         self.pin = home / ".config/feishuperm/python"
         self.settings = home / ".claude/settings.json"
@@ -45,6 +46,7 @@ class Patient:
         self.write_config()
         self.pin.write_text(f"{sys.executable}\n")
         self.archive.write_bytes(b"program")
+        self.archive.chmod(0o755)
         self.write_manifest()
         self.write_settings()
         self.socket.write_bytes(b"")
@@ -64,7 +66,8 @@ class Patient:
             os.symlink(self.archive, link)
         digest = hashlib.sha256(b"program").hexdigest()
         record = {"archive": str(self.archive), "sha256": digest, "links": links}
-        self.manifest.write_text(json.dumps({"program": record}))
+        records = {"program": record, "service": {"kind": "systemd"}}
+        self.manifest.write_text(json.dumps(records))
 
     def examine(self, name: str) -> list[tuple[str, str, str]]:
         """Run the checks up to one; its findings."""
@@ -87,7 +90,7 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Patient
         "started": time.time() + 60,
     }
     monkeypatch.setattr(doctor, "ask_server", lambda *a, **k: {**status, "waiting": []})
-    monkeypatch.setattr(doctor, "fetch", lambda *a, **k: (200, "ok"))
+    monkeypatch.setattr(doctor, "fetch", lambda *a, **k: (200, HEALTH))
     monkeypatch.setattr(Doctor, "loop", lambda self: iter([(OK, "", "")]))
     checks = tuple(
         (name, Doctor.loop if name == "loop" else check) for name, check in CHECKS
@@ -163,6 +166,11 @@ def test_settings_that_do_not_parse(patient: Patient) -> None:
         ({"timeout": 600}, OK),
         ({"command": "/nonexistent/feishuperm-hook"}, FAIL),
         ({"command": "other"}, FAIL),
+        ({"command": "A=1 feishuperm-hook"}, OK),
+        ({"command": "A=1 B='x y' /nonexistent/feishuperm-hook"}, FAIL),
+        ({"command": "PATH=/nonexistent feishuperm-hook"}, FAIL),
+        ({"command": "$HOME/feishuperm-hook"}, OK),
+        ({"command": "~/bin/feishuperm-hook"}, FAIL),
     ],
 )
 def test_hook_entry(patient: Patient, change: dict[str, Any], state: str) -> None:
@@ -252,7 +260,10 @@ def test_socket_of_another_user(
     assert states(patient, "socket") == FAIL
 
 
-@pytest.mark.parametrize("reply", [(502, ""), OSError("refused")])
+@pytest.mark.parametrize(
+    "reply",
+    [(502, ""), (200, "welcome"), (200, "[]"), (200, "{}"), OSError("refused")],
+)
 def test_address_that_does_not_answer(
     patient: Patient, monkeypatch: pytest.MonkeyPatch, reply: Any
 ) -> None:
@@ -299,6 +310,140 @@ def test_clock(
     date = formatdate(time.time() - skew, usegmt=True)
     monkeypatch.setattr(doctor, "post_json", answer(0, date))
     assert states(patient, "clock") == state
+
+
+# What mends.
+
+
+def fixes(patient: Patient, check: str) -> list[str]:
+    return [fix for _, _, fix in patient.examine(check) if fix]
+
+
+@pytest.fixture
+def absent(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Patient:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotRunningError("the server is not running")
+
+    monkeypatch.setattr(doctor, "ask_server", refuse)
+    return patient
+
+
+@pytest.mark.parametrize("check", ["socket", "http"])
+def test_without_a_server_its_parts_are_not_blamed(absent: Patient, check: str) -> None:
+    absent.socket.unlink()
+    row = (WARN, "not checked: no server", "feishuperm install")
+    assert absent.examine(check) == [row]
+
+
+def test_command_is_absolute_and_quoted_where_path_lacks_it(
+    tmp_path: Path, absent: Patient
+) -> None:
+    home = tmp_path / "a home"
+    home.mkdir()
+    other = Patient(home)
+    other.environ["PATH"] = "/usr/bin:/bin"
+    assert fixes(other, "server") == [f"'{home}/feishuperm' install"]
+
+
+def test_changed_file_is_never_installed_again(absent: Patient) -> None:
+    absent.pin.unlink()
+    absent.archive.write_bytes(b"pr0gram")
+    found = list(Doctor(absent.environ, str(absent.home)).examine())
+    assert [row.fix for row in found if row.check == "file"] == [doctor.REINSTALL]
+    assert not [row.fix for row in found if "feishuperm install" in row.fix]
+
+
+def test_broken_pin_is_mended_by_the_python_that_runs_this(patient: Patient) -> None:
+    patient.pin.write_text("/nonexistent/python3\n")
+    (fix,) = fixes(patient, "python")
+    assert fix.startswith(sys.executable) and fix.endswith(" install")
+
+
+def test_broken_link_is_mended_by_install(patient: Patient) -> None:
+    (patient.home / "feishuperm-hook").unlink()
+    assert fixes(patient, "file") == ["feishuperm install"]
+
+
+def test_server_older_than_its_file_is_restarted(patient: Patient) -> None:
+    os.utime(patient.archive, (time.time() + 120,) * 2)
+    restart = f"touch {patient.config} && feishuperm install"
+    assert fixes(patient, "server") == [restart]
+    patient.socket.chmod(0o666)
+    assert fixes(patient, "socket") == [restart]
+
+
+def test_socket_missing_is_told_in_words(patient: Patient) -> None:
+    patient.socket.unlink()
+    ((_, text, _),) = patient.examine("socket")
+    assert text == f"{patient.socket}: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("CALLBACK_SERVER_PORT=many", "line 2: CALLBACK_SERVER_PORT: 'many' is not"),
+        ("a line", "line 2: expected KEY=VALUE"),
+    ],
+)
+def test_bad_line_is_named(patient: Patient, line: str, text: str) -> None:
+    patient.config.write_text(f"# ours\n{line}\n")
+    row = patient.examine("config")[0]
+    assert f"{patient.config}, {text}" in row[1]
+    assert row[2] == f"edit {patient.config}"
+
+
+def test_bad_value_in_the_environment_is_unset(patient: Patient) -> None:
+    patient.environ["CALLBACK_SERVER_PORT"] = "many"
+    assert fixes(patient, "config") == ["unset CALLBACK_SERVER_PORT"]
+
+
+def test_folder_in_the_place_of_the_config_is_moved_away(patient: Patient) -> None:
+    patient.config.unlink()
+    patient.config.mkdir()
+    assert fixes(patient, "config") == [f"mv {patient.config} {patient.config}.old"]
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("FEISHU_WEBHOOK", "FEISHU_WEBHOOK_URL"),
+        ("CALLBACK_PORT", "CALLBACK_SERVER_PORT"),
+        ("PERMISSION_TIMEOUT", "PERMISSION_TIMEOUT_ACTION"),
+    ],
+)
+def test_unknown_key_names_the_nearest(patient: Patient, key: str, near: str) -> None:
+    patient.write_config(**{key: "1", "SOMEBODY_ELSES": "2"})
+    assert fixes(patient, "config") == [f"edit {patient.config}: did you mean {near}?"]
+
+
+def test_hook_of_user_and_project_leaves_the_project(patient: Patient) -> None:
+    path = patient.home / "project/.claude/settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"hooks": patient.settings_value["hooks"]}))
+    assert fixes(patient, "hooks") == [f"edit {path}: remove feishuperm-hook"]
+
+
+def test_broken_hook_of_a_project_is_mended_there(patient: Patient) -> None:
+    patient.settings.unlink()
+    path = patient.home / "project/.claude/settings.json"
+    path.parent.mkdir(parents=True)
+    groups = [{"matcher": "*", "hooks": [{**HOOK, "timeout": 5}]}]
+    path.write_text(json.dumps({"hooks": {"PermissionRequest": groups}}))
+    folder = patient.home / "project"
+    assert fixes(patient, "hooks") == [f"cd {folder} && feishuperm install --project"]
+
+
+def test_wrong_bot_is_given_anew(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "http://127.0.0.1:9/open-apis/bot/v2/hook/x"
+    patient.write_config(FEISHU_WEBHOOK_URL=url)
+    monkeypatch.setattr(doctor, "post_json", answer(19001))
+    install = "feishuperm install --webhook URL --secret TEXT"
+    assert fixes(patient, "feishu") == [install]
+    patient.environ["FEISHU_WEBHOOK_URL"] = url
+    (fix,) = fixes(patient, "feishu")
+    assert fix.endswith("environment: FEISHU_WEBHOOK_URL")
 
 
 def test_no_secret_in_any_finding(
