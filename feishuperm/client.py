@@ -59,12 +59,25 @@ def read_all(fd: int, limit: int = MAX_EVENT) -> bytes:
     return b"".join(parts)
 
 
+def home(environ: "Environ") -> bytes:
+    """The user's folder; without any, a place that can be neither read nor made."""
+    path = environ.get(b"HOME")
+    if path:
+        return path
+    import pwd
+
+    try:
+        return pwd.getpwuid(posix.getuid()).pw_dir.encode(errors="surrogateescape")
+    except KeyError:
+        return b"/dev/null"
+
+
 def config_path(environ: "Environ") -> bytes:
     """The file that holds the settings which the environment does not name."""
     named = environ.get(b"FEISHUPERM_CONFIG")
     if named:
         return named
-    base = environ.get(b"XDG_CONFIG_HOME") or environ.get(b"HOME", b"") + b"/.config"
+    base = environ.get(b"XDG_CONFIG_HOME") or home(environ) + b"/.config"
     return base + b"/feishuperm/config.env"
 
 

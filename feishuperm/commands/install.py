@@ -18,7 +18,13 @@ from functools import partial
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.lib.config import claude_dir, config_path, read_config, state_dir
+from feishuperm.lib.config import (
+    claude_dir,
+    config_path,
+    home,
+    read_config,
+    state_dir,
+)
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.feishu import Notice, build_notice_card, send_feishu_card
 from feishuperm.lib.program import archive_path
@@ -80,6 +86,8 @@ def main(args: list[str]) -> int:
     options = parser().parse_args(args)
     if not archive_path():
         raise FeishupermError("only a built file can install itself", "./install.sh")
+    if not os.path.isdir(home()):
+        raise FeishupermError("this user has no home folder", "set HOME to one")
     install = Install(options, os.environ)
     if install.options.dry_run:
         return install.rehearse()
@@ -353,9 +361,8 @@ class Install:
     def prefix(self) -> str:
         if self.options.prefix:
             return os.path.abspath(str(self.options.prefix))
-        home = self.environ.get("HOME") or os.path.expanduser("~")
         record = self.manifest.records.get("program", {})
-        return str(record.get("prefix") or os.path.join(home, ".local"))
+        return str(record.get("prefix") or os.path.join(home(self.environ), ".local"))
 
     def link(self, name: str) -> str:
         return os.path.join(self.prefix(), "bin", name)

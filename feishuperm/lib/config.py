@@ -16,27 +16,31 @@ if TYPE_CHECKING:
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:
     """The settings file, by the same rule as the hook client."""
-    encoded = {os.fsencode(key): os.fsencode(environ[key]) for key in environ}
-    return os.fsdecode(client.config_path(encoded))
+    return os.fsdecode(client.config_path(_encoded(environ)))
+
+
+def home(environ: Mapping[str, str] = os.environ) -> str:
+    """The user's folder, by the same rule as the hook client."""
+    return environ.get("HOME") or os.fsdecode(client.home({}))
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> str:
     """The folder of config.env and of the pinned interpreter."""
-    base = environ.get("XDG_CONFIG_HOME") or os.path.join(_home(environ), ".config")
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(home(environ), ".config")
     return os.path.join(base, "feishuperm")
 
 
 def state_dir(environ: Mapping[str, str] = os.environ) -> str:
     """The folder of log, ledger, signing key and supervisor state."""
     base = environ.get("XDG_STATE_HOME") or os.path.join(
-        _home(environ), ".local", "state"
+        home(environ), ".local", "state"
     )
     return os.path.join(base, "feishuperm")
 
 
 def claude_dir(environ: Mapping[str, str] = os.environ) -> str:
     """Claude Code's own folder of user settings."""
-    return environ.get("CLAUDE_CONFIG_DIR") or os.path.join(_home(environ), ".claude")
+    return environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home(environ), ".claude")
 
 
 def load_settings(
@@ -61,7 +65,7 @@ def read_config(path: str) -> dict[str, str]:
     try:
         with open(path, "rb") as file:
             data = file.read()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
@@ -85,5 +89,5 @@ def find_key(path: str, key: str) -> int:
     return 0
 
 
-def _home(environ: Mapping[str, str]) -> str:
-    return environ.get("HOME") or os.path.expanduser("~")
+def _encoded(environ: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {os.fsencode(key): os.fsencode(environ[key]) for key in environ}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,27 @@ def test_written_values_are_read_back(values: dict[str, str]) -> None:
     text = "".join(f"{key}={value}\n" for key, value in values.items())
     read = client.parse_config(text.encode())
     assert read == {key.encode(): value.encode() for key, value in values.items()}
+
+
+def test_home_is_the_variable_then_the_account() -> None:
+    account = pwd.getpwuid(os.getuid()).pw_dir
+    assert config.home({"HOME": "/h"}) == "/h"
+    assert config.home({}) == config.home({"HOME": ""}) == account
+    path = os.path.join(account, ".config/feishuperm/config.env")
+    assert config.config_path({}) == path
+
+
+def test_nobody_s_home_is_neither_read_nor_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(uid: int) -> object:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.chdir(tmp_path)
+    assert config.load_settings({}).feishuperm_lang == "zh"
+    assert client.socket_path({}) == client.DEFAULT_SOCKET
+    for folder in (config.config_dir, config.state_dir, config.claude_dir):
+        with pytest.raises(NotADirectoryError):
+            os.makedirs(folder({}))
+    assert list(tmp_path.iterdir()) == []
