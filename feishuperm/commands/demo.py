@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -15,6 +16,7 @@ EPILOG = """\
 Starts a server of its own on a free port, asks one request of each kind through real
 hooks, and shows what each hook prints for your tap."""
 POLL_SECONDS = 0.1
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends the second
 
 
 def main(args: list[str]) -> int:
@@ -22,12 +24,21 @@ def main(args: list[str]) -> int:
     parser.add_argument("--auto", action="store_true", help="answer by itself and end")
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
     options = parser.parse_args(args)
+    for number in END_SIGNALS:
+        signal.signal(number, end)
     with Demo(os.environ) as demo:
         status = demo.status()
         print(f"inbox: {status['inbox']}")
         if not options.auto and not options.no_browser and has_display():
             open_browser(status["inbox"])
         return answer_all(demo) if options.auto else wait_for_taps(demo)
+
+
+def end(number: int, frame: object) -> None:
+    """Leave like Ctrl-C does, through everything that cleans up, once."""
+    for known in END_SIGNALS:
+        signal.signal(known, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def answer_all(demo: Demo) -> int:

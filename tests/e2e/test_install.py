@@ -552,6 +552,31 @@ def test_demo_waits_for_a_person(machine: Machine) -> None:
                 demo.send_signal(signal.SIGINT)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_demo_that_is_ended_leaves_nothing(
+    machine: Machine, tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    with subprocess.Popen(
+        [str(machine.pyz), "demo"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**machine.environ, "TMPDIR": str(folder)},
+        start_new_session=True,
+    ) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if "Ctrl-C" in line:
+                break
+        assert list(folder.iterdir())
+        demo.send_signal(number)
+        assert demo.wait(20) == 128 + number
+    assert list(folder.iterdir()) == []
+    with pytest.raises(ProcessLookupError):  # neither server nor hook is left
+        os.killpg(demo.pid, 0)
+
+
 # Helpers.
 
 
