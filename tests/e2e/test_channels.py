@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,3 +222,40 @@ def test_burst_stays_within_the_limits_of_the_bot(
     assert len(served.waiting()) == 8
     served.control(command="release")
     assert [finish(hook) for hook in asked] == [""] * 8
+
+
+# test-card.
+
+
+def run_test_card(served: Served) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [served.pyz, "test-card"],
+        env=served.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_test_card_that_nobody_taps_fails(
+    pyz: Path, home: Path, feishu: FakeFeishu
+) -> None:
+    settings = {**webhook(feishu), "PERMISSION_REQUEST_TIMEOUT": "2"}
+    with Served(pyz, home, **settings) as served:
+        result = run_test_card(served)
+    assert result.returncode == 1
+    assert result.stderr == "feishuperm: nobody tapped within 2 seconds\n"
+    assert "nothing sent yet" not in result.stdout
+
+
+def test_test_card_tells_that_the_bot_is_down(pyz: Path, home: Path) -> None:
+    settings = {
+        "FEISHU_WEBHOOK_URL": "http://127.0.0.1:9/open-apis/bot/v2/hook/x",
+        "PERMISSION_REQUEST_TIMEOUT": "3",
+    }
+    with Served(pyz, home, **settings) as served:
+        result = run_test_card(served)
+    assert result.returncode == 1
+    assert "\nthe group bot is down: " in result.stdout
+    assert result.stderr.startswith("feishuperm: the group bot is down: ")
