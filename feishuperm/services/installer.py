@@ -25,7 +25,7 @@ from feishuperm.lib.store import private_dir, write_atomic
 from feishuperm.models.hooks import DEFAULT_TIMEOUT
 from feishuperm.services import settings_editor as editor
 from feishuperm.services.config_editor import merge_config
-from feishuperm.services.service_unit import KINDS, Service, stop_server
+from feishuperm.services.service_unit import KINDS, Service, stop_service
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -528,10 +528,9 @@ class ServiceStep(Step):
 
 
 def undo_service(record: Record, environ: Mapping[str, str]) -> list[str]:
-    """Stop the server and remove its unit."""
+    """Stop the server and remove its unit. Raises FeishupermError while it lives."""
     service = KINDS[record["kind"]](record["program"], environ)
-    stop_server(record["socket"])
-    service.stop()
+    stop_service(service, record["socket"])
     _unlink(record.get("path", ""))
     if record["kind"] == "systemd":
         service.run(["systemctl", "--user", "daemon-reload"])

@@ -1,17 +1,20 @@
 """Keeping `serve` running: a systemd user unit, a launchd agent, or a bare process.
 
 Each way can be installed, started, stopped and removed; what is common (is the server
-there, did it come up) is asked of the server itself over its socket, never of a pid.
+there, did it come up) is asked of the server itself over its socket.  Only a server
+that does not answer is ended by its pid, and only if its command line is ours.
 Neither a unit nor a command line ever holds a secret: `serve` reads config.env.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 
+from feishuperm import client
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.control import NotRunningError, ask_server
@@ -28,6 +31,7 @@ UNIT = "feishuperm.service"
 LABEL = "com.feishuperm.serve"
 START_SECONDS = 20.0  # a loaded machine needs a few; one that needs more is stuck
 STOP_SECONDS = 10.0
+END_SECONDS = 3.0  # for each way to end a process, from waiting to killing
 # What decides where `serve` finds its files; without them it would read other ones.
 PLACES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "FEISHUPERM_CONFIG")
 # What a server started by us inherits beside that; the rest of a shell's environment,
@@ -158,6 +162,7 @@ class BackgroundService(Service):
 
     def start(self) -> None:
         stop_server()
+        end_background(self.environ, self.program)
         environ = {key: self.environ[key] for key in INHERITED if key in self.environ}
         private_dir(state_dir(self.environ))
         self.process = subprocess.Popen(
@@ -172,7 +177,7 @@ class BackgroundService(Service):
         write_atomic(pid_path(self.environ), b"%d\n" % self.process.pid, 0o600)
 
     def stop(self) -> None:
-        stop_server()
+        end_background(self.environ, self.program)
         try:
             os.unlink(pid_path(self.environ))
         except FileNotFoundError:
@@ -247,6 +252,76 @@ def stop_server(
                 "the running server does not stop", "feishuperm status"
             )
         sleep(0.05)
+
+
+def stop_service(service: Service, socket: str) -> None:
+    """Stop a server for good: ask, then use force. Raises while one still listens."""
+    try:
+        stop_server(socket)
+    except FeishupermError:  # it is told once more, by its manager or by a signal
+        pass
+    service.stop()
+    if is_listening(socket):
+        raise FeishupermError(
+            f"a server still listens on {socket}", "end it by hand: feishuperm status"
+        )
+
+
+def is_listening(socket: str) -> bool:
+    """Whether a process of this user holds a socket, answering or not."""
+    try:
+        client.connect(os.fsencode(socket)).close()
+    except client.NoServer:
+        return False
+    return True
+
+
+def is_server(pid: int, program: str) -> bool:
+    """Whether a process is a living server of ours; numbers are used again."""
+    line = command_line(pid) if pid > 0 else ""
+    return program in line and line.endswith(" serve")
+
+
+def command_line(pid: int) -> str:
+    """The words of a process, empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return os.fsdecode(file.read().rstrip(b"\0").replace(b"\0", b" "))
+    except FileNotFoundError:
+        if os.path.isdir("/proc/self"):
+            return ""
+    command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+    try:
+        found = subprocess.run(command, capture_output=True, timeout=10).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return os.fsdecode(found.strip())
+
+
+def end_background(
+    environ: Mapping[str, str],
+    program: str,
+    seconds: float = END_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """End the background server if it lives: wait, ask, kill. Raises if it stays."""
+    pid = background_pid(environ)
+    for number in (0, signal.SIGTERM, signal.SIGKILL):
+        deadline = clock() + seconds
+        if is_server(pid, program):
+            _send_signal(pid, number)
+        while is_server(pid, program) and clock() < deadline:
+            sleep(0.05)
+    if is_server(pid, program):
+        raise FeishupermError(f"the server, process {pid}, does not end")
+
+
+def _send_signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:  # gone, or not ours to end: the caller looks again
+        pass
 
 
 # Unit files.

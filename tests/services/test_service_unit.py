@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import plistlib
 import shutil
+import signal
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -129,6 +134,72 @@ def test_background_server_gets_no_foreign_variable(
     assert service_unit.background_pid(environ) == service.process.pid
     assert "secret" not in seen.read_text()
     assert seen.read_text().endswith("\nserve\n")
+
+
+STUBBORN = "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.02; done\n"
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
+    """A background server that neither listens nor heeds SIGTERM."""
+    program = tmp_path / "feishuperm"
+    program.write_text(STUBBORN)
+    program.chmod(0o755)
+    environ = {"HOME": str(tmp_path)}
+    process = subprocess.Popen([str(program), "serve"])
+    pid = Path(service_unit.pid_path(environ))
+    pid.parent.mkdir(parents=True)
+    pid.write_text(f"{process.pid}\n")
+    yield process, environ
+    process.kill()
+    process.wait()
+
+
+def test_stopping_kills_a_background_server_that_does_not_listen(
+    tmp_path: Path, stuck: tuple[subprocess.Popen[bytes], dict[str, str]]
+) -> None:
+    process, environ = stuck
+    program = str(tmp_path / "feishuperm")
+    now = itertools.count()
+    service_unit.end_background(environ, program, 9, lambda: next(now), time.sleep)
+    assert process.wait(20) == -signal.SIGKILL
+    service_unit.stop_service(BackgroundService(program, environ), "/nonexistent")
+    assert not os.path.exists(service_unit.pid_path(environ))
+
+
+def test_process_of_another_with_the_same_number_is_left_alone(
+    tmp_path: Path, stuck: tuple[subprocess.Popen[bytes], dict[str, str]]
+) -> None:
+    process, environ = stuck
+    service_unit.end_background(environ, "/opt/feishuperm", 0)
+    assert process.poll() is None
+
+
+def test_server_that_stays_is_not_called_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    stuck: tuple[subprocess.Popen[bytes], dict[str, str]],
+) -> None:
+    process, environ = stuck
+    program = str(tmp_path / "feishuperm")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", lambda pid, number: None)
+        with pytest.raises(FeishupermError, match=f"{process.pid}, does not end"):
+            service_unit.end_background(environ, program, 0)
+
+
+def test_socket_that_somebody_still_holds_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(service_unit, "stop_server", lambda socket: 0)
+    path = str(tmp_path / "s")
+    service = SystemdService("/opt/feishuperm", {}, Commands())
+    with socket.socket(socket.AF_UNIX) as hung:
+        hung.bind(path)
+        hung.listen()
+        with pytest.raises(FeishupermError, match="still listens"):
+            service_unit.stop_service(service, path)
+    service_unit.stop_service(service, path)
 
 
 def test_waiting_for_a_server_that_never_comes_ends_with_a_hint(
