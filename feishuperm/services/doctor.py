@@ -29,7 +29,14 @@ from feishuperm.lib.config import (
     read_config,
 )
 from feishuperm.lib.control import NotRunningError, ask_server
-from feishuperm.lib.feishu import Notice, build_notice_card, send_feishu_card
+from feishuperm.lib.feishu import (
+    BAD_SIGN,
+    NO_ANSWER,
+    Notice,
+    SendResult,
+    build_notice_card,
+    send_feishu_card,
+)
 from feishuperm.lib.fetch import fetch
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.post import Reply, post_json
@@ -50,9 +57,11 @@ if TYPE_CHECKING:
     from feishuperm.models.settings import Settings
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-# `install` would take a changed file for the right one, so it is never named for it.
+# `install` would take a changed file for the right one, so it is not named before that.
+FILE_FIRST = "mend the file first, see the line `file`"
 REINSTALL = "./install.sh in the clone, or: curl https://HOST/install.sh | sh"
-BOT_KEYS = ("FEISHU_WEBHOOK_URL", "FEISHU_WEBHOOK_SECRET")
+BOT_OPTIONS = "--webhook URL --secret TEXT"
+BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner mends
 OUR_KEYS = ("FEISHU", "CALLBACK_", "PERMISSION_", "SUPERVISOR_")
 DRY_TOOL = "feishuperm-doctor"  # the server rings no phone and writes no rule for it
 SIGN_SKEW = 3600  # Feishu refuses signatures that are older, or as much too new
@@ -102,23 +111,27 @@ class Doctor:
     # What mends.
 
     def install(self, options: str = "") -> str:
-        """An `install` that can be pasted; getting the file anew if it was changed."""
-        return (
-            f"{self.program} install {options}".rstrip() if self.intact else REINSTALL
-        )
+        """An `install` that can be pasted; not while the file is not the right one."""
+        command = f"{self.program} install {options}".rstrip()
+        return command if self.intact else FILE_FIRST
 
     def restart(self) -> str:
         """`install` restarts a server that is older than config.env."""
         if "service" not in self.manifest.records:
             return f"end it and start it again: {self.program} serve"
-        return f"touch {shlex.quote(config_path(self.environ))} && {self.install()}"
+        return self.after(f"touch {shlex.quote(config_path(self.environ))}")
+
+    def after(self, command: str, options: str = "") -> str:
+        """An `install` behind another command."""
+        return f"{command} && {self.install(options)}" if self.intact else FILE_FIRST
 
     def register(self, path: str) -> str:
         """What writes our hook anew to a settings file of Claude Code."""
-        folder = shlex.quote(self.project)
-        commands = (self.install(), f"cd {folder} && {self.install('--project')}")
-        known = dict(zip(self._settings_paths(), commands))
-        return known.get(path) or f"edit {shlex.quote(path)}"
+        if path == self._settings_paths()[0]:
+            return self.install()
+        if os.path.basename(path) == "settings.json":
+            return self.after(f"cd {shlex.quote(self.project)}", "--project")
+        return f"edit {shlex.quote(path)}"
 
     # This program.
 
@@ -131,7 +144,7 @@ class Doctor:
             return
         python = os.fsdecode(data).rstrip("\n")
         # By the Python this runs on: the pinned one would be the one to start it.
-        fix = shlex.join(self_command("install")) if self.intact else REINSTALL
+        fix = shlex.join(self_command("install")) if self.intact else FILE_FIRST
         version = _output([python, "-I", "-S", "-c", _VERSION])
         if not version:
             yield FAIL, f"{python}, named in {path}, does not run", fix
@@ -340,7 +353,7 @@ class Doctor:
         settings = self.settings
         if not settings.feishu_webhook_url:
             text = "no group bot: only the inbox shows requests"
-            yield WARN, text, self.install("--webhook URL --secret TEXT")
+            yield WARN, text, self.install(BOT_OPTIONS)
             return
         card = build_notice_card(Notice("test", time.time()), settings.feishuperm_lang)
         url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
@@ -349,13 +362,18 @@ class Doctor:
             yield OK, "the group bot took a test card", ""
         else:
             text = f"the group bot did not: {result.message}"
-            yield FAIL, text, self._bot_fix()
+            yield FAIL, text, self._bot_fix(result)
 
-    def _bot_fix(self) -> str:
-        named = [key for key in BOT_KEYS if self.environ.get(key)]
-        if named:  # the environment wins over whatever `install` keeps
-            return f"set it right in the environment: {', '.join(named)}"
-        return self.install("--webhook URL --secret TEXT")
+    def _bot_fix(self, result: SendResult) -> str:
+        if result.code in BOT_SETTINGS:
+            return "change the bot's settings in the Feishu group"
+        if result.retry and result.code != NO_ANSWER:
+            return f"in a minute: {self.program} doctor"
+        signs = result.code == BAD_SIGN
+        key = "FEISHU_WEBHOOK_SECRET" if signs else "FEISHU_WEBHOOK_URL"
+        if self.environ.get(key):  # it wins over whatever `install` keeps
+            return f"set it right in the environment: {key}"
+        return self.install("--secret TEXT" if signs else BOT_OPTIONS)
 
     def _post(self, url: str, body: bytes) -> Reply:
         reply = post_json(url, body)

@@ -350,6 +350,7 @@ def test_changed_file_is_never_installed_again(absent: Patient) -> None:
     absent.archive.write_bytes(b"pr0gram")
     found = list(Doctor(absent.environ, str(absent.home)).examine())
     assert [row.fix for row in found if row.check == "file"] == [doctor.REINSTALL]
+    assert [row.fix for row in found if row.check == "python"] == [doctor.FILE_FIRST]
     assert not [row.fix for row in found if "feishuperm install" in row.fix]
 
 
@@ -433,17 +434,26 @@ def test_broken_hook_of_a_project_is_mended_there(patient: Patient) -> None:
     assert fixes(patient, "hooks") == [f"cd {folder} && feishuperm install --project"]
 
 
-def test_wrong_bot_is_given_anew(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("code", "key", "fix"),
+    [
+        (19001, "", "feishuperm install --webhook URL --secret TEXT"),
+        (19021, "", "feishuperm install --secret TEXT"),
+        (19024, "", "change the bot's settings in the Feishu group"),
+        (11232, "", "in a minute: feishuperm doctor"),
+        (19001, "FEISHU_WEBHOOK_URL", "set it right in the environment: "),
+        (19021, "FEISHU_WEBHOOK_SECRET", "set it right in the environment: "),
+    ],
+)
+def test_wrong_bot_names_what_is_wrong(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, code: int, key: str, fix: str
 ) -> None:
     url = "http://127.0.0.1:9/open-apis/bot/v2/hook/x"
     patient.write_config(FEISHU_WEBHOOK_URL=url)
-    monkeypatch.setattr(doctor, "post_json", answer(19001))
-    install = "feishuperm install --webhook URL --secret TEXT"
-    assert fixes(patient, "feishu") == [install]
-    patient.environ["FEISHU_WEBHOOK_URL"] = url
-    (fix,) = fixes(patient, "feishu")
-    assert fix.endswith("environment: FEISHU_WEBHOOK_URL")
+    if key:
+        patient.environ[key] = url
+    monkeypatch.setattr(doctor, "post_json", answer(code))
+    assert fixes(patient, "feishu") == [fix + key]
 
 
 def test_no_secret_in_any_finding(
