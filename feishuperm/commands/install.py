@@ -7,13 +7,16 @@ undone, is `services.installer`'s.
 from __future__ import annotations
 
 import difflib
+import errno
 import getpass
 import os
 import socket
+import stat
 import sys
 import time
 import zlib
 from functools import partial
+from urllib.parse import urlsplit
 
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError, UsageError
@@ -48,7 +51,9 @@ from feishuperm.services.installer import (
 )
 from feishuperm.services.service_unit import (
     KINDS,
+    background_pid,
     choose_service,
+    is_server,
     stop_server,
     wait_until_running,
 )
@@ -145,8 +150,12 @@ class Install:
         self.config = asked_config(options, environ)
         # Before the first install there is no server of ours: one on the shared default
         # socket is somebody's own and stays.
+        self.socket = ""  # where the running server was found; empty: where it should
         known = self.known("PERMISSION_SOCKET_PATH")
         self.status = running_status() if known else None
+        recorded = self.manifest.records.get("service", {}).get("socket", "")
+        if self.status is None and recorded:
+            self.socket, self.status = recorded, running_status(recorded)
         self.asked = False  # whether a person gave the bot, which was tried at once
         self.values: dict[editor.Path, Any] = {}
         if options.permission_mode:
@@ -157,7 +166,8 @@ class Install:
         changes = [row for step in self.steps() for row in step.changes()]
         for row in changes:
             print(f"would {row}")
-        if not self.options.no_service and (changes or self.status is None):
+        stale = bool(changes) or self.status is None or self.is_stale()
+        if stale and not self.options.no_service:
             print("would start the server" if not self.status else "would restart it")
         if not changes:
             print("nothing to change")
@@ -329,7 +339,7 @@ class Install:
         """Make the changes; the server is stopped only for those it must notice."""
         service: Service | None = None
         kinds = ("program", ConfigStep.name, ServiceStep.name)
-        noticed = any(changes.get(name) for name in kinds) or self.config_is_newer()
+        noticed = any(changes.get(name) for name in kinds) or self.is_stale()
         if noticed and self.status is not None and not self.options.no_service:
             self.stop()
         for step in steps:
@@ -342,17 +352,23 @@ class Install:
             self.status_after = wait_until_running()
         return service
 
-    def config_is_newer(self) -> bool:
-        """Whether somebody edited config.env since the server read it."""
-        try:
-            changed = os.stat(config_path(self.environ)).st_mtime
-        except OSError:
+    def is_stale(self) -> bool:
+        """Whether the running server has to start again though no step changes a thing.
+
+        It read an older config.env or archive, or others may write to its socket.
+        """
+        if self.status is None:
             return False
-        return self.status is not None and changed > float(self.status["started"])
+        started = float(self.status["started"])
+        archive = self.manifest.records.get("program", {}).get("archive", "")
+        paths = (config_path(self.environ), archive)
+        return any(modified(path) > started for path in paths) or is_open(
+            self.status.get("socket", "")
+        )
 
     def stop(self) -> None:
         """Stop the running server; hooks that wait go back to their terminals."""
-        released = stop_server()
+        released = stop_server(self.socket)
         if released:
             print(f"  handed back to the terminal: {released} waiting")
 
@@ -392,30 +408,56 @@ class Install:
         """Choose what nobody said: a socket of this user's own, a port that is free."""
         if not self.known("PERMISSION_SOCKET_PATH"):
             self.config["PERMISSION_SOCKET_PATH"] = own_socket(state_dir(self.environ))
-        if self.options.no_service or self.status is not None:
+        if self.options.no_service:
             return
         settings = Settings({**self.old_config, **self.config})
-        port = settings.callback_server_port
-        if port_is_free(settings.http_host(), port):
+        host, port = settings.http_host(), settings.callback_server_port
+        # A port that our own server holds will be free; its host still has to be good.
+        if port_is_free(host, 0 if port == self.own_port() else port):
             return
         if self.known("CALLBACK_SERVER_PORT") or self.known("CALLBACK_SERVER_URL"):
             raise FeishupermError(
                 f"port {port} is taken by another program",
                 "choose another one: feishuperm install --port N",
             )
-        self.config.update(port_settings(free_port(settings.http_host())))
+        self.config.update(port_settings(free_port(host)))
+
+    def own_port(self) -> int:
+        """The port the server of the earlier install listens on, 0 without one."""
+        if self.status is not None:
+            return urlsplit(str(self.status["listens"])).port or 0
+        record = self.manifest.records.get("service", {})
+        if is_server(background_pid(self.environ), record.get("program", "")):
+            return Settings(self.old_config).callback_server_port  # it is stuck
+        return 0
 
 
 def warn(message: str) -> None:
     print(f"feishuperm: {message}", file=sys.stderr)
 
 
-def running_status() -> dict[str, Any] | None:
-    """What the running server says, None without one."""
+def running_status(path: str = "") -> dict[str, Any] | None:
+    """What the server on a socket says, None without one."""
     try:
-        return ask_server({"command": "status"})
+        return ask_server({"command": "status"}, path=path)
     except NotRunningError:
         return None
+
+
+def modified(path: str) -> float:
+    """When a file was written, 0 without one."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def is_open(path: str) -> bool:
+    """Whether a socket has another mode than the one our server gives it."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode) != 0o600
+    except OSError:
+        return False
 
 
 def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
@@ -460,14 +502,19 @@ def port_settings(port: int | str) -> dict[str, str]:
 
 
 def port_is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there."""
+    """Whether a server could listen there. Raises for a host that is not here."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise FeishupermError(
+                f"cannot listen on {host}:{port}: {error.strerror}",
+                "set CALLBACK_SERVER_HOST to an address of this machine",
+            ) from None
     return True
 
 

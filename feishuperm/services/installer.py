@@ -141,6 +141,7 @@ class ProgramStep(Step):
         self, record: Record, source: str, prefix: str, python: str, pin: str
     ) -> None:
         super().__init__(record)
+        self.source = source
         self.data = read_bytes(source, MAX_ARCHIVE) or b""
         self.prefix = prefix
         self.archive = os.path.join(prefix, "share", "feishuperm", ARCHIVE)
@@ -153,8 +154,9 @@ class ProgramStep(Step):
         return next(path for path, known in self.links.items() if known == name)
 
     def changes(self) -> list[str]:
-        rows = []
-        if read_bytes(self.archive, MAX_ARCHIVE) != self.data:
+        self._check_source()
+        rows = [f"remove {self.record['archive']}"] if self._moves() else []
+        if self.replaces_archive():
             rows.append(f"write {self.archive}")
         for path in self.links:
             self._check_link(path)
@@ -168,6 +170,8 @@ class ProgramStep(Step):
         return read_bytes(self.archive, MAX_ARCHIVE) != self.data
 
     def apply(self, save: Callable[[Record], None]) -> None:
+        if self._moves():
+            undo_program(self.record)
         folders = [os.path.dirname(path) for path in (self.archive, *self.links)]
         private = os.path.dirname(self.pin)
         missing = missing_folders([*folders, private])
@@ -191,6 +195,21 @@ class ProgramStep(Step):
         for path in self.links:
             if not self._is_linked(path):
                 _replace_link(path, self.archive)
+
+    def _moves(self) -> bool:
+        """Whether the earlier install is in another place."""
+        return bool(self.record.get("archive", self.archive) != self.archive)
+
+    def _check_source(self) -> None:
+        """Refuse an installed archive that somebody changed where it lies."""
+        archive = self.record.get("archive", "")
+        if not archive or os.path.realpath(self.source) != os.path.realpath(archive):
+            return
+        if self.record["sha256"] != _digest(self.data):
+            raise FeishupermError(
+                f"{archive} is not the file that was installed",
+                "install a good one: install.sh",
+            )
 
     def _pinned(self) -> bytes:
         return os.fsencode(self.python) + b"\n"
@@ -505,11 +524,22 @@ class ServiceStep(Step):
         path = self.service.path
         if path and read_bytes(path) != self.service.content():
             return [f"write {path}"]
-        if self.record.get("kind") != self.service.kind:
+        if not self.record or self._moves():
             return [f"keep the server running ({self.service.kind})"]
         return []
 
+    def _moves(self) -> bool:
+        """Whether the earlier install runs its server in another way or place."""
+        here = {
+            "kind": self.service.kind,
+            "program": self.service.program,
+            "socket": self.socket,
+        }
+        return any(self.record.get(key, value) != value for key, value in here.items())
+
     def apply(self, save: Callable[[Record], None]) -> None:
+        if self._moves():
+            undo_service(self.record, self.service.environ)
         path = self.service.path
         folder = os.path.dirname(path)
         made = [*self.record.get("folders", []), *missing_folders([folder])]

@@ -110,7 +110,7 @@ def test_server_on_the_shared_socket_is_not_taken_for_ours(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the first install it is somebody's own and must not be stopped."""
-    monkeypatch.setattr(install, "running_status", lambda: {"pid": 1})
+    monkeypatch.setattr(install, "running_status", lambda path="": {"pid": 1})
     assert Install(parser().parse_args([]), environ).status is None
     environ["PERMISSION_SOCKET_PATH"] = "/tmp/mine.sock"
     assert Install(parser().parse_args([]), environ).status == {"pid": 1}
@@ -121,14 +121,79 @@ def test_config_that_was_edited_after_the_start_asks_for_a_restart(
 ) -> None:
     made = Install(parser().parse_args([]), environ)
     made.status = {"started": 1000.0}
-    assert not made.config_is_newer()
+    assert not made.is_stale()
     path = Path(environ["HOME"], ".config/feishuperm/config.env")
     path.parent.mkdir(parents=True)
     path.write_text("")
     os.utime(path, (2000, 2000))
-    assert made.config_is_newer()
+    assert made.is_stale()
     os.utime(path, (500, 500))
-    assert not made.config_is_newer()
+    assert not made.is_stale()
+
+
+def test_replaced_archive_and_open_socket_ask_for_a_restart(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    made = Install(parser().parse_args([]), environ)
+    archive, path = tmp_path / "feishuperm.pyz", tmp_path / "s"
+    archive.write_text("")
+    made.manifest.records["program"] = {"archive": str(archive)}
+    made.status = {"started": 1000.0, "socket": str(path)}
+    assert made.is_stale()
+    os.utime(archive, (500, 500))
+    assert not made.is_stale()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        path.chmod(0o666)
+        assert made.is_stale()
+        path.chmod(0o600)
+        assert not made.is_stale()
+
+
+def test_server_on_the_recorded_socket_is_ours(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed PERMISSION_SOCKET_PATH must not make it another program."""
+    running = {"/old.sock": {"pid": 1, "listens": "http://127.0.0.1:9001"}}
+    monkeypatch.setattr(install, "running_status", lambda path="": running.get(path))
+    state = Path(environ["HOME"], ".local/state/feishuperm")
+    state.mkdir(parents=True)
+    (state / "install.json").write_text('{"service": {"socket": "/old.sock"}}')
+    environ["PERMISSION_SOCKET_PATH"] = "/new.sock"
+    made = Install(parser().parse_args(["--port", "9001"]), environ)
+    assert (made.socket, made.status) == ("/old.sock", running["/old.sock"])
+    tried: list[int] = []
+    monkeypatch.setattr(
+        install, "port_is_free", lambda host, port: not tried.append(port)
+    )
+    made.complete_config()
+    assert tried == [0]
+
+
+def test_new_port_is_tried_while_the_old_server_still_runs(
+    environ: dict[str, str],
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        made = Install(parser().parse_args(["--port", str(port)]), environ)
+        made.status = {"started": 0.0, "listens": "http://127.0.0.1:1"}
+        with pytest.raises(FeishupermError, match=f"port {port} is taken"):
+            made.complete_config()
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_host_that_is_not_here_is_named_and_not_called_taken(
+    environ: dict[str, str], running: bool
+) -> None:
+    environ["CALLBACK_SERVER_HOST"] = "192.0.2.1"
+    made = Install(parser().parse_args([]), environ)
+    if running:
+        made.status = {"started": 0.0, "listens": "http://127.0.0.1:8080"}
+    with pytest.raises(FeishupermError, match=r"cannot listen on 192\.0\.2\.1:") as why:
+        made.complete_config()
+    assert "CALLBACK_SERVER_HOST" in why.value.hint
 
 
 def test_source_tree_cannot_install_itself() -> None:

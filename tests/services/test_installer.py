@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import FeishupermError
-from feishuperm.services import installer
+from feishuperm.services import installer, service_unit
 from feishuperm.services import settings_editor as editor
 from feishuperm.services.installer import (
     CommandsStep,
@@ -29,7 +29,7 @@ from feishuperm.services.installer import (
     undo_program,
     undo_settings,
 )
-from feishuperm.services.service_unit import BackgroundService
+from feishuperm.services.service_unit import BackgroundService, SystemdService
 
 COMMAND = "/opt/feishuperm-hook"
 
@@ -494,6 +494,45 @@ def test_new_version_replaces_the_archive_as_a_whole(
         assert (running.read(), archive.read_bytes()) == (b"one", b"two")
 
 
+def test_other_prefix_takes_the_old_program_away(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    manifest = Manifest(environ)
+    run(program_step(tmp_path, environ, manifest), manifest)
+    old = tmp_path / "prefix"
+    source = str(old / "share/feishuperm/feishuperm.pyz")
+    pin = installer.pin_path(environ)
+    new = str(tmp_path / "new")
+    record = manifest.records["program"]
+    step = ProgramStep(record, source, new, sys.executable, pin)
+    assert f"remove {source}" in step.changes()
+    run(step, manifest)
+    assert not old.exists() and os.path.exists(pin)
+    assert Path(new, "bin/feishuperm").read_bytes() == b"one"
+    assert manifest.records["program"]["prefix"] == new
+    undo_program(manifest.records["program"])
+    assert not os.path.exists(new) and not os.path.exists(pin)
+
+
+def test_installed_archive_that_somebody_changed_is_refused_until_it_is_replaced(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    manifest = Manifest(environ)
+    step = program_step(tmp_path, environ, manifest)
+    run(step, manifest)
+    with open(step.archive, "ab") as file:
+        file.write(b"evil")
+    record = dict(manifest.records["program"])
+    pin = installer.pin_path(environ)
+    again = ProgramStep(record, step.archive, step.prefix, sys.executable, pin)
+    with pytest.raises(FeishupermError, match="not the file that was installed") as why:
+        again.changes()
+    assert "install.sh" in why.value.hint
+    assert manifest.records["program"] == record
+    run(program_step(tmp_path, environ, manifest, b"two"), manifest)
+    assert Path(step.archive).read_bytes() == b"two"
+
+
 def test_foreign_file_under_our_name_is_refused_before_anything_changes(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
@@ -544,6 +583,31 @@ def test_service_step_is_silent_the_second_time(environ: dict[str, str]) -> None
     service = BackgroundService("/opt/feishuperm", environ)
     run(ServiceStep({}, service, "/s"), manifest)
     assert ServiceStep(manifest.records["service"], service, "/s").changes() == []
+
+
+def test_server_of_before_is_undone_when_its_kind_or_socket_changes(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        installer,
+        "stop_service",
+        lambda service, socket: stopped.append((service.kind, socket)),
+    )
+    manifest = Manifest(environ)
+    systemd = SystemdService("/opt/feishuperm", environ, lambda command: 0)
+    run(ServiceStep({}, systemd, "/old"), manifest)
+    unit = Path(systemd.path)
+    assert unit.exists() and stopped == []
+    background = BackgroundService("/opt/feishuperm", environ)
+    monkeypatch.setattr(service_unit, "run_quietly", lambda command: 0)
+    for socket in ("/old", "/new"):
+        step = ServiceStep(manifest.records["service"], background, socket)
+        assert step.changes() == ["keep the server running (background)"]
+        run(step, manifest)
+    assert not unit.exists()
+    assert stopped == [("systemd", "/old"), ("background", "/old")]
+    assert manifest.records["service"]["socket"] == "/new"
 
 
 def test_registrations_outlast_our_own_wait() -> None:

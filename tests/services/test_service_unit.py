@@ -26,6 +26,7 @@ from feishuperm.services.service_unit import (
     launchd_plist,
     systemd_unit,
 )
+from tests.conftest import wait_until
 
 NAMES = ["plain", "with blank", "per%cent", 'quo"te', "dol$lar", "中文", "back\\slash"]
 
@@ -136,7 +137,7 @@ def test_background_server_gets_no_foreign_variable(
     assert seen.read_text().endswith("\nserve\n")
 
 
-STUBBORN = "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.02; done\n"
+STUBBORN = "#!/bin/sh\ntrap '' TERM\n: >$0.ready\nwhile :; do sleep 0.02; done\n"
 
 
 @pytest.fixture
@@ -147,6 +148,7 @@ def stuck(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, s
     program.chmod(0o755)
     environ = {"HOME": str(tmp_path)}
     process = subprocess.Popen([str(program), "serve"])
+    wait_until((tmp_path / "feishuperm.ready").exists)
     pid = Path(service_unit.pid_path(environ))
     pid.parent.mkdir(parents=True)
     pid.write_text(f"{process.pid}\n")
