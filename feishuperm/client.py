@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     Environ = Mapping[bytes, bytes]
 
 PROTOCOL = b"1"
-MAX_EVENT = 4 << 20  # a longer one no person reads; the terminal has it
+MAX_EVENT = 4 << 20  # a longer request no person reads; the terminal has it
+MAX_INPUT = 64 << 20  # of any event: a guard sees a large file whole
 MAX_ANSWER = 4 << 20  # an answer repeats the questions or the plan, nothing larger
 ACK_SECONDS = 10  # a server that has not even said "registered" by then is frozen
 GUARD_SECONDS = 3  # past the server's own deadline, and still under the hook timeout
@@ -46,7 +47,7 @@ class NotPermission(Exception):
     """The server read the event: it is not a permission request."""
 
 
-def read_all(fd: int, limit: int = MAX_EVENT) -> bytes:
+def read_all(fd: int, limit: int = MAX_INPUT) -> bytes:
     """Everything up to end of file, or to one byte past the limit."""
     parts = []
     size = 0
@@ -237,9 +238,9 @@ def run(environ: "Environ", archive: str) -> None:
     raw = read_all(0)
     request_id = new_id()
     reason = "event"
-    if PERMISSION[0] in raw or PERMISSION[1] in raw:
-        if b"FEISHUPERM_RUN" in environ:  # `run` asks by itself, once
-            return None
+    # Inside a `run`, which asks by itself, somebody has to look whose event it is.
+    relayed = len(raw) <= MAX_EVENT and b"FEISHUPERM_RUN" not in environ
+    if relayed and (PERMISSION[0] in raw or PERMISSION[1] in raw):
         project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
         try:
             answer = ask(raw, socket_path(environ), request_id, project)

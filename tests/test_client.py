@@ -370,6 +370,7 @@ def run(monkeypatch: pytest.MonkeyPatch, raw: bytes, path: str) -> bytes:
         (b"\xff\xfe", "event"),
         (EVENT, "no server"),
         (EVENT.replace(b'name":"P', b'name": "P'), "no server"),
+        (EVENT + b" " * client.MAX_EVENT, "event"),
     ],
 )
 def test_what_the_client_cannot_do_is_handed_over(
@@ -384,6 +385,16 @@ def test_event_that_only_looks_like_a_request_is_handed_over(
 ) -> None:
     monkeypatch.setattr(client, "ask", refuse)
     assert run(monkeypatch, EVENT, path) == b"{}\n"
+    assert handed.calls == [(EVENT, "event")]
+
+
+def test_inside_a_run_somebody_else_looks_whose_request_it_is(
+    monkeypatch: pytest.MonkeyPatch, handed: Handed, path: str
+) -> None:
+    monkeypatch.setattr(client, "ask", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(client, "read_all", lambda fd: EVENT)
+    monkeypatch.setattr(client, "write_all", lambda fd, data: None)
+    client.run({b"FEISHUPERM_RUN": b"/none"}, "")
     assert handed.calls == [(EVENT, "event")]
 
 

@@ -24,15 +24,21 @@ if TYPE_CHECKING:
 
     from feishuperm.models.settings import Settings
 
+# As in `client.PERMISSION`: only a key can look like this.
+PRE_TOOL_USE = (b'"hook_event_name":"PreToolUse"', b'"hook_event_name": "PreToolUse"')
 CARD_SECONDS = 8  # for sending a card from the hook; Claude Code is waiting
 
 
 def handle(raw: bytes, request_id: str, reason: str) -> bytes:
     """The bytes to print for an event; `reason` is why the client gave it away."""
     gc.disable()  # there is little garbage, and looking for it takes milliseconds
+    if len(raw) > client.MAX_INPUT:
+        return _endless(raw)
     fields = _decoded(raw)
     event = fields.get("hook_event_name")
     if not isinstance(event, str) or event in ("", "PermissionRequest"):
+        if _is_of_a_run(fields):  # which asks by itself, once
+            return b""
         return _permission(raw, request_id, reason)
     if event in NOTICE_EVENTS:
         _relay_notice(event, raw)
@@ -48,12 +54,39 @@ def _decoded(raw: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
+def _endless(raw: bytes) -> bytes:
+    """An event cut off: a guard that cannot be shown a tool call stops it."""
+    _warn("an event is too long to be read")
+    if not any(key in raw for key in PRE_TOOL_USE):
+        return b""
+    from feishuperm.services.application import has_callbacks
+
+    if not has_callbacks("PreToolUse", os.environ, _warn):
+        return b""
+    from feishuperm.services.hook_output import for_client
+
+    reason = "the tool call is too long for the hooks that would check it"
+    output = for_client("PreToolUse", {"decision": "block", "reason": reason})
+    return quick_json.dumps(output).encode() + b"\n"
+
+
+def _is_of_a_run(fields: dict[str, Any]) -> bool:
+    if "FEISHUPERM_RUN" not in os.environ:
+        return False
+    from feishuperm.lib.run_mark import is_of_a_run
+
+    return is_of_a_run(os.environ, fields.get("session_id"))
+
+
 def _permission(raw: bytes, request_id: str, reason: str) -> bytes:
     """Ask the server after all, or tell people that the terminal asks."""
     from feishuperm.errors import PayloadError
     from feishuperm.models.payload import PermissionRequestPayload, parse_payload
 
     settings = _settings()
+    if len(raw) > client.MAX_EVENT:
+        _warn(f"{request_id}: too long to be relayed, left to the terminal")
+        return b""
     try:
         payload = parse_payload(raw)
     except PayloadError as error:

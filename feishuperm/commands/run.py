@@ -12,8 +12,9 @@ import sys
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
+from feishuperm.lib.run_mark import VARIABLE, RunMark
 from feishuperm.services.config_manager import ConfigManager
-from feishuperm.services.headless import MUTE, Headless
+from feishuperm.services.headless import Headless
 from feishuperm.services.hook_manager import HookManager
 from feishuperm.services.screen import Screen
 
@@ -38,11 +39,15 @@ def main(args: list[str]) -> int:
     manager = ConfigManager(os.environ, screen.warn)
     config = manager.load_headless_config(manager.project_root(os.getcwd()))
     # A command callback may well be our own hook, which has to keep quiet here.
-    environ = {**os.environ, MUTE: "1"}
+    claude, mark = _claude(), RunMark()
+    environ = {**os.environ, VARIABLE: mark.path}
     hooks = HookManager(config.root, environ, screen.warn, config.hook_script_paths)
     path = settings.permission_socket_path
-    headless = Headless(config, hooks, screen, path, environ)
-    return headless.run([_claude(), *_claude_options(options), *extra], prompt)
+    headless = Headless(config, hooks, screen, path, environ, mark.add)
+    try:
+        return headless.run([claude, *_claude_options(options), *extra], prompt)
+    finally:
+        mark.remove()
 
 
 def _split(args: list[str]) -> tuple[list[str], list[str]]:

@@ -40,8 +40,11 @@ def run_interactive(
 
     `fields` is the decoded event.  The result is what the client reads on stdout.
     """
-    if "FEISHUPERM_RUN" in environ:  # a headless run registers them by itself
-        return None
+    if "FEISHUPERM_RUN" in environ:
+        from feishuperm.lib.run_mark import is_of_a_run
+
+        if is_of_a_run(environ, fields.get("session_id")):  # it registers them itself
+            return None
     loader = CallbackLoader(environ, warn)
     root = loader.project_root(str(fields.get("cwd") or ""))
     config = loader.load_callbacks(root, str(fields.get("hook_event_name")))
@@ -50,3 +53,11 @@ def run_interactive(
     hooks = HookManager(root, environ, warn, config.hook_script_paths)
     hooks.load_hooks(config.callbacks)
     return hooks.run(fields, fields.get("tool_use_id"))
+
+
+def has_callbacks(
+    event: str, environ: Mapping[str, str], warn: Callable[[str], None]
+) -> bool:
+    """Whether anything is to run for an event that cannot be read."""
+    loader = CallbackLoader(environ, warn)
+    return bool(loader.load_callbacks(loader.project_root(""), event).callbacks)

@@ -6,8 +6,8 @@ all of them hand over through one queue.  What a person sees is `Screen`'s busin
 
 Every configured hook runs exactly once.  Claude Code runs what it can read in the
 settings files; this registers the rest.  Permission requests come as `can_use_tool`:
-callbacks for PermissionRequest run first, then the running server is asked, and with
-FEISHUPERM_RUN set our own command hook keeps quiet.  Nobody to ask means: refused.
+callbacks for PermissionRequest run first, then the running server is asked; our own
+command hook keeps quiet, see `lib.run_mark`.  Nobody to ask means: refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ FLAGS = (
     "--verbose",
     "--permission-prompt-tool", "stdio",
 )  # fmt: skip
-MUTE = "FEISHUPERM_RUN"  # see `client.run` and `application.run_interactive`
 # These reach no callback over the protocol: the session starts before it is set up and
 # ends after it is closed.  They are run from here.
 OWN_EVENTS = ("SessionStart", "SessionEnd", "PermissionRequest")
@@ -96,7 +95,11 @@ class Headless:
         screen: Screen,
         socket_path: str,
         environ: Mapping[str, str],
+        on_session: Callable[[str], None] = lambda session_id: None,
     ) -> None:
+        self.on_session = (
+            on_session  # is told the id, which may change, once it is known
+        )
         self.config = config
         self.hooks = hooks
         self.screen = screen
@@ -257,6 +260,8 @@ class Headless:
     def _began(self, body: dict[str, Any]) -> None:
         """The first turn of the session: from here on its id is known."""
         first = not self.session
+        if body.get("session_id") != self.session.get("session_id"):
+            self.on_session(str(body.get("session_id")))
         self.session = {
             "session_id": body.get("session_id"),
             "cwd": body.get("cwd"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from feishuperm import client
 from feishuperm.commands import hook
 from tests.conftest import ROOT
 
@@ -105,3 +106,74 @@ def test_event_with_a_command_loads_only_what_it_needs(project: Path) -> None:
         *("services.callbacks", "services.variables", "services.hook_manager"),
         *("services.child", "services.hook_output", "lib.quick_json"),
     }
+
+
+def guard(project: Path, event: str = "PreToolUse") -> None:
+    entry = {**COMMAND, "event": event, "command": "grep -q evil && exit 1; exit 0"}
+    settings = json.dumps({"feishuperm": {"callbacks": [entry]}})
+    (project / ".claude" / "settings.json").write_text(settings)
+
+
+def tool_call(size: int, event: str = "PreToolUse") -> bytes:
+    content = "x" * size + "evil"
+    fields = {"hook_event_name": event, "tool_name": "Write"}
+    return json.dumps({**fields, "tool_input": {"content": content}}).encode()
+
+
+def test_guard_sees_a_tool_call_longer_than_any_request(
+    project: Path, alarms: list[int]
+) -> None:
+    guard(project)
+    raw = tool_call(client.MAX_EVENT)
+    printed = json.loads(hook.handle(raw, "1-a", "event"))
+    assert printed["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+@pytest.mark.parametrize(
+    ("guarded", "event", "blocked"),
+    [
+        ("PreToolUse", "PreToolUse", True),
+        ("Stop", "PreToolUse", False),
+        ("PreToolUse", "PostToolUse", False),
+    ],
+)
+def test_tool_call_too_long_to_be_read_is_stopped_if_anything_would_check_it(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    guarded: str,
+    event: str,
+    blocked: bool,
+) -> None:
+    guard(project, guarded)
+    monkeypatch.setattr(client, "MAX_INPUT", 1000)
+    printed = hook.handle(tool_call(2000, event)[:1001], "1-a", "event")
+    assert (b'"permissionDecision": "deny"' in printed) is blocked
+    log = (project / "feishuperm" / "feishuperm.log").read_text()
+    assert "too long to be read" in log
+
+
+def test_request_longer_than_a_frame_is_left_to_the_terminal(project: Path) -> None:
+    raw = tool_call(client.MAX_EVENT, "PermissionRequest")
+    assert hook.handle(raw, "1-a", "event") == b""
+    log = (project / "feishuperm" / "feishuperm.log").read_text()
+    assert "1-a: too long to be relayed" in log
+
+
+@pytest.mark.parametrize(("session", "asked"), [("s1", 0), ("nested", 1)])
+def test_inside_a_run_only_its_own_session_is_not_asked_about(
+    project: Path, monkeypatch: pytest.MonkeyPatch, session: str, asked: int
+) -> None:
+    calls: list[bytes] = []
+
+    def ask(raw: bytes, *_: object) -> bytes:
+        calls.append(raw)
+        return b"{}\n"
+
+    mark = project / "mark"
+    mark.write_text("s1\n")
+    monkeypatch.setenv("FEISHUPERM_RUN", str(mark))
+    monkeypatch.setattr(client, "ask", ask)
+    fields = {"hook_event_name": "PermissionRequest", "tool_name": "Bash"}
+    event = {**fields, "tool_input": {}, "session_id": session}
+    hook.handle(json.dumps(event).encode(), "1-a", "event")
+    assert len(calls) == asked

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from feishuperm.lib.run_mark import RunMark
 from feishuperm.services.application import Application, run_interactive
 
 
@@ -64,6 +65,7 @@ def interactive(root: Path, **environ: str) -> Any:
         "tool_name": "Bash",
         "tool_input": {"command": "ls"},
         "cwd": str(root),
+        "session_id": "s1",
     }
     return run_interactive(
         fields, {"HOME": "/nowhere", "PATH": "/usr/bin:/bin", **environ}, pytest.fail
@@ -94,4 +96,26 @@ def test_interactive_event_without_callbacks_says_nothing(tmp_path: Path) -> Non
 def test_inside_a_headless_run_the_hook_leaves_callbacks_alone(tmp_path: Path) -> None:
     write(tmp_path, {"feishuperm": {"callbacks": [{**COMMAND, "event": "PreToolUse"}]}})
     assert interactive(tmp_path) is not None
-    assert interactive(tmp_path, FEISHUPERM_RUN="1") is None
+    mark = RunMark()
+    try:
+        inside = {"FEISHUPERM_RUN": mark.path}
+        assert interactive(tmp_path, **inside) is None  # the session has just begun
+        mark.add("s1")
+        assert interactive(tmp_path, **inside) is None
+        mark.add("other")
+        assert interactive(tmp_path, **inside) is None
+    finally:
+        mark.remove()
+    assert interactive(tmp_path, **inside) is not None
+
+
+def test_session_that_a_headless_run_did_not_start_keeps_its_guards(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, {"feishuperm": {"callbacks": [{**COMMAND, "event": "PreToolUse"}]}})
+    mark = RunMark()
+    try:
+        mark.add("outer")
+        assert interactive(tmp_path, FEISHUPERM_RUN=mark.path) is not None
+    finally:
+        mark.remove()
