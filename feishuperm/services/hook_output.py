@@ -2,7 +2,8 @@
 
 block wins, and so do deny over ask over allow and `continue: false`; the reasons of
 the winners, all messages and all added context are joined by line ends; of
-`updatedInput`, and of everything else, the last one stays.
+`updatedInput`, and of everything else, the last one stays.  "Do not wait for me" goes
+only for a callback that is alone and refuses nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # How strong an answer is; the strongest of several wins.
 STRENGTH = ("", "allow", "defer", "ask", "deny")
+DETACHES = ("async", "asyncTimeout")
 
 
 def merge(outputs: list[Output]) -> Output:
@@ -23,6 +25,8 @@ def merge(outputs: list[Output]) -> Output:
     merged: Output = {}
     for output in outputs:
         merged = _merge_two(merged, output)
+    if len(outputs) > 1 or _refuses(merged):
+        return {key: merged[key] for key in merged if key not in DETACHES}
     return merged
 
 
@@ -30,7 +34,9 @@ def for_client(event: str, output: Output) -> Output:
     """The same answer in the words the client obeys, which differ by event."""
     if output.get("decision") != "block":
         return output
-    reason = output.get("reason") or "blocked by a hook"
+    known = output.get("hookSpecificOutput") or {}
+    reasons = [output.get("reason"), _reason_to_deny(known)]
+    reason = "\n".join(one for one in reasons if one) or "blocked by a hook"
     specific: dict[str, Any] = {}
     if event == "PreToolUse":
         specific = {"permissionDecision": "deny", "permissionDecisionReason": reason}
@@ -38,7 +44,6 @@ def for_client(event: str, output: Output) -> Output:
         specific = {"decision": {"behavior": "deny", "message": reason}}
     if not specific:
         return output
-    known = output.get("hookSpecificOutput") or {}
     return {
         **output,
         "hookSpecificOutput": {**known, "hookEventName": event, **specific},
@@ -73,17 +78,46 @@ def _merge_specific(first: Output, second: Output) -> Output:
     if "additionalContext" in merged:
         merged["additionalContext"] = _joined((first, second), "additionalContext")
     stronger = max((second, first), key=_strength)
-    for key in ("permissionDecision", "permissionDecisionReason", "decision"):
-        if key in stronger and _strength(stronger):
-            merged[key] = stronger[key]
+    equal = _strength(first) == _strength(second)
+    winners = (first, second) if equal else (stronger,)
+    if not _strength(stronger):
+        return merged
+    if "permissionDecision" in stronger:
+        merged["permissionDecision"] = stronger["permissionDecision"]
+        merged.pop("permissionDecisionReason", None)
+        reason = _joined(winners, "permissionDecisionReason")
+        if reason:
+            merged["permissionDecisionReason"] = reason
+    if "decision" in stronger:
+        merged["decision"] = dict(stronger["decision"])
+        message = _joined([_decision(one) for one in winners], "message")
+        if message:
+            merged["decision"]["message"] = message
     return merged
 
 
+def _refuses(output: Output) -> bool:
+    specific = output.get("hookSpecificOutput") or {}
+    refused = STRENGTH[_strength(specific)] == "deny"
+    return refused or output.get("decision") == "block"
+
+
+def _reason_to_deny(specific: Output) -> str:
+    if STRENGTH[_strength(specific)] != "deny":
+        return ""
+    said = specific.get("permissionDecisionReason")
+    return str(said or _decision(specific).get("message") or "")
+
+
 def _strength(specific: Output) -> int:
-    decision = specific.get("decision")
-    behavior = decision.get("behavior") if isinstance(decision, dict) else ""
-    said = specific.get("permissionDecision") or behavior
+    said = specific.get("permissionDecision") or _decision(specific).get("behavior")
     return STRENGTH.index(said) if said in STRENGTH else 0
+
+
+def _decision(specific: Output) -> Output:
+    """The decision of a PermissionRequest hook; nothing in an output without one."""
+    decision = specific.get("decision")
+    return decision if isinstance(decision, dict) else {}
 
 
 def _joined(outputs: Iterable[Output], key: str) -> str:

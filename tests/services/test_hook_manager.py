@@ -295,6 +295,16 @@ def test_prompt_becomes_a_system_message(bench: Bench) -> None:
     }
 
 
+def denies(reason: str, decision: str = "deny") -> dict[str, Any]:
+    said = {"permissionDecision": decision, "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **said}}
+
+
+def refuses(message: str) -> dict[str, Any]:
+    decision = {"behavior": "deny", "message": message}
+    return {"hookSpecificOutput": {"decision": decision}}
+
+
 @pytest.mark.parametrize(
     ("outputs", "expected"),
     [
@@ -358,6 +368,21 @@ def test_prompt_becomes_a_system_message(bench: Bench) -> None:
             ],
             {"hookSpecificOutput": {"decision": {"behavior": "deny"}}},
         ),
+        ([{"async": True, "asyncTimeout": 3}], {"async": True, "asyncTimeout": 3}),
+        (
+            [{"decision": "block", "reason": "a"}, {"async": True, "asyncTimeout": 3}],
+            {"decision": "block", "reason": "a"},
+        ),
+        ([{"decision": "block", "async": True}], {"decision": "block"}),
+        ([{**denies("a"), "async": True}], denies("a")),
+        ([CONTINUE, {"async": True}], CONTINUE),
+        ([denies("a"), denies("b")], denies("a\nb")),
+        ([denies("a"), denies("b", "ask")], denies("a")),
+        ([denies("b", "ask"), denies("a")], denies("a")),
+        (
+            [refuses("a"), refuses("b")],
+            refuses("a\nb"),
+        ),
     ],
 )
 def test_block_wins_messages_join_last_input_stays(
@@ -384,6 +409,17 @@ def test_block_is_said_in_the_words_of_the_event(event: str, specific: Any) -> N
     wanted = {"hookEventName": event, **specific} if specific else None
     assert output.get("hookSpecificOutput") == wanted
     assert for_client(event, CONTINUE) == CONTINUE
+
+
+def test_reasons_of_a_script_and_of_a_command_reach_the_client_together() -> None:
+    command = {"decision": "block", "reason": "b"}
+    output = for_client("PreToolUse", merge([denies("a"), command]))
+    said = output["hookSpecificOutput"]["permissionDecisionReason"]
+    assert said.split("\n") == ["b", "a"]
+    output = for_client("PreToolUse", merge([denies("a", "ask"), command]))
+    assert output["hookSpecificOutput"]["permissionDecisionReason"] == "b"
+    output = for_client("PermissionRequest", merge([refuses("a"), command]))
+    assert output["hookSpecificOutput"]["decision"]["message"] == "b\na"
 
 
 def test_callbacks_run_in_the_order_given_and_only_where_they_match(
