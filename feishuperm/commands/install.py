@@ -376,7 +376,7 @@ class Install:
 
     def prefix(self) -> str:
         if self.options.prefix:
-            return os.path.abspath(str(self.options.prefix))
+            return absolute(str(self.options.prefix))
         record = self.manifest.records.get("program", {})
         return str(record.get("prefix") or os.path.join(home(self.environ), ".local"))
 
@@ -391,7 +391,7 @@ class Install:
 
     def settings_path(self) -> str:
         if self.options.project:
-            return os.path.join(os.getcwd(), ".claude", "settings.json")
+            return absolute(os.path.join(".claude", "settings.json"))
         return os.path.join(claude_dir(self.environ), "settings.json")
 
     def needs_mode(self) -> bool:
@@ -442,6 +442,14 @@ def running_status(path: str = "") -> dict[str, Any] | None:
         return ask_server({"command": "status"}, path=path)
     except NotRunningError:
         return None
+
+
+def absolute(path: str) -> str:
+    """A path from the root on. Raises FeishupermError without a current folder."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise FeishupermError("the current folder is gone", "cd, and again") from None
 
 
 def modified(path: str) -> float:

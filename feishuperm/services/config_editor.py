@@ -7,7 +7,7 @@ from feishuperm.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 HEADER = b"# feishuperm's settings, KEY=VALUE. The environment wins over this file.\n"
 
@@ -23,6 +23,13 @@ def merge_config(data: bytes, changes: Mapping[str, str]) -> bytes:
             raise UsageError(f"{key}: a value cannot hold line ends or outer blanks")
         _set(lines, key.encode(), value.encode())
     return b"".join(lines)
+
+
+def drop_keys(data: bytes, keys: Iterable[str]) -> bytes:
+    """The file without the lines of some keys."""
+    names = {key.encode() for key in keys}
+    lines = data.splitlines(keepends=True)
+    return b"".join(line for line in lines if names.isdisjoint(parse_config(line)))
 
 
 def _set(lines: list[bytes], key: bytes, value: bytes) -> None:

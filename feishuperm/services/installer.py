@@ -19,12 +19,18 @@ import sys
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError, FileError
-from feishuperm.lib.config import claude_dir, config_dir, config_path, state_dir
+from feishuperm.lib.config import (
+    claude_dir,
+    config_dir,
+    config_path,
+    read_config,
+    state_dir,
+)
 from feishuperm.lib.files import read_bytes, read_json
 from feishuperm.lib.store import private_dir, write_atomic
 from feishuperm.models.hooks import DEFAULT_TIMEOUT
 from feishuperm.services import settings_editor as editor
-from feishuperm.services.config_editor import merge_config
+from feishuperm.services.config_editor import drop_keys, merge_config
 from feishuperm.services.service_unit import KINDS, Service, stop_service
 
 TYPE_CHECKING = False
@@ -94,7 +100,7 @@ class Manifest:
     def open(self) -> None:
         """Make its folder, and remember what had to be made for it."""
         made = missing_folders([self.folder])
-        private_dir(self.folder)
+        _make_private(self.folder)
         if made:
             self.save("state", {"folders": made})
 
@@ -188,7 +194,7 @@ class ProgramStep(Step):
         )
         for folder in folders:
             _make_folder(folder)
-        private_dir(private)
+        _make_private(private)
         if self.replaces_archive():
             write_atomic(self.archive, self.data, 0o755)
         write_atomic(self.pin, self._pinned(), 0o600)
@@ -243,7 +249,10 @@ def undo_program(record: Record) -> list[str]:
 
 
 class ConfigStep(Step):
-    """Keys in config.env; the file is never removed but by a purge."""
+    """Keys in config.env; the file is never removed but by a purge.
+
+    One that FEISHUPERM_CONFIG names and that was there before us is never removed.
+    """
 
     name = "config"
 
@@ -252,6 +261,7 @@ class ConfigStep(Step):
     ) -> None:
         super().__init__(record)
         self.path = config_path(environ)
+        self.elsewhere = os.path.dirname(self.path) != config_dir(environ)
         self.wanted = wanted
 
     def changes(self) -> list[str]:
@@ -263,17 +273,34 @@ class ConfigStep(Step):
     def apply(self, save: Callable[[Record], None]) -> None:
         folder = os.path.dirname(self.path)
         made = [*self.record.get("folders", []), *missing_folders([folder])]
-        save({"path": self.path, "folders": made})
+        save({"path": self.path, "folders": made, **self._ownership()})
         if not self.changes():
             return
-        private_dir(folder)
+        _make_private(folder)
         old = read_bytes(self.path) or b""
         write_atomic(self.path, merge_config(old, self.wanted), 0o600)
 
+    def _ownership(self) -> Record:
+        """Whose file it is, and which keys are in it because of us."""
+        known = self.record if self.record.get("path") == self.path else {}
+        there = os.path.exists(self.path)
+        new = set(self.wanted) - set(read_config(self.path))
+        return {
+            "theirs": self.elsewhere
+            and (known.get("theirs", False) if known else there),
+            "added": sorted({*known.get("added", []), *new}),
+        }
+
 
 def purge_config(record: Record) -> list[str]:
-    """Remove the settings too."""
-    _unlink(record.get("path", ""))
+    """Remove the settings too; from somebody's own file, only what we added."""
+    path = record.get("path", "")
+    if record.get("theirs"):
+        data = read_bytes(path)
+        if data is not None:
+            write_atomic(path, drop_keys(data, record["added"]))
+        return [f"removed our settings from {path}"]
+    _unlink(path)
     remove_folders(record.get("folders", []))
     return [f"removed {record.get('path', 'the settings')}"]
 
@@ -374,7 +401,7 @@ class SettingsStep(Step):
             return {**old, "written": written, "values": values, "commands": self.own}
         earlier = (read_bytes(self.backup) or b"").decode() if old else ""
         base = without_us(before, {**old, "commands": self.own}, earlier)
-        private_dir(os.path.dirname(self.backup))
+        _make_private(os.path.dirname(self.backup))
         write_atomic(self.backup, base.encode(), 0o600)
         return {
             "path": self.path,
@@ -638,6 +665,13 @@ def missing_folders(folders: Iterable[str]) -> list[str]:
             folder = os.path.dirname(folder)
         missing.extend(path for path in reversed(chain) if path not in missing)
     return missing
+
+
+def _make_private(folder: str) -> None:
+    try:
+        private_dir(folder)
+    except OSError as error:
+        raise FileError(f"cannot make {folder}: {error.strerror}") from None
 
 
 def _make_folder(folder: str) -> None:

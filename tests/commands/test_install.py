@@ -196,6 +196,22 @@ def test_host_that_is_not_here_is_named_and_not_called_taken(
     assert "CALLBACK_SERVER_HOST" in why.value.hint
 
 
+@pytest.mark.parametrize("args", [["--project"], ["--prefix", "here"]])
+def test_current_folder_that_is_gone_is_one_line(
+    environ: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    made = Install(parser().parse_args(args), environ)
+    with pytest.raises(FeishupermError, match="current folder is gone"):
+        made.prefix(), made.settings_path()
+
+
 def test_source_tree_cannot_install_itself() -> None:
     with pytest.raises(FeishupermError, match="only a built file"):
         install.main(["--dry-run"])

@@ -24,6 +24,7 @@ from feishuperm.services.installer import (
     SettingsStep,
     Step,
     interpreter,
+    purge_config,
     registrations,
     undo_commands,
     undo_program,
@@ -558,6 +559,30 @@ def test_config_keeps_comments_and_other_keys_and_is_private(
     assert path.read_text() == "# mine\nFEISHUPERM_LANG=en\nCALLBACK_SERVER_PORT=9\n"
     assert path.stat().st_mode & 0o777 == 0o600
     assert ConfigStep({}, environ, {"CALLBACK_SERVER_PORT": "9"}).changes() == []
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_purge_takes_only_our_keys_from_a_file_that_was_there_before(
+    tmp_path: Path, environ: dict[str, str], existed: bool
+) -> None:
+    path = tmp_path / "team.env"
+    if existed:
+        path.write_text("# mine\nFEISHUPERM_LANG=en\n")
+    environ = {**environ, "FEISHUPERM_CONFIG": str(path)}
+    manifest = Manifest(environ)
+    for wanted in ({"FEISHUPERM_LANG": "zh"}, {"CALLBACK_SERVER_PORT": "9"}, {}):
+        run(ConfigStep(manifest.records.get("config", {}), environ, wanted), manifest)
+    assert "CALLBACK_SERVER_PORT=9" in path.read_text()
+    purge_config(manifest.records["config"])
+    if existed:
+        assert path.read_text() == "# mine\nFEISHUPERM_LANG=zh\n"
+    assert path.exists() == existed
+
+
+def test_home_that_cannot_be_written_is_one_line(environ: dict[str, str]) -> None:
+    Path(environ["HOME"], ".local").write_text("a file where a folder should be")
+    with pytest.raises(FeishupermError, match=r"cannot make .*\.local"):
+        Manifest(environ).open()
 
 
 def test_slash_command_that_somebody_changed_stays(environ: dict[str, str]) -> None:
