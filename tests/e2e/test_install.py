@@ -229,6 +229,55 @@ def test_upgrade_releases_what_waits_and_restarts(
     assert machine.status()["pid"] != old
 
 
+def test_uninstall_ends_a_server_that_does_not_answer(machine: Machine) -> None:
+    machine.installed()
+    status = machine.status()
+    os.unlink(status["socket"])
+    os.kill(status["pid"], signal.SIGSTOP)
+    result = machine.sh("--uninstall")
+    assert result.returncode == 0, result.stderr
+    assert "stopped the server" in result.stdout
+    wait_until(lambda: not os.path.exists(f"/proc/{status['pid']}/fd"))
+
+
+def test_other_prefix_and_socket_leave_nothing_of_the_first_behind(
+    machine: Machine,
+) -> None:
+    machine.installed()
+    old, first = machine.status(), machine.bin
+    machine.bin = machine.home / "new/bin"
+    moved = str(machine.home / "moved.sock")
+    result = machine.sh(
+        "--prefix", str(machine.home / "new"), PERMISSION_SOCKET_PATH=moved
+    )
+    assert result.returncode == 0, result.stderr
+    assert not first.exists()
+    status = machine.status()
+    assert status["pid"] != old["pid"] and status["socket"] == moved
+    assert status["http"] == old["http"]
+    wait_until(lambda: not os.path.exists(f"/proc/{old['pid']}/fd"))
+    [group] = json.loads(machine.settings.read_text())["hooks"]["PermissionRequest"]
+    command = str(machine.bin / "feishuperm-hook")
+    assert [entry["command"] for entry in group["hooks"]] == [command]
+    assert machine.run("uninstall", "--purge").returncode == 0
+    assert list(machine.home.iterdir()) == []
+
+
+def test_bad_port_or_host_leaves_the_running_server(machine: Machine) -> None:
+    machine.installed()
+    config = machine.home / ".config/feishuperm/config.env"
+    before, pid = config.read_bytes(), machine.status()["pid"]
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = machine.run("install", "--port", str(other.getsockname()[1]))
+    elsewhere = machine.run("install", CALLBACK_SERVER_HOST="192.0.2.1")
+    assert (taken.returncode, elsewhere.returncode) == (1, 1)
+    assert "is taken" in taken.stderr
+    assert "CALLBACK_SERVER_HOST" in elsewhere.stderr
+    assert config.read_bytes() == before and machine.status()["pid"] == pid
+
+
 def test_server_starts_the_way_the_unit_says(machine: Machine) -> None:
     machine.installed("--no-service")
     unit = systemd_unit(str(machine.bin / "feishuperm"), machine.environ)
