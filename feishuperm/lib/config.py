@@ -79,12 +79,17 @@ def read_config(path: str) -> dict[str, str]:
     }
 
 
+def keys_of(data: bytes) -> frozenset[bytes]:
+    """The keys that some lines of a config.env set."""
+    return frozenset(client.parse_config(data))
+
+
 def find_key(path: str, key: str) -> int:
     """The number of the line that sets a key, 0 without one."""
     with open(path, "rb") as file:
         lines = file.read().splitlines()
     for number in range(len(lines), 0, -1):
-        if os.fsencode(key) in client.parse_config(lines[number - 1]):
+        if os.fsencode(key) in keys_of(lines[number - 1]):
             return number
     return 0
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from feishuperm.client import parse_config
 from feishuperm.errors import UsageError
+from feishuperm.lib.config import keys_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def drop_keys(data: bytes, keys: Iterable[str]) -> bytes:
     """The file without the lines of some keys."""
     names = {key.encode() for key in keys}
     lines = data.splitlines(keepends=True)
-    return b"".join(line for line in lines if names.isdisjoint(parse_config(line)))
+    return b"".join(line for line in lines if names.isdisjoint(keys_of(line)))
 
 
 def _set(lines: list[bytes], key: bytes, value: bytes) -> None:
     """Change the line that counts, which is the last of its key, or add one."""
     ending = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
     for index in reversed(range(len(lines))):
-        if key in parse_config(lines[index]):
+        if key in keys_of(lines[index]):
             lines[index] = key + b"=" + _quoted(value) + ending
             return
     if lines and not lines[-1].endswith(b"\n"):
