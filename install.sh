@@ -46,7 +46,7 @@ say() {
 die() {
   say "$1"
   [ -z "${2-}" ] || printf '%s\n' "hint: $2" >&2
-  exit 1
+  exit "${3-1}"
 }
 
 # A Python of 3.9 or newer. What it calls itself is the real one, also behind the
@@ -177,7 +177,7 @@ main() {
     left=$((left - 1))
     case $option in
       --from | --version | --prefix | --sha256 | --webhook | --secret)
-        [ "$left" -gt 0 ] || die "$option needs a value" 'install.sh --help'
+        [ "$left" -gt 0 ] || die "$option needs a value" 'install.sh --help' 2
         value=$1
         shift
         left=$((left - 1))

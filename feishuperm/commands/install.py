@@ -10,6 +10,7 @@ import difflib
 import errno
 import getpass
 import os
+import shlex
 import socket
 import stat
 import sys
@@ -196,12 +197,26 @@ class Install:
         if self.options.no_input or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return
         try:
-            if not self.known("FEISHU_WEBHOOK_URL"):
+            if not self.known("FEISHU_WEBHOOK_URL") or self.fails_new_webhook():
                 self.ask_webhook()
             if not self.options.no_hooks and not self.values and self.needs_mode():
                 self.ask_mode()
         except EOFError:  # Ctrl-D: no more answers
             print()
+
+    def fails_new_webhook(self) -> bool:
+        """Whether a bot that was just given does not take a card; says so."""
+        if not self.has_new_webhook():
+            return False
+        problem = self.send_test()
+        if problem:
+            print(f"Feishu did not take the test card: {problem}")
+        self.asked = True
+        return bool(problem)
+
+    def has_new_webhook(self) -> bool:
+        keys = ("FEISHU_WEBHOOK_URL", "FEISHU_WEBHOOK_SECRET")
+        return self.known(keys[0]) and any(map(self.is_new, keys))
 
     def ask_mode(self) -> None:
         """Offer to let Claude Code ask; nothing is changed without a yes."""
@@ -223,8 +238,8 @@ class Install:
                 print(error)
                 continue
             self.config["FEISHU_WEBHOOK_URL"] = url
-            if secret:
-                self.config["FEISHU_WEBHOOK_SECRET"] = secret
+            if secret or self.old_config.get("FEISHU_WEBHOOK_SECRET"):
+                self.config["FEISHU_WEBHOOK_SECRET"] = secret  # not the old bot's
             problem = self.send_test()
             if not problem:
                 print("a test card is in the group")
@@ -236,8 +251,7 @@ class Install:
 
     def check_webhook(self) -> None:
         """Without a person, a bot that does not answer is told and kept."""
-        keys = ("FEISHU_WEBHOOK_URL", "FEISHU_WEBHOOK_SECRET")
-        if self.known(keys[0]) and any(map(self.is_new, keys)):
+        if self.has_new_webhook():
             problem = self.send_test()
             if problem:
                 warn(f"Feishu did not take a test card: {problem}")
@@ -272,7 +286,7 @@ class Install:
         print(f"  3. {third}")
         folder = os.path.dirname(self.link("feishuperm"))
         if folder not in self.environ.get("PATH", "").split(os.pathsep):
-            print(f'hint: export PATH="{folder}:$PATH"')
+            print(f'hint: export PATH={shlex.quote(folder)}:"$PATH"')
 
     def where(self, service: Service | None) -> str:
         if service is None:
@@ -387,7 +401,7 @@ class Install:
         """How a person calls one of our programs from this shell."""
         link = self.link(name)
         folders = self.environ.get("PATH", "").split(os.pathsep)
-        return name if os.path.dirname(link) in folders else link
+        return name if os.path.dirname(link) in folders else shlex.quote(link)
 
     def settings_path(self) -> str:
         if self.options.project:

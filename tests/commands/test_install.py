@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from feishuperm.commands.install import (
     port_is_free,
 )
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib.feishu import SendResult
 from feishuperm.models.settings import Settings
 
 
@@ -210,6 +212,38 @@ def test_current_folder_that_is_gone_is_one_line(
     made = Install(parser().parse_args(args), environ)
     with pytest.raises(FeishupermError, match="current folder is gone"):
         made.prefix(), made.settings_path()
+
+
+def test_printed_commands_can_be_pasted(environ: dict[str, str]) -> None:
+    made = Install(parser().parse_args(["--prefix", "/a b"]), environ)
+    assert made.command("feishuperm") == "'/a b/bin/feishuperm'"
+    environ["PATH"] = "/a b/bin"
+    assert made.command("feishuperm") == "feishuperm"
+
+
+def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bot = "https://open.feishu.cn/open-apis/bot/v2/hook/"
+    config = Path(environ["HOME"], ".config/feishuperm/config.env")
+    config.parent.mkdir(parents=True)
+    config.write_text(f"FEISHU_WEBHOOK_URL={bot}old\nFEISHU_WEBHOOK_SECRET=old\n")
+    sent: list[tuple[str, str]] = []
+
+    def send(url: str, card: object, secret: str) -> SendResult:
+        sent.append((url, secret))
+        return SendResult(url == f"{bot}good", 0, "no such bot")
+
+    monkeypatch.setattr(install, "send_feishu_card", send)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    answers = iter([f"{bot}good", "n"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
+    monkeypatch.setattr(install.getpass, "getpass", lambda prompt: "")
+    made = Install(parser().parse_args(["--webhook", f"{bot}bad"]), environ)
+    made.ask()
+    assert sent == [(f"{bot}bad", "old"), (f"{bot}good", "")]
+    assert made.asked and made.config["FEISHU_WEBHOOK_URL"] == f"{bot}good"
 
 
 def test_source_tree_cannot_install_itself() -> None:

@@ -458,6 +458,11 @@ def test_refusals_name_the_reason_and_leave_no_file(
     assert list(machine.home.iterdir()) == []
 
 
+def test_option_without_its_value_is_a_usage_error(machine: Machine) -> None:
+    result = machine.call("sh", str(SCRIPT), "--prefix")
+    assert result.returncode == 2 and "--prefix needs a value" in result.stderr
+
+
 def test_wrong_download_is_refused(machine: Machine, second: Machine) -> None:
     machine.installed()
     url = machine.status()["http"].replace("localhost", "127.0.0.1")
@@ -551,7 +556,7 @@ def test_doctor_says_that_no_server_runs(machine: Machine) -> None:
     machine.installed("--no-service")
     result = machine.run("doctor")
     assert result.returncode == 1
-    assert re.search(r"^fail  server .* -> feishuperm install$", result.stdout, re.M)
+    assert re.search(r"^fail  server .* -> \S+/feishuperm install$", result.stdout, re.M)
 
 
 def test_status_without_a_server_fails_in_both_forms(machine: Machine) -> None:
