@@ -46,6 +46,15 @@ def ask_server(
     return _answer(kind, body, timeout)
 
 
+def is_listening(path: str) -> bool:
+    """Whether a process of this user holds a socket, answering or not."""
+    try:
+        client.connect(os.fsencode(path)).close()
+    except client.NoServer:
+        return False
+    return True
+
+
 def _answer(kind: bytes, body: bytes, timeout: float) -> dict[str, Any]:
     if kind != b"J":
         raise NotRunningError(

@@ -14,10 +14,9 @@ import subprocess
 import sys
 import time
 
-from feishuperm import client
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import state_dir
-from feishuperm.lib.control import NotRunningError, ask_server
+from feishuperm.lib.control import NotRunningError, ask_server, is_listening
 from feishuperm.lib.store import private_dir, write_atomic
 
 TYPE_CHECKING = False
@@ -265,15 +264,6 @@ def stop_service(service: Service, socket: str) -> None:
         raise FeishupermError(
             f"a server still listens on {socket}", "end it by hand: feishuperm status"
         )
-
-
-def is_listening(socket: str) -> bool:
-    """Whether a process of this user holds a socket, answering or not."""
-    try:
-        client.connect(os.fsencode(socket)).close()
-    except client.NoServer:
-        return False
-    return True
 
 
 def is_server(pid: int, program: str) -> bool:
