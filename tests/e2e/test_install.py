@@ -556,7 +556,9 @@ def test_doctor_says_that_no_server_runs(machine: Machine) -> None:
     machine.installed("--no-service")
     result = machine.run("doctor")
     assert result.returncode == 1
-    assert re.search(r"^fail  server .* -> \S+/feishuperm install$", result.stdout, re.M)
+    assert re.search(
+        r"^fail  server .* -> \S+/feishuperm install$", result.stdout, re.M
+    )
 
 
 def test_status_without_a_server_fails_in_both_forms(machine: Machine) -> None:
