@@ -49,6 +49,7 @@ from feishuperm.services.installer import (
     permission_mode,
     pin_path,
     registrations,
+    written_hooks,
 )
 from feishuperm.services.service_unit import (
     KINDS,
@@ -313,6 +314,7 @@ class Install:
         steps: list[Step] = [self.program]
         if not self.options.no_hooks:
             steps.append(self.settings_step(settings))
+            steps.extend(self.other_settings_steps())
         if self.options.supervisor and not self.options.no_hooks:
             texts = slash_commands(hook_command(self.link("feishuperm")))
             record = records.get("commands", {})
@@ -342,6 +344,21 @@ class Install:
         own = own_commands(self.manifest.records.get("program", {}))
         folder = self.manifest.folder
         return SettingsStep(record, path, folder, hooks, self.values, absent, own)
+
+    def other_settings_steps(self) -> list[Step]:
+        """Other files with our hooks, which have to name a program that moves."""
+        own = own_commands(self.manifest.records.get("program", {}))
+        steps: list[Step] = []
+        for name, record in self.manifest.records.items():
+            path = record.get("path", "")
+            if name != f"settings:{path}" or path == self.settings_path():
+                continue
+            rows = written_hooks(record, own)
+            hooks = [(row, hook_command(self.link(row.program))) for row in rows]
+            if hooks:
+                folder = self.manifest.folder
+                steps.append(SettingsStep(record, path, folder, hooks, {}, own=own))
+        return steps
 
     def service(self) -> Service:
         program = self.link("feishuperm")

@@ -414,6 +414,21 @@ class SettingsStep(Step):
         }
 
 
+def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
+    """The entries of ours in a recorded settings file; none when it is unreadable."""
+    try:
+        text = editor.decode(read_bytes(record["path"]) or b"")
+        hooks = editor.own_hooks(text, {*own, *record.get("commands", [])})
+    except FeishupermError:
+        return []
+    return [
+        Registration(
+            hook.event, hook.matcher, hook.program, int(hook.entry.get("timeout") or 1)
+        )
+        for hook in hooks
+    ]
+
+
 def without_us(text: str, record: Record, base: str = "") -> str:
     """A settings text without our hooks and without the values we set."""
     text = editor.drop_hooks(text, record.get("commands", []), base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -21,6 +22,7 @@ from feishuperm.commands.install import (
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.feishu import SendResult
 from feishuperm.models.settings import Settings
+from feishuperm.services.installer import SettingsStep
 
 
 @pytest.fixture
@@ -244,6 +246,27 @@ def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
     made.ask()
     assert sent == [(f"{bot}bad", "old"), (f"{bot}good", "")]
     assert made.asked and made.config["FEISHU_WEBHOOK_URL"] == f"{bot}good"
+
+
+def test_hooks_in_other_projects_follow_a_program_that_moves(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    made = Install(parser().parse_args(["--prefix", "/new"]), environ)
+    path, broken = tmp_path / "project.json", tmp_path / "broken.json"
+    broken.write_text("{")
+    entry = {"type": "command", "command": "/old/bin/feishuperm-hook", "timeout": 99}
+    theirs = {"type": "command", "command": "feishuperm-hook || true"}
+    group = {"matcher": "Bash", "hooks": [entry, theirs]}
+    path.write_text(json.dumps({"hooks": {"PermissionRequest": [group]}}))
+    records = made.manifest.records
+    records["program"] = {"links": ["/old/bin/feishuperm-hook"]}
+    for file in (path, broken, tmp_path / "gone.json"):
+        records[f"settings:{file}"] = {"path": str(file)}
+    [step] = made.other_settings_steps()
+    assert isinstance(step, SettingsStep)
+    assert step.changes() == [f"register PermissionRequest in {path}"]
+    entry["command"] = "/new/bin/feishuperm-hook"
+    assert json.loads(step.texts()[1]) == {"hooks": {"PermissionRequest": [group]}}
 
 
 def test_source_tree_cannot_install_itself() -> None:
