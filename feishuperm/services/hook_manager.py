@@ -16,6 +16,7 @@ from feishuperm.lib import quick_json
 from feishuperm.models.hooks import COMMAND, SCRIPT, HooksConfig
 from feishuperm.services.child import RESULT, SHELL, STDERR, STDOUT, Child
 from feishuperm.services.variables import (
+    VARIABLES,
     expand_prompt,
     shell_template,
     used_variables,
@@ -167,6 +168,8 @@ class HookManager:
     def _environ(self, values: dict[str, str]) -> dict[bytes, bytes]:
         env = {os.fsencode(key): os.fsencode(self.environ[key]) for key in self.environ}
         env[b"CLAUDE_PROJECT_DIR"] = os.fsencode(self.root)
+        for name in VARIABLES:  # one of the user's own would be taken for the event's
+            env.pop(name.encode(), None)
         for name, value in values.items():
             env[name.encode()] = value.encode("utf-8", "surrogatepass")
         return env

@@ -12,10 +12,11 @@ suits the quotes around it:
     cp '$FILE' /tmp      ->  cp ''"${FILE}"'' /tmp
 
 A shell does not parse what an expansion yields, so no value can run anything, even if
-this module misjudged the quotes.  Where a shell would evaluate the value after all
-(arithmetic, `eval`, `sh -c "..."`), the template is refused.  Other `$NAME`s are the
-shell's own business.  A program that takes a leading dash for an option still does:
-write `--` before the placeholder.
+this module misjudged the quotes.  Where a shell or a well-known interpreter would
+evaluate the value after all (arithmetic, `eval`, `sh -c "..."`, `| sh`), the template
+is refused; see `services.shell_check`.  Other `$NAME`s are the shell's own business.
+What remains the author's duty: what a script or program of the author's own does with
+its arguments, and `--` before a placeholder where a leading dash would be an option.
 """
 
 from __future__ import annotations
@@ -76,13 +77,12 @@ def shell_template(template: str) -> str:
 
 
 def used_variables(template: str) -> set[str]:
-    """The variables a template mentions."""
-    if "$" not in template:
+    """The variables a template mentions, in whatever form: `${FILE#/}` is one."""
+    if not any(name in template for name in VARIABLES):
         return set()
     import re
 
-    names = {match[1] or match[2] for match in re.finditer(PLACEHOLDER, template)}
-    return names & set(VARIABLES)
+    return {name for name in VARIABLES if re.search(rf"\b{name}\b", template)}
 
 
 def _first_text(fields: dict[str, Any], paths: tuple[str, ...]) -> str:

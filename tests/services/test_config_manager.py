@@ -145,7 +145,7 @@ def test_broken_file_is_a_complaint_and_the_others_stay(
         (
             {"Stop": [{"hooks": [entry("command", "eval $FILE")]}]},
             "hooks.Stop[0].hooks[0]",
-            "$FILE",
+            "`eval`",
         ),
         (
             {"PreToolUse": [{"matcher": "[bad", "hooks": []}]},

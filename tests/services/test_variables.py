@@ -22,7 +22,7 @@ from feishuperm.services.variables import (
     used_variables,
     variables,
 )
-from tests.services.hostile import CORPUS
+from tests.services.hostile import CORPUS, TEMPLATES
 
 # One name for each shell there is: /bin/sh is often one of the others.
 SHELLS = list(
@@ -31,6 +31,14 @@ SHELLS = list(
         for name in ("zsh", "ksh", "busybox", "bash", "dash", "sh")
         if (found := shutil.which(name))
     }.values()
+)
+
+
+# Taken from the hostile ones, and safe: nothing in them runs the value.
+HARMLESS = (
+    "!eval echo $FILE",
+    "echo `echo $FILE`",
+    "select x in $FILE; do :; done <<< 1",
 )
 
 
@@ -81,7 +89,10 @@ def test_prompt_is_expanded_once_and_keeps_unknown_names() -> None:
         ('echo "it\'s $FILE"', 'echo "it\'s ${FILE}"'),
         ('echo "a \\" $FILE"', 'echo "a \\" ${FILE}"'),
         ("echo \\$FILE $FILEX $HOME", "echo \\$FILE $FILEX $HOME"),
-        ('x="$(cat $FILE "$TOOL")" $CWD', 'x="$(cat "${FILE}" "${TOOL}")" "${CWD}"'),
+        (
+            'x="$(cat $FILE "$TOOL")" a $CWD',
+            'x="$(cat "${FILE}" "${TOOL}")" a "${CWD}"',
+        ),
         ("echo `cat $FILE`", 'echo `cat "${FILE}"`'),
         ("echo ${FILE%.py}", "echo ${FILE%.py}"),
         ("# it's $FILE\necho $FILE", '# it\'s $FILE\necho "${FILE}"'),
@@ -90,7 +101,7 @@ def test_prompt_is_expanded_once_and_keeps_unknown_names() -> None:
         ("cat <<'E'\n$FILE\nE\necho $FILE", "cat <<'E'\n$FILE\nE\necho \"${FILE}\""),
         ("cat <<-E\n\t$FILE\n\tE\n", "cat <<-E\n\t${FILE}\n\tE\n"),
         ("case $FILE in a) x;; esac", 'case "${FILE}" in a) x;; esac'),
-        ("sh -c 'cat \"$FILE\"'", "sh -c 'cat \"$FILE\"'"),
+        ("sh -c 'cat \"$1\"' sh $FILE", 'sh -c \'cat "$1"\' sh "${FILE}"'),
         ("bash check.sh $FILE", 'bash check.sh "${FILE}"'),
         ("grep -c x $FILE", 'grep -c x "${FILE}"'),
     ],
@@ -117,6 +128,8 @@ def test_placeholder_suits_the_quotes_around_it(template: str, rewritten: str) -
         'perl -we "$FILE"',
         "bash <<E\ncat $FILE\nE",
         "let x=$FILE",
+        "sh -c 'cat \"$FILE\"'",
+        *(text for text, _ in TEMPLATES if text not in HARMLESS),
     ],
 )
 def test_template_that_would_evaluate_a_value_is_refused(template: str) -> None:
@@ -124,7 +137,67 @@ def test_template_that_would_evaluate_a_value_is_refused(template: str) -> None:
         shell_template(template)
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "./check.sh $COMMAND",
+        'python3 check.py "$FILE"',
+        "python3 -m py_compile $FILE",
+        "python3 -c 'import sys; print(sys.argv)' $FILE",
+        "python3 -c 'import os; print(os.environ[\"FILE\"])'",
+        "bash ./hook.sh $COMMAND",
+        "bash -e ./hook.sh $COMMAND",
+        'bash "$CLAUDE_PROJECT_DIR/x.sh" $FILE',
+        'bash "$(git rev-parse --show-toplevel)/x.sh" $FILE',
+        '"$CLAUDE_PROJECT_DIR"/.claude/hooks/check.sh $FILE',
+        "node --no-warnings check.js $FILE",
+        "echo $COMMAND | awk '{print $1}'",
+        "echo \"$FILE\" | sed 's/a/b/'",
+        "sed 's/a/b/' -- $FILE",
+        "perl -pe 's/a/b/' -- $FILE",
+        "echo \"$COMMAND\" | grep -q 'rm -rf' && exit 1; exit 0",
+        'case "${COMMAND#x}" in *rm*) exit 1;; esac',
+        "[[ $FILE == *.py ]] || exit 0",
+        'if [ "$TOOL" = Bash ]; then echo no >&2; exit 1; fi',
+        "for f in $FILE; do echo $f; done",
+        'timeout 5 ./x.sh "$FILE" 2>&1 | tee log',
+        'find . -name "$FILE"',
+        "cd $CWD && make",
+        "cp $FILE .",
+        'git add $FILE && git commit -m "x $FILE"',
+        "jq -n --arg f \"$FILE\" '{f: $f}'",
+    ],
+)
+def test_ordinary_template_is_not_refused(template: str) -> None:
+    shell_template(template)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_no_template_that_is_taken_runs_a_value(shell: str, tmp_path: Path) -> None:
+    """A template is refused, or its hostile value stays data in this shell."""
+    argv = [shell, "sh"] if shell == "busybox" else [shell]
+    evil = tmp_path / "evil"
+    evil.write_text("#!/bin/sh\ntouch pwned\n")
+    evil.chmod(0o700)
+    for template, value in TEMPLATES:
+        try:
+            text = shell_template(template)
+        except UnsafeTemplate:
+            continue
+        environ = {"PATH": "/usr/bin:/bin", "FILE": value}
+        subprocess.run(
+            [*argv, "-c", text],
+            env=environ,
+            cwd=tmp_path,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=20,
+        )
+        assert os.listdir(tmp_path) == ["evil"], template
+
+
 def test_used_variables_ignores_other_names() -> None:
+    assert used_variables("${COMMAND#x} ${#PROMPT}") == {"COMMAND", "PROMPT"}
     assert used_variables("$FILE ${TOOL} $HOME $FILEX") == {"FILE", "TOOL"}
 
 
@@ -191,5 +264,19 @@ def test_command_blocks_when_a_value_it_uses_cannot_be_handed_over(
     event = {"tool_input": {"command": long, "file_path": "a"}}
     guard = manager.execute_command(HookCallback("command", "test $COMMAND"), event)
     assert guard["decision"] == "block" and "$COMMAND" in guard["reason"]
+    text = 'case "${COMMAND#x}" in *rm*) exit 1;; esac'
+    guard = manager.execute_command(HookCallback("command", text), event)
+    assert guard["decision"] == "block" and "$COMMAND" in guard["reason"]
     other = manager.execute_command(HookCallback("command", "test $FILE = a"), event)
     assert other == {"continue": True}
+
+
+def test_value_that_is_not_handed_over_leaves_no_other_in_its_place(
+    tmp_path: Path,
+) -> None:
+    environ = {"PATH": "/usr/bin:/bin", "COMMAND": "outer"}
+    manager = HookManager(str(tmp_path), environ, pytest.fail)
+    long = "x" * (hook_manager.MAX_VALUE + 1)
+    event = {"tool_input": {"command": long}}
+    callback = HookCallback("command", "! env | grep outer")
+    assert manager.execute_command(callback, event) == {"continue": True}
