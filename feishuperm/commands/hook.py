@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
-from _signal import SIGALRM, alarm, signal
+from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
 
 from feishuperm import client
 from feishuperm.lib import quick_json
@@ -144,6 +144,10 @@ def _send(raw: bytes, path: bytes) -> None:
         sock.close()
 
 
+def _leave(*_: object) -> None:
+    raise SystemExit
+
+
 def _give_up(*_: object) -> None:
     raise TimeoutError
 
@@ -152,7 +156,11 @@ def _callbacks(fields: dict[str, Any]) -> bytes:
     """Run the user's callbacks for this event; their merged answer, or nothing."""
     from feishuperm.services.application import run_interactive
 
-    output = run_interactive(fields, os.environ, _warn)
+    # Who ends us means the callback as well: its child is killed on the way out.
+    for number in (SIGTERM, SIGHUP):
+        signal(number, _leave)
+    signal(SIGALRM, _give_up)
+    output = run_interactive(fields, os.environ, _warn, _error, alarm)
     return quick_json.dumps(output).encode() + b"\n" if output else b""
 
 
@@ -166,11 +174,15 @@ def _settings() -> Settings:
     return load_settings(lenient=True)
 
 
-def _warn(message: str) -> None:
+def _error(message: str) -> None:
+    _warn(message, "error")
+
+
+def _warn(message: str, level: str = "warning") -> None:
     from feishuperm.lib import log
 
     settings = _settings()
     log.configure(level=settings.feishuperm_log_level)
     for secret in (settings.feishu_webhook_url, settings.feishu_webhook_secret):
         log.hide(secret)
-    log.log(message, "warning")
+    log.log(message, level)

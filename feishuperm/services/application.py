@@ -34,7 +34,11 @@ class Application:
 
 
 def run_interactive(
-    fields: dict[str, Any], environ: Mapping[str, str], warn: Callable[[str], None]
+    fields: dict[str, Any],
+    environ: Mapping[str, str],
+    warn: Callable[[str], None],
+    error: Callable[[str], None] | None = None,
+    alarm: Callable[[int], object] = lambda seconds: None,
 ) -> dict[str, Any] | None:
     """The `feishuperm.callbacks` of one event; None when there is nothing to say.
 
@@ -50,7 +54,7 @@ def run_interactive(
     config = loader.load_callbacks(root, str(fields.get("hook_event_name")))
     if not config.callbacks:
         return None
-    hooks = HookManager(root, environ, warn, config.hook_script_paths)
+    hooks = HookManager(root, environ, warn, config.hook_script_paths, error, alarm)
     hooks.load_hooks(config.callbacks)
     return hooks.run(fields, fields.get("tool_use_id"))
 

@@ -140,10 +140,10 @@ class CallbackReader:
         if "hookScriptPaths" not in data:
             return
         paths = data["hookScriptPaths"]
-        if isinstance(paths, list) and all(isinstance(path, str) for path in paths):
+        if isinstance(paths, list) and all(_is_path(path) for path in paths):
             config.hook_script_paths = tuple(paths)
         else:
-            self.skip("hookScriptPaths", "not a list of texts")
+            self.skip("hookScriptPaths", "not a list of folders")
 
     def callback(self, entry: Any, place: str) -> HookCallback | None:
         """One callback; None for a kind that Claude Code runs. Raises Invalid."""
@@ -188,6 +188,11 @@ def matcher_of(entry: dict[str, Any]) -> str:
     if problem:
         raise Invalid(problem)
     return matcher
+
+
+def _is_path(value: Any) -> bool:
+    """An empty one would be the whole project."""
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _is_clean(text: str) -> bool:

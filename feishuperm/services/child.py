@@ -100,12 +100,17 @@ class Child:
     def end(self) -> None:
         """Let go of it: of what still runs, the whole group is killed."""
         if not self._ended():
+            self.kill()
+            os.waitpid(self.pid, 0)
+        self._close()
+
+    def kill(self) -> None:
+        """End its whole group; from any thread, `run()` sees that it has ended."""
+        if self.code is None:
             try:
                 os.killpg(self.pid, SIGKILL)
             except ProcessLookupError:
                 pass
-            os.waitpid(self.pid, 0)
-        self._close()
 
     def _ended(self) -> bool:
         if self.code is None:

@@ -125,11 +125,15 @@ class Headless:
             with _Signals():
                 return self._converse(prompt)
         except Stopped as stop:
+            self.hooks.stop(for_good=False)  # SessionEnd is still to come
             self._interrupt()
             return stop.code
         finally:
-            self._end()
-            self.screen.finish()
+            try:
+                self._end()
+            finally:
+                self.hooks.stop()
+                self.screen.finish()
 
     def _start(self, command: Sequence[str]) -> None:
         if any(word.startswith(("--continue", "--resume")) for word in command):

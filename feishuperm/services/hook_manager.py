@@ -11,9 +11,10 @@ log and `{"continue": true}`: a hook that fails must not stop a session.
 from __future__ import annotations
 
 import os
+from _thread import allocate_lock
 
 from feishuperm.lib import quick_json
-from feishuperm.models.hooks import COMMAND, SCRIPT, HooksConfig
+from feishuperm.models.hooks import COMMAND, PLAIN, SCRIPT, HooksConfig
 from feishuperm.services.child import RESULT, SHELL, STDERR, STDOUT, Child
 from feishuperm.services.variables import (
     VARIABLES,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from feishuperm.models.hooks import HookCallback
+    from feishuperm.models.hooks import HookCallback, HookGroup
     from feishuperm.services.sdk_hooks import HookMatcher, SdkCallback
 
     Fields = dict[str, Any]
@@ -38,11 +39,16 @@ if TYPE_CHECKING:
 # beside the user's own environment (1 MiB for everything on macOS).
 MAX_VALUE = 96 << 10
 MAX_VALUES = 384 << 10
+MATCH_SECONDS = 3  # for one matcher; a regular expression can take for ever
 MAX_REASON = 10_000  # characters of a failed command's output that the model reads
 
 
 class HookManager:
-    """Executes callbacks for the project at `root`; complaints go to `warn`."""
+    """Executes callbacks for the project at `root`; complaints go to `warn`.
+
+    What could not run at all goes to `error`, by default the same.  `alarm` is told
+    how long a matcher may take, and raises TimeoutError then; 0 takes it back.
+    """
 
     def __init__(
         self,
@@ -50,12 +56,19 @@ class HookManager:
         environ: Mapping[str, str],
         warn: Callable[[str], None],
         script_paths: Iterable[str] = (),
+        error: Callable[[str], None] | None = None,
+        alarm: Callable[[int], object] = lambda seconds: None,
     ) -> None:
         self.root = root
         self.environ = environ
         self.warn = warn
+        self.error = error or warn
+        self.alarm = alarm
         self.script_paths = tuple(script_paths)
         self.config = HooksConfig()
+        self.children: set[Child] = set()  # those that run now
+        self.lock = allocate_lock()  # over the set: callbacks may run in threads
+        self.stopped = False
 
     def load_hooks(self, config: HooksConfig) -> None:
         """Take over what ConfigManager has found."""
@@ -67,7 +80,7 @@ class HookManager:
         matching = [
             callback
             for group in self.config[event]
-            if group.matches(fields)
+            if self._matches(group, fields)
             for callback in group.callbacks
         ]
         if not matching:
@@ -88,6 +101,25 @@ class HookManager:
         if callback.type == SCRIPT:
             return self.execute_script(callback, fields, tool_use_id)
         return self.execute_prompt(callback, fields)
+
+    def stop(self, for_good: bool = True) -> None:
+        """End every command and script that runs; afterwards none starts again."""
+        with self.lock:
+            self.stopped = for_good
+            for child in self.children:
+                child.kill()
+
+    def _matches(self, group: HookGroup, fields: Fields) -> bool:
+        if PLAIN.issuperset(group.matcher):  # no regular expression
+            return group.matches(fields)
+        self.alarm(MATCH_SECONDS)
+        try:
+            return group.matches(fields)
+        except TimeoutError:
+            self.warn(f"matcher {group.matcher!r} takes too long; it does not match")
+            return False
+        finally:
+            self.alarm(0)
 
     def execute_prompt(self, callback: HookCallback, fields: Fields) -> Output:
         """The text with its variables, for the person at the terminal."""
@@ -117,9 +149,8 @@ class HookManager:
 
         path = script_host.allowed_path(callback.text, self.root, self.script_paths)
         if not path:
-            self._complain(
-                callback, f"{callback.text} is outside {', '.join(self.script_paths)}"
-            )
+            folders = ", ".join(self.script_paths)
+            self._fail(callback, f"{callback.text} is outside {folders}")
             return {"continue": True}
         argv = script_host.command(path)
         request = {"input": fields, "tool_use_id": tool_use_id, "context": {}}
@@ -130,7 +161,7 @@ class HookManager:
             return {"continue": True}
         output, problem = script_host.read_result(ended, fields)
         if problem:
-            self._complain(callback, problem)
+            self._fail(callback, problem)
         return output
 
     def convert_to_sdk_format(
@@ -186,15 +217,27 @@ class HookManager:
         """Run it to its own end; else a problem is logged, and there is None."""
         cwd = fields.get("cwd")
         folder = cwd if isinstance(cwd, str) and _is_folder(cwd) else self.root
+        with self.lock:
+            if self.stopped:
+                return None
+            try:
+                child = Child(argv, data, env, folder, outputs)
+            except OSError as error:
+                self._fail(callback, f"cannot start {argv[0]}: {error.strerror}")
+                return None
+            self.children.add(child)
         try:
-            child = Child(argv, data, env, folder, outputs)
-        except OSError as error:
-            self._complain(callback, f"cannot start {argv[0]}: {error.strerror}")
-            return None
-        if child.run(callback.timeout) is not None:
+            code = child.run(callback.timeout)
+        finally:
+            with self.lock:
+                self.children.discard(child)
+        if code is not None:
             return child
         self._complain(callback, f"no end within {callback.timeout:g} s; killed")
         return None
+
+    def _fail(self, callback: HookCallback, problem: str) -> None:
+        self.error(f"{callback.source or callback.type}: {problem}")
 
     def _complain(self, callback: HookCallback, problem: str) -> None:
         self.warn(f"{callback.source or callback.type}: {problem}")

@@ -78,11 +78,14 @@ def command(path: str) -> tuple[str, ...]:
 
 def read_result(ended: Child, fields: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """(output, problem): a broken script continues and says why."""
-    from feishuperm.services.child import RESULT, STDERR
+    from feishuperm.services.child import MAX_OUTPUT, RESULT, STDERR
 
     carry_on = {"continue": True}
+    result = ended.output(RESULT)
+    if len(result) > MAX_OUTPUT:
+        return carry_on, f"the script's result is longer than {MAX_OUTPUT} bytes"
     try:
-        message = json.loads(ended.output(RESULT))
+        message = json.loads(result)
     except (ValueError, RecursionError):
         said = ended.output(STDERR).decode(errors="replace").strip()
         return carry_on, f"the script gave no result (exit {ended.code}): {said[-500:]}"
@@ -94,7 +97,9 @@ def read_result(ended: Child, fields: dict[str, Any]) -> tuple[dict[str, Any], s
     problem = shape_problem(output, fields)
     if problem:
         return carry_on, f"the script's output is not a hook output: {problem}"
-    return with_wire_names(output), ""
+    # None is how Python and JavaScript say that a key is not there.
+    named = with_wire_names(output).items()
+    return {key: value for key, value in named if value is not None}, ""
 
 
 # Key -> what it must be. Keys a client does not know do no harm.
@@ -111,12 +116,16 @@ SHAPE: dict[str, type | tuple[type, ...]] = {
 }
 
 
+PERMISSION_DECISIONS = ("allow", "deny", "ask", "defer")
+
+
 def shape_problem(output: Any, fields: dict[str, Any]) -> str:
     """Why a value is no hook output for this event, or nothing."""
     if not isinstance(output, dict):
         return f"it is a {type(output).__name__}, not an object"
     for key, value in with_wire_names(output).items():
-        if key in SHAPE and not isinstance(value, SHAPE[key]):
+        wrong = key in SHAPE and not isinstance(value, SHAPE[key])
+        if wrong and value is not None:
             return f"`{key}` is a {type(value).__name__}"
     if output.get("decision") not in (None, "block", "approve"):
         return f"`decision` is {output['decision']!r}"
@@ -124,6 +133,9 @@ def shape_problem(output: Any, fields: dict[str, Any]) -> str:
     event = fields.get("hook_event_name")
     if specific is not None and specific.get("hookEventName") != event:
         return f"`hookSpecificOutput.hookEventName` is not {event!r}"
+    said = (specific or {}).get("permissionDecision")
+    if said is not None and said not in PERMISSION_DECISIONS:
+        return f"`permissionDecision` is {said!r}"
     return ""
 
 
@@ -143,11 +155,17 @@ def main() -> None:
     try:
         request = json.load(sys.stdin)
         message = {"output": _call(path, request)}
-        text = json.dumps(message)
+        text = json.dumps(message, allow_nan=False)  # JSON has no NaN
     except BaseException as error:  # whatever a script raises, SystemExit included
         text = json.dumps({"error": f"{type(error).__name__}: {error}"})
     with open(fd, "w", encoding="ascii") as pipe:
         pipe.write(text)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # the script closed it
+            pass
+    os._exit(0)  # a thread that the script left behind must not hold the result up
 
 
 def _call(path: str, request: dict[str, Any]) -> Any:

@@ -14,13 +14,13 @@ import pytest
 
 from feishuperm import client
 from feishuperm.commands import hook
-from tests.conftest import ROOT
+from tests.conftest import ROOT, wait_until
 
 COMMAND = {"event": "Stop", "type": "command", "command": "echo no >&2; exit 1"}
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A project with a callback for Stop, and a socket path of its own."""
     (tmp_path / ".claude").mkdir()
     settings = json.dumps({"feishuperm": {"callbacks": [COMMAND]}})
@@ -31,7 +31,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FEISHUPERM_NOTIFY", "stop")
     for name in ("FEISHUPERM_RUN", "FEISHUPERM_CONFIG", "CLAUDE_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield tmp_path
+    for number, action in before.items():
+        signal.signal(number, action)
 
 
 @pytest.fixture
@@ -177,3 +181,32 @@ def test_inside_a_run_only_its_own_session_is_not_asked_about(
     event = {**fields, "tool_input": {}, "session_id": session}
     hook.handle(json.dumps(event).encode(), "1-a", "event")
     assert len(calls) == asked
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_callback_does_not_outlive_a_hook_that_is_ended(
+    project: Path, number: int
+) -> None:
+    text = "echo $$ > pid.new; mv pid.new pid; sleep 60"
+    entry = {**COMMAND, "command": text}
+    settings = json.dumps({"feishuperm": {"callbacks": [entry]}})
+    (project / ".claude" / "settings.json").write_text(settings)
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); "
+        "from feishuperm.client import main; main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", script, str(ROOT)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"HOME": str(project), "PATH": "/usr/bin:/bin"},
+        cwd=project,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b'{"hook_event_name":"Stop"}')
+        process.stdin.close()
+        wait_until((project / "pid").exists)
+        process.send_signal(number)
+        assert process.stdout.read() == b""
+    pid = int((project / "pid").read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())

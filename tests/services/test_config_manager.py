@@ -212,6 +212,9 @@ def test_script_paths_default_and_the_nearest_file_wins(project: Project) -> Non
     project.write("settings.local.json", {"hookScriptPaths": "a"})
     assert project.load().hook_script_paths == ("a", "b")
     assert "hookScriptPaths: not a list" in project.complaints[-1]
+    project.write("settings.local.json", {"hookScriptPaths": [""]})
+    assert project.load().hook_script_paths == ("a", "b")
+    assert len(project.complaints) == 2
 
 
 # The two homes.

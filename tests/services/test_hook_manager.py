@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -511,3 +513,88 @@ def test_child_keeps_no_descriptor_open(bench: Bench) -> None:
     with pytest.raises(OSError, match="No such file"):
         Child(["/no/such/program"], b"", {})
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_result_is_not_lost_to_a_thread_that_runs_on(bench: Bench) -> None:
+    source = """
+        import threading, time
+        def hook(event, tool_use_id, context):
+            threading.Thread(target=time.sleep, args=(60,)).start()
+            print("said")
+            return {"decision": "block", "reason": "thread"}
+    """
+    output = bench.script("hooks/t.py", source, timeout=15)
+    assert output == {"decision": "block", "reason": "thread"}
+    assert bench.complaints == []
+
+
+def test_none_counts_as_a_key_that_is_not_there(bench: Bench) -> None:
+    source = "def hook(*_): return {'decision': None, 'reason': None, 'continue': True}"
+    assert bench.script("hooks/n.py", source) == CONTINUE
+    assert bench.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("return {'systemMessage': 'x' * (2 << 20)}", "result is longer than"),
+        ("return {'new': float('nan')}", "the script failed: ValueError"),
+        (
+            "return {'hookSpecificOutput': {'hookEventName': 'PreToolUse', "
+            "'permissionDecision': 'block'}}",
+            "`permissionDecision` is 'block'",
+        ),
+    ],
+)
+def test_result_the_client_would_not_obey_is_told(
+    bench: Bench, source: str, complaint: str
+) -> None:
+    assert bench.script("hooks/x.py", f"def hook(*_): {source}") == CONTINUE
+    assert complaint in bench.complaints[0]
+
+
+def test_what_cannot_run_is_an_error_and_not_a_warning(tmp_path: Path) -> None:
+    errors: list[str] = []
+    paths = ("./hooks",)
+    manager = HookManager(str(tmp_path), {}, pytest.fail, paths, errors.append)
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "broken.py").write_text("(")
+    for name in ("../outside.py", "hooks/broken.py"):
+        assert manager.execute_script(HookCallback("script", name), EVENT) == CONTINUE
+    assert "is outside" in errors[0] and "SyntaxError" in errors[1]
+
+
+def test_matcher_that_takes_for_ever_does_not_match(tmp_path: Path) -> None:
+    complaints: list[str] = []
+
+    def ring(*_: object) -> None:
+        raise TimeoutError
+
+    def alarm(seconds: int) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.1 if seconds else 0)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        manager = HookManager(str(tmp_path), {}, complaints.append, alarm=alarm)
+        group = HookGroup("^(a+)+$", [HookCallback("command", "exit 1")])
+        manager.load_hooks(HooksConfig([("PreToolUse", group)]))
+        assert manager.run({**EVENT, "tool_name": "a" * 60 + "b"}) is None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert "takes too long" in complaints[0]
+
+
+def test_stop_ends_what_runs_in_other_threads_and_lets_nothing_start(
+    bench: Bench, tmp_path: Path
+) -> None:
+    outputs: list[Any] = []
+    text = "echo $$ > pid.new; mv pid.new pid; sleep 60"
+    thread = threading.Thread(target=lambda: outputs.append(bench.command(text, 50)))
+    thread.start()
+    wait_until((tmp_path / "pid").exists)
+    bench.manager.stop()
+    thread.join(20)
+    assert not thread.is_alive() and outputs[0]["decision"] == "block"
+    assert bench.command("touch late") == CONTINUE
+    assert not (tmp_path / "late").exists()
