@@ -35,7 +35,9 @@ def main(args: list[str]) -> int:
     options = _parser().parse_args(own)
     prompt = _prompt(options.prompt)
     settings = load_settings()
-    screen = Screen(sys.stdout, sys.stderr, options.json)
+    # A closed descriptor has no stream at all.
+    nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    screen = Screen(sys.stdout or nowhere, sys.stderr or nowhere, options.json)
     manager = ConfigManager(os.environ, screen.warn)
     config = manager.load_headless_config(manager.project_root(os.getcwd()))
     # A command callback may well be our own hook, which has to keep quiet here.

@@ -188,7 +188,9 @@ class Headless:
 
     def _agreed(self, answer: ControlResponse, prompt: str) -> None:
         """Run what the CLI left out, and give it the rest of what it skipped."""
-        loaded = {source.get("source") for source in answer.body.get("sources", ())}
+        sources = answer.body.get("sources")
+        sources = sources if isinstance(sources, list) else []
+        loaded = {str(one.get("source")) for one in sources if isinstance(one, dict)}
         self.hooks.load_hooks(self.config.left_over(loaded))
         skipped = [one for one in self.config.skippable() if one.source not in loaded]
         for file in skipped:
@@ -218,8 +220,19 @@ class Headless:
         self.protocol.receive_data(data)
         event = self.protocol.next_event()
         while event is not None:
-            self._handle(event)
+            try:
+                self._handle(event)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                self._not_understood(event, error)
             event = self.protocol.next_event()
+
+    def _not_understood(self, event: Any, error: Exception) -> None:
+        """A message of a shape nobody has seen; what asks still gets an answer."""
+        why = f"a message was not understood ({type(error).__name__}: {error})"
+        self.screen.warn(why)
+        if isinstance(event, ControlRequest):
+            self.questions.pop(event.id, None)
+            self._send(self.protocol.refuse(event.id, why))
 
     def _handle(self, event: Any) -> None:
         if isinstance(event, Message):

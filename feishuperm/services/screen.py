@@ -42,6 +42,8 @@ class Screen:
         content = message.get("content") if isinstance(message, dict) else None
         inside = "  " if body.get("parent_tool_use_id") else ""
         for block in content if isinstance(content, list) else ():
+            if not isinstance(block, dict):
+                continue
             if block.get("type") == "text":
                 self._flush()
                 self.held = inside + visible(str(block.get("text"))).strip()
@@ -86,8 +88,7 @@ class Screen:
         seconds = max(0, int(first.wait.deadline - now))
         text = f"  waiting for approval: {_call_of(first)}{more}: {seconds} s"
         if text != self.counting:
-            self.err.write(f"\r\x1b[K{text}")
-            self.err.flush()
+            self._progress(f"\r\x1b[K{text}")
             self.counting = text
 
     def warn(self, text: str) -> None:
@@ -103,7 +104,8 @@ class Screen:
             print(visible(answer), file=self.out, flush=True)
         else:
             self._flush()
-        for error in result.get("errors") or ():
+        errors = result.get("errors")
+        for error in errors if isinstance(errors, list) else ():
             if not str(error).startswith("[ede_diagnostic]"):  # the CLI's own notes
                 self.warn(one_line(str(error)))
         self.line(_summary(result, refusals))
@@ -113,7 +115,15 @@ class Screen:
 
     def line(self, text: str) -> None:
         self._clear()
-        print(text, file=self.err, flush=True)
+        self._progress(text + "\n")
+
+    def _progress(self, text: str) -> None:
+        """Nobody may be reading it any more; the session goes on."""
+        try:
+            self.err.write(text)
+            self.err.flush()
+        except (OSError, ValueError):
+            self.live = False
 
     def _flush(self) -> None:
         if self.held:
@@ -122,8 +132,7 @@ class Screen:
 
     def _clear(self) -> None:
         if self.counting:
-            self.err.write("\r\x1b[K")
-            self.err.flush()
+            self._progress("\r\x1b[K")
             self.counting = ""
 
 
@@ -140,11 +149,16 @@ def _call(name: Any, tool_input: Any) -> str:
     return one_line(extract_tool_detail(str(name), fields).summary, WIDTH)
 
 
+def _number(result: dict[str, Any], key: str) -> float:
+    value = result.get(key)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
 def _summary(result: dict[str, Any], refusals: int) -> str:
     how = "failed" if result.get("is_error") else "done"
-    parts = [f"{how} in {result.get('duration_ms', 0) / 1000:.1f} s"]
-    parts.append(f"{result.get('num_turns', 0)} turns")
-    parts.append(f"${result.get('total_cost_usd') or 0:.4f}")
+    parts = [f"{how} in {_number(result, 'duration_ms') / 1000:.1f} s"]
+    parts.append(f"{_number(result, 'num_turns'):.0f} turns")
+    parts.append(f"${_number(result, 'total_cost_usd'):.4f}")
     if refusals:
         parts.append(f"{refusals} refused")
     return "feishuperm: " + ", ".join(parts)

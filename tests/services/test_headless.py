@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from feishuperm.services.config_manager import ProjectConfig, SettingsFile
 from feishuperm.services.headless import Headless
 from feishuperm.services.hook_manager import HookManager
 from feishuperm.services.screen import Screen
+from tests.conftest import wait_until
 from tests.fakes import cli
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s1", "cwd": "/tmp"}
@@ -338,3 +340,59 @@ def test_terminal_never_gets_control_characters(bench: Bench) -> None:
     bench.run(wait("user"), send(INIT, said, result), {"hang": True})
     assert "\x1b" not in bench.err.getvalue() + bench.out.getvalue()
     assert "⟦U+001B⟧" in bench.out.getvalue()
+
+
+def test_messages_of_any_shape_end_in_no_traceback(bench: Bench) -> None:
+    odd = [
+        {"type": "assistant", "message": {"content": ["text", None, {"type": "text"}]}},
+        {"type": "assistant", "message": 3},
+        {"type": "system", "subtype": "init", "session_id": {}, "cwd": []},
+        {"type": "control_request", "request_id": [], "request": {"subtype": {}}},
+        {"type": "control_request", "request_id": "q", "request": {"subtype": 3}},
+        {"type": "control_response", "response": {"request_id": {}, "response": []}},
+        {"type": "session_state_changed", "subtype": []},
+    ]
+    numbers = {"duration_ms": "x", "num_turns": None, "total_cost_usd": []}
+    result = {**RESULT, **numbers, "errors": 3}
+    assert bench.run(wait("user"), send(INIT, *odd, result), {"hang": True}) == 0
+    assert bench.out.getvalue() == "bye\n"
+
+
+def test_message_that_fails_in_our_hands_is_answered(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TypeError("odd")
+
+    monkeypatch.setattr(module, "Question", fail)
+    steps = (wait("user"), send(INIT, ask()), wait("q1"), send(RESULT), {"hang": True})
+    assert bench.run(*steps) == 0
+    assert bench.answer("q1")["subtype"] == "error"
+    assert "not understood (TypeError: odd)" in bench.err.getvalue()
+
+
+def test_progress_that_nobody_reads_ends_nothing(bench: Bench) -> None:
+    bench.err.close()
+    assert bench.run(wait("user"), send(INIT, RESULT), {"hang": True}) == 0
+    assert bench.out.getvalue() == "bye\n"
+
+
+def test_interrupted_run_leaves_no_callback_behind(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.callback("SessionStart", "command", "echo $$ > a; mv a pid; sleep 60")
+    bench.callback("SessionEnd", "command", "touch ended")
+    monkeypatch.setattr(module, "INTERRUPT_SECONDS", 0)
+
+    def interrupt() -> None:
+        wait_until((tmp_path / "pid").exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
+    init = {**INIT, "cwd": str(tmp_path)}
+    assert bench.run(wait("user"), send(init), {"hang": True}) == 143
+    thread.join(20)
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
+    assert (tmp_path / "ended").exists()
