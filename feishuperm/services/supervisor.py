@@ -188,6 +188,8 @@ class Supervisor:
     def _review(self, event: Event) -> dict[str, Any]:
         limit = self.settings.supervisor_max_iterations
         cap = client_cap(self.environ) if event.is_stop() else 0
+        left = self._until(event) - self.clock()
+        self.state.lock_seconds = max(0.0, min(self.state.lock_seconds, left))
         turn = self.state.take_turn(
             event.session_id, event.prompt_id, event.row(), limit, cap
         )
@@ -222,17 +224,18 @@ class Supervisor:
         command = reviewer.command_line(
             self.settings.supervisor_command, event.session_id
         )
-        allowed = (
-            self.settings.supervisor_stop_timeout
-            if event.is_stop()
-            else self.settings.supervisor_timeout
-        )
         prompt = self._prompt(event)
-        until = self.started + allowed
+        until = self._until(event)
         os.chdir(self._project(event))  # the client finds a session by its folder
         return reviewer.review(
             command, prompt, self.environ, until, load_ledger, self.clock
         )
+
+    def _until(self, event: Event) -> float:
+        """When the answer must be there."""
+        settings = self.settings
+        stop, other = settings.supervisor_stop_timeout, settings.supervisor_timeout
+        return self.started + (stop if event.is_stop() else other)
 
     def _prompt(self, event: Event) -> str:
         """The user's prompt or ours, word for word, and after it the material."""
@@ -332,8 +335,11 @@ def load_ledger() -> None:
 
 def user_prompt(environ: Mapping[str, str]) -> str:
     """The user's SUPERVISOR.md; empty when there is none, or nothing in it."""
+    path = os.path.join(claude_dir(environ), "SUPERVISOR.md")
     try:
-        with open(os.path.join(claude_dir(environ), "SUPERVISOR.md"), "rb") as file:
+        if not os.path.isfile(path):  # a pipe would keep us waiting
+            return ""
+        with open(path, "rb") as file:
             prompt = file.read(MAX_PROMPT).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -72,6 +72,7 @@ class SupervisorState:
     def __init__(self, folder: str, clock: Callable[[], float] = time.time) -> None:
         self.folder = folder
         self.clock = clock
+        self.lock_seconds = LOCK_SECONDS  # less for who has less time
 
     # Counting.
 
@@ -82,7 +83,7 @@ class SupervisorState:
 
         A `cap` of 0 means that the client has none.
         """
-        with locked(self._session(session), LOCK_SECONDS):
+        with locked(self._session(session), self.lock_seconds):
             state = self.session(session)
             if not state:
                 self.prune()
@@ -97,7 +98,7 @@ class SupervisorState:
 
     def record(self, session: str, verdict: dict[str, Any], row: Row | None) -> None:
         """Remember a verdict; `row` is given when it blocked a stop."""
-        with locked(self._session(session), LOCK_SECONDS):
+        with locked(self._session(session), self.lock_seconds):
             state = self.session(session)
             verdicts = state.get("verdicts")
             verdicts = verdicts if isinstance(verdicts, list) else []
@@ -128,12 +129,12 @@ class SupervisorState:
         return os.path.realpath(project) not in self._projects_off()
 
     def switch_session(self, session: str, value: str) -> None:
-        with locked(self._session(session), LOCK_SECONDS):
+        with locked(self._session(session), self.lock_seconds):
             self._write(session, {**self.session(session), "switch": value})
 
     def switch_project(self, project: str, value: str) -> None:
         path = os.path.realpath(project)
-        with locked(self._projects(), LOCK_SECONDS):
+        with locked(self._projects(), self.lock_seconds):
             off = [known for known in self._projects_off() if known != path]
             if value == "off":
                 off.append(path)

@@ -145,14 +145,24 @@ def reviewer_path(command: str) -> str:
 
 
 def _session_facts(name: str, found: dict[str, Any]) -> dict[str, Any]:
-    verdicts = [item for item in found.get("verdicts", ()) if isinstance(item, dict)]
+    listed = found.get("verdicts")
+    listed = listed if isinstance(listed, list) else []
+    verdicts = [item for item in listed if isinstance(item, dict)]
     return {
         "session": name,
         "switch": found.get("switch", ""),
         "count": found.get("count", 0),
-        "seconds": round(sum(item.get("seconds", 0) for item in verdicts), 1),
+        "seconds": round(sum(_number(item, "seconds") for item in verdicts), 1),
         "verdicts": verdicts,
     }
+
+
+def _number(item: dict[str, Any], key: str) -> float:
+    """A number of a file that anybody may have edited; 0 for what is none."""
+    value = item.get(key)
+    if not isinstance(value, (int, float)) or not 0 <= value < 1 << 40:
+        return 0.0
+    return float(value)
 
 
 def cap_in_force(limit: int) -> tuple[int, str]:
@@ -201,7 +211,7 @@ def print_session(entry: dict[str, Any], limit: int) -> None:
         f"{entry['seconds']:g} s in all{switched}"
     )
     for item in entry["verdicts"][-SHOWN_VERDICTS:]:
-        when = time.strftime("%m-%d %H:%M:%S", time.localtime(item.get("time", 0)))
+        when = time.strftime("%m-%d %H:%M:%S", time.localtime(_number(item, "time")))
         feedback = one_line(str(item.get("feedback", "")), 100)
         print(
             f"  {when} {item.get('event')} {item.get('outcome')} "

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from feishuperm.errors import FileError
 from feishuperm.lib.prompts import SUPERVISOR
 from feishuperm.models.settings import Settings
-from feishuperm.services import reviewer
+from feishuperm.services import reviewer, supervisor_state
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.reviewer import ReviewError, Verdict
 from feishuperm.services.supervisor import (
@@ -18,8 +20,14 @@ from feishuperm.services.supervisor import (
     DEFAULT_CAP,
     Supervisor,
     client_cap,
+    user_prompt,
 )
-from feishuperm.services.supervisor_switch import slash_commands, wanted_cap
+from feishuperm.services.supervisor_switch import (
+    _session_facts,
+    print_session,
+    slash_commands,
+    wanted_cap,
+)
 
 STOP = {
     "session_id": "s",
@@ -438,3 +446,43 @@ def test_slash_commands_switch_this_session() -> None:
         command = f"/opt/bin/feishuperm supervisor {value} --session"
         assert f"!`{command}`" in texts[name]
         assert f"allowed-tools: Bash({command})" in texts[name]
+
+
+def test_prompt_that_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "SUPERVISOR.md")
+    assert user_prompt({"CLAUDE_CONFIG_DIR": str(tmp_path)}) == ""
+
+
+@pytest.mark.parametrize(("passed", "wait"), [(0, 20), (24, 6), (40, 0)])
+def test_lock_is_not_waited_for_beyond_the_time_of_the_review(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, passed: float, wait: float
+) -> None:
+    waits: list[float] = []
+
+    def locked(path: str, seconds: float) -> None:
+        waits.append(seconds)
+        raise FileError("held by another")
+
+    monkeypatch.setattr(supervisor_state, "locked", locked)
+    supervisor = Supervisor(
+        Settings({}), desk.environ, started=100.0 - passed, clock=lambda: 100.0
+    )
+    supervisor.handle(json.dumps(QUESTION).encode())
+    assert waits == [wait]
+    assert desk.prompts == []
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"verdicts": 3, "count": "x", "switch": []},
+        {"verdicts": [{"seconds": "long", "time": "now"}, 5]},
+        {"verdicts": [{"seconds": None, "time": 1e300}]},
+        {"verdicts": [{"seconds": float("nan"), "time": -1e300}]},
+    ],
+)
+def test_status_takes_a_damaged_state_file(
+    found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_session(_session_facts("s1", found), 8)
+    assert "session s1: " in capsys.readouterr().out
