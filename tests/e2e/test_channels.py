@@ -190,7 +190,7 @@ def test_stop_card_tells_the_last_message_when_asked_for(
         assert told in text
 
 
-EVENT_BASE = {"session_id": "s", "cwd": "/work/shop", "transcript_path": "/none"}
+EVENT_BASE = {"session_id": "s", "cwd": "/srv/shop", "transcript_path": "/none"}
 
 
 def test_notices_nobody_asked_for_are_not_sent(
