@@ -106,11 +106,11 @@ def allowing(lab: Lab, pyz: Path, home: Path) -> Iterator[list[str]]:
         thread.join(10)
 
 
-def test_hundred_mixed_events_each_reach_their_handler_once(
+def test_hundred_calls_each_reach_their_three_handlers_once(
     lab: Lab, allowing: list[str]
 ) -> None:
     """Scenario: Mixed hook types in same session"""
-    calls = [bash(f"python3 -c {number}") for number in range(34)]
+    calls = [bash(f"python3 -c {number}") for number in range(100)]
     log = f"{lab.events}/log"
     note = f'echo "$EVENT $COMMAND" >> {log}'
     events = ("PreToolUse", "PostToolUse")
