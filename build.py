@@ -660,6 +660,8 @@ SYSTEM_PARTS = {
     "strace": ("strace",),
     "valgrind": ("valgrind",),
     "busybox": ("busybox-static",),
+    "shellcheck": ("shellcheck",),
+    "curl": ("curl", "ca-certificates"),
 }
 
 

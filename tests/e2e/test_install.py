@@ -24,7 +24,7 @@ import build
 from feishuperm.lib.fetch import fetch
 from feishuperm.services.demo import read_forms
 from feishuperm.services.service_unit import systemd_unit
-from tests.conftest import ROOT, clean_env, free_port, wait_until
+from tests.conftest import ROOT, clean_env, free_port, need, wait_until
 from tests.fakes.feishu import FakeFeishu
 from tests.served import event
 
@@ -299,8 +299,7 @@ def test_server_starts_the_way_the_unit_says(machine: Machine) -> None:
 )
 def test_script_is_plain_sh(checker: str) -> None:
     command = checker.split()
-    if not shutil.which(command[0]):
-        pytest.skip(f"{command[0]} is not installed")
+    need(command[0])
     result = subprocess.run([*command, str(SCRIPT)], capture_output=True, timeout=60)
     assert (result.returncode, result.stdout) == (0, b"")
 
