@@ -143,3 +143,10 @@ def test_installer_says_every_option_it_takes() -> None:
 def test_served_installer_is_the_one_of_the_repository() -> None:
     served: Path = ROOT / "feishuperm/web/install.sh"
     assert served.read_bytes() == (ROOT / "install.sh").read_bytes()
+
+
+def test_design_names_only_files_that_exist() -> None:
+    named = set(re.findall(r"`((?:[a-z0-9_]+/)*[a-z0-9_]+\.py)`", read("DESIGN.md")))
+    assert {"client.py", "services/desk.py"} <= named
+    places = (ROOT / "feishuperm", ROOT)
+    assert sorted(n for n in named if not any((p / n).exists() for p in places)) == []
