@@ -175,6 +175,7 @@ def test_inside_a_run_only_its_own_session_is_not_asked_about(
 
     mark = project / "mark"
     mark.write_text("s1\n")
+    mark.chmod(0o600)  # as a run makes it
     monkeypatch.setenv("FEISHUPERM_RUN", str(mark))
     monkeypatch.setattr(client, "ask", ask)
     fields = {"hook_event_name": "PermissionRequest", "tool_name": "Bash"}
