@@ -30,10 +30,13 @@ ARROWS: dict[str, set[str]] = {
     "channels": {"lib", "models", "errors"},
     "services": {"channels", "lib", "protocol", "models", "errors"},
     "handlers": {"services", "channels", "lib", "protocol", "models", "errors"},
+    "engine": {"client", "services", "lib", "protocol", "models", "errors"},
+    "supervisor": {"services", "lib", "models", "errors"},
+    "setup": {"supervisor", "services", "lib", "models", "errors"},
     "server": {"client", "protocol", "models", "errors"},
     "commands": {
-        *("client", "handlers", "services", "channels", "lib", "models", "errors"),
-        *("server", "protocol"),
+        *("client", "handlers", "engine", "supervisor", "setup", "services"),
+        *("channels", "lib", "models", "errors", "server", "protocol"),
     },
 }
 ROOT_NAMES = {
@@ -43,6 +46,7 @@ ROOT_NAMES = {
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "commands"),
     *("models", "protocol", "lib", "services", "channels", "handlers", "server", "web"),
+    *("engine", "supervisor", "setup"),
 }
 
 

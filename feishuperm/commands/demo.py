@@ -9,7 +9,7 @@ import time
 
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.program import hook_output
-from feishuperm.services.demo import Demo, Visitor, samples
+from feishuperm.setup.demo import Demo, Visitor, samples
 
 SUMMARY = "try it without Feishu and without Claude Code"
 EPILOG = """\

@@ -7,7 +7,7 @@ import os
 import sys
 
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.services.doctor import CHECKS, FAIL, Doctor, Finding
+from feishuperm.setup.doctor import CHECKS, FAIL, Doctor, Finding
 
 SUMMARY = "check every hop from hook to phone"
 EPILOG = """\

@@ -59,11 +59,11 @@ def _endless(raw: bytes) -> bytes:
     _warn("an event is too long to be read")
     if not any(key in raw for key in PRE_TOOL_USE):
         return b""
-    from feishuperm.services.application import has_callbacks
+    from feishuperm.engine.application import has_callbacks
 
     if not has_callbacks("PreToolUse", os.environ, _warn):
         return b""
-    from feishuperm.services.hook_output import for_client
+    from feishuperm.engine.hook_output import for_client
 
     reason = "the tool call is too long for the hooks that would check it"
     output = for_client("PreToolUse", {"decision": "block", "reason": reason})
@@ -73,7 +73,7 @@ def _endless(raw: bytes) -> bytes:
 def _is_of_a_run(fields: dict[str, Any]) -> bool:
     if "FEISHUPERM_RUN" not in os.environ:
         return False
-    from feishuperm.lib.run_mark import is_of_a_run
+    from feishuperm.engine.run_mark import is_of_a_run
 
     return is_of_a_run(os.environ, fields.get("session_id"))
 
@@ -154,7 +154,7 @@ def _give_up(*_: object) -> None:
 
 def _callbacks(fields: dict[str, Any]) -> bytes:
     """Run the user's callbacks for this event; their merged answer, or nothing."""
-    from feishuperm.services.application import run_interactive
+    from feishuperm.engine.application import run_interactive
 
     # Who ends us means the callback as well: its child is killed on the way out.
     for number in (SIGTERM, SIGHUP):

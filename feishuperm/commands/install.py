@@ -1,7 +1,7 @@
 """`feishuperm install`: the program in its place, hooks, settings, a running server.
 
 Talks with the person and puts the steps in order; what a step changes, and how it is
-undone, is `services.installer`'s.
+undone, is `setup.installer`'s.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import (
     claude_dir,
@@ -35,8 +36,7 @@ from feishuperm.lib.program import archive_path
 from feishuperm.lib.store import locked
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
-from feishuperm.services import settings_editor as editor
-from feishuperm.services.installer import (
+from feishuperm.setup.installer import (
     CommandsStep,
     ConfigStep,
     Manifest,
@@ -51,7 +51,7 @@ from feishuperm.services.installer import (
     registrations,
     written_hooks,
 )
-from feishuperm.services.service_unit import (
+from feishuperm.setup.service_unit import (
     KINDS,
     background_pid,
     choose_service,
@@ -59,8 +59,8 @@ from feishuperm.services.service_unit import (
     stop_server,
     wait_until_running,
 )
-from feishuperm.services.supervisor import CAP_VARIABLE
-from feishuperm.services.supervisor_switch import slash_commands, wanted_cap
+from feishuperm.supervisor.supervisor import CAP_VARIABLE
+from feishuperm.supervisor.switch import slash_commands, wanted_cap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from feishuperm.services.installer import Step
-    from feishuperm.services.service_unit import Service
+    from feishuperm.setup.installer import Step
+    from feishuperm.setup.service_unit import Service
 
 SUMMARY = "register hooks, service and config file"
 DEFAULT_MODE: editor.Path = ("permissions", "defaultMode")

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import sys
 
+from feishuperm.engine.config_manager import ConfigManager
+from feishuperm.engine.headless import Headless
+from feishuperm.engine.hook_manager import HookManager
+from feishuperm.engine.run_mark import VARIABLE, RunMark
+from feishuperm.engine.screen import Screen
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
-from feishuperm.lib.run_mark import VARIABLE, RunMark
-from feishuperm.services.config_manager import ConfigManager
-from feishuperm.services.headless import Headless
-from feishuperm.services.hook_manager import HookManager
-from feishuperm.services.screen import Screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

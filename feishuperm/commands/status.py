@@ -9,8 +9,8 @@ import time
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import NotRunningError, ask_server
-from feishuperm.services.installer import Manifest
-from feishuperm.services.service_unit import background_pid
+from feishuperm.setup.installer import Manifest
+from feishuperm.setup.service_unit import background_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ def main(args: list[str]) -> int:
         raise UsageError(
             "it reads a hook event from stdin", "feishuperm supervisor --help"
         )
-    from feishuperm.services.supervisor_switch import run_switch
+    from feishuperm.supervisor.switch import run_switch
 
     return run_switch(args)
 
@@ -71,7 +71,7 @@ def handle_event(started: float) -> None:
     alarm(0)
     from feishuperm.lib import quick_json
     from feishuperm.lib.config import load_settings
-    from feishuperm.services.supervisor import Supervisor
+    from feishuperm.supervisor.supervisor import Supervisor
 
     supervisor = Supervisor(load_settings(lenient=True), started=started)
     answer = supervisor.handle(raw)

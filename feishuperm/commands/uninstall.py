@@ -10,7 +10,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import config_dir, state_dir
 from feishuperm.lib.store import locked
-from feishuperm.services.installer import (
+from feishuperm.setup.installer import (
     Manifest,
     own_commands,
     purge_config,

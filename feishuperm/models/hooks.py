@@ -1,7 +1,7 @@
 """Hooks as a settings file describes them: events, matchers, the three callback kinds.
 
-Values only.  Where they come from is `services.config_manager`'s business, what they do
-`services.hook_manager`'s.
+Values only.  Where they come from is `engine.config_manager`'s business, what they do
+`engine.hook_manager`'s.
 """
 
 from __future__ import annotations

@@ -21,9 +21,7 @@ from typing import Any, NamedTuple
 from feishuperm.errors import FileError
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.log import log
-from feishuperm.lib.store import locked, write_atomic
-from feishuperm.lib.tool import format_rules
-from feishuperm.services.settings_editor import (
+from feishuperm.lib.settings_editor import (
     MISSING,
     SettingsError,
     add_item,
@@ -32,6 +30,8 @@ from feishuperm.services.settings_editor import (
     encode,
     get_value,
 )
+from feishuperm.lib.store import locked, write_atomic
+from feishuperm.lib.tool import format_rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -103,12 +103,12 @@ def test_event_with_a_command_loads_only_what_it_needs(project: Path) -> None:
     assert "block" in answer
     assert not {"json", "re", "subprocess"} & set(modules.split())
     loaded = {name.partition("feishuperm.")[2] for name in modules.split()} - {""}
-    packages = {"commands", "lib", "models", "services"}
+    packages = {"commands", "engine", "lib", "models"}
     assert loaded - packages <= {
         *("client", "errors", "commands.hook", "models.notice", "models.hooks"),
-        *("models.settings", "lib.config", "lib.files", "services.application"),
-        *("services.callbacks", "services.variables", "services.hook_manager"),
-        *("services.child", "services.hook_output", "lib.quick_json"),
+        *("models.settings", "lib.config", "lib.files", "engine.application"),
+        *("engine.callbacks", "engine.variables", "engine.hook_manager"),
+        *("lib.child", "engine.hook_output", "lib.quick_json"),
     }
 
 

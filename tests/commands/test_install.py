@@ -22,7 +22,7 @@ from feishuperm.commands.install import (
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.feishu import SendResult
 from feishuperm.models.settings import Settings
-from feishuperm.services.installer import SettingsStep
+from feishuperm.setup.installer import SettingsStep
 
 
 @pytest.fixture

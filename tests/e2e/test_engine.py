@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.services.application import Application
+from feishuperm.engine.application import Application
 from tests.fakes.model import text, tool
 from tests.lab import Lab, wait_for
 from tests.served import Served

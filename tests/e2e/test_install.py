@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 import build
-from feishuperm.lib.fetch import fetch
-from feishuperm.services.demo import read_forms
-from feishuperm.services.service_unit import systemd_unit
+from feishuperm.setup.demo import read_forms
+from feishuperm.setup.fetch import fetch
+from feishuperm.setup.service_unit import systemd_unit
 from tests.conftest import ROOT, clean_env, free_port, need, wait_until
 from tests.fakes.feishu import FakeFeishu
 from tests.served import event

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.services.supervisor import CAP_VARIABLE
-from feishuperm.services.supervisor_switch import slash_commands, wanted_cap
+from feishuperm.supervisor.supervisor import CAP_VARIABLE
+from feishuperm.supervisor.switch import slash_commands, wanted_cap
 from tests.conftest import clean_env, wait_until
 from tests.fakes import reviewer as fake
 from tests.fakes.feishu import FakeFeishu

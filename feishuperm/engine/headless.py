@@ -1,0 +1,508 @@
+"""A headless Claude session: the CLI as a child, driven over its control protocol.
+
+One thread (the caller's) owns the conversation and writes to the CLI.  A reader thread
+brings what the CLI prints; hooks and questions to people run in threads of their own;
+all of them hand over through one queue.  What a person sees is `Screen`'s business.
+
+Every configured hook runs exactly once.  Claude Code runs what it can read in the
+settings files; this registers the rest.  Permission requests come as `can_use_tool`:
+callbacks for PermissionRequest run first, then the running server is asked; our own
+command hook keeps quiet, see `engine.run_mark`.  Nobody to ask means: refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from functools import partial
+
+from feishuperm.engine.config_manager import merge_settings
+from feishuperm.engine.wait import Wait
+from feishuperm.errors import FeishupermError
+from feishuperm.lib.control import NotRunningError
+from feishuperm.protocol.stream_json import (
+    ControlCancel,
+    ControlRequest,
+    ControlResponse,
+    Message,
+    StreamJson,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from feishuperm.engine.config_manager import ProjectConfig
+    from feishuperm.engine.hook_manager import HookManager
+    from feishuperm.engine.screen import Screen
+
+FLAGS = (
+    "--output-format", "stream-json",
+    "--input-format", "stream-json",
+    "--verbose",
+    "--permission-prompt-tool", "stdio",
+)  # fmt: skip
+# These reach no callback over the protocol: the session starts before it is set up and
+# ends after it is closed.  They are run from here.
+OWN_EVENTS = ("SessionStart", "SessionEnd", "PermissionRequest")
+INTERRUPT_SECONDS = 5  # for the CLI to wind up a turn after an interrupt
+END_SECONDS = (
+    10  # for the CLI to exit once its stdin is closed, SessionEnd hooks included
+)
+IDLE_SECONDS = 600  # for background agents after a result, as long as the SDKs wait
+SLACK = 5  # seconds past our own deadlines before the CLI gives a callback up
+TICK = 0.5
+SKIPPED = (
+    "Claude Code skips this whole file, because a `script` stands under `hooks`; this "
+    "run takes its place, for interactive sessions move it to `feishuperm.callbacks`"
+)
+
+SUCCESS, FAILURE, REFUSED = 0, 1, 3
+
+
+class Stopped(BaseException):
+    """A signal asks this process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = 128 + number
+
+
+class Question:
+    """One `can_use_tool` that waits for a person."""
+
+    def __init__(self, request: ControlRequest) -> None:
+        self.id = request.id
+        self.tool_name = str(request.body.get("tool_name", ""))
+        found = request.body.get("input")
+        self.tool_input: dict[str, Any] = found if isinstance(found, dict) else {}
+        self.wait = Wait()
+
+
+class Headless:
+    """One run, from the first line to the exit code."""
+
+    def __init__(
+        self,
+        config: ProjectConfig,
+        hooks: HookManager,
+        screen: Screen,
+        socket_path: str,
+        environ: Mapping[str, str],
+        on_session: Callable[[str], None] = lambda session_id: None,
+    ) -> None:
+        self.on_session = (
+            on_session  # is told the id, which may change, once it is known
+        )
+        self.config = config
+        self.hooks = hooks
+        self.screen = screen
+        self.socket_path = socket_path
+        self.environ = environ
+        self.protocol = StreamJson()
+        self.events: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.questions: dict[str, Question] = {}
+        self.answers: dict[str, Callable[[ControlResponse], None]] = {}
+        self.session: dict[str, Any] = {}
+        self.result: dict[str, Any] | None = None
+        self.state = ""  # the CLI's own word for "running" or "idle"
+        self.idle_deadline = 0.0
+        self.end_deadline = float("inf")  # the CLI has been told, or has gone
+        self.source = "startup"
+        self.refusals = 0
+        self.ended = False
+
+    def run(self, command: Sequence[str], prompt: str) -> int:
+        """The whole session. Raises FeishupermError when the CLI cannot start."""
+        self._start(command)
+        try:
+            with _Signals():
+                return self._converse(prompt)
+        except Stopped as stop:
+            self.hooks.stop(for_good=False)  # SessionEnd is still to come
+            self._interrupt()
+            return stop.code
+        finally:
+            try:
+                self._end()
+            finally:
+                self.hooks.stop()
+                self.screen.finish()
+
+    def _start(self, command: Sequence[str]) -> None:
+        if any(word.startswith(("--continue", "--resume")) for word in command):
+            self.source = "resume"
+        # Inside a session of Claude Code the CLI would take itself for a child of it.
+        env = {key: self.environ[key] for key in self.environ if key != "CLAUDECODE"}
+        env["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"
+        try:
+            self.process = subprocess.Popen(
+                [*command, *FLAGS],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=env,
+                cwd=self.config.root,
+                start_new_session=True,  # Ctrl-C is for us; we tell the CLI
+                bufsize=0,
+            )
+        except OSError as error:
+            raise FeishupermError(
+                f"cannot start {command[0]}: {error.strerror}",
+                "install Claude Code, or put `claude` on your PATH",
+            ) from None
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        """In a thread: hand over what the CLI prints, an empty piece at its end."""
+        assert self.process.stdout is not None
+        with self.process.stdout as pipe:
+            data = b" "
+            while data:
+                data = os.read(pipe.fileno(), 1 << 16)
+                self._later(partial(self._received, data))
+
+    def _converse(self, prompt: str) -> int:
+        self.hooks.load_hooks(self.config.left_over(()))  # at most
+        self._request("initialize", hooks=self._registrations() or None)
+        self._agree_on_files(prompt)
+        while not self.ended:
+            try:
+                self.events.get(timeout=TICK)()
+            except queue.Empty:
+                pass
+            self._tick(time.monotonic())
+        return self._exit_code()
+
+    def _agree_on_files(self, prompt: str) -> None:
+        """Find out which settings files the CLI skips, then send the prompt."""
+        if self.config.skippable():
+            self._request("get_settings", lambda answer: self._agreed(answer, prompt))
+        else:
+            self._send(self.protocol.user_message(prompt))
+
+    def _agreed(self, answer: ControlResponse, prompt: str) -> None:
+        """Run what the CLI left out, and give it the rest of what it skipped."""
+        sources = answer.body.get("sources")
+        sources = sources if isinstance(sources, list) else []
+        loaded = {str(one.get("source")) for one in sources if isinstance(one, dict)}
+        self.hooks.load_hooks(self.config.left_over(loaded))
+        skipped = [one for one in self.config.skippable() if one.source not in loaded]
+        for file in skipped:
+            self.screen.warn(f"{file.path}: {SKIPPED}")
+        start = self.protocol.user_message(prompt)
+        if not skipped:
+            return self._send(start)
+        settings = merge_settings([file.rest for file in skipped])
+        self._request(
+            "apply_flag_settings", lambda _: self._send(start), settings=settings
+        )
+
+    def _registrations(self) -> dict[str, list[dict[str, Any]]]:
+        """One callback per event; HookManager does matching, order and merging."""
+        registered = {}
+        for event in self.hooks.config:
+            if event not in OWN_EVENTS:
+                timeout = self.hooks.config.seconds(event) + SLACK
+                row = {"hookCallbackIds": [event], "timeout": timeout}
+                registered[event] = [row]
+        return registered
+
+    def _received(self, data: bytes) -> None:
+        if not data:
+            self.ended = True
+            return
+        self.protocol.receive_data(data)
+        event = self.protocol.next_event()
+        while event is not None:
+            try:
+                self._handle(event)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                self._not_understood(event, error)
+            event = self.protocol.next_event()
+
+    def _not_understood(self, event: Any, error: Exception) -> None:
+        """A message of a shape nobody has seen; what asks still gets an answer."""
+        why = f"a message was not understood ({type(error).__name__}: {error})"
+        self.screen.warn(why)
+        if isinstance(event, ControlRequest):
+            self.questions.pop(event.id, None)
+            self._send(self.protocol.refuse(event.id, why))
+
+    def _handle(self, event: Any) -> None:
+        if isinstance(event, Message):
+            self._message(event)
+        elif isinstance(event, ControlRequest):
+            self._requested(event)
+        elif isinstance(event, ControlCancel):
+            self._settled(event.id, "answered elsewhere")
+        elif isinstance(event, ControlResponse):
+            if event.error:
+                self.screen.warn(f"the CLI refused a request: {event.error}")
+            self.answers.pop(event.id, _ignore)(event)
+
+    def _requested(self, request: ControlRequest) -> None:
+        if request.subtype == "hook_callback":
+            self._in_thread(lambda: self._hook(request), partial(self._failed, request))
+        elif request.subtype == "can_use_tool":
+            question = Question(request)
+            self.questions[question.id] = question
+            self._in_thread(
+                lambda: self._ask(question, request.body),
+                lambda why: self._decided(question, _deny(f"feishuperm failed: {why}")),
+            )
+        else:
+            error = f"feishuperm does not serve {request.subtype!r}"
+            self._send(self.protocol.refuse(request.id, error))
+
+    def _message(self, message: Message) -> None:
+        body = message.body
+        if message.type == "result":
+            self.result = body
+            self.idle_deadline = time.monotonic() + IDLE_SECONDS
+        elif message.type == "system" and body.get("subtype") == "init":
+            self._began(body)
+        elif body.get("subtype") == "session_state_changed":
+            self.state = str(body.get("state"))
+        else:
+            self.screen.message(message.type, body)
+        if self.result is not None and self.state in ("", "idle"):
+            self._close_input()
+
+    def _began(self, body: dict[str, Any]) -> None:
+        """The first turn of the session: from here on its id is known."""
+        first = not self.session
+        if body.get("session_id") != self.session.get("session_id"):
+            self.on_session(str(body.get("session_id")))
+        self.session = {
+            "session_id": body.get("session_id"),
+            "cwd": body.get("cwd"),
+            "permission_mode": body.get("permissionMode"),
+        }
+        if first:
+            self._in_thread(
+                lambda: self._own_event("SessionStart", source=self.source),
+                self.screen.warn,
+            )
+
+    def _hook(self, request: ControlRequest) -> None:
+        """In a thread: a registered callback."""
+        fields = request.body.get("input")
+        tool_use_id = request.body.get("tool_use_id")
+        output = self.hooks.run(fields if isinstance(fields, dict) else {}, tool_use_id)
+        self._later(lambda: self._hook_done(request.id, output or {}))
+
+    def _failed(self, request: ControlRequest, why: str) -> None:
+        self.screen.warn(why)
+        self._send(self.protocol.refuse(request.id, why))
+
+    def _hook_done(self, id: str, output: dict[str, Any]) -> None:
+        self.screen.hook_output(output)
+        self._send(self.protocol.reply(id, output))
+
+    def _own_event(self, event: str, **extra: str) -> dict[str, Any] | None:
+        fields = {**self.session, **extra, "hook_event_name": event}
+        output = self.hooks.run(fields)
+        self._later(lambda: self.screen.hook_output(output or {}))
+        return output
+
+    def _ask(self, question: Question, body: dict[str, Any]) -> None:
+        """In a thread: callbacks first, then a person."""
+        event = {
+            **self.session,
+            "hook_event_name": "PermissionRequest",
+            "tool_name": question.tool_name,
+            "tool_input": question.tool_input,
+        }
+        for key in ("permission_suggestions", "agent_id", "tool_use_id"):
+            if body.get(key):
+                event[key] = body[key]
+        output = self.hooks.run(event, body.get("tool_use_id"))
+        if output:
+            self._later(lambda: self.screen.hook_output(output))
+        decision = _decision_of(output) or self._ask_person(question, event)
+        self._later(lambda: self._decided(question, decision))
+
+    def _ask_person(self, question: Question, event: dict[str, Any]) -> dict[str, Any]:
+        self._later(lambda: self.screen.asks(question))
+        raw = json.dumps(event).encode()
+        try:
+            answer = question.wait.ask(raw, self.socket_path, self.config.root)
+        except NotRunningError:
+            self._later(self.screen.no_server)
+            return _deny("no feishuperm server is running, so nobody could be asked")
+        decision = _decision_of(json.loads(answer)) if answer else None
+        return decision or _deny("nobody answered the permission request")
+
+    def _decided(self, question: Question, decision: dict[str, Any]) -> None:
+        """Back in the main thread: tell the CLI, unless it no longer wants to know."""
+        if self.questions.pop(question.id, None) is None:
+            return
+        allowed = decision.get("behavior") == "allow"
+        self.refusals += not allowed
+        self.screen.decided(question, decision)
+        response = dict(decision)
+        if allowed and not response.get("updatedInput"):
+            response["updatedInput"] = question.tool_input
+        self._send(self.protocol.reply(question.id, response))
+
+    def _settled(self, id: str, how: str) -> None:
+        question = self.questions.pop(id, None)
+        if question is not None:
+            question.wait.cancel()
+            self.screen.settled(question, how)
+
+    def _tick(self, now: float) -> None:
+        for question in list(self.questions.values()):
+            if now > question.wait.deadline:
+                question.wait.cancel()
+                self._decided(question, _deny("the feishuperm server does not answer"))
+        waiting = [one for one in self.questions.values() if one.wait.registered]
+        self.screen.tick(waiting, now)
+        if self.result is not None and now > self.idle_deadline:
+            self._close_input()
+        # Something else may hold the CLI's stdout when it is gone.
+        if self.process.poll() is not None:
+            self.end_deadline = min(self.end_deadline, now + 2)
+        self.ended = self.ended or now > self.end_deadline
+
+    def _exit_code(self) -> int:
+        if self.result is None:
+            code = self._wait(END_SECONDS)
+            self.screen.warn(f"Claude ended without a result (exit {code})")
+            return FAILURE
+        self.screen.result(self.result, self.refusals)
+        if self.refusals:
+            return REFUSED
+        return FAILURE if self.result.get("is_error") else SUCCESS
+
+    def _interrupt(self) -> None:
+        """Let the CLI end its turn in order, for a few seconds."""
+        self.screen.warn("stopping")
+        self._request("interrupt")
+        until = time.monotonic() + INTERRUPT_SECONDS
+        while not self.ended and time.monotonic() < until:
+            try:
+                self.events.get(timeout=0.1)()
+            except queue.Empty:
+                pass
+
+    def _end(self) -> None:
+        """Nothing of this session outlives it."""
+        for question in list(self.questions.values()):
+            question.wait.cancel()
+        self._close_input()
+        if self._wait(END_SECONDS if self.ended else 0) is None:
+            self._signal(signal.SIGTERM)
+        if self._wait(3) is None:
+            self._signal(signal.SIGKILL)
+            self._wait(3)
+        if self.session:
+            self._guarded(
+                lambda: self._own_event("SessionEnd", reason="other"), self.screen.warn
+            )
+        while not self.events.empty():
+            self.events.get()()
+
+    def _request(
+        self,
+        subtype: str,
+        then: Callable[[ControlResponse], None] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Ask the CLI something; `then` gets the answer."""
+        id, line = self.protocol.request(subtype, **fields)
+        self.answers[id] = then or _ignore
+        self._send(line)
+
+    def _send(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        try:
+            while data:
+                data = data[self.process.stdin.write(data) or 0 :]
+        except (OSError, ValueError):
+            pass  # gone, or told that nothing more comes; the reader will see the end
+
+    def _close_input(self) -> None:
+        self.end_deadline = min(self.end_deadline, time.monotonic() + END_SECONDS)
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+
+    def _wait(self, seconds: float) -> int | None:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self.process.pid, number)
+        except OSError:
+            pass
+
+    def _later(self, call: Callable[[], None]) -> None:
+        self.events.put(call)
+
+    def _in_thread(
+        self, call: Callable[[], object], failed: Callable[[str], None]
+    ) -> None:
+        work = partial(self._guarded, call, failed)
+        threading.Thread(target=work, daemon=True).start()
+
+    def _guarded(
+        self, call: Callable[[], object], failed: Callable[[str], None]
+    ) -> None:
+        """The CLI must get an answer, whatever goes wrong in a hook of ours."""
+        try:
+            call()
+        except Exception as error:
+            self._later(partial(failed, f"{type(error).__name__}: {error}"))
+
+
+class _Signals:
+    """While it is open, the usual signals end the run in order."""
+
+    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __enter__(self) -> None:
+        self.old = {number: signal.signal(number, _stop) for number in self.NUMBERS}
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self.old.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise Stopped(number)
+
+
+def _ignore(answer: ControlResponse) -> None:
+    pass
+
+
+def _deny(message: str) -> dict[str, Any]:
+    return {"behavior": "deny", "message": message}
+
+
+def _decision_of(output: Any) -> dict[str, Any] | None:
+    """The decision inside a PermissionRequest hook's output, if there is one."""
+    specific = output.get("hookSpecificOutput") if isinstance(output, dict) else None
+    decision = specific.get("decision") if isinstance(specific, dict) else None
+    if not isinstance(decision, dict):
+        return None
+    if decision.get("behavior") == "allow":
+        return decision
+    # The CLI wants a message with every refusal.
+    return {
+        **decision,
+        "behavior": "deny",
+        "message": decision.get("message") or "denied",
+    }

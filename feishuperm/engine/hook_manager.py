@@ -1,0 +1,259 @@
+"""HookManager: runs command, script and prompt callbacks, and nothing else.
+
+It is given its configuration and reads no configuration files; `ConfigManager` does.
+Several callbacks for one event run in the order they are written; `hook_output` makes
+one answer of theirs.
+
+What goes wrong inside a callback (time-out, missing or broken script) is a line in the
+log and `{"continue": true}`: a hook that fails must not stop a session.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+
+from feishuperm.engine.variables import (
+    VARIABLES,
+    expand_prompt,
+    shell_template,
+    used_variables,
+    variables,
+)
+from feishuperm.lib import quick_json
+from feishuperm.lib.child import RESULT, SHELL, STDERR, STDOUT, Child
+from feishuperm.models.hooks import COMMAND, PLAIN, SCRIPT, HooksConfig
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+    from feishuperm.engine.sdk_hooks import HookMatcher, SdkCallback
+    from feishuperm.models.hooks import HookCallback, HookGroup
+
+    Fields = dict[str, Any]
+    Output = dict[str, Any]
+
+# One variable must fit into one string of execve (128 KiB on Linux), and all of them
+# beside the user's own environment (1 MiB for everything on macOS).
+MAX_VALUE = 96 << 10
+MAX_VALUES = 384 << 10
+MATCH_SECONDS = 3  # for one matcher; a regular expression can take for ever
+MAX_REASON = 10_000  # characters of a failed command's output that the model reads
+
+
+class HookManager:
+    """Executes callbacks for the project at `root`; complaints go to `warn`.
+
+    What could not run at all goes to `error`, by default the same.  `alarm` is told
+    how long a matcher may take, and raises TimeoutError then; 0 takes it back.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        environ: Mapping[str, str],
+        warn: Callable[[str], None],
+        script_paths: Iterable[str] = (),
+        error: Callable[[str], None] | None = None,
+        alarm: Callable[[int], object] = lambda seconds: None,
+    ) -> None:
+        self.root = root
+        self.environ = environ
+        self.warn = warn
+        self.error = error or warn
+        self.alarm = alarm
+        self.script_paths = tuple(script_paths)
+        self.config = HooksConfig()
+        self.children: set[Child] = set()  # those that run now
+        self.lock = allocate_lock()  # over the set: callbacks may run in threads
+        self.stopped = False
+
+    def load_hooks(self, config: HooksConfig) -> None:
+        """Take over what ConfigManager has found."""
+        self.config = config
+
+    def run(self, fields: Fields, tool_use_id: str | None = None) -> Output | None:
+        """Every callback that matches an event, merged for the client; None if none."""
+        event = str(fields.get("hook_event_name", ""))
+        matching = [
+            callback
+            for group in self.config[event]
+            if self._matches(group, fields)
+            for callback in group.callbacks
+        ]
+        if not matching:
+            return None
+        outputs = [self.execute(found, fields, tool_use_id) for found in matching]
+        if all(output == {"continue": True} for output in outputs):
+            return outputs[0]  # the usual case needs no merging
+        from feishuperm.engine.hook_output import for_client, merge
+
+        return for_client(event, merge(outputs))
+
+    def execute(
+        self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
+    ) -> Output:
+        """One callback of any kind."""
+        if callback.type == COMMAND:
+            return self.execute_command(callback, fields)
+        if callback.type == SCRIPT:
+            return self.execute_script(callback, fields, tool_use_id)
+        return self.execute_prompt(callback, fields)
+
+    def stop(self, for_good: bool = True) -> None:
+        """End every command and script that runs; afterwards none starts again."""
+        with self.lock:
+            self.stopped = for_good
+            for child in self.children:
+                child.kill()
+
+    def _matches(self, group: HookGroup, fields: Fields) -> bool:
+        if PLAIN.issuperset(group.matcher):  # no regular expression
+            return group.matches(fields)
+        self.alarm(MATCH_SECONDS)
+        try:
+            return group.matches(fields)
+        except TimeoutError:
+            self.warn(f"matcher {group.matcher!r} takes too long; it does not match")
+            return False
+        finally:
+            self.alarm(0)
+
+    def execute_prompt(self, callback: HookCallback, fields: Fields) -> Output:
+        """The text with its variables, for the person at the terminal."""
+        text = expand_prompt(callback.text, variables(fields))
+        return {"systemMessage": text, "continue": True}
+
+    def execute_command(self, callback: HookCallback, fields: Fields) -> Output:
+        """Exit 0 continues, anything else blocks with what the command said."""
+        values = self._values(callback, fields)
+        missing = used_variables(callback.text) - set(values)
+        if missing:  # a guard must not pass what it could not be shown
+            return _block(f"hook: ${min(missing)} is too long for the command line")
+        env = self._environ(values)
+        argv = (SHELL, "-c", shell_template(callback.text))
+        ended = self._child(callback, argv, _event_json(fields), env, fields)
+        if ended is None or ended.code == 0:
+            return {"continue": True}
+        said = ended.output(STDERR).strip() or ended.output(STDOUT).strip()
+        reason = said.decode(errors="replace")[:MAX_REASON]
+        return _block(reason or f"hook command ended with exit {ended.code}")
+
+    def execute_script(
+        self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
+    ) -> Output:
+        """The full output of a script's exported function, shape checked."""
+        from feishuperm.engine import script_host
+
+        path = script_host.allowed_path(callback.text, self.root, self.script_paths)
+        if not path:
+            folders = ", ".join(self.script_paths)
+            self._fail(callback, f"{callback.text} is outside {folders}")
+            return {"continue": True}
+        argv = script_host.command(path)
+        request = {"input": fields, "tool_use_id": tool_use_id, "context": {}}
+        env = self._environ(self._values(callback, fields))
+        outputs = (STDOUT, STDERR, RESULT)
+        ended = self._child(callback, argv, _event_json(request), env, fields, outputs)
+        if ended is None:
+            return {"continue": True}
+        output, problem = script_host.read_result(ended, fields)
+        if problem:
+            self._fail(callback, problem)
+        return output
+
+    def convert_to_sdk_format(
+        self, config: HooksConfig | None = None
+    ) -> dict[str, list[HookMatcher]]:
+        """Event -> matchers with one async callback per hook, as the SDKs take them."""
+        from feishuperm.engine.sdk_hooks import matchers
+
+        return matchers(self, self.config if config is None else config)
+
+    def create_sdk_callback(self, callback: HookCallback) -> SdkCallback:
+        """One hook as the async function an SDK calls."""
+        from feishuperm.engine.sdk_hooks import Turns, sdk_callback
+
+        return sdk_callback(self, callback, Turns())
+
+    def _values(self, callback: HookCallback, fields: Fields) -> dict[str, str]:
+        """The variables that can be handed over; the ones in use come first."""
+        used = used_variables(callback.text)
+        room = MAX_VALUES
+        handed = {}
+        values = variables(fields)
+        for name in sorted(values, key=lambda name: name not in used):
+            value = values[name]
+            if "\0" in value:
+                value = value.replace("\0", "")
+                if name in used:
+                    self._complain(callback, f"${name} had NUL characters; removed")
+            size = len(value.encode("utf-8", "surrogatepass"))
+            if size <= min(MAX_VALUE, room):
+                handed[name] = value
+                room -= size
+        return handed
+
+    def _environ(self, values: dict[str, str]) -> dict[bytes, bytes]:
+        env = {os.fsencode(key): os.fsencode(self.environ[key]) for key in self.environ}
+        env[b"CLAUDE_PROJECT_DIR"] = os.fsencode(self.root)
+        for name in VARIABLES:  # one of the user's own would be taken for the event's
+            env.pop(name.encode(), None)
+        for name, value in values.items():
+            env[name.encode()] = value.encode("utf-8", "surrogatepass")
+        return env
+
+    def _child(
+        self,
+        callback: HookCallback,
+        argv: tuple[str, ...],
+        data: bytes,
+        env: dict[bytes, bytes],
+        fields: Fields,
+        outputs: tuple[int, ...] = (STDOUT, STDERR),
+    ) -> Child | None:
+        """Run it to its own end; else a problem is logged, and there is None."""
+        cwd = fields.get("cwd")
+        folder = cwd if isinstance(cwd, str) and _is_folder(cwd) else self.root
+        with self.lock:
+            if self.stopped:
+                return None
+            try:
+                child = Child(argv, data, env, folder, outputs)
+            except OSError as error:
+                self._fail(callback, f"cannot start {argv[0]}: {error.strerror}")
+                return None
+            self.children.add(child)
+        try:
+            code = child.run(callback.timeout)
+        finally:
+            with self.lock:
+                self.children.discard(child)
+        if code is not None:
+            return child
+        self._complain(callback, f"no end within {callback.timeout:g} s; killed")
+        return None
+
+    def _fail(self, callback: HookCallback, problem: str) -> None:
+        self.error(f"{callback.source or callback.type}: {problem}")
+
+    def _complain(self, callback: HookCallback, problem: str) -> None:
+        self.warn(f"{callback.source or callback.type}: {problem}")
+
+
+def _block(reason: str) -> Output:
+    return {"decision": "block", "reason": reason}
+
+
+def _event_json(value: Any) -> bytes:
+    # ASCII: an event may hold half a character, which UTF-8 cannot.
+    return quick_json.dumps(value).encode() + b"\n"
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return path[:1] == "/" and os.path.isdir(path) and os.access(path, os.X_OK)
+    except ValueError:  # a NUL
+        return False

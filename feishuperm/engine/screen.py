@@ -1,0 +1,164 @@
+"""What a person sees of a headless run: tool calls, waits, hooks, the cost at the end.
+
+Progress goes to stderr, the answer to stdout.  On a terminal the line of a wait counts
+down in place; anywhere else each thing is said once, on a plain line of its own.
+"""
+
+from __future__ import annotations
+
+import json
+
+from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.tool import extract_tool_detail
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TextIO
+
+    from feishuperm.engine.headless import Question
+
+WIDTH = 100  # of a tool call; more does not fit beside a countdown
+
+
+class Screen:
+    """The two streams, and what is on the terminal's last line."""
+
+    def __init__(self, out: TextIO, err: TextIO, as_json: bool) -> None:
+        self.out = out
+        self.err = err
+        self.as_json = as_json
+        self.live = err.isatty()
+        self.counting = ""  # the countdown now on the last line
+        self.held = ""  # a text that is progress only if something follows it
+        self.said_no_server = False
+
+    def message(self, type: str, body: dict[str, Any]) -> None:
+        """An assistant's words and tool calls; warnings of the CLI."""
+        if type == "system" and body.get("subtype") == "informational":
+            self.warn(str(body.get("content")))
+        if type != "assistant":
+            return
+        message = body.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        inside = "  " if body.get("parent_tool_use_id") else ""
+        for block in content if isinstance(content, list) else ():
+            if not isinstance(block, dict):
+                continue
+            if block.get("type") == "text":
+                self._flush()
+                self.held = inside + visible(str(block.get("text"))).strip()
+            elif block.get("type") == "tool_use":
+                self._flush()
+                self.line(f"{inside}* {_call(block.get('name'), block.get('input'))}")
+
+    def hook_output(self, output: dict[str, Any]) -> None:
+        """What a hook has to say to the user."""
+        for text in (output.get("systemMessage"), output.get("stopReason")):
+            if text:
+                self.line("hook: " + visible(str(text)))
+        if output.get("decision") == "block":
+            self.line("hook blocked: " + visible(str(output.get("reason", ""))))
+
+    def asks(self, question: Question) -> None:
+        if not self.live:
+            self.line(f"  waiting for approval: {_call_of(question)}")
+
+    def decided(self, question: Question, decision: dict[str, Any]) -> None:
+        if decision.get("behavior") == "allow":
+            self.line(f"  allowed: {_call_of(question)}")
+        else:
+            said = one_line(str(decision.get("message", "")))
+            self.line(f"  refused: {_call_of(question)}: {said}")
+
+    def settled(self, question: Question, how: str) -> None:
+        self.line(f"  {how}: {_call_of(question)}")
+
+    def no_server(self) -> None:
+        if not self.said_no_server:
+            self.said_no_server = True
+            self.line("feishuperm: no server is running, every request is refused")
+            self.line("hint: feishuperm serve")
+
+    def tick(self, waiting: list[Question], now: float) -> None:
+        """Count down, on a terminal."""
+        if not self.live or not waiting:
+            return
+        first = min(waiting, key=lambda question: question.wait.deadline)
+        more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
+        seconds = max(0, int(first.wait.deadline - now))
+        text = f"  waiting for approval: {_call_of(first)}{more}: {seconds} s"
+        if text != self.counting:
+            self._progress(f"\r\x1b[K{text}")
+            self.counting = text
+
+    def warn(self, text: str) -> None:
+        self.line("feishuperm: " + visible(text))
+
+    def result(self, result: dict[str, Any], refusals: int) -> None:
+        """The answer on stdout, what it took on stderr."""
+        answer = result.get("result")
+        if self.as_json:
+            print(json.dumps(result, ensure_ascii=False), file=self.out, flush=True)
+        elif isinstance(answer, str):
+            self._clear()
+            print(visible(answer), file=self.out, flush=True)
+        else:
+            self._flush()
+        errors = result.get("errors")
+        for error in errors if isinstance(errors, list) else ():
+            if not str(error).startswith("[ede_diagnostic]"):  # the CLI's own notes
+                self.warn(one_line(str(error)))
+        self.line(_summary(result, refusals))
+
+    def finish(self) -> None:
+        self._clear()
+
+    def line(self, text: str) -> None:
+        self._clear()
+        self._progress(text + "\n")
+
+    def _progress(self, text: str) -> None:
+        """Nobody may be reading it any more; the session goes on."""
+        try:
+            self.err.write(text)
+            self.err.flush()
+        except (OSError, ValueError):
+            self.live = False
+
+    def _flush(self) -> None:
+        if self.held:
+            self.line(self.held)
+            self.held = ""
+
+    def _clear(self) -> None:
+        if self.counting:
+            self._progress("\r\x1b[K")
+            self.counting = ""
+
+
+def _call_of(question: Question) -> str:
+    return _call(question.tool_name, question.tool_input)
+
+
+def _call(name: Any, tool_input: Any) -> str:
+    """One line that tells a tool call apart from others."""
+    fields = tool_input if isinstance(tool_input, dict) else {}
+    command = fields.get("command")
+    if isinstance(command, str):
+        return one_line(f"{name}: {command}", WIDTH)
+    return one_line(extract_tool_detail(str(name), fields).summary, WIDTH)
+
+
+def _number(result: dict[str, Any], key: str) -> float:
+    value = result.get(key)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _summary(result: dict[str, Any], refusals: int) -> str:
+    how = "failed" if result.get("is_error") else "done"
+    parts = [f"{how} in {_number(result, 'duration_ms') / 1000:.1f} s"]
+    parts.append(f"{_number(result, 'num_turns'):.0f} turns")
+    parts.append(f"${_number(result, 'total_cost_usd'):.4f}")
+    if refusals:
+        parts.append(f"{refusals} refused")
+    return "feishuperm: " + ", ".join(parts)

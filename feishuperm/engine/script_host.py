@@ -1,0 +1,189 @@
+"""Script callbacks: which files may run, and the child process that runs them.
+
+The first half is the parent's: the allow-list, the command line, the reading of the
+result.  The second half, `main()`, is the child's, for Python files; `NODE_HOST` is the
+same for JavaScript and TypeScript.  The request comes on stdin, the result leaves on a
+descriptor of its own, so that a script may print what it likes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from feishuperm.lib.child import Child
+
+NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts")
+
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from feishuperm.engine.script_host import main; del sys.path[0]; main()"
+)
+
+NODE_HOST = """
+import { readFileSync, writeSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+const path = process.argv[1];
+const fd = Number(process.env.FEISHUPERM_RESULT_FD);
+delete process.env.FEISHUPERM_RESULT_FD;
+const finish = (value) => { writeSync(fd, JSON.stringify(value)); process.exit(0); };
+try {
+  if (path.endsWith(".ts") && !process.features.typescript)
+    throw new Error("TypeScript needs Node 22.18 or newer, this is " + process.version);
+  const { input, tool_use_id, context } = JSON.parse(readFileSync(0, "utf8"));
+  const module = await import(pathToFileURL(path));
+  const exported = module.default;
+  const hook = [exported, module.hook, exported?.default, exported?.hook]
+    .find((one) => typeof one === "function");
+  if (!hook) throw new Error("it exports no function as default or `hook`");
+  const signal = new AbortController().signal;
+  const output = await hook(input, tool_use_id, { ...context, signal });
+  finish({ output: output ?? null });
+} catch (error) {
+  finish({ error: String(error?.message ?? error) });
+}
+"""
+
+
+def allowed_path(script: str, root: str, folders: Iterable[str]) -> str:
+    """The real path of a script inside an allowed folder, or nothing.
+
+    Links are resolved on both sides, and everything is relative to the project, never
+    to the folder a session happens to be in.
+    """
+    try:
+        real = os.path.realpath(os.path.join(root, os.path.expanduser(script)))
+        for folder in folders:
+            base = os.path.realpath(os.path.join(root, os.path.expanduser(folder)))
+            if os.path.commonpath((base, real)) == base and real != base:
+                return real
+    except ValueError:  # a NUL in a path
+        pass
+    return ""
+
+
+def command(path: str) -> tuple[str, ...]:
+    """The child that runs a script."""
+    if path.endswith(NODE_SUFFIXES):
+        return ("node", "--input-type=module", "-e", NODE_HOST, path)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return (sys.executable, "-I", "-c", _BOOT, os.path.dirname(package), path)
+
+
+def read_result(ended: Child, fields: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """(output, problem): a broken script continues and says why."""
+    from feishuperm.lib.child import MAX_OUTPUT, RESULT, STDERR
+
+    carry_on = {"continue": True}
+    result = ended.output(RESULT)
+    if len(result) > MAX_OUTPUT:
+        return carry_on, f"the script's result is longer than {MAX_OUTPUT} bytes"
+    try:
+        message = json.loads(result)
+    except (ValueError, RecursionError):
+        said = ended.output(STDERR).decode(errors="replace").strip()
+        return carry_on, f"the script gave no result (exit {ended.code}): {said[-500:]}"
+    if "error" in message:
+        return carry_on, f"the script failed: {message['error']}"
+    output = message.get("output")
+    if output is None:
+        return carry_on, ""
+    problem = shape_problem(output, fields)
+    if problem:
+        return carry_on, f"the script's output is not a hook output: {problem}"
+    # None is how Python and JavaScript say that a key is not there.
+    named = with_wire_names(output).items()
+    return {key: value for key, value in named if value is not None}, ""
+
+
+# Key -> what it must be. Keys a client does not know do no harm.
+SHAPE: dict[str, type | tuple[type, ...]] = {
+    "continue": bool,
+    "suppressOutput": bool,
+    "stopReason": str,
+    "decision": str,
+    "systemMessage": str,
+    "reason": str,
+    "hookSpecificOutput": dict,
+    "async": bool,
+    "asyncTimeout": (int, float),
+}
+
+
+PERMISSION_DECISIONS = ("allow", "deny", "ask", "defer")
+
+
+def shape_problem(output: Any, fields: dict[str, Any]) -> str:
+    """Why a value is no hook output for this event, or nothing."""
+    if not isinstance(output, dict):
+        return f"it is a {type(output).__name__}, not an object"
+    for key, value in with_wire_names(output).items():
+        wrong = key in SHAPE and not isinstance(value, SHAPE[key])
+        if wrong and value is not None:
+            return f"`{key}` is a {type(value).__name__}"
+    if output.get("decision") not in (None, "block", "approve"):
+        return f"`decision` is {output['decision']!r}"
+    specific = output.get("hookSpecificOutput")
+    event = fields.get("hook_event_name")
+    if specific is not None and specific.get("hookEventName") != event:
+        return f"`hookSpecificOutput.hookEventName` is not {event!r}"
+    said = (specific or {}).get("permissionDecision")
+    if said is not None and said not in PERMISSION_DECISIONS:
+        return f"`permissionDecision` is {said!r}"
+    return ""
+
+
+def with_wire_names(output: dict[str, Any]) -> dict[str, Any]:
+    """`continue_` and `async_`, which Python needs, as the client reads them."""
+    names = {"continue_": "continue", "async_": "async"}
+    return {names.get(key, key): value for key, value in output.items()}
+
+
+# The child's half.
+
+
+def main() -> None:
+    """Run the Python file named on the command line on the request from stdin."""
+    path = sys.argv[1]
+    fd = int(os.environ.pop("FEISHUPERM_RESULT_FD"))
+    try:
+        request = json.load(sys.stdin)
+        message = {"output": _call(path, request)}
+        text = json.dumps(message, allow_nan=False)  # JSON has no NaN
+    except BaseException as error:  # whatever a script raises, SystemExit included
+        text = json.dumps({"error": f"{type(error).__name__}: {error}"})
+    with open(fd, "w", encoding="ascii") as pipe:
+        pipe.write(text)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # the script closed it
+            pass
+    os._exit(0)  # a thread that the script left behind must not hold the result up
+
+
+def _call(path: str, request: dict[str, Any]) -> Any:
+    import runpy
+
+    sys.path.insert(0, os.path.dirname(path))
+    sys.argv = [path]
+    hook = runpy.run_path(path, run_name="feishuperm_hook").get("hook")
+    if not callable(hook):
+        raise TypeError("it exports no function `hook`")
+    context = {"signal": None, **request["context"]}
+    result = hook(request["input"], request["tool_use_id"], context)
+    if hasattr(result, "__await__"):
+        import asyncio
+
+        return asyncio.run(_wait_for(result))
+    return result
+
+
+async def _wait_for(result: Any) -> Any:
+    return await result

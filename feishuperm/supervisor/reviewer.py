@@ -1,0 +1,218 @@
+"""The reviewer: a child process that answers with a verdict, and never outlives us.
+
+It knows how to start the client in print mode on a fork of a session, and how to end it
+with everything it started.  What it printed is read by `supervisor.verdict`; what is
+reviewed and what follows from a verdict is `supervisor.supervisor`'s business.
+
+The child gets its own process group and a token in its environment.  A guard process
+holds one end of a pipe: when we close ours, or die by whatever signal, it kills the
+group and every process that carries the token.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _signal import SIG_IGN, SIGHUP, SIGINT, SIGKILL, SIGTERM, signal
+
+from feishuperm.errors import FeishupermError
+from feishuperm.lib.child import MAX_OUTPUT, STDOUT, Child
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import NoReturn
+
+RECURSION = "FEISHUPERM_SUPERVISOR"  # in the environment of everything inside a review
+KILL_ROUNDS = 200  # a second: nothing but the kernel itself outlives SIGKILL so long
+SCHEMA = (
+    '{"type":"object","properties":{"allow_stop":{"type":"boolean"},'
+    '"feedback":{"type":"string"}},"required":["allow_stop","feedback"],'
+    '"additionalProperties":false}'
+)
+# One review reads a session once and looks at some files; more means it got lost.
+BUDGET_USD = "2"
+FLAGS = (
+    "--fork-session",
+    "--no-session-persistence",  # else every review is a session in the user's picker
+    "--output-format", "json",
+    "--json-schema", SCHEMA,
+    "--settings", '{"disableAllHooks":true}',
+    "--strict-mcp-config",  # and no --mcp-config: none of the user's servers starts
+    "--tools", "Read,Glob,Grep",
+    "--permission-mode", "dontAsk",
+    "--max-budget-usd", BUDGET_USD,
+)  # fmt: skip
+
+
+class ReviewError(FeishupermError):
+    """A review without a verdict; `problem` is the last part of a key in `lib.text`."""
+
+    def __init__(self, problem: str, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = problem
+
+
+class Verdict:
+    """What a reviewer said."""
+
+    __slots__ = ("allow_stop", "feedback")
+
+    def __init__(self, allow_stop: bool, feedback: str) -> None:
+        self.allow_stop = allow_stop
+        self.feedback = feedback
+
+
+def command_line(command: str, session: str) -> list[str]:
+    """SUPERVISOR_COMMAND as a list, with our flags. Raises ReviewError."""
+    plain = command.isascii() and command.isprintable()
+    quoted = set(command) & set("'\"\\")
+    words = command.split() if plain and not quoted else _shell_words(command)
+    if not words:
+        raise ReviewError("missing", "SUPERVISOR_COMMAND is not a command")
+    return [*words, "-p", "--resume", session, *FLAGS]
+
+
+def _shell_words(command: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
+
+
+def review(
+    command: list[str],
+    prompt: str,
+    environ: Mapping[str, str],
+    until: float,
+    meanwhile: Callable[[], object] = lambda: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Verdict:
+    """Run a reviewer here to its verdict or to the deadline. Raises ReviewError.
+
+    `meanwhile` is called once, while the reviewer is at work.
+    """
+    token = os.urandom(16).hex()
+    guard = Guard(token)
+    child = None
+    try:
+        child = _start(command, prompt, {**environ, RECURSION: token})
+        guard.watch(child.pid)
+        child.turn(0)  # a usual prompt fits into the pipe, and it can set to work
+        meanwhile()
+        from feishuperm.supervisor.verdict import read_verdict  # there is time now
+
+        while not child.over():
+            child.turn(_left(until, clock))
+            if len(child.outputs[STDOUT]) > MAX_OUTPUT:
+                raise ReviewError("garbled", f"it printed over {MAX_OUTPUT} bytes")
+    finally:
+        guard.end()
+        if child:
+            child.end()
+    if child.code:
+        raise ReviewError("failed", f"the reviewer ended with exit {child.code}")
+    return read_verdict(child.output(STDOUT))
+
+
+def _start(command: list[str], prompt: str, environ: dict[str, str]) -> Child:
+    """A reviewer at work. Raises ReviewError."""
+    data = prompt.encode("utf-8", "replace")
+    try:
+        # Its complaints may quote its environment, so nobody gets to read them.
+        return Child(command, data, environ, outputs=(STDOUT,))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ReviewError("missing", f"{command[0]}: {reason}") from None
+
+
+def _left(until: float, clock: Callable[[], float]) -> float:
+    left = until - clock()
+    if left <= 0:
+        raise ReviewError("slow", "the reviewer did not end in time")
+    return left
+
+
+class Guard:
+    """A process of ours that ends a review's processes as soon as we let go."""
+
+    def __init__(self, token: str) -> None:
+        reader, self.writer = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            _stand_guard(reader, token)
+        os.close(reader)
+
+    def watch(self, group: int) -> None:
+        os.write(self.writer, b"%d " % group)
+
+    def end(self) -> None:
+        """Kill whatever is left, and wait until that is done."""
+        os.close(self.writer)
+        os.waitpid(self.pid, 0)
+
+
+def _stand_guard(reader: int, token: str) -> NoReturn:
+    """The guard's whole life."""
+    try:
+        os.setsid()
+        for number in (SIGTERM, SIGINT, SIGHUP):
+            signal(number, SIG_IGN)
+        # The client waits for the end of our stdout: the guard must not hold it.
+        os.closerange(0, reader)
+        os.closerange(reader + 1, 1024)
+        groups = b""
+        part = b" "
+        while part:
+            part = os.read(reader, 64)
+            groups += part
+        for group in groups.split():
+            _kill(-int(group))
+        end_marked(token)
+    finally:
+        os._exit(0)
+
+
+def end_marked(token: str, root: str = "/proc") -> None:
+    """Kill every younger process that carries the token; without /proc, none."""
+    mark = f"{RECURSION}={token}".encode()
+    for _ in range(KILL_ROUNDS):  # one may fork while we look, or take a while to die
+        marked = [pid for pid in _younger(root) if mark in _environ_of(root, pid)]
+        for pid in marked:
+            _kill(pid)
+        if not marked:
+            return
+        time.sleep(0.005)
+
+
+def _younger(root: str) -> list[int]:
+    """Processes started after this one.
+
+    Numbers are given in rising order; once they have started again from the bottom,
+    every process may be younger.  To look into all of them takes a busy machine 100 ms.
+    """
+    try:
+        pids = [int(name) for name in os.listdir(root) if name.isdigit()]
+        with open(f"{root}/loadavg", "rb") as file:
+            newest = int(file.read().split()[-1])
+    except (OSError, ValueError, IndexError):
+        return []
+    own = os.getpid()
+    return [pid for pid in pids if pid > own or newest < own]
+
+
+def _environ_of(root: str, pid: int) -> bytes:
+    try:
+        with open(f"{root}/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, SIGKILL)
+    except OSError:
+        pass

@@ -1,0 +1,219 @@
+"""What `supervisor on`, `off` and `status` do, and what `install` sets up for it.
+
+Apart from `supervisor.supervisor`, because a review should not pay for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import time
+
+from feishuperm.errors import FileError, UsageError
+from feishuperm.lib.config import claude_dir, load_settings, state_dir
+from feishuperm.lib.display import one_line
+from feishuperm.lib.files import read_json
+from feishuperm.supervisor.state import SupervisorState, check_session
+from feishuperm.supervisor.supervisor import CAP_VARIABLE, DEFAULT_CAP, client_cap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HELP = "feishuperm supervisor --help"
+SHOWN_SESSIONS = 5  # --json has them all
+SHOWN_VERDICTS = 5
+SLASH_COMMANDS = {"supervisor.md": "on", "supervisoroff.md": "off"}
+SLASH_TEXT = """---
+description: Turn feishuperm's supervisor {value} for this session
+allowed-tools: Bash({command})
+disable-model-invocation: true
+---
+!`{command}`
+
+The line above is the result. Repeat it to the user and do nothing else.
+"""
+
+
+def slash_commands(program: str) -> dict[str, str]:
+    """The files of /supervisor and /supervisoroff; `program` starts feishuperm."""
+    texts = {}
+    for name, value in SLASH_COMMANDS.items():
+        command = f"{program} supervisor {value} --session"
+        texts[name] = SLASH_TEXT.format(value=value, command=command)
+    return texts
+
+
+def wanted_cap(limit: int) -> str:
+    """The client's cap that makes `limit` reviews reachable, for `env` in settings."""
+    return str(max(limit, DEFAULT_CAP))
+
+
+def run_switch(args: list[str]) -> int:
+    """`on`, `off` or `status`, for the project or a session. Raises UsageError."""
+    command, session, as_json = parse(args)
+    state = SupervisorState(os.path.join(state_dir(), "supervisor"))
+    if command == "status":
+        return show(state, session, as_json)
+    return switch(state, session, command)
+
+
+def parse(args: list[str]) -> tuple[str, str, bool]:
+    """Command, session id (empty: the project) and whether JSON was asked for."""
+    command, rest = args[0], args[1:]
+    if command not in ("on", "off", "status"):
+        raise UsageError(f"unknown argument {command!r}: on, off or status", HELP)
+    session = ""
+    as_json = False
+    while rest:
+        word = rest.pop(0)
+        if word == "--json" and command == "status":
+            as_json = True
+        elif word == "--session":
+            named = rest.pop(0) if rest and not rest[0].startswith("-") else ""
+            session = check_session(named or current_session())
+        else:
+            raise UsageError(f"unknown argument {word!r}", HELP)
+    return command, session, as_json
+
+
+def current_session() -> str:
+    """The session this command runs in. Raises UsageError outside of one."""
+    session = os.environ.get("CLAUDE_CODE_SESSION_ID", "")
+    if not session:
+        raise UsageError("not inside a Claude Code session", "name it: --session ID")
+    return session
+
+
+def current_project() -> str:
+    return os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()
+
+
+def switch(state: SupervisorState, session: str, value: str) -> int:
+    """Turn it on or off, for a session or for this project."""
+    if session:
+        state.switch_session(session, value)
+        print(f"supervisor {value} for session {session}")
+        return 0
+    project = current_project()
+    state.switch_project(project, value)
+    print(f"supervisor {value} for {project}")
+    return 0
+
+
+def show(state: SupervisorState, session: str, as_json: bool) -> int:
+    """What the supervisor has done and may still do."""
+    facts = collect(state, session)
+    if as_json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return 0
+    print(f"supervisor {'on' if facts['on'] else 'off'} for {facts['project']}")
+    found = facts["reviewer_path"] or "not found: every review will be skipped"
+    print(f"reviewer: {facts['reviewer']} ({found})")
+    print(f"limit: {facts['limit']} reviews per prompt; {facts['cap_reason']}")
+    for entry in facts["sessions"][:SHOWN_SESSIONS]:
+        print_session(entry, facts["limit"])
+    return 0
+
+
+def collect(state: SupervisorState, session: str) -> dict[str, Any]:
+    """The facts behind `status`."""
+    settings = load_settings(lenient=True)
+    state.prune()
+    rows = [(session, state.session(session))] if session else state.sessions()
+    cap, reason = cap_in_force(settings.supervisor_max_iterations)
+    return {
+        "on": state.switched_on(session, current_project()),
+        "project": current_project(),
+        "reviewer": settings.supervisor_command,
+        "reviewer_path": reviewer_path(settings.supervisor_command),
+        "limit": settings.supervisor_max_iterations,
+        "cap": cap,
+        "cap_reason": reason,
+        "sessions": [_session_facts(name, found) for name, found in rows],
+    }
+
+
+def reviewer_path(command: str) -> str:
+    """Where the reviewer's program is; empty when there is none."""
+    try:
+        return shutil.which(shlex.split(command)[0]) or ""
+    except (ValueError, IndexError):
+        return ""
+
+
+def _session_facts(name: str, found: dict[str, Any]) -> dict[str, Any]:
+    listed = found.get("verdicts")
+    listed = listed if isinstance(listed, list) else []
+    verdicts = [item for item in listed if isinstance(item, dict)]
+    return {
+        "session": name,
+        "switch": found.get("switch", ""),
+        "count": found.get("count", 0),
+        "seconds": round(sum(_number(item, "seconds") for item in verdicts), 1),
+        "verdicts": verdicts,
+    }
+
+
+def _number(item: dict[str, Any], key: str) -> float:
+    """A number of a file that anybody may have edited; 0 for what is none."""
+    value = item.get(key)
+    if not isinstance(value, (int, float)) or not 0 <= value < 1 << 40:
+        return 0.0
+    return float(value)
+
+
+def cap_in_force(limit: int) -> tuple[int, str]:
+    """The client's cap on blocked stops in a row, and what it means, in words."""
+    cap, place = configured_cap()
+    if not cap:
+        return cap, f"Claude Code sets none ({place})"
+    if cap >= limit:
+        return cap, f"Claude Code takes {cap} blocked stops in a row ({place})"
+    return cap, (
+        f"but Claude Code takes only {cap} blocked stops in a row ({place}); "
+        f"raise {CAP_VARIABLE} in settings.json: feishuperm install --supervisor"
+    )
+
+
+def configured_cap() -> tuple[int, str]:
+    """The cap, and where it comes from: settings files go before the environment."""
+    folder = os.path.join(current_project(), ".claude")
+    for path in (
+        os.path.join(folder, "settings.local.json"),
+        os.path.join(folder, "settings.json"),
+        os.path.join(claude_dir(), "settings.json"),
+    ):
+        value = _env_of(path).get(CAP_VARIABLE)
+        if value is not None:
+            return client_cap({CAP_VARIABLE: str(value)}), path
+    place = "its environment" if CAP_VARIABLE in os.environ else "its default"
+    return client_cap(os.environ), place
+
+
+def _env_of(path: str) -> dict[str, Any]:
+    """`env` in a settings file; the client skips a file that it cannot read."""
+    try:
+        found = read_json(path)
+    except FileError:
+        return {}
+    env = found.get("env") if isinstance(found, dict) else None
+    return env if isinstance(env, dict) else {}
+
+
+def print_session(entry: dict[str, Any], limit: int) -> None:
+    """One session: its count and its last verdicts."""
+    switched = f", switched {entry['switch']}" if entry["switch"] else ""
+    print(
+        f"session {entry['session']}: {entry['count']} of {limit} reviews, "
+        f"{entry['seconds']:g} s in all{switched}"
+    )
+    for item in entry["verdicts"][-SHOWN_VERDICTS:]:
+        when = time.strftime("%m-%d %H:%M:%S", time.localtime(_number(item, "time")))
+        feedback = one_line(str(item.get("feedback", "")), 100)
+        print(
+            f"  {when} {item.get('event')} {item.get('outcome')} "
+            f"{item.get('seconds')} s {feedback}"
+        )

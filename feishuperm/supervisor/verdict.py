@@ -1,0 +1,104 @@
+"""Reading what a reviewer printed: a verdict, in whatever wrapping it comes."""
+
+from __future__ import annotations
+
+from feishuperm.lib import quick_json
+from feishuperm.supervisor.reviewer import ReviewError, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+MAX_TEXT = 64 << 10  # where a verdict is looked for, from the end
+MAX_STARTS = 2000  # opening braces that are tried in a text without a whole object
+FENCED = r"```[\w-]*[ \t]*\r?\n(.*?)```"
+
+
+def read_verdict(output: bytes) -> Verdict:
+    """The verdict in what a reviewer printed. Raises ReviewError."""
+    text = output.decode("utf-8", "replace").strip()
+    if not text:
+        raise ReviewError("silent", "the reviewer printed nothing")
+    envelope = _envelope(text)
+    if envelope.get("is_error") is True:
+        subtype = _word(str(envelope.get("subtype")))
+        raise ReviewError("failed", f"the reviewer reports an error: {subtype}")
+    verdict = _verdict(envelope.get("structured_output"))
+    if not verdict:
+        answer = envelope.get("result", text)
+        verdict = _find(answer if isinstance(answer, str) else "")
+    if not verdict:
+        raise ReviewError("garbled", "no verdict in what the reviewer printed")
+    return verdict
+
+
+def _word(text: str) -> str:
+    return "".join(part for part in text if part.isalnum() or part == "_")
+
+
+def _envelope(text: str) -> dict[str, Any]:
+    """The client's last result message; empty when the text is something else.
+
+    It is the whole output, the last item of a list (setting `verbose`), or a last line.
+    """
+    for part in (text, *reversed(text.splitlines())):
+        value = _json(part)
+        for item in reversed(value if isinstance(value, list) else [value]):
+            if isinstance(item, dict) and item.get("type") == "result":
+                return item
+    return {}
+
+
+def _find(text: str) -> Verdict | None:
+    """A verdict alone or in prose: fenced blocks, the last first, then objects."""
+    verdict = _verdict(_json(text))
+    if verdict:
+        return verdict
+    import re
+
+    text = text[-MAX_TEXT:]
+    for block in reversed(re.findall(FENCED, text, re.DOTALL)):
+        verdict = _verdict(_json(block))
+        if verdict:
+            return verdict
+    for value in reversed(list(_objects(text))):
+        verdict = _verdict(value)
+        if verdict:
+            return verdict
+    return None
+
+
+def _objects(text: str) -> Iterator[Any]:
+    """Every outermost JSON object in a text."""
+    import json
+
+    decoder = json.JSONDecoder()
+    start = text.find("{")
+    for _ in range(MAX_STARTS):
+        if start < 0:
+            return
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            yield value
+        start = text.find("{", end)
+
+
+def _json(text: str) -> Any:
+    try:
+        return quick_json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _verdict(value: Any) -> Verdict | None:
+    """Both fields, of the right types, or nothing."""
+    if not isinstance(value, dict):
+        return None
+    allow_stop, feedback = value.get("allow_stop"), value.get("feedback")
+    if isinstance(allow_stop, bool) and isinstance(feedback, str):
+        return Verdict(allow_stop, feedback)
+    return None

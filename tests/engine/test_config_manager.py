@@ -1,0 +1,309 @@
+"""What the settings files say: the valid kept, the rest told by file, place, reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.engine.callbacks import DEFAULT_SCRIPT_PATHS
+from feishuperm.engine.config_manager import (
+    ConfigManager,
+    ProjectConfig,
+    merge_settings,
+)
+from feishuperm.models.hooks import HooksConfig
+
+
+class Project:
+    """A home and a project with settings files, and what was complained about."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.root = folder / "project"
+        (self.home / ".claude").mkdir(parents=True)
+        (self.root / ".claude").mkdir(parents=True)
+        self.complaints: list[str] = []
+        environ = {"HOME": str(self.home)}
+        self.manager = ConfigManager(environ, self.complaints.append)
+
+    def write(self, name: str, value: Any) -> None:
+        text = value if isinstance(value, (str, bytes)) else json.dumps(value)
+        data = text.encode() if isinstance(text, str) else text
+        (self.root / ".claude" / name).write_bytes(data)
+
+    def load(self) -> ProjectConfig:
+        return self.manager.load_project_config(str(self.root))
+
+    def headless(self) -> ProjectConfig:
+        return self.manager.load_headless_config(str(self.root))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def entry(kind: str, text: str = "x", **extra: Any) -> dict[str, Any]:
+    return {"type": kind, kind: text, **extra}
+
+
+def hooks(event: str, *entries: Any, **group: Any) -> dict[str, Any]:
+    return {"hooks": {event: [{**group, "hooks": list(entries)}]}}
+
+
+def texts(config: ProjectConfig, event: str) -> list[str]:
+    return [one.text for group in config.hooks[event] for one in group.callbacks]
+
+
+def test_hooks_of_a_project_are_loaded(project: Project) -> None:
+    """Scenario: 从 settings.json 加载 hooks 配置"""
+    three = [entry("command", "a", timeout=5), entry("script", "b"), entry("prompt")]
+    project.write("settings.json", hooks("PostToolUse", *three, matcher="Bash"))
+    (group,) = project.load().hooks["PostToolUse"]
+    assert group.matcher == "Bash"
+    assert [one.type for one in group.callbacks] == ["command", "script", "prompt"]
+    assert [one.timeout for one in group.callbacks] == [5.0, 60.0, 60.0]
+
+
+def test_user_project_and_local_files_add_up_in_this_order(project: Project) -> None:
+    user = project.home / ".claude" / "settings.json"
+    user.write_text(json.dumps(hooks("Stop", entry("command", "user"))))
+    project.write("settings.json", hooks("Stop", entry("command", "project")))
+    project.write("settings.local.json", hooks("Stop", entry("command", "local")))
+    assert texts(project.load(), "Stop") == ["user", "project", "local"]
+
+
+def test_home_as_project_is_read_once(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.manager.environ = {"HOME": str(project.root)}
+    project.write("settings.json", hooks("Stop", entry("command")))
+    assert texts(project.load(), "Stop") == ["x"]
+
+
+def test_byte_order_mark_is_no_obstacle(project: Project) -> None:
+    data = b"\xef\xbb\xbf" + json.dumps(hooks("Stop", entry("command"))).encode()
+    project.write("settings.json", data)
+    assert texts(project.load(), "Stop") == ["x"]
+
+
+@pytest.mark.parametrize(
+    "data", ["{", "", "[]", '"x"', b"\xff\xfe", "[" * 100000, '{"hooks": NaN}']
+)
+def test_broken_file_is_a_complaint_and_the_others_stay(
+    project: Project, data: str | bytes
+) -> None:
+    """Scenario: 处理无效的 hooks 配置"""
+    project.write("settings.json", data)
+    project.write("settings.local.json", hooks("Stop", entry("command")))
+    assert texts(project.load(), "Stop") == ["x"]
+    (complaint,) = project.complaints
+    assert str(project.root / ".claude/settings.json") in complaint
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "reason"),
+    [
+        ([], "hooks", "not an object"),
+        ({"Stop": {}}, "hooks.Stop", "not a list"),
+        ({"Stop": ["x"]}, "hooks.Stop[0]", "not an object"),
+        ({"Stop": [{}]}, "hooks.Stop[0]", "`hooks` is not a list"),
+        ({"Stop": [{"hooks": [3]}]}, "hooks.Stop[0].hooks[0]", "not an object"),
+        ({"Stop": [{"hooks": [{}]}]}, "hooks.Stop[0].hooks[0]", "none of command"),
+        (
+            {"Stop": [{"hooks": [{"type": "command"}]}]},
+            "hooks.Stop[0].hooks[0]",
+            "`command` is missing",
+        ),
+        (
+            {"Stop": [{"hooks": [entry("command", " ")]}]},
+            "hooks.Stop[0].hooks[0]",
+            "`command` is missing",
+        ),
+        (
+            {"Stop": [{"hooks": [entry("command", "a\ud800")]}]},
+            "hooks.Stop[0].hooks[0]",
+            "no usable text",
+        ),
+        (
+            {"Stop": [{"hooks": [entry("prompt", timeout=-1)]}]},
+            "hooks.Stop[0].hooks[0]",
+            "`timeout`",
+        ),
+        (
+            {"Stop": [{"hooks": [entry("prompt", timeout=True)]}]},
+            "hooks.Stop[0].hooks[0]",
+            "`timeout`",
+        ),
+        (
+            {"Stop": [{"hooks": [entry("command", **{"if": "Bash(x)"})]}]},
+            "hooks.Stop[0].hooks[0]",
+            "`if`",
+        ),
+        (
+            {"Stop": [{"hooks": [entry("command", "eval $FILE")]}]},
+            "hooks.Stop[0].hooks[0]",
+            "`eval`",
+        ),
+        (
+            {"PreToolUse": [{"matcher": "[bad", "hooks": []}]},
+            "hooks.PreToolUse[0]",
+            "'[bad'",
+        ),
+        (
+            {"PreToolUse": [{"matcher": 3, "hooks": []}]},
+            "hooks.PreToolUse[0]",
+            "no text",
+        ),
+    ],
+)
+def test_invalid_entry_is_skipped_by_name_and_the_rest_kept(
+    project: Project, value: Any, place: str, reason: str
+) -> None:
+    """Scenario: 处理无效的 hooks 配置"""
+    project.write("settings.json", {"hooks": value})
+    project.write("settings.local.json", hooks("Stop", entry("command", "kept")))
+    assert texts(project.load(), "Stop") == ["kept"]
+    (complaint,) = project.complaints
+    path = project.root / ".claude/settings.json"
+    assert complaint.startswith(f"{path}: {place}: ") and reason in complaint
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ("PermissionRequest", "TypeScript-only; today's Python SDK runs it too"),
+        ("SessionStart", "TypeScript-only: the Python SDK takes a callback"),
+        ("Invented", "no such event is known; kept"),
+    ],
+)
+def test_events_with_a_mark_are_told_and_kept(
+    project: Project, event: str, words: str
+) -> None:
+    """Scenario: 支持 TypeScript 独有事件"""
+    project.write("settings.json", hooks(event, entry("command")))
+    assert texts(project.load(), event) == ["x"]
+    assert any(words in complaint for complaint in project.complaints)
+
+
+def test_newer_event_is_taken_without_a_word(project: Project) -> None:
+    project.write("settings.json", hooks("WorktreeCreate", entry("command")))
+    assert texts(project.load(), "WorktreeCreate") == ["x"]
+    assert project.complaints == []
+
+
+def test_old_hooks_json_is_told_and_never_read(project: Project) -> None:
+    """Scenario: 检测 hooks.json 并警告; Scenario: 不自动加载旧配置"""
+    project.write("hooks.json", hooks("Stop", entry("command")))
+    assert not project.load().hooks
+    (complaint,) = project.complaints
+    assert "hooks.json is not read" in complaint and "settings.json" in complaint
+
+
+def test_script_paths_default_and_the_nearest_file_wins(project: Project) -> None:
+    """Scenario: 使用默认白名单"""
+    assert project.load().hook_script_paths == DEFAULT_SCRIPT_PATHS
+    assert DEFAULT_SCRIPT_PATHS == ("./.claude/hooks", "./hooks")
+    project.write("settings.json", {"hookScriptPaths": ["a", "b"]})
+    project.write("settings.local.json", {"hookScriptPaths": []})
+    assert project.load().hook_script_paths == ()
+    project.write("settings.local.json", {"hookScriptPaths": "a"})
+    assert project.load().hook_script_paths == ("a", "b")
+    assert "hookScriptPaths: not a list" in project.complaints[-1]
+    project.write("settings.local.json", {"hookScriptPaths": [""]})
+    assert project.load().hook_script_paths == ("a", "b")
+    assert len(project.complaints) == 2
+
+
+# The two homes.
+
+
+def listed(*entries: Any) -> dict[str, Any]:
+    return {"feishuperm": {"callbacks": list(entries)}}
+
+
+def test_listed_callbacks_are_loaded_for_their_event_only(project: Project) -> None:
+    good = entry("script", "s.py", event="PreToolUse", matcher="Bash")
+    broken = entry("nonsense", event="Stop")
+    project.write("settings.json", listed(good, broken))
+    config = project.manager.load_callbacks(str(project.root), "PreToolUse")
+    (group,) = config.callbacks["PreToolUse"]
+    assert group.matcher == "Bash" and group.callbacks[0].text == "s.py"
+    assert project.complaints == []
+    project.manager.load_callbacks(str(project.root), "Stop")
+    assert "feishuperm.callbacks[1]: `type` 'nonsense'" in project.complaints[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"feishuperm": []}, "feishuperm.callbacks: not a list"),
+        ({"feishuperm": {"callbacks": {}}}, "feishuperm.callbacks: not a list"),
+        (listed(3), "feishuperm.callbacks[0]: not an object"),
+        (listed(entry("prompt")), "feishuperm.callbacks[0]: `event` is missing"),
+        (listed({"event": "Stop", "type": "http"}), "only Claude Code runs 'http'"),
+        (listed(entry("prompt", event="PermissionRequest")), "use PreToolUse"),
+    ],
+)
+def test_odd_list_is_told(project: Project, value: Any, words: str) -> None:
+    project.write("settings.json", value)
+    project.load()
+    assert any(words in complaint for complaint in project.complaints)
+
+
+def test_file_the_client_would_skip_is_told_with_the_cure(project: Project) -> None:
+    project.write("settings.json", hooks("PreToolUse", entry("script")))
+    project.load()
+    (complaint,) = project.complaints
+    assert "skips this whole file" in complaint
+    assert "`feishuperm.callbacks`" in complaint
+
+
+def test_headless_leaves_to_the_client_what_it_runs(project: Project) -> None:
+    odd = [entry("command", **{"if": "Bash(x)"}), {"type": "http"}, entry("prompt")]
+    project.write(
+        "settings.json",
+        {**hooks("PostToolUse", *odd), **listed(entry("prompt", "p", event="Stop"))},
+    )
+    config = project.headless()
+    assert config.skippable() == []
+    assert list(config.left_over(())) == ["Stop"]
+    assert project.complaints == []
+
+
+def test_headless_takes_over_a_file_only_if_the_client_skips_it(
+    project: Project,
+) -> None:
+    own = [entry("command", "c"), entry("script", "s.py")]
+    http = {"type": "http", "url": "http://127.0.0.1/"}
+    value = hooks("PostToolUse", *own, http, matcher="Bash")
+    project.write("settings.json", {**value, "permissions": {"allow": ["Read"]}})
+    project.write("settings.local.json", hooks("PostToolUse", entry("command", "no")))
+    config = project.headless()
+    assert kinds(config.left_over(())) == ["c", "s.py"]
+    assert kinds(config.left_over({"projectSettings"})) == ["s.py"]
+    (file,) = config.skippable()
+    assert file.source == "projectSettings"
+    assert file.rest["permissions"] == {"allow": ["Read"]}
+    assert file.rest["hooks"] == {"PostToolUse": [{"matcher": "Bash", "hooks": [http]}]}
+
+
+def kinds(config: HooksConfig) -> list[str]:
+    return [one.text for group in config["PostToolUse"] for one in group.callbacks]
+
+
+def test_merged_settings_keep_every_list(project: Project) -> None:
+    one = {"permissions": {"allow": ["a"], "defaultMode": "plan"}, "model": "x"}
+    two = {"permissions": {"allow": ["a", "b"], "deny": ["c"]}, "model": "y"}
+    assert merge_settings([one, two]) == {
+        "permissions": {"allow": ["a", "b"], "defaultMode": "plan", "deny": ["c"]},
+        "model": "y",
+    }
+
+
+def test_project_is_the_variable_then_the_folder(project: Project) -> None:
+    assert project.manager.project_root("/a/b") == "/a/b"
+    project.manager.environ = {"CLAUDE_PROJECT_DIR": "/c"}
+    assert project.manager.project_root("/a/b") == "/c"
