@@ -1,0 +1,209 @@
+"""What a person is shown, what they answer, and what came of it: plain values.
+
+An `Ask` is everything a surface needs to show a request and offer its answers: texts
+in the person's language, no markup, no address, nothing that has to be looked up.  An
+`Answer` is what comes back from any surface, an `Outcome` how the request ended.  All
+of them survive JSON (`to_plain()`, `from_plain()`), so that a surface may as well be on
+another machine; what comes from there is checked field by field.
+
+Every field has a default, and the type of the default is the type of the field.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+from feishuperm.errors import PayloadError
+
+# How a button looks, by what it does; each surface has its own colours for them.
+YES, FOREVER, NO, STOP = "yes", "forever", "no", "stop"
+
+
+class Block(NamedTuple):
+    """One piece of what a request is about."""
+
+    kind: str = ""  # "code", "diff", "markdown", "text", "path" or "question"
+    label: str = ""
+    text: str = ""
+    language: str = ""  # of a code block
+
+
+class Option(NamedTuple):
+    """One of the choices of a field."""
+
+    value: str = ""  # what an answer names, and what is shown
+    detail: str = ""
+
+
+class Field(NamedTuple):
+    """Something a person may fill in."""
+
+    name: str = ""
+    type: str = "text"  # or "one", "many": a choice among the options
+    label: str = ""
+    hint: str = ""
+    heading: str = ""  # a word or two above the label
+    options: tuple[Option, ...] = ()
+    value: str = ""  # what it holds at first
+    limit: int = 1000  # characters; as much as Feishu's own input field takes
+
+
+class Offer(NamedTuple):
+    """A button as it is offered."""
+
+    name: str = ""  # of the action
+    label: str = ""
+    submit: str = ""  # its label beside the fields it needs
+    look: str = NO
+    key: str = ""  # on a keyboard
+    fields: tuple[str, ...] = ()  # names of the fields it takes along
+    needs: bool = False  # means nothing without them: where none fit, open the page
+    grants: bool = False  # lets something happen
+
+
+class Ask(NamedTuple):
+    """A request as a person sees it."""
+
+    id: str = ""
+    kind: str = ""  # a row of `KINDS`
+    language: str = "zh"
+    title: str = ""  # of a message that arrives somewhere
+    heading: str = ""  # of a page about it
+    tool: str = ""
+    colour: str = "grey"
+    summary: str = ""  # one line without secrets
+    blocks: tuple[Block, ...] = ()
+    empty: str = ""  # the sentence instead, where there are none
+    project: str = ""  # directory
+    branch: str = ""
+    session: str = ""
+    agent: str = ""  # the subagent that asks
+    created: float = 0.0  # wall clock
+    seconds: int = 0  # how long the person has, from `created`
+    at_zero: str = ""  # "deny" or "terminal"
+    actions: tuple[Offer, ...] = ()
+    fields: tuple[Field, ...] = ()
+    rules: tuple[str, ...] = ()  # what "always" would write
+    rule_note: str = ""  # the sentence why it would write nothing
+    digest: str = ""  # of the call: an answer to something else is refused
+
+    @property
+    def project_name(self) -> str:
+        return self.project.rstrip("/").rpartition("/")[2] or self.project
+
+    def offer(self, name: str) -> Offer | None:
+        """The button of this name, if it is offered."""
+        return next((offer for offer in self.actions if offer.name == name), None)
+
+
+class Answer(NamedTuple):
+    """What came back from a surface."""
+
+    id: str = ""
+    action: str = ""
+    values: dict[str, tuple[str, ...]] = {}  # by the name of the field  # noqa: RUF012
+    surface: str = ""  # "link", "page", "inbox", ...
+    who: str = ""  # as far as the surface can tell
+    digest: str = ""  # of what it had shown, where it can tell
+
+    def value(self, name: str) -> str:
+        """The text of a field; empty if it was left out."""
+        return " ".join(self.values.get(name, ())).strip()
+
+
+class Outcome(NamedTuple):
+    """How a request ended, in words and in facts."""
+
+    id: str = ""
+    kind: str = ""
+    language: str = "zh"
+    state: str = ""
+    action: str = ""
+    surface: str = ""
+    who: str = ""
+    ended: float = 0.0  # wall clock
+    done: str = ""  # what was done, or what happened instead
+    look: str = "late"  # "good", "bad" or "late"
+    lines: tuple[str, ...] = ()  # sentences about it
+    rules: tuple[str, ...] = ()  # "always" wrote these, or found them there
+    reason: str = ""  # what the person typed
+    summary: str = ""
+    project: str = ""
+
+
+class Receipt(NamedTuple):
+    """What the desk says to an answer."""
+
+    status: str = ""  # one of those below
+    outcome: Outcome = Outcome()  # of the request, once it has ended
+    error: str = ""  # a sentence for the person, where nothing was done
+
+
+SETTLED = "settled"  # by this very answer
+ENDED = "ended"  # it had ended before
+UNKNOWN = "unknown"  # there is no such request
+INCOMPLETE = "incomplete"  # a field is missing or wrong; ask again
+REFUSED = "refused"  # not offered, not this person's, not this request
+
+# What the items of a tuple are, where they are more than texts.
+PARTS: dict[tuple[type, str], type] = {
+    (Field, "options"): Option,
+    (Ask, "blocks"): Block,
+    (Ask, "actions"): Offer,
+    (Ask, "fields"): Field,
+}
+MAX_ITEMS = 2000  # of one tuple that comes from elsewhere
+
+T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    """A value of this file as JSON knows it."""
+    if hasattr(value, "_asdict"):
+        return {name: to_plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, dict):
+        return {name: to_plain(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [to_plain(part) for part in value]
+    return value
+
+
+def from_plain(shape: type[T], plain: object) -> T:
+    """The value again; unknown keys are skipped. Raises PayloadError."""
+    if not isinstance(plain, dict):
+        raise PayloadError(f"{shape.__name__} must be an object")
+    defaults: dict[str, Any] = shape._field_defaults  # type: ignore[attr-defined]
+    return shape(
+        **{
+            name: _read(shape, name, default, plain[name])
+            for name, default in defaults.items()
+            if name in plain
+        }
+    )
+
+
+def _read(shape: type, name: str, default: object, plain: object) -> object:
+    if isinstance(default, tuple) and not hasattr(default, "_fields"):
+        return _items(shape, name, plain)
+    if isinstance(default, dict):
+        if not isinstance(plain, dict):
+            raise PayloadError(f"{shape.__name__}.{name} must be an object")
+        return {str(key): _items(shape, name, part) for key, part in plain.items()}
+    if hasattr(default, "_fields"):
+        return from_plain(type(default), plain)
+    if isinstance(default, float) and type(plain) is int:
+        return float(plain)
+    if type(plain) is not type(default):
+        raise PayloadError(f"{shape.__name__}.{name} must be {type(default).__name__}")
+    return plain
+
+
+def _items(shape: type, name: str, plain: object) -> tuple[object, ...]:
+    if not isinstance(plain, list) or len(plain) > MAX_ITEMS:
+        raise PayloadError(f"{shape.__name__}.{name} must be a list")
+    part = PARTS.get((shape, name))
+    if part is not None:
+        return tuple(from_plain(part, item) for item in plain)
+    if not all(isinstance(item, str) for item in plain):
+        raise PayloadError(f"{shape.__name__}.{name} must hold texts")
+    return tuple(plain)

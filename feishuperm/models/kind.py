@@ -1,0 +1,205 @@
+"""What can wait for a person: one row of `KINDS` per kind, and nowhere else.
+
+A row says which events make it, what it is called, which buttons it has, what may be
+filled in, what each answer becomes for the client, and what the model is told when the
+time is over.  Cards, pages, the inbox and whatever comes later draw what the row says,
+so a new kind or a new button is a row here and its texts in `lib.text`.
+
+Texts are keys; `say` turns one into the person's language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from feishuperm.models.ask import FOREVER, NO, STOP, YES, Answer, Field, Offer, Option
+from feishuperm.models.decision import Decision
+from feishuperm.models.question import parse_answers, read_questions
+from feishuperm.models.request import ALLOWED, ANSWERED, DENIED
+
+Say = Callable[..., str]
+ToolInput = dict[str, Any]
+SessionRules = tuple[tuple[str, str], ...]
+REASON = "reason"
+
+
+class Action(NamedTuple):
+    """A button: its texts, its looks and what it decides."""
+
+    name: str  # in ledger, log and JSON
+    path: str  # its route
+    label: str  # key: on the button
+    done: str  # key: once it is done
+    look: str
+    state: str  # of the request afterwards
+    key: str = ""  # on a keyboard
+    message: str = ""  # key of what the model is told; empty: it lets something happen
+    message_reason: str = ""  # the same, when a reason was typed
+    interrupts: bool = False
+    writes_rule: bool = False
+    reads: tuple[str, ...] = ()  # fields it takes along; ("*",): all of them
+    needs: bool = False  # means nothing without its fields
+    submit: str = ""  # key: on the button beside its fields, if it says more there
+
+
+class Kind(NamedTuple):
+    """A row: see the top of this file."""
+
+    name: str
+    tools: frozenset[str]  # whose requests are of this kind; empty: all others
+    title: str  # key: of its card
+    heading: str  # key: of its page
+    empty: str  # key: where a call has nothing to show
+    actions: tuple[Action, ...]
+    fields: Callable[[ToolInput, Say], tuple[Field, ...]]
+    reply: Callable[[Action, ToolInput, Answer, SessionRules, Say], Decision | str]
+    expired: str = "message.expired"  # key: what the model is told; empty: nothing
+    event: str = "PermissionRequest"
+
+    def action(self, name: str) -> Action | None:
+        return next((row for row in self.actions if row.name == name), None)
+
+    def by_path(self, path: str) -> Action | None:
+        return next((row for row in self.actions if row.path == path), None)
+
+
+# The refusals every kind has.
+
+DENY = Action(
+    "deny", "/deny", "button.deny", "done.deny", NO, DENIED, "d",
+    "message.deny", "message.deny_reason", reads=(REASON,),
+)  # fmt: skip
+INTERRUPT = Action(
+    "interrupt", "/interrupt", "button.interrupt", "done.interrupt", STOP, DENIED, "i",
+    "message.interrupt", interrupts=True,
+)  # fmt: skip
+
+
+def _reason(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
+    return (Field(REASON, label=say("page.reason"), hint=say("page.reason_hint")),)
+
+
+def _refusal(action: Action, answer: Answer, say: Say) -> Decision:
+    reason = answer.value(REASON) if action.message_reason else ""
+    message = (
+        say(action.message_reason, reason=reason) if reason else say(action.message)
+    )
+    return Decision.deny(message, action.interrupts)
+
+
+def _permission(
+    action: Action, tool_input: ToolInput, answer: Answer, rules: SessionRules, say: Say
+) -> Decision | str:
+    if action.message:
+        return _refusal(action, answer, say)
+    return Decision.allow(updated_rules=rules)
+
+
+def _plan(
+    action: Action, tool_input: ToolInput, answer: Answer, rules: SessionRules, say: Say
+) -> Decision | str:
+    if action.message:
+        return _refusal(action, answer, say)
+    # An empty updatedInput is what makes the client leave plan mode.
+    return Decision.allow(updated_input={})
+
+
+def _question(
+    action: Action, tool_input: ToolInput, answer: Answer, rules: SessionRules, say: Say
+) -> Decision | str:
+    if action.message:
+        return _refusal(action, answer, say)
+    answers = parse_answers(tool_input.get("questions"), answer.values)
+    if isinstance(answers, str):
+        return answers
+    # The client wants the questions repeated in full beside the answers.
+    return Decision.allow(updated_input={**tool_input, "answers": answers})
+
+
+def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
+    fields: list[Field] = []
+    for number, question in enumerate(read_questions(tool_input.get("questions"))):
+        many = question.multiple
+        hint = "page.answer_other_multi" if many else "page.answer_other_single"
+        fields += (
+            Field(
+                f"q{number}",
+                "many" if many else "one",
+                question.text,
+                heading=question.header,
+                options=tuple(Option(*option) for option in question.options),
+            ),
+            Field(
+                f"q{number}_other",
+                label=say("page.answer_other"),
+                hint=say(hint) if question.options else "",
+            ),
+        )
+    return (*fields, *_reason(tool_input, say))
+
+
+_ROWS = (
+    Kind(
+        "permission", frozenset(), "card.title", "page.request", "page.nothing",
+        (
+            Action("allow", "/allow", "button.allow", "done.allow", YES, ALLOWED, "a"),
+            Action("always", "/always", "button.always", "done.always", FOREVER,
+                   ALLOWED, "w", writes_rule=True),
+            DENY,
+            INTERRUPT,
+        ),
+        _reason, _permission,
+    ),
+    Kind(
+        "question", frozenset(("AskUserQuestion",)),
+        "card.title", "page.question", "page.nothing",
+        (
+            Action("answer", "/answer", "button.answer", "done.answer", YES, ANSWERED,
+                   reads=("*",), needs=True, submit="page.answer_submit"),
+            DENY._replace(label="button.decline", done="done.deny_question"),
+            INTERRUPT,
+        ),
+        _question_fields, _question,
+    ),
+    Kind(
+        "plan", frozenset(("ExitPlanMode",)),
+        "card.title", "page.plan", "page.plan_empty",
+        (
+            Action("approve", "/allow", "button.approve", "done.approve", YES, ANSWERED,
+                   "a"),
+            DENY._replace(label="button.reject", done="done.deny_plan"),
+            INTERRUPT,
+        ),
+        _reason, _plan,
+    ),
+)  # fmt: skip
+
+KINDS = {row.name: row for row in _ROWS}
+
+
+def kind_of(tool_name: str, event: str = "PermissionRequest") -> Kind:
+    """The row of a request."""
+    rows = [row for row in KINDS.values() if row.event == event]
+    own = (row for row in rows if tool_name in row.tools)
+    return next(own, None) or next(row for row in rows if not row.tools)
+
+
+def offers(kind: Kind, fields: tuple[Field, ...], say: Say) -> tuple[Offer, ...]:
+    """The buttons of a row, as they are offered."""
+    names = tuple(field.name for field in fields)
+    return tuple(
+        Offer(
+            row.name,
+            say(row.label),
+            say(row.submit or row.label),
+            row.look,
+            row.key,
+            tuple(name for name in names if name != REASON)
+            if row.reads == ("*",)
+            else tuple(name for name in row.reads if name in names),
+            row.needs,
+            grants=not row.message,
+        )
+        for row in kind.actions
+    )
