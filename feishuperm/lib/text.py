@@ -75,6 +75,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "button.reject": ("拒绝计划", "Reject plan"),
     "button.more": ("查看完整请求", "See the whole request"),
     "button.answer": ("回答问题", "Answer"),
+    "button.decline": ("不回答", "Rather not answer"),
     # What a button did.
     "done.allow": ("已批准运行", "Allowed"),
     "done.always": ("已始终允许", "Always allowed"),
@@ -255,6 +256,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "请到终端处理这个请求。",
         "Please answer this request in the terminal.",
     ),
+    "surface.link": ("按钮链接", "button link"),
     "surface.webhook": ("飞书卡片", "Feishu card"),
     "surface.page": ("请求页面", "request page"),
     "surface.inbox": ("收件箱", "inbox"),

@@ -26,6 +26,8 @@ class Block(NamedTuple):
     label: str = ""
     text: str = ""
     language: str = ""  # of a code block
+    hidden: int = 0  # characters left out after the text, and before
+    tail: str = ""  # this, its end: a harmless start must not hide a harmful end
 
 
 class Option(NamedTuple):
@@ -59,6 +61,7 @@ class Offer(NamedTuple):
     fields: tuple[str, ...] = ()  # names of the fields it takes along
     needs: bool = False  # means nothing without them: where none fit, open the page
     grants: bool = False  # lets something happen
+    confirm: str = ""  # words a person has to agree to in a step of their own
 
 
 class Ask(NamedTuple):
@@ -86,10 +89,24 @@ class Ask(NamedTuple):
     rules: tuple[str, ...] = ()  # what "always" would write
     rule_note: str = ""  # the sentence why it would write nothing
     digest: str = ""  # of the call: an answer to something else is refused
+    cut: int = 0  # blocks left out, after `CUT_FIRST` of them
+    masked: bool = False  # holds a secret that only its own page shows
 
     @property
     def project_name(self) -> str:
         return self.project.rstrip("/").rpartition("/")[2] or self.project
+
+    @property
+    def partial(self) -> bool:
+        """Whether something of the call is not shown."""
+        return bool(self.cut) or any(block.hidden for block in self.blocks)
+
+    @property
+    def offered(self) -> tuple[Offer, ...]:
+        """The buttons to draw: nobody grants what they have not seen whole."""
+        if not self.partial:
+            return self.actions
+        return tuple(offer for offer in self.actions if not offer.grants)
 
     def offer(self, name: str) -> Offer | None:
         """The button of this name, if it is offered."""
@@ -105,6 +122,7 @@ class Answer(NamedTuple):
     surface: str = ""  # "link", "page", "inbox", ...
     who: str = ""  # as far as the surface can tell
     digest: str = ""  # of what it had shown, where it can tell
+    confirmed: bool = False  # the person agreed to the words of `Offer.confirm`
 
     def value(self, name: str) -> str:
         """The text of a field; empty if it was left out."""
@@ -129,6 +147,7 @@ class Outcome(NamedTuple):
     reason: str = ""  # what the person typed
     summary: str = ""
     project: str = ""
+    head: str = ""  # the first characters of the ledger's head after it
 
 
 class Receipt(NamedTuple):
@@ -143,6 +162,7 @@ SETTLED = "settled"  # by this very answer
 ENDED = "ended"  # it had ended before
 UNKNOWN = "unknown"  # there is no such request
 INCOMPLETE = "incomplete"  # a field is missing or wrong; ask again
+CONFIRM = "confirm"  # the words in `error` come first, in a step of their own
 REFUSED = "refused"  # not offered, not this person's, not this request
 
 # What the items of a tuple are, where they are more than texts.
@@ -153,8 +173,32 @@ PARTS: dict[tuple[type, str], type] = {
     (Ask, "fields"): Field,
 }
 MAX_ITEMS = 2000  # of one tuple that comes from elsewhere
+CUT_FIRST, CUT_LAST = 20, 10  # blocks of a call that has too many of them
 
 T = TypeVar("T")
+
+
+def shorten(ask: Ask, limit: int) -> Ask:
+    """The ask with both ends of its blocks, none longer than `limit` characters."""
+    blocks, cut = ask.blocks, ask.cut
+    if len(blocks) > CUT_FIRST + CUT_LAST:
+        cut += len(blocks) - CUT_FIRST - CUT_LAST
+        blocks = (*blocks[:CUT_FIRST], *blocks[-CUT_LAST:])
+    return ask._replace(
+        blocks=tuple(shorten_block(block, limit) for block in blocks), cut=cut
+    )
+
+
+def shorten_block(block: Block, limit: int) -> Block:
+    """Both ends of a block, the larger part from its start."""
+    length = len(block.text) + len(block.tail)
+    if length <= limit:
+        return block
+    end = limit // 3
+    rest = block.tail or block.text[limit - end :]
+    text, tail = block.text[: limit - end], rest[max(0, len(rest) - end) :]
+    hidden = block.hidden + length - len(text) - len(tail)
+    return block._replace(text=text, hidden=hidden, tail=tail)
 
 
 def to_plain(value: Any) -> Any:

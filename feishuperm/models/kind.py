@@ -22,6 +22,8 @@ Say = Callable[..., str]
 ToolInput = dict[str, Any]
 SessionRules = tuple[tuple[str, str], ...]
 REASON = "reason"
+# The call by which the doctor tries the way from hook to server; see `services.desk`.
+PROBE_TOOL = "feishuperm-doctor"
 
 
 class Action(NamedTuple):

@@ -1,0 +1,130 @@
+"""The table of kinds: every row has its texts, and its answers become decisions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from feishuperm.lib.text import TEXTS, text
+from feishuperm.models.ask import Answer
+from feishuperm.models.decision import Decision
+from feishuperm.models.kind import KINDS, PROBE_TOOL, Kind, kind_of, offers
+from feishuperm.models.request import TRANSITIONS, WAITING
+
+ROWS = list(KINDS.values())
+say = partial(text, "zh")
+QUESTIONS = {
+    "questions": [
+        {"question": "Which?", "header": "Pick", "options": [{"label": "a"}]},
+        {"question": "And?", "multiSelect": True, "options": [{"label": "b"}]},
+    ]
+}
+
+
+def reply(kind: str, action: str, tool_input: Any = None, **values: str) -> Any:
+    """What an answer becomes."""
+    row = KINDS[kind]
+    button = row.action(action)
+    assert button is not None
+    answer = Answer("1-a", action, {name: (text,) for name, text in values.items()})
+    return row.reply(button, tool_input or {}, answer, (("Bash", "ls"),), say)
+
+
+def output(decision: Decision) -> dict[str, Any]:
+    found: dict[str, Any] = decision.to_hook_output()["hookSpecificOutput"]["decision"]
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_text_of_a_row_exists_in_all_languages(row: Kind) -> None:
+    keys = {row.title, row.heading, row.empty, row.expired}
+    for action in row.actions:
+        keys |= {action.label, action.done, action.submit}
+        keys |= {action.message, action.message_reason}
+    assert keys - {""} <= TEXTS.keys()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_buttons_of_a_row_have_names_routes_and_keys_of_their_own(row: Kind) -> None:
+    for column in ("name", "path"):
+        values = [getattr(action, column) for action in row.actions]
+        assert len(set(values)) == len(values)
+    keys = [action.key for action in row.actions if action.key]
+    assert len(set(keys)) == len(keys)
+    assert {action.state for action in row.actions} <= TRANSITIONS[WAITING]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_kind_can_be_refused(row: Kind) -> None:
+    assert [action.name for action in row.actions if action.message] == [
+        "deny",
+        "interrupt",
+    ]
+
+
+def test_kind_of_a_tool() -> None:
+    names = ("Bash", "AskUserQuestion", "ExitPlanMode", "mcp__a__b", PROBE_TOOL)
+    kinds = [kind_of(name).name for name in names]
+    assert kinds == ["permission", "question", "plan", "permission", "permission"]
+
+
+def test_allow_lets_the_tool_run_with_the_rules_of_the_session() -> None:
+    assert output(reply("permission", "allow"))["behavior"] == "allow"
+    assert reply("permission", "always").updated_rules == (("Bash", "ls"),)
+
+
+def test_typed_reason_reaches_the_model_unless_the_turn_ends() -> None:
+    told = output(reply("permission", "deny", reason=" not now "))
+    assert told == {"behavior": "deny", "message": "用户通过飞书拒绝：not now"}
+    told = output(reply("plan", "interrupt", reason="not now"))
+    assert told["message"] == "用户通过飞书拒绝并中断"
+    assert told["interrupt"] is True
+
+
+def test_approved_plan_has_an_empty_updated_input() -> None:
+    assert output(reply("plan", "approve"))["updatedInput"] == {}
+
+
+def test_answered_question_repeats_the_questions_beside_the_answers() -> None:
+    found = output(reply("question", "answer", QUESTIONS, q0="a", q1_other="c"))
+    assert found["updatedInput"] == {
+        **QUESTIONS,
+        "answers": {"Which?": "a", "And?": "c"},
+    }
+
+
+def test_question_without_an_answer_is_sent_back() -> None:
+    assert reply("question", "answer", QUESTIONS) == "page.answer_empty"
+    assert reply("question", "answer", QUESTIONS, q0="z") == "page.answer_unknown"
+
+
+def test_fields_of_a_question_are_its_choices_ones_own_words_and_a_reason() -> None:
+    fields = KINDS["question"].fields(QUESTIONS, say)
+    assert [(field.name, field.type) for field in fields] == [
+        ("q0", "one"),
+        ("q0_other", "text"),
+        ("q1", "many"),
+        ("q1_other", "text"),
+        ("reason", "text"),
+    ]
+    buttons = offers(KINDS["question"], fields, say)
+    assert buttons[0].fields == ("q0", "q0_other", "q1", "q1_other")
+    assert buttons[0].needs
+    assert buttons[1].fields == ("reason",)
+
+
+def test_only_what_lets_something_happen_grants() -> None:
+    granting = [
+        (row.name, offer.name)
+        for row in ROWS
+        for offer in offers(row, (), say)
+        if offer.grants
+    ]
+    assert granting == [
+        ("permission", "allow"),
+        ("permission", "always"),
+        ("question", "answer"),
+        ("plan", "approve"),
+    ]
