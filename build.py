@@ -6,7 +6,7 @@ Needs nothing but Python 3.9: the tools go into a private environment in `.build
 shiv makes the archive; this file gives it another start.  The result is, in one file:
 
     sh text      finds the interpreter and runs BOOT with it, isolated
-    code         `feishuperm/client.py` compiled, once per CPython, at known offsets
+    code         `wire.py` and `client.py` compiled, once per CPython, at known offsets
     zip          from shiv: site-packages/, and our own __main__.py
 
 Nothing is ever unpacked, no file is written, no variable but XDG_CONFIG_HOME and HOME
@@ -76,7 +76,11 @@ if h:
         c = posix.pread(posix.open(p, 0), n, o)
         if c[:12] == m + b"@MARK@":
             archive = p
-            exec(marshal.loads(c[12:]))
+            m, c = marshal.loads(c[12:])
+            w = type(sys)("feishuperm.wire")
+            exec(m, w.__dict__)
+            sys.modules[w.__name__] = w
+            exec(c)
         sys.path.insert(0, p + "/site-packages")
         from feishuperm.client import main
         main(p)
@@ -123,8 +127,10 @@ exec(compile(boot, "boot", "exec"), {"__name__": "__main__"})
 
 COMPILE = """\
 import marshal, sys
-code = compile(sys.stdin.buffer.read(), "feishuperm/client.py", "exec", 0, True, 2)
-sys.stdout.buffer.write(marshal.dumps(code))
+texts = zip(("wire", "client"), sys.stdin.buffer.read().split(b"\\0"))
+codes = [compile(text, "feishuperm/%s.py" % name, "exec", 0, True, 2)
+         for name, text in texts]
+sys.stdout.buffer.write(marshal.dumps(codes))
 """
 
 PROBE = """\
@@ -387,9 +393,10 @@ def comments(source: bytes) -> Iterator[Cut]:
             yield (token.start[0], start), end, b""
 
 
-def compile_client(source: bytes, python: Python) -> bytes:
+def compile_client(files: dict[str, bytes], python: Python) -> bytes:
     """The hook client as one CPython's code; remembered in .build by its content."""
-    text = source + b"\nmain(archive)\n"
+    wire, client = files["feishuperm/wire.py"], files["feishuperm/client.py"]
+    text = wire + b"\0" + client + b"\nmain(archive)\n"
     key = hashlib.sha256(f"{COMPILE}{python.magic}".encode() + text).hexdigest()
     cached = CACHE / "code" / key
     if cached.exists():
@@ -414,14 +421,13 @@ def make_boot(codes: dict[str, bytes], mark: str, base: int) -> str:
 
 def make_prefix(source: Source, pythons: list[Python]) -> tuple[bytes, str]:
     """Everything before the zip, and the BOOT that is in it."""
-    client = source.files["feishuperm/client.py"]
     # Should the file be replaced between sh and Python, the offsets are wrong: the mark
     # in front of each code says so before marshal reads garbage.
     mark = source.build_id[:8]
     codes = {
         python.magic: bytes.fromhex(python.magic)
         + mark.encode()
-        + compile_client(client, python)
+        + compile_client(source.files, python)
         for python in pythons
     }
     sh = SH.replace("@VERSION@", source.version)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from feishuperm import client
+from feishuperm import wire
 from tests.conftest import clean_env, wait_until
 
 EVENT = {
@@ -99,12 +99,12 @@ class Served:
     def control(self, **command: Any) -> dict[str, Any] | None:
         """One control command; None when no server answers."""
         try:
-            sock = client.connect(os.fsencode(self.socket))
-        except client.NoServer:
+            sock = wire.connect(os.fsencode(self.socket))
+        except wire.NoServer:
             return None
         sock.settimeout(10)
-        sock.sendall(client.frame(b"C", json.dumps(command).encode()))
-        kind, body = client.receive_frame(sock)
+        sock.sendall(wire.frame(b"C", json.dumps(command).encode()))
+        kind, body = wire.receive_frame(sock)
         sock.close()
         answer: dict[str, Any] | None = json.loads(body) if kind == b"J" else None
         return answer

@@ -14,7 +14,7 @@ import gc
 import os
 from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.lib import quick_json
 from feishuperm.models.notice import NOTICE_EVENTS
 
@@ -32,7 +32,7 @@ CARD_SECONDS = 8  # for sending a card from the hook; Claude Code is waiting
 def handle(raw: bytes, request_id: str, reason: str) -> bytes:
     """The bytes to print for an event; `reason` is why the client gave it away."""
     gc.disable()  # there is little garbage, and looking for it takes milliseconds
-    if len(raw) > client.MAX_INPUT:
+    if len(raw) > wire.MAX_INPUT:
         return _endless(raw)
     fields = _decoded(raw)
     event = fields.get("hook_event_name")
@@ -84,7 +84,7 @@ def _permission(raw: bytes, request_id: str, reason: str) -> bytes:
     from feishuperm.models.payload import PermissionRequestPayload, parse_payload
 
     settings = _settings()
-    if len(raw) > client.MAX_EVENT:
+    if len(raw) > wire.MAX_EVENT:
         _warn(f"{request_id}: too long to be relayed, left to the terminal")
         return b""
     try:
@@ -95,8 +95,8 @@ def _permission(raw: bytes, request_id: str, reason: str) -> bytes:
     if reason != "no server":
         path = os.fsencode(settings.permission_socket_path)
         try:
-            return client.ask(raw, path, request_id.encode(), _project())
-        except (client.NoServer, client.NotPermission):
+            return wire.ask(raw, path, request_id.encode(), _project())
+        except (wire.NoServer, wire.NotPermission):
             pass
     _warn(f"{request_id}: no server, left to the terminal")
     alarm(CARD_SECONDS)
@@ -126,7 +126,7 @@ def _relay_notice(event: str, raw: bytes) -> None:
     problem = ""
     try:
         _send(raw, os.fsencode(settings.permission_socket_path))
-    except client.NoServer:
+    except wire.NoServer:
         problem = f"no server, no card for {event}"
     except OSError:
         problem = "the server went away, no card"
@@ -136,10 +136,10 @@ def _relay_notice(event: str, raw: bytes) -> None:
 
 
 def _send(raw: bytes, path: bytes) -> None:
-    sock = client.connect(path)
+    sock = wire.connect(path)
     try:
-        body = b"\0".join((client.PROTOCOL, _project(), raw))
-        sock.sendall(client.frame(b"N", body))
+        body = b"\0".join((wire.PROTOCOL, _project(), raw))
+        sock.sendall(wire.frame(b"N", body))
     finally:
         sock.close()
 

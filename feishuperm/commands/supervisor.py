@@ -12,7 +12,7 @@ import os
 import time
 from _signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.errors import UsageError
 
 TYPE_CHECKING = False
@@ -67,7 +67,7 @@ def run_hook() -> NoReturn:
 def handle_event(started: float) -> None:
     """Print what follows from the event on stdin, then report it."""
     alarm(STDIN_SECONDS)
-    raw = client.read_all(0)
+    raw = wire.read_all(0)
     alarm(0)
     from feishuperm.lib import quick_json
     from feishuperm.lib.config import load_settings
@@ -78,5 +78,5 @@ def handle_event(started: float) -> None:
     if answer is not None:
         text = quick_json.dumps(answer, ensure_ascii=False)
         data = text.encode("utf-8", "replace")
-        client.write_all(1, data + b"\n")
+        wire.write_all(1, data + b"\n")
     supervisor.report()

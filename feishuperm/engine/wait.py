@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.lib.control import NotRunningError
 
 TYPE_CHECKING = False
@@ -32,17 +32,17 @@ class Wait:
         Raises NotRunningError.
         """
         try:
-            return client.ask(
+            return wire.ask(
                 raw,
                 os.fsencode(path),
-                client.new_id(),
+                wire.new_id(),
                 os.fsencode(project),
                 self._guard,
                 self._connect,
             )
-        except client.NoServer:
+        except wire.NoServer:
             raise NotRunningError("no server is running", "feishuperm serve") from None
-        except client.NotPermission:
+        except wire.NotPermission:
             return b""
         finally:
             if self.sock is not None:
@@ -58,11 +58,11 @@ class Wait:
                 pass
 
     def _guard(self, seconds: int) -> None:
-        self.registered = seconds != client.ACK_SECONDS
+        self.registered = seconds != wire.ACK_SECONDS
         self.deadline = time.monotonic() + seconds
 
     def _connect(self, path: bytes) -> socket:
         if self.cancelled:
-            raise client.NoServer
-        self.sock = client.connect(path)
+            raise wire.NoServer
+        self.sock = wire.connect(path)
         return self.sock

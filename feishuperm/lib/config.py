@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.errors import UsageError
 
 TYPE_CHECKING = False
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:
     """The settings file, by the same rule as the hook client."""
-    return os.fsdecode(client.config_path(_encoded(environ)))
+    return os.fsdecode(wire.config_path(_encoded(environ)))
 
 
 def home(environ: Mapping[str, str] = os.environ) -> str:
     """The user's folder, by the same rule as the hook client."""
-    return environ.get("HOME") or os.fsdecode(client.home({}))
+    return environ.get("HOME") or os.fsdecode(wire.home({}))
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> str:
@@ -72,7 +72,7 @@ def read_config(path: str) -> dict[str, str]:
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith(b"#") and b"=" not in line:
             raise UsageError(f"{path}, line {number}: expected KEY=VALUE")
-    values = client.parse_config(data)
+    values = wire.parse_config(data)
     return {
         key.decode(errors="replace"): value.decode(errors="replace")
         for key, value in values.items()
@@ -81,7 +81,7 @@ def read_config(path: str) -> dict[str, str]:
 
 def keys_of(data: bytes) -> frozenset[bytes]:
     """The keys that some lines of a config.env set."""
-    return frozenset(client.parse_config(data))
+    return frozenset(wire.parse_config(data))
 
 
 def find_key(path: str, key: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.errors import FeishupermError
 
 TYPE_CHECKING = False
@@ -28,17 +28,17 @@ def ask_server(
 
     Raises NotRunningError, and FeishupermError when the server refuses the command.
     """
-    address = os.fsencode(path) or client.socket_path(os.environb)
+    address = os.fsencode(path) or wire.socket_path(os.environb)
     try:
-        sock = client.connect(address)
-    except client.NoServer:
+        sock = wire.connect(address)
+    except wire.NoServer:
         raise NotRunningError(
             f"the server is not running on {os.fsdecode(address)}", "feishuperm doctor"
         ) from None
     try:
         sock.settimeout(timeout)
-        sock.sendall(client.frame(b"C", json.dumps(dict(command)).encode()))
-        kind, body = client.receive_frame(sock)
+        sock.sendall(wire.frame(b"C", json.dumps(dict(command)).encode()))
+        kind, body = wire.receive_frame(sock)
     except OSError:
         kind, body = b"", b""
     finally:
@@ -49,8 +49,8 @@ def ask_server(
 def is_listening(path: str) -> bool:
     """Whether a process of this user holds a socket, answering or not."""
     try:
-        client.connect(os.fsencode(path)).close()
-    except client.NoServer:
+        wire.connect(os.fsencode(path)).close()
+    except wire.NoServer:
         return False
     return True
 

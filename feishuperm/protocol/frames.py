@@ -11,16 +11,16 @@ import os
 import re
 from typing import NamedTuple
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.errors import ProtocolError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PROTOCOL = client.PROTOCOL.decode()
+PROTOCOL = wire.PROTOCOL.decode()
 # A path is at most 4096 bytes; the rest are the id, the flag and their separators.
-MAX_FRAME = client.MAX_EVENT + 8192
+MAX_FRAME = wire.MAX_EVENT + 8192
 REQUEST_ID = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")
 SHOWN_FLAGS = ("", "again", "shown")
 LENGTH = 4
@@ -28,7 +28,7 @@ LENGTH = 4
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:
     """One message, ready to send."""
-    return client.frame(kind, body)
+    return wire.frame(kind, body)
 
 
 class FrameReader:

@@ -18,12 +18,12 @@ import os
 import socket
 import stat
 
-from feishuperm.client import peer_uid
 from feishuperm.errors import FeishupermError
 from feishuperm.protocol.frames import frame
 from feishuperm.protocol.http1 import plain_response
 from feishuperm.server.connection import HookConnection, HttpConnection
 from feishuperm.server.loop import READ, Handler
+from feishuperm.wire import peer_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

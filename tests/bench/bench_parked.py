@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from feishuperm import client
+from feishuperm import wire
 from tests.bench.serving import BuiltServer, go_first
 
 CROWD = 10_000
@@ -34,7 +34,7 @@ def click(server: BuiltServer, number: int) -> float:
     with sock:
         start = time.perf_counter()
         server.get(f"/allow?id={request_id}")
-        kind, _ = client.receive_frame(sock)
+        kind, _ = wire.receive_frame(sock)
         end = time.perf_counter()
     if kind != b"D":
         raise SystemExit(f"the click on {request_id} decided nothing: {kind!r}")

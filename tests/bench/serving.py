@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from feishuperm import client  # noqa: E402
+from feishuperm import wire  # noqa: E402
 
 ARCHIVE = ROOT / "dist" / "feishuperm.pyz"
 
@@ -105,8 +105,8 @@ class BuiltServer:
         sock = self.connect()
         request_id = f"{int(time.time())}-{number:08x}"
         parts = (b"1", request_id.encode(), b"", b"", event(self.home))
-        sock.sendall(client.frame(b"Q", b"\0".join(parts)))
-        kind, _ = client.receive_frame(sock)
+        sock.sendall(wire.frame(b"Q", b"\0".join(parts)))
+        kind, _ = wire.receive_frame(sock)
         if kind != b"A":
             raise SystemExit(f"hook {number} was not registered: {kind!r}")
         return sock, request_id
@@ -114,8 +114,8 @@ class BuiltServer:
     def control(self, command: str) -> dict[str, object]:
         with self.connect() as sock:
             body = json.dumps({"command": command}).encode()
-            sock.sendall(client.frame(b"C", body))
-            value: dict[str, object] = json.loads(client.receive_frame(sock)[1])
+            sock.sendall(wire.frame(b"C", body))
+            value: dict[str, object] = json.loads(wire.receive_frame(sock)[1])
         return value
 
     def get(self, path: str) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.commands import hook
 from tests.conftest import ROOT, wait_until
 
@@ -105,7 +105,7 @@ def test_event_with_a_command_loads_only_what_it_needs(project: Path) -> None:
     loaded = {name.partition("feishuperm.")[2] for name in modules.split()} - {""}
     packages = {"commands", "engine", "lib", "models"}
     assert loaded - packages <= {
-        *("client", "errors", "commands.hook", "models.notice", "models.hooks"),
+        *("client", "wire", "errors", "commands.hook", "models.notice", "models.hooks"),
         *("models.settings", "lib.config", "lib.files", "engine.application"),
         *("engine.callbacks", "engine.variables", "engine.hook_manager"),
         *("lib.child", "engine.hook_output", "lib.quick_json"),
@@ -128,7 +128,7 @@ def test_guard_sees_a_tool_call_longer_than_any_request(
     project: Path, alarms: list[int]
 ) -> None:
     guard(project)
-    raw = tool_call(client.MAX_EVENT)
+    raw = tool_call(wire.MAX_EVENT)
     printed = json.loads(hook.handle(raw, "1-a", "event"))
     assert printed["hookSpecificOutput"]["permissionDecision"] == "deny"
 
@@ -149,7 +149,7 @@ def test_tool_call_too_long_to_be_read_is_stopped_if_anything_would_check_it(
     blocked: bool,
 ) -> None:
     guard(project, guarded)
-    monkeypatch.setattr(client, "MAX_INPUT", 1000)
+    monkeypatch.setattr(wire, "MAX_INPUT", 1000)
     printed = hook.handle(tool_call(2000, event)[:1001], "1-a", "event")
     assert (b'"permissionDecision": "deny"' in printed) is blocked
     log = (project / "feishuperm" / "feishuperm.log").read_text()
@@ -157,7 +157,7 @@ def test_tool_call_too_long_to_be_read_is_stopped_if_anything_would_check_it(
 
 
 def test_request_longer_than_a_frame_is_left_to_the_terminal(project: Path) -> None:
-    raw = tool_call(client.MAX_EVENT, "PermissionRequest")
+    raw = tool_call(wire.MAX_EVENT, "PermissionRequest")
     assert hook.handle(raw, "1-a", "event") == b""
     log = (project / "feishuperm" / "feishuperm.log").read_text()
     assert "1-a: too long to be relayed" in log
@@ -177,7 +177,7 @@ def test_inside_a_run_only_its_own_session_is_not_asked_about(
     mark.write_text("s1\n")
     mark.chmod(0o600)  # as a run makes it
     monkeypatch.setenv("FEISHUPERM_RUN", str(mark))
-    monkeypatch.setattr(client, "ask", ask)
+    monkeypatch.setattr(wire, "ask", ask)
     fields = {"hook_event_name": "PermissionRequest", "tool_name": "Bash"}
     event = {**fields, "tool_input": {}, "session_id": session}
     hook.handle(json.dumps(event).encode(), "1-a", "event")

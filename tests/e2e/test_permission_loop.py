@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm import client
+from feishuperm import wire
 from tests.conftest import clean_env, wait_until
 from tests.served import Answer, Served, decision, event, finish
 
@@ -266,17 +266,17 @@ def test_of_two_taps_at_once_one_wins_a_thousand_times(served: Served) -> None:
 
 def register(served: Served, id: str, raw: bytes) -> Any:
     """A hook's connection, once the server has taken its request."""
-    sock = client.connect(os.fsencode(served.socket))
+    sock = wire.connect(os.fsencode(served.socket))
     sock.settimeout(30)
-    parts = (client.PROTOCOL, id.encode(), b"", b"/tmp", raw)
-    sock.sendall(client.frame(b"Q", b"\0".join(parts)))
-    assert client.receive_frame(sock)[0] == b"A"
+    parts = (wire.PROTOCOL, id.encode(), b"", b"/tmp", raw)
+    sock.sendall(wire.frame(b"Q", b"\0".join(parts)))
+    assert wire.receive_frame(sock)[0] == b"A"
     return sock
 
 
 def verdict(sock: Any) -> str:
     """What the hook would print, in one word."""
-    kind, body = client.receive_frame(sock)
+    kind, body = wire.receive_frame(sock)
     sock.close()
     assert kind == b"D"
     behavior: str = decision(body.decode())["behavior"]
@@ -767,17 +767,17 @@ def test_odd_ledger_lines_are_passed_over(pyz: Path, home: Path) -> None:
 def test_request_that_comes_while_the_server_stops_is_released(fresh: Served) -> None:
     """Its drain lasts while another hook is slow to leave."""
     slow = register(fresh, "1700000003-00000001", json.dumps(event()).encode())
-    late = client.connect(os.fsencode(fresh.socket))
+    late = wire.connect(os.fsencode(fresh.socket))
     late.settimeout(10)
-    late.sendall(client.frame(b"C", b'{"command": "status"}'))
-    assert client.receive_frame(late)[0] == b"J"  # it has been let in
+    late.sendall(wire.frame(b"C", b'{"command": "status"}'))
+    assert wire.receive_frame(late)[0] == b"J"  # it has been let in
     assert fresh.process is not None
     fresh.process.send_signal(signal.SIGTERM)
-    assert client.receive_frame(slow)[0] == b"R"
-    parts = (client.PROTOCOL, b"1700000003-00000002", b"", b"/tmp")
+    assert wire.receive_frame(slow)[0] == b"R"
+    parts = (wire.PROTOCOL, b"1700000003-00000002", b"", b"/tmp")
     raw = json.dumps(event()).encode()
-    late.sendall(client.frame(b"Q", b"\0".join((*parts, raw))))
-    assert client.receive_frame(late)[0] == b"R"
+    late.sendall(wire.frame(b"Q", b"\0".join((*parts, raw))))
+    assert wire.receive_frame(late)[0] == b"R"
     slow.close()
     late.close()
 

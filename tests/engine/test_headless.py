@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.engine import headless as module
 from feishuperm.engine.config_manager import ProjectConfig, SettingsFile
 from feishuperm.engine.headless import Headless
@@ -60,7 +60,7 @@ class Desk:
     def __init__(self, *frames: tuple[bytes, bytes]) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.folder.name, "s")
-        self.frames = b"".join(client.frame(kind, body) for kind, body in frames)
+        self.frames = b"".join(wire.frame(kind, body) for kind, body in frames)
         self.asked: list[bytes] = []
         self.gone = threading.Event()
         self.sock = socket.socket(socket.AF_UNIX)
@@ -203,7 +203,7 @@ def test_no_decision_is_a_refusal(
 def test_frozen_server_is_given_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "ACK_SECONDS", 0.2)
+    monkeypatch.setattr(wire, "ACK_SECONDS", 0.2)
     bench.serve()
     steps = (wait("user"), send(INIT, ask()), wait("q1"), send(RESULT), {"hang": True})
     assert bench.run(*steps) == 3
@@ -312,7 +312,7 @@ def test_wait_counts_down_on_a_terminal(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TICK", 0.05)
-    monkeypatch.setattr(client, "GUARD_SECONDS", 0)
+    monkeypatch.setattr(wire, "GUARD_SECONDS", 0)
     bench.err.live = True
     bench.serve((b"A", b"1"))
     steps = (wait("user"), send(INIT, ask()), wait("q1"), send(RESULT), {"hang": True})

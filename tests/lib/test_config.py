@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.errors import SettingError, UsageError
 from feishuperm.lib import config
 
@@ -105,7 +105,7 @@ def test_path_is_the_same_for_hook_and_server(
     environ: dict[str, str], path: str
 ) -> None:
     encoded = {os.fsencode(key): os.fsencode(value) for key, value in environ.items()}
-    assert client.config_path(encoded) == os.fsencode(path)
+    assert wire.config_path(encoded) == os.fsencode(path)
     assert config.config_path(environ) == path
 
 
@@ -141,7 +141,7 @@ def test_folders(
 
 @given(st.binary())
 def test_hook_reads_any_file_without_failing(data: bytes) -> None:
-    values = client.parse_config(data)
+    values = wire.parse_config(data)
     assert all(b"\n" not in value for value in values.values())
 
 
@@ -156,7 +156,7 @@ VALUES = st.text(
 @given(st.dictionaries(KEYS, VALUES))
 def test_written_values_are_read_back(values: dict[str, str]) -> None:
     text = "".join(f"{key}={value}\n" for key, value in values.items())
-    read = client.parse_config(text.encode())
+    read = wire.parse_config(text.encode())
     assert read == {key.encode(): value.encode() for key, value in values.items()}
 
 
@@ -177,7 +177,7 @@ def test_nobody_s_home_is_neither_read_nor_made(
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     monkeypatch.chdir(tmp_path)
     assert config.load_settings({}).feishuperm_lang == "zh"
-    assert client.socket_path({}) == client.DEFAULT_SOCKET
+    assert wire.socket_path({}) == wire.DEFAULT_SOCKET
     for folder in (config.config_dir, config.state_dir, config.claude_dir):
         with pytest.raises(NotADirectoryError):
             os.makedirs(folder({}))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError, ask_server
 
@@ -33,7 +33,7 @@ class OneAnswer:
             sock, _ = self._listener.accept()
         with sock:
             sock.settimeout(10)
-            self.frame = client.receive_frame(sock)
+            self.frame = wire.receive_frame(sock)
             sock.sendall(answer)
 
     def join(self) -> None:
@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_answer_comes_back_as_an_object(path: Path) -> None:
-    server = OneAnswer(path, client.frame(b"J", b'{"pid": 7}'))
+    server = OneAnswer(path, wire.frame(b"J", b'{"pid": 7}'))
     assert ask_server({"command": "status"}, path=str(path)) == {"pid": 7}
     server.join()
     kind, body = server.frame
@@ -61,7 +61,7 @@ def test_no_server_is_told_with_a_hint(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"\0\0\0", client.frame(b"R", b""), client.frame(b"", b"")]
+    "answer", [b"", b"\0\0\0", wire.frame(b"R", b""), wire.frame(b"", b"")]
 )
 def test_server_that_talks_rubbish_counts_as_absent(path: Path, answer: bytes) -> None:
     server = OneAnswer(path, answer)
@@ -71,14 +71,14 @@ def test_server_that_talks_rubbish_counts_as_absent(path: Path, answer: bytes) -
 
 
 def test_refusal_of_the_server_is_raised(path: Path) -> None:
-    server = OneAnswer(path, client.frame(b"J", b'{"error": "unknown"}'))
+    server = OneAnswer(path, wire.frame(b"J", b'{"error": "unknown"}'))
     with pytest.raises(FeishupermError, match="unknown"):
         ask_server({"command": "dance"}, path=str(path))
     server.join()
 
 
 def test_answer_that_is_no_object_is_refused(path: Path) -> None:
-    server = OneAnswer(path, client.frame(b"J", b"[]"))
+    server = OneAnswer(path, wire.frame(b"J", b"[]"))
     with pytest.raises(FeishupermError, match="something else"):
         ask_server({"command": "status"}, path=str(path))
     server.join()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm import client
+from feishuperm import wire
 from feishuperm.errors import ProtocolError
 from feishuperm.protocol.frames import (
     MAX_FRAME,
@@ -88,11 +88,11 @@ def test_a_too_long_frame_is_refused_before_its_body_comes() -> None:
 
 def test_the_longest_event_of_the_client_fits() -> None:
     head = b"\0".join((b"1", b"1700000000-0123abcd", b"again", b"/" * 4096, b""))
-    data = frame(b"Q", head + b"x" * client.MAX_EVENT)
+    data = frame(b"Q", head + b"x" * wire.MAX_EVENT)
     pieces = [data[start : start + 65536] for start in range(0, len(data), 65536)]
     [(kind, body)] = read_all(FrameReader(), pieces)
     assert kind == b"Q"
-    assert len(parse_request(body).raw) == client.MAX_EVENT
+    assert len(parse_request(body).raw) == wire.MAX_EVENT
 
 
 def test_request_has_all_parts_and_an_event_with_nul_stays_whole() -> None:

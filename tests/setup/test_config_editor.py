@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm.client import parse_config
 from feishuperm.errors import UsageError
 from feishuperm.setup.config_editor import HEADER, merge_config
+from feishuperm.wire import parse_config
 
 
 @pytest.mark.parametrize(

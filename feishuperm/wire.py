@@ -1,0 +1,220 @@
+"""What both ends of the unix socket agree on, and how one end asks the other.
+
+Frames and their limits, where the socket and the settings file are, who is at the other
+end, and the conversation of a waiting hook.  Both ends and every reader of config.env
+take it from here.
+
+The hook loads this at every permission request, so it keeps to builtins, `_socket` and
+`_signal`: `socket` or `os` alone would cost as much as Python's own start.
+"""
+
+import posix
+import sys
+from _signal import alarm
+from _socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket
+from time import monotonic, sleep, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Environ = Mapping[bytes, bytes]
+
+PROTOCOL = b"1"
+MAX_EVENT = 4 << 20  # a longer request no person reads; the terminal has it
+MAX_INPUT = 64 << 20  # of any event: a guard sees a large file whole
+MAX_ANSWER = 4 << 20  # an answer repeats the questions or the plan, nothing larger
+ACK_SECONDS = 10  # a server that has not even said "registered" by then is frozen
+GUARD_SECONDS = 3  # past the server's own deadline, and still under the hook timeout
+RESTART_SECONDS = 10  # how long a server may be away before the terminal takes over
+DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
+
+
+class NoServer(Exception):
+    """Nothing of ours listens on the socket."""
+
+
+class NotPermission(Exception):
+    """The server read the event: it is not a permission request."""
+
+
+def read_all(fd: int, limit: int = MAX_INPUT) -> bytes:
+    """Everything up to end of file, or to one byte past the limit."""
+    parts = []
+    size = 0
+    while size <= limit:
+        part = posix.read(fd, 65536)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def home(environ: "Environ") -> bytes:
+    """The user's folder; without any, a place that can be neither read nor made."""
+    path = environ.get(b"HOME")
+    if path:
+        return path
+    import pwd
+
+    try:
+        return pwd.getpwuid(posix.getuid()).pw_dir.encode(errors="surrogateescape")
+    except KeyError:
+        return b"/dev/null"
+
+
+def config_path(environ: "Environ") -> bytes:
+    """The file that holds the settings which the environment does not name."""
+    named = environ.get(b"FEISHUPERM_CONFIG")
+    if named:
+        return named
+    base = environ.get(b"XDG_CONFIG_HOME") or home(environ) + b"/.config"
+    return base + b"/feishuperm/config.env"
+
+
+def parse_config(data: bytes) -> dict[bytes, bytes]:
+    """KEY=VALUE lines, with `export` or without; comments and others are skipped."""
+    values = {}
+    for line in data.splitlines():
+        key, equals, value = line.partition(b"=")
+        value = value.strip()
+        if value[:1] in (b'"', b"'") and value[-1:] == value[:1] and len(value) > 1:
+            value = value[1:-1]
+        if equals and not key.lstrip().startswith(b"#"):
+            values[key.strip().removeprefix(b"export ").lstrip()] = value
+    return values
+
+
+def socket_path(environ: "Environ") -> bytes:
+    """Where the server listens: environment, then config.env, then the default."""
+    path = environ.get(b"PERMISSION_SOCKET_PATH")
+    if path:
+        return path
+    try:
+        fd = posix.open(config_path(environ), posix.O_RDONLY)
+    except OSError:
+        return DEFAULT_SOCKET
+    try:
+        values = parse_config(read_all(fd))
+    except OSError:  # a directory
+        values = {}
+    posix.close(fd)
+    return values.get(b"PERMISSION_SOCKET_PATH") or DEFAULT_SOCKET
+
+
+def peer_uid(sock: socket) -> int:
+    """The user at the other end: anybody may have put a socket on a path in /tmp."""
+    if sys.platform == "darwin":  # struct xucred at SOL_LOCAL: version, uid, ...
+        credentials = sock.getsockopt(0, 1, 76)
+    else:  # struct ucred at SO_PEERCRED: pid, uid, gid
+        credentials = sock.getsockopt(SOL_SOCKET, 17, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+def connect(path: bytes) -> socket:
+    """A socket to our own server. Raises NoServer."""
+    sock = socket(AF_UNIX, SOCK_STREAM)
+    try:
+        sock.connect(path)
+        if peer_uid(sock) != posix.geteuid():
+            raise OSError
+    except (OSError, ValueError):
+        sock.close()
+        raise NoServer from None
+    return sock
+
+
+def frame(kind: bytes, body: bytes) -> bytes:
+    """One message: four bytes of length, one of kind, the body."""
+    return (len(body) + 1).to_bytes(4, "big") + kind + body
+
+
+def receive(sock: socket, size: int) -> bytes:
+    """Exactly `size` bytes, or nothing when the other end is gone."""
+    data = b""
+    while len(data) < size:
+        try:
+            part = sock.recv(size - len(data))
+        except OSError:
+            return b""
+        if not part:
+            return b""
+        data += part
+    return data
+
+
+def receive_frame(sock: socket) -> "tuple[bytes, bytes]":
+    """The next (kind, body); kind is empty when the other end is gone or insane."""
+    size = int.from_bytes(receive(sock, 4), "big")
+    data = receive(sock, size) if 0 < size <= MAX_ANSWER else b""
+    return data[:1], data[1:]
+
+
+def new_id() -> bytes:
+    """A request id as the card shows it: whole seconds and eight hex digits."""
+    return b"%d-%s" % (time(), posix.urandom(4).hex().encode())
+
+
+def reconnect(
+    path: bytes, connect: "Callable[[bytes], socket]" = connect
+) -> "socket | None":
+    """A socket to the restarted server, or None when it stays away too long."""
+    until = monotonic() + RESTART_SECONDS
+    while monotonic() < until:
+        sleep(0.1)  # first of all: a server in a crash loop accepts at once
+        try:
+            return connect(path)
+        except NoServer:
+            pass
+    return None
+
+
+def ask(
+    raw: bytes,
+    path: bytes,
+    request_id: bytes,
+    project: bytes,
+    guard: "Callable[[int], object]" = alarm,
+    connect: "Callable[[bytes], socket]" = connect,
+) -> bytes:
+    """Relay one event and wait: the bytes to print, empty for "no decision".
+
+    A connection that ends without a verdict is a server that restarts; the same id is
+    registered again, so the card in the person's hand stays good.
+    `guard` is told how many seconds from now the wait must be over at the latest;
+    `connect` may be a caller's own, who wants to end the wait by closing the socket.
+    Raises NoServer and NotPermission.
+    """
+    sock: socket | None = connect(path)
+    shown = b""
+    guard(ACK_SECONDS)
+    while sock:
+        try:
+            question = b"\0".join((PROTOCOL, request_id, shown, project, raw))
+            sock.sendall(frame(b"Q", question))
+        except OSError:
+            pass  # a refusal may already wait to be read
+        kind = b" "
+        while kind:
+            kind, body = receive_frame(sock)
+            if kind == b"A":
+                guard(int(body) + GUARD_SECONDS)
+                shown = shown or b"again"
+            elif kind == b"S":
+                shown = b"shown"
+            elif kind == b"D":
+                return body if body[:1] == b"{" and body[-1:] == b"\n" else b""
+            elif kind == b"R":
+                return b""
+            elif kind == b"E":
+                raise NotPermission
+        sock.close()
+        sock = reconnect(path, connect)
+    return b""
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything, however small the pipe."""
+    while data:
+        data = data[posix.write(fd, data) :]
