@@ -35,6 +35,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from feishuperm.models.names import PROGRAMS
+
 ROOT = Path(__file__).resolve().parent
 CACHE = ROOT / ".build"
 VENV = CACHE / "venv"
@@ -48,7 +50,7 @@ RELEASE_MINORS = range(9, 14)  # a release without one of these would start slow
 SIZE_LIMIT = 300_000
 CLAUDE_VERSION = "2.1.325"  # the client whose behaviour the tests were written from
 NO_GIT_EPOCH = 1_767_225_600  # 2026-01-01: any constant will do
-HOOK_NAMES = ("feishuperm-hook", "permission-notify")
+HOOK_NAMES = tuple(name for name, command in PROGRAMS.items() if command == "hook")
 
 # Runs before anything else, so it speaks Python of any age until the version is known.
 # It stands between single quotes in sh and must not contain one.

@@ -12,6 +12,7 @@ import os
 import sys
 
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.models.names import PROGRAMS
 
 # What each command does, in the order of `--help`.
 COMMANDS = {
@@ -29,21 +30,13 @@ COMMANDS = {
     "version": "version, commit, Python",
 }
 
-# Other names the file may be called by; `permission-notify` is the seed's.
-ALIASES = {
-    "feishuperm-serve": "serve",
-    "feishuperm-hook": "hook",
-    "feishuperm-supervisor": "supervisor",
-    "permission-notify": "hook",
-}
-
 HELP = ("--help", "-h", "help")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command that argv names; the exit code."""
     name, *args = sys.argv if argv is None else argv
-    command = ALIASES.get(name.rpartition("/")[2], "")
+    command = PROGRAMS.get(name.rpartition("/")[2], "")
     try:
         make_printable()
         if not command:
@@ -114,11 +107,11 @@ def module_name(command: str) -> str:
 
 def run_hook(args: list[str]) -> int:
     """`hook` without the short way of the built file; see `client`."""
-    if args and args[0] not in HELP:
-        raise UsageError(f"hook takes no arguments, got {args[0]!r}")
     if args:
-        print(f"usage: feishuperm hook <EVENT.json\n\n{COMMANDS['hook']}")
-        return 0
+        from feishuperm.lib.arguments import ArgumentParser
+
+        usage = "feishuperm hook <EVENT.json"
+        ArgumentParser("hook", COMMANDS["hook"], usage=usage).parse_args(args)
     from feishuperm import client
 
     client.main()

@@ -97,7 +97,10 @@ def test_hook_with_a_bad_argument_is_told_and_exits_0(
     assert cli.main(["feishuperm", "hook", "--nonsense"]) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == "feishuperm: hook takes no arguments, got '--nonsense'\n"
+    assert captured.err.splitlines() == [
+        "feishuperm: hook takes no arguments, got '--nonsense'",
+        "hint: feishuperm hook --help",
+    ]
 
 
 @pytest.mark.parametrize(

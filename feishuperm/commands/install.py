@@ -64,10 +64,10 @@ from feishuperm.supervisor.switch import slash_commands, wanted_cap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Mapping
     from typing import Any
 
+    from feishuperm.lib.arguments import Options
     from feishuperm.setup.installer import Step
     from feishuperm.setup.service_unit import Service
 
@@ -144,7 +144,7 @@ def parser() -> ArgumentParser:
 class Install:
     """One run of the command."""
 
-    def __init__(self, options: Namespace, environ: Mapping[str, str]) -> None:
+    def __init__(self, options: Options, environ: Mapping[str, str]) -> None:
         self.options = options
         self.environ = environ
         self.manifest = Manifest(environ)
@@ -499,7 +499,7 @@ def is_open(path: str) -> bool:
         return False
 
 
-def asked_config(options: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
+def asked_config(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     """Settings from flags and the environment, which the service will not have."""
     asked = {key: environ[key] for key in BY_KEY if environ.get(key)}
     for flag, key in FLAGS.items():

@@ -11,7 +11,8 @@ import sys
 import time
 import unicodedata
 
-from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.errors import FeishupermError
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.display import one_line
 from feishuperm.services.ledger import Ledger, entry_time
 from feishuperm.services.rule_writer import RuleWriter, settings_path
@@ -23,35 +24,35 @@ if TYPE_CHECKING:
 
 SUMMARY = "the decision ledger: show, verify, take a rule back"
 SHOWN = 20
-USAGE = f"""usage: feishuperm log [-n N] [--json]
+USAGE = """feishuperm log [-n N] [--json]
        feishuperm log verify
-       feishuperm log undo ID
-
-{SUMMARY}
-
-  -n N      the last N entries (default {SHOWN}, 0 for all)
-  --json    as JSON, with every field
-  verify    check that no line was changed, taken out or put in
-  undo ID   take back the rules that "always allow" wrote for a request"""
-HELP = "feishuperm log --help"
+       feishuperm log undo ID"""
+EPILOG = """\
+verify checks that no line was changed, taken out or put in; undo ID takes back the
+rules that "always allow" wrote for a request."""
 HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
 
 
 def main(args: list[str]) -> int:
-    if args in (["--help"], ["-h"]):
-        print(USAGE)
-        return 0
-    if args[:1] == ["undo"]:
-        if len(args) != 2:
-            raise UsageError("undo needs the id of one request", HELP)
-        return undo(Ledger(), args[1])
-    if args[:1] == ["verify"]:
-        if len(args) != 1:
-            raise UsageError(f"unknown argument {args[1]!r}", HELP)
+    parser = ArgumentParser("log", SUMMARY, EPILOG, USAGE)
+    add = parser.add_argument
+    add("action", nargs="?", choices=("verify", "undo"))
+    add("id", nargs="?")
+    many = f"the last N entries (default {SHOWN}, 0 for all)"
+    add("-n", type=int, default=SHOWN, metavar="N", help=many)
+    add("--json", action="store_true", help="as JSON, with every field")
+    options = parser.parse_args(args)
+    if (options.action == "undo") != (options.id is not None):
+        parser.error("undo needs the id of one request")
+    if options.n < 0:
+        parser.error("-n needs a number from 0 up")
+    if options.action == "undo":
+        return undo(Ledger(), options.id)
+    if options.action == "verify":
         return verify(Ledger())
-    most, as_json = _options(args)
-    entries = list(Ledger().entries())[-most:]
-    print(json.dumps(entries, indent=2) if as_json else table(entries, _columns()))
+    entries = list(Ledger().entries())[-options.n :]
+    text = json.dumps(entries, indent=2) if options.json else table(entries, _columns())
+    print(text)
     return 0
 
 
@@ -159,20 +160,6 @@ def _local_time(seconds: float) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
     except (OverflowError, ValueError):  # written by somebody else
         return "-"
-
-
-def _options(args: list[str]) -> tuple[int, bool]:
-    most, rest = SHOWN, list(args)
-    as_json = "--json" in rest
-    while rest:
-        word = rest.pop(0)
-        if word == "-n" and rest and rest[0].isascii() and rest[0].isdigit():
-            most = int(rest.pop(0))
-        elif word == "-n":
-            raise UsageError("-n needs a number", HELP)
-        elif word != "--json":
-            raise UsageError(f"unknown argument {word!r}", HELP)
-    return most, as_json
 
 
 def _columns() -> int:

@@ -20,7 +20,7 @@ from feishuperm.lib.config import load_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from feishuperm.lib.arguments import Options
 
 SUMMARY = "a headless Claude session with your hooks and Feishu approval"
 EXITS = (
@@ -61,8 +61,8 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser("run", SUMMARY, EXITS)
-    parser.usage = "feishuperm run [OPTIONS] [PROMPT] [-- CLAUDE_ARGUMENTS]"
+    usage = "feishuperm run [OPTIONS] [PROMPT] [-- CLAUDE_ARGUMENTS]"
+    parser = ArgumentParser("run", SUMMARY, EXITS, usage)
     add = parser.add_argument
     add("prompt", nargs="?", help="what to do; `-` or nothing: read from stdin")
     add(
@@ -79,7 +79,7 @@ def _parser() -> ArgumentParser:
     return parser  # fmt: skip
 
 
-def _claude_options(options: Namespace) -> list[str]:
+def _claude_options(options: Options) -> list[str]:
     chosen = ["--continue"] if options.resume_last else []
     # One word each: a value that starts with a dash must not become an option.
     for name in ("resume", "model", "permission_mode"):

@@ -12,14 +12,15 @@ import signal
 from feishuperm import __version__
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.channels.webhook import WebhookChannel
-from feishuperm.errors import UsageError
 from feishuperm.handlers.callback import Callback
 from feishuperm.handlers.control import Control
 from feishuperm.handlers.permission import PermissionHandler
 from feishuperm.handlers.share import Share
 from feishuperm.lib import log as logging
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings, state_dir
 from feishuperm.lib.log import log
+from feishuperm.lib.store import guard_dir
 from feishuperm.models.settings import BY_KEY
 from feishuperm.server.listen import (
     HookAcceptor,
@@ -43,29 +44,22 @@ if TYPE_CHECKING:
     from feishuperm.models.settings import Settings
 
 SUMMARY = "run the server in the foreground"
-HELP = """usage: feishuperm serve
-
-Run the server in the foreground: a unix socket for hooks, HTTP for browsers, and the
-cards to Feishu.  Settings come from the environment and config.env; SIGTERM hands what
-waits back to the terminals and ends it.
-"""
+EPILOG = """\
+A unix socket for hooks, HTTP for browsers, and the cards to Feishu. Settings come from
+the environment and config.env; SIGTERM hands what waits back to the terminals and ends
+it."""
 PING_SECONDS = 25.0  # proxies drop connections that are silent for half a minute
 DRAIN_SECONDS = 2.0  # for last answers and cards, when the server stops
 
 
 def main(args: list[str]) -> int:
     """Serve until a signal or a control command ends it."""
-    if args in (["--help"], ["-h"]):
-        print(HELP, end="")
-        return 0
-    if args:
-        raise UsageError(
-            f"serve takes no arguments, not {args[0]!r}", "feishuperm serve --help"
-        )
+    ArgumentParser("serve", SUMMARY, EPILOG).parse_args(args)
     settings = load_settings()
     logging.configure(level=settings.feishuperm_log_level, stderr=True)
     for secret in (settings.feishu_webhook_url, settings.feishu_webhook_secret):
         logging.hide(secret)
+    guard_dir(state_dir())
     server = Server(settings)
     try:
         server.run()

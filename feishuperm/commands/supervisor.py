@@ -13,40 +13,39 @@ import time
 from _signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
 
 from feishuperm import wire
-from feishuperm.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
 SUMMARY = "reviews stops and questions (a hook); on, off and status switch it"
-USAGE = f"""usage: feishuperm supervisor
-       feishuperm supervisor on|off|status [--session [ID]] [--json]
-
-{SUMMARY}
-
+EPILOG = """\
 Without an argument it reads one hook event (Stop, SubagentStop, or PreToolUse of
 AskUserQuestion) on stdin. Registered in settings.json it is on; the switches are for
-this project, or for one session.
-
-  --session [ID]   one session; without ID the one this command runs in
-  --json           for status: everything as JSON"""
+this project, or for one session."""
+THIS = object()  # a session that is not named
 STDIN_SECONDS = 10  # the client closes stdin at once; whoever does not is no client
 
 
 def main(args: list[str]) -> int:
     if not args and not os.isatty(0):
         run_hook()
-    if args in (["--help"], ["-h"]):
-        print(USAGE)
-        return 0
-    if not args:
-        raise UsageError(
-            "it reads a hook event from stdin", "feishuperm supervisor --help"
-        )
-    from feishuperm.supervisor.switch import run_switch
+    from feishuperm.lib.arguments import ArgumentParser
+    from feishuperm.supervisor.switch import current_session, run_switch
 
-    return run_switch(args)
+    parser = ArgumentParser("supervisor", SUMMARY, EPILOG)
+    add = parser.add_argument
+    add("switch", nargs="?", choices=("on", "off", "status"))
+    session = "one session; without ID the one this command runs in"
+    add("--session", nargs="?", const=THIS, default="", metavar="ID", help=session)
+    add("--json", action="store_true", help="for status: everything as JSON")
+    options = parser.parse_args(args)
+    if options.switch is None:
+        parser.error("it reads a hook event from stdin")
+    if options.json and options.switch != "status":
+        parser.error("--json is for status")
+    named = current_session() if options.session is THIS else options.session
+    return run_switch(options.switch, named, options.json)
 
 
 def run_hook() -> NoReturn:

@@ -6,33 +6,27 @@ import json
 import sys
 
 import feishuperm
-from feishuperm.errors import UsageError
+from feishuperm.lib.arguments import ArgumentParser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 SUMMARY = "version, commit, Python"
-USAGE = f"""usage: feishuperm version [--json]
-
-{SUMMARY}
-
-  --json   also the build id, the interpreter's path, and whether the hook's code is
-           compiled for it ("fast")"""
+EPILOG = """\
+As JSON also the build id, the interpreter's path, and whether the code is compiled for
+it ("fast")."""
 
 
 def main(args: list[str]) -> int:
-    if args in (["--help"], ["-h"]):
-        print(USAGE)
+    parser = ArgumentParser("version", SUMMARY, EPILOG)
+    parser.add_argument("--json", action="store_true", help="for programs")
+    build = facts()
+    if parser.parse_args(args).json:
+        print(json.dumps(build, indent=2))
         return 0
-    if args not in ([], ["--json"]):
-        raise UsageError(f"unknown argument {args[-1]!r}", "feishuperm version --help")
-    found = facts()
-    if args:
-        print(json.dumps(found, indent=2))
-        return 0
-    commit = found["commit"][:12] + (" (changed)" if found["dirty"] else "")
-    print(f"feishuperm {found['version']}, commit {commit}, Python {found['python']}")
+    commit = build["commit"][:12] + (" (changed)" if build["dirty"] else "")
+    print(f"feishuperm {build['version']}, commit {commit}, Python {build['python']}")
     return 0
 
 

@@ -11,7 +11,7 @@ import os
 
 from feishuperm.engine.variables import UnsafeTemplate, shell_template
 from feishuperm.errors import FileError
-from feishuperm.lib.config import claude_dir
+from feishuperm.lib.config import claude_settings
 from feishuperm.lib.files import read_json
 from feishuperm.models.hooks import (
     CALLBACK_TYPES,
@@ -75,14 +75,8 @@ class CallbackLoader:
 
     def settings(self, root: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(source, path, content) of each settings file with an object in it, once."""
-        folder = os.path.join(root, ".claude")
-        paths = {
-            "userSettings": os.path.join(claude_dir(self.environ), "settings.json"),
-            "projectSettings": os.path.join(folder, "settings.json"),
-            "localSettings": os.path.join(folder, "settings.local.json"),
-        }
         seen = set()
-        for source, path in paths.items():
+        for source, path in claude_settings(root, self.environ).items():
             real = os.path.realpath(path)  # a project that is the home folder
             if real not in seen:
                 seen.add(real)

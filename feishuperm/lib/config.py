@@ -43,6 +43,18 @@ def claude_dir(environ: Mapping[str, str] = os.environ) -> str:
     return environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home(environ), ".claude")
 
 
+def claude_settings(
+    project: str, environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """The settings files Claude Code reads, by its own names, the strongest last."""
+    folder = os.path.join(project, ".claude")
+    return {
+        "userSettings": os.path.join(claude_dir(environ), "settings.json"),
+        "projectSettings": os.path.join(folder, "settings.json"),
+        "localSettings": os.path.join(folder, "settings.local.json"),
+    }
+
+
 def load_settings(
     environ: Mapping[str, str] = os.environ, lenient: bool = False
 ) -> Settings:

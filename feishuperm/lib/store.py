@@ -34,9 +34,10 @@ def write_atomic(
 ) -> None:
     """Replace a file as a whole, or make it. Raises FileError, with the old one intact.
 
-    Without `mode` an existing file keeps its own and a new one gets the usual one.  A
-    link stays a link: what it points to is replaced.  `check` is called at the last
-    moment before the change and may raise to prevent it.
+    Without `mode` an existing file keeps its own; a new one can be read by others as
+    the umask allows, and written by nobody else whatever it allows.  A link stays a
+    link: what it points to is replaced.  `check` is called at the last moment before
+    the change and may raise to prevent it.
     """
     try:
         target = os.path.realpath(path)
@@ -84,6 +85,23 @@ def private_dir(path: str) -> str:
         except FileExistsError:  # another process was faster, or it is no folder
             pass
     return path
+
+
+def guard_dir(path: str) -> None:
+    """Let nobody else write to a folder of ours. Raises FileError if it is theirs.
+
+    Who can write to the folder of our keys and records could put others in their place.
+    """
+    try:
+        folder = os.stat(path)
+        if os.geteuid() not in (0, folder.st_uid):
+            raise OSError(errno.EPERM, "it belongs to another user")
+        if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            os.chmod(path, 0o700)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise failure("cannot use", path, error) from None
 
 
 def acquire(
@@ -181,7 +199,7 @@ def _replace(
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".feishuperm-{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o666 if mode is None else 0o600)
+    fd = os.open(temporary, flags, 0o644 if mode is None else 0o600)
     try:
         try:
             _fill(fd, data, old, mode)

@@ -12,6 +12,7 @@ import hmac
 import os
 
 from feishuperm.lib.log import log
+from feishuperm.lib.store import private_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _make_key(path: str) -> bytes:
     """A new key in the file; empty when another process was first or it fails."""
     key = os.urandom(KEY_BYTES)
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        private_dir(os.path.dirname(path))
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(handle, "wb") as file:
             file.write(key)

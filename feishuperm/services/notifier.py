@@ -13,6 +13,7 @@ from feishuperm.lib.feishu import Button
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.text import text
 from feishuperm.models.action import ACTIONS
+from feishuperm.models.names import DOCTOR_TOOL
 from feishuperm.models.view import RequestView, view_of
 
 TYPE_CHECKING = False
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from feishuperm.services.links import Links
 
 # Requests of our own that test the way from hook to server: no phone rings for them.
-QUIET_TOOLS = frozenset(("feishuperm-doctor",))
+QUIET_TOOLS = frozenset((DOCTOR_TOOL,))
 
 # The buttons of each kind of request: route and text.  A question is answered on its
 # own page, since a bare "allow" answers nothing.

@@ -19,6 +19,7 @@ import re
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
+from feishuperm.lib.config import claude_settings
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.log import log
 from feishuperm.lib.settings_editor import (
@@ -174,7 +175,7 @@ class RuleWriter:
 
 def settings_path(project: str) -> str:
     """The settings that belong to one person in one project."""
-    return os.path.join(project, ".claude", "settings.local.json")
+    return claude_settings(project)["localSettings"]
 
 
 def rule_text(tool: str, content: str) -> str:
@@ -278,7 +279,7 @@ def _drop(text: str, rules: Sequence[str]) -> str:
 
 def _make_folder(path: str) -> None:
     try:
-        os.mkdir(path)
+        os.mkdir(path, 0o700)
     except FileExistsError:
         pass
     except OSError as error:

@@ -12,7 +12,7 @@ import shutil
 import time
 
 from feishuperm.errors import FileError, UsageError
-from feishuperm.lib.config import claude_dir, load_settings, state_dir
+from feishuperm.lib.config import claude_settings, load_settings, state_dir
 from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_json
 from feishuperm.supervisor.state import SupervisorState, check_session
@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-HELP = "feishuperm supervisor --help"
 SHOWN_SESSIONS = 5  # --json has them all
 SHOWN_VERDICTS = 5
 SLASH_COMMANDS = {"supervisor.md": "on", "supervisoroff.md": "off"}
@@ -51,32 +50,13 @@ def wanted_cap(limit: int) -> str:
     return str(max(limit, DEFAULT_CAP))
 
 
-def run_switch(args: list[str]) -> int:
+def run_switch(command: str, session: str, as_json: bool) -> int:
     """`on`, `off` or `status`, for the project or a session. Raises UsageError."""
-    command, session, as_json = parse(args)
+    session = check_session(session) if session else ""
     state = SupervisorState(os.path.join(state_dir(), "supervisor"))
     if command == "status":
         return show(state, session, as_json)
     return switch(state, session, command)
-
-
-def parse(args: list[str]) -> tuple[str, str, bool]:
-    """Command, session id (empty: the project) and whether JSON was asked for."""
-    command, rest = args[0], args[1:]
-    if command not in ("on", "off", "status"):
-        raise UsageError(f"unknown argument {command!r}: on, off or status", HELP)
-    session = ""
-    as_json = False
-    while rest:
-        word = rest.pop(0)
-        if word == "--json" and command == "status":
-            as_json = True
-        elif word == "--session":
-            named = rest.pop(0) if rest and not rest[0].startswith("-") else ""
-            session = check_session(named or current_session())
-        else:
-            raise UsageError(f"unknown argument {word!r}", HELP)
-    return command, session, as_json
 
 
 def current_session() -> str:
@@ -180,12 +160,7 @@ def cap_in_force(limit: int) -> tuple[int, str]:
 
 def configured_cap() -> tuple[int, str]:
     """The cap, and where it comes from: settings files go before the environment."""
-    folder = os.path.join(current_project(), ".claude")
-    for path in (
-        os.path.join(folder, "settings.local.json"),
-        os.path.join(folder, "settings.json"),
-        os.path.join(claude_dir(), "settings.json"),
-    ):
+    for path in reversed(list(claude_settings(current_project()).values())):
         value = _env_of(path).get(CAP_VARIABLE)
         if value is not None:
             return client_cap({CAP_VARIABLE: str(value)}), path

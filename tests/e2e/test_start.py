@@ -203,7 +203,10 @@ def test_name_of_a_symlink_chooses_the_command(
     assert result.stdout.startswith(b"usage: feishuperm hook")
     result = run([name, "--nonsense"], env, tmp_path)
     assert (result.returncode, result.stdout) == (0, b"")
-    assert result.stderr == b"feishuperm: hook takes no arguments, got '--nonsense'\n"
+    assert result.stderr.splitlines() == [
+        b"feishuperm: hook takes no arguments, got '--nonsense'",
+        b"hint: feishuperm hook --help",
+    ]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

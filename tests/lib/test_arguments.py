@@ -3,29 +3,74 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.arguments import ArgumentParser
 
 
+def demo() -> ArgumentParser:
+    parser = ArgumentParser("demo", "try it")
+    parser.add_argument("word", nargs="?", help="a word")
+    parser.add_argument("--number", type=int, help="how many")
+    parser.add_argument("-j", "--json", action="store_true", help="for programs")
+    parser.add_argument("--kind", choices=("big", "small"), help="which")
+    parser.add_argument("-s", "--session", nargs="?", const="this", metavar="ID")
+    return parser
+
+
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (["--nonsense"], "unrecognized arguments: --nonsense"),
-        (["--numbe", "1"], "unrecognized arguments: --numbe 1"),
-        (["--number", "x"], "argument --number: invalid int value: 'x'"),
-        (["--number"], "argument --number: expected one argument"),
+        (["--nonsense"], "unknown argument '--nonsense'"),
+        (["--numbe", "1"], "unknown argument '--numbe'"),
+        (["--number", "x"], "--number: 'x' is no int"),
+        (["--number"], "--number needs a value"),
+        (["--number", "--json"], "--number needs a value"),
+        (["--json=yes"], "unknown argument '--json=yes'"),
+        (["-jq"], "unknown argument '-jq'"),
+        (["--kind", "odd"], "--kind: 'odd' is not big, small"),
+        (["a", "b"], "unknown argument 'b'"),
     ],
 )
 def test_mistake_is_told_with_the_command_that_explains(
     args: list[str], text: str
 ) -> None:
-    parser = ArgumentParser("demo", "try it")
-    parser.add_argument("--number", type=int)
     with pytest.raises(UsageError) as caught:
-        parser.parse_args(args)
-    assert str(caught.value) == f"demo: {text}"
+        demo().parse_args(args)
+    assert str(caught.value) == text
     assert caught.value.hint == "feishuperm demo --help"
+
+
+@pytest.mark.parametrize(
+    ("args", "name", "value"),
+    [
+        ([], "word", None),
+        ([], "json", False),
+        (["-j"], "json", True),
+        (["--number=7"], "number", 7),
+        (["x", "--number", "7"], "word", "x"),
+        (["--kind", "big"], "kind", "big"),
+        (["--session"], "session", "this"),
+        (["--session", "--json"], "session", "this"),
+        (["--session", "1"], "session", "1"),
+        (["-s1"], "session", "1"),
+        (["-"], "word", "-"),
+        (["- one\n- two"], "word", "- one\n- two"),
+    ],
+)
+def test_values_are_found_wherever_they_stand(
+    args: list[str], name: str, value: object
+) -> None:
+    assert getattr(demo().parse_args(args), name) == value
+
+
+def test_word_that_must_be_there_is_missed_by_its_name() -> None:
+    parser = ArgumentParser("demo", "try it")
+    parser.add_argument("folder")
+    with pytest.raises(UsageError, match="FOLDER is missing"):
+        parser.parse_args([])
 
 
 def test_help_begins_with_usage_and_ends_with_0(
@@ -35,3 +80,19 @@ def test_help_begins_with_usage_and_ends_with_0(
         ArgumentParser("demo", "try it").parse_args(["--help"])
     assert caught.value.code == 0
     assert capsys.readouterr().out.startswith("usage: feishuperm demo [-h]\n\ntry it\n")
+
+
+def test_help_has_a_row_for_everything_and_fits() -> None:
+    text = demo().format_help()
+    for row in ("  --number NUMBER", "  -j, --json", "  --kind big|small", "  [WORD]"):
+        assert f"\n{row} " in text
+    assert "[--session [ID]]" in text
+    assert max(map(len, text.splitlines())) < 80
+
+
+@given(st.lists(st.text(max_size=6) | st.sampled_from(["--number", "-s", "--", "="])))
+def test_any_words_are_read_or_refused(args: list[str]) -> None:
+    try:
+        demo().parse_args(args)
+    except (UsageError, SystemExit):
+        pass

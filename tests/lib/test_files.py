@@ -15,7 +15,15 @@ import pytest
 from feishuperm.errors import FileError
 from feishuperm.lib import store
 from feishuperm.lib.files import read_bytes, read_json
-from feishuperm.lib.store import Locked, append_line, lock_path, locked, write_atomic
+from feishuperm.lib.store import (
+    Locked,
+    append_line,
+    guard_dir,
+    lock_path,
+    locked,
+    private_dir,
+    write_atomic,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +95,39 @@ def test_new_file_gets_the_usual_mode(target: Path) -> None:
         os.umask(before)
     assert target.read_bytes() == b"new"
     assert mode_of(target) == 0o640
+
+
+def test_nobody_else_can_write_what_we_make_whatever_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file"
+    before = os.umask(0)
+    try:
+        private_dir(str(path.parent))
+        write_atomic(str(path), b"new")
+        append_line(str(path.parent / "log"), b"line")
+    finally:
+        os.umask(before)
+    assert (mode_of(path), mode_of(path.parent / "log")) == (0o644, 0o600)
+    assert [mode_of(path.parent), mode_of(path.parent.parent)] == [0o700, 0o700]
+
+
+@pytest.mark.parametrize(
+    ("mode", "after"), [(0o777, 0o700), (0o775, 0o700), (0o755, 0o755), (0o700, 0o700)]
+)
+def test_folder_that_others_can_write_to_is_mended(
+    tmp_path: Path, mode: int, after: int
+) -> None:
+    tmp_path.chmod(mode)
+    guard_dir(str(tmp_path))
+    assert mode_of(tmp_path) == after
+
+
+def test_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(FileError, match="it belongs to another user"):
+        guard_dir(str(tmp_path))
+    guard_dir(str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o664])

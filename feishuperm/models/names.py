@@ -1,0 +1,18 @@
+"""Names that several rooms must agree on: our programs, and tools that are ours."""
+
+from __future__ import annotations
+
+ARCHIVE = "feishuperm.pyz"
+# What the file may be called by, and the command each name means; the bare name takes
+# the command from its first argument.  `permission-notify` is the seed's.
+PROGRAMS = {
+    "feishuperm": "",
+    "feishuperm-hook": "hook",
+    "feishuperm-serve": "serve",
+    "feishuperm-supervisor": "supervisor",
+    "permission-notify": "hook",
+}
+# Tools that nobody has, so that no rule can ever match them.  The server settles the
+# doctor's at once: it rings no phone, writes no rule and keeps no record.
+DOCTOR_TOOL = "feishuperm-doctor"
+TEST_TOOL = "feishuperm-test"
