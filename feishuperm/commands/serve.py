@@ -75,7 +75,7 @@ class Server:
         limits = caps(raise_file_limit())
         unix = listen_unix(settings.permission_socket_path)
         try:
-            http = listen_http(settings.http_host(), settings.callback_server_port)
+            http = listen_http(settings.http_hosts(), settings.callback_server_port)
         except Exception:
             unix.close()
             raise
@@ -148,10 +148,10 @@ class Server:
 
     def _announce_start(self, settings: Settings, port: int) -> None:
         """Say where it listens, and what a person will trip over."""
-        host = settings.http_host() or "every address"
+        hosts = " and ".join(settings.http_hosts())
         log(
             f"feishuperm {__version__} serves hooks on"
-            f" {settings.permission_socket_path} and browsers on {host} port {port};"
+            f" {settings.permission_socket_path} and browsers on {hosts} port {port};"
             f" buttons point to {self.url}"
         )
         if self.webhook is not None and settings.url_is_local():

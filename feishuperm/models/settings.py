@@ -155,6 +155,8 @@ SETTINGS = (
             "the reviewer"),
 )  # fmt: skip
 
+LOOPBACK = ("127.0.0.1", "::1")
+EVERY_ADDRESS = ("0.0.0.0", "::")
 BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
@@ -215,6 +217,21 @@ class Settings:
             return ""
         host = url_host(self.callback_server_url)
         return "127.0.0.1" if host == "localhost" else host
+
+    def http_hosts(self) -> tuple[str, ...]:
+        """The addresses HTTP listens on; the first has to be there.
+
+        Both loopback families where one is meant, and wherever links say `localhost`:
+        a browser may try either, and another user could answer on the one left free.
+        """
+        host = self.http_host()
+        if host in ("", "::"):
+            return EVERY_ADDRESS
+        if host in ("localhost", *LOOPBACK):
+            return LOOPBACK[::-1] if host == "::1" else LOOPBACK
+        if url_host(self.callback_server_url) != "localhost":
+            return (host,)
+        return (host, *(LOOPBACK[1:] if host == EVERY_ADDRESS[0] else LOOPBACK))
 
 
 def parse_setting(setting: Setting, value: str) -> Any:

@@ -54,12 +54,15 @@ CONTINUE_LINE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Request:
-    """One request, complete with its body. `peer` is filled in by the connection."""
+    """One request, complete with its body; who sent it, the connection fills in."""
 
     __slots__ = (
         "body",
         "headers",
         "keep_alive",
+        "local",
+        "local_port",
+        "memo",
         "method",
         "path",
         "peer",
@@ -87,6 +90,9 @@ class Request:
         self.body = body
         self.peer = peer
         self.peer_port = 0
+        self.local = ""  # the address it came to
+        self.local_port = 0
+        self.memo: dict[str, object] = {}  # one for all requests of a connection
         self.keep_alive = keep_alive
 
 

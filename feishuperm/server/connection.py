@@ -3,7 +3,24 @@
 Feeds bytes to `protocol`, hands over what comes out, and sends what it is given, never
 waiting for anybody.  Knows no route and no request; whoever made the connection gets
 callables called.  A peer that does not read is dropped at a bound, one that does not
-write at a deadline, which the acceptor's sweep looks at (`server.listen`).
+write at a deadline, which the acceptor's sweep looks at (`server.listen`).  However
+much a peer sends at once, a turn of the loop takes `PER_TURN` messages of it.
+
+A hook connection has one state: open, until `closed()`.  An HTTP connection has a mode,
+and while it waits for the peer also a phase, whose row in `SECONDS` is its deadline:
+
+    mode       phase               what happens                       leads to
+    reading    idle, head, body    the next request comes in          answering
+               send                the last answer is leaving         reading, closed
+    answering  answer              a handler has the request          reading, streaming
+    streaming  (stream)            events go out until either ends    closed
+    lingering  linger              refused: read and forget, so that  closed
+                                   the peer can read why
+    closed                         `sock` is None; the end
+
+From every mode an error of the peer leads to lingering or closed, and the peer's own
+end to closed, once an answer under way has left.  Requests are answered in order: the
+next one is looked at in `reading` only, with nothing left to send.
 """
 
 from __future__ import annotations
@@ -32,6 +49,7 @@ if TYPE_CHECKING:
 
 RECEIVE_SIZE = 65536
 NEVER = math.inf
+PER_TURN = 4  # frames or requests of one peer, before others have their turn
 
 FIRST_FRAME_SECONDS = 15.0  # a hook sends its event at once
 HOOK_BACKLOG = 1 << 20  # unread bytes after which a hook must be a stopped process
@@ -41,21 +59,22 @@ BODY_SECONDS = 60.0  # for a form of at most 1 MiB over a bad line
 IDLE_SECONDS = 75.0  # of keep-alive; longer than most proxies keep theirs
 ANSWER_SECONDS = 300.0  # for whoever took the request; a forgotten one must not leak
 SEND_SECONDS = 60.0  # without progress on a response
+LINGER_SECONDS = 2.0  # for a refused client to read why
 SECONDS = {
     "idle": IDLE_SECONDS,
     "head": HEAD_SECONDS,
     "body": BODY_SECONDS,
     "answer": ANSWER_SECONDS,
     "send": SEND_SECONDS,
+    "linger": LINGER_SECONDS,
 }
-LINGER_SECONDS = 2.0  # for a refused client to read why
 PIPELINED = 65536  # bytes of further requests read while one is being answered
 
-# What an HTTP connection is doing.
-READING = "reading"  # or idle, or sending the last answer
-ANSWERING = "answering"  # a handler has the request
+# The modes of an HTTP connection; the table at the top says what they mean.
+READING = "reading"
+ANSWERING = "answering"
 STREAMING = "streaming"
-LINGERING = "lingering"  # refused: read and forget until the peer closes
+LINGERING = "lingering"
 CLOSED = "closed"
 
 STREAM_BACKLOG = 256 << 10  # unread bytes after which a page had better reload
@@ -65,7 +84,7 @@ STREAM_SECONDS = 30.0  # without progress on a stream: the phone is gone
 class Connection(Handler):
     """A non-blocking socket with an output buffer; ends in exactly one `closed()`."""
 
-    __slots__ = ("_finishing", "_mask", "_out", "deadline", "loop", "sock")
+    __slots__ = ("_finishing", "_mask", "_more", "_out", "deadline", "loop", "sock")
 
     def __init__(self, loop: Loop, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -74,10 +93,15 @@ class Connection(Handler):
         self.deadline = NEVER  # when the sweep may close it
         self._out: bytearray | None = None  # what the kernel did not take yet
         self._finishing = False  # close as soon as that is sent
+        self._more = False  # `again()` was asked for, to go on in the next turn
         self._mask = READ
         loop.watch(sock.fileno(), READ, self)
 
     def handle(self, mask: int) -> None:
+        if not mask:
+            self._more = False
+            if self.sock is not None:
+                self.go_on()
         if mask & WRITE and self._out is not None:
             self._flush()
         if mask & READ and self.sock is not None:
@@ -109,6 +133,16 @@ class Connection(Handler):
     def received(self, data: bytes) -> None:
         """Some bytes came."""
         raise NotImplementedError
+
+    def go_on(self) -> None:
+        """The next turn, after `leave_rest()`."""
+        raise NotImplementedError
+
+    def leave_rest(self) -> None:
+        """Take up the messages that are left in the next turn of the loop."""
+        if not self._more and self.sock is not None:
+            self._more = True
+            self.loop.again(self)
 
     def ended(self) -> None:
         """The peer sends no more."""
@@ -213,19 +247,31 @@ class HookConnection(Connection):
         self.write(frame(kind, body))
 
     def received(self, data: bytes) -> None:
-        reader = self._reader or FrameReader()
+        reader = self._reader = self._reader or FrameReader()
         reader.receive_data(data)
+        if not self._more:
+            self.go_on()
+
+    def go_on(self) -> None:
+        reader = self._reader
+        if reader is None:
+            return
         try:
-            event = reader.next_event()
-            while event is not None and self.sock is not None:
+            for _ in range(PER_TURN):
+                event = reader.next_event()
+                if event is None or self.sock is None:
+                    break
                 self.deadline = NEVER
                 self._on_frame(self, *event)
-                event = reader.next_event()
+            else:
+                self.leave_rest()
         except ProtocolError as error:
             self.loop.report(error)
             self.send(b"R")
             self.close()
         self._reader = reader if reader.buffered else None
+        # A peer that sends faster than it is served waits in its own buffer.
+        self._want(self._mask & ~READ if self._more else self._mask | READ)
 
     def fail(self) -> None:
         """The handler raised: the terminal decides. Just closing would mean "again"."""
@@ -314,20 +360,23 @@ class HttpConnection(Connection):
     """A browser: requests in, one answer at a time out, in order.
 
     `on_request(request, exchange)` for each; the next request is looked at when this
-    one is answered and its answer has left.
+    one is answered and its answer has left.  Every request names both ends of the
+    connection, and shares the one `memo` of it.
     """
 
     __slots__ = (
         "_busy",
         "_ended",
         "_exchange",
+        "_local",
         "_mode",
         "_on_close",
         "_on_request",
-        "_peer",
         "_phase",
         "_reader",
         "_stream",
+        "memo",
+        "peer",
     )
 
     def __init__(
@@ -339,7 +388,9 @@ class HttpConnection(Connection):
     ) -> None:
         self._on_request = on_request
         self._on_close = on_close
-        self._peer = peer_address(sock)
+        self.peer = peer_address(sock)
+        self._local = local_address(sock)
+        self.memo: dict[str, object] = {}  # the owner's: what it found out about it
         self._reader = RequestReader()
         self._mode = READING
         self._exchange: Exchange | None = None  # the last one handed out
@@ -350,14 +401,28 @@ class HttpConnection(Connection):
         super().__init__(loop, sock)
         self.deadline = loop.now() + HEAD_SECONDS
 
+    @property
+    def waits_since(self) -> float:
+        """Since when the peer has kept us waiting; NEVER while it waits for us."""
+        if self._mode in (READING, LINGERING) and self._phase:
+            return self.deadline - SECONDS[self._phase]
+        return NEVER
+
     def received(self, data: bytes) -> None:
         if self._mode in (READING, ANSWERING):
             self._reader.receive_data(data)
+            self.go_on()
+
+    def go_on(self) -> None:
+        if self._more:
+            self._wait()
+        elif not self._busy:
             self._serve()
 
     def ended(self) -> None:
         """The peer may have closed only its half: answers under way still go out."""
-        if self._mode == STREAMING or (self._mode != ANSWERING and self._out is None):
+        under_way = self._mode == ANSWERING or self._more or self._out is not None
+        if self._mode == STREAMING or not under_way:
             self.abort()
         else:
             self._ended = True
@@ -378,7 +443,7 @@ class HttpConnection(Connection):
         if self._mode == ANSWERING and self._exchange is not None:
             self._exchange.take()
         self._mode = LINGERING
-        self.deadline = self.loop.now() + LINGER_SECONDS
+        self._expect("linger")
         self.write(plain_response(status).encode())
         if self._out is None:
             self.flushed()
@@ -392,8 +457,7 @@ class HttpConnection(Connection):
         self.write(data)
         if not keep_alive:
             self.close()
-        if not self._busy:
-            self._serve()
+        self.go_on()
 
     def start_stream(self, head: bytes) -> Stream:
         """Turn into a stream; used by `Exchange`."""
@@ -418,11 +482,11 @@ class HttpConnection(Connection):
         if self._mode == STREAMING:
             self.deadline = self.loop.now() + STREAM_SECONDS if self._out else NEVER
         elif self._mode == READING:
-            self.deadline = self.loop.now() + SEND_SECONDS
+            self._expect("send")
 
     def flushed(self) -> None:
         if self._mode == READING:
-            self._serve()
+            self.go_on()
         elif self._mode == LINGERING:
             self._end_sending()
 
@@ -438,12 +502,16 @@ class HttpConnection(Connection):
         event = None
         self._busy = True
         try:
-            while self._mode == READING and self._out is None:
+            for _ in range(PER_TURN):
                 event = None
+                if self._mode != READING or self._out is not None:
+                    break
                 event = self._reader.next_event()
                 if event is None:
                     break
                 self._dispatch(event)
+            else:
+                self.leave_rest()
         except ProtocolError as error:
             if event is not None and self._mode != ANSWERING:
                 raise  # a handler's, and it has answered
@@ -456,10 +524,17 @@ class HttpConnection(Connection):
         if isinstance(event, Continue):
             self.write(CONTINUE_LINE)
             return
-        event.peer, event.peer_port = self._peer
+        event.peer, event.peer_port = self.peer
+        event.local, event.local_port = self._local
+        event.memo = self.memo
         self._mode = ANSWERING
         self._exchange = exchange = Exchange(self, event)
         self._on_request(event, exchange)
+
+    def _expect(self, phase: str) -> None:
+        """Give the peer, or the handler, the time that its next step may take."""
+        self._phase = phase
+        self.deadline = self.loop.now() + SECONDS[phase]
 
     def _wait(self) -> None:
         """Set what comes next, and by when: an answer, its departure, more input."""
@@ -470,9 +545,8 @@ class HttpConnection(Connection):
         else:
             return
         if phase != self._phase:
-            self._phase = phase
-            self.deadline = self.loop.now() + SECONDS[phase]
-        if phase in ("answer", "send"):
+            self._expect(phase)
+        if phase in ("answer", "send") or self._more:
             if self._reader.buffered > PIPELINED:
                 self._want(self._mask & ~READ)
         elif self._ended:
@@ -493,11 +567,23 @@ class HttpConnection(Connection):
 
 
 def peer_address(sock: socket.socket) -> tuple[str, int]:
-    """The peer's address and port; IPv4 looks the same through a dual-stack socket."""
+    """The peer's address and port, or nothing for a socket without."""
     try:
-        name = sock.getpeername()
+        return _address(sock.getpeername())
     except OSError:
         return "", 0
+
+
+def local_address(sock: socket.socket) -> tuple[str, int]:
+    """Which of this machine's addresses and ports the peer came to."""
+    try:
+        return _address(sock.getsockname())
+    except OSError:
+        return "", 0
+
+
+def _address(name: object) -> tuple[str, int]:
+    """An IPv4 address looks the same through a dual-stack socket."""
     if not isinstance(name, tuple):
         return "", 0
     address: str = name[0]

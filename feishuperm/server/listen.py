@@ -8,6 +8,10 @@ Claiming a unix socket is a race when a stale file is in the way: between the lo
 the unlink another server may have put its own there.  So it happens under a lock file
 beside the socket, which is gone again when `listen_unix()` returns; from then on the
 listening socket itself is the proof that a server lives.
+
+A browser that is told `localhost` tries ::1 as readily as 127.0.0.1, and whoever has an
+account here may listen on either.  So `listen_http()` takes the same port on every
+address it is given, or none; only a family that the machine lacks is left out.
 """
 
 from __future__ import annotations
@@ -27,19 +31,25 @@ from feishuperm.wire import peer_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from feishuperm.protocol.http1 import Request
     from feishuperm.server.connection import Connection, Exchange
     from feishuperm.server.loop import Loop
 
 BACKLOG = 1024
-ACCEPTS_PER_TICK = 64  # so that a rush of new clients cannot starve the present ones
+ACCEPTS_PER_TICK = 32  # so that a rush of new clients cannot starve the present ones
 SWEEP_SECONDS = 5.0
 PAUSE_SECONDS = 1.0  # when there is no file left even to refuse with
 EXTRA = 32  # refused browsers that may linger beyond the cap to read why
+# A browser that has said nothing for this long makes room for one of its neighbours.
+# Shorter, and a burst of honest clients would close each other.
+GRACE_SECONDS = 0.25
+FILE_SECONDS = 1.0  # how soon a deleted socket file is noticed
+PORT_TRIES = 20  # for a free port that is free in both families
 OTHER_PATH = "set PERMISSION_SOCKET_PATH to another path"
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 
 
 class ListenError(FeishupermError):
@@ -47,37 +57,40 @@ class ListenError(FeishupermError):
 
 
 class Listener:
-    """A claimed address. `close()` gives it back."""
+    """A claimed address, of HTTP perhaps several. `close()` gives it back."""
 
-    __slots__ = ("_identity", "path", "port", "sock")
+    __slots__ = ("_identity", "path", "port", "socks")
 
-    def __init__(self, sock: socket.socket, path: str = "", port: int = 0) -> None:
-        sock.setblocking(False)
-        self.sock = sock
+    def __init__(self, socks: list[socket.socket], path: str = "") -> None:
+        for sock in socks:
+            sock.setblocking(False)
+        self.socks = socks
         self.path = path  # of a unix socket
-        self.port = port  # of HTTP
+        self.port: int = 0 if path else socks[0].getsockname()[1]  # of HTTP
         self._identity = _identity(path) if path else None
+
+    def is_bound(self) -> bool:
+        """Whether the file of a unix socket is still the one we made."""
+        return self._identity is not None and self._identity == _identity(self.path)
 
     def close(self) -> None:
         """Stop listening; the file goes too, unless it is somebody else's by now."""
-        if self._identity is not None and self._identity == _identity(self.path):
+        if self.is_bound():
             os.unlink(self.path)
         self._identity = None
-        self.sock.close()
+        for sock in self.socks:
+            sock.close()
 
 
 def listen_unix(path: str) -> Listener:
-    """A listening unix socket only this user can reach. Raises ListenError.
-
-    Changes the umask for a moment: call it before any thread is started.
-    """
+    """A listening unix socket only this user can reach. Raises ListenError."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise ListenError(f"no folder {folder} for the socket", f"mkdir -p {folder}")
     lock = _lock(path)
     try:
         _clear(path)
-        return Listener(_bind_unix(path), path=path)
+        return Listener([_bind_unix(path)], path)
     finally:
         # Still locked: whoever opened this file meanwhile finds it gone, and gives up.
         os.unlink(path + ".lock")
@@ -137,9 +150,12 @@ def _is_alive(path: str) -> bool:
 
 def _bind_unix(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    old = os.umask(0o177)  # mode 0600 from its first moment
+    # Private from its first moment.  The mask is that of every thread: with a stricter
+    # one, a folder that another thread makes now would be of no use to it.
+    old = os.umask(0o077)
     try:
         sock.bind(path)
+        os.chmod(path, 0o600)
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
@@ -163,44 +179,79 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def listen_http(host: str, port: int) -> Listener:
-    """A listening TCP socket; an empty host means every address. Raises ListenError."""
-    family, address = _resolve(host, port)
-    sock = socket.socket(family, socket.SOCK_STREAM)
+def listen_http(hosts: Sequence[str], port: int) -> Listener:
+    """Listening TCP sockets, one for each host, on one port. Raises ListenError.
+
+    The first host must be an address of this machine; of the others, those of a family
+    that the machine does not have are left out.
+    """
+    for attempt in range(PORT_TRIES):
+        try:
+            return Listener(_bind_all(hosts, port))
+        except _PortTaken as taken:
+            if port or attempt + 1 == PORT_TRIES:
+                raise ListenError(str(taken), taken.hint) from None
+    raise AssertionError  # the last attempt has returned or raised
+
+
+class _PortTaken(ListenError):
+    """Another program has the port: with port 0, the next one may be free."""
+
+
+def _bind_all(hosts: Sequence[str], port: int) -> list[socket.socket]:
+    socks: list[socket.socket] = []
     try:
+        for host in hosts:
+            sock = _bind_http(host, port, optional=bool(socks))
+            if sock is not None:
+                socks.append(sock)
+                port = sock.getsockname()[1]
+    except ListenError:
+        for sock in socks:
+            sock.close()
+        raise
+    return socks
+
+
+def _bind_http(host: str, port: int, optional: bool) -> socket.socket | None:
+    family, address = _resolve(host, port)
+    sock = None
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        # Past the remains of old connections, not past another listener: Linux lets
+        # nobody share a port that is listened on without SO_REUSEPORT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted sockets inherit it; a stream's small writes must not wait.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if family == socket.AF_INET6 and not host:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if family == socket.AF_INET6:  # IPv4 has a socket of its own
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
         sock.listen(BACKLOG)
     except OSError as error:
-        sock.close()
+        if sock is not None:
+            sock.close()
+        if optional and error.errno in NO_SUCH_FAMILY:
+            return None
         raise _http_error(error, host, port) from None
-    return Listener(sock, port=sock.getsockname()[1])
+    return sock
 
 
 def _resolve(host: str, port: int) -> tuple[int, tuple[object, ...]]:
-    if not host:
-        dual = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if dual else socket.AF_INET
-        return family, ("::" if dual else "0.0.0.0", port)
     try:
-        found = socket.getaddrinfo(
+        places = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (OSError, UnicodeError):
         raise ListenError(
             f"CALLBACK_SERVER_HOST: {host!r} is not an address of this machine"
         ) from None
-    return found[0][0], found[0][4]
+    return places[0][0], places[0][4]
 
 
 def _http_error(error: OSError, host: str, port: int) -> ListenError:
     if error.errno == errno.EADDRINUSE:
-        return ListenError(
-            f"port {port} is taken by another program (CALLBACK_SERVER_PORT)",
+        return _PortTaken(
+            f"port {port} on {host} is taken by another program (CALLBACK_SERVER_PORT)",
             "set CALLBACK_SERVER_PORT to a free port, "
             "and the port in CALLBACK_SERVER_URL with it",
         )
@@ -214,44 +265,68 @@ def _http_error(error: OSError, host: str, port: int) -> ListenError:
         return ListenError(
             f"CALLBACK_SERVER_HOST: {host!r} is not an address of this machine"
         )
-    return ListenError(
-        f"cannot listen on {host or 'any address'} port {port}: {error.strerror}"
-    )
+    return ListenError(f"cannot listen on {host} port {port}: {error.strerror}")
 
 
-class Acceptor(Handler):
-    """Lets clients in up to a limit, counts them, and closes those past a deadline."""
+class Door(Handler):
+    """One listening socket of an acceptor."""
 
-    def __init__(self, loop: Loop, listener: Listener, limit: int) -> None:
-        self.connections: set[Connection] = set()
+    __slots__ = ("_acceptor", "_loop", "sock")
+
+    def __init__(self, loop: Loop, sock: socket.socket, acceptor: Acceptor) -> None:
+        self.sock = sock
         self._loop = loop
-        self._listener = listener
-        self._limit = limit
-        self._sweeping = False
-        self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        loop.watch(listener.sock.fileno(), READ, self)
+        self._acceptor = acceptor
+        loop.watch(sock.fileno(), READ, self)
 
     def handle(self, mask: int) -> None:
         for _ in range(ACCEPTS_PER_TICK):
             try:
-                sock = self._listener.sock.accept()[0]
+                sock, address = self.sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return
             except OSError as error:
                 if error.errno not in FULL:
                     raise
-                self._refuse_one()
+                self._acceptor.refuse_one(self)
                 return
-            self._let_in(sock)
+            self._acceptor.let_in(sock, address)
 
     def fail(self) -> None:
         """One client's trouble is no reason to turn all others away, nor to spin."""
-        self._pause()
+        self.pause()
+
+    def pause(self) -> None:
+        """Accept nothing for a moment; the kernel keeps them in its queue."""
+        self._loop.watch(self.sock.fileno(), 0, self)
+        self._loop.call_at(self._loop.now() + PAUSE_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        if self.sock.fileno() >= 0:
+            self._loop.watch(self.sock.fileno(), READ, self)
+
+    def close(self) -> None:
+        """Watch it no more; the listener closes the socket."""
+        if self.sock.fileno() >= 0:
+            self._loop.watch(self.sock.fileno(), 0, self)
+
+
+class Acceptor:
+    """Lets clients in up to a limit, counts them, and closes those past a deadline."""
+
+    def __init__(self, loop: Loop, listener: Listener, limit: int) -> None:
+        self.connections: dict[Connection, None] = {}  # oldest first
+        self._loop = loop
+        self._limit = limit
+        self._sweeping = False
+        self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._listener = listener
+        self._doors = [Door(loop, sock, self) for sock in listener.socks]
 
     def close(self) -> None:
         """Let nobody in any more; those who are in stay."""
-        if self._listener.sock.fileno() >= 0:
-            self._loop.watch(self._listener.sock.fileno(), 0, self)
+        for door in self._doors:
+            door.close()
         self._listener.close()
         if self._reserve >= 0:
             os.close(self._reserve)
@@ -274,27 +349,32 @@ class Acceptor(Handler):
         """Whether this peer may talk to us at all."""
         return True
 
-    def _let_in(self, sock: socket.socket) -> None:
+    def make_room(self, address: object) -> bool:
+        """Whether there is room for a client from this address, if need be made now."""
+        return len(self.connections) < self._limit
+
+    def let_in(self, sock: socket.socket, address: object) -> None:
+        """Somebody has come through a door."""
         if not self.welcome(sock):
             sock.close()
-        elif len(self.connections) >= self._limit:
-            self.refuse(sock)
-        else:
+        elif self.make_room(address):
             self._keep(self.connect(sock))
+        else:
+            self.refuse(sock)
 
     def _keep(self, connection: Connection) -> None:
-        self.connections.add(connection)
+        self.connections[connection] = None
         if not self._sweeping:
             self._sweeping = True
             self._sweep_later()
 
-    def _refuse_one(self) -> None:
+    def refuse_one(self, door: Door) -> None:
         """Out of files: give up the reserved one to tell the next client so."""
         if self._reserve >= 0:
             os.close(self._reserve)
             self._reserve = -1
         try:
-            sock = self._listener.sock.accept()[0]
+            sock = door.sock.accept()[0]
             if self.welcome(sock):
                 say_and_close(sock, self.busy())
             sock.close()
@@ -303,22 +383,11 @@ class Acceptor(Handler):
         try:
             self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            self._pause()
+            door.pause()
 
     def busy(self) -> bytes:
         """The bytes that say "busy"."""
         raise NotImplementedError
-
-    def _pause(self) -> None:
-        """Accept nothing for a moment; the kernel keeps them in its queue."""
-        fd = self._listener.sock.fileno()
-        self._loop.watch(fd, 0, self)
-        self._loop.call_at(self._loop.now() + PAUSE_SECONDS, self._resume)
-
-    def _resume(self) -> None:
-        fd = self._listener.sock.fileno()
-        if fd >= 0:
-            self._loop.watch(fd, READ, self)
 
     def _sweep_later(self) -> None:
         self._loop.call_at(self._loop.now() + SWEEP_SECONDS, self._sweep)
@@ -346,7 +415,43 @@ class HookAcceptor(Acceptor):
         self._on_frame = on_frame
         self._on_close = on_close
         self._forget = self._closed  # one bound method for all, not one for each
+        self._problem = ""  # why the socket file could not be made again
         super().__init__(loop, listener, limit)
+
+    def keep_bound(self, report: Callable[[str], object]) -> None:
+        """From now on, bind anew when the socket file is deleted or replaced.
+
+        Hooks that are connected need no file.  What a living server has put there in
+        our place is left alone; `report` is told, and once it is gone we are back.
+        """
+
+        def look() -> None:
+            if self._reserve < 0:  # closed
+                return
+            self._loop.call_at(self._loop.now() + FILE_SECONDS, look)
+            if not self._listener.is_bound():
+                self._bind_anew(report)
+
+        look()
+
+    def _bind_anew(self, report: Callable[[str], object]) -> None:
+        path = self._listener.path
+        try:
+            listener = listen_unix(path)
+        except ListenError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                report(f"the socket file was deleted or replaced; {error}")
+            return
+        self._problem = ""
+        for door in self._doors:
+            for _ in range(BACKLOG // ACCEPTS_PER_TICK):
+                door.handle(READ)  # who had connected before the file was gone
+            door.close()
+        self._listener.close()
+        self._listener = listener
+        self._doors = [Door(self._loop, sock, self) for sock in listener.socks]
+        report(f"{path} was deleted or replaced; it is bound anew")
 
     def connect(self, sock: socket.socket) -> Connection:
         return HookConnection(self._loop, sock, self._on_frame, self._forget)
@@ -364,12 +469,16 @@ class HookAcceptor(Acceptor):
         return frame(b"R")
 
     def _closed(self, connection: HookConnection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._on_close(connection)
 
 
 class HttpAcceptor(Acceptor):
-    """Browsers; one too many gets a 503."""
+    """Browsers; one too many takes the place of an idle one, or gets a 503.
+
+    Whoever holds the most connections loses the first: a crowd from one address holds
+    off nobody else, and inside the crowd the newest are served.
+    """
 
     def __init__(
         self,
@@ -380,10 +489,27 @@ class HttpAcceptor(Acceptor):
     ) -> None:
         self._on_request = on_request
         self._forget = self._closed
+        self._crowds: dict[str, dict[HttpConnection, None]] = {}  # each oldest first
         super().__init__(loop, listener, limit)
 
     def connect(self, sock: socket.socket) -> HttpConnection:
-        return HttpConnection(self._loop, sock, self._on_request, self._forget)
+        connection = HttpConnection(self._loop, sock, self._on_request, self._forget)
+        crowd = self._crowds.setdefault(neighbourhood(connection.peer[0]), {})
+        crowd[connection] = None
+        return connection
+
+    def make_room(self, address: object) -> bool:
+        if super().make_room(address):
+            return True
+        own = neighbourhood(address[0] if isinstance(address, tuple) else "")
+        crowd = max(self._crowds.values(), key=len, default={})
+        outnumbered = len(crowd) > len(self._crowds.get(own, ())) + 1
+        latest = self._loop.now() - (0 if outnumbered else GRACE_SECONDS)
+        for connection in crowd:
+            if connection.waits_since <= latest:
+                connection.abort()
+                break
+        return super().make_room(address)
 
     def refuse(self, sock: socket.socket) -> None:
         if len(self.connections) >= self._limit + EXTRA:
@@ -397,7 +523,22 @@ class HttpAcceptor(Acceptor):
         return plain_response(503).encode()
 
     def _closed(self, connection: HttpConnection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
+        key = neighbourhood(connection.peer[0])
+        crowd = self._crowds.get(key, {})
+        crowd.pop(connection, None)
+        if not crowd:
+            self._crowds.pop(key, None)
+
+
+def neighbourhood(address: str) -> str:
+    """Addresses that one machine can have at will count as one."""
+    if address.startswith("127.") or address == "::1":
+        return "loopback"
+    if ":" not in address:
+        return address
+    packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    return packed[:8].hex()
 
 
 def say_and_close(sock: socket.socket, data: bytes) -> None:

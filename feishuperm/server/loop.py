@@ -3,6 +3,10 @@
 Knows file descriptors and moments, and nothing of what travels over them.  It sleeps
 until the nearest deadline; other threads and signals wake it through a pair of sockets.
 An exception in one handler costs that handler its connection and nobody else theirs.
+
+A turn takes a bounded while, however much is ready: what was not reached is first in
+the next turn, so that no crowd of sockets holds up a timer, nor timers a socket.  One
+call is the smallest unit; whoever has more to do asks for `again()`.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ WRITE = selectors.EVENT_WRITE
 MACOS_FILE_LIMIT = 10240  # OPEN_MAX: there "unlimited" is refused, this is not
 SPARE_FILES = 64  # log, ledger, rule files, the worker's connections, the reserve
 MIN_CANCELLED = 64  # below this, clearing the heap costs more than it frees
+# For each part of a turn (posted calls, descriptors, timers): a person notices a tenth
+# of a second, and a turn has three parts and one call that may come last in each.
+PART_SECONDS = 0.01
 
 
 class Handler:
@@ -38,7 +45,7 @@ class Handler:
     __slots__ = ()
 
     def handle(self, mask: int) -> None:
-        """The descriptor is readable or writable, or both."""
+        """The descriptor is readable or writable, or both; 0 after `again()`."""
         raise NotImplementedError
 
     def fail(self) -> None:
@@ -83,6 +90,8 @@ class Loop:
         self._order = itertools.count()  # equal moments: first set, first called
         self._cancelled = 0
         self._posted: deque[Callable[[], object]] = deque()
+        self._ready: deque[tuple[int, Handler, int]] = deque()  # not yet handled
+        self.longest = 0.0  # seconds that the longest turn took
         self._stopping = False
         self._old_signals: dict[int, Any] = {}
         self._old_wakeup_fd: int | None = None
@@ -110,6 +119,10 @@ class Loop:
         timer = Timer(self, fn)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
+
+    def again(self, handler: Handler) -> None:
+        """Call `handler.handle(0)` in the next turn, after whoever waits by then."""
+        self._ready.append((-1, handler, 0))
 
     def call_soon_threadsafe(self, fn: Callable[[], object]) -> None:
         """Call `fn` on the loop; the one method that other threads may use."""
@@ -146,21 +159,43 @@ class Loop:
         self._stopping = True
 
     def tick(self) -> None:
-        """One round: wait, then ready descriptors, due timers, posted calls."""
-        handlers = self._handlers
-        for key, mask in self._selector.select(self._timeout()):
-            handler: Handler = key.data
-            # An earlier handler of this round may have closed it; its number may
-            # even belong to somebody else by now.
-            if handlers.get(key.fd) is not handler:
-                continue
-            try:
-                handler.handle(mask)
-            except Exception as error:
-                self.report(error)
-                self._call(handler.fail)
+        """One turn: wait, then posted calls, ready descriptors, due timers."""
+        events = self._selector.select(self._timeout())
+        began = self.now()
+        # Only those that are there now: one that posts itself again must not starve
+        # the sockets.
+        self._for_a_while(self._run_posted, len(self._posted))
+        self._add_ready(events)
+        self._for_a_while(self._handle_ready, len(self._ready))
         self._run_timers()
-        self._run_posted()
+        self.longest = max(self.longest, self.now() - began)
+
+    def _for_a_while(self, step: Callable[[], None], times: int) -> None:
+        """Call a step so many times, or until this part of the turn is over."""
+        until = self.now() + PART_SECONDS
+        for _ in range(times):
+            step()
+            if self.now() > until:
+                return
+
+    def _add_ready(self, events: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """Put what is ready behind what the last turn left, each descriptor once."""
+        left = {fd for fd, _, _ in self._ready}
+        for key, mask in events:
+            if key.fd not in left:
+                self._ready.append((key.fd, key.data, mask))
+
+    def _handle_ready(self) -> None:
+        fd, handler, mask = self._ready.popleft()
+        # An earlier handler may have closed it; its number may even belong to
+        # somebody else by now.
+        if fd >= 0 and self._handlers.get(fd) is not handler:
+            return
+        try:
+            handler.handle(mask)
+        except Exception as error:
+            self.report(error)
+            self._call(handler.fail)
 
     def report(self, error: Exception) -> None:
         """Hand an unexpected exception to whoever writes the log."""
@@ -178,7 +213,7 @@ class Loop:
         self._alarm.close()
 
     def _timeout(self) -> float | None:
-        if self._posted or self._stopping:
+        if self._posted or self._ready or self._stopping:
             return 0
         if not self._timers:
             return None
@@ -188,6 +223,7 @@ class Loop:
         if not self._timers:
             return
         now = self.now()
+        until = now + PART_SECONDS
         newest = next(self._order)  # one that sets itself again waits for its turn
         while self._timers and self._timers[0] < (now, newest):
             fn = heapq.heappop(self._timers)[2]._take()
@@ -195,12 +231,11 @@ class Loop:
                 self._cancelled -= 1
             else:
                 self._call(fn)
+                if self.now() > until:
+                    return
 
     def _run_posted(self) -> None:
-        # Only those that are there now: one that posts itself again must not starve
-        # the sockets.
-        for _ in range(len(self._posted)):
-            self._call(self._posted.popleft())
+        self._call(self._posted.popleft())
 
     def _call(self, fn: Callable[[], object]) -> None:
         try:

@@ -66,7 +66,7 @@ PAGE = sys.stdin.buffer.read()
 def on_request(request, exchange):
     exchange.reply(Response(200, PAGE, "text/html; charset=utf-8"))
 loop = Loop(print)
-listener = listen_http("127.0.0.1", 0)
+listener = listen_http(["127.0.0.1"], 0)
 HttpAcceptor(loop, listener, on_request, 1000)
 print(listener.port, flush=True)
 loop.run()

@@ -169,6 +169,33 @@ def test_which_url_is_local(url: str, host: str, local: bool) -> None:
     assert settings.http_host() == (here if local else "")
 
 
+BOTH = ("127.0.0.1", "::1")
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "hosts"),
+    [
+        ("http://localhost:8080", "", BOTH),
+        ("http://localhost:8080", "localhost", BOTH),
+        ("http://localhost:8080", "127.0.0.1", BOTH),
+        ("http://localhost:8080", "0.0.0.0", ("0.0.0.0", "::1")),
+        ("http://localhost:8080", "10.0.0.1", ("10.0.0.1", *BOTH)),
+        ("http://127.0.0.1:8080", "", BOTH),
+        ("http://[::1]:8080", "", BOTH[::-1]),
+        ("http://127.8.9.1:8080", "", ("127.8.9.1",)),
+        ("http://192.168.1.5:8080", "", ("0.0.0.0", "::")),
+        ("http://192.168.1.5:8080", "::", ("0.0.0.0", "::")),
+        ("http://192.168.1.5:8080", "192.168.1.5", ("192.168.1.5",)),
+        ("https://example.org", "127.0.0.1", BOTH),
+    ],
+)
+def test_where_a_link_says_localhost_both_families_are_listened_on(
+    url: str, host: str, hosts: tuple[str, ...]
+) -> None:
+    values = {"CALLBACK_SERVER_URL": url, "CALLBACK_SERVER_HOST": host}
+    assert Settings(values).http_hosts() == hosts
+
+
 @pytest.mark.parametrize(
     "base", ["https://open.feishu.cn", "https://open.larksuite.com"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Iterator
 
@@ -592,3 +593,81 @@ def test_stream_lost_before_its_owner_listens_is_still_reported(
 def test_head_of_a_stream_is_only_a_head(peer: Peer, events: Events) -> None:
     peer.send(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert peer.until_closed().endswith(b"\r\n\r\n")
+
+
+# Many at once.
+
+
+def test_pipelined_requests_are_served_a_few_per_turn(
+    driver: LoopDriver, peer: Peer, web: Web
+) -> None:
+    peer.sock.send(b"".join(GET % number for number in range(200)))
+    before = 0
+    while before < 200:
+        driver.step()
+        served = len(web.requests) - before
+        assert 0 < served <= 2 * connection_module.PER_TURN
+        before += served
+    paths = [request.path for request in web.requests]
+    assert paths == [f"/{number}" for number in range(200)]
+
+
+def test_pipelined_requests_before_a_half_close_are_all_answered(
+    driver: LoopDriver, peer: Peer, web: Web
+) -> None:
+    peer.sock.send(b"".join(GET % number for number in range(20)))
+    peer.sock.shutdown(socket.SHUT_WR)
+    assert peer.until_closed().count(b"HTTP/1.1 200") == 20
+
+
+def test_endless_pipelined_input_is_not_hoarded(
+    driver: LoopDriver, peer: Peer, web: Web
+) -> None:
+    for _ in range(100):
+        with contextlib.suppress(BlockingIOError):
+            peer.sock.send(GET % 1 * 2000)
+        driver.step()
+        peer.read()
+    limit = connection_module.PIPELINED + connection_module.RECEIVE_SIZE
+    assert web.connection._reader.buffered <= limit
+
+
+def test_failure_in_a_later_turn_costs_only_that_connection(
+    driver: LoopDriver, peer: Peer, web: Web
+) -> None:
+    def fail_at_last(request: Request, exchange: Exchange) -> None:
+        assert request.path != "/9"
+        web.echo(request, exchange)
+
+    web.handler = fail_at_last
+    peer.sock.send(b"".join(GET % number for number in range(12)))
+    got = peer.until_closed()
+    assert got.count(b"HTTP/1.1 200") == 9
+    assert got.count(b"HTTP/1.1 500") == 1
+    assert [type(error) for error in driver.errors] == [AssertionError]
+
+
+def test_requests_of_one_connection_share_one_memo(
+    driver: LoopDriver, peer: Peer, web: Web
+) -> None:
+    peer.send(GET % 1 + GET % 2)
+    driver.until(lambda: len(web.requests) == 2)
+    first, second = web.requests
+    assert first.memo is second.memo
+    assert first.memo is web.connection.memo
+
+
+def test_frames_are_served_a_few_per_turn_and_not_hoarded(
+    driver: LoopDriver, peer: Peer, hook: Hook
+) -> None:
+    peer.sock.send(frame(b"N", b"notice") * 100)
+    before = 0
+    while before < 100:
+        driver.step()
+        served = len(hook.frames) - before
+        assert 0 < served <= 2 * connection_module.PER_TURN
+        before += served
+        with contextlib.suppress(BlockingIOError):
+            peer.sock.send(frame(b"N", b"!") * 10000)
+        reader = hook.connection._reader
+        assert reader is None or reader.buffered <= connection_module.RECEIVE_SIZE * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -10,11 +11,13 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from feishuperm.models.settings import EVERY_ADDRESS, LOOPBACK
 from feishuperm.protocol.frames import frame
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.server import connection as connection_module
@@ -27,10 +30,23 @@ from feishuperm.server.listen import (
     ListenError,
     listen_http,
     listen_unix,
+    neighbourhood,
 )
 from tests.conftest import wait_until
 from tests.server.conftest import LoopDriver
 
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+HAS_IPV6 = has_ipv6()
+needs_ipv6 = pytest.mark.skipif(not HAS_IPV6, reason="this machine has no ::1")
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -248,9 +264,9 @@ def test_of_two_servers_that_start_at_once_exactly_one_wins(
 
 
 def test_taken_port_is_named_with_its_setting() -> None:
-    listener = listen_http("127.0.0.1", 0)
+    listener = listen_http(["127.0.0.1"], 0)
     with pytest.raises(ListenError) as error:
-        listen_http("127.0.0.1", listener.port)
+        listen_http(["127.0.0.1"], listener.port)
     listener.close()
     assert f"port {listener.port}" in str(error.value)
     assert "CALLBACK_SERVER_PORT" in str(error.value)
@@ -260,30 +276,116 @@ def test_taken_port_is_named_with_its_setting() -> None:
 @pytest.mark.parametrize("host", ["192.0.2.1", "x" * 70 + ".example"])
 def test_foreign_address_is_named_with_its_setting(host: str) -> None:
     with pytest.raises(ListenError, match="CALLBACK_SERVER_HOST.*" + host):
-        listen_http(host, 0)
+        listen_http([host], 0)
 
 
 def test_port_that_was_just_closed_can_be_used_again() -> None:
-    listener = listen_http("127.0.0.1", 0)
+    listener = listen_http(["127.0.0.1"], 0)
     with socket.create_connection(("127.0.0.1", listener.port), timeout=10) as client:
-        accepted, _ = listener.sock.accept()
+        accepted, _ = listener.socks[0].accept()
         accepted.close()
         client.recv(1)
         listener.close()
-    listen_http("127.0.0.1", listener.port).close()
+    listen_http(["127.0.0.1"], listener.port).close()
+
+
+def listening(family: int, host: str, port: int = 0, *, v6only: int = 1) -> Any:
+    """Somebody else's listening socket, as permissive as it can be made."""
+    sock = socket.socket(family)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, v6only)
+    try:
+        sock.bind((host, port))
+        sock.listen()
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+STRANGERS = [
+    pytest.param(socket.AF_INET, "127.0.0.1", 1, id="127.0.0.1"),
+    pytest.param(socket.AF_INET, "0.0.0.0", 1, id="every IPv4 address"),
+    pytest.param(socket.AF_INET6, "::1", 1, id="::1", marks=needs_ipv6),
+    pytest.param(socket.AF_INET6, "::", 1, id="every IPv6 address", marks=needs_ipv6),
+    pytest.param(socket.AF_INET6, "::", 0, id="every address", marks=needs_ipv6),
+]
+
+
+@pytest.mark.parametrize(("family", "host", "v6only"), STRANGERS)
+def test_port_that_another_holds_on_either_loopback_is_refused(
+    family: int, host: str, v6only: int
+) -> None:
+    with listening(family, host, v6only=v6only) as stranger:
+        port = stranger.getsockname()[1]
+        with pytest.raises(ListenError, match=f"port {port} on .* is taken by another"):
+            listen_http(LOOPBACK, port)
+    listen_http(LOOPBACK, port).close()  # and nothing of it was kept
+
+
+@pytest.mark.parametrize(("family", "host", "v6only"), STRANGERS)
+def test_nobody_can_listen_beside_us_on_either_loopback(
+    family: int, host: str, v6only: int
+) -> None:
+    listener = listen_http(LOOPBACK, 0)
+    with pytest.raises(OSError):
+        listening(family, host, listener.port, v6only=v6only)
+    listener.close()
+
+
+@needs_ipv6
+def test_free_port_is_free_in_both_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first port offered is somebody's on ::1; the next one is taken."""
+    resolve = listen_module._resolve
+    with listening(socket.AF_INET6, "::1") as stranger:
+        offered = [stranger.getsockname()[1]]
+
+        def offer(host: str, port: int) -> Any:
+            return resolve(host, port or (offered.pop() if offered else 0))
+
+        monkeypatch.setattr(listen_module, "_resolve", offer)
+        listener = listen_http(LOOPBACK, 0)
+        assert not offered
+        assert listener.port != stranger.getsockname()[1]
+        assert {sock.getsockname()[1] for sock in listener.socks} == {listener.port}
+        assert [sock.getsockname()[0] for sock in listener.socks] == list(LOOPBACK)
+        listener.close()
+
+
+@pytest.mark.parametrize("number", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+def test_machine_without_ipv6_listens_on_what_it_has(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    make = socket.socket
+
+    def without_ipv6(family: int, kind: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(number, "no")
+        return make(family, kind)
+
+    monkeypatch.setattr(listen_module.socket, "socket", without_ipv6)
+    listener = listen_http(LOOPBACK, 0)
+    assert [sock.getsockname()[0] for sock in listener.socks] == ["127.0.0.1"]
+    listener.close()
+    with pytest.raises(ListenError, match="::1"):
+        listen_http(LOOPBACK[::-1], 0)
 
 
 class Servers:
     """Both acceptors on one loop, with a small limit, and clients to try them."""
 
-    def __init__(self, driver: LoopDriver, path: str, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, driver: LoopDriver, path: str, hosts: Sequence[str] = ("127.0.0.1",)
+    ) -> None:
         self.driver = driver
         self.hook_frames = 0
         self.hook_closes = 0
         self.requests: list[Request] = []
         self.clients: list[socket.socket] = []
         self.unix: Listener = listen_unix(path)
-        self.http: Listener = listen_http(host, 0)
+        self.http: Listener = listen_http(hosts, 0)
         loop = driver.loop
         self.hooks = HookAcceptor(loop, self.unix, self.on_frame, self.on_close, 2)
         self.browsers = HttpAcceptor(loop, self.http, self.on_request, 2)
@@ -379,6 +481,55 @@ def test_browser_beyond_the_limit_gets_503_until_there_is_room(
     assert len(servers.requests) == 3
 
 
+def test_idle_browsers_make_room_after_a_moment(servers: Servers) -> None:
+    idle = [servers.browser(), servers.browser()]
+    servers.driver.until(lambda: len(servers.browsers.connections) == 2)
+    assert servers.reply(idle[1], GET).startswith(b"HTTP/1.1 200")
+    servers.driver.clock.seconds += listen_module.GRACE_SECONDS
+    assert servers.reply(servers.browser(), GET).startswith(b"HTTP/1.1 200")
+    assert servers.reply(idle[0]) == b""  # the one that never said a word
+    assert len(servers.browsers.connections) == 2
+
+
+def test_browser_that_is_being_answered_is_not_put_out(servers: Servers) -> None:
+    exchanges: list[Exchange] = []
+    keep = [servers.browser(), servers.browser()]
+    servers.browsers._on_request = lambda _, exchange: exchanges.append(exchange)
+    for client in keep:
+        client.send(GET)
+    servers.driver.until(lambda: len(exchanges) == 2)
+    servers.driver.clock.seconds += 10
+    assert servers.reply(servers.browser()).startswith(b"HTTP/1.1 503")
+    for client, exchange in zip(keep, exchanges):
+        exchange.reply(Response(200))
+        assert servers.reply(client).startswith(b"HTTP/1.1 200")
+
+
+def test_crowd_from_one_address_holds_off_nobody_else(servers: Servers) -> None:
+    crowd = [servers.browser(), servers.browser()]
+    servers.driver.until(lambda: len(servers.browsers.connections) == 2)
+    assert servers.browsers.make_room(("192.0.2.7", 50000))
+    assert servers.reply(crowd[0]) == b""
+    assert not servers.browsers._crowds.get("192.0.2.7")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("127.0.0.1", "127.9.9.9", True),
+        ("127.0.0.1", "::1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("2001:db8::1", "2001:db8::ffff:1", True),
+        ("fe80::1%lo", "fe80::2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+    ],
+)
+def test_addresses_that_one_machine_can_have_count_as_one(
+    one: str, other: str, alike: bool
+) -> None:
+    assert (neighbourhood(one) == neighbourhood(other)) is alike
+
+
 def test_flood_of_browsers_beyond_the_limit_is_bounded(servers: Servers) -> None:
     limit = 2 + listen_module.EXTRA
     for _ in range(limit + 10):
@@ -438,14 +589,90 @@ def test_nothing_is_swept_when_nobody_is_there(servers: Servers) -> None:
 def test_every_address_is_reachable_and_ipv4_looks_like_ipv4(
     driver: LoopDriver, path: str
 ) -> None:
-    servers = Servers(driver, path, host="")
-    hosts = ["127.0.0.1"]
-    if socket.has_dualstack_ipv6():
-        hosts.append("::1")
+    servers = Servers(driver, path, EVERY_ADDRESS)
+    hosts = ["127.0.0.1", *(["::1"] if HAS_IPV6 else [])]
     for host in hosts:
         assert servers.reply(servers.browser(host), GET).startswith(b"HTTP/1.1 200")
     assert [request.peer for request in servers.requests] == hosts
+    assert [request.local for request in servers.requests] == hosts
+    assert {request.local_port for request in servers.requests} == {servers.http.port}
     servers.close()
+
+
+class Bound:
+    """A hook acceptor that keeps its file, and what it said about that."""
+
+    def __init__(self, servers: Servers) -> None:
+        self.reports: list[str] = []
+        self.servers = servers
+        servers.hooks.keep_bound(self.reports.append)
+
+    def later(self) -> None:
+        self.servers.driver.advance(listen_module.FILE_SECONDS)
+
+    def is_answered(self) -> bool:
+        client = self.servers.hook()
+        return self.servers.reply(client, frame(b"Q", b"event")) == frame(b"A", b"55")
+
+
+@pytest.fixture
+def bound(servers: Servers) -> Bound:
+    return Bound(servers)
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_socket_file_is_bound_anew_and_connected_hooks_stay(
+    bound: Bound, servers: Servers, path: str, replaced: bool
+) -> None:
+    waiting = servers.hook()
+    servers.reply(waiting, frame(b"Q", b"event"))
+    bound.later()
+    assert bound.reports == []
+    os.unlink(path)
+    if replaced:
+        dead_socket(path)
+    bound.later()
+    assert len(bound.reports) == 1 and "bound anew" in bound.reports[0]
+    assert stat.S_IMODE(os.lstat(path).st_mode) == 0o600
+    assert bound.is_answered()
+    assert servers.reply(waiting, frame(b"Q", b"event")) == frame(b"A", b"55")
+    assert servers.hook_closes == 0
+    servers.hooks.close()
+    assert not os.path.exists(path)
+
+
+def test_hook_that_connected_before_the_file_was_deleted_is_let_in(
+    bound: Bound, servers: Servers, path: str
+) -> None:
+    early = servers.hook()
+    os.unlink(path)
+    servers.driver.clock.seconds += listen_module.FILE_SECONDS
+    servers.driver.loop._run_timers()  # before the loop has looked at the socket
+    assert servers.reply(early, frame(b"Q", b"event")) == frame(b"A", b"55")
+
+
+def test_socket_of_a_living_server_is_never_taken(
+    bound: Bound, servers: Servers, path: str
+) -> None:
+    os.unlink(path)
+    other = listen_unix(path)
+    before = os.lstat(path)
+    for _ in range(3):
+        bound.later()
+    assert os.lstat(path).st_ino == before.st_ino
+    assert len(bound.reports) == 1 and "already running" in bound.reports[0]
+    other.close()
+    bound.later()
+    assert bound.is_answered()
+
+
+def test_closed_acceptor_binds_nothing(
+    bound: Bound, servers: Servers, path: str
+) -> None:
+    servers.hooks.close()
+    bound.later()
+    assert not os.path.exists(path)
+    assert bound.reports == []
 
 
 def test_trouble_with_accepting_is_reported_and_pauses(
@@ -476,7 +703,7 @@ from feishuperm.server.loop import Loop
 resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
 errors = []
 loop = Loop(errors.append)
-http = listen_http("127.0.0.1", 0)
+http = listen_http(["127.0.0.1"], 0)
 HookAcceptor(loop, listen_unix(sys.argv[1]), lambda c, kind, body: c.send(b"A", b"9"),
              lambda c: None, 1000)
 def on_request(request, exchange):

@@ -137,6 +137,88 @@ def test_exception_in_one_handler_costs_only_its_own_connection(
     good.close()
 
 
+def slow(driver: LoopDriver) -> None:
+    driver.clock.seconds += loop_module.PART_SECONDS * 1.5
+
+
+def test_crowd_of_sockets_holds_up_neither_timers_nor_each_other(
+    driver: LoopDriver,
+) -> None:
+    readers = [Reader(driver) for _ in range(4)]
+    order: list[object] = []
+    for reader in readers:
+        reader.peer.send(b"x" * 1000)  # always ready again
+        reader.action = lambda reader=reader: (  # type: ignore[assignment]
+            order.append(readers.index(reader)),
+            slow(driver),
+        )
+    driver.loop.call_at(1000.0, lambda: order.append("timer"))
+    for _ in range(8):
+        driver.step()
+    served = [entry for entry in order if entry != "timer"]
+    assert order[1] == "timer"
+    assert sorted(served[:4]) == [0, 1, 2, 3]
+    assert served[4:] == served[:4]
+    for reader in readers:
+        reader.close()
+
+
+def test_crowd_of_timers_holds_up_no_socket(driver: LoopDriver) -> None:
+    reader = Reader(driver)
+    calls: list[int] = []
+    for number in range(5):
+        driver.loop.call_at(
+            1000.0, lambda number=number: (calls.append(number), slow(driver))
+        )
+    driver.step()
+    assert calls == [0]
+    reader.peer.send(b"x")
+    driver.step()
+    assert reader.seen == [b"x"]
+    for _ in range(3):
+        driver.step()
+    assert calls == [0, 1, 2, 3, 4]
+    reader.close()
+
+
+def test_what_asks_for_another_turn_gets_it_without_a_descriptor(
+    driver: LoopDriver,
+) -> None:
+    class Again(Handler):
+        left = 3
+        failed = 0
+
+        def handle(self, mask: int) -> None:
+            assert mask == 0
+            self.left -= 1
+            if self.left:
+                driver.loop.again(self)
+            else:
+                raise ZeroDivisionError
+
+        def fail(self) -> None:
+            self.failed += 1
+
+    again = Again()
+    driver.loop.again(again)
+    assert driver.loop._timeout() == 0
+    for left in (2, 1, 0):
+        driver.loop.tick()
+        assert again.left == left
+    assert again.failed == 1
+    assert driver.loop._timeout() is None
+    assert driver.loop.longest == 0.0
+
+
+def test_longest_turn_is_remembered(driver: LoopDriver) -> None:
+    for seconds in (0.2, 0.7, 0.1):
+        driver.loop.call_at(
+            driver.clock(), lambda seconds=seconds: driver.advance(seconds)
+        )
+        driver.step()
+    assert driver.loop.longest >= 0.7
+
+
 def test_handler_closed_earlier_in_the_round_is_not_called(driver: LoopDriver) -> None:
     first, second = Reader(driver), Reader(driver)
     first.action, second.action = second.close, first.close
