@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     Environ = Mapping[bytes, bytes]
 
 PROTOCOL = b"1"
+# How a hook begins that comes back: with the whole seconds it has left, by a clock that
+# nobody sets.  A server that knows version 1 only refuses it, and is asked in that.
+RETURNING = b"2 %d"
 MAX_EVENT = 4 << 20  # a longer request no person reads; the terminal has it
 MAX_INPUT = 64 << 20  # of any event: a guard sees a large file whole
 MAX_ANSWER = 4 << 20  # an answer repeats the questions or the plan, nothing larger
@@ -157,11 +160,15 @@ def new_id() -> bytes:
 
 
 def reconnect(
-    path: bytes, connect: "Callable[[bytes], socket]" = connect
+    path: bytes,
+    connect: "Callable[[bytes], socket]" = connect,
+    until: "float | None" = None,
 ) -> "socket | None":
     """A socket to the restarted server, or None when it stays away too long."""
-    until = monotonic() + RESTART_SECONDS
-    while monotonic() < until:
+    limit = monotonic() + RESTART_SECONDS
+    if until is not None and until < limit:
+        limit = until
+    while monotonic() < limit:
         sleep(0.1)  # first of all: a server in a crash loop accepts at once
         try:
             return connect(path)
@@ -181,17 +188,24 @@ def ask(
     """Relay one event and wait: the bytes to print, empty for "no decision".
 
     A connection that ends without a verdict is a server that restarts; the same id is
-    registered again, so the card in the person's hand stays good.
+    registered again, so the card in the person's hand stays good.  The person's time
+    runs from the first acknowledgement by our own clock, whatever later servers say;
+    a frame of a kind not known here is skipped, so that a newer server may say more.
     `guard` is told how many seconds from now the wait must be over at the latest;
     `connect` may be a caller's own, who wants to end the wait by closing the socket.
     Raises NoServer and NotPermission.
     """
     sock: socket | None = connect(path)
     shown = b""
+    until: float | None = None
+    is_old = False  # the server knows version 1 only
     guard(ACK_SECONDS)
     while sock:
+        header = PROTOCOL
+        if until is not None and not is_old:
+            header = RETURNING % max(1, until - monotonic() + 1)
         try:
-            question = b"\0".join((PROTOCOL, request_id, shown, project, raw))
+            question = b"\0".join((header, request_id, shown, project, raw))
             sock.sendall(frame(b"Q", question))
         except OSError:
             pass  # a refusal may already wait to be read
@@ -199,18 +213,23 @@ def ask(
         while kind:
             kind, body = receive_frame(sock)
             if kind == b"A":
-                guard(int(body) + GUARD_SECONDS)
+                if until is None:
+                    until = monotonic() + int(body)
+                    guard(int(body) + GUARD_SECONDS)
                 shown = shown or b"again"
+                header = PROTOCOL  # understood
             elif kind == b"S":
                 shown = b"shown"
             elif kind == b"D":
                 return body if body[:1] == b"{" and body[-1:] == b"\n" else b""
             elif kind == b"R":
-                return b""
+                if header == PROTOCOL:
+                    return b""
+                is_old, kind = True, b""
             elif kind == b"E":
                 raise NotPermission
         sock.close()
-        sock = reconnect(path, connect)
+        sock = reconnect(path, connect, until)
     return b""
 
 

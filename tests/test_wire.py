@@ -123,6 +123,51 @@ def test_server_in_a_crash_loop_does_not_make_us_spin(
     assert quick_clock[0] >= 2
 
 
+def test_returning_hook_tells_the_seconds_it_has_left(
+    path: str, quick_clock: list[float]
+) -> None:
+    def late(connection: socket.socket) -> None:
+        connection.sendall(frame(b"A", b"55"))
+        quick_clock[0] += 20.0
+
+    with HookServer(path, [late, sends(frame(b"A", b"99")), sends(DECIDE)]) as server:
+        assert ask(path) == ANSWER
+    assert [request[0] for request in server.requests] == [b"1", b"2 35", b"2 35"]
+    assert [request[2] for request in server.requests] == [b"", b"again", b"again"]
+
+
+def test_deadline_runs_from_the_first_acknowledgement_alone(
+    path: str, quick_clock: list[float]
+) -> None:
+    """A server in a crash loop acknowledges anew at each start."""
+
+    def crash(connection: socket.socket) -> None:
+        connection.sendall(frame(b"A", b"55"))
+        quick_clock[0] += 5.0
+
+    guards: list[int] = []
+    with HookServer(path, [crash]) as server:
+        assert ask(path, guards) == b""
+    assert guards == [wire.ACK_SECONDS, 55 + wire.GUARD_SECONDS]
+    assert 55 <= quick_clock[0] <= 55 + wire.GUARD_SECONDS + 5
+    assert 10 < len(server.requests) < 12
+
+
+@pytest.mark.parametrize("last", [DECIDE, frame(b"R")], ids=["decides", "releases"])
+def test_server_of_the_last_version_is_asked_in_its_own(path: str, last: bytes) -> None:
+    """It refuses a header that it does not know, as a new one refuses anything."""
+    parts = [sends(frame(b"A", b"55")), sends(frame(b"R")), sends(last)]
+    with HookServer(path, parts) as server:
+        assert ask(path) == (ANSWER if last == DECIDE else b"")
+    assert [request[0] for request in server.requests] == [b"1", b"2 55", b"1"]
+
+
+def test_frame_of_a_later_version_is_skipped(path: str) -> None:
+    with HookServer(path, [sends(frame(b"X", b"600") + DECIDE)]) as server:
+        assert ask(path) == ANSWER
+    assert len(server.requests) == 1
+
+
 def test_release_prints_nothing(path: str) -> None:
     with HookServer(path, [sends(frame(b"A", b"55") + frame(b"R"))]) as server:
         assert ask(path) == b""

@@ -50,6 +50,7 @@ the environment and config.env; SIGTERM hands what waits back to the terminals a
 it."""
 PING_SECONDS = 25.0  # proxies drop connections that are silent for half a minute
 DRAIN_SECONDS = 2.0  # for last answers and cards, when the server stops
+HANDOVER_SECONDS = 0.5  # for last answers: hooks wait for the next server meanwhile
 
 
 def main(args: list[str]) -> int:
@@ -119,6 +120,7 @@ class Server:
                 "socket": settings.permission_socket_path,
             },
             self.stop,
+            self.hand_over,
         )
         self.callback = Callback(
             self.desk,
@@ -167,6 +169,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self.loop.on_signal(number, self.stop)
         self._ping()
+        self.hooks.keep_bound(_warn)
         self.loop.run()
 
     def _ping(self) -> None:
@@ -180,6 +183,23 @@ class Server:
         self.hooks.close()
         self.browsers.close()
         self._drain(self.loop.now() + DRAIN_SECONDS)
+
+    def hand_over(self) -> int:
+        """End without deciding anything; hooks come back to the next server.
+
+        What is closed without a verdict means "again" to a hook.
+        """
+        waiting = self.desk.hand_over()
+        log(f"stops; {waiting} waiting requests are left to the next server")
+        self.hooks.close()
+        self.browsers.close()
+        self._soon(self._let_go)  # after the answer to whoever asked for this
+        return waiting
+
+    def _let_go(self) -> None:
+        self.hooks.close_all()
+        self.browsers.close_all()
+        self._drain(self.loop.now() + HANDOVER_SECONDS)
 
     def _drain(self, until: float) -> None:
         if not self.hooks.connections or self.loop.now() >= until:
@@ -214,6 +234,10 @@ def _bracketed(host: str) -> str:
     if not host:
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
+
+
+def _warn(message: str) -> None:
+    log(message, "warning")
 
 
 def _report(error: Exception) -> None:

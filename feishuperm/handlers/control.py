@@ -36,6 +36,7 @@ class Control:
         notices: Notices,
         addresses: dict[str, str],
         stop: Callable[[], None],
+        hand_over: Callable[[], int],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._desk = desk
@@ -43,6 +44,7 @@ class Control:
         self._notices = notices
         self._addresses = addresses
         self._stop = stop
+        self._hand_over = hand_over
         self._clock = clock
         self._started = clock()
 
@@ -85,6 +87,10 @@ class Control:
         self._stop()
         return {"released": released}
 
+    def handover(self, command: dict[str, Any]) -> Reply:
+        """End the server and leave what waits to the next one, which starts soon."""
+        return {"waiting": self._hand_over()}
+
     def decide(self, command: dict[str, Any]) -> Reply:
         """Settle a request as if a button was tapped."""
         action = str(command.get("action"))
@@ -104,6 +110,7 @@ COMMANDS: dict[str, Callable[[Control, dict[str, Any]], Reply]] = {
     "status": Control.status,
     "release": Control.release,
     "stop": Control.stop,
+    "handover": Control.handover,
     "decide": Control.decide,
     "notice": Control.notice,
 }

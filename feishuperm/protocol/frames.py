@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 PROTOCOL = wire.PROTOCOL.decode()
+# Version 2 names the seconds that a hook which comes back has left.
+HEADER = re.compile(r"(1)|(2) ([0-9]{1,6})")
+NOT_TOLD = -1
 # A path is at most 4096 bytes; the rest are the id, the flag and their separators.
 MAX_FRAME = wire.MAX_EVENT + 8192
 REQUEST_ID = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")
@@ -75,6 +78,7 @@ class HookRequest(NamedTuple):
     shown: str  # one of SHOWN_FLAGS: what a reconnecting hook knows of its card
     project: str
     raw: bytes
+    left: int = NOT_TOLD  # seconds, by the hook's own clock
 
 
 class HookNotice(NamedTuple):
@@ -87,11 +91,11 @@ class HookNotice(NamedTuple):
 
 def parse_request(body: bytes) -> HookRequest:
     """The parts of a `Q`. Raises ProtocolError."""
-    protocol, id, shown, project, raw = _split(body, 5)
+    header, id, shown, project, raw = _split(body, 5)
+    protocol, left = _header(_ascii(header))
     request = HookRequest(
-        _ascii(protocol), _ascii(id), _ascii(shown), os.fsdecode(project), raw
+        protocol, _ascii(id), _ascii(shown), os.fsdecode(project), raw, left
     )
-    _check_protocol(request.protocol)
     if not REQUEST_ID.fullmatch(request.id):
         raise ProtocolError("a malformed request id")
     if request.shown not in SHOWN_FLAGS:
@@ -103,7 +107,8 @@ def parse_notice(body: bytes) -> HookNotice:
     """The parts of an `N`. Raises ProtocolError."""
     protocol, project, raw = _split(body, 3)
     notice = HookNotice(_ascii(protocol), os.fsdecode(project), raw)
-    _check_protocol(notice.protocol)
+    if notice.protocol != PROTOCOL:
+        raise ProtocolError("a client of another version")
     return notice
 
 
@@ -133,6 +138,9 @@ def _ascii(part: bytes) -> str:
         raise ProtocolError("a frame that is not ASCII where it must be") from None
 
 
-def _check_protocol(protocol: str) -> None:
-    if protocol != PROTOCOL:
+def _header(header: str) -> tuple[str, int]:
+    """Version and seconds left of a `Q`. Raises ProtocolError."""
+    match = HEADER.fullmatch(header)
+    if match is None:
         raise ProtocolError("a client of another version")
+    return match[1] or match[2], int(match[3] or NOT_TOLD)

@@ -78,6 +78,7 @@ class Desk:
         self._looking = False
         self._next_look = 0
         self._closed = False
+        self._handed_over = False
         self._unwritten: list[dict[str, Any]] = []  # entries of the ledger
         self.requests = RequestManager(
             settings.permission_request_timeout,
@@ -103,6 +104,8 @@ class Desk:
         `before` is what the hook knows from a server that went away: "again", or
         "shown" when its card is already in somebody's hand.
         """
+        if self._handed_over:
+            return  # its connection is about to be closed, which means "again"
         if self._closed:
             waiter.send(b"R")
             return
@@ -126,6 +129,8 @@ class Desk:
 
     def hook_gone(self, waiter: Waiter) -> None:
         """The hook ended by itself: so did its session, or the terminal answered."""
+        if self._handed_over:
+            return
         request = self.requests.of_waiter(waiter)
         if request is not None and not self._settled_elsewhere(request):
             self.requests.disconnect(waiter)
@@ -193,6 +198,11 @@ class Desk:
         """Hand everything back, and whatever still comes; returns how many waited."""
         self._closed = True
         return self.release_all("the server stops")
+
+    def hand_over(self) -> int:
+        """Keep what waits undecided for the next server; returns how many wait."""
+        self._handed_over = True
+        return self.requests.waiting_count()
 
     def release_all(self, reason: str) -> int:
         """Hand everything back to the terminals; returns how many."""

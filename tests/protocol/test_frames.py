@@ -10,6 +10,7 @@ from feishuperm import wire
 from feishuperm.errors import ProtocolError
 from feishuperm.protocol.frames import (
     MAX_FRAME,
+    NOT_TOLD,
     FrameReader,
     HookNotice,
     HookRequest,
@@ -148,3 +149,23 @@ def test_control_message_that_is_no_json_object_is_refused(body: bytes) -> None:
 
 def test_control_message_is_a_dict() -> None:
     assert parse_control(b'{"command": "status"}') == {"command": "status"}
+
+
+@pytest.mark.parametrize(
+    ("header", "protocol", "left"), [(b"1", "1", NOT_TOLD), (b"2 37", "2", 37)]
+)
+def test_returning_hook_may_name_the_seconds_it_has_left(
+    header: bytes, protocol: str, left: int
+) -> None:
+    body = b"\0".join((header, b"1700000000-0123abcd", b"again", b"/p", b"{}"))
+    request = parse_request(body)
+    assert (request.protocol, request.left, request.raw) == (protocol, left, b"{}")
+
+
+@pytest.mark.parametrize(
+    "header", [b"", b"2", b"2 ", b"2 -1", b"2 1e3", b"3 1", b"1 1"]
+)
+def test_header_of_another_version_is_refused(header: bytes) -> None:
+    body = b"\0".join((header, b"1700000000-0123abcd", b"again", b"/p", b"{}"))
+    with pytest.raises(ProtocolError, match="another version"):
+        parse_request(body)
