@@ -12,6 +12,7 @@ import signal
 from feishuperm import __version__
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.channels.webhook import WebhookChannel
+from feishuperm.handlers.bridge import Bridge
 from feishuperm.handlers.callback import Callback
 from feishuperm.handlers.control import Control
 from feishuperm.handlers.permission import PermissionHandler
@@ -123,7 +124,7 @@ class Server:
             self.hand_over,
         )
         self.callback = Callback(
-            self.desk,
+            Bridge(self.desk, settings.feishuperm_lang),
             self.links,
             self.inbox,
             settings,

@@ -1,8 +1,9 @@
 """HTTP: routes, parameters and replies; what they mean is the desk's business.
 
-One row of `ROUTES` per path and method.  GET on the four buttons decides, as the cards
-promise; a HEAD, a preview or a prefetch gets a page whose button decides.  A route that
-takes a request id checks its link first and counts the wrong ones.
+The buttons' routes are those of `KINDS`; the others stand in `ROUTES`.  A GET of a
+button's link decides, as the cards promise; a HEAD, a preview or a prefetch gets a page
+whose button decides.  A press or a form is a POST from one of our own pages.  Each of
+them becomes an `Answer`, and what the desk says to it becomes a page.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import time
 
 from feishuperm import __version__
 from feishuperm.errors import ProtocolError
-from feishuperm.handlers import pages
 from feishuperm.handlers.access import (
     WrongIds,
     is_finger,
@@ -20,12 +20,22 @@ from feishuperm.handlers.access import (
     is_own_form,
     is_own_user,
 )
+from feishuperm.handlers.pages import layout
+from feishuperm.handlers.pages.confirm import confirm_page
+from feishuperm.handlers.pages.inbox import (
+    Item,
+    inbox_page,
+    make_item,
+    recent_item,
+    state_json,
+)
+from feishuperm.handlers.pages.request import record_page, request_page
+from feishuperm.handlers.pages.result import message_page, result_json, result_page
 from feishuperm.lib.text import text
-from feishuperm.models.action import ACTIONS
-from feishuperm.models.question import parse_answers
-from feishuperm.models.request import QUESTION_TOOL
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Answer, Receipt
+from feishuperm.models.kind import KINDS
 from feishuperm.models.settings import url_origin
-from feishuperm.models.view import kind_of
 from feishuperm.protocol.http1 import Response, parse_form
 
 TYPE_CHECKING = False
@@ -34,15 +44,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from feishuperm.channels.inbox import InboxChannel
+    from feishuperm.handlers.bridge import Bridge as Desk
+    from feishuperm.models.ask import Ask
     from feishuperm.models.request import Request
     from feishuperm.models.settings import Settings
-    from feishuperm.models.view import RequestView
     from feishuperm.protocol import http1
     from feishuperm.server.connection import Exchange
-    from feishuperm.services.desk import Desk
     from feishuperm.services.links import Links
 
     Route = Callable[["Callback", http1.Request], Response]
+    Form = dict[str, list[str]]
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json; charset=utf-8"
@@ -50,16 +61,16 @@ PRIVATE = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
 IN_PLACE = "x-feishuperm"  # the inbox asks for JSON instead of a page
 SHOWN_WAITING = 50  # nobody reads a longer page; the count says how many there are
 SHOWN_RECENT = 30
-MAX_REASON = 1000  # characters, as the page's own field
+ITEM_SECONDS = 0.02  # for new items of the inbox in one turn of the loop
+OWN_FIELDS = ("id", "sig", "digest", "confirmed")  # of a form, besides the person's
 
 # What a person is told, by the status of a request that cannot be served.
 REFUSALS = {400: "page.unknown", 403: "page.foreign", 429: "page.too_many"}
-
-# The links of each kind of request, beside the one to its own page.
-LINKS = {
-    "permission": tuple(ACTIONS),
-    "plan": ("/allow", "/deny", "/interrupt"),
-    "question": ("/answer", "/deny", "/interrupt"),
+# How a page is sent that says what the desk said.
+STATUSES = {
+    statuses.UNKNOWN: 404,
+    statuses.INCOMPLETE: 400,
+    statuses.REFUSED: 403,
 }
 
 
@@ -90,7 +101,7 @@ class Callback:
         self._origin = url_origin(settings.callback_server_url)
         self._health = self._json({"ok": True, "version": __version__})
         self._wrong_ids = WrongIds()
-        self._items: dict[str, dict[str, Any]] = {}  # of the inbox, by request id
+        self._items: dict[str, Item] = {}  # of what waits, by request id
 
     def on_request(self, request: http1.Request, exchange: Exchange) -> None:
         """Answer one request; `/events` keeps its exchange as a stream."""
@@ -101,6 +112,8 @@ class Callback:
 
     def _respond(self, request: http1.Request) -> Response:
         routes = ROUTES.get(request.path)
+        if routes is None and any(row.by_path(request.path) for row in KINDS.values()):
+            routes = BUTTON
         if routes is None:
             return self._share(request) or self._refusal(404, "page.not_found")
         route = routes.get("GET" if request.method == "HEAD" else request.method)
@@ -112,87 +125,109 @@ class Callback:
         except ProtocolError as error:
             return self._refusal(error.status, REFUSALS[error.status])
 
-    # The four buttons.
+    # A request's own routes.
 
     def tap(self, request: http1.Request) -> Response:
-        """A button link was opened."""
-        found = self._find(request, request.query)
-        if found is None or not found.waits():
-            return self._outcome(request, found, fresh=False)
-        action = ACTIONS[request.path]
-        if found.tool_name == QUESTION_TOOL and not action.message:
-            return self._whole(found)  # a bare allow is not an answer: here is the form
+        """A button's link was opened."""
+        asked = self._find(request, request.query)
+        if asked is None or not asked.waits():
+            return self._over(request, asked)
+        row = self._desk.kind(asked).by_path(request.path)
+        if row is None or row.needs:  # not this request's, or more than a tap
+            return self._whole(asked)
         if self._confirms or request.method == "HEAD" or not is_finger(request):
-            view = self._desk.notifier.view(found)
-            link = self._link(request.path, found)
-            rules, note = self._rules(found)
-            left = self._desk.seconds_left(found)
-            return self._page(
-                pages.confirm_page(
-                    self._language, view, action, link,
-                    seconds_left=left, rules=rules, rule_note=note,
-                )
-            )  # fmt: skip
-        decided = self._desk.decide(found.id, action.name, "webhook")
-        return self._outcome(request, found, decided)
+            return self._confirm(asked, row.name)
+        return self._answer(request, asked, Answer(asked.id, row.name, surface="link"))
 
     def press(self, request: http1.Request) -> Response:
         """A button of one of our own pages was pressed."""
-        form = self._form(request)
-        found = self._find(request, form)
-        if found is None or not found.waits():
-            return self._outcome(request, found, fresh=False)
-        action = ACTIONS[request.path]
-        if found.tool_name == QUESTION_TOOL and not action.message:
-            return self._whole(found)
-        reason = form.get("reason", "").strip()[:MAX_REASON]
-        surface = self._surface(request)
-        decided = self._desk.decide(found.id, action.name, surface, reason)
-        return self._outcome(request, found, decided)
-
-    # Reading and answering.
+        if not is_own_form(request, self._origin):
+            raise ProtocolError("a form of another site", 403)
+        form = parse_form(request.body)
+        own = {name: form[name][0] for name in OWN_FIELDS if name in form}
+        asked = self._find(request, own)
+        if asked is None or not asked.waits():
+            return self._over(request, asked)
+        row = self._desk.kind(asked).by_path(request.path)
+        if row is None:
+            return self._whole(asked)
+        answer = Answer(
+            asked.id,
+            row.name,
+            {name: tuple(form[name]) for name in form if name not in OWN_FIELDS},
+            "inbox" if IN_PLACE in request.headers else "page",
+            digest=own.get("digest", ""),
+            confirmed=own.get("confirmed") == "1",
+        )
+        return self._answer(request, asked, answer)
 
     def show(self, request: http1.Request) -> Response:
         """The whole request."""
-        found = self._find(request, request.query)
-        if found is None or not found.raw:
-            return self._outcome(request, found, fresh=False)
+        asked = self._find(request, request.query)
+        if asked is None or not asked.raw:
+            return self._over(request, asked)
         if self._is_seen(request):
-            self._desk.requests.mark_shown(found)
-        return self._whole(found)
+            self._desk.requests.mark_shown(asked)
+        return self._whole(asked)
 
-    def answer(self, request: http1.Request) -> Response:
-        """The form of a question was sent."""
-        fields = self._fields(request)
-        found = self._find(request, _first(fields))
-        if found is None or not found.waits():
-            return self._outcome(request, found, fresh=False)
-        questions = found.payload().tool_input.get("questions")
-        answers = parse_answers(questions, fields)
-        if isinstance(answers, str):
-            return self._whole(found, answers, fields)
-        decided = self._desk.answer(found.id, answers, self._surface(request))
-        return self._outcome(request, found, decided)
+    def _answer(
+        self, request: http1.Request, asked: Request, answer: Answer
+    ) -> Response:
+        """Hand an answer in, and say what came of it."""
+        receipt = self._desk.answer(answer)
+        if IN_PLACE in request.headers:
+            status = STATUSES.get(receipt.status, 200)
+            return self._json(result_json(self._language, receipt), status)
+        if receipt.status == statuses.CONFIRM:
+            return self._confirm(asked, answer.action, receipt.error, answer)
+        if receipt.status == statuses.INCOMPLETE:
+            return self._whole(asked, receipt.error, answer)
+        return self._result(receipt, asked)
+
+    def _over(self, request: http1.Request, asked: Request | None) -> Response:
+        """What became of a request that no longer waits."""
+        receipt = Receipt(statuses.UNKNOWN)
+        if asked is not None:
+            outcome = self._desk.presenter.outcome(asked)
+            receipt = Receipt(statuses.ENDED, outcome)
+        if IN_PLACE in request.headers:
+            status = STATUSES.get(receipt.status, 200)
+            return self._json(result_json(self._language, receipt), status)
+        return self._result(receipt, asked)
+
+    def _result(self, receipt: Receipt, asked: Request | None) -> Response:
+        status = STATUSES.get(receipt.status, 200)
+        if receipt.status == statuses.REFUSED:
+            page = message_page(self._language, "page.refused", receipt.error)
+            return self._page(page, status)
+        ask = self._desk.presenter.brief(asked) if asked and asked.raw else None
+        return self._page(result_page(self._language, receipt, ask), status)
 
     def _whole(
-        self, found: Request, error: str = "", form: dict[str, list[str]] | None = None
+        self, asked: Request, error: str = "", answer: Answer | None = None
     ) -> Response:
-        """A request's own page: buttons, a form, or how it ended."""
-        view = self._desk.notifier.view(found)
-        links = self._links_of(found)
-        left = self._desk.seconds_left(found)
-        if error:
-            page = pages.answer_page(
-                self._language, view, links=links, seconds_left=left,
-                error=error, form=form,
-            )  # fmt: skip
-            return self._page(page, 400)
-        rules, note = self._rules(found)
-        page = pages.request_page(
-            self._language, view, links=links, seconds_left=left, request=found,
-            rules=rules, rule_note=note,
-        )  # fmt: skip
-        return self._page(page)
+        """A request's own page: what may be answered, or how it ended."""
+        ask = self._desk.presenter.ask(asked)
+        if not asked.waits():
+            return self._page(record_page(ask, self._desk.presenter.outcome(asked)))
+        left = self._desk.seconds_left(asked)
+        values = answer.values if answer else None
+        page = request_page(ask, self._links_of(ask), left, error, values)
+        return self._page(page, 400 if error else 200)
+
+    def _confirm(
+        self, asked: Request, name: str, words: str = "", answer: Answer | None = None
+    ) -> Response:
+        """The step before a decision; `words` are to be agreed to."""
+        ask = self._desk.presenter.ask(asked)
+        offer = ask.offer(name)
+        if offer is None:
+            return self._whole(asked)
+        if words:
+            offer = offer._replace(confirm=words)
+        link, left = self._links_of(ask)[name], self._desk.seconds_left(asked)
+        values = answer.values if answer else None
+        return self._page(confirm_page(ask, offer, link, left, values))
 
     # The inbox.
 
@@ -204,9 +239,10 @@ class Callback:
             key: request.query[key] for key in ("until", "sig") if key in request.query
         }
         signed = "&".join(f"{key}={value}" for key, value in query.items())
-        state = self.state(seen=self._is_seen(request))
-        boot = {**state, "events": "events" + ("?" + signed if signed else "")}
-        return self._page(pages.inbox_page(self._language, boot))
+        events = "events" + ("?" + signed if signed else "")
+        state = self._state(seen=self._is_seen(request))
+        items = list(self._items.values())
+        return self._page(inbox_page(self._language, state, items, events))
 
     def _events(self, request: http1.Request, exchange: Exchange) -> None:
         if not self._is_owner(request) or not is_finger(request):
@@ -216,47 +252,46 @@ class Callback:
 
     def event(self) -> bytes:
         """The inbox's state as a server-sent event."""
-        return b"event: state\ndata: " + json.dumps(self.state()).encode() + b"\n\n"
+        return b"event: state\ndata: " + self._state().encode() + b"\n\n"
 
-    def state(self, seen: bool = True) -> dict[str, Any]:
+    def _state(self, seen: bool = True) -> str:
         """Everything the inbox shows; `seen` if somebody has the page open."""
-        requests = self._desk.requests
-        waiting = requests.waiting()
-        for request in waiting[:SHOWN_WAITING] if seen else ():
-            requests.mark_shown(request)
-        return {
-            "now": self._clock(),
-            "waiting_count": len(waiting),
-            "waiting": self._waiting_items(waiting[:SHOWN_WAITING]),
-            "recent": [
-                pages.recent_item(self._language, found, found.summary)
-                for found in requests.recent(SHOWN_RECENT)
+        waiting = self._desk.requests.waiting()
+        shown = self._drawn(waiting[:SHOWN_WAITING])
+        for asked in shown if seen else ():
+            self._desk.requests.mark_shown(asked)
+        now, outcome = self._clock(), self._desk.presenter.outcome
+        return state_json(
+            self._items.values(),
+            now=now,
+            waiting_count=len(waiting),
+            deadlines={row.id: now + self._desk.seconds_left(row) for row in shown},
+            recent=[
+                recent_item(outcome(row))
+                for row in self._desk.requests.recent(SHOWN_RECENT)
             ],
-        }
-
-    def _waiting_items(self, waiting: list[Request]) -> list[dict[str, Any]]:
-        """The items of these requests; one is made once, however often it is sent."""
-        known = self._items
-        self._items = {
-            found.id: known.get(found.id) or self._waiting_item(found)
-            for found in waiting
-        }
-        now = self._clock()
-        return [
-            {**self._items[found.id], "deadline": now + self._desk.seconds_left(found)}
-            for found in waiting
-        ]
-
-    def _waiting_item(self, found: Request) -> dict[str, Any]:
-        view = self._desk.notifier.view(found)
-        rules, note = self._rules(found)
-        return pages.inbox_item(
-            self._language,
-            view,
-            links=self._links_of(found),
-            rules=rules,
-            rule_note=note,
         )
+
+    def _drawn(self, waiting: list[Request]) -> list[Request]:
+        """Make the items of these; returns those that are made.
+
+        An item is made once.  Many large ones at a time would hold the loop: what is
+        not made in this turn is in the next state.
+        """
+        before, until = self._items, self._ticks() + ITEM_SECONDS
+        shown: list[Request] = []
+        self._items = {}
+        for asked in waiting:
+            item = before.get(asked.id)
+            if item is None:
+                if shown and self._ticks() > until:
+                    self._inbox.refresh()
+                    continue
+                ask = self._desk.presenter.brief(asked)
+                item = make_item(ask, self._links_of(ask))
+            self._items[asked.id] = item
+            shown.append(asked)
+        return shown
 
     # For programs.
 
@@ -284,38 +319,25 @@ class Callback:
         signed = self._links.signs
         tried = self._wrong_ids.too_many(request.peer, now)
         good = self._links.good(request.path, id, fields.get("sig", ""))
-        found = self._desk.requests.get(id) if good and (signed or not tried) else None
-        if found is None:
+        asked = self._desk.requests.get(id) if good and (signed or not tried) else None
+        if asked is None:
             if tried:
                 raise ProtocolError("too many wrong ids", 429)
             # What cannot decide may guess: no page elsewhere can lock its reader out.
             if is_finger(request):
                 self._wrong_ids.add(request.peer, now)
-        return found
+        return asked
 
-    def _form(self, request: http1.Request) -> dict[str, str]:
-        return _first(self._fields(request))
+    def _links_of(self, ask: Ask) -> dict[str, str]:
+        """Every link of a request by the name of its button, and its own page.
 
-    def _fields(self, request: http1.Request) -> dict[str, list[str]]:
-        if not is_own_form(request, self._origin):
-            raise ProtocolError("a form of another site", 403)
-        return parse_form(request.body)
-
-    def _links_of(self, found: Request) -> dict[str, str]:
-        """Every link of a request by its name."""
-        paths = (*LINKS[kind_of(found.tool_name)], "/request")
-        return {path[1:]: self._link(path, found) for path in paths}
-
-    def _link(self, path: str, found: Request) -> str:
-        """A link as our own pages use it: relative, since a proxy may add a prefix."""
-        return self._links.path(path, found.id)[1:]
-
-    def _rules(self, found: Request) -> tuple[tuple[str, ...], str]:
-        """What "always" would write, or the sentence why nothing."""
-        if not found.waits() or kind_of(found.tool_name) != "permission":
-            return (), ""
-        rules, refusal = self._desk.preview_rules(found)
-        return rules, text(self._language, refusal) if refusal else ""
+        They are relative, since a proxy may add a prefix.
+        """
+        paths = {row.name: row.path for row in KINDS[ask.kind].actions}
+        paths["request"] = "/request"
+        return {
+            name: self._links.path(path, ask.id)[1:] for name, path in paths.items()
+        }
 
     def _is_owner(self, request: http1.Request) -> bool:
         """Whether the inbox may be opened: from this machine, or by a signed link.
@@ -332,53 +354,25 @@ class Callback:
         """Whether a person will look at the answer."""
         return request.method == "GET" and is_finger(request)
 
-    @staticmethod
-    def _surface(request: http1.Request) -> str:
-        return "inbox" if IN_PLACE in request.headers else "page"
-
-    def _outcome(
-        self, request: http1.Request, found: Request | None, fresh: bool
-    ) -> Response:
-        """What came of it, as a page or for the inbox's script."""
-        status = 200 if found else 404
-        if IN_PLACE in request.headers:
-            return self._json(
-                pages.outcome_json(self._language, found, fresh=fresh), status
-            )
-        view = self._view(found)
-        page = pages.outcome_page(self._language, found, fresh=fresh, view=view)
-        return self._page(page, status)
-
-    def _view(self, found: Request | None) -> RequestView | None:
-        if found is None or not found.raw:
-            return None
-        return self._desk.notifier.view(found)
-
     def _refusal(self, status: int, key: str) -> Response:
-        detail = pages.Detail("", text(self._language, key))
         title = "page.invalid" if key == "page.unknown" else "page.refused"
-        page = pages.result_page(
-            self._language, title_key=title, details=[detail], icon="ask"
+        return self._page(
+            message_page(self._language, title, text(self._language, key)), status
         )
-        return self._page(page, status)
 
     @staticmethod
     def _page(body: bytes, status: int = 200) -> Response:
-        return Response(status, body, HTML, pages.page_headers())
+        return Response(status, body, HTML, layout.HEADERS)
 
     @staticmethod
     def _json(value: object, status: int = 200) -> Response:
         return Response(status, json.dumps(value).encode() + b"\n", JSON, PRIVATE)
 
 
-def _first(fields: dict[str, list[str]]) -> dict[str, str]:
-    return {name: values[0] for name, values in fields.items() if values}
-
-
+# A button's link is opened or its form is sent.
+BUTTON: dict[str, Route] = {"GET": Callback.tap, "POST": Callback.press}
 ROUTES: dict[str, dict[str, Route]] = {
-    **{path: {"GET": Callback.tap, "POST": Callback.press} for path in ACTIONS},
     "/request": {"GET": Callback.show},
-    "/answer": {"GET": Callback.show, "POST": Callback.answer},
     "/": {"GET": Callback.home},
     "/status": {"GET": Callback.status},
     "/healthz": {"GET": Callback.health},

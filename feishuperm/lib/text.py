@@ -230,6 +230,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "page.key.rule": ("规则", "Rule"),
     "page.key.reason": ("理由", "Reason"),
     "page.key.when": ("处理时间", "Settled at"),
+    "page.key.head": ("账本", "Ledger"),
     "page.key.where": ("处理方式", "Settled by"),
     # What became of a request.
     "done.answer": ("已提交回答", "Answered"),
@@ -277,7 +278,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "inbox.expand": ("展开全部（共 {lines} 行）", "Show all {lines} lines"),
     "inbox.collapse": ("收起", "Show less"),
     "inbox.hidden": ("… 中间 {lines} 行未显示 …", "… {lines} lines not shown …"),
-    "inbox.cut": ("内容过长，此处只显示首尾", "Too long: only its ends are shown here"),
     "inbox.sending": ("正在提交…", "Sending…"),
     "inbox.failed": (
         "没有提交成功，请重试",

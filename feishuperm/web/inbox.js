@@ -1,5 +1,6 @@
 "use strict";
 // The inbox: draws the state the server sends, and posts what the person decides.
+// What may be pressed, typed or chosen is data of each request; no button is known here.
 // Text from a request only ever becomes textContent.
 (function () {
   var boot = JSON.parse(document.getElementById("boot").textContent);
@@ -8,7 +9,7 @@
   var SOON = 15; // seconds left that look urgent
   var FIRST = 14; // lines shown of a long text, and of its end
   var LAST = 5;
-  var KEYS = { a: "allow", w: "always", d: "deny", i: "interrupt" };
+  var FIRM = ["no", "stop"]; // looks of the buttons that stand apart
 
   var list = document.getElementById("waiting");
   var empty = document.getElementById("empty");
@@ -59,26 +60,29 @@
     });
   }
 
-  function drawBlock(block, open, link) {
+  function drawBlock(block) {
+    if (!block.kind) {
+      return make("p", "note", block.gap); // in the place of what was left out
+    }
     var looks = boot.looks[block.kind];
     var lines = block.text.split("\n");
     var hidden = lines.length - FIRST - LAST;
     var content = make(block.prose ? "div" : "pre", (block.prose ? "prose " : "") + block.kind);
     var section = make("section", "block", "", block.label && make("h3", "", block.label), content);
-    if (!block.tail && hidden > 3) {
-      fold(section, content, lines, looks, hidden, open);
+    if (!block.gap && hidden > 3) {
+      fold(section, content, lines, looks, hidden);
       return section;
     }
     lineNodes(lines, looks, content);
-    if (block.tail) {
-      content.appendChild(make("span", "gap", t("inbox.cut")));
+    if (block.gap) {
+      content.appendChild(make("span", "gap", block.gap));
       lineNodes(block.tail.split("\n"), looks, content);
-      section.appendChild(fullLink(link));
     }
     return section;
   }
 
-  function fold(section, content, lines, looks, hidden, open) {
+  function fold(section, content, lines, looks, hidden) {
+    var open = false;
     var toggle = make("button", "link");
     toggle.type = "button";
     toggle.dataset.role = "fold";
@@ -102,9 +106,10 @@
     section.appendChild(toggle);
   }
 
-  function fullLink(link) {
-    var anchor = make("a", "button link", t("button.more"));
-    anchor.href = link;
+  function link(className, label, address) {
+    var anchor = make("a", "button " + className, label);
+    anchor.href = address;
+    anchor.dataset.role = "open";
     return anchor;
   }
 
@@ -115,7 +120,7 @@
     card.id = "request-" + item.id;
     card.tabIndex = -1;
     card.setAttribute("aria-label", item.title + ": " + item.tool + ", " + item.project_name);
-    var where = [item.project_name, item.branch, item.agent].filter(Boolean).join(" · ");
+    var where = item.where.join(" · ");
     var clock = make("span", "clock");
     clock.setAttribute("role", "timer");
     var bar = make("div", "bar", "", make("i"));
@@ -124,8 +129,11 @@
     card.appendChild(bar);
     var body = make("div", "body stack");
     item.blocks.forEach(function (block) {
-      body.appendChild(drawBlock(block, false, item.links.request));
+      body.appendChild(drawBlock(block));
     });
+    if (item.partial) {
+      body.appendChild(link("link", t("button.more"), item.links.request));
+    }
     var actions = drawActions(item);
     body.appendChild(actions);
     card.appendChild(body);
@@ -136,99 +144,153 @@
   }
 
   function drawActions(item) {
-    var box = make("div", "actions");
-    if (item.links.answer) {
-      var answer = make("a", "button answer", t("button.answer"));
-      answer.href = item.links.answer;
-      answer.dataset.role = "open";
-      box.appendChild(answer);
-    } else if (item.links.allow) {
-      box.appendChild(button(item, "allow"));
-    }
-    if (item.links.deny || item.links.interrupt) {
-      box.appendChild(drawRefusals(item));
-    }
-    if (item.links.always && item.kind === "permission") {
-      var rules = item.rules.map(function (rule) {
-        return make("code", "rule", rule);
+    function drawn(looks) {
+      return item.offers.filter(function (offer) {
+        return looks.indexOf(offer.look) >= 0;
       });
-      var hint = make("p", "muted", item.rule);
-      box.appendChild(make.apply(null, ["div", "forever", "", hint].concat(rules, [button(item, "always")])));
+    }
+    var box = make("div", "actions");
+    drawn(["yes"]).forEach(function (offer) {
+      drawFields(item, offer, box);
+      box.appendChild(button(item, offer));
+    });
+    if (drawn(FIRM).length) {
+      box.appendChild(drawRefusals(item, drawn(FIRM)));
+    }
+    if (drawn(["forever"]).length) {
+      var rules = make("div", "lasting", "", make("p", "muted", item.rule));
+      item.rules.forEach(function (rule) {
+        rules.appendChild(make("code", "rule", rule));
+      });
+      drawn(["forever"]).forEach(function (offer) {
+        drawFields(item, offer, rules);
+        rules.appendChild(button(item, offer));
+      });
+      box.appendChild(rules);
     }
     return box;
   }
 
-  function drawRefusals(item) {
+  function drawRefusals(item, offers) {
     var box = make("div", "refuse");
     var pair = make("div", "pair");
-    if (item.links.deny) {
-      var reason = make("input");
-      reason.type = "text";
-      reason.name = "reason";
-      reason.maxLength = 1000;
-      reason.autocomplete = "off";
-      reason.placeholder = t("page.reason_hint");
-      reason.addEventListener("keydown", function (event) {
-        // Enter that ends an input method's composition is not an answer.
-        if (event.key === "Enter" && !event.isComposing && event.keyCode !== 229) {
-          event.preventDefault();
-          decide(item.id, "deny");
-        } else if (event.key === "Escape") {
-          cards[item.id].node.focus();
-        }
-      });
-      box.appendChild(make("label", "field", t("page.reason"), reason));
-      pair.appendChild(button(item, "deny"));
-    }
-    if (item.links.interrupt) {
-      pair.appendChild(button(item, "interrupt"));
-    }
+    offers.forEach(function (offer) {
+      drawFields(item, offer, box);
+      pair.appendChild(button(item, offer));
+    });
     box.appendChild(pair);
     return box;
   }
 
-  function button(item, name) {
-    var element = make("button", name, item.labels[name]);
+  function drawFields(item, offer, into) {
+    item.fields.forEach(function (field) {
+      if (offer.fields.indexOf(field.name) >= 0) {
+        into.appendChild(field.type === "text" ? drawText(item, offer, field) : drawChoice(item, offer, field));
+      }
+    });
+  }
+
+  function input(offer, field, type, value) {
+    var element = make("input");
+    element.type = type;
+    element.name = field.name;
+    element.value = value;
+    element.dataset.offer = offer.name;
+    return element;
+  }
+
+  function drawText(item, offer, field) {
+    var element = input(offer, field, "text", field.value);
+    element.maxLength = field.limit;
+    element.autocomplete = "off";
+    element.placeholder = field.hint;
+    element.addEventListener("keydown", function (event) {
+      // Enter that ends an input method's composition is not an answer.
+      if (event.key === "Enter" && !event.isComposing && event.keyCode !== 229) {
+        event.preventDefault();
+        press(item.id, offer);
+      } else if (event.key === "Escape") {
+        cards[item.id].node.focus();
+      }
+    });
+    return make("label", "field", field.label, element);
+  }
+
+  function drawChoice(item, offer, field) {
+    var box = make("fieldset", "", "", make("legend", "", field.label));
+    field.options.forEach(function (option) {
+      var element = input(offer, field, field.type === "many" ? "checkbox" : "radio", option.value);
+      element.id = [item.id, offer.name, field.name, option.value].join(" ");
+      element.name = [item.id, field.name].join(" "); // radio buttons of one request belong together
+      element.dataset.field = field.name;
+      element.checked = option.value === field.value;
+      var words = make("span", "", "", make("b", "", option.value), option.detail && make("span", "muted", option.detail));
+      box.appendChild(make("label", "option", "", element, words));
+    });
+    return box;
+  }
+
+  function button(item, offer) {
+    if (offer.opens) {
+      var opener = link(offer.look, offer.label, offer.link);
+      opener.dataset.action = offer.name;
+      return opener;
+    }
+    var element = make("button", offer.look, offer.label);
     element.type = "button";
-    element.dataset.action = name;
+    element.dataset.action = offer.name;
     element.addEventListener("click", function () {
-      decide(item.id, name);
+      press(item.id, offer);
     });
     return element;
   }
 
+  function find(card, offer) {
+    return card.node.querySelector("[data-action=" + CSS.escape(offer.name) + "]");
+  }
+
   // Deciding.
 
-  function decide(id, name) {
+  function press(id, offer) {
     var card = cards[id];
-    if (!card || card.sent || card.over || !card.item.links[name] || Date.now() < stillUntil) {
+    if (!card || card.sent || card.over || offer.opens || Date.now() < stillUntil) {
       return;
     }
-    var pressed = card.node.querySelector("[data-action=" + name + "]");
+    var pressed = find(card, offer);
     card.sent = true;
+    var sending = post(card, offer); // reads the fields: before they are frozen
     freeze(card, true);
     pressed.textContent = t("inbox.sending");
-    post(card, name).then(
+    function again(title, lines) {
+      card.sent = false;
+      freeze(card, card.over);
+      pressed.textContent = offer.label;
+      tell(card, "late", title, lines);
+    }
+    sending.then(
       function (result) {
-        settle(card, result.look, result.title, result.lines);
+        if (result.over) {
+          settle(card, result.look, result.title, result.lines);
+        } else {
+          again(result.title, result.lines);
+        }
       },
       function () {
-        card.sent = false;
-        freeze(card, card.over);
-        pressed.textContent = card.item.labels[name];
-        tell(card, "late", t("inbox.failed"), []);
+        again(t("inbox.failed"), []);
       }
     );
   }
 
-  function post(card, name) {
-    var link = card.item.links[name].split("?");
-    var form = new URLSearchParams(link[1] || "");
-    var reason = card.node.querySelector("input[name=reason]");
-    if (name === "deny" && reason && reason.value.trim()) {
-      form.set("reason", reason.value.trim());
-    }
-    return fetch(link[0], {
+  function post(card, offer) {
+    var parts = offer.link.split("?");
+    var form = new URLSearchParams(parts[1] || "");
+    form.set("digest", card.item.digest);
+    card.node.querySelectorAll("input[data-offer=" + CSS.escape(offer.name) + "]").forEach(function (element) {
+      if (element.type === "text" ? element.value.trim() : element.checked) {
+        form.append(element.dataset.field || element.name, element.value.trim());
+      }
+    });
+    return fetch(parts[0], {
       method: "POST",
       body: form,
       headers: { "X-Feishuperm": "1", Accept: "application/json" },
@@ -320,9 +382,9 @@
         remove(card); // its hook found the restarted server: it waits again
       }
       if (cards[item.id]) {
-        cards[item.id].item.deadline = item.deadline;
+        cards[item.id].deadline = news.deadlines[item.id];
       } else {
-        arrive(item);
+        arrive(item, news.deadlines[item.id]);
       }
     });
     Object.keys(cards).forEach(function (id) {
@@ -337,8 +399,9 @@
     tick();
   }
 
-  function arrive(item) {
+  function arrive(item, deadline) {
     cards[item.id] = drawCard(item);
+    cards[item.id].deadline = deadline;
     list.appendChild(cards[item.id].node); // last: what is there does not move
     if (!first) {
       announce(t("inbox.arrived", { what: item.tool + " · " + item.project_name }));
@@ -364,7 +427,8 @@
         entry.appendChild(make("code", "rule", rule));
       });
       var reason = item.reason ? [t("page.key.reason") + ": " + item.reason] : [];
-      item.notes.concat(reason).forEach(function (line) {
+      var head = item.head ? [t("page.key.head") + ": " + item.head] : [];
+      item.notes.concat(reason, head).forEach(function (line) {
         entry.appendChild(make("p", "muted", line));
       });
       box.appendChild(entry);
@@ -400,8 +464,8 @@
       if (card.leaving) {
         return;
       }
-      var left = Math.ceil((card.item.deadline * 1000 - now) / 1000);
-      var all = card.item.deadline - card.item.created;
+      var left = Math.ceil((card.deadline * 1000 - now) / 1000);
+      var all = card.deadline - card.item.created;
       var shown = Math.floor(left / 60) + ":" + ("0" + (left % 60)).slice(-2);
       card.clock.textContent = left > 0 ? t("page.left", { left: shown }) : t("page.time_over");
       card.clock.classList.toggle("soon", left <= SOON);
@@ -495,18 +559,18 @@
   function act(key) {
     if (!cards[selected]) {
       move(1); // the first press only shows which request the next one is about
-    } else if (key === "r") {
-      var reason = cards[selected].node.querySelector("input[name=reason]");
-      if (reason) {
-        reason.focus();
-      }
-    } else if (key === "Enter") {
-      var opener = cards[selected].node.querySelector("[data-role]");
-      if (opener) {
-        opener.click();
+    } else if (key === "r" || key === "Enter") {
+      var wanted = key === "r" ? "input[type=text]" : "[data-role]";
+      var element = cards[selected].node.querySelector(wanted);
+      if (element) {
+        element[key === "r" ? "focus" : "click"]();
       }
     } else {
-      decide(selected, KEYS[key]);
+      cards[selected].item.offers.forEach(function (offer) {
+        if (offer.key === key) {
+          find(cards[selected], offer).click();
+        }
+      });
     }
   }
 
@@ -541,7 +605,7 @@
       move(key === "j" || key === "ArrowDown" ? 1 : -1);
     } else if (key === "?") {
       toggleHelp(true);
-    } else if (key === "r" || key === "Enter" || (key in KEYS && !event.shiftKey)) {
+    } else if (key === "r" || key === "Enter" || (boot.keys.indexOf(key) >= 0 && !event.shiftKey)) {
       act(key);
     } else {
       return;

@@ -333,7 +333,7 @@ def test_always_shows_the_exact_rule_before_and_after(
     rule = f"Bash({command})"
     hook = station.ask("Bash", {"command": command})
     page = phone.open()
-    expect_text(card(page, hook).locator(".forever"), rule)
+    expect_text(card(page, hook).locator(".lasting"), rule)
     button(card(page, hook), "始终允许").tap()
     expect_text(card(page, hook).locator(".outcome"), "已始终允许", rule)
     assert hook.decision()["behavior"] == "allow"
@@ -496,7 +496,7 @@ def test_link_of_a_card_decides_once_and_reload_and_back_are_safe(
     take(page, "result", tmp_path, 450)
     assert hook.decision()["behavior"] == "allow"
     page.reload()
-    expect_text(page, "请求无效或已过期", "已批准运行", "飞书卡片")
+    expect_text(page, "请求无效或已过期", "已批准运行", "按钮链接")
     page.goto(station.url + hook.links["interrupt"])
     expect_text(page, "请求无效或已过期", "已批准运行")
     page.go_back()

@@ -1,0 +1,30 @@
+"""What a button link opens where a link must not decide by itself."""
+
+from __future__ import annotations
+
+from feishuperm.handlers.pages.layout import frame, say, shown
+from feishuperm.handlers.pages.pieces import blocks, buttons, clock, head, sheet
+from feishuperm.lib.text import text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.handlers.pages.pieces import Values
+    from feishuperm.models.ask import Ask, Offer
+
+
+def confirm_page(
+    ask: Ask, offer: Offer, link: str, seconds_left: float, values: Values | None = None
+) -> bytes:
+    """The request and the one button asked for, with the words one has to agree to."""
+    title = text(ask.language, "page.confirm")
+    words = f'<p class="note"><strong>{shown(offer.confirm)}</strong></p>'
+    if offer.confirm:
+        link += "&confirmed=1"
+    body = (
+        head(ask, title, clock(ask, seconds_left))
+        + f'<p class="note">{say(ask.language, "page.confirm_hint")}</p>'
+        + blocks(ask)
+        + (words if offer.confirm else "")
+        + buttons(ask, {offer.name: link}, (offer,), values)
+    )
+    return frame(ask.language, title, sheet(ask, body))

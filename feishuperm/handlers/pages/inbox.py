@@ -1,0 +1,220 @@
+"""The inbox: its page, and the data its script draws requests from.
+
+The script gets the whole state on every change, so each request is cut to a size and
+made into JSON once.  What was cut offers no button that grants: that is for the
+request's own page, one tap away.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from feishuperm.handlers.pages.layout import (
+    INBOX,
+    INBOX_SCRIPT,
+    fill,
+    frame,
+    say,
+    shown,
+)
+from feishuperm.handlers.pages.pieces import (
+    LINE_LOOKS,
+    PROSE,
+    blocks,
+    buttons,
+    cut_hint,
+    gap_hint,
+    head,
+    rule_hint,
+)
+from feishuperm.handlers.pages.result import surface_name
+from feishuperm.lib.display import visible
+from feishuperm.lib.text import text
+from feishuperm.models.ask import CUT_FIRST, shorten, to_plain
+from feishuperm.models.kind import KINDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from feishuperm.handlers.pages.pieces import Links
+    from feishuperm.models.ask import Ask, Block, Offer, Outcome
+
+BLOCK_LENGTH = 12_000  # characters of one block
+ITEM_LENGTH = 24_000  # of all blocks of a request
+TEXTS = (
+    *("inbox.live", "inbox.lost", "inbox.expand", "inbox.collapse", "inbox.hidden"),
+    *("inbox.sending", "inbox.failed", "inbox.arrived", "inbox.settled"),
+    *("page.name", "page.left", "page.time_over", "page.key.reason", "page.key.head"),
+    *("inbox.ended", "button.more"),
+)
+# Keys that are no button's; those follow from `KINDS`.
+KEYS = (
+    ("r", "inbox.help.reason"),
+    ("Enter", "inbox.help.open"),
+    ("?", "inbox.help.help"),
+)
+MOVES = ("j k ↓ ↑", "inbox.help.select")
+
+
+class Item(NamedTuple):
+    """A waiting request, made once: for the script, and for where none runs."""
+
+    json: str
+    plain: str
+
+
+def make_item(ask: Ask, links: Links) -> Item:
+    """One waiting request. `links` has each offer by name, and "request"."""
+    ask = shorten(ask, BLOCK_LENGTH)
+    if sum(len(block.text) + len(block.tail) for block in ask.blocks) > ITEM_LENGTH:
+        ask = shorten(ask, ITEM_LENGTH // len(ask.blocks))
+    return Item(json.dumps(_item(ask, links)), _plain(ask, links))
+
+
+def _item(ask: Ask, links: Links) -> dict[str, Any]:
+    drawn = [_block(ask, block) for block in ask.blocks]
+    if ask.cut:
+        drawn.insert(CUT_FIRST, {"gap": cut_hint(ask)})
+    offers = [_offer(offer, links) for offer in ask.offered]
+    return {
+        "id": ask.id,
+        "kind": ask.kind,
+        "tool": visible(ask.tool),
+        "title": ask.heading,
+        "where": [visible(part) for part in _where(ask)],
+        "project_name": visible(ask.project_name),
+        "created": ask.created,
+        "blocks": drawn,
+        "offers": offers,
+        "fields": [
+            {**to_plain(field), "label": visible(field.label)}
+            for field in ask.fields
+            if any(field.name in offer["fields"] for offer in offers)
+        ],
+        "links": dict(links),
+        "partial": ask.partial,
+        "digest": ask.digest,
+        "rules": [visible(rule) for rule in ask.rules],
+        "rule": visible(rule_hint(ask)),
+    }
+
+
+def _where(ask: Ask) -> tuple[str, ...]:
+    return tuple(filter(None, (ask.project_name, ask.branch, ask.agent)))
+
+
+def _block(ask: Ask, block: Block) -> dict[str, Any]:
+    return {
+        "kind": block.kind,
+        "label": block.label,
+        "text": block.text,
+        "gap": gap_hint(ask, block) if block.hidden else "",
+        "tail": block.tail,
+        "prose": block.kind in PROSE,
+    }
+
+
+def _offer(offer: Offer, links: Links) -> dict[str, Any]:
+    """A button; one that needs more than a press opens its page instead."""
+    opens = offer.needs or bool(offer.confirm)
+    return {
+        "name": offer.name,
+        "label": offer.label,
+        "look": offer.look,
+        "key": offer.key,
+        "link": links[offer.name],
+        "opens": opens,
+        "fields": [] if opens else list(offer.fields),
+    }
+
+
+def _plain(ask: Ask, links: Links) -> str:
+    """Where no script runs: the same request as a plain form."""
+    return (
+        '<article class="sheet item stack">'
+        + head(ask, ask.heading)
+        + blocks(ask, ask.offered)
+        + f'<a class="button link" href="{shown(links["request"])}">'
+        + f"{say(ask.language, 'button.more')}</a>"
+        + buttons(ask, links, ask.offered)
+        + "</article>"
+    )
+
+
+def recent_item(outcome: Outcome) -> dict[str, Any]:
+    """One settled request for the inbox."""
+    return {
+        "id": outcome.id,
+        "what": visible(outcome.summary),
+        "project_name": visible(outcome.project.rstrip("/").rpartition("/")[2]),
+        "done": outcome.done,
+        "look": outcome.look,
+        "surface": surface_name(outcome.language, outcome.surface),
+        "ended": outcome.ended,
+        "rules": [visible(rule) for rule in outcome.rules],
+        "reason": visible(outcome.reason),
+        "notes": [visible(line) for line in outcome.lines],
+        "head": outcome.head,
+    }
+
+
+def state_json(items: Iterable[Item], **facts: object) -> str:
+    """Everything the script draws: the items as they were made, and what changes."""
+    waiting = ",".join(item.json for item in items)
+    return f'{json.dumps(facts)[:-1]}, "waiting": [{waiting}]}}'
+
+
+def inbox_page(
+    language: str, state: str, items: Sequence[Item], events: str = "events"
+) -> bytes:
+    """The inbox with its first state; `events` is the address of the next."""
+    words = {
+        name: say(language, "inbox." + name)
+        for name in ("title", "live", "help", "help_close", "noscript", "waiting")
+    }
+    texts = {key: text(language, key) for key in TEXTS}
+    boot = {
+        "events": events,
+        "texts": texts,
+        "looks": LINE_LOOKS,
+        "keys": list(_pressed()),
+    }
+    body = fill(
+        INBOX,
+        **words,
+        none=say(language, "inbox.none"),
+        none_hint=say(language, "inbox.none_hint"),
+        recent=say(language, "inbox.recent"),
+        keys=_help(language),
+        plain="".join(item.plain for item in items),
+        boot=_inert(f"{state[:-1]}, {json.dumps(boot)[1:]}"),
+    )
+    return frame(language, text(language, "inbox.title"), body, INBOX_SCRIPT)
+
+
+def _pressed() -> dict[str, str]:
+    """The keys of all buttons, each with the label of the first that has it."""
+    actions = [action for kind in KINDS.values() for action in kind.actions]
+    return {
+        key: next(action.label for action in actions if action.key == key)
+        for key in dict.fromkeys(action.key for action in actions if action.key)
+    }
+
+
+def _help(language: str) -> str:
+    """What each key does: moving, every button that has one, and the rest."""
+    rows = (MOVES, *_pressed().items(), *KEYS)
+    return "".join(
+        f"<dt>{_keys(keys)}</dt><dd>{say(language, label)}</dd>" for keys, label in rows
+    )
+
+
+def _keys(keys: str) -> str:
+    return " ".join(f"<kbd>{shown(key)}</kbd>" for key in keys.split(" "))
+
+
+def _inert(source: str) -> str:
+    """JSON that cannot end the element it stands in."""
+    return source.replace("<", "\\u003c")

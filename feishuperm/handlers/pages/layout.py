@@ -1,0 +1,144 @@
+"""What all pages have in common: the frame, the policy, and the ways text gets in.
+
+Pages are values in, HTML out, one file per page.  Nothing in them decides, waits, or
+knows a kind of request by its name: an `Ask` says what is shown and offered, an
+`Outcome` how it ended, and `lib.text` has the words around them.
+
+Every page is one self-contained file: style and script are inlined, and the content
+security policy names them by their hashes, so nothing that a tool call smuggles into a
+page could ever run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import pkgutil
+import re
+import time
+from html import escape
+from typing import NamedTuple
+
+from feishuperm.lib.display import visible
+from feishuperm.lib.text import text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ICONS = {
+    "check": "M6 17l7 7L27 9",
+    "clock": "M16 8v9l6 4M16 3a13 13 0 1 0 .01 0",
+    "ask": "M11 12a5 5 0 1 1 7 4.6c-1.500.7-2 1.600-2 3.400M16 25v.5",
+}
+
+
+class Fact(NamedTuple):
+    """A label and its value."""
+
+    label: str  # text key
+    value: str
+    exact: bool = False  # shown letter by letter, as a rule
+
+
+def _load(name: str) -> str:
+    """A file of `web/`, also from inside the archive."""
+    data = pkgutil.get_data("feishuperm", "web/" + name)
+    if data is None:
+        raise FileNotFoundError(name)
+    return data.decode()
+
+
+STYLE = _load("style.css")
+PAGE_SCRIPT = _load("page.js")
+INBOX_SCRIPT = _load("inbox.js")
+PAGE = _load("page.html")
+INBOX = _load("inbox.html")
+
+
+def _hash(source: str) -> str:
+    digest = hashlib.sha256(source.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        f"script-src {_hash(PAGE_SCRIPT)} {_hash(INBOX_SCRIPT)}",
+        f"style-src {_hash(STYLE)}",
+        "img-src data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+# No page may be stored, sniffed or framed.
+HEADERS = (
+    ("Content-Security-Policy", POLICY),
+    ("Cache-Control", "no-store"),
+    ("Referrer-Policy", "same-origin"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+
+
+def frame(language: str, title: str, body: str, script: str = PAGE_SCRIPT) -> bytes:
+    """A whole page around a body."""
+    if script is PAGE_SCRIPT:
+        home = say(language, "page.open_inbox")
+        body += f'<p class="links"><a id="home" hidden>{home}</a></p>'
+    page = fill(
+        PAGE,
+        lang="zh-CN" if language == "zh" else "en",
+        title=shown(title),
+        style=STYLE,
+        body=body,
+        script=script,
+    )
+    return page.encode(errors="replace")
+
+
+_BLANK = re.compile(r"\{\{([a-z_]+)\}\}")
+
+
+def fill(template: str, **values: str) -> str:
+    """The template with its blanks filled in one pass: a value is never a template."""
+    return _BLANK.sub(lambda blank: values[blank.group(1)], template)
+
+
+def shown(value: str) -> str:
+    """A text as HTML, what the eye cannot see spelled out."""
+    return escape(visible(value))
+
+
+def say(language: str, key: str, **values: object) -> str:
+    """A sentence as HTML."""
+    return shown(text(language, key, **values))
+
+
+def moment(seconds: float) -> str:
+    """A time of day and date, as people here read it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def icon(name: str) -> str:
+    return (
+        '<div class="mark" aria-hidden="true"><svg viewBox="0 0 32 32">'
+        f'<path d="{ICONS[name]}"/></svg></div>'
+    )
+
+
+def facts(language: str, rows: Iterable[Fact]) -> str:
+    """Labels and values as a list; nothing for no rows."""
+    items = "".join(
+        f"<dt>{say(language, label)}</dt>"
+        f"<dd>{exactly(value) if exact else shown(value)}</dd>"
+        for label, value, exact in rows
+        if value
+    )
+    return f'<dl class="facts">{items}</dl>' if items else ""
+
+
+def exactly(value: str) -> str:
+    """A text to be read letter by letter."""
+    return f'<code class="rule">{shown(value)}</code>'

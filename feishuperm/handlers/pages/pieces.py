@@ -1,0 +1,256 @@
+"""The pieces that a request is drawn from: head, blocks, fields, buttons.
+
+A link is `allow?id=...&sig=...`.  A button posts the query of its link as form fields
+to its path; the inbox script does the same, so an answer always arrives in one shape.
+A field stands in the form of the button that takes it along, so that Enter in it can
+only mean that button.
+"""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from urllib.parse import parse_qsl
+
+from feishuperm.handlers.pages.layout import Fact, exactly, facts, moment, say, shown
+from feishuperm.lib.text import text
+from feishuperm.models.ask import CUT_FIRST, FOREVER, NO, STOP, YES
+from feishuperm.models.question import in_form
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from feishuperm.models.ask import Ask, Block, Field, Offer
+
+    Values = Mapping[str, Sequence[str]]
+    Links = Mapping[str, str]  # by the name of the action
+
+# Lines of a block that look different, by their first character.
+LINE_LOOKS = {
+    "diff": {"+": "add", "-": "del", "@": "hunk"},
+    "markdown": {"#": "title"},
+}
+PROSE = ("markdown", "question", "text")
+MANY_LINES = 20_000  # coloured line by line; a longer text would hold up everybody
+MULTIPLE = {"one": "page.answer_single", "many": "page.answer_multi"}
+
+
+# What is asked.
+
+
+def sheet(ask: Ask, body: str) -> str:
+    """The main part of a page about one request."""
+    return (
+        f'<main><article class="sheet stack">{body}</article>'
+        f'<section class="sheet">{facts(ask.language, _origin(ask))}</section></main>'
+    )
+
+
+def _origin(ask: Ask) -> tuple[Fact, ...]:
+    return (
+        Fact("page.key.project", ask.project),
+        Fact("page.key.branch", ask.branch),
+        Fact("page.key.agent", ask.agent),
+        Fact("page.key.session", ask.session),
+        Fact("page.key.created", moment(ask.created)),
+        Fact("page.key.id", ask.id),
+    )
+
+
+def head(ask: Ask, title: str, clock: str = "") -> str:
+    branch = f" · {ask.branch}" if ask.branch else ""
+    return (
+        f'<header class="head"><div><h1>{shown(title)}</h1>'
+        f'<p class="where">{shown(ask.project_name + branch)}</p></div>{clock}'
+        f'</header><p><span class="tool">{shown(ask.tool)}</span></p>'
+    )
+
+
+def clock(ask: Ask, seconds_left: float) -> str:
+    """The time left: a moment for all, a countdown where scripts run."""
+    until = time.strftime("%H:%M:%S", time.localtime(ask.created + ask.seconds))
+    return (
+        f'<span class="clock" role="timer" data-left="{seconds_left:.1f}"'
+        f' data-text="{say(ask.language, "page.left")}"'
+        f' data-over="{say(ask.language, "page.time_over")}">'
+        f"{say(ask.language, 'page.until', until=until)}</span>"
+    )
+
+
+def blocks(ask: Ask, offers: Sequence[Offer] = ()) -> str:
+    """What the request is about; questions are left to the `offers` that ask them."""
+    asked = any(offer.needs and offer.fields for offer in offers)
+    parts = [
+        "" if asked and block.kind == "question" else _block(ask, block)
+        for block in ask.blocks
+    ]
+    if ask.cut:
+        parts.insert(CUT_FIRST, f'<p class="note">{shown(cut_hint(ask))}</p>')
+    if asked or parts:
+        return "".join(parts)
+    return f'<p class="muted">{shown(ask.empty)}</p>'
+
+
+def cut_hint(ask: Ask) -> str:
+    """The sentence in the place of blocks that were left out."""
+    return text(ask.language, "card.hidden", count=ask.cut)
+
+
+def gap_hint(ask: Ask, block: Block) -> str:
+    """The sentence in the place of characters that were left out."""
+    return text(ask.language, "card.cut", count=block.hidden)
+
+
+def _block(ask: Ask, block: Block) -> str:
+    label = f"<h3>{shown(block.label)}</h3>" if block.label else ""
+    looks = LINE_LOOKS.get(block.kind)
+    content = _lines(block.text, looks)
+    if block.hidden:
+        gap = f'<span class="gap">{shown(gap_hint(ask, block))}</span>'
+        content += gap + _lines(block.tail, looks)
+    tag, look = ("div", "prose ") if block.kind in PROSE else ("pre", "")
+    return (
+        f'<section class="block">{label}<{tag} class="{look}{escape(block.kind)}">'
+        f"{content}</{tag}></section>"
+    )
+
+
+def _lines(source: str, looks: Mapping[str, str] | None) -> str:
+    """One element per line, so that a changed line is coloured to the edge.
+
+    Blocks come with everything visible; escaping is all they need.
+    """
+    if not looks or source.count("\n") > MANY_LINES:
+        return escape(source)
+    return "".join(
+        f'<span class="{looks.get(line[:1], "same")}">{escape(line) or " "}\n</span>'
+        for line in source.split("\n")
+    )
+
+
+# What may be answered.
+
+
+def buttons(
+    ask: Ask, links: Links, offers: Sequence[Offer], values: Values | None = None
+) -> str:
+    """What lets it happen first, the refusals apart from it, what outlives it last."""
+    filled = values or {}
+    looks = {look: [offer for offer in offers if offer.look == look] for look in LOOKS}
+    parts = [_form(ask, offer, links[offer.name]) for offer in offers]
+    for offer in looks[YES]:
+        parts.append(_fields(ask, offer, filled) + _button(ask, offer))
+    parts.append(_refusals(ask, (*looks[NO], *looks[STOP]), filled))
+    if looks[FOREVER]:
+        parts.append(_forever(ask, looks[FOREVER], filled))
+    return f'<div class="actions">{"".join(parts)}</div>'
+
+
+LOOKS = (YES, FOREVER, NO, STOP)
+
+
+def _refusals(ask: Ask, offers: Sequence[Offer], values: Values) -> str:
+    if not offers:
+        return ""
+    fields = "".join(_fields(ask, offer, values) for offer in offers)
+    drawn = "".join(_button(ask, offer) for offer in offers)
+    return f'<div class="refuse">{fields}<div class="pair">{drawn}</div></div>'
+
+
+def _forever(ask: Ask, offers: Sequence[Offer], values: Values) -> str:
+    """The buttons that outlive the request, under what they would write."""
+    rules = "".join(map(exactly, ask.rules))
+    drawn = "".join(
+        _fields(ask, offer, values) + _button(ask, offer) for offer in offers
+    )
+    return (
+        f'<div class="lasting"><p class="muted">{shown(rule_hint(ask))}</p>'
+        f"{rules}{drawn}</div>"
+    )
+
+
+def rule_hint(ask: Ask) -> str:
+    """The sentence above the rules, or why there are none."""
+    if ask.rule_note:
+        return text(ask.language, "page.always_none", why=ask.rule_note)
+    return text(ask.language, "page.always_hint")
+
+
+def _button(ask: Ask, offer: Offer) -> str:
+    label = offer.submit if offer.needs else offer.label
+    return (
+        f'<button class="{escape(offer.look)}" form="{_form_id(ask, offer)}">'
+        f"{shown(label)}</button>"
+    )
+
+
+def _form(ask: Ask, offer: Offer, link: str) -> str:
+    path, _, query = link.partition("?")
+    fields = [*parse_qsl(query), ("digest", ask.digest)]
+    return (
+        f'<form id="{_form_id(ask, offer)}" method="post" action="{shown(path)}">'
+        f"{hidden(fields)}</form>"
+    )
+
+
+def _form_id(ask: Ask, offer: Offer) -> str:
+    return shown(f"form-{offer.name}-{ask.id}")
+
+
+def hidden(pairs: Iterable[tuple[str, str]]) -> str:
+    return "".join(
+        f'<input type="hidden" name="{shown(name)}" value="{shown(value)}">'
+        for name, value in pairs
+    )
+
+
+# Fields.
+
+
+def _fields(ask: Ask, offer: Offer, values: Values) -> str:
+    """The fields of a button; a choice and its `..._other` stand together."""
+    fields = [field for field in ask.fields if field.name in offer.fields]
+    form = _form_id(ask, offer)
+    drawn, inside = "", ""
+    for field in reversed(fields):
+        if field.type in MULTIPLE:
+            drawn = _choice(ask.language, form, field, values, inside) + drawn
+            inside = ""
+        elif any(field.name == f"{other.name}_other" for other in fields):
+            inside = _text_field(form, field, values, "field own")
+        else:
+            drawn = _text_field(form, field, values) + drawn
+    return drawn
+
+
+def _text_field(form: str, field: Field, values: Values, look: str = "field") -> str:
+    value = (values.get(field.name) or (field.value,))[0]
+    return (
+        f'<label class="{look}">{shown(field.label)}'
+        f'<input type="text" name="{shown(field.name)}" form="{form}"'
+        f' value="{escape(value)}" autocomplete="off" maxlength="{field.limit}"'
+        f' placeholder="{shown(field.hint)}"></label>'
+    )
+
+
+def _choice(language: str, form: str, field: Field, values: Values, inside: str) -> str:
+    words = [field.heading] if field.heading else []
+    if field.options:
+        words.append(text(language, MULTIPLE[field.type]))
+    chips = "".join(f'<span class="chip">{shown(word)}</span>' for word in words)
+    chosen = frozenset(map(in_form, values.get(field.name) or (field.value,)))
+    kind = "checkbox" if field.type == "many" else "radio"
+    options = "".join(
+        f'<label class="option"><input type="{kind}" name="{shown(field.name)}"'
+        f' form="{form}" value="{escape(value)}"'
+        f"{' checked' if in_form(value) in chosen else ''}>"
+        f"<span><b>{shown(value)}</b>"
+        + (f'<span class="muted">{shown(detail)}</span>' if detail else "")
+        + "</span></label>"
+        for value, detail in field.options
+    )
+    return (
+        f"<fieldset><legend><span>{chips}</span>{shown(field.label)}</legend>"
+        f"{options}{inside}</fieldset>"
+    )

@@ -1,0 +1,131 @@
+"""A page as a reader without scripts sees it, and asks to draw pages from."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from typing import Any
+
+from feishuperm.lib.text import text
+from feishuperm.models.ask import Ask, Block, Outcome
+from feishuperm.models.kind import KINDS, offers
+
+ID = "1700000000-0badcafe"
+VOID = {"meta", "link", "input", "path", "br"}
+
+
+class Page(HTMLParser):
+    """A parsed page: its text, its elements, and that every tag is closed in order."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self.styles: list[str] = []
+        self.labels: dict[str, str] = {}  # of buttons, by the form they send
+        self._open: list[str] = []
+        self.feed(body.decode())
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        inside = self._open[-1] if self._open else ""
+        if inside == "script":
+            self.scripts.append(data)
+        elif inside == "style":
+            self.styles.append(data)
+        else:
+            self.text += data
+        if inside == "button":
+            self.labels[self.elements[-1][1].get("form", "")] = data
+
+    def all(self, tag: str, **wanted: str) -> list[dict[str, str]]:
+        """The attributes of every such element; `class_` for `class`."""
+        named = {name.rstrip("_"): value for name, value in wanted.items()}
+        return [
+            attrs
+            for name, attrs in self.elements
+            if name == tag and named.items() <= attrs.items()
+        ]
+
+    def form(self, path: str) -> dict[str, str]:
+        """The hidden fields of the form that posts to a path."""
+        start = self.elements.index(
+            ("form", self.all("form", action=path, method="post")[0])
+        )
+        fields = {}
+        for tag, attrs in self.elements[start + 1 :]:
+            if tag != "input" or attrs["type"] != "hidden":
+                break
+            fields[attrs["name"]] = attrs["value"]
+        return fields
+
+    def button(self, path: str) -> str:
+        """The label of the button that sends the form of a path."""
+        return self.labels[self.all("form", action=path)[0]["id"]]
+
+
+def make_ask(kind: str = "permission", tool_input: Any = None, **changes: Any) -> Ask:
+    """A request of a kind, about `npm run build` if nothing else is said."""
+
+    def say(key: str, **values: object) -> str:
+        return text("zh", key, **values)
+
+    row = KINDS[kind]
+    fields = row.fields(tool_input or {}, say)
+    ask = Ask(
+        id=ID,
+        kind=kind,
+        heading=say(row.heading),
+        empty=say(row.empty),
+        tool="Bash",
+        summary="Bash",
+        blocks=(Block("code", "命令", "npm run build", "bash"),),
+        project="/home/u/shop",
+        branch="main",
+        session="5e55",
+        created=1_700_000_000.0,
+        seconds=55,
+        actions=offers(row, fields, say),
+        fields=fields,
+        digest="d16e57",
+    )
+    return ask._replace(**changes)
+
+
+def make_outcome(done: str = "已批准运行", **changes: Any) -> Outcome:
+    outcome = Outcome(
+        id=ID,
+        kind="permission",
+        state="allowed",
+        action="allow",
+        surface="link",
+        ended=1_700_000_020.0,
+        done=done,
+        look="good",
+        summary="Bash",
+        project="/home/u/shop",
+        head="a1b2c3",
+    )
+    return outcome._replace(**changes)
+
+
+def make_links(ask: Ask) -> dict[str, str]:
+    """As the callback makes them: one per offer, and the request's own page."""
+    row = KINDS[ask.kind]
+    paths = {offer.name: row.action(offer.name) for offer in ask.actions}
+    links = {
+        name: f"{action.path[1:]}?id={ID}&sig=s-{name}"
+        for name, action in paths.items()
+        if action
+    }
+    return {**links, "request": f"request?id={ID}&sig=s-request"}

@@ -1,0 +1,227 @@
+"""A request's own page, and the step before a decision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feishuperm.handlers.pages.confirm import confirm_page
+from feishuperm.handlers.pages.pieces import MANY_LINES
+from feishuperm.handlers.pages.request import record_page, request_page
+from feishuperm.models.ask import Ask, Block, Field, Offer, Option, shorten
+from feishuperm.models.kind import KINDS
+from tests.handlers.pages.page import ID, Page, make_ask, make_links, make_outcome
+
+QUESTIONS = [
+    {
+        "question": "Which colour?",
+        "header": "Colour",
+        "multiSelect": False,
+        "options": [
+            {"label": "Red", "description": "warm"},
+            {"label": "Blue", "description": ""},
+        ],
+    },
+    {
+        "question": "Which sizes?",
+        "header": "Size",
+        "multiSelect": True,
+        "options": [{"label": "S"}, {"label": "M"}, {"label": "L"}],
+    },
+]
+
+
+def page_of(ask: Ask, **options: Any) -> Page:
+    return Page(request_page(ask, make_links(ask), 40, **options))
+
+
+def test_whole_command_is_shown_and_every_button_posts_its_link() -> None:
+    command = "\n".join(f"echo line {number}" for number in range(300))
+    ask = make_ask(blocks=(Block("code", "命令", command),), rules=("Bash(x)",))
+    page = page_of(ask)
+    assert command in page.text
+    assert "Bash(x)" in page.text
+    for name in ("allow", "always", "deny", "interrupt"):
+        posted = {"id": ID, "sig": f"s-{name}", "digest": "d16e57"}
+        assert page.form(name) == posted
+    assert page.all("input", name="reason", form=f"form-deny-{ID}")
+    assert page.all("span", **{"data-left": "40.0"})
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_action_of_a_kind_is_a_plain_form_with_its_label(kind: str) -> None:
+    ask = make_ask(kind, {"questions": QUESTIONS})
+    page = page_of(ask)
+    for offer in ask.actions:
+        action = KINDS[kind].action(offer.name)
+        assert action
+        label = offer.submit if offer.needs else offer.label
+        assert page.button(action.path[1:]) == label
+
+
+def test_edit_is_shown_as_coloured_diff() -> None:
+    diff = Block("diff", "", "@@ -1 +1 @@\n-let a\n+const a\n b")
+    page = page_of(make_ask(blocks=(diff,)))
+    assert len(page.all("span", class_="add")) == 1
+    assert len(page.all("span", class_="del")) == 1
+    assert "+const a" in page.text
+
+
+def test_endless_diff_is_shown_whole_without_colours() -> None:
+    source = "+x\n" * (MANY_LINES + 2)
+    page = page_of(make_ask(blocks=(Block("diff", "", source),)))
+    assert source in page.text
+    assert not page.all("span", class_="add")
+
+
+def test_request_without_rule_says_why() -> None:
+    assert "不会写入规则：有通配符" in page_of(make_ask(rule_note="有通配符")).text
+
+
+def test_request_without_blocks_says_so() -> None:
+    assert "没有计划文件" in page_of(make_ask("plan", blocks=())).text
+
+
+def test_settled_request_says_how_and_has_no_button() -> None:
+    outcome = make_outcome("已始终允许", rules=("Bash(npm run build)",))
+    page = Page(record_page(make_ask(), outcome))
+    assert not page.all("button")
+    assert not page.all("form")
+    for expected in ("已始终允许", "按钮链接", "Bash(npm run build)", "a1b2c3"):
+        assert expected in page.text
+
+
+def test_plan_offers_approval_and_rejection_and_no_rule() -> None:
+    plan = Block("markdown", "", "# Title\n- step <one>")
+    page = page_of(make_ask("plan", blocks=(plan,)))
+    for expected in ("批准计划", "拒绝计划", "# Title", "- step <one>"):
+        assert expected in page.text
+    assert "批准运行" not in page.text
+    assert not page.all("form", action="always")
+
+
+def test_what_was_cut_is_named_and_offers_only_refusals() -> None:
+    many = tuple(Block("text", "", f"part {number}") for number in range(50))
+    ask = shorten(make_ask(blocks=(Block("code", "", "x" * 9000), *many)), 300)
+    page = page_of(ask)
+    assert "8700" in page.text
+    assert "21 项未显示" in page.text
+    assert {form["action"] for form in page.all("form")} == {"deny", "interrupt"}
+
+
+def test_confirm_page_has_the_one_button_asked_for() -> None:
+    ask = make_ask(rules=("Bash(y)",))
+    offer = ask.offer("always")
+    assert offer
+    page = Page(confirm_page(ask, offer, f"always?id={ID}&sig=q", 9))
+    assert [attrs["action"] for attrs in page.all("form")] == ["always"]
+    assert list(page.labels.values()) == ["始终允许"]
+    assert page.form("always") == {"id": ID, "sig": "q", "digest": "d16e57"}
+    assert "Bash(y)" in page.text
+
+
+def test_broad_rule_is_confirmed_under_its_words() -> None:
+    words = "这个工具的任何调用都将直接通过"
+    ask = make_ask(rules=("mcp__db__query",))
+    offer = ask.offer("always")
+    assert offer
+    confirmed = offer._replace(confirm=words)
+    page = Page(confirm_page(ask, confirmed, f"always?id={ID}&sig=q", 9))
+    assert words in page.text
+    assert page.form("always")["confirmed"] == "1"
+
+
+def test_refusing_a_question_by_link_still_shows_the_question() -> None:
+    ask = make_ask("question", {"questions": QUESTIONS})
+    ask = ask._replace(blocks=(Block("question", "", "Which colour?"),))
+    offer = ask.offer("deny")
+    assert offer
+    page = Page(confirm_page(ask, offer, f"deny?id={ID}", 9))
+    assert "Which colour?" in page.text
+
+
+# Fields.
+
+
+def test_answer_form_has_one_group_per_question() -> None:
+    page = page_of(make_ask("question", {"questions": QUESTIONS}))
+    assert len(page.all("fieldset")) == 2
+    assert [box["value"] for box in page.all("input", type="radio", name="q0")] == [
+        "Red",
+        "Blue",
+    ]
+    assert [box["value"] for box in page.all("input", type="checkbox", name="q1")] == [
+        "S",
+        "M",
+        "L",
+    ]
+    form = f"form-answer-{ID}"
+    assert page.all("input", type="text", name="q0_other", form=form)
+    assert page.form("answer")["sig"] == "s-answer"
+    assert page.form("deny")["sig"] == "s-deny"
+    for expected in ("Which colour?", "warm", "Which sizes?", "可多选", "提交回答"):
+        assert expected in page.text
+
+
+def test_own_words_stand_inside_their_question() -> None:
+    page = page_of(make_ask("question", {"questions": QUESTIONS}))
+    order = [
+        attrs.get("name", tag)
+        for tag, attrs in page.elements
+        if tag == "fieldset" or attrs.get("name", "").startswith("q")
+    ]
+    first = ["fieldset", "q0", "q0", "q0_other"]
+    assert order == [*first, "fieldset", "q1", "q1", "q1", "q1_other"]
+
+
+def test_refused_answer_keeps_what_was_filled_in() -> None:
+    ask = make_ask("question", {"questions": QUESTIONS})
+    values = {"q1": ["M"], "q0_other": ['"><b>']}
+    page = page_of(ask, error="有一个选项不在问题中", values=values)
+    checked = [attrs for _, attrs in page.elements if "checked" in attrs]
+    assert [attrs["value"] for attrs in checked] == ["M"]
+    assert page.all("input", name="q0_other", value='"><b>')
+    assert "不在问题中" in page.text
+
+
+def test_fields_and_buttons_nobody_has_seen_before_are_drawn() -> None:
+    ask = make_ask()._replace(
+        fields=(
+            Field("command", label="Command", value="ls -l", limit=50),
+            Field("speed", "one", "Speed", options=(Option("slow"), Option("fast"))),
+        ),
+        actions=(
+            Offer("edit", "Edit", look="yes", fields=("command", "speed")),
+            Offer("snooze", "Snooze", look="no"),
+        ),
+    )
+    links = {"edit": f"edit?id={ID}", "snooze": f"snooze?id={ID}"}
+    page = Page(request_page(ask, links, 9))
+    assert page.button("edit") == "Edit" and page.button("snooze") == "Snooze"
+    field = {"form": f"form-edit-{ID}", "value": "ls -l", "maxlength": "50"}
+    assert page.all("input", name="command", **field)
+    assert len(page.all("input", type="radio", name="speed")) == 2
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["question", "header", "options", "label", "description", "multiSelect"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON_VALUES)
+def test_odd_questions_never_break_the_form(questions: Any) -> None:
+    page_of(make_ask("question", {"questions": questions}))
