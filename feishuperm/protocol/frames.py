@@ -2,6 +2,20 @@
 
 A frame is four bytes of length, one of kind, the body; the length counts the kind.
 Knows no socket and no clock, and nothing of what an event means.
+
+    kind  from    body and meaning
+    Q     client  header, id, flag, project, event: a hook waits for a decision
+    N     client  version, project, event: an event nobody waits for; R follows
+    C     client  JSON object: a control command; J follows
+    A     server  seconds: registered, a person has so long
+    S     server  a person can see it; a hook keeps that over a restart
+    D     server  JSON object and line end: print this, the end
+    R     server  print nothing, the terminal decides, the end
+    E     server  the event is no permission request, the end
+    J     server  JSON object: the answer to a C
+
+The parts of Q and N are separated by NUL.  A client skips kinds it does not know, a
+server answers them with R.
 """
 
 from __future__ import annotations

@@ -1,9 +1,23 @@
 """The small part of HTTP/1.1 that a browser needs: bytes in, requests out, and back.
 
 Knows no socket, no clock and no route.  Every buffer has a limit.  What two parsers
-could read in two ways (folded headers, bare line feeds, a body with two lengths) is
-refused instead of guessed at, because a proxy in front may have guessed otherwise.
-Request bodies come with a Content-Length; no browser sends a form any other way.
+could read in two ways (folded headers, bare line feeds, a body with two lengths, a
+target that names a host of its own) is refused instead of guessed at, because a proxy
+in front may have guessed otherwise.  Request bodies come with a Content-Length; no
+browser sends a form any other way.
+
+A `RequestReader` is in one of three states; in each, `next_event()` returns None until
+more data has come:
+
+    state   what is held                  leads to
+    idle    nothing                       head, with the first byte
+    head    the start of a request        idle, with a request that has no body
+                                          body, with a Content-Length above 0
+    body    a request, some of its body   idle, with the request
+                                          (before that, once, a Continue if asked for)
+
+Any of them ends in a ProtocolError, after which the reader is of no more use.  What
+`server.connection` makes of it (answers, streams, deadlines) is told there.
 """
 
 from __future__ import annotations
@@ -31,7 +45,8 @@ HEADER = re.compile(rf"({_TOKEN}):[\t ]*({_VALUE})\r\n")
 CONTENT_LENGTH = re.compile(r"[0-9]{1,18}")
 EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 BARE_END = re.compile(rb"\n\r?\n")  # a head that ends, but not as it must
-ABSOLUTE_TARGET = re.compile(r"https?://[^/?]*", re.IGNORECASE)
+# A name, an IPv4 address or an IPv6 address in brackets; perhaps a port.
+HOST = re.compile(r"(?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 REASONS = {
     200: "OK",
@@ -45,6 +60,7 @@ REASONS = {
     410: "Gone",
     411: "Length Required",
     413: "Content Too Large",
+    421: "Misdirected Request",
     429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
@@ -94,6 +110,11 @@ class Request:
         self.local_port = 0
         self.memo: dict[str, object] = {}  # one for all requests of a connection
         self.keep_alive = keep_alive
+
+    def upgrades(self) -> bool:
+        """Whether the client wants to speak another protocol, such as WebSocket."""
+        options = self.headers.get("connection", "").lower().split(",")
+        return "upgrade" in self.headers or "upgrade" in map(str.strip, options)
 
 
 class Fields(NamedTuple):
@@ -285,8 +306,8 @@ def parse_fields(rest: str) -> Fields:
         raise ProtocolError("malformed header")
     version, headers = "1." + match[1], parse_headers(match[2])
     is_modern = version == "1.1"
-    if is_modern and "host" not in headers:
-        raise ProtocolError("no Host header")
+    if not HOST.fullmatch(headers.get("host", "" if is_modern else "none")):
+        raise ProtocolError("no Host header, or none that names a host")
     expects = is_modern and headers.get("expect", "").lower() == "100-continue"
     return Fields(
         version,
@@ -306,15 +327,13 @@ def parse_headers(lines: str) -> dict[str, str]:
 
 def join_repeated(pairs: list[tuple[str, str]]) -> dict[str, str]:
     """The values of a repeated header as one list. Raises ProtocolError."""
-    headers: dict[str, str] = {}
+    values: dict[str, list[str]] = {}
     for name, value in pairs:
-        name, value = name.lower(), value.rstrip("\t ")
-        if name in headers:
-            if name in ("host", "content-length"):
-                raise ProtocolError(f"two {name} headers")
-            value = f"{headers[name]}, {value}"
-        headers[name] = value
-    return headers
+        values.setdefault(name.lower(), []).append(value.rstrip("\t "))
+    for name in ("host", "content-length"):
+        if len(values.get(name, ())) > 1:
+            raise ProtocolError(f"two {name} headers")
+    return {name: ", ".join(values[name]) for name in values}
 
 
 def body_length(headers: dict[str, str]) -> int:
@@ -336,12 +355,8 @@ def parse_target(target: str) -> tuple[str, dict[str, str]]:
     """Decoded path and query of a request target. Raises ProtocolError."""
     if not target.isascii():  # some clients send UTF-8 as it is
         target = target.encode("latin-1").decode("utf-8", "replace")
-    if not target.startswith("/"):
-        absolute = ABSOLUTE_TARGET.match(target)
-        if absolute is None:
-            raise ProtocolError("malformed request target")
-        target = target[absolute.end() :]
-        target = target if target.startswith("/") else "/" + target
+    if not target.startswith("/"):  # a proxy's form would name a second host
+        raise ProtocolError("malformed request target")
     path, _, query = target.partition("?")
     if "%" in path:
         path = unquote(path, errors="replace")

@@ -59,7 +59,7 @@ class StreamJson:
     def receive_data(self, data: bytes) -> None:
         """Take bytes in. Raises ProtocolError when a line never ends."""
         self.buffer += data
-        if len(self.buffer) > MAX_LINE and b"\n" not in self.buffer:
+        if len(self.buffer) > MAX_LINE and self.buffer.find(b"\n", self.searched) < 0:
             raise ProtocolError("the CLI sent a line that is too long")
 
     def next_event(self) -> Event | None:
