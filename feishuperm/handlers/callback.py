@@ -279,19 +279,15 @@ class Callback:
         not made in this turn is in the next state.
         """
         before, until = self._items, self._ticks() + ITEM_SECONDS
-        shown: list[Request] = []
-        self._items = {}
+        self._items = {row.id: before[row.id] for row in waiting if row.id in before}
         for asked in waiting:
-            item = before.get(asked.id)
-            if item is None:
-                if shown and self._ticks() > until:
-                    self._inbox.refresh()
-                    continue
+            if asked.id not in self._items:
                 ask = self._desk.presenter.brief(asked)
-                item = make_item(ask, self._links_of(ask))
-            self._items[asked.id] = item
-            shown.append(asked)
-        return shown
+                self._items[asked.id] = make_item(ask, self._links_of(ask))
+                if self._ticks() > until:
+                    self._inbox.refresh()
+                    break
+        return [asked for asked in waiting if asked.id in self._items]
 
     # For programs.
 

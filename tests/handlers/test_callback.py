@@ -1,0 +1,394 @@
+"""Routes, parameters and replies over a desk that only writes down what it is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+from urllib.parse import urlencode
+
+import pytest
+
+from feishuperm.handlers.callback import Callback
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
+from feishuperm.models.kind import KINDS, Kind
+from feishuperm.models.settings import Settings
+from feishuperm.protocol.http1 import Request, Response
+from feishuperm.services.links import Links
+from tests.handlers.pages.page import ID, Page, make_ask, make_outcome
+
+LINKS = Links("http://localhost:8080", b"k" * 32, True)
+PHONE = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+PREVIEW = {"user-agent": "Slackbot-LinkExpanding 1.0"}
+
+
+class Asked:
+    """A request as the desk keeps it."""
+
+    def __init__(self, ask: Ask, ended: bool = False, raw: bytes = b"{}") -> None:
+        self.id = ask.id
+        self.kind = ask.kind
+        self.raw = raw
+        self.ask = ask
+        self.ended = ended
+
+    def waits(self) -> bool:
+        return not self.ended
+
+
+class FakeDesk:
+    """Knows requests, takes answers, decides nothing."""
+
+    def __init__(self, *asked: Asked) -> None:
+        self.asked = {row.id: row for row in asked}
+        self.answers: list[Answer] = []
+        self.seen: list[str] = []
+        self.receipt = Receipt(statuses.SETTLED, make_outcome())
+        self.requests = self
+        self.presenter = self
+        self.made = 0
+
+    def kind(self, asked: Asked) -> Kind:
+        return KINDS[asked.kind]
+
+    def get(self, id: str) -> Asked | None:
+        return self.asked.get(id)
+
+    def waiting(self) -> list[Asked]:
+        return [row for row in self.asked.values() if row.waits()]
+
+    def recent(self, most: int) -> list[Asked]:
+        return [row for row in self.asked.values() if not row.waits()][:most]
+
+    def mark_shown(self, asked: Asked) -> None:
+        self.seen.append(asked.id)
+
+    def seconds_left(self, asked: Asked) -> int:
+        return 30
+
+    def ask(self, asked: Asked) -> Ask:
+        self.made += 1
+        return asked.ask
+
+    brief = ask
+
+    def outcome(self, asked: Asked) -> Outcome:
+        return make_outcome("已拒绝运行", id=asked.id)
+
+    def answer(self, answer: Answer) -> Receipt:
+        self.answers.append(answer)
+        return self.receipt
+
+
+class FakeInbox:
+    """Counts what it is asked for."""
+
+    def __init__(self) -> None:
+        self.refreshed = 0
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
+
+class Site:
+    """A callback around a fake desk, and requests to it."""
+
+    def __init__(self, *asked: Asked, **settings: str) -> None:
+        self.desk = FakeDesk(*asked)
+        self.inbox = FakeInbox()
+        self.time = 0.0
+        self.callback = Callback(
+            cast(Any, self.desk),
+            LINKS,
+            cast(Any, self.inbox),
+            Settings({"CALLBACK_LINK_SIGNING": "on", **settings}),
+            lambda: {"waiting": []},
+            lambda request: None,
+            lambda: 1_700_000_000.0,
+            lambda: self.time,
+        )
+
+    def send(self, method: str, path: str, body: str = "", **headers: str) -> Response:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent.setdefault("host", "localhost:8080")
+        target, _, query = path.partition("?")
+        pairs = dict(pair.split("=", 1) for pair in query.split("&") if pair)
+        request = Request(method, target, pairs, sent, body=body.encode())
+        request.peer = "127.0.0.1"
+        replies: list[Response] = []
+
+        class Exchange:
+            reply = replies.append
+
+        self.callback.on_request(request, cast(Any, Exchange()))
+        return replies[0]
+
+    def tap(self, path: str, id: str = ID, **headers: str) -> Response:
+        return self.send("GET", LINKS.path(path, id), **headers)
+
+    def press(self, path: str, id: str = ID, **fields: Any) -> Response:
+        headers = fields.pop("headers", {})
+        form = {"id": id, "sig": LINKS.signature(path, id), **fields}
+        return self.send("POST", path, urlencode(form, doseq=True), **headers)
+
+
+def site(kind: str = "permission", **settings: str) -> Site:
+    return Site(Asked(make_ask(kind)), **settings)
+
+
+def told(response: Response) -> str:
+    return Page(response.body).text
+
+
+# Taps.
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_action_of_a_kind_has_a_route_and_is_handed_to_the_desk(
+    kind: str,
+) -> None:
+    for row in KINDS[kind].actions:
+        here = site(kind)
+        response = here.tap(row.path)
+        if row.needs:
+            assert here.desk.answers == []
+            assert f'action="{row.path[1:]}"'.encode() in response.body
+        else:
+            assert here.desk.answers == [Answer(ID, row.name, surface="link")]
+            assert "操作成功" in told(response)
+        assert response.status == 200
+
+
+def test_link_of_an_action_the_kind_does_not_have_shows_the_page() -> None:
+    here = site("plan")
+    assert "批准计划" in told(here.tap("/always"))
+    assert "批准计划" in told(here.press("/answer"))
+    assert here.desk.answers == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        PREVIEW,
+        {"purpose": "prefetch"},
+        {"sec-fetch-dest": "image", "sec-fetch-site": "cross-site"},
+    ],
+)
+def test_machine_gets_a_page_whose_button_decides(headers: dict[str, str]) -> None:
+    here = site()
+    response = here.tap("/allow", **headers)
+    assert "请确认操作" in told(response)
+    assert Page(response.body).button("allow") == "批准运行"
+    assert here.desk.answers == []
+
+
+def test_head_decides_nothing_and_nothing_counts_as_seen() -> None:
+    here = site()
+    for path in ("/allow", "/request"):
+        here.send("HEAD", LINKS.path(path, ID))
+    here.send("HEAD", "/")
+    here.tap("/request", **PREVIEW)
+    assert here.desk.answers == [] and here.desk.seen == []
+    here.tap("/request", **PHONE)
+    assert here.desk.seen == [ID]
+
+
+def test_confirmation_shows_the_page_for_every_action() -> None:
+    here = site(CALLBACK_CONFIRM="on")
+    for path in ("/allow", "/always", "/deny", "/interrupt"):
+        assert "请确认操作" in told(here.tap(path))
+    assert here.desk.answers == []
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_wrong_signature_is_an_unknown_request(method: str) -> None:
+    here = site()
+    body = urlencode({"id": ID, "sig": LINKS.signature("/deny", ID)})
+    query = f"?{body}" if method == "GET" else ""
+    response = here.send(method, "/allow" + query, body)
+    assert response.status == 404
+    assert "请求无效或已过期" in told(response)
+    assert here.desk.answers == []
+
+
+def test_link_without_id_is_a_bad_request() -> None:
+    assert site().send("GET", "/allow").status == 400
+
+
+# Presses and forms.
+
+
+def test_press_carries_what_was_filled_in_and_no_more() -> None:
+    here = site()
+    here.press("/deny", reason="tests first", digest="d1", confirmed="1")
+    values = {"reason": ("tests first",)}
+    answer = Answer(ID, "deny", values, "page", digest="d1", confirmed=True)
+    assert here.desk.answers == [answer]
+
+
+def test_several_choices_of_one_field_arrive_in_order() -> None:
+    here = site("question")
+    here.press("/answer", q0=["S", "L"], q0_other="XL")
+    assert here.desk.answers[0].values == {"q0": ("S", "L"), "q0_other": ("XL",)}
+
+
+def test_press_in_the_inbox_is_answered_in_place() -> None:
+    here = site()
+    response = here.press("/allow", headers={"x_feishuperm": "1"})
+    assert here.desk.answers[0].surface == "inbox"
+    reply = json.loads(response.body)
+    assert reply["ok"] and reply["over"] and "已批准运行" in reply["title"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"origin": "https://evil.test"}, {"origin": "null"}],
+)
+def test_form_of_another_site_is_refused(headers: dict[str, str]) -> None:
+    here = site()
+    assert here.press("/allow", headers=headers).status == 403
+    assert here.desk.answers == []
+
+
+# What the desk says.
+
+
+@pytest.mark.parametrize(
+    ("receipt", "status", "page"),
+    [
+        (Receipt(statuses.SETTLED, make_outcome()), 200, "操作成功"),
+        (Receipt(statuses.ENDED, make_outcome()), 200, "请求无效或已过期"),
+        (Receipt(statuses.UNKNOWN), 404, "请求无效或已过期"),
+        (Receipt(statuses.INCOMPLETE, error="请至少"), 400, "请至少"),
+        (Receipt(statuses.CONFIRM, error="任何调用"), 200, "任何调用"),
+        (Receipt(statuses.REFUSED, error="来自会话本身"), 403, "来自会话本身"),
+    ],
+)
+def test_each_receipt_has_its_page_and_its_json(
+    receipt: Receipt, status: int, page: str
+) -> None:
+    here = site()
+    here.desk.receipt = receipt
+    pressed = here.press("/always")
+    assert (pressed.status, page in told(pressed)) == (status, True)
+    in_place = here.press("/always", headers={"x_feishuperm": "1"})
+    assert in_place.status == status
+    assert json.loads(in_place.body)["ok"] is (receipt.status == statuses.SETTLED)
+
+
+def test_words_to_agree_to_come_back_with_the_next_press() -> None:
+    here = site()
+    here.desk.receipt = Receipt(statuses.CONFIRM, error="任何调用")
+    form = Page(here.tap("/always").body).form("always")
+    assert form["confirmed"] == "1"
+    assert form["sig"] == LINKS.signature("/always", ID)
+
+
+def test_incomplete_answer_comes_back_as_it_was_filled_in() -> None:
+    here = site("question")
+    here.desk.receipt = Receipt(statuses.INCOMPLETE, error="请至少回答一个问题")
+    response = here.press("/deny", reason="not <now>")
+    assert Page(response.body).all("input", name="reason", value="not <now>")
+
+
+# Requests that have ended.
+
+
+def test_ended_request_is_never_handed_to_the_desk_again() -> None:
+    here = Site(Asked(make_ask(), ended=True))
+    for response in (here.tap("/allow"), here.press("/allow")):
+        assert response.status == 200
+        assert "已拒绝运行" in told(response)
+    in_place = here.press("/allow", headers={"x_feishuperm": "1"})
+    assert not json.loads(in_place.body)["ok"]
+    assert here.desk.answers == []
+
+
+def test_page_of_an_ended_request_is_a_record() -> None:
+    page = Page(Site(Asked(make_ask(), ended=True)).tap("/request").body)
+    assert "npm run build" in page.text and "已拒绝运行" in page.text
+    assert not page.all("form")
+
+
+def test_request_of_which_only_its_end_is_known_shows_that() -> None:
+    here = Site(Asked(make_ask(), ended=True, raw=b""))
+    assert "已拒绝运行" in told(here.tap("/request"))
+    assert here.desk.made == 0
+
+
+# Routes.
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("POST", "/request", 405),
+        ("PUT", "/allow", 405),
+        ("GET", "/healthz", 200),
+        ("HEAD", "/healthz", 200),
+        ("POST", "/healthz", 405),
+    ],
+)
+def test_wrong_paths_and_methods_are_refused(
+    method: str, path: str, status: int
+) -> None:
+    response = site().send(method, path)
+    assert response.status == status
+    if status == 405:
+        assert "HEAD" in dict(response.headers)["Allow"]
+
+
+def test_kind_and_button_of_tomorrow_need_no_line_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = KINDS["plan"]
+    later = plan.actions[0]._replace(name="later", path="/later", key="l")
+    monkeypatch.setitem(KINDS, "trip", plan._replace(name="trip", actions=(later,)))
+    here = site("trip")
+    assert "操作成功" in told(here.tap("/later"))
+    here.press("/later")
+    surfaces = [(answer.action, answer.surface) for answer in here.desk.answers]
+    assert surfaces == [("later", "link"), ("later", "page")]
+    page = Page(here.tap("/request").body)
+    assert page.button("later") == "批准计划"
+    state = json.loads(here.callback.event().partition(b"data: ")[2])
+    assert state["waiting"][0]["offers"][0]["name"] == "later"
+
+
+# The stream.
+
+
+def many(count: int) -> list[Asked]:
+    return [Asked(make_ask(id=f"{number}-00000000")) for number in range(count)]
+
+
+def test_item_of_a_request_is_made_once() -> None:
+    here = Site(*many(3))
+    for _ in range(5):
+        state = json.loads(here.callback.event().partition(b"data: ")[2])
+    assert here.desk.made == 3
+    assert state["waiting_count"] == 3
+    assert state["deadlines"]["1-00000000"] == 1_700_000_030.0
+
+
+def test_many_new_items_are_made_over_several_turns() -> None:
+    here = Site(*many(10))
+    slow = here.desk.brief
+
+    def brief(asked: Asked) -> Ask:
+        here.time += 0.012
+        return slow(asked)
+
+    here.desk.brief = brief  # type: ignore[method-assign]
+    counts = []
+    while not counts or here.inbox.refreshed == len(counts):
+        state = json.loads(here.callback.event().partition(b"data: ")[2])
+        counts.append(len(state["waiting"]))
+    assert counts == [2, 4, 6, 8, 10, 10]
+
+
+def test_what_was_not_shown_is_not_marked_as_shown() -> None:
+    here = Site(*many(60))
+    here.callback.event()
+    assert len(here.desk.seen) == 50
