@@ -2,8 +2,8 @@
 
 A link is `allow?id=...&sig=...`.  A button posts the query of its link as form fields
 to its path; the inbox script does the same, so an answer always arrives in one shape.
-A field stands in the form of the button that takes it along, so that Enter in it can
-only mean that button.
+Each button is a form of its own with the fields it takes along, so that Enter in one
+of them can only mean that button.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ LINE_LOOKS = {
 }
 PROSE = ("markdown", "question", "text")
 MANY_LINES = 20_000  # coloured line by line; a longer text would hold up everybody
+# The parts of a page's foot, and how the buttons look that stand there.
+GROUPS = {"agree": (YES,), "refuse": (NO, STOP), "lasting": (FOREVER,)}
 MULTIPLE = {"one": "page.answer_single", "many": "page.answer_multi"}
 
 
@@ -136,38 +138,25 @@ def buttons(
     ask: Ask, links: Links, offers: Sequence[Offer], values: Values | None = None
 ) -> str:
     """What lets it happen first, the refusals apart from it, what outlives it last."""
-    filled = values or {}
-    looks = {look: [offer for offer in offers if offer.look == look] for look in LOOKS}
-    parts = [_form(ask, offer, links[offer.name]) for offer in offers]
-    for offer in looks[YES]:
-        parts.append(_fields(ask, offer, filled) + _button(ask, offer))
-    parts.append(_refusals(ask, (*looks[NO], *looks[STOP]), filled))
-    if looks[FOREVER]:
-        parts.append(_forever(ask, looks[FOREVER], filled))
+    drawn = {
+        look: "".join(
+            _form(ask, offer, links[offer.name], values or {})
+            for offer in offers
+            if offer.look in looks
+        )
+        for look, looks in GROUPS.items()
+    }
+    refusals, lasting = drawn["refuse"], drawn["lasting"]
+    parts = [drawn["agree"]]
+    if refusals:
+        parts.append(f'<div class="refuse"><div class="pair">{refusals}</div></div>')
+    if lasting:
+        rules = "".join(map(exactly, ask.rules))
+        parts.append(
+            f'<div class="lasting"><p class="muted">{shown(rule_hint(ask))}</p>'
+            f"{rules}{lasting}</div>"
+        )
     return f'<div class="actions">{"".join(parts)}</div>'
-
-
-LOOKS = (YES, FOREVER, NO, STOP)
-
-
-def _refusals(ask: Ask, offers: Sequence[Offer], values: Values) -> str:
-    if not offers:
-        return ""
-    fields = "".join(_fields(ask, offer, values) for offer in offers)
-    drawn = "".join(_button(ask, offer) for offer in offers)
-    return f'<div class="refuse">{fields}<div class="pair">{drawn}</div></div>'
-
-
-def _forever(ask: Ask, offers: Sequence[Offer], values: Values) -> str:
-    """The buttons that outlive the request, under what they would write."""
-    rules = "".join(map(exactly, ask.rules))
-    drawn = "".join(
-        _fields(ask, offer, values) + _button(ask, offer) for offer in offers
-    )
-    return (
-        f'<div class="lasting"><p class="muted">{shown(rule_hint(ask))}</p>'
-        f"{rules}{drawn}</div>"
-    )
 
 
 def rule_hint(ask: Ask) -> str:
@@ -177,25 +166,16 @@ def rule_hint(ask: Ask) -> str:
     return text(ask.language, "page.always_hint")
 
 
-def _button(ask: Ask, offer: Offer) -> str:
+def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:
+    """One button with all it sends."""
+    path, _, query = link.partition("?")
     label = offer.submit if offer.needs else offer.label
     return (
-        f'<button class="{escape(offer.look)}" form="{_form_id(ask, offer)}">'
-        f"{shown(label)}</button>"
+        f'<form class="stack" method="post" action="{shown(path)}">'
+        + hidden((*parse_qsl(query), ("digest", ask.digest)))
+        + _fields(ask, offer, values)
+        + f'<button class="{escape(offer.look)}">{shown(label)}</button></form>'
     )
-
-
-def _form(ask: Ask, offer: Offer, link: str) -> str:
-    path, _, query = link.partition("?")
-    fields = [*parse_qsl(query), ("digest", ask.digest)]
-    return (
-        f'<form id="{_form_id(ask, offer)}" method="post" action="{shown(path)}">'
-        f"{hidden(fields)}</form>"
-    )
-
-
-def _form_id(ask: Ask, offer: Offer) -> str:
-    return shown(f"form-{offer.name}-{ask.id}")
 
 
 def hidden(pairs: Iterable[tuple[str, str]]) -> str:
@@ -211,40 +191,40 @@ def hidden(pairs: Iterable[tuple[str, str]]) -> str:
 def _fields(ask: Ask, offer: Offer, values: Values) -> str:
     """The fields of a button; a choice and its `..._other` stand together."""
     fields = [field for field in ask.fields if field.name in offer.fields]
-    form = _form_id(ask, offer)
+    own_words = {f"{field.name}_other" for field in fields}
     drawn, inside = "", ""
     for field in reversed(fields):
         if field.type in MULTIPLE:
-            drawn = _choice(ask.language, form, field, values, inside) + drawn
+            drawn = _choice(ask.language, field, values, inside) + drawn
             inside = ""
-        elif any(field.name == f"{other.name}_other" for other in fields):
-            inside = _text_field(form, field, values, "field own")
+        elif field.name in own_words:
+            inside = _text_field(field, values, "field own")
         else:
-            drawn = _text_field(form, field, values) + drawn
+            drawn = _text_field(field, values) + drawn
     return drawn
 
 
-def _text_field(form: str, field: Field, values: Values, look: str = "field") -> str:
+def _text_field(field: Field, values: Values, look: str = "field") -> str:
     value = (values.get(field.name) or (field.value,))[0]
     return (
         f'<label class="{look}">{shown(field.label)}'
-        f'<input type="text" name="{shown(field.name)}" form="{form}"'
+        f'<input type="text" name="{shown(field.name)}"'
         f' value="{escape(value)}" autocomplete="off" maxlength="{field.limit}"'
         f' placeholder="{shown(field.hint)}"></label>'
     )
 
 
-def _choice(language: str, form: str, field: Field, values: Values, inside: str) -> str:
+def _choice(language: str, field: Field, values: Values, inside: str) -> str:
     words = [field.heading] if field.heading else []
     if field.options:
         words.append(text(language, MULTIPLE[field.type]))
     chips = "".join(f'<span class="chip">{shown(word)}</span>' for word in words)
-    chosen = frozenset(map(in_form, values.get(field.name) or (field.value,)))
+    first = (field.value,) if field.value else ()
+    chosen = frozenset(map(in_form, values.get(field.name) or first))
     kind = "checkbox" if field.type == "many" else "radio"
     options = "".join(
         f'<label class="option"><input type="{kind}" name="{shown(field.name)}"'
-        f' form="{form}" value="{escape(value)}"'
-        f"{' checked' if in_form(value) in chosen else ''}>"
+        f' value="{escape(value)}"{" checked" if in_form(value) in chosen else ""}>'
         f"<span><b>{shown(value)}</b>"
         + (f'<span class="muted">{shown(detail)}</span>' if detail else "")
         + "</span></label>"

@@ -13,6 +13,28 @@ ID = "1700000000-0badcafe"
 VOID = {"meta", "link", "input", "path", "br"}
 
 
+class Form:
+    """What a button sends, and what it says."""
+
+    def __init__(self, attributes: dict[str, str]) -> None:
+        assert attributes["method"] == "post"
+        self.attributes = attributes
+        self.inputs: list[dict[str, str]] = []
+        self.buttons: list[str] = []
+
+    def hidden(self) -> dict[str, str]:
+        """The fields a person does not see."""
+        return {
+            field["name"]: field["value"]
+            for field in self.inputs
+            if field["type"] == "hidden"
+        }
+
+    def names(self) -> list[str]:
+        """The fields a person fills in."""
+        return [field["name"] for field in self.inputs if field["type"] != "hidden"]
+
+
 class Page(HTMLParser):
     """A parsed page: its text, its elements, and that every tag is closed in order."""
 
@@ -22,8 +44,9 @@ class Page(HTMLParser):
         self.text = ""
         self.scripts: list[str] = []
         self.styles: list[str] = []
-        self.labels: dict[str, str] = {}  # of buttons, by the form they send
+        self.forms: dict[str, Form] = {}  # by where they go
         self._open: list[str] = []
+        self._form: Form | None = None
         self.feed(body.decode())
         self.close()
         assert self._open == []
@@ -32,10 +55,19 @@ class Page(HTMLParser):
         self.elements.append((tag, {name: value or "" for name, value in attrs}))
         if tag not in VOID:
             self._open.append(tag)
+        if tag == "form":
+            self._form = Form(self.elements[-1][1])
+            self.forms[self._form.attributes["action"]] = self._form
+        elif tag in ("input", "textarea") and self._form:
+            self._form.inputs.append(self.elements[-1][1])
+        elif tag == "button" and self._form:
+            self._form.buttons.append("")
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in VOID:
             assert self._open.pop() == tag
+        if tag == "form":
+            self._form = None
 
     def handle_data(self, data: str) -> None:
         inside = self._open[-1] if self._open else ""
@@ -45,8 +77,8 @@ class Page(HTMLParser):
             self.styles.append(data)
         else:
             self.text += data
-        if inside == "button":
-            self.labels[self.elements[-1][1].get("form", "")] = data
+        if inside == "button" and self._form:
+            self._form.buttons[-1] += data
 
     def all(self, tag: str, **wanted: str) -> list[dict[str, str]]:
         """The attributes of every such element; `class_` for `class`."""
@@ -59,19 +91,12 @@ class Page(HTMLParser):
 
     def form(self, path: str) -> dict[str, str]:
         """The hidden fields of the form that posts to a path."""
-        start = self.elements.index(
-            ("form", self.all("form", action=path, method="post")[0])
-        )
-        fields = {}
-        for tag, attrs in self.elements[start + 1 :]:
-            if tag != "input" or attrs["type"] != "hidden":
-                break
-            fields[attrs["name"]] = attrs["value"]
-        return fields
+        return self.forms[path].hidden()
 
     def button(self, path: str) -> str:
-        """The label of the button that sends the form of a path."""
-        return self.labels[self.all("form", action=path)[0]["id"]]
+        """The label of the one button of the form that posts to a path."""
+        (label,) = self.forms[path].buttons
+        return label
 
 
 def make_ask(kind: str = "permission", tool_input: Any = None, **changes: Any) -> Ask:
