@@ -15,6 +15,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.display import one_line
 from feishuperm.services.ledger import Ledger, entry_time
+from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RuleWriter, settings_path
 
 TYPE_CHECKING = False
@@ -58,13 +59,12 @@ def main(args: list[str]) -> int:
 
 def verify(ledger: Ledger) -> int:
     """Say whether the chain holds, or name the lines where it does not."""
-    problems = ledger.verify()
-    for problem in problems:
-        print(f"{ledger.path}: {problem}")
-    if not problems:
-        count = sum(1 for _ in ledger.entries())
-        print(f"{ledger.path}: {count} entries, nothing was changed")
-    return 1 if problems else 0
+    report = check(ledger)
+    for sentence in (*report.problems, *report.missing, *report.notes):
+        print(f"{ledger.path}: {sentence}")
+    if report.sound():
+        print(f"{ledger.path}: {report.total} entries, nothing was changed")
+    return 0 if report.sound() else 1
 
 
 def undo(ledger: Ledger, id: str) -> int:

@@ -286,8 +286,7 @@ class Supervisor:
     def _enter(self, event: Event, entry: dict[str, Any]) -> None:
         from feishuperm.services.ledger import Ledger
 
-        path = os.path.join(state_dir(self.environ), "ledger.jsonl")
-        Ledger(path).append(
+        Ledger(environ=self.environ).append(
             {
                 "event": "supervisor",
                 "tool": event.tool_name or event.name,

@@ -1,0 +1,295 @@
+"""Looks for what was changed in a ledger, and for what is missing.
+
+Everything is read once, line by line.  A `Report` keeps three things apart: `problems`
+are lines that are not as they were written, and ends that were cut off; `missing` are
+entries that were never written, or not yet; `notes` are what a crash explains.  What it
+cannot see: a ledger, its key and its head all replaced by whoever may write them.
+Against that there is the head on a card or a page: `--head`.
+
+`services.ledger` says what the fields of a line mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import NamedTuple
+
+from feishuperm.lib.store import acquire
+from feishuperm.services.ledger import (
+    INTENT,
+    LOST,
+    WAIT,
+    Head,
+    Place,
+    decode,
+    entry_time,
+    gap_between,
+    is_sealed,
+    line_hash,
+    place_of,
+    read_head,
+    read_key,
+    unseal,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.services.ledger import Entry, Ledger
+
+MOST = 100  # sentences of one sort; a file full of rubbish needs no more
+# How long entries may stand without their head being written: a server syncs its ends
+# every tenth of a second.
+LAG_SECONDS = 10.0
+
+
+class Report(NamedTuple):
+    """What was found out about a ledger."""
+
+    total: int = 0  # entries
+    keyed: int = 0  # those of them that have a keyed hash
+    head: str = ""  # hash of the last one
+    problems: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    after: int = (
+        -1
+    )  # how many entries follow the head that was asked for; -1: none such
+
+    def sound(self) -> bool:
+        return not self.problems and not self.missing
+
+
+def check(ledger: Ledger, head: str = "") -> Report:
+    """Read the whole ledger; `head` is what a person was shown. Raises OSError."""
+    key = read_key(ledger.key_path)
+    size, expected, locked = _snapshot(ledger, key)
+    reader = _Reader(key, head.lower())
+    for line in ledger.lines(size):
+        reader.line(line)
+    reader.end(expected)
+    if locked:
+        reader.missing.append(f"entries cannot be written now: {locked}")
+    return reader.report()
+
+
+def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Head, str]:
+    """Size and head of one moment, and why nothing could be written in it."""
+    try:
+        fd = os.open(ledger.path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0, read_head(ledger.head_path, key), ""
+    except OSError as error:
+        size = os.stat(ledger.path).st_size
+        return size, read_head(ledger.head_path, key), error.strerror or str(error)
+    try:
+        locked = ""
+        try:
+            acquire(fd, WAIT)
+        except OSError:
+            locked = "another process holds the lock"
+        return os.fstat(fd).st_size, read_head(ledger.head_path, key), locked
+    finally:
+        os.close(fd)
+
+
+class _Reader:
+    """Follows the chain through a file."""
+
+    def __init__(self, key: bytes, wanted: str) -> None:
+        self.problems: list[str] = []
+        self.missing: list[str] = []
+        self.notes: list[str] = []
+        self._key = key
+        self._wanted = wanted
+        self._number = 0  # of the line
+        self._count = self._keyed = 0
+        self._last = Place()
+        self._since: dict[int, float] = {}  # base: time of its first line
+        self._when = 0.0
+        self._gap = ""  # of the last line
+        self._plain = ""  # hash of the last line without a key
+        self._torn: tuple[int, bytes] = (0, b"")  # a line that may be vouched for
+        self._strange: tuple[int, int] = (0, 0)  # lines of no key, or another
+        self._intents: dict[int, tuple[int, Entry]] = {}
+        self._after = -1
+
+    # Line by line.
+
+    def line(self, line: bytes) -> None:
+        self._number += 1
+        whole, line = line.endswith(b"\n"), line.rstrip(b"\n")
+        if whole and unseal(line)[0]:
+            self._keyed_line(line)
+            return
+        self._settle()
+        entry = decode(line) if whole else None
+        if entry is None:
+            self._judge_torn()
+            self._torn = self._number, line
+        elif self._keyed:
+            self._problem(f"line {self._number}: written without the key")
+        else:
+            self._plain_line(line, entry)
+
+    def _plain_line(self, line: bytes, entry: Entry) -> None:
+        self._judge_torn()
+        if entry.get("prev") != self._plain:
+            self._problem(f"line {self._number}: does not follow from {self._before()}")
+        self._plain = line_hash(line)
+        self._count += 1
+
+    def _keyed_line(self, line: bytes) -> None:
+        entry, place = decode(line), place_of(line)
+        self._count += 1
+        self._keyed += 1
+        if entry is None or place is None or not is_sealed(self._key, line):
+            first, last = self._strange
+            if not first or last != self._number - 1:
+                self._settle()
+                first = self._number
+            self._strange = first, self._number
+            self._last = place or self._last
+            return
+        self._settle()
+        self._judge_torn(entry.get("torn"))
+        self._follow(entry, place)
+        self._watch(entry, place)
+        self._last, self._when = place, entry_time(entry)
+
+    def _follow(self, entry: Entry, place: Place) -> None:
+        """Whether this line comes after the last one."""
+        before = self._last.hash if self._last.seq else self._plain
+        expected = self._last.seq + 1
+        gap = str(entry.get("gap", ""))
+        if gap and gap != self._gap:  # while a head cannot be written, once is enough
+            self._problem(f"line {self._number}: {_gap_sentence(gap)}")
+        self._gap = gap
+        if place.seq > expected:
+            self._problem(
+                f"line {self._number}: entries {expected} to {place.seq - 1} are"
+                " missing before it"
+            )
+        elif entry.get("prev") != before or place.seq < expected:
+            self._problem(f"line {self._number}: does not follow from {self._before()}")
+
+    def _watch(self, entry: Entry, place: Place) -> None:
+        """What the entry means for the report, beside being one."""
+        self._since.setdefault(place.base, entry_time(entry))
+        if len(self._since) > 2:
+            del self._since[min(self._since)]
+        if self._after >= 0:
+            self._after += 1
+        elif self._wanted and place.hash.startswith(self._wanted):
+            self._after = 0
+        event, intent = entry.get("event"), entry.get("intent")
+        if event == INTENT:
+            self._intents[place.seq] = self._number, entry
+        elif isinstance(intent, int):
+            self._intents.pop(intent, None)
+            if entry.get("state") == "unknown":
+                self._note(
+                    f"line {self._number}: request {entry.get('id')}: the server ended"
+                    f" while it decided ({entry.get('action')}); the decision may have"
+                    " reached the session"
+                )
+        elif event == LOST:
+            self.missing.append(
+                f"line {self._number}: {entry.get('count')} entries before it could not"
+                " be written, and were too many to keep"
+            )
+
+    def _judge_torn(self, vouched: object = None) -> None:
+        """What became of a line that is no entry, now that the next one is here."""
+        number, data = self._torn
+        self._torn = 0, b""
+        if not number:
+            return
+        if hashlib.sha256(data).hexdigest() == vouched:
+            self._note(f"line {number}: cut off by a crash")
+        else:
+            self._problem(f"line {number}: not a ledger entry")
+            self._plain = line_hash(data)
+
+    def _settle(self) -> None:
+        """Tell of lines that were not written with the key, all at once."""
+        first, last = self._strange
+        self._strange = 0, 0
+        if first:
+            lines = f"line {first}" if first == last else f"lines {first} to {last}"
+            what = "changed, or not written with this key"
+            if not self._key:
+                what = "the key to check it with is missing"
+            self._problem(f"{lines}: {what}")
+
+    # At the end.
+
+    def end(self, head: Head) -> None:
+        self._settle()
+        if self._torn[0]:
+            self._note(f"line {self._torn[0]}: cut off, the last write did not finish")
+        for number, entry in self._intents.values():
+            self.missing.append(
+                f"line {number}: request {entry.get('id')} was being decided"
+                f" ({entry.get('action')}) and its end is not written"
+            )
+        gap = gap_between(head, self._last)
+        if gap:
+            self._problem(_end_sentence(gap, head, self._last))
+        elif head.seq < self._last.seq:
+            self._judge_lag(head)
+
+    def _judge_lag(self, head: Head) -> None:
+        count = self._last.seq - head.seq
+        if self._when - self._since.get(head.seq, self._when) <= LAG_SECONDS:
+            self._note(
+                f"the last {count} entries are newer than the head: a writer was"
+                " stopped, or is about to write it"
+            )
+        else:
+            self._problem(
+                f"the head was not written for the last {count} entries: whether any"
+                " were cut off after them cannot be told"
+            )
+
+    def report(self) -> Report:
+        return Report(
+            self._count,
+            self._keyed,
+            self._last.hash,
+            _some(self.problems),
+            _some(self.missing),
+            _some(self.notes),
+            self._after,
+        )
+
+    def _problem(self, sentence: str) -> None:
+        if len(self.problems) <= MOST:
+            self.problems.append(sentence)
+
+    def _note(self, sentence: str) -> None:
+        if len(self.notes) <= MOST:
+            self.notes.append(sentence)
+
+    def _before(self) -> str:
+        return f"line {self._number - 1}" if self._number > 1 else "the start"
+
+
+def _some(sentences: list[str]) -> tuple[str, ...]:
+    more = [] if len(sentences) <= MOST else ["... and more"]
+    return (*sentences[:MOST], *more)
+
+
+def _gap_sentence(gap: str) -> str:
+    seq, _, hash = gap.partition(" ")
+    if seq.isdecimal():
+        return f"when it was written, the ledger had lost its end: entry {seq} ({hash})"
+    return f"when it was written, the head was {gap}"
+
+
+def _end_sentence(gap: str, head: Head, last: Place) -> str:
+    if head.why:
+        return f"the head is {gap}: whether entries were cut off cannot be told"
+    if head.seq > last.seq:
+        return f"entries {last.seq + 1} to {head.seq} were cut off the end"
+    return f"the head is that of entry {head.seq} ({head.hash[:8]}), put back by hand"
