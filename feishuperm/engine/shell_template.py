@@ -1,131 +1,399 @@
-"""Shell text whose placeholders are safe expansions: see `engine.variables`.
+"""Shell text whose placeholders are safe expansions: the one reader of templates.
 
-A small reader of sh: it follows quotes, comments, command substitutions and
-here-documents far enough to know what stands around a placeholder.  It is loaded only
-for a command that has one.  What it makes of a template is safe in a shell; which
-programs would evaluate a value all the same is `engine.shell_check`'s business.
+A template that mentions no variable is the author's own business and stays as it is.
+One that does is read once: it is copied, each placeholder becomes an expansion that
+suits the quotes around it (`engine.variables` says how), and each command is judged by
+its name and its words (`engine.shell_programs`).  What is not on the list below is
+refused, with the form to use instead, even where a clever author would be right.
+
+Taken are simple commands, joined by `;`, `&&`, `||`, `|`, `&` and line ends; if, for,
+while, until, case, `{ }` and `( )` around them; redirections and here-documents;
+substitutions of commands of the same kind; `[[ ]]` with one comparison of texts.  A
+value may be an argument, or stand inside one.  Refused are arithmetic, functions,
+arrays, and everything that shells read differently: the text is for whatever /bin/sh
+is, and where two shells disagree about a word, one of them may make it a program.
 """
 
 from __future__ import annotations
 
 import re
 
-from feishuperm.engine.shell_check import check
-from feishuperm.engine.variables import PLACEHOLDER, VARIABLES, UnsafeTemplate
-
-_TOKEN = re.compile(
-    r"""\\. | \$\(\( | \(\( | \$\( | \$\{[A-Z_]+\} | \$\{ | \$[A-Za-z_][A-Za-z0-9_]*
-    | <<<? | ['"`(){}\#;&|\n]""",
-    re.VERBOSE | re.DOTALL,
+from feishuperm.engine.shell_programs import (
+    OTHER,
+    SPECIAL,
+    VALUE,
+    Word,
+    judge,
+    refuse,
+    words_of,
 )
-_HEREDOC = re.compile(r"-?[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|<>()'\"\\])+)")
+from feishuperm.engine.variables import VARIABLES
+
+MAX_DEPTH = 20
+
+_NAMES = "|".join(VARIABLES)
+PLACEHOLDER = re.compile(rf"\$(?:\{{({_NAMES})\}}|({_NAMES})(?![A-Za-z0-9_]))")
+BRACED = re.compile(r"\$\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])([^}]*)\}")
+NAMED = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
+# No quote, `$` or bracket inside: a pattern or a default that every shell reads alike.
+OPERATOR = re.compile(r"(?:##?|%%?|//?|\^\^?|,,?|:?[-+?=])[\w./*?@%+=:,~^ -]*")
+REDIRECTION = re.compile(r"<<<|<<-?|[<>]&|>>|>\||<>|[<>]")
+DELIMITER = re.compile(r"[ \t]*(['\"]?)([A-Za-z_]\w*)\1(?=[ \t\n;&|)<>]|$)")
+ESAC = re.compile(r"esac(?=[\s;&|)]|$)")
+# Names the template sets itself, and those a shell sets from what it was given.
+SETS = re.compile(
+    r"([A-Za-z_]\w*)\+?=|\bfor\s+([A-Za-z_]\w*)|\bread\b([^;&|\n]*)", re.ASCII
+)
+SHELL_SETS = words_of("_ REPLY OPTARG BASH_REMATCH MATCH")
+
+OPENERS = words_of("if then else elif do while until ! { time")
+CLOSERS = words_of("fi done } esac")
+UNARY = words_of("-e -f -d -r -w -x -s -L -h -n -z !")  # of `[[ ]]`
 
 
 def rewrite(template: str) -> str:
     """The command with expansions for placeholders. Raises UnsafeTemplate."""
-    check(template)
-    return _Rewriter(template).run()
+    own = set(SHELL_SETS)
+    for match in SETS.finditer(template):
+        own.update(re.findall(r"[A-Za-z_]\w*", " ".join(filter(None, match.groups()))))
+    reader = _Reader(template, own)
+    reader.commands("")
+    return "".join(reader.out)
 
 
-class _Rewriter:
-    """One pass over a command. The innermost quoting is the top of `stack`.
+class _Command:
+    """The command being read, and what is open around it."""
 
-    Contexts: "" plain words, '"' double quotes, "`" and ")" command substitutions,
-    "))" arithmetic, "}" a parameter expansion with an operator.
-    """
+    def __init__(self) -> None:
+        self.words: list[Word] = []
+        self.closed = False  # behind `fi`, `)` and the like only a separator may follow
+        self.cases = 0
 
-    def __init__(self, text: str) -> None:
+
+class _Reader:
+    """Follows shell text from `at` on; `out` is what has been read, rewritten."""
+
+    def __init__(self, text: str, own: set[str]) -> None:
         self.text = text
-        self.at = 0  # everything before this has been copied
-        self.stack = [""]
-        self.parts: list[str] = []
-        self.heredocs: list[tuple[str, bool]] = []
+        self.at = 0
+        self.out: list[str] = []
+        self.own = own
+        self.ends: list[str] = []  # what closes the substitutions around `at`
+        self.values = 0  # how many have been met
+        self.heredocs: list[tuple[str, bool, bool]] = []
 
-    def run(self) -> str:
-        while True:
-            match = _TOKEN.search(self.text, self.at)
-            if match is None:
-                return "".join(self.parts) + self.text[self.at :]
-            self._copy(match.start())
-            self._token(match[0])
+    # Characters.
 
-    def _copy(self, end: int) -> None:
-        self.parts.append(self.text[self.at : end])
-        self.at = end
+    def peek(self, size: int = 1) -> str:
+        return self.text[self.at : self.at + size]
 
-    def _token(self, token: str) -> None:
-        """Copy or rewrite the token at `at`, and note what it opens or closes."""
-        start = self.at
-        name = token.strip("${}")
-        if token[0] == "$" and name in VARIABLES:
-            self.at += len(token)
-            self.parts.append(self._expansion(name))
-            return
-        self._copy(start + len(token))
-        quoted = self.stack[-1] == '"'
-        if token == self.stack[-1]:
-            self.stack.pop()
-        elif self.stack[-1] == "))" and self.text.startswith("))", start):
-            self._copy(start + 2)
-            self.stack.pop()
-        elif token in _OPENS and not (quoted and token in _PLAIN_ONLY):
-            self.stack.append(_OPENS[token])
-        elif not quoted:
-            self._plain_token(token, start)
+    def take(self, size: int = 1) -> str:
+        taken = self.text[self.at : self.at + size]
+        self.out.append(taken)
+        self.at += size
+        return taken
 
-    def _plain_token(self, token: str, start: int) -> None:
-        if token == "'":
-            self._single_quotes()
-        elif token == "#" and (start == 0 or self.text[start - 1] in " \t\n;&|("):
-            end = self.text.find("\n", start)
-            self._copy(len(self.text) if end < 0 else end)
-        elif token == "<<":
-            self._note_heredoc()
-        elif token == "\n":
+    def blanks(self) -> None:
+        while self.peek() in (" ", "\t") or self.peek(2) == "\\\n":
+            self.take(2 if self.peek() == "\\" else 1)
+
+    # Commands.
+
+    def commands(self, end: str) -> None:
+        """Commands up to `end`, which is left to the caller."""
+        self.ends.append(end)
+        if len(self.ends) > MAX_DEPTH:
+            refuse("it is nested too deeply")
+        command = _Command()
+        self.blanks()
+        while self.peek() not in ("", end):
+            char = self.peek()
+            if char in ";&|\n":
+                self._separator(command)
+            elif char in "<>":
+                self._redirection()
+            elif char == "#":
+                self._comment()
+            elif char in "()":
+                self._subshell(command)
+            else:
+                self._command_word(command)
+            self.blanks()
+        if self.peek() != end or command.cases or self.heredocs:
+            refuse("it ends too early")
+        judge(command.words)
+        self.ends.pop()
+
+    def _separator(self, command: _Command) -> None:
+        judge(command.words)
+        command.words, command.closed = [], False
+        two = self.peek(2)
+        if two in ("&>", "|&", ";&") or self.peek(3) == ";;&":
+            refuse(f"`{two}` is read differently by every shell")
+        taken = self.take(2 if two in ("&&", "||", ";;") else 1)
+        if taken == "\n":
             self._heredoc_bodies()
+        elif taken == ";;":
+            self._patterns(command.cases)
 
-    def _single_quotes(self) -> None:
-        """Leave the quotes for each placeholder."""
-        end = self.text.find("'", self.at)
-        end = len(self.text) if end < 0 else end
-        inside = self.text[self.at : end]
-        self.parts.append(_replace_names(inside, "'\"${%s}\"'"))
-        self.at = end
-        self._copy(end + 1)
+    def _subshell(self, command: _Command) -> None:
+        if command.words or command.closed or self.peek() == ")":
+            refuse("`(` would make a function or an array")
+        if self.peek(2) == "((":
+            refuse("a variable where the shell computes can be evaluated")
+        self._inside(")")
+        command.closed = True
 
-    def _expansion(self, name: str) -> str:
-        if self.stack[-1] in ("))", "}"):
-            raise UnsafeTemplate(f"${name} inside ${{...}} can be evaluated")
-        expansion = f"${{{name}}}"
-        return expansion if self.stack[-1] == '"' else f'"{expansion}"'
-
-    def _note_heredoc(self) -> None:
-        match = _HEREDOC.match(self.text, self.at)
-        if match is None:
+    def _command_word(self, command: _Command) -> None:
+        word = self.word()
+        text = word.text
+        descriptor = re.fullmatch("[0-9]+", text) and not word.quoted
+        if descriptor and self.peek() in ("<", ">"):
             return
-        word = re.sub(r"[\\'\"]", "", match[1])
-        self.heredocs.append((word, word != match[1]))
-        self._copy(match.end())
+        if command.closed:
+            refuse("a word stands where none may")
+        if command.words or word.quoted:
+            command.words.append(word)
+        elif text in ("case", "for", "[["):
+            command.cases += text == "case"
+            command.closed = text != "case"
+            self._keyword(text)
+        elif text in CLOSERS:
+            command.cases -= text == "esac"
+            command.closed = True
+        elif text not in OPENERS:
+            command.words.append(word)
+
+    def _inside(self, end: str, opening: int = 1) -> bool:
+        """Commands between two marks; whether a value is among them."""
+        before = self.values
+        self.take(opening)
+        self.commands(end)
+        self.take(1)
+        return self.values > before
+
+    def _comment(self) -> None:
+        end = self.text.find("\n", self.at)
+        if self.ends[-1]:
+            refuse("a comment inside a substitution")
+        self.take((len(self.text) if end < 0 else end) - self.at)
+
+    def _keyword(self, keyword: str) -> None:
+        self.blanks()
+        if keyword == "[[":
+            return self._comparison()
+        word = self.word()
+        self._skip_lines()
+        follows = self.text.startswith("in", self.at)
+        if keyword == "case":
+            if not follows or self.word().text != "in":
+                refuse("`case` without `in`")
+            return self._patterns(1)
+        if not re.fullmatch(r"[a-z_]\w*", word.text) or SPECIAL.match(word.text):
+            refuse("`for` needs a variable with a name in small letters")
+        if follows and self.word().text == "in":
+            self.blanks()
+            while self.peek() not in ("", ";", "\n"):
+                self.word_or_refuse()
+                self.blanks()
+
+    def _patterns(self, cases: int) -> None:
+        """`a | b)` of a `case`, unless it ends here."""
+        self._skip_lines()
+        if ESAC.match(self.text, self.at):
+            return
+        if not cases:
+            refuse("`;;` outside of `case`")
+        if self.peek() == "(":
+            self.take()
+        while True:
+            self.blanks()
+            self.word_or_refuse()
+            self.blanks()
+            if self.peek() not in ("|", ")"):
+                refuse("a pattern of `case` has no end")
+            if self.take() == ")":
+                return
+
+    def _skip_lines(self) -> None:
+        self.blanks()
+        while self.peek() in ("\n", "#"):
+            self._comment() if self.peek() == "#" else self.take()
+            self.blanks()
+
+    def _comparison(self) -> None:
+        """`[[ a == b ]]`; other shells than bash take `&&` inside for their own."""
+        while self.peek(2) != "]]":
+            word = self.word_or_refuse()
+            if not word.quoted and word.text[:1] == "-" and word.text not in UNARY:
+                refuse(f"`{word.text}` in `[[ ]]` could evaluate a value")
+            self.blanks()
+            if word.text == "=~":
+                self._pattern_word()
+        self.take(2)
+
+    def _pattern_word(self) -> None:
+        match = re.compile(r"[^\s'\"`;&<>]+").match(self.text, self.at)
+        raw = match[0] if match else ""
+        if not raw or re.search(r"\$[\w{(\[]", raw):
+            self.word_or_refuse()
+        elif "|" in raw and "(" not in raw.partition("|")[0]:
+            refuse("`|` in `[[ ]]` is a pipe to other shells")
+        else:
+            self.take(len(raw))
+        self.blanks()
+
+    def _redirection(self) -> None:
+        match = REDIRECTION.match(self.text, self.at)
+        assert match is not None
+        if self.peek(2) in ("<(", ">("):
+            refuse("`<( )` is not known to every shell")
+        operator = self.take(len(match[0]))
+        if operator in ("<<", "<<-"):
+            return self._heredoc(operator)
+        self.blanks()
+        target = self.word_or_refuse()
+        if operator in ("<&", ">&") and not re.fullmatch(r"\d+|-", target.text):
+            refuse(f"`{operator}` needs the number of a descriptor")
+
+    def _heredoc(self, operator: str) -> None:
+        match = DELIMITER.match(self.text, self.at)
+        if match is None or len(self.ends) > 1:
+            refuse("a here-document ends with a plain word, outside of `$( )`")
+        self.take(len(match[0]))
+        self.heredocs.append((match[2], bool(match[1]), operator == "<<-"))
 
     def _heredoc_bodies(self) -> None:
-        for word, literal in self.heredocs:
-            end = re.compile(rf"^\t*{re.escape(word)}$", re.MULTILINE)
-            match = end.search(self.text, self.at)
-            stop = match.end() if match else len(self.text)
-            body = self.text[self.at : stop]
-            self.parts.append(body if literal else _replace_names(body, "${%s}"))
-            self.at = stop
+        for word, literal, tabs in self.heredocs:
+            line = re.compile(rf"^{'	*' if tabs else ''}{word}$", re.MULTILINE)
+            match = line.search(self.text, self.at)
+            if match is None:
+                refuse("a here-document has no end")
+            while not literal and self.at < match.start():
+                if self.peek() == "`" or self.peek(2) == "$(":
+                    refuse("a substitution inside a here-document")
+                if self.peek() == "$":
+                    self._dollar(quoted=True)
+                else:
+                    self.take(2 if self.peek() == "\\" else 1)
+            self.take(match.end() - self.at)
         self.heredocs = []
 
+    # Words.
 
-# What opens a context, and the token that closes it.
-_OPENS = {'"': '"', "`": "`", "$(": ")", "(": ")", "$((": "))", "((": "))", "${": "}"}
-_PLAIN_ONLY = ("(", "((")  # inside double quotes these are just characters
+    def word_or_refuse(self) -> Word:
+        start = self.at
+        word = self.word()
+        if self.at == start:
+            refuse("a word is missing")
+        return word
+
+    def word(self) -> Word:
+        parts: list[str] = []
+        quoted = False
+        while True:
+            char = self.peek()
+            if not char or char in " \t\n;&|()<>" or char == "`" == self.ends[-1]:
+                return Word("".join(parts), quoted)
+            quoted = quoted or char in "'\"\\"
+            if char == "'":
+                parts.append(self._single_quotes())
+            elif char == '"':
+                parts.append(self._double_quotes())
+            elif char == "\\":
+                parts.append(self._escape())
+            elif char == "$":
+                parts.append(self._dollar(quoted=False))
+            elif char == "`":
+                parts.append(self._backquotes())
+            elif char < " " or char == "\x7f":
+                refuse("a control character")
+            else:
+                parts.append(self.take())
+
+    def _escape(self) -> str:
+        if len(self.peek(2)) < 2:
+            refuse("it ends with a backslash")
+        char = self.take(2)[1]
+        return "" if char == "\n" else char
+
+    def _single_quotes(self) -> str:
+        """Leave the quotes for each placeholder."""
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            refuse("a quote is not closed")
+        inside = self.text[self.at + 1 : end]
+        self.values += len(PLACEHOLDER.findall(inside))
+        self.out.append(f"'{PLACEHOLDER.sub(_leave_quotes, inside)}'")
+        self.at = end + 1
+        return PLACEHOLDER.sub(VALUE, inside)
+
+    def _double_quotes(self) -> str:
+        parts: list[str] = []
+        self.take()
+        while self.peek() != '"':
+            char = self.peek()
+            if not char:
+                refuse("a quote is not closed")
+            if char == "`":
+                refuse("` inside double quotes; write $( )")
+            if char == "\\":
+                plain = self.peek(2)[1:] not in ("$", "`", '"', "\\", "\n")
+                parts.append(("\\" if plain else "") + self._escape())
+            else:
+                parts.append(self._dollar(True) if char == "$" else self.take())
+        self.take()
+        return "".join(parts)
+
+    def _backquotes(self) -> str:
+        end = self.text.find("`", self.at + 1)
+        if end < 0 or "\\" in self.text[self.at : end]:
+            refuse("a backslash inside ` `; write $( )")
+        has_value = self._inside("`")
+        if self.at != end + 1:
+            refuse("` ` inside ` `; write $( )")
+        return VALUE if has_value else OTHER
+
+    def _dollar(self, quoted: bool) -> str:
+        two = self.peek(2)
+        if self.peek(3) == "$((" or two == "$[":
+            refuse("a variable where the shell computes can be evaluated")
+        if two == "$(":
+            return VALUE if self._inside(")", 2) else OTHER
+        if two in ("$'", '$"') and not quoted:
+            refuse(f"{two} is read differently by every shell")
+        if two == "${":
+            return self._braced(quoted)
+        match = NAMED.match(self.text, self.at)
+        if match is None:
+            return self.take()
+        if self.text[match.end() : match.end() + 1] == "[" and not quoted:
+            refuse("`[` behind a variable can be evaluated")
+        return self._expand(match, match[1], f"${{{match[1]}}}", quoted)
+
+    def _braced(self, quoted: bool) -> str:
+        match = BRACED.match(self.text, self.at)
+        mark, name, operator = match.groups() if match else ("!", "", "")
+        counted = mark == "#" and not operator
+        plain = not mark and (not operator or OPERATOR.fullmatch(operator))
+        if match is None or not (counted or plain):
+            refuse(f"`{self.text[self.at : self.at + 12]}` can evaluate a value")
+        if counted:
+            self.take(len(match[0]))
+            return OTHER
+        return self._expand(match, name, match[0], quoted)
+
+    def _expand(
+        self, match: re.Match[str], name: str, expansion: str, quoted: bool
+    ) -> str:
+        if name not in VARIABLES:
+            self.take(len(match[0]))
+            return VALUE if name in self.own else OTHER
+        self.at += len(match[0])
+        self.values += 1
+        self.out.append(expansion if quoted else f'"{expansion}"')
+        return VALUE
 
 
-def _replace_names(text: str, form: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
-        return form % name if name in VARIABLES else match[0]
-
-    return re.sub(PLACEHOLDER, replace, text)
+def _leave_quotes(match: re.Match[str]) -> str:
+    return f"'\"${{{match[1] or match[2]}}}\"'"

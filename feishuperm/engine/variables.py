@@ -11,19 +11,19 @@ suits the quotes around it:
     cp "$FILE" /tmp      ->  cp "${FILE}" /tmp
     cp '$FILE' /tmp      ->  cp ''"${FILE}"'' /tmp
 
-A shell does not parse what an expansion yields, so no value can run anything, even if
-this module misjudged the quotes.  Where a shell or a well-known interpreter would
-evaluate the value after all (arithmetic, `eval`, `sh -c "..."`, `| sh`), the template
-is refused; see `engine.shell_check`.  Other `$NAME`s are the shell's own business.
-What remains the author's duty: what a script or program of the author's own does with
-its arguments, and `--` before a placeholder where a leading dash would be an option.
+A shell does not parse what an expansion yields, so no value can run anything by itself.
+Where a shell or a program would evaluate the value after all (arithmetic, `eval`,
+`sh -c "..."`, `| sh`), the template is refused; see `engine.shell_template`.  Other
+`$NAME`s are the shell's own business.
 """
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from re import Match
     from typing import Any
 
 # Name -> the fields it is taken from, the first that holds text; a dot goes inside.
@@ -44,8 +44,7 @@ VARIABLES = {
     "PERMISSION_MODE": ("permission_mode",),
 }
 
-# Most commands have no placeholder, and `re` is long to load: it is compiled late.
-PLACEHOLDER = r"\$(?:\{([A-Z_]+)\}|([A-Za-z_][A-Za-z0-9_]*))"
+PLACEHOLDER = re.compile(r"\$(?:\{([A-Z_]+)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 class UnsafeTemplate(ValueError):
@@ -59,30 +58,30 @@ def variables(fields: dict[str, Any]) -> dict[str, str]:
 
 def expand_prompt(template: str, values: dict[str, str]) -> str:
     """Plain text with its placeholders replaced; unknown names stay as they are."""
-    import re
 
-    def replace(match: Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         return values.get(match[1] or match[2], match[0])
 
-    return re.sub(PLACEHOLDER, replace, template)
+    return PLACEHOLDER.sub(replace, template)
 
 
+@lru_cache
 def shell_template(template: str) -> str:
     """A command whose placeholders are expansions. Raises UnsafeTemplate."""
-    if not any(name in template for name in VARIABLES):
+    if not used_variables(template):
         return template
-    from feishuperm.engine.shell_template import rewrite
+    from feishuperm.engine.shell_template import rewrite  # most commands do without
 
     return rewrite(template)
 
 
 def used_variables(template: str) -> set[str]:
     """The variables a template mentions, in whatever form: `${FILE#/}` is one."""
-    if not any(name in template for name in VARIABLES):
-        return set()
-    import re
-
-    return {name for name in VARIABLES if re.search(rf"\b{name}\b", template)}
+    return {
+        name
+        for name in VARIABLES
+        if name in template and re.search(rf"\b{name}\b", template, re.ASCII)
+    }
 
 
 def _first_text(fields: dict[str, Any], paths: tuple[str, ...]) -> str:

@@ -22,7 +22,7 @@ from feishuperm.engine.variables import (
     variables,
 )
 from feishuperm.models.hooks import HookCallback
-from tests.engine.hostile import CORPUS, TEMPLATES
+from tests.engine.hostile import CORPUS, EVALUATORS, EVERYDAY, TEMPLATES
 
 # One name for each shell there is: /bin/sh is often one of the others.
 SHELLS = list(
@@ -94,14 +94,13 @@ def test_prompt_is_expanded_once_and_keeps_unknown_names() -> None:
             'x="$(cat "${FILE}" "${TOOL}")" a "${CWD}"',
         ),
         ("echo `cat $FILE`", 'echo `cat "${FILE}"`'),
-        ("echo ${FILE%.py}", "echo ${FILE%.py}"),
+        ("echo ${FILE%.py}", 'echo "${FILE%.py}"'),
         ("# it's $FILE\necho $FILE", '# it\'s $FILE\necho "${FILE}"'),
         ("echo a#'$FILE'", "echo a#''\"${FILE}\"''"),
         ("cat <<E\n'$FILE\nE\necho $FILE", 'cat <<E\n\'${FILE}\nE\necho "${FILE}"'),
         ("cat <<'E'\n$FILE\nE\necho $FILE", "cat <<'E'\n$FILE\nE\necho \"${FILE}\""),
         ("cat <<-E\n\t$FILE\n\tE\n", "cat <<-E\n\t${FILE}\n\tE\n"),
         ("case $FILE in a) x;; esac", 'case "${FILE}" in a) x;; esac'),
-        ("sh -c 'cat \"$1\"' sh $FILE", 'sh -c \'cat "$1"\' sh "${FILE}"'),
         ("bash check.sh $FILE", 'bash check.sh "${FILE}"'),
         ("grep -c x $FILE", 'grep -c x "${FILE}"'),
     ],
@@ -130,6 +129,7 @@ def test_placeholder_suits_the_quotes_around_it(template: str, rewritten: str) -
         "let x=$FILE",
         "sh -c 'cat \"$FILE\"'",
         *(text for text, _ in TEMPLATES if text not in HARMLESS),
+        *(text for text, _ in EVALUATORS),
     ],
 )
 def test_template_that_would_evaluate_a_value_is_refused(template: str) -> None:
@@ -137,37 +137,7 @@ def test_template_that_would_evaluate_a_value_is_refused(template: str) -> None:
         shell_template(template)
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        "./check.sh $COMMAND",
-        'python3 check.py "$FILE"',
-        "python3 -m py_compile $FILE",
-        "python3 -c 'import sys; print(sys.argv)' $FILE",
-        "python3 -c 'import os; print(os.environ[\"FILE\"])'",
-        "bash ./hook.sh $COMMAND",
-        "bash -e ./hook.sh $COMMAND",
-        'bash "$CLAUDE_PROJECT_DIR/x.sh" $FILE',
-        'bash "$(git rev-parse --show-toplevel)/x.sh" $FILE',
-        '"$CLAUDE_PROJECT_DIR"/.claude/hooks/check.sh $FILE',
-        "node --no-warnings check.js $FILE",
-        "echo $COMMAND | awk '{print $1}'",
-        "echo \"$FILE\" | sed 's/a/b/'",
-        "sed 's/a/b/' -- $FILE",
-        "perl -pe 's/a/b/' -- $FILE",
-        "echo \"$COMMAND\" | grep -q 'rm -rf' && exit 1; exit 0",
-        'case "${COMMAND#x}" in *rm*) exit 1;; esac',
-        "[[ $FILE == *.py ]] || exit 0",
-        'if [ "$TOOL" = Bash ]; then echo no >&2; exit 1; fi',
-        "for f in $FILE; do echo $f; done",
-        'timeout 5 ./x.sh "$FILE" 2>&1 | tee log',
-        'find . -name "$FILE"',
-        "cd $CWD && make",
-        "cp $FILE .",
-        'git add $FILE && git commit -m "x $FILE"',
-        "jq -n --arg f \"$FILE\" '{f: $f}'",
-    ],
-)
+@pytest.mark.parametrize("template", EVERYDAY)
 def test_ordinary_template_is_not_refused(template: str) -> None:
     shell_template(template)
 
@@ -179,7 +149,7 @@ def test_no_template_that_is_taken_runs_a_value(shell: str, tmp_path: Path) -> N
     evil = tmp_path / "evil"
     evil.write_text("#!/bin/sh\ntouch pwned\n")
     evil.chmod(0o700)
-    for template, value in TEMPLATES:
+    for template, value in (*TEMPLATES, *EVALUATORS):
         try:
             text = shell_template(template)
         except UnsafeTemplate:
@@ -194,6 +164,30 @@ def test_no_template_that_is_taken_runs_a_value(shell: str, tmp_path: Path) -> N
             timeout=20,
         )
         assert os.listdir(tmp_path) == ["evil"], template
+
+
+SLOW = ("npm", "pytest", "python3 -m", "sudo", "curl")  # their start, not the value
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_no_everyday_template_runs_a_value(shell: str, tmp_path: Path) -> None:
+    """Those that are taken are tried with a value that is hostile in every quoting."""
+    argv = [shell, "sh"] if shell == "busybox" else [shell]
+    run = "$(touch pwned)`touch pwned`;touch pwned;|touch pwned|"
+    value = f"x{run}'{run}'\"{run}\"a[{run}]\n{run}"
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    environ.update(dict.fromkeys(VARIABLES, value))
+    for template in EVERYDAY:
+        if not any(word in template for word in SLOW):
+            subprocess.run(
+                [*argv, "-c", shell_template(template)],
+                env=environ,
+                cwd=tmp_path,
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=20,
+            )
+            assert not (tmp_path / "pwned").exists(), template
 
 
 def test_used_variables_ignores_other_names() -> None:
