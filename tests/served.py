@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from feishuperm import wire
+from feishuperm.models.settings import Settings
+from feishuperm.services.links import Links
 from tests.conftest import clean_env, wait_until
 
 EVENT = {
@@ -163,11 +165,25 @@ class Served:
 
     # A browser.
 
+    def link(self, path: str) -> str:
+        """`/allow?id=...` with the signature the server gives it, if it signs."""
+        name, _, id = path.partition("?id=")
+        if not id or "&" in id:
+            return path
+        signs = Settings(self.environ).signs_links()
+        key = self.home / ".local" / "state" / "feishuperm" / "key"
+        kept = key.read_bytes() if key.is_file() else b""
+        return Links("", kept, signs).path(name, id)
+
     def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        return self.request(method, path, None, headers)
+        """Open a page; a link that names a request is signed as on its card."""
+        return self.request(method, self.link(path), None, headers)
 
     def post(self, path: str, **fields: str | list[str]) -> Answer:
+        """Send a form, signed as the page has it."""
+        _, _, signed = self.link(f"{path}?id={fields.get('id', '')}").partition("&")
         body = urllib.parse.urlencode(fields, doseq=True)
+        body = f"{body}&{signed}" if signed else body
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         return self.request("POST", path, body, form)
 

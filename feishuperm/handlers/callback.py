@@ -92,7 +92,7 @@ class Callback:
         self._links = links
         self._inbox = inbox
         self._language = settings.feishuperm_lang
-        self._confirms = settings.callback_confirm == "on"
+        self._asks_first = settings.asks_first
         self._status = status
         self._share = share
         self._clock = clock
@@ -135,7 +135,8 @@ class Callback:
         row = self._desk.kind(asked).by_path(request.path)
         if row is None or row.needs:  # not this request's, or more than a tap
             return self._whole(asked)
-        if self._confirms or request.method == "HEAD" or not is_finger(request):
+        asks = self._asks_first(grants=not row.message)
+        if asks or request.method == "HEAD" or not is_finger(request):
             return self._confirm(asked, row.name)
         return self._answer(request, asked, Answer(asked.id, row.name, surface="link"))
 
@@ -306,22 +307,21 @@ class Callback:
         """The request a link names. Raises ProtocolError for a link that names none.
 
         Unsigned ids are short enough to be tried out, so whoever sent too many wrong
-        ones is not even looked up.  A signature cannot be tried out: a good one always
-        works, whatever others behind the same address do.
+        ones is not even looked up.  A signature cannot be tried out: nobody is counted.
         """
-        id, now = fields.get("id", ""), self._ticks()
+        id = fields.get("id", "")
         if not id:
             raise ProtocolError("a link without id")
-        signed = self._links.signs
-        tried = self._wrong_ids.too_many(request.peer, now)
-        good = self._links.good(request.path, id, fields.get("sig", ""))
-        asked = self._desk.requests.get(id) if good and (signed or not tried) else None
-        if asked is None:
-            if tried:
-                raise ProtocolError("too many wrong ids", 429)
-            # What cannot decide may guess: no page elsewhere can lock its reader out.
-            if is_finger(request):
-                self._wrong_ids.add(request.peer, now)
+        if self._links.signs:
+            good = self._links.good(request.path, id, fields.get("sig", ""))
+            return self._desk.requests.get(id) if good else None
+        now = self._ticks()
+        if self._wrong_ids.too_many(request.peer, now):
+            raise ProtocolError("too many wrong ids", 429)
+        asked = self._desk.requests.get(id)
+        # What cannot decide may guess: no page elsewhere can lock its reader out.
+        if asked is None and is_finger(request):
+            self._wrong_ids.add(request.peer, now)
         return asked
 
     def _links_of(self, ask: Ask) -> dict[str, str]:

@@ -118,11 +118,11 @@ SETTINGS = (
             "where HTTP listens; loopback if the URL above is local, else everywhere"),
     Setting("CALLBACK_SERVER_PORT", "8080", _number(0, 65535), "0 to 65535",
             "the port HTTP listens on; 0 takes a free one"),
-    Setting("CALLBACK_LINK_SIGNING", "auto", _choice("auto", "on", "off"),
-            "auto, on or off",
-            "adds `&sig=` to button links; auto = unless the URL is loopback"),
-    Setting("CALLBACK_CONFIRM", "off", _choice("on", "off"), "on or off",
-            "on: a button link opens a page, and the button there decides"),
+    Setting("CALLBACK_LINK_SIGNING", "on", _choice("auto", "on", "off"), "on or off",
+            "adds `&sig=` to button links; off: for a machine with one user"),
+    Setting("CALLBACK_CONFIRM", "auto", _choice("auto", "on", "off"), "auto, on or off",
+            "a button link opens a page whose button decides; auto = for what allows"
+            " something, unless the URL is loopback"),
     Setting("CALLBACK_SHARE_INSTALLER", "auto", _choice("auto", "on", "off"),
             "auto, on or off",
             "serve /install.sh and /feishuperm.pyz; auto = on loopback only"),
@@ -205,9 +205,13 @@ class Settings:
         return host_is_local(url_host(self.callback_server_url))
 
     def signs_links(self) -> bool:
-        if self.callback_link_signing == "auto":
-            return not self.url_is_local()
-        return self.callback_link_signing == "on"
+        return self.callback_link_signing != "off"  # `auto`: as it was once called
+
+    def asks_first(self, grants: bool) -> bool:
+        """Whether a button's link opens a page instead of deciding."""
+        if self.callback_confirm == "auto":
+            return grants and not self.url_is_local()
+        return self.callback_confirm == "on"
 
     def http_host(self) -> str:
         """The address HTTP listens on; empty means all of them."""

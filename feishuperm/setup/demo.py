@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html.parser
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -180,7 +181,7 @@ class Visitor:
 
     def press(self, request_id: str, path: str) -> None:
         """Send the form of one button; the first option answers a question."""
-        url = f"{self.base_url}/request?id={request_id}"
+        url = find_page(self.base_url, request_id)
         status, page = fetch(url)
         forms, target = read_forms(page, url), self.base_url + path
         if status != 200 or target not in forms:
@@ -188,6 +189,15 @@ class Visitor:
         status, _ = fetch(target, forms[target])
         if status != 200:
             raise FeishupermError(f"{path} answered with status {status}")
+
+
+def find_page(base_url: str, request_id: str) -> str:
+    """The address of a request's own page, as the inbox names it."""
+    link = re.escape(f"request?id={request_id}")
+    match = re.search(f'href="({link}[^"]*)"', fetch(base_url + "/")[1])
+    if match is None:
+        raise FeishupermError(f"the inbox does not show {request_id}")
+    return f"{base_url}/{html.unescape(match[1])}"
 
 
 def read_forms(page: str, url: str) -> dict[str, list[tuple[str, str]]]:

@@ -61,6 +61,7 @@ class BuiltServer:
             "HOME": self.home,
             "CALLBACK_SERVER_PORT": str(self.port),
             "CALLBACK_SERVER_URL": f"http://localhost:{self.port}",
+            "CALLBACK_LINK_SIGNING": "off",  # clicks here know no key
             "PERMISSION_SOCKET_PATH": self.home + "/s.sock",
             "PERMISSION_REQUEST_TIMEOUT": "3600",
         }

@@ -89,7 +89,9 @@ def test_tap_on_the_cards_button_decides(
     hook, request_id = served.ask(event())
     card = card_of(feishu)
     urls = dict(zip(labels(card), every_url(card)))
-    assert urls[label] == f"http://localhost:{served.port}{path}?id={request_id}"
+    assert urls[label] == f"http://localhost:{served.port}" + served.link(
+        f"{path}?id={request_id}"
+    )
     assert "操作成功" in tap(served, urls[label])
     assert decision(finish(hook))["behavior"] == behavior
 

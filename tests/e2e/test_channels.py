@@ -75,7 +75,8 @@ def test_question_card_opens_the_form(served: Served, feishu: FakeFeishu) -> Non
     questions = [{"question": "Which?", "header": "H", "options": [{"label": "A"}]}]
     hook, id = served.ask(event("AskUserQuestion", questions=questions))
     found = buttons(next_card(feishu))
-    assert f"http://localhost:{served.port}/answer?id={id}" in found.values()
+    link = served.link(f"/answer?id={id}")
+    assert f"http://localhost:{served.port}{link}" in found.values()
     assert not any("/allow" in url or "/always" in url for url in found.values())
     served.get(f"/deny?id={id}")
     finish(hook)
@@ -149,7 +150,8 @@ def test_signed_links_leave_the_machine_and_nothing_else_does(
         found = buttons(next_card(feishu))
         address = urlsplit(found["拒绝运行"])
         assert address.netloc == "claude.example.test" and "sig=" in address.query
-        assert served.get(f"/deny?id={id}").status == 404
+        bare = served.request("GET", f"/deny?id={id}", None, {})
+        assert bare.status == 404
         assert served.get(f"/allow?{address.query}").status == 404
         page = served.get(f"{address.path}?{address.query}")
         assert "操作成功" in page.text

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import build
-from feishuperm.setup.demo import read_forms
+from feishuperm.setup.demo import find_page, read_forms
 from feishuperm.setup.fetch import fetch
 from feishuperm.setup.service_unit import systemd_unit
 from tests.conftest import ROOT, clean_env, free_port, need, wait_until
@@ -120,7 +120,7 @@ def output(process: subprocess.Popen[bytes]) -> bytes:
 def answer(status: dict[str, Any], path: str) -> None:
     """Open the waiting request's page and press a button, like a person."""
     base, id = status["http"], status["waiting"][0]["id"]
-    url = f"{base}/request?id={id}"
+    url = find_page(base, id)
     code, page = fetch(url)
     assert code == 200
     assert fetch(base + path, read_forms(page, url)[base + path])[0] == 200
@@ -597,7 +597,7 @@ def test_demo_waits_for_a_person(machine: Machine) -> None:
             ids = waiting_ids(base)
             assert len(ids) == 4
             for id in ids:
-                url = f"{base}/request?id={id}"
+                url = find_page(base, id)
                 forms = read_forms(fetch(url)[1], url)
                 fetch(base + "/deny", forms[base + "/deny"])
             assert demo.stdout.read().count('"deny"') == 4

@@ -23,8 +23,8 @@ DEFAULTS: dict[str, Any] = {
     "feishu_base_url": "https://open.feishu.cn",
     "callback_server_url": "http://localhost:8080",
     "callback_server_port": 8080,
-    "callback_link_signing": "auto",
-    "callback_confirm": "off",
+    "callback_link_signing": "on",
+    "callback_confirm": "auto",
     "permission_socket_path": "/tmp/claude-permission.sock",
     "permission_request_timeout": 55,
     "permission_timeout_action": "deny",
@@ -164,7 +164,7 @@ def test_which_url_is_local(url: str, host: str, local: bool) -> None:
     assert host_is_local(host) is local
     settings = Settings({"CALLBACK_SERVER_URL": url})
     assert settings.url_is_local() is local
-    assert settings.signs_links() is not local
+    assert settings.signs_links() is True
     here = "127.0.0.1" if host == "localhost" else host
     assert settings.http_host() == (here if local else "")
 
@@ -205,10 +205,35 @@ def test_bot_given_by_its_token_lives_at_the_base_url(base: str) -> None:
     assert settings.feishu_webhook_url == f"{base}/open-apis/bot/v2/hook/{token}"
 
 
-def test_signing_and_host_obey_their_own_keys() -> None:
-    values = {"CALLBACK_LINK_SIGNING": "on", "CALLBACK_SERVER_HOST": "10.0.0.1"}
+def test_host_obeys_its_own_key() -> None:
+    assert Settings({"CALLBACK_SERVER_HOST": "10.0.0.1"}).http_host() == "10.0.0.1"
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8080", "http://x.org"])
+@pytest.mark.parametrize(
+    ("value", "signs"), [("", True), ("auto", True), ("on", True), ("off", False)]
+)
+def test_links_are_signed_unless_switched_off(
+    url: str, value: str, signs: bool
+) -> None:
+    values = {"CALLBACK_SERVER_URL": url, "CALLBACK_LINK_SIGNING": value}
+    assert Settings(values).signs_links() is signs
+
+
+@pytest.mark.parametrize(
+    ("value", "url", "allow", "deny"),
+    [
+        ("", "http://localhost:8080", False, False),
+        ("", "https://x.org", True, False),
+        ("auto", "https://x.org", True, False),
+        ("on", "http://localhost:8080", True, True),
+        ("off", "https://x.org", False, False),
+    ],
+)
+def test_what_allows_something_is_asked_for_first_away_from_loopback(
+    value: str, url: str, allow: bool, deny: bool
+) -> None:
+    values = {"CALLBACK_SERVER_URL": url, "CALLBACK_CONFIRM": value}
     settings = Settings(values)
-    assert settings.signs_links() is True
-    assert settings.http_host() == "10.0.0.1"
-    remote = {"CALLBACK_SERVER_URL": "http://x.org", "CALLBACK_LINK_SIGNING": "off"}
-    assert Settings(remote).signs_links() is False
+    assert settings.asks_first(grants=True) is allow
+    assert settings.asks_first(grants=False) is deny
