@@ -1,9 +1,12 @@
-"""What a channel is: a place where a request can be shown and answered.
+"""What a channel is: a place where an ask can be shown and answered.
 
-A pushing channel (Feishu) sends the request out and says later whether it arrived; a
-passive one (the inbox) shows it to whoever looks.  Announcing never blocks: slow work
-happens in the channel's own thread, and `done` may be called from there.  A new channel
-is one more file with this shape, and one more row where `serve` lists them.
+A pushing channel (Feishu) sends the ask out and says later whether it arrived; a
+passive one (the inbox) shows it to whoever looks.  Nothing here blocks: slow work
+happens in the channel's own thread, and `done` may be called from there.  Answers do
+not come back through this interface: they enter the desk by its one door.
+
+A new channel is one more file with this shape, and one more row where `serve` lists
+them.
 """
 
 from __future__ import annotations
@@ -11,14 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from feishuperm.lib.feishu import Button, Notice
-from feishuperm.models.view import RequestView
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from feishuperm.models.request import Request
+    from feishuperm.models.ask import Ask, Notice, Outcome
 
     class Channel(Protocol):
         """The shape every channel has."""
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
         name: str
         passive: bool  # shows only to whoever looks
 
-        def announce(self, announcement: Announcement) -> None:
+        def start(self) -> None:
+            """Begin to work; nothing is announced before."""
+
+        def announce(self, ask: Ask, announcement: Announcement) -> None:
             """Show a request."""
 
-        def settle(self, request: Request) -> None:
+        def settle(self, outcome: Outcome) -> None:
             """A request has ended, here or elsewhere."""
 
         def notify(self, notice: Notice) -> None:
@@ -41,13 +44,13 @@ if TYPE_CHECKING:
         def state(self) -> tuple[str, str]:
             """`up` or `down`, and a detail a person can act on."""
 
+        def close(self) -> None:
+            """Stop working; what is still on its way may be dropped."""
+
 
 class Announcement(NamedTuple):
-    """A request to show, and how to answer it."""
+    """How long an ask is of use, and whom to tell what became of it."""
 
-    view: RequestView
-    buttons: tuple[Button, ...]
-    more: Button  # opens the whole request
     until: float  # wall clock: later it is of no use
     wanted: Callable[[], bool]  # whether the request still waits
     done: Callable[[bool, str], object]  # shown?, and if not for good: why

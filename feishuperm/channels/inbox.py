@@ -10,11 +10,20 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from feishuperm.channels.base import Announcement
-    from feishuperm.lib.feishu import Notice
-    from feishuperm.models.request import Request
-    from feishuperm.server.connection import Stream
+    from feishuperm.models.ask import Ask, Notice, Outcome
+
+    class Stream(Protocol):
+        """An open page, as far as a channel knows it."""
+
+        on_close: Callable[[], object] | None
+
+        def send(self, data: bytes) -> None: ...
+
+
+PING_SECONDS = 25.0  # proxies drop connections that are silent for half a minute
 
 
 class InboxChannel:
@@ -24,17 +33,22 @@ class InboxChannel:
     passive = True
 
     def __init__(
-        self, render: Callable[[], bytes], soon: Callable[[Callable[[], None]], object]
+        self,
+        render: Callable[[], bytes],
+        later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._render = render
-        self._soon = soon
+        self._later = later
         self._streams: list[Stream] = []
         self._due = False
 
-    def announce(self, announcement: Announcement) -> None:
+    def start(self) -> None:
+        self._ping()
+
+    def announce(self, ask: Ask, announcement: Announcement) -> None:
         self.refresh()
 
-    def settle(self, request: Request) -> None:
+    def settle(self, outcome: Outcome) -> None:
         self.refresh()
 
     def notify(self, notice: Notice) -> None:
@@ -45,6 +59,9 @@ class InboxChannel:
 
     def state(self) -> tuple[str, str]:
         return "up", f"{len(self._streams)} open"
+
+    def close(self) -> None:
+        """Nothing: the pages close with the server's connections."""
 
     def open(self, stream: Stream) -> None:
         """A page connected: it gets the state now and after every change."""
@@ -60,7 +77,7 @@ class InboxChannel:
         """Send the state to all pages, soon."""
         if self._streams and not self._due:
             self._due = True
-            self._soon(self._broadcast)
+            self._later(0.0, self._broadcast)
 
     def _broadcast(self) -> None:
         self._due = False
@@ -70,7 +87,8 @@ class InboxChannel:
         for stream in list(self._streams):
             stream.send(state)
 
-    def ping(self) -> None:
+    def _ping(self) -> None:
         """A comment line: proxies drop silent connections, and so does a dead page."""
         for stream in list(self._streams):
             stream.send(b": ping\n\n")
+        self._later(PING_SECONDS, self._ping)

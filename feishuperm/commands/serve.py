@@ -12,7 +12,6 @@ import signal
 from feishuperm import __version__
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.channels.webhook import WebhookChannel
-from feishuperm.handlers.bridge import Bridge
 from feishuperm.handlers.callback import Callback
 from feishuperm.handlers.control import Control
 from feishuperm.handlers.permission import PermissionHandler
@@ -35,6 +34,7 @@ from feishuperm.services.ledger import Ledger
 from feishuperm.services.links import Links, load_key
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
+from feishuperm.services.presenter import Presenter
 from feishuperm.services.rule_writer import RuleWriter
 
 TYPE_CHECKING = False
@@ -49,7 +49,6 @@ EPILOG = """\
 A unix socket for hooks, HTTP for browsers, and the cards to Feishu. Settings come from
 the environment and config.env; SIGTERM hands what waits back to the terminals and ends
 it."""
-PING_SECONDS = 25.0  # proxies drop connections that are silent for half a minute
 DRAIN_SECONDS = 2.0  # for last answers and cards, when the server stops
 HANDOVER_SECONDS = 0.5  # for last answers: hooks wait for the next server meanwhile
 
@@ -86,29 +85,26 @@ class Server:
         self.links = Links(
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
-        self.inbox = InboxChannel(self._inbox_event, self._soon)
-        self.channels: list[Channel] = [self.inbox]
-        self.webhook: WebhookChannel | None = None
-        if settings.feishu_webhook_url:
-            self.webhook = WebhookChannel(
-                settings.feishu_webhook_url,
-                settings.feishu_webhook_secret,
-                settings.feishuperm_lang,
-                settings.feishu_at,
-            )
-            self.webhook.start()
-            self.channels.append(self.webhook)
-        self.notifier = Notifier(
+        self.inbox = InboxChannel(self._inbox_event, self._later)
+        made = [make(self, settings) for make in CHANNELS.values()]
+        self.channels = [channel for channel in made if channel is not None]
+        notifier = Notifier(
             self.channels,
-            self.links,
-            settings.feishuperm_lang,
             settings.feishuperm_notify,
-            settings.permission_request_timeout,
             settings.permission_notify_delay,
             self._later,
             self.loop.call_soon_threadsafe,
         )
-        self.desk = Desk(settings, self.notifier, RuleWriter(), Ledger(), self.loop)
+        rule_writer = RuleWriter()
+        presenter = Presenter(
+            settings.feishuperm_lang,
+            settings.permission_request_timeout,
+            settings.permission_timeout_action,
+            rule_writer,
+        )
+        self.desk = Desk(
+            settings, presenter, notifier, rule_writer, Ledger(), self.loop
+        )
         self.desk.remember()
         notices = Notices(self.channels, settings.feishuperm_notify)
         control = Control(
@@ -124,7 +120,7 @@ class Server:
             self.hand_over,
         )
         self.callback = Callback(
-            Bridge(self.desk, settings.feishuperm_lang),
+            self.desk,
             self.links,
             self.inbox,
             settings,
@@ -146,9 +142,6 @@ class Server:
     def _later(self, seconds: float, fn: Callable[[], None]) -> object:
         return self.loop.call_at(self.loop.now() + seconds, fn)
 
-    def _soon(self, fn: Callable[[], None]) -> object:
-        return self._later(0.0, fn)
-
     def _announce_start(self, settings: Settings, port: int) -> None:
         """Say where it listens, and what a person will trip over."""
         hosts = " and ".join(settings.http_hosts())
@@ -157,7 +150,8 @@ class Server:
             f" {settings.permission_socket_path} and browsers on {hosts} port {port};"
             f" buttons point to {self.url}"
         )
-        if self.webhook is not None and settings.url_is_local():
+        pushes = any(not channel.passive for channel in self.channels)
+        if pushes and settings.url_is_local():
             log(
                 f"a phone cannot open {self.url}: set CALLBACK_SERVER_URL to an address"
                 " of this machine that the phone can reach (its Wi-Fi address, a"
@@ -169,13 +163,10 @@ class Server:
         """Serve until `stop()`."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self.loop.on_signal(number, self.stop)
-        self._ping()
+        for channel in self.channels:
+            channel.start()
         self.hooks.keep_bound(_warn)
         self.loop.run()
-
-    def _ping(self) -> None:
-        self.inbox.ping()
-        self._later(PING_SECONDS, self._ping)
 
     def stop(self) -> None:
         """Hand what waits back to the terminals, then end as soon as that is out."""
@@ -194,7 +185,7 @@ class Server:
         log(f"stops; {waiting} waiting requests are left to the next server")
         self.hooks.close()
         self.browsers.close()
-        self._soon(self._let_go)  # after the answer to whoever asked for this
+        self._later(0.0, self._let_go)  # after the answer to whoever asked for this
         return waiting
 
     def _let_go(self) -> None:
@@ -213,10 +204,29 @@ class Server:
         self.hooks.close()
         self.browsers.close()
         self.browsers.close_all()
-        if self.webhook is not None:
-            self.webhook.close()
+        for channel in self.channels:
+            channel.close()
         self.desk.write_ledger()
         self.loop.close()
+
+
+def _webhook(server: Server, settings: Settings) -> WebhookChannel | None:
+    if not settings.feishu_webhook_url:
+        return None
+    return WebhookChannel(
+        settings.feishu_webhook_url,
+        settings.feishu_webhook_secret,
+        server.links.url,
+        settings.feishuperm_lang,
+        settings.feishu_at,
+    )
+
+
+# Where requests are shown and answered; None: the user has not set it up.
+CHANNELS: dict[str, Callable[[Server, Settings], Channel | None]] = {
+    "inbox": lambda server, settings: server.inbox,
+    "webhook": _webhook,
+}
 
 
 def public_url(settings: Settings, port: int) -> str:

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from feishuperm.channels.inbox import InboxChannel
-    from feishuperm.handlers.bridge import Bridge as Desk
     from feishuperm.models.ask import Ask
     from feishuperm.models.request import Request
     from feishuperm.models.settings import Settings
     from feishuperm.protocol import http1
     from feishuperm.server.connection import Exchange
+    from feishuperm.services.desk import Desk
     from feishuperm.services.links import Links
 
     Route = Callable[["Callback", http1.Request], Response]
@@ -132,7 +132,7 @@ class Callback:
         asked = self._find(request, request.query)
         if asked is None or not asked.waits():
             return self._over(request, asked)
-        row = self._desk.kind(asked).by_path(request.path)
+        row = KINDS[asked.kind].by_path(request.path)
         if row is None or row.needs:  # not this request's, or more than a tap
             return self._whole(asked)
         asks = self._asks_first(grants=not row.message)
@@ -149,7 +149,7 @@ class Callback:
         asked = self._find(request, own)
         if asked is None or not asked.waits():
             return self._over(request, asked)
-        row = self._desk.kind(asked).by_path(request.path)
+        row = KINDS[asked.kind].by_path(request.path)
         if row is None:
             return self._whole(asked)
         answer = Answer(

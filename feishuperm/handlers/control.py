@@ -1,7 +1,8 @@
 """Commands that `status`, `doctor`, `install` and friends send over the unix socket.
 
-Whoever can open the socket is the user, so a command needs no further permission.  One
-row of `COMMANDS` per command: a dict in, a dict out; `error` says what was wrong.
+Whoever can open the socket is the user, or a program of theirs: the agent is one, so
+no command decides anything.  One row of `COMMANDS` per command: a dict in, a dict out;
+`error` says what was wrong.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import os
 import time
 
 from feishuperm import __version__
-from feishuperm.models.action import ACTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,16 +91,6 @@ class Control:
         """End the server and leave what waits to the next one, which starts soon."""
         return {"waiting": self._hand_over()}
 
-    def decide(self, command: dict[str, Any]) -> Reply:
-        """Settle a request as if a button was tapped."""
-        action = str(command.get("action"))
-        if "/" + action not in ACTIONS:
-            return {"error": f"unknown action {action!r}"}
-        id, reason = str(command.get("id")), str(command.get("reason") or "")
-        decided = self._desk.decide(id, action, "control", reason)
-        request = self._desk.requests.get(id)
-        return {"decided": decided, "state": request.state if request else "unknown"}
-
     def notice(self, command: dict[str, Any]) -> Reply:
         """Send a card that asks nothing."""
         return {"queued": self._notices.command(command)}
@@ -111,6 +101,5 @@ COMMANDS: dict[str, Callable[[Control, dict[str, Any]], Reply]] = {
     "release": Control.release,
     "stop": Control.stop,
     "handover": Control.handover,
-    "decide": Control.decide,
     "notice": Control.notice,
 }

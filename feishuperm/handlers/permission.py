@@ -54,16 +54,16 @@ class PermissionHandler:
 
     def _request(self, connection: HookConnection, body: bytes) -> None:
         """A hook asks: register it, or say what it is instead."""
-        asked = parse_request(body)
+        hook = parse_request(body)
         try:
-            payload = parse_payload(asked.raw)
+            payload = parse_payload(hook.raw)
         except PayloadError:
-            self._notices.unreadable(asked.project)
+            self._notices.unreadable(hook.project)
             raise
         if not isinstance(payload, PermissionRequestPayload):
             connection.send(b"E")
             return
-        self._desk.register(asked.id, asked.raw, asked.project, connection, asked.shown)
+        self._desk.register(hook, payload, connection)
 
     def _notice(self, connection: HookConnection, body: bytes) -> None:
         noticed = parse_notice(body)

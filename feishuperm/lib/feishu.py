@@ -25,17 +25,28 @@ from feishuperm.lib.json import json_get
 from feishuperm.lib.log import log
 from feishuperm.lib.post import Reply, post_json
 from feishuperm.lib.text import text
-from feishuperm.lib.tool import Block, extract_tool_detail
-from feishuperm.models.view import RequestView
+from feishuperm.models.ask import (
+    FOREVER,
+    NO,
+    STOP,
+    YES,
+    Ask,
+    Block,
+    shorten,
+    shorten_block,
+)
+from feishuperm.models.ask import NOTICES as NOTICES
+from feishuperm.models.ask import Notice as Notice
+from feishuperm.models.kind import KINDS
 
 Card = dict[str, Any]
 Element = dict[str, Any]
 Message = dict[str, Any]  # a whole request body: {"msg_type": ..., ...}
 Post = Callable[[str, bytes], Reply]
+Url = Callable[[str, str], str]  # route and request id -> the address of a button
 
 MAX_BODY = 20_000  # bytes; the guide says 20 KB and not which K, signature included
 ENVELOPE = 160  # bytes of `timestamp`, `sign` and `msg_type` around a card
-FIRST_BLOCKS, LAST_BLOCKS = 20, 10  # of at most 4 elements: a card may hold 200
 NAME = 80  # characters of a project, branch or tool name; whole on the request's page
 SHORT_ID = 8  # characters of a session id
 LATE = 5  # seconds; a card that leaves later tells the time that is left
@@ -45,6 +56,12 @@ ACTIVE = re.compile(
     r"|audio|img|note|record|button)\b",
     re.IGNORECASE,
 )
+STYLES = {
+    YES: "primary_filled",
+    FOREVER: "primary",
+    NO: "danger",
+    STOP: "danger_filled",
+}
 MENTION = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -56,64 +73,49 @@ class Button(NamedTuple):
     style: str = "default"
 
 
-class Notice(NamedTuple):
-    """Something to tell that needs no decision."""
-
-    kind: str  # a row of NOTICES
-    created: float  # wall clock
-    project: str = ""
-    branch: str = ""
-    session_id: str = ""
-    text: str = ""  # what Claude Code said, or what went wrong
-    seconds: float = 0  # how long it took, if that is known
-
-
-# Kind of notice -> colour of its header, and key of what it says if nothing is given;
-# `notice.<kind>` is its title.
-NOTICES = {
-    "unreadable": ("red", "notice.unreadable_text"),
-    "stop": ("green", ""),
-    "failure": ("red", ""),
-    "notification": ("blue", ""),
-    "supervisor_allow": ("green", ""),
-    "supervisor_block": ("carmine", ""),
-    "test": ("wathet", ""),
-}
-
-
 def build_permission_card(
-    view: RequestView,
-    language: str,
-    buttons: Sequence[Button] = (),
-    at: str = "",
-    more: Button | None = None,
-    detail: bool = True,
+    ask: Ask, url: Url | None = None, at: str = "", detail: bool = True
 ) -> Card:
-    """The card of a request; without buttons it only tells.
+    """The card of a request; without `url` it has no buttons and only tells.
 
-    `more` opens the whole request.  Without `detail` the card leaves it to that page.
+    Without `detail` the card leaves it to the request's page.
     """
-    found = extract_tool_detail(view.tool_name, view.tool_input)
-    title = text(language, "card.title")
-    actions = buttons if detail or not more else ()  # nobody taps what they cannot see
-    end = [
-        *([_button(more)] if more else []),
-        _note(_hint(view, language, bool(buttons or more))),
-        *_button_rows(actions),
-    ]
 
     def build(limit: int) -> Card:
-        shown = _detail(found.blocks, language, limit) if detail else _absent(language)
-        elements = [*_mention(at), _facts(view, language), {"tag": "hr"}, *shown, *end]
-        subtitle = f"{found.tool_name} · {view.project_name}"
-        return _card(title, subtitle, found.colour, found.summary, elements)
+        shown = shorten(ask, limit)
+        blocks = _shown(shown) if detail else [_div(_say(ask, "card.absent"))]
+        elements = [
+            *_mention(at), _fields(_facts(ask)), {"tag": "hr"},
+            *blocks, *_end(shown, url, detail),
+        ]  # fmt: skip
+        subtitle = f"{one_line(ask.tool)} · {ask.project_name}"
+        return _card(ask.title, subtitle, ask.colour, ask.summary, elements)
 
     return _fit(build)
 
 
-def build_notice_card(
-    notice: Notice, language: str, at: str = "", buttons: Sequence[Button] = ()
-) -> Card:
+def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
+    """The way to the whole request, the time left, and the buttons."""
+    if url is None:
+        return [_note(_say(ask, "card.hint_terminal"))]
+    more = Button(_say(ask, "button.more"), url("/request", ask.id))
+    # Nobody taps what they cannot see.
+    buttons = _buttons(ask, url) if detail else ()
+    hint = _say(ask, "card.hint", seconds=ask.seconds)
+    return [_button(more), _note(hint), *_button_rows(buttons)]
+
+
+def _buttons(ask: Ask, url: Url) -> list[Button]:
+    """What may be answered from a card; a route that needs more opens its page."""
+    rows = ((offer, KINDS[ask.kind].action(offer.name)) for offer in ask.offered)
+    return [
+        Button(offer.label, url(row.path, ask.id), STYLES[offer.look])
+        for offer, row in rows
+        if row is not None
+    ]
+
+
+def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
     """The card of a notice: what happened, where, and what Claude Code said."""
     colour, default = NOTICES[notice.kind]
     title = text(language, f"notice.{notice.kind}")
@@ -127,28 +129,31 @@ def build_notice_card(
         ("card.session", notice.session_id[:SHORT_ID]),
         ("card.took", _duration(notice.seconds)),
     )
-    blocks = (Block("markdown", "", visible(said)),) if said else ()
+    block = Block("markdown", "", visible(said))
 
     def build(limit: int) -> Card:
-        shown = [{"tag": "hr"}, *_detail(blocks, language, limit)] if blocks else []
-        elements = [*_mention(at), _fields(facts), *shown, *_button_rows(buttons)]
+        cut = shorten_block(block, limit)
+        shown = [{"tag": "hr"}, *_block(cut, language)] if said else []
+        if cut.hidden:
+            shown.append(_note(text(language, "card.cut_note")))
+        elements = [*_mention(at), _fields(facts), *shown]
         return _card(title, name, colour, name, elements)
 
     return _fit(build)
 
 
-def build_text_message(view: RequestView, language: str) -> Message:
+def build_text_message(ask: Ask) -> Message:
     """The request as a text message, for a bot whose cards are refused.
 
     It holds no address, for previews of addresses in texts are fetched by machines.
     """
-    found = extract_tool_detail(view.tool_name, view.tool_input)
 
     def build(limit: int) -> Message:
-        lines = [text(language, "card.title"), *_view_pairs(view, language)]
-        for block in _ends(found.blocks):
-            lines.append(_labelled(block, _cut(block.text, limit, language), language))
-        lines.append(text(language, "card.hint_terminal"))
+        lines = [ask.title, *_facts(ask)]
+        lines += (
+            _labelled(block, ask.language) for block in shorten(ask, limit).blocks
+        )
+        lines.append(_say(ask, "card.hint_terminal"))
         return {"msg_type": "text", "content": {"text": _inert("\n".join(lines))}}
 
     return _fit(build)
@@ -160,10 +165,8 @@ def card_message(card: Card) -> Message:
 
 
 def permission_messages(
-    view: RequestView,
-    language: str,
-    buttons: Sequence[Button] = (),
-    more: Button | None = None,
+    ask: Ask,
+    url: Url | None = None,
     at: str = "",
     left: Callable[[], float] | None = None,
 ) -> list[Callable[[], Message]]:
@@ -175,20 +178,18 @@ def permission_messages(
 
     def card(mention: str, detail: bool) -> Callable[[], Message]:
         return lambda: card_message(
-            build_permission_card(
-                _hurried(view, left), language, buttons, mention, more, detail
-            )
+            build_permission_card(_hurried(ask, left), url, mention, detail)
         )
 
     mentioning = [card(at, True)] if at else []
     plain = [card("", True), card("", False)]
-    return [*mentioning, *plain, lambda: build_text_message(view, language)]
+    return [*mentioning, *plain, lambda: build_text_message(ask)]
 
 
-def _hurried(view: RequestView, left: Callable[[], float] | None) -> RequestView:
-    """The view with less time, if so much has passed that a person would notice."""
-    seconds = int(left()) if left else view.seconds
-    return view._replace(seconds=seconds) if seconds < view.seconds - LATE else view
+def _hurried(ask: Ask, left: Callable[[], float] | None) -> Ask:
+    """The ask with less time, if so much has passed that a person would notice."""
+    seconds = int(left()) if left else ask.seconds
+    return ask._replace(seconds=seconds) if seconds < ask.seconds - LATE else ask
 
 
 # Building blocks of a card.
@@ -272,85 +273,68 @@ def _columns(columns: list[list[Element]]) -> Element:
 # What a card says.
 
 
-def _facts(view: RequestView, language: str) -> Element:
-    return _fields(_view_pairs(view, language))
-
-
-def _view_pairs(view: RequestView, language: str) -> list[str]:
+def _facts(ask: Ask) -> list[str]:
     return _pairs(
-        language,
-        ("card.project", view.project_name),
-        ("card.branch", view.branch),
-        ("card.time", _time(view.created)),
-        ("card.tool", view.tool_name),
-        ("card.agent", view.agent),
-        ("card.session", view.session_id[:SHORT_ID]),
-        ("card.request", view.id),
+        ask.language,
+        ("card.project", ask.project_name),
+        ("card.branch", ask.branch),
+        ("card.time", _time(ask.created)),
+        ("card.tool", ask.tool),
+        ("card.agent", ask.agent),
+        ("card.session", ask.session[:SHORT_ID]),
+        ("card.request", ask.id),
     )
+
+
+def _say(ask: Ask, key: str, **values: object) -> str:
+    return text(ask.language, key, **values)
 
 
 def _pairs(language: str, *pairs: tuple[str, str]) -> list[str]:
     return [
-        _pair(language, key, one_line(value, NAME)) for key, value in pairs if value
+        _pair(language, text(language, key), one_line(value, NAME))
+        for key, value in pairs
+        if value
     ]
 
 
-def _pair(language: str, key: str, value: str) -> str:
-    return text(language, "card.pair", label=text(language, key), value=value)
+def _pair(language: str, label: str, value: str) -> str:
+    return text(language, "card.pair", label=label, value=value)
 
 
-def _hint(view: RequestView, language: str, answerable: bool) -> str:
-    if not answerable:
-        return text(language, "card.hint_terminal")
-    return text(language, "card.hint", seconds=view.seconds)
-
-
-def _absent(language: str) -> list[Element]:
-    return [_div(text(language, "card.absent"))]
-
-
-def _detail(blocks: Sequence[Block], language: str, limit: int) -> list[Element]:
-    """The blocks, each cut to `limit` characters, and a note if any was."""
-    shown = _ends(blocks)
-    elements: list[Element] = []
-    for block in shown:
-        elements += _block(block, _cut(block.text, limit, language), language)
-    hidden = len(blocks) - len(shown)
-    if hidden:
-        elements.append(_note(text(language, "card.hidden", count=hidden)))
-    if hidden or any(len(block.text) > limit for block in shown):
-        elements.append(_note(text(language, "card.cut_note")))
+def _shown(ask: Ask) -> list[Element]:
+    """The blocks, and a note if anything of them is missing."""
+    elements = [
+        element for block in ask.blocks for element in _block(block, ask.language)
+    ]
+    if ask.cut:
+        elements.append(_note(_say(ask, "card.hidden", count=ask.cut)))
+    if ask.partial:
+        elements.append(_note(_say(ask, "card.cut_note")))
     return elements
 
 
-def _ends(blocks: Sequence[Block]) -> Sequence[Block]:
-    if len(blocks) <= FIRST_BLOCKS + LAST_BLOCKS:
-        return blocks
-    return (*blocks[:FIRST_BLOCKS], *blocks[-LAST_BLOCKS:])
+def _content(block: Block, language: str) -> str:
+    """The text of a block, with a note where some of it is missing."""
+    if not block.hidden:
+        return block.text
+    note = text(language, "card.cut", count=block.hidden)
+    return f"{block.text}\n{note}\n{block.tail}"
 
 
-def _cut(content: str, limit: int, language: str) -> str:
-    """Both ends of a long text; the larger part from its start."""
-    if len(content) <= limit:
-        return content
-    tail = limit // 3
-    count = len(content) - limit
-    note = text(language, "card.cut", count=count)
-    return f"{content[: limit - tail]}\n{note}\n{content[len(content) - tail :]}"
-
-
-def _block(block: Block, content: str, language: str) -> list[Element]:
+def _block(block: Block, language: str) -> list[Element]:
     if block.kind not in ("code", "diff"):
-        return [_div(_labelled(block, content, language))]
-    label = [_note(text(language, block.label))] if block.label else []
+        return [_div(_labelled(block, language))]
+    content = _content(block, language)
+    label = [_note(block.label)] if block.label else []
     if not content or ACTIVE.search(content):
         return [*label, _div(content or text(language, "card.empty"))]
     fenced = f"```{block.language}\n{content}\n```"
     return [*label, {"tag": "markdown", "content": fenced}]
 
 
-def _labelled(block: Block, content: str, language: str) -> str:
-    content = content or text(language, "card.empty")
+def _labelled(block: Block, language: str) -> str:
+    content = _content(block, language) or text(language, "card.empty")
     if not block.label or block.kind == "question":
         return content
     return _pair(language, block.label, content)

@@ -263,6 +263,15 @@ TEXTS: dict[str, tuple[str, str]] = {
     "surface.inbox": ("收件箱", "inbox"),
     "surface.terminal": ("终端", "terminal"),
     "surface.control": ("命令行", "command line"),
+    # Why an answer counts for nothing.
+    "answer.not_offered": (
+        "这个请求没有这个操作，没有执行。",
+        "This request offers no such action; nothing was done.",
+    ),
+    "answer.other": (
+        "请求的内容已不是看到的那个，没有执行。",
+        "The request is not the one that was shown; nothing was done.",
+    ),
     # Inbox.
     "inbox.title": ("收件箱", "Inbox"),
     "inbox.waiting": ("等待处理", "Waiting"),

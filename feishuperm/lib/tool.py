@@ -16,18 +16,10 @@ from typing import Any, NamedTuple
 
 from feishuperm.lib.diff import Budget, unified_diff
 from feishuperm.lib.display import one_line, visible
+from feishuperm.models.ask import Block
 
 ToolInput = dict[str, Any]
 Rules = tuple[tuple[str, str], ...]  # (tool name, content); no content: the bare name
-
-
-class Block(NamedTuple):
-    """One piece of a request's detail."""
-
-    kind: str  # "code", "diff", "markdown", "text", "path" or "question"
-    label: str  # text key, or empty
-    text: str
-    language: str = ""  # of a code block
 
 
 class ToolDetail(NamedTuple):
@@ -36,7 +28,7 @@ class ToolDetail(NamedTuple):
     tool_name: str
     colour: str  # Feishu header template
     summary: str  # one line without secrets: tool and file name at most
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block, ...]  # their labels are text keys
 
 
 class Field(NamedTuple):

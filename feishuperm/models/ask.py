@@ -1,4 +1,4 @@
-"""What a person is shown, what they answer, and what came of it: plain values.
+"""What a person is shown and told, what they answer, what came of it: plain values.
 
 An `Ask` is everything a surface needs to show a request and offer its answers: texts
 in the person's language, no markup, no address, nothing that has to be looked up.  An
@@ -17,6 +17,7 @@ from feishuperm.errors import PayloadError
 
 # How a button looks, by what it does; each surface has its own colours for them.
 YES, FOREVER, NO, STOP = "yes", "forever", "no", "stop"
+TEXT_LIMIT = 1000  # characters; as much as Feishu's own input field takes
 
 
 class Block(NamedTuple):
@@ -47,7 +48,7 @@ class Field(NamedTuple):
     heading: str = ""  # a word or two above the label
     options: tuple[Option, ...] = ()
     value: str = ""  # what it holds at first
-    limit: int = 1000  # characters; as much as Feishu's own input field takes
+    limit: int = TEXT_LIMIT
 
 
 class Offer(NamedTuple):
@@ -125,8 +126,8 @@ class Answer(NamedTuple):
     confirmed: bool = False  # the person agreed to the words of `Offer.confirm`
 
     def value(self, name: str) -> str:
-        """The text of a field; empty if it was left out."""
-        return " ".join(self.values.get(name, ())).strip()
+        """The text of a field, cut to what one holds; empty if it was left out."""
+        return " ".join(self.values.get(name, ())).strip()[:TEXT_LIMIT]
 
 
 class Outcome(NamedTuple):
@@ -164,6 +165,31 @@ UNKNOWN = "unknown"  # there is no such request
 INCOMPLETE = "incomplete"  # a field is missing or wrong; ask again
 CONFIRM = "confirm"  # the words in `error` come first, in a step of their own
 REFUSED = "refused"  # not offered, not this person's, not this request
+
+
+class Notice(NamedTuple):
+    """Something to tell that needs no decision."""
+
+    kind: str  # a row of NOTICES
+    created: float  # wall clock
+    project: str = ""
+    branch: str = ""
+    session_id: str = ""
+    text: str = ""  # what Claude Code said, or what went wrong
+    seconds: float = 0  # how long it took, if that is known
+
+
+# Kind of notice -> colour of its header, and key of what it says if nothing is given;
+# `notice.<kind>` is its title.
+NOTICES = {
+    "unreadable": ("red", "notice.unreadable_text"),
+    "stop": ("green", ""),
+    "failure": ("red", ""),
+    "notification": ("blue", ""),
+    "supervisor_allow": ("green", ""),
+    "supervisor_block": ("carmine", ""),
+    "test": ("wathet", ""),
+}
 
 # What the items of a tuple are, where they are more than texts.
 PARTS: dict[tuple[type, str], type] = {

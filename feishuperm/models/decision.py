@@ -42,6 +42,12 @@ class Decision:
         """Refuse the tool; `interrupt` also ends the turn."""
         return cls("deny", message=message, interrupt=interrupt)
 
+    def with_rules(self, rules: tuple[tuple[str, str], ...]) -> Decision:
+        """The same, with rules for this session."""
+        return Decision(
+            self.behavior, self.message, self.interrupt, self.updated_input, rules
+        )
+
     def is_denial(self) -> bool:
         return self.behavior == "deny"
 

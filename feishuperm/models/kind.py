@@ -20,10 +20,7 @@ from feishuperm.models.request import ALLOWED, ANSWERED, DENIED
 
 Say = Callable[..., str]
 ToolInput = dict[str, Any]
-SessionRules = tuple[tuple[str, str], ...]
 REASON = "reason"
-# The call by which the doctor tries the way from hook to server; see `services.desk`.
-PROBE_TOOL = "feishuperm-doctor"
 
 
 class Action(NamedTuple):
@@ -40,6 +37,7 @@ class Action(NamedTuple):
     message_reason: str = ""  # the same, when a reason was typed
     interrupts: bool = False
     writes_rule: bool = False
+    once: str = ""  # key: once it is done, if no rule came of it
     reads: tuple[str, ...] = ()  # fields it takes along; ("*",): all of them
     needs: bool = False  # means nothing without its fields
     submit: str = ""  # key: on the button beside its fields, if it says more there
@@ -55,7 +53,7 @@ class Kind(NamedTuple):
     empty: str  # key: where a call has nothing to show
     actions: tuple[Action, ...]
     fields: Callable[[ToolInput, Say], tuple[Field, ...]]
-    reply: Callable[[Action, ToolInput, Answer, SessionRules, Say], Decision | str]
+    reply: Callable[[Action, ToolInput, Answer, Say], Decision | str]  # or text key
     expired: str = "message.expired"  # key: what the model is told; empty: nothing
     event: str = "PermissionRequest"
 
@@ -91,15 +89,15 @@ def _refusal(action: Action, answer: Answer, say: Say) -> Decision:
 
 
 def _permission(
-    action: Action, tool_input: ToolInput, answer: Answer, rules: SessionRules, say: Say
+    action: Action, tool_input: ToolInput, answer: Answer, say: Say
 ) -> Decision | str:
     if action.message:
         return _refusal(action, answer, say)
-    return Decision.allow(updated_rules=rules)
+    return Decision.allow()
 
 
 def _plan(
-    action: Action, tool_input: ToolInput, answer: Answer, rules: SessionRules, say: Say
+    action: Action, tool_input: ToolInput, answer: Answer, say: Say
 ) -> Decision | str:
     if action.message:
         return _refusal(action, answer, say)
@@ -108,7 +106,7 @@ def _plan(
 
 
 def _question(
-    action: Action, tool_input: ToolInput, answer: Answer, rules: SessionRules, say: Say
+    action: Action, tool_input: ToolInput, answer: Answer, say: Say
 ) -> Decision | str:
     if action.message:
         return _refusal(action, answer, say)
@@ -147,7 +145,7 @@ _ROWS = (
         (
             Action("allow", "/allow", "button.allow", "done.allow", YES, ALLOWED, "a"),
             Action("always", "/always", "button.always", "done.always", FOREVER,
-                   ALLOWED, "w", writes_rule=True),
+                   ALLOWED, "w", writes_rule=True, once="done.allow"),
             DENY,
             INTERRUPT,
         ),

@@ -15,4 +15,5 @@ PROGRAMS = {
 # Tools that nobody has, so that no rule can ever match them.  The server settles the
 # doctor's at once: it rings no phone, writes no rule and keeps no record.
 DOCTOR_TOOL = "feishuperm-doctor"
+DOCTOR_ANSWER = "the way from hook to server and back works"  # with a denial
 TEST_TOOL = "feishuperm-test"

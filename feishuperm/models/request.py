@@ -14,15 +14,7 @@ from feishuperm.models.payload import PermissionRequestPayload, parse_payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from feishuperm.models.decision import Decision
-
-    class Watch(Protocol):
-        """Whoever looks after the session, see `services.transcript`."""
-
-        def check(self) -> str: ...
-
 
 WAITING = "waiting"
 ALLOWED = "allowed"  # a person let it run, once or always
@@ -34,6 +26,8 @@ GONE = "gone"  # the hook or its session ended
 RELEASED = (
     "released"  # nothing could show it, or the server stopped: the terminal decides
 )
+
+SHORT_DIGEST = 16  # hexadecimal digits; enough to tell one request from another
 
 # From each state, the states it may go to. Every end is final.
 TRANSITIONS: dict[str, frozenset[str]] = {
@@ -47,16 +41,8 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     RELEASED: frozenset(),
 }
 
-# The actions that lead to each end; the others happen without one.
-DECIDING: dict[str, frozenset[str]] = {
-    **{state: frozenset(("",)) for state in TRANSITIONS},
-    ALLOWED: frozenset(("allow", "always")),
-    DENIED: frozenset(("deny", "interrupt")),
-    ANSWERED: frozenset(("answer", "approve")),
-}
-
-QUESTION_TOOL = "AskUserQuestion"
-PLAN_TOOL = "ExitPlanMode"
+# The ends that a person's answer leads to; the others happen without one.
+DECIDED = frozenset((ALLOWED, DENIED, ANSWERED))
 
 
 class Request:
@@ -67,20 +53,24 @@ class Request:
         "created",
         "deadline",
         "decision",
+        "detail",
+        "digest",
         "ended",
         "id",
+        "kind",
         "known_rules",
         "note",
         "project",
         "raw",
         "reason",
         "rules",
+        "session",
         "shown",
         "state",
         "summary",
         "surface",
         "tool_name",
-        "transcript",
+        "who",
     )
 
     def __init__(
@@ -91,9 +81,11 @@ class Request:
         project: str,
         created: float,
         deadline: float = 0.0,
+        kind: str = "permission",
     ) -> None:
         self.id = id
         self.raw = raw  # empty when only its end is remembered
+        self.kind = kind  # a row of `KINDS`
         self.tool_name = tool_name
         self.project = project
         self.created = created  # wall clock: people read it
@@ -101,21 +93,28 @@ class Request:
         self.state = WAITING
         self.shown = False  # a card was delivered or a page displayed it
         self.decision: Decision | None = None
-        self.action = ""  # "allow", "always", "deny", "interrupt", "answer", "approve"
-        self.surface = ""  # "webhook", "inbox", "terminal", ...
+        self.action = ""  # of its kind, if a person answered
+        self.surface = ""  # "link", "page", "inbox", "terminal", ...
+        self.who = ""  # as far as the surface can tell
         self.reason = ""  # what the person typed, or why it ended by itself
         self.rules: tuple[str, ...] = ()  # rule texts an "always" wrote
         self.known_rules: tuple[str, ...] = ()  # those that were there already
         self.summary = tool_name  # one line for lists, without secrets
+        self.detail = ""  # the beginning of what it is about, for the ledger
+        self.session = ""
+        self.digest = ""  # of the event: an answer to something else is refused
         self.note = ""  # key of a sentence the result page adds
         self.ended = 0.0  # wall clock
-        self.transcript: Watch | None = None  # has the terminal answered?
 
     def payload(self) -> PermissionRequestPayload:
         """The event, decoded anew."""
         payload = parse_payload(self.raw)
         assert isinstance(payload, PermissionRequestPayload)
         return payload
+
+    def short_digest(self) -> str:
+        """As much of the digest as a button carries."""
+        return self.digest[:SHORT_DIGEST]
 
     def waits(self) -> bool:
         return self.state == WAITING

@@ -39,7 +39,8 @@ NOT_TOLD = -1
 # A path is at most 4096 bytes; the rest are the id, the flag and their separators.
 MAX_FRAME = wire.MAX_EVENT + 8192
 REQUEST_ID = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")
-SHOWN_FLAGS = ("", "again", "shown")
+SHOWN = "shown"
+SHOWN_FLAGS = ("", "again", SHOWN)
 LENGTH = 4
 
 

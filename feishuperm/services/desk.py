@@ -8,37 +8,36 @@ at a request and settling it nothing can happen.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 
-from feishuperm.lib.log import log, redact
-from feishuperm.lib.tool import extract_tool_detail
-from feishuperm.models.action import ACTIONS
+from feishuperm.lib.log import log
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Receipt
 from feishuperm.models.decision import Decision
-from feishuperm.models.request import (
-    DECIDING,
-    PLAN_TOOL,
-    QUESTION_TOOL,
-    TRANSITIONS,
-    WAITING,
-    Request,
-)
+from feishuperm.models.kind import KINDS, kind_of
+from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
+from feishuperm.models.request import DECIDED, TRANSITIONS, WAITING, Request
 from feishuperm.services import transcript
-from feishuperm.services.notifier import QUIET_TOOLS
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager
+from feishuperm.services.rule_writer import WriteResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
+    from feishuperm.models.ask import Answer
+    from feishuperm.models.kind import Action
+    from feishuperm.models.payload import PermissionRequestPayload
     from feishuperm.models.settings import Settings
+    from feishuperm.protocol.frames import HookRequest
     from feishuperm.services.ledger import Ledger
     from feishuperm.services.notifier import Notifier
+    from feishuperm.services.presenter import Presenter
     from feishuperm.services.request_manager import Waiter
     from feishuperm.services.rule_writer import RulePlan, RuleWriter
+    from feishuperm.services.transcript import Watch
 
     class Timers(Protocol):
         """What the desk needs of the loop."""
@@ -53,7 +52,6 @@ TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
 FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 LATEST = 1e11  # seconds: the year 5138, and still a date that can be shown
-DETAIL_CHARACTERS = 200  # of a command or path in the ledger
 
 
 class Desk:
@@ -62,19 +60,21 @@ class Desk:
     def __init__(
         self,
         settings: Settings,
+        presenter: Presenter,
         notifier: Notifier,
         rule_writer: RuleWriter,
         ledger: Ledger,
         timers: Timers,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.presenter = presenter
         self.notifier = notifier
         self._rule_writer = rule_writer
         self._ledger = ledger
         self._timers = timers
         self._clock = clock
         self._armed = math.inf  # when the next look at the deadlines is due
-        self._timeout = settings.permission_request_timeout
+        self._watches: dict[str, Watch] = {}  # of waiting requests, by id
         self._looking = False
         self._next_look = 0
         self._closed = False
@@ -92,35 +92,31 @@ class Desk:
     # In.
 
     def register(
-        self,
-        id: str,
-        raw: bytes,
-        project: str,
-        waiter: Waiter,
-        before: str = "",
+        self, hook: HookRequest, payload: PermissionRequestPayload, waiter: Waiter
     ) -> None:
-        """Take a request in and show it to people.
-
-        `before` is what the hook knows from a server that went away: "again", or
-        "shown" when its card is already in somebody's hand.
-        """
+        """Take a request in and show it to people; `payload` is its event, decoded."""
         if self._handed_over:
             return  # its connection is about to be closed, which means "again"
         if self._closed:
             waiter.send(b"R")
             return
+        if payload.tool_name == DOCTOR_TOOL:  # rings no phone, and never means "yes"
+            waiter.send(b"D", Decision.deny(DOCTOR_ANSWER).to_stdout())
+            return
         now = self._timers.now()
-        request = self.requests.register(id, raw, project, waiter, now, bool(before))
+        request = self.requests.register(hook, payload, waiter, now)
         if request is None:
             return
         self._arm()
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
-        if request.transcript is None:
-            self._watch(request)
-        if before == "shown":
-            request.shown = True
+        if request.id not in self._watches:
+            self._watch(request, payload)
         self.notifier.announce(
-            request, self.requests.mark_shown, self._nobody_sees, push=not request.shown
+            request,
+            self.presenter.brief(request, payload),
+            self.requests.mark_shown,
+            self._nobody_sees,
+            push=not request.shown,
         )
 
     def _nobody_sees(self, request: Request, why: str) -> None:
@@ -137,58 +133,50 @@ class Desk:
 
     # Out.
 
-    def decide(self, id: str, action: str, surface: str, reason: str = "") -> bool:
-        """Settle by a button. False: it had ended already, or needs more than a tap."""
-        request = self.requests.get(id)
-        if request is None or not request.waits() or self._settled_elsewhere(request):
-            return False
-        row = ACTIONS["/" + action]
-        if row.message:
-            return bool(self.requests.resolve(id, action, surface, reason))
-        if request.tool_name == QUESTION_TOOL:
-            return False  # a bare allow is not an answer
-        if request.tool_name == PLAN_TOOL:
-            # An empty updatedInput is what makes the client leave plan mode.
-            return bool(self.requests.answer(id, {}, "approve", surface))
-        rules = self._write_rule(request) if row.writes_rule else ()
-        return bool(self.requests.resolve(id, action, surface, "", rules))
+    def answer(self, answer: Answer) -> Receipt:
+        """The one door for every answer, whatever surface it comes from."""
+        request = self.requests.get(answer.id)
+        if request is None:
+            return Receipt(statuses.UNKNOWN)
+        if not request.waits() or self._settled_elsewhere(request):
+            return self._receipt(statuses.ENDED, request)
+        row = KINDS[request.kind].action(answer.action)
+        if row is None:
+            return self._refuse(statuses.REFUSED, "answer.not_offered")
+        if answer.digest and answer.digest != request.short_digest():
+            return self._refuse(statuses.REFUSED, "answer.other")
+        return self._settle(request, row, answer)
 
-    def answer(self, id: str, answers: dict[str, str], surface: str) -> bool:
-        """Settle a question with the person's answers, keyed by question text."""
-        request = self.requests.get(id)
-        if request is None or not request.waits() or self._settled_elsewhere(request):
-            return False
-        if request.tool_name != QUESTION_TOOL:
-            return False
-        # The client wants the questions repeated in full beside the answers.
-        updated = {**request.payload().tool_input, "answers": answers}
-        return bool(self.requests.answer(id, updated, "answer", surface))
+    def _settle(self, request: Request, row: Action, answer: Answer) -> Receipt:
+        """Write what the button says, then end the request."""
+        # Most answers need no look at the event, which may have megabytes.
+        looks = row.needs or row.writes_rule
+        payload = request.payload() if looks else None
+        tool_input = payload.tool_input if payload else {}
+        kind = KINDS[request.kind]
+        decision = kind.reply(row, tool_input, answer, self.presenter.say)
+        if isinstance(decision, str):
+            return self._refuse(statuses.INCOMPLETE, decision)
+        written = WriteResult()
+        if payload is not None and row.writes_rule:
+            plan = self.presenter.plan(request, payload)
+            written = self._write(request, plan)
+            # Nobody is told "this once" and given more.
+            rules = () if written.problem else plan.session_rules
+            decision = decision.with_rules(rules)
+        self.requests.resolve(answer, row, decision, written)
+        return self._receipt(statuses.SETTLED, request)
 
-    def _write_rule(self, request: Request) -> tuple[tuple[str, str], ...]:
-        """Write what "always" means; returns the rules for the running session."""
-        if request.tool_name in QUIET_TOOLS:
-            return ()
-        plan = self._plan_rules(request)
+    def _write(self, request: Request, plan: RulePlan) -> WriteResult:
         if plan.refusal:
-            request.note = plan.refusal
-            return ()
-        written = self._rule_writer.write(request.project, plan)
-        request.rules = written.rules
-        request.known_rules = written.already
-        request.note = written.problem
-        # Nobody is told "this once" and given more.
-        return () if written.problem else plan.session_rules
+            return WriteResult(problem=plan.refusal)
+        return self._rule_writer.write(request.project, plan)
 
-    def preview_rules(self, request: Request) -> tuple[tuple[str, ...], str]:
-        """The rules "always" would write, or the text key why it writes none."""
-        plan = self._plan_rules(request)
-        return plan.rules, plan.refusal
+    def _receipt(self, status: str, request: Request) -> Receipt:
+        return Receipt(status, self.presenter.outcome(request))
 
-    def _plan_rules(self, request: Request) -> RulePlan:
-        payload = request.payload()
-        return self._rule_writer.plan(
-            request.tool_name, payload.tool_input, request.project, payload.base.cwd
-        )
+    def _refuse(self, status: str, key: str) -> Receipt:
+        return Receipt(status, error=self.presenter.say(key))
 
     def seconds_left(self, request: Request) -> int:
         """How long a person still has."""
@@ -213,37 +201,38 @@ class Desk:
 
     # The terminal's answer, seen in the transcript.
 
-    def _watch(self, request: Request) -> None:
-        payload = request.payload()
+    def _watch(self, request: Request, payload: PermissionRequestPayload) -> None:
         agent = payload.fields.get("agent_id")
-        request.transcript = transcript.begin(
+        watch = transcript.begin(
             payload.transcript_path(),
             payload.tool_name,
             payload.tool_input,
             agent if isinstance(agent, str) else "",
         )
-        if request.transcript is not None and not self._looking:
+        if watch is None:
+            return
+        self._watches[request.id] = watch
+        if not self._looking:
             self._looking = True
             self._later(TRANSCRIPT_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Look at the next few transcripts; go on while anything waits."""
-        waiting = self.requests.waiting()
-        start = self._next_look if self._next_look < len(waiting) else 0
+        """Look at the next few transcripts; go on while anything is watched."""
+        watched = list(self._watches)
+        start = self._next_look if self._next_look < len(watched) else 0
         self._next_look = start + TRANSCRIPTS_PER_LOOK
-        for request in waiting[start : self._next_look]:
-            self._settled_elsewhere(request)
-        self._looking = bool(waiting)
-        if waiting:
+        for id in watched[start : self._next_look]:
+            request = self.requests.get(id)
+            if request is not None:
+                self._settled_elsewhere(request)
+        self._looking = bool(self._watches)
+        if self._looking:
             self._later(TRANSCRIPT_SECONDS, self._look)
 
     def _settled_elsewhere(self, request: Request) -> bool:
         """End the request if its session has gone on without us."""
-        watch = request.transcript
-        if watch is None or watch.check() not in (
-            transcript.ANSWERED,
-            transcript.MOVED_ON,
-        ):
+        watch = self._watches.get(request.id)
+        if watch is None or watch.check() not in transcript.OVER:
             return False
         self.requests.end_in_terminal(request.id)
         return True
@@ -268,13 +257,10 @@ class Desk:
     # Memory.
 
     def _ended(self, request: Request) -> None:
-        entry = ledger_entry(request)
-        request.summary = entry["summary"]
-        self.notifier.settle(request)
+        self._watches.pop(request.id, None)
+        self.notifier.settle(self.presenter.outcome(request))
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
-        if request.tool_name in QUIET_TOOLS:
-            return
-        self._unwritten.append(entry)
+        self._unwritten.append(ledger_entry(request))
         if request.action:
             self.write_ledger()  # a person is told only of what is on the disk
         elif len(self._unwritten) == 1:
@@ -308,25 +294,23 @@ class Desk:
 
 def ledger_entry(request: Request) -> dict[str, Any]:
     """The record of one end: enough to know what was decided, not to repeat it."""
-    payload = request.payload()
-    detail = extract_tool_detail(request.tool_name, payload.tool_input)
-    shown = detail.blocks[0].text if detail.blocks else ""
-    canonical = json.dumps(payload.tool_input, sort_keys=True)
     return {
         "event": "request",
         "id": request.id,
         "state": request.state,
         "action": request.action,
         "surface": request.surface,
+        "who": request.who,
         "reason": request.reason,
         "rules": list(request.rules),
         "denied": request.decision is not None and request.decision.is_denial(),
+        "kind": request.kind,
         "tool": request.tool_name,
-        "summary": detail.summary,
-        "detail": redact(shown)[:DETAIL_CHARACTERS],
-        "digest": hashlib.sha256(canonical.encode("utf-8", "replace")).hexdigest(),
+        "summary": request.summary,
+        "detail": request.detail,
+        "digest": request.digest,
         "project": request.project,
-        "session": payload.session_id(),
+        "session": request.session,
         "created": round(request.created, 3),
         "ended": round(request.ended, 3),
     }
@@ -347,12 +331,20 @@ def _remembered(entry: dict[str, Any], state: str) -> Request:
     id, tool_name = str(entry["id"]), str(entry["tool"])
     created, ended = float(entry["created"]), float(entry["ended"])
     action = str(entry["action"])
-    if action not in DECIDING[state] or not 0 <= created <= ended < LATEST:
+    kind = KINDS.get(str(entry.get("kind"))) or kind_of(tool_name)
+    row = kind.action(action)
+    deciding = row is not None and row.state == state
+    if not deciding and (action or state in DECIDED):
         raise ValueError
-    request = Request(id, b"", tool_name, str(entry["project"]), created)
+    if not 0 <= created <= ended < LATEST:
+        raise ValueError
+    request = Request(
+        id, b"", tool_name, str(entry["project"]), created, 0.0, kind.name
+    )
     request.state = state
     request.action = action
     request.surface = str(entry["surface"])
+    request.who = str(entry.get("who") or "")
     request.rules = tuple(map(str, entry["rules"]))
     request.summary = str(entry["summary"])
     request.ended = ended

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import time
 
-from feishuperm.lib.feishu import NOTICES, Notice
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.log import log
+from feishuperm.models.ask import NOTICES, Notice
 from feishuperm.models.notice import NOTICE_EVENTS
 from feishuperm.services.transcript import turn_started
 

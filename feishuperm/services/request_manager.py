@@ -8,26 +8,32 @@ time.  It knows no sockets (a waiter is anything with `send(kind, body)`), no cl
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import itertools
-import sys
 import time
 from collections import deque
 
 from feishuperm.errors import PayloadError, ProtocolError
+from feishuperm.lib.log import redact
 from feishuperm.lib.text import text
+from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
-from feishuperm.models.action import ACTIONS
 from feishuperm.models.decision import Decision
-from feishuperm.models.payload import PermissionRequestPayload, parse_payload
+from feishuperm.models.kind import KINDS, REASON, kind_of
 from feishuperm.models.request import Request
+from feishuperm.protocol.frames import NOT_TOLD, SHOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Protocol
+    from typing import Protocol
 
-    from feishuperm.models.action import Action
+    from feishuperm.models.ask import Answer
+    from feishuperm.models.kind import Action
+    from feishuperm.models.payload import PermissionRequestPayload
+    from feishuperm.protocol.frames import HookRequest
+    from feishuperm.services.rule_writer import WriteResult
 
     class Waiter(Protocol):
         """The hook's end of a request."""
@@ -43,6 +49,7 @@ REMEMBER_MOST = 20_000
 # The latest of them with the event itself, so that a page can show it.
 REMEMBER_WHOLE = 200
 REMEMBER_BYTES = 16 << 20
+DETAIL_CHARACTERS = 200  # of a command or path in the ledger
 
 
 class RequestManager:
@@ -72,48 +79,51 @@ class RequestManager:
 
     def register(
         self,
-        id: str,
-        raw: bytes,
-        project: str,
+        hook: HookRequest,
+        payload: PermissionRequestPayload,
         waiter: Waiter,
         now: float,
-        again: bool = False,
     ) -> Request | None:
         """A new request that waits from now on, or None when it had already ended.
 
-        `again` is a hook that lost its server and comes back: the person's time runs on
-        from the second its id names.  Raises PayloadError, and ProtocolError when the
-        id belongs to another request.
+        `payload` is the hook's event, decoded.  Raises PayloadError, and ProtocolError
+        when the id belongs to another request.
         """
-        known = self._requests.get(id)
-        if known is not None:
-            return self._return_to(known, raw, waiter)
-        payload = parse_payload(raw)
-        if not isinstance(payload, PermissionRequestPayload):
-            raise ProtocolError("only a PermissionRequest can wait")
+        earlier = self._requests.get(hook.id)
+        if earlier is not None:
+            return self._return_to(earlier, hook, waiter)
         if not _is_flat(payload.tool_input, MAX_DEPTH):
             raise PayloadError("the tool's input is nested too deeply to be shown")
         created = self._clock()
-        passed = max(0.0, created - int(id.partition("-")[0])) if again else 0.0
+        passed = self._passed(hook, created)
         deadline = now + max(1.0, self._timeout - passed)
-        project = project or payload.base.cwd
-        tool_name = sys.intern(payload.tool_name)
-        request = Request(id, raw, tool_name, project, created - passed, deadline)
-        self._requests[id] = request
+        request = new_request(hook, payload, created - passed, deadline)
+        self._requests[hook.id] = request
         self._attach(request, waiter)
-        heapq.heappush(self._deadlines, (deadline, id))
+        heapq.heappush(self._deadlines, (deadline, hook.id))
         return request
 
-    def _return_to(self, known: Request, raw: bytes, waiter: Waiter) -> Request | None:
-        """The hook of a known request is back; an ended one hears its end again."""
-        if known.raw and known.raw != raw:
+    def _passed(self, hook: HookRequest, now: float) -> float:
+        """How much of its time is over for a hook that lost its server."""
+        if not hook.shown:
+            return 0.0
+        if hook.left != NOT_TOLD:  # by its own clock, which nobody sets
+            return max(0.0, self._timeout - hook.left)
+        return max(0.0, now - int(hook.id.partition("-")[0]))
+
+    def _return_to(
+        self, request: Request, hook: HookRequest, waiter: Waiter
+    ) -> Request | None:
+        """The hook of this request is back; an ended one hears its end again."""
+        if request.raw and request.raw != hook.raw:
             raise ProtocolError("this id belongs to another request")
-        if known.waits():
-            self._detach(known.id)
-            self._attach(known, waiter)
-            return known
-        self._deliver(known, waiter)
-        return None
+        if not request.waits():
+            self._deliver(request, waiter)
+            return None
+        self._detach(request.id)
+        self._attach(request, waiter)
+        request.shown = request.shown or hook.shown == SHOWN
+        return request
 
     def _attach(self, request: Request, waiter: Waiter) -> None:
         self._waiters[request.id] = waiter
@@ -152,36 +162,32 @@ class RequestManager:
 
     def resolve(
         self,
-        id: str,
-        action: str,
-        surface: str,
-        reason: str = "",
-        session_rules: tuple[tuple[str, str], ...] = (),
+        answer: Answer,
+        row: Action,
+        decision: Decision,
+        written: WriteResult | None = None,
     ) -> Request | None:
-        """Settle by one of the four buttons; None when somebody was first."""
-        row = ACTIONS["/" + action]
-        if row.message:
-            decision = Decision.deny(self._refusal(row, reason), row.interrupts)
-        else:
-            decision = Decision.allow(updated_rules=session_rules)
-        return self._end(id, row.state, decision, action, surface, reason)
+        """Settle by a person's answer; None when somebody was first.
 
-    def _refusal(self, row: Action, reason: str) -> str:
-        """What the model is told; a typed reason belongs to a plain refusal only."""
-        if reason and not row.interrupts:
-            return text(self._language, "message.deny_reason", reason=reason)
-        return text(self._language, row.message)
-
-    def answer(
-        self, id: str, updated_input: dict[str, Any], action: str, surface: str
-    ) -> Request | None:
-        """Settle a question or a plan with what the client needs to go on."""
-        decision = Decision.allow(updated_input=updated_input)
-        return self._end(id, states.ANSWERED, decision, action, surface)
+        `row` is the button, `decision` what it became, `written` the rules it wrote.
+        """
+        request = self._requests.get(answer.id)
+        if request is None or not request.waits():
+            return None
+        request.action = row.name
+        request.surface = answer.surface
+        request.who = answer.who
+        if written is not None:
+            request.rules, request.known_rules, request.note = written
+        reason = answer.value(REASON) if REASON in row.reads else ""
+        return self._end(request.id, row.state, decision, reason)
 
     def end_in_terminal(self, id: str) -> Request | None:
         """The person answered at the keyboard."""
-        return self._end(id, states.TERMINAL, surface="terminal")
+        request = self._requests.get(id)
+        if request is not None and request.waits():
+            request.surface = "terminal"
+        return self._end(id, states.TERMINAL)
 
     def release(self, id: str, reason: str) -> Request | None:
         """Hand the request back to the terminal undecided."""
@@ -207,9 +213,8 @@ class RequestManager:
         if not request.shown:
             self.release(request.id, "nothing showed it in time")
             return
-        decision = None
-        if self._denies:
-            decision = Decision.deny(text(self._language, "message.expired"))
+        told = KINDS[request.kind].expired if self._denies else ""
+        decision = Decision.deny(text(self._language, told)) if told else None
         self._end(request.id, states.EXPIRED, decision)
 
     def next_deadline(self) -> float | None:
@@ -232,18 +237,13 @@ class RequestManager:
         id: str,
         state: str,
         decision: Decision | None = None,
-        action: str = "",
-        surface: str = "",
         reason: str = "",
     ) -> Request | None:
         request = self._requests.get(id)
         if request is None or not request.end(state, self._clock()):
             return None
         request.decision = decision
-        request.action = action
-        request.surface = surface
         request.reason = reason
-        request.transcript = None
         waiter = self._detach(id)
         if waiter is not None and state != states.GONE:
             self._deliver(request, waiter)
@@ -285,7 +285,33 @@ class RequestManager:
             surplus -= 1
 
     def _ended(self) -> Iterator[Request]:
-        return (known for known in self._requests.values() if not known.waits())
+        return (ended for ended in self._requests.values() if not ended.waits())
+
+
+def new_request(
+    hook: HookRequest,
+    payload: PermissionRequestPayload,
+    created: float,
+    deadline: float,
+) -> Request:
+    """The request of an event, with all that is ever said of it without its event."""
+    detail = extract_tool_detail(payload.tool_name, payload.tool_input)
+    shown = detail.blocks[0].text if detail.blocks else ""
+    request = Request(
+        hook.id,
+        hook.raw,
+        payload.tool_name,
+        hook.project or payload.base.cwd,
+        created,
+        deadline,
+        kind_of(payload.tool_name).name,
+    )
+    request.summary = detail.summary
+    request.detail = redact(shown)[:DETAIL_CHARACTERS]
+    request.session = payload.session_id()
+    request.digest = hashlib.sha256(hook.raw).hexdigest()
+    request.shown = hook.shown == SHOWN
+    return request
 
 
 def _is_flat(value: object, depth: int) -> bool:

@@ -11,8 +11,7 @@ from feishuperm.lib.feishu import (
     send_feishu_card,
     send_first,
 )
-from feishuperm.lib.git import current_branch
-from feishuperm.models.view import view_of
+from feishuperm.services.presenter import plain_ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,13 +24,12 @@ def send_static_card(
 ) -> None:
     """The request's card from the same template; the terminal asks."""
     project = os.environ.get("CLAUDE_PROJECT_DIR") or payload.base.cwd
-    branch = current_branch(project)
-    view = view_of(payload, request_id, project, branch, time.time(), 0)
-    if not settings.feishu_webhook_url or view.kind not in settings.feishuperm_notify:
+    ask = plain_ask(payload, request_id, project, settings.feishuperm_lang)
+    if not settings.feishu_webhook_url or ask.kind not in settings.feishuperm_notify:
         return
     send_first(
         settings.feishu_webhook_url,
-        permission_messages(view, settings.feishuperm_lang, at=settings.feishu_at),
+        permission_messages(ask._replace(created=time.time()), at=settings.feishu_at),
         settings.feishu_webhook_secret,
     )
 

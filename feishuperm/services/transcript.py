@@ -27,6 +27,7 @@ PENDING = "pending"
 ANSWERED = "answered"  # the call is over
 MOVED_ON = "moved_on"  # the person has gone on to another prompt
 UNKNOWN = "unknown"  # the call is not in the transcript, at least not yet
+OVER = (ANSWERED, MOVED_ON)
 
 # A pending call is among the last lines, and transcripts reach 100 MB: look at a little
 # of the end first, and at more of it only when the call is not there.

@@ -46,6 +46,7 @@ from feishuperm.lib.program import (
     start_hook,
     typed_command,
 )
+from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.settings import BY_KEY, parse_setting
 from feishuperm.setup.fetch import fetch
 from feishuperm.setup.installer import HOOK_SLACK, MAX_ARCHIVE, Manifest, pin_path
@@ -63,7 +64,6 @@ REINSTALL = "./install.sh in the clone, or: curl https://HOST/install.sh | sh"
 BOT_OPTIONS = "--webhook URL --secret TEXT"
 BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner mends
 OUR_KEYS = ("FEISHU", "CALLBACK_", "PERMISSION_", "SUPERVISOR_")
-DRY_TOOL = "feishuperm-doctor"  # the server rings no phone and writes no rule for it
 SIGN_SKEW = 3600  # Feishu refuses signatures that are older, or as much too new
 SMALL_SKEW = 60
 LOOP_SECONDS = 20.0
@@ -406,19 +406,18 @@ class Doctor:
             yield FAIL, "not tried: the server is not running", self.install()
             return
         event = {
-            "session_id": "feishuperm-doctor",
+            "session_id": DOCTOR_TOOL,
             "transcript_path": "",
             "cwd": self.project,
             "hook_event_name": "PermissionRequest",
-            "tool_name": DRY_TOOL,
+            "tool_name": DOCTOR_TOOL,
             "tool_input": {"check": os.urandom(4).hex()},
         }
         hook = start_hook(event, self.environ, self._hook_command())
-        decided = self._decide(hook)
-        output = hook_output(hook, 5.0 if decided else 0.0)
-        if '"allow"' in output:
+        output = hook_output(hook, LOOP_SECONDS)
+        if DOCTOR_ANSWER in output:
             yield OK, "hook, server, decision and back", ""
-        elif decided:
+        elif output:
             yield FAIL, f"the hook printed {output!r}", self.install()
         else:
             text = "the hook's request never reached the server"
@@ -431,18 +430,6 @@ class Doctor:
                 if found.event == "PermissionRequest":
                     return ["/bin/sh", "-c", str(found.entry["command"])]
         return self_command("hook")
-
-    def _decide(self, hook: subprocess.Popen[bytes]) -> bool:
-        """Allow the dry request as soon as it waits."""
-        until = time.monotonic() + LOOP_SECONDS
-        while time.monotonic() < until and hook.poll() is None:
-            for request in ask_server({"command": "status"})["waiting"]:
-                if request["tool"] == DRY_TOOL:
-                    command = {"command": "decide", "action": "allow"}
-                    reply = ask_server({**command, "id": request["id"]})
-                    return bool(reply.get("decided"))
-            time.sleep(0.05)
-        return False
 
     def _settings_paths(self) -> list[str]:
         """The files Claude Code reads, the strongest last."""

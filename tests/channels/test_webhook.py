@@ -13,25 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feishuperm.channels import webhook
+from feishuperm.channels import outbox, webhook
 from feishuperm.channels.base import Announcement
-from feishuperm.channels.webhook import (
-    LIMITS,
-    LONGEST_PAUSE,
-    RateLimit,
-    WebhookChannel,
-)
+from feishuperm.channels.outbox import LONGEST_PAUSE, LONGEST_WITHOUT_WAITER, RateLimit
+from feishuperm.channels.webhook import LIMITS, WebhookChannel
 from feishuperm.lib import log as logging
-from feishuperm.lib.feishu import Button, Notice
+from feishuperm.lib.feishu import Notice
 from feishuperm.lib.post import Reply
-from feishuperm.models.view import RequestView
+from tests.asks import make_ask, url
 from tests.conftest import wait_until
 from tests.fakes.feishu import RATE_GATEWAY, TOKEN, FakeFeishu, Fault, every_url
 
 URL = "https://feishu.test/open-apis/bot/v2/hook/TOKEN"
-VIEW = RequestView("1-a", "Bash", {"command": "ls"}, "/p", "", "s", "", 0.0, 55)
-BUTTON = Button("批准运行", "http://host/allow?id=1-a", "primary_filled")
-MORE = Button("查看完整请求", "http://host/request?id=1-a")
+ASK = make_ask("Bash", {"command": "ls"}, id="1-a")
 WALL = 1_700_000_000.0  # the wall clock when the monotonic one shows 1000
 
 
@@ -56,6 +50,7 @@ class World:
         self.channel = WebhookChannel(
             URL,
             secret,
+            url,
             post=self.post,
             clock=lambda: self.now,
             wall=lambda: self.now - 1000.0 + WALL,
@@ -76,16 +71,14 @@ class World:
         return Reply(200, {}, json.dumps({"code": answer, "msg": "m"}).encode())
 
     def announce(self, name: str = "a", seconds: float = 55.0) -> None:
-        view = VIEW._replace(id=name, tool_input={"command": "npm run build"})
+        ask = make_ask("Bash", {"command": "npm run build"}, id=name)
         self.channel.announce(
+            ask,
             Announcement(
-                view,
-                (BUTTON,),
-                MORE,
                 WALL + self.now - 1000.0 + seconds,
                 lambda: name not in self.unwanted,
                 lambda shown, detail: self.done.append((name, shown, detail)),
-            )
+            ),
         )
 
     def run(self, until: float = 10_000.0) -> None:
@@ -170,7 +163,7 @@ def test_twice_refused_card_becomes_a_text_and_nobody_waits_for_a_tap() -> None:
     world.announce()
     world.run()
     assert [kind for _, kind in world.sent] == ["interactive", "bare", "text"]
-    assert world.done == [("a", False, webhook.PLAIN)]
+    assert world.done == [("a", False, outbox.PLAIN)]
 
 
 def test_everything_refused_is_a_failure_with_the_last_reason() -> None:
@@ -194,7 +187,7 @@ def test_message_that_cannot_be_built_falls_back(
     world = World()
     world.announce()
     world.run()
-    assert world.done == [("a", False, webhook.PLAIN)]
+    assert world.done == [("a", False, outbox.PLAIN)]
     monkeypatch.setattr(webhook, "permission_messages", lambda *args: [broken])
     world.announce("b")
     world.run()
@@ -215,11 +208,33 @@ def test_pauses_grow_to_a_limit_and_end_with_the_deadline() -> None:
     world.run()
     moments = [moment for moment, _ in world.sent]
     pauses = [after - before for before, after in zip(moments, moments[1:])]
-    assert pauses[:5] == [0.5, 1.0, 2.0, 4.0, 8.0]
-    assert set(pauses[5:]) == {LONGEST_PAUSE}
+    assert pauses[:3] == [0.5, 1.0, 2.0]
+    assert set(pauses[3:]) == {LONGEST_PAUSE}
     assert world.done == [("a", False, "feishu.test: away")]
     # Given up when the next try would come too late, not after waiting for it.
     assert 1200 - LONGEST_PAUSE < world.now <= 1200
+
+
+def test_outage_while_nobody_waits_is_tried_less_often() -> None:
+    world = World(*[OSError("feishu.test: away")] * 100)
+    world.channel.notify(Notice("stop", 1.0))
+    world.run()
+    moments = [moment for moment, _ in world.sent]
+    pauses = [after - before for before, after in zip(moments, moments[1:])]
+    assert pauses[:5] == [0.5, 1.0, 2.0, 4.0, 8.0]
+    assert set(pauses[5:]) == {LONGEST_WITHOUT_WAITER}
+
+
+def test_card_goes_out_soon_after_an_outage_however_long_it_was() -> None:
+    world = World(*[OSError("feishu.test: away")] * 20)
+    world.channel.notify(Notice("stop", 1.0))
+    world.run(until=1200.0)
+    world.answers.clear()  # the outage is over, the pause is not
+    asked = world.now
+    world.announce()
+    world.run()
+    assert ("a", True, "") in world.done
+    assert world.now - asked <= LONGEST_PAUSE
 
 
 def test_card_that_leaves_late_tells_the_time_that_is_left() -> None:
@@ -250,7 +265,7 @@ def test_request_settled_meanwhile_is_not_sent() -> None:
     world.unwanted.add("a")
     world.run()
     assert len(world.sent) == 1
-    assert world.done == [("a", False, webhook.NOT_WANTED)]
+    assert world.done == [("a", False, outbox.NOT_WANTED)]
 
 
 def test_request_past_its_deadline_is_not_sent() -> None:
@@ -259,7 +274,7 @@ def test_request_past_its_deadline_is_not_sent() -> None:
     world.now += 6
     world.run()
     assert world.sent == []
-    assert world.done == [("a", False, webhook.TOO_LATE)]
+    assert world.done == [("a", False, outbox.TOO_LATE)]
 
 
 def test_limits_are_kept_by_any_number_of_requests() -> None:
@@ -279,7 +294,7 @@ def test_strict_feishu_never_sees_too_many() -> None:
     world = World()
     with FakeFeishu(clock=lambda: world.now) as feishu:
         channel = WebhookChannel(
-            feishu.webhook_url, clock=lambda: world.now, wall=lambda: world.now
+            feishu.webhook_url, "", url, clock=lambda: world.now, wall=lambda: world.now
         )
         world.channel = channel
         for number in range(130):
@@ -293,7 +308,7 @@ def test_request_that_no_limit_lets_through_in_time_is_refused_at_once() -> None
     world = World()
     for number in range(400):
         world.announce(str(number))
-    refused = [name for name, shown, detail in world.done if detail == webhook.TOO_MANY]
+    refused = [name for name, shown, detail in world.done if detail == outbox.TOO_MANY]
     assert len(refused) >= 250
     assert refused[-1] == "399"
     world.run()
@@ -304,7 +319,7 @@ def test_request_that_no_limit_lets_through_in_time_is_refused_at_once() -> None
 @settings(deadline=None)
 @given(st.lists(st.floats(0, 3), max_size=300))
 def test_sliding_windows_hold_for_any_arrival(gaps: list[float]) -> None:
-    limit = RateLimit()
+    limit = RateLimit(LIMITS)
     now, sent = 0.0, []
     for gap in gaps:
         now += gap
@@ -349,20 +364,23 @@ def test_thread_sends_survives_errors_and_ends() -> None:
             Fault(500),
             RATE_GATEWAY._replace(headers=()),
         ]
-        channel = WebhookChannel(feishu.webhook_url, "s", jitter=lambda: -0.5)
+        channel = WebhookChannel(feishu.webhook_url, "s", url, jitter=lambda: -0.5)
         channel.start()
         until = time.time() + 55
-        broken = Announcement(VIEW, (BUTTON,), MORE, until, wanted, lambda *said: None)
-        channel.announce(broken)
+        broken = Announcement(until, wanted, lambda *said: None)
+        channel.announce(ASK, broken)
         wait_until(lambda: asked)
         announcement = broken._replace(
             wanted=lambda: True, done=lambda *said: done.append(said)
         )
-        channel.announce(announcement)
+        channel.announce(ASK, announcement)
         wait_until(lambda: done)
         channel.close()
         assert done == [(True, "")]
-        assert every_url(feishu.cards[-1]) == [MORE.url, BUTTON.url]
+        assert every_url(feishu.cards[-1]) == [
+            url(path, "1-a")
+            for path in ("/request", "/allow", "/always", "/deny", "/interrupt")
+        ]
         assert channel.state() == ("up", "")
     wait_until(lambda: threading.active_count() <= before)
 
@@ -372,13 +390,13 @@ def test_thread_rests_when_there_is_nothing_to_do() -> None:
     world.channel.start()
     world.announce()
     wait_until(lambda: world.done)
-    wait_until(lambda: not world.channel._woken.is_set())
+    wait_until(lambda: not world.channel._outbox._woken.is_set())
     world.channel.close()
 
 
 def test_log_never_holds_the_token(log_file: str) -> None:
     with FakeFeishu(enabled=False) as feishu:
-        channel = WebhookChannel(feishu.webhook_url)
+        channel = WebhookChannel(feishu.webhook_url, "", url)
         channel.notify(Notice("stop", 1.0))
         channel.step()
     with open(log_file, encoding="utf-8") as file:

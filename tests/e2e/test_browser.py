@@ -20,10 +20,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from feishuperm.lib.feishu import Button, build_permission_card
-from feishuperm.lib.text import text
-from feishuperm.models.action import ACTIONS
-from feishuperm.models.view import RequestView
+from feishuperm.lib.feishu import build_permission_card
+from tests.asks import make_ask
 from tests.conftest import clean_env, free_port, wait_until
 from tests.fakes.card_page import card_page
 
@@ -691,16 +689,16 @@ def test_pictures_for_the_readme(
 
 def take_card(phone: Phone, tmp_path: Path) -> None:
     """An illustration of the card: its JSON, drawn by us and not by Feishu."""
-    view = RequestView(
-        "1763265600-0badcafe", "Bash", {**BUILD}, "/srv/shop-front",
-        "feature/checkout", "5c1b0c2e-9f0d", "", 1763265600.0, 55,
-    )  # fmt: skip
-    buttons = [
-        Button(text("zh", row.label), f"{phone.url}{row.path}?id={view.id}", row.style)
-        for row in ACTIONS.values()
-    ]
+    ask = make_ask(
+        "Bash",
+        {**BUILD},
+        id="1763265600-0badcafe",
+        project="/srv/shop-front",
+        branch="feature/checkout",
+        session="5c1b0c2e-9f0d",
+        created=1763265600.0,
+    )
     page = phone.open("")
-    more = Button(text("zh", "button.more"), f"{phone.url}/request", "default")
-    card = build_permission_card(view, "zh", buttons, more=more)
+    card = build_permission_card(ask, lambda path, id: f"{phone.url}{path}?id={id}")
     page.set_content(card_page(card))
     take(page, "card", tmp_path, 600)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from feishuperm.lib.feishu import Button, build_permission_card, sign
+from feishuperm.lib.feishu import build_permission_card, sign
 from feishuperm.lib.post import post_json
-from feishuperm.models.view import RequestView
+from tests.asks import make_ask, url
 from tests.conftest import ROOT, clean_env, free_port, wait_until
 from tests.fakes.feishu import (
     APP_ID,
@@ -342,11 +342,7 @@ for case in json.load(sys.stdin):
 
 
 def our_card(tool_name: str) -> dict[str, Any]:
-    view = RequestView(
-        "1-a", tool_name, CALLS[tool_name], "/p", "main", "s", "", 1.0, 55
-    )
-    buttons = [Button("批准运行", "http://host/allow?id=1-a", "primary_filled")] * 4
-    return build_permission_card(view, "zh", buttons, "all", Button("more", "http://h"))
+    return build_permission_card(make_ask(tool_name), url, "all")
 
 
 def official(feishu: FakeFeishu, cases: list[dict[str, Any]]) -> list[list[Any]]:

@@ -17,7 +17,7 @@ from feishuperm.lib.feishu import (
     NOTICES,
     RETRY,
     SIMPLER,
-    Button,
+    STYLES,
     Notice,
     SendResult,
     build_notice_card,
@@ -31,9 +31,9 @@ from feishuperm.lib.feishu import (
     sign,
 )
 from feishuperm.lib.post import Reply, post_json
-from feishuperm.lib.text import LANGUAGES
-from feishuperm.models.action import ACTIONS
-from feishuperm.models.view import RequestView
+from feishuperm.lib.text import LANGUAGES, text
+from feishuperm.models.kind import KINDS, Action
+from tests.asks import ID, URL, make_ask, url
 from tests.fakes.feishu import (
     TOKEN,
     FakeFeishu,
@@ -45,13 +45,8 @@ from tests.fakes.feishu import (
 )
 from tests.lib.samples import CALLS
 
-URL = "http://host:8080"
-ID = "1700000000-0a1b2c3d"
-BUTTONS = tuple(
-    Button(path[1:], f"{URL}{path}?id={ID}", action.style)
-    for path, action in ACTIONS.items()
-)
-MORE = Button("查看完整请求", f"{URL}/request?id={ID}")
+ACTIONS = KINDS["permission"].actions
+MORE = url("/request", ID)
 OK = Reply(200, {}, b'{"code":0,"msg":"success"}')
 # What would be live in Feishu's markdown, wherever it stands.
 HOSTILE = (
@@ -73,21 +68,6 @@ TEXTS = st.lists(
     st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=()))),
     max_size=4,
 ).map("".join)
-
-
-def view(tool_name: str, tool_input: dict[str, Any], **changes: Any) -> RequestView:
-    made = RequestView(
-        ID,
-        tool_name,
-        tool_input,
-        "/home/me/my-project",
-        "feature/x",
-        "0123456789abcdef",
-        "",
-        1700000000.0,
-        55,
-    )
-    return made._replace(**changes)
 
 
 def size(message: dict[str, Any]) -> int:
@@ -130,19 +110,16 @@ def log_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_card_of_every_tool_passes_the_strict_fake(
     tool_name: str, language: str
 ) -> None:
-    request = view(tool_name, CALLS[tool_name])
-    for build in (
-        lambda: build_permission_card(request, language, BUTTONS, "ou_abc", MORE),
-        lambda: build_permission_card(request, language),
-        lambda: build_permission_card(request, language, BUTTONS, "", MORE, False),
-    ):
-        check_card(build())
+    ask = make_ask(tool_name, CALLS[tool_name], language)
+    check_card(build_permission_card(ask, url, "ou_abc"))
+    check_card(build_permission_card(ask))
+    check_card(build_permission_card(ask, url, detail=False))
 
 
 def test_card_says_everything_the_seed_asks_for() -> None:
     """Seed: 卡片消息内容完整"""
-    request = view("Bash", {"command": "npm run build", "description": "Build it"})
-    card = build_permission_card(request, "zh", BUTTONS, "", MORE)
+    request = make_ask("Bash", {"command": "npm run build", "description": "Build it"})
+    card = build_permission_card(request, url)
     text = "\n".join(every_text(card))
     assert card["header"]["title"]["content"] == "Claude Code 权限请求"
     for said in (
@@ -159,23 +136,24 @@ def test_card_says_everything_the_seed_asks_for() -> None:
     assert re.search(r"时间：20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", text)
 
 
-@pytest.mark.parametrize("path", ACTIONS)
-def test_card_has_the_button(path: str) -> None:
+@pytest.mark.parametrize("row", ACTIONS, ids=lambda row: row.name)
+def test_card_has_the_button(row: Action) -> None:
     """Seed: 卡片包含批准按钮; 始终允许按钮; 拒绝按钮; 拒绝并中断按钮"""
-    card = build_permission_card(view("Bash", CALLS["Bash"]), "zh", BUTTONS)
+    card = build_permission_card(make_ask("Bash"), url)
     [button] = [
-        one
-        for one in every_element(card)
-        if one["tag"] == "button" and one["text"]["content"] == path[1:]
+        element
+        for element in every_element(card)
+        if element["tag"] == "button"
+        and element["text"]["content"] == text("zh", row.label)
     ]
     [behavior] = button["behaviors"]
     assert behavior["type"] == "open_url"
-    assert behavior["default_url"] == f"{URL}{path}?id={ID}"
-    assert button["type"] == ACTIONS[path].style
+    assert behavior["default_url"] == f"{URL}{row.path}?id={ID}"
+    assert button["type"] == STYLES[row.look]
 
 
 def test_four_buttons_stand_in_two_rows() -> None:
-    card = build_permission_card(view("Bash", CALLS["Bash"]), "zh", BUTTONS)
+    card = build_permission_card(make_ask("Bash", CALLS["Bash"]), url)
     rows = [
         [column["elements"][0].get("tag") for column in one["columns"]]
         for one in card["body"]["elements"]
@@ -186,29 +164,28 @@ def test_four_buttons_stand_in_two_rows() -> None:
 
 def test_card_without_buttons_is_the_same_template() -> None:
     """Seed: 交互式和降级模式复用相同的卡片模板 (飞书卡片函数库); 服务不可用时降级"""
-    request = view("Bash", CALLS["Bash"])
-    full = build_permission_card(request, "zh", BUTTONS)
-    bare = build_permission_card(request, "zh")
+    request = make_ask("Bash", CALLS["Bash"])
+    full = build_permission_card(request, url)
+    bare = build_permission_card(request)
     assert every_url(bare) == []
     assert bare["header"] == full["header"]
-    assert bare["body"]["elements"][:-1] == full["body"]["elements"][:-3]
+    assert bare["body"]["elements"][:-1] == full["body"]["elements"][:-4]
     assert "请在终端操作" in every_text(bare)
     assert not any("秒内操作" in text for text in every_text(bare))
 
 
 def test_card_in_english_has_no_chinese() -> None:
-    buttons = (Button("Allow", URL),)
-    card = build_permission_card(view("Bash", CALLS["Bash"]), "en", buttons)
+    card = build_permission_card(make_ask("Bash", language="en"), url)
     assert not re.search("[\u4e00-\u9fff]", json.dumps(card, ensure_ascii=False))
 
 
 def test_subagent_is_named() -> None:
-    card = build_permission_card(view("Bash", {"command": "ls"}, agent="Explore"), "zh")
+    card = build_permission_card(make_ask("Bash", {"command": "ls"}, agent="Explore"))
     assert "子代理：Explore" in every_text(card)
 
 
 def test_preview_and_header_never_carry_the_command() -> None:
-    card = build_permission_card(view("Bash", {"command": "curl -u me:SECRET x"}), "zh")
+    card = build_permission_card(make_ask("Bash", {"command": "curl -u me:SECRET x"}))
     assert "SECRET" not in json.dumps([card["config"], card["header"]])
     assert card["config"]["summary"]["content"] == "Claude Code 权限请求 · Bash"
     assert card["config"]["enable_forward"] is False
@@ -226,7 +203,7 @@ def test_preview_and_header_never_carry_the_command() -> None:
     ],
 )
 def test_owner_is_mentioned_by_setting_only(at: str, content: str | None) -> None:
-    card = build_permission_card(view("Read", {"file_path": "/x"}), "zh", at=at)
+    card = build_permission_card(make_ask("Read", {"file_path": "/x"}), at=at)
     assert markdown(card) == ([content] if content else [])
 
 
@@ -245,7 +222,7 @@ def test_hostile_text_stays_text(
     tool_name: str, keys: tuple[str, ...], text: str
 ) -> None:
     tool_input = {key: f"{key} {text}" for key in keys}
-    card = build_permission_card(view(tool_name, tool_input), "zh", BUTTONS, "", MORE)
+    card = build_permission_card(make_ask(tool_name, tool_input), url)
     check_card(card)
     assert_inert(card)
 
@@ -266,19 +243,20 @@ def test_hostile_text_stays_text(
 def test_any_request_makes_a_card_that_is_taken(
     tool_name: str, language: str, extra: dict[str, str], name: str
 ) -> None:
-    request = view(
+    request = make_ask(
         tool_name,
         {**CALLS[tool_name], **extra},
+        language,
         project="/" + name,
         branch=name,
-        session_id=name,
+        session=name,
         agent=name,
     )
-    card = build_permission_card(request, language, BUTTONS, "", MORE)
+    card = build_permission_card(request, url)
     check_card(card)
     assert_inert(card)
     assert size(card_message(card)) <= 20_000
-    message = build_text_message(request, language)
+    message = build_text_message(request)
     assert "<" not in message["content"]["text"]
     assert "://" not in message["content"]["text"]
     assert size(message) <= 20_000
@@ -290,7 +268,7 @@ def test_any_notice_makes_a_card_that_is_taken(
     kind: str, language: str, text: str, name: str
 ) -> None:
     notice = Notice(kind, 1.0, name, name, name, text * 50, 75.0)
-    card = build_notice_card(notice, language, "", BUTTONS)
+    card = build_notice_card(notice, language)
     check_card(card)
     assert_inert(card)
     assert size(card_message(card)) <= 20_000
@@ -298,28 +276,28 @@ def test_any_notice_makes_a_card_that_is_taken(
 
 def test_long_command_keeps_both_ends_and_says_what_is_missing() -> None:
     command = "echo start; " + "x" * 100_000 + "; rm -rf /"
-    card = build_permission_card(
-        view("Bash", {"command": command}), "zh", BUTTONS, "", MORE
-    )
+    card = build_permission_card(make_ask("Bash", {"command": command}), url)
     [content] = markdown(card)
     assert content.startswith("```bash\necho start; ")
     assert content.endswith("; rm -rf /\n```")
     left_out = int(re.search(r"此处省略 (\d+) 个字符", content).group(1))  # type: ignore[union-attr]
     assert content.count("x") + left_out == 100_000
     assert any("只保留首尾" in text for text in every_text(card))
-    assert MORE.url in every_url(card)
+    assert MORE in every_url(card)
     assert 19_900 < size(card_message(card)) <= 20_000
 
 
 def test_short_parts_stay_whole_beside_a_long_one() -> None:
-    request = view("Bash", {"command": "x" * 50_000, "description": "What it is for"})
-    texts = every_text(build_permission_card(request, "zh"))
+    request = make_ask(
+        "Bash", {"command": "x" * 50_000, "description": "What it is for"}
+    )
+    texts = every_text(build_permission_card(request))
     assert "说明：What it is for" in texts
 
 
 def test_many_parts_show_the_first_and_the_last() -> None:
     edits = [{"old_string": f"old{n}.", "new_string": f"new{n}."} for n in range(500)]
-    card = build_permission_card(view("MultiEdit", {"edits": edits}), "zh", BUTTONS)
+    card = build_permission_card(make_ask("MultiEdit", {"edits": edits}), url)
     check_card(card)
     text = "\n".join(every_text(card))
     assert "+new0." in text
@@ -334,7 +312,7 @@ def test_notice_card_of_every_kind_passes_the_strict_fake(
     kind: str, language: str
 ) -> None:
     notice = Notice(kind, 1.0, "/home/me/proj", "main", "0123456789", "All done.", 3725)
-    card = build_notice_card(notice, language, "all", BUTTONS[:1])
+    card = build_notice_card(notice, language, "all")
     check_card(card)
     text = "\n".join(every_text(card))
     assert "Claude Code" in card["header"]["title"]["content"]
@@ -353,10 +331,10 @@ def test_unreadable_request_makes_a_card_that_says_so() -> None:
 
 
 def test_text_message_tells_the_same_and_holds_no_address() -> None:
-    request = view(
+    request = make_ask(
         "Bash", {"command": "curl http://x/y && echo '<at user_id=\"all\">'"}
     )
-    text = build_text_message(request, "zh")["content"]["text"]
+    text = build_text_message(request)["content"]["text"]
     for said in ("Claude Code 权限请求", "my-project", "feature/x", "Bash", ID, "curl"):
         assert said in text
     assert "://" not in text
@@ -513,28 +491,26 @@ def test_refused_card_is_followed_by_plainer_forms(
     refused: tuple[int, ...], sent: list[str]
 ) -> None:
     posts = Posts(*(Reply(200, {}, body(code)) for code in refused), OK)
-    messages = permission_messages(view("Bash", CALLS["Bash"]), "zh", BUTTONS, MORE)
+    messages = permission_messages(make_ask("Bash"), url)
     send_first(URL, messages, "", posts)
     assert [one["msg_type"] for one in posts.bodies] == sent
 
 
 def test_content_that_feishu_will_not_show_is_left_to_the_request_page() -> None:
-    request = view("Bash", {"command": "call 13800138000"})
+    request = make_ask("Bash", {"command": "call 13800138000"})
     with FakeFeishu() as feishu:
         feishu.refuse_texts["13800138000"] = 230028
-        messages = permission_messages(request, "zh", BUTTONS, MORE, "all")
+        messages = permission_messages(request, url, "all")
         assert send_first(feishu.webhook_url, messages).ok
         [card] = feishu.cards
-    assert every_url(card) == [MORE.url]
+    assert every_url(card) == [MORE]
     assert any("拒绝显示" in text for text in every_text(card))
 
 
 def test_group_that_forbids_mentions_gets_the_card_without() -> None:
     with FakeFeishu(at_all=False) as feishu:
-        messages = permission_messages(
-            view("Bash", CALLS["Bash"]), "zh", BUTTONS, MORE, "all"
-        )
+        messages = permission_messages(make_ask("Bash"), url, "all")
         assert send_first(feishu.webhook_url, messages).ok
         [card] = feishu.cards
-    assert every_url(card) == [MORE.url, *(button.url for button in BUTTONS)]
+    assert every_url(card) == [MORE, *(url(row.path, ID) for row in ACTIONS)]
     assert markdown(card) == ["```bash\nnpm run build && echo done\n```"]

@@ -16,11 +16,11 @@ from feishuperm.lib.tool import (
     TOOL_COLORS,
     TOOL_FIELDS,
     TOOLS,
-    Block,
     extract_tool_detail,
     format_rules,
     row_name,
 )
+from feishuperm.models.ask import Block
 from tests.fakes.feishu import COLOURS
 from tests.lib.samples import CALLS, QUESTION
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.errors import PayloadError, ProtocolError
+from feishuperm.lib.text import text
 from feishuperm.models import request as states
+from feishuperm.models.ask import Answer
+from feishuperm.models.decision import Decision
+from feishuperm.models.kind import KINDS
+from feishuperm.models.payload import PermissionRequestPayload
 from feishuperm.models.request import TRANSITIONS, Request
+from feishuperm.protocol.frames import HookRequest
 from feishuperm.services.request_manager import (
+    MAX_DEPTH,
     REMEMBER_MOST,
     REMEMBER_SECONDS,
     RequestManager,
@@ -18,6 +26,8 @@ from feishuperm.services.request_manager import (
 from tests.served import event
 
 RAW = json.dumps(event()).encode()
+HOOK = HookRequest("2", "", "", "/project", RAW)
+PAYLOAD = PermissionRequestPayload(event())
 ID = "1700000000-0123abcd"
 
 
@@ -43,9 +53,24 @@ class Desk:
         self, id: str = ID, now: float = 0.0, **more: Any
     ) -> tuple[Request, FakeWaiter]:
         waiter = FakeWaiter()
-        request = self.manager.register(id, RAW, "/project", waiter, now, **more)
+        request = self.register(id, waiter, now, **more)
         assert request is not None
         return request, waiter
+
+    def register(
+        self, id: str, waiter: FakeWaiter, now: float = 0.0, **more: Any
+    ) -> Request | None:
+        hook = HOOK._replace(id=id, **more)
+        return self.manager.register(hook, PAYLOAD, waiter, now)
+
+    def tap(self, action: str, reason: str = "", id: str = ID) -> Request | None:
+        """A button of the request's kind is pressed."""
+        row = KINDS["permission"].action(action)
+        assert row is not None
+        answer = Answer(id, action, {"reason": (reason,)}, "link", "me")
+        decision = KINDS["permission"].reply(row, {}, answer, partial(text, "zh"))
+        assert isinstance(decision, Decision)
+        return self.manager.resolve(answer, row, decision)
 
 
 def printed(waiter: FakeWaiter) -> dict[str, Any]:
@@ -76,7 +101,7 @@ def test_each_button_sends_its_decision_to_the_waiting_hook(
 ) -> None:
     desk = Desk()
     request, waiter = desk.ask()
-    assert desk.manager.resolve(ID, action, "webhook") is request
+    assert desk.tap(action) is request
     assert printed(waiter) == expected
     assert desk.ended == [request]
     assert desk.manager.waiting_count() == 0
@@ -85,18 +110,17 @@ def test_each_button_sends_its_decision_to_the_waiting_hook(
 def test_typed_reason_reaches_the_model_with_a_plain_denial_only() -> None:
     desk = Desk()
     _, waiter = desk.ask()
-    desk.manager.resolve(ID, "deny", "inbox", "先跑测试")
+    desk.tap("deny", "先跑测试")
     assert printed(waiter)["message"] == "用户通过飞书拒绝：先跑测试"
     desk = Desk()
     _, waiter = desk.ask()
-    desk.manager.resolve(ID, "interrupt", "inbox", "停")
+    desk.tap("interrupt", "停")
     assert printed(waiter)["message"] == "用户通过飞书拒绝并中断"
 
 
 ENDINGS = [
-    lambda desk, waiter: desk.manager.resolve(ID, "allow", "webhook"),
-    lambda desk, waiter: desk.manager.resolve(ID, "deny", "webhook"),
-    lambda desk, waiter: desk.manager.answer(ID, {}, "approve", "inbox"),
+    lambda desk, waiter: desk.tap("allow"),
+    lambda desk, waiter: desk.tap("deny"),
     lambda desk, waiter: desk.manager.end_in_terminal(ID),
     lambda desk, waiter: desk.manager.release(ID, "why"),
     lambda desk, waiter: desk.manager.disconnect(waiter),
@@ -161,44 +185,56 @@ def test_time_out_leaves_it_to_the_terminal_if_the_setting_says_so() -> None:
 def test_hook_that_lost_its_server_keeps_its_own_deadline() -> None:
     desk = Desk()
     desk.wall += 20
-    request, _ = desk.ask(now=1000.0, again=True)
+    request, _ = desk.ask(now=1000.0, shown="again")
     assert request.deadline == 1035.0
     assert request.created == 1_700_000_000.0
+
+
+def test_hook_that_tells_its_time_is_believed_whatever_the_clock_says() -> None:
+    desk = Desk()
+    desk.wall += 3600
+    request, _ = desk.ask(now=1000.0, shown="again", left=35)
+    assert request.deadline == 1035.0
+    assert request.created == desk.wall - 20
 
 
 def test_hook_that_comes_back_takes_over_its_request() -> None:
     desk = Desk()
     request, old = desk.ask()
-    again, new = desk.ask(again=True)
+    again, new = desk.ask(shown="again")
     assert again is request
     assert desk.manager.disconnect(old) is None
-    desk.manager.resolve(ID, "allow", "webhook")
+    desk.tap("allow")
     assert printed(new) == {"behavior": "allow"}
 
 
 def test_hook_that_comes_back_late_hears_the_decision() -> None:
     desk = Desk()
     desk.ask()
-    desk.manager.resolve(ID, "allow", "webhook")
+    desk.tap("allow")
     late = FakeWaiter()
-    assert desk.manager.register(ID, RAW, "/project", late, 0.0, True) is None
+    assert desk.register(ID, late, shown="again") is None
     assert printed(late) == {"behavior": "allow"}
 
 
 def test_another_event_cannot_take_a_known_id() -> None:
     desk = Desk()
     desk.ask()
-    desk.manager.resolve(ID, "allow", "webhook")
+    desk.tap("allow")
     other = json.dumps(event(command="rm -rf /")).encode()
     with pytest.raises(ProtocolError):
-        desk.manager.register(ID, other, "/project", FakeWaiter(), 0.0, True)
+        desk.register(ID, FakeWaiter(), raw=other, shown="again")
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"hook_event_name": 3}'])
-def test_unreadable_event_is_refused(raw: bytes) -> None:
+def test_event_too_deep_to_be_shown_is_refused() -> None:
     desk = Desk()
+    deep: dict[str, Any] = {}
+    for _ in range(MAX_DEPTH + 1):
+        deep = {"deeper": deep}
+    payload = PermissionRequestPayload(event("mcp__a__b", deep=deep))
     with pytest.raises(PayloadError):
-        desk.manager.register(ID, raw, "", FakeWaiter(), 0.0)
+        hook = HOOK._replace(id=ID)
+        desk.manager.register(hook, payload, FakeWaiter(), 0.0)
     assert desk.manager.get(ID) is None
 
 
@@ -207,9 +243,9 @@ def test_decisions_reach_only_the_hook_that_asked() -> None:
     desk = Desk()
     asked = {f"1700000000-{number:08x}": FakeWaiter() for number in range(100)}
     for id, waiter in asked.items():
-        desk.manager.register(id, RAW, "/project", waiter, 0.0)
+        desk.register(id, waiter)
     chosen = "1700000000-00000031"
-    desk.manager.resolve(chosen, "deny", "webhook")
+    desk.tap("deny", id=chosen)
     heard = [id for id, waiter in asked.items() if waiter.frames]
     assert heard == [chosen]
 
@@ -217,7 +253,7 @@ def test_decisions_reach_only_the_hook_that_asked() -> None:
 def test_ends_are_forgotten_after_a_day() -> None:
     desk = Desk()
     desk.ask()
-    desk.manager.resolve(ID, "allow", "webhook")
+    desk.tap("allow")
     desk.wall += REMEMBER_SECONDS - 1
     desk.manager.forget()
     assert desk.manager.get(ID) is not None
@@ -245,5 +281,5 @@ def test_recent_ends_come_newest_first() -> None:
         desk.ask(f"1-0000000{number}")
     for number in (2, 0, 1):
         desk.wall += 1
-        desk.manager.resolve(f"1-0000000{number}", "allow", "webhook")
+        desk.tap("allow", id=f"1-0000000{number}")
     assert [r.id[-1] for r in desk.manager.recent(2)] == ["1", "0"]

@@ -1,0 +1,203 @@
+"""A queue of messages to a service that has limits and bad days.
+
+A thread of its own sends one message after the other, in the order they came, within
+the limits.  A failure that may pass holds the whole queue for a while, since the next
+message would meet the same; a refused message is sent again in a plainer form; what
+can never pass is given up at once, and so is what cannot be sent before its deadline.
+`step()` is the whole of it: the thread only calls it and waits.
+
+How a message is sent and what an answer means is the sender's business: `send` is given
+and returns a `SendResult`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from feishuperm.lib.feishu import NO_ANSWER, Message, SendResult
+from feishuperm.lib.log import log
+
+FIRST_PAUSE = 0.5  # seconds, and twice as long after each failure
+# A person has 55 seconds: while one waits, the end of an outage is noticed soon.
+LONGEST_PAUSE, LONGEST_WITHOUT_WAITER = 3.0, 15.0
+MAX_QUEUE = 1000  # each holds an ask, and 1000 take ten minutes to send
+NOT_WANTED = "settled before it could be sent"
+TOO_LATE = "no time left to send it"
+TOO_MANY = "more requests are waiting than Feishu lets a bot send"
+PLAIN = "Feishu refused the card; only a text without buttons was sent"
+UNBUILT = SendResult(False, NO_ANSWER, "the card could not be built", fallback=True)
+
+Limits = tuple[tuple[int, float], ...]  # so many messages in so many seconds
+
+
+class Form(NamedTuple):
+    """One way to say it."""
+
+    build: Callable[[], Message]
+    answerable: bool = True  # whether a person can answer what arrives
+
+
+class Job(NamedTuple):
+    """A message on its way: its forms from best to plainest, and whom to tell."""
+
+    forms: tuple[Form, ...]
+    until: float  # monotonic
+    waited_for: bool  # by a person, or by whoever asked them
+    wanted: Callable[[], bool] = lambda: True
+    done: Callable[[bool, str], object] = lambda shown, detail: None
+
+
+class RateLimit:
+    """Sliding windows over the moments of past messages."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._sent: deque[float] = deque(maxlen=max(count for count, _ in limits))
+
+    def note(self, now: float) -> None:
+        """A message leaves."""
+        self._sent.append(now)
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next may leave."""
+        waits = [
+            self._sent[-count] + seconds - now
+            for count, seconds in self._limits
+            if len(self._sent) >= count
+        ]
+        return max([0.0, *waits])
+
+    def ahead(self, place: int) -> float:
+        """About how long a message waits behind `place` others."""
+        return max(place // count * seconds for count, seconds in self._limits)
+
+
+class Outbox:
+    """One queue; `done` of its jobs is called from its thread, or from `add()`."""
+
+    def __init__(
+        self,
+        name: str,
+        send: Callable[[Message], SendResult],
+        limit: RateLimit,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._name = name
+        self._send = send
+        self._limit = limit
+        self._clock = clock
+        self._jitter = jitter
+        self._incoming: deque[Job] = deque()  # from other threads
+        self._jobs: deque[Job] = deque()  # touched by the sending thread only
+        self._failures = 0  # in a row
+        self._failed = 0.0  # when the last one was
+        self._pause = 0.0  # how long it holds the queue if nobody waits
+        self._not_before = 0.0  # what the service itself asked for
+        self._state = ("up", "nothing sent yet")
+        self._woken = threading.Event()
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to send."""
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop sending; what is still queued is dropped."""
+        self._closed = True
+        self._woken.set()
+
+    def state(self) -> tuple[str, str]:
+        """`up` or `down` by the last message, and what to do about it."""
+        return self._state
+
+    def add(self, job: Job) -> None:
+        """Queue a message, or give it up if it cannot leave in time."""
+        place = len(self._incoming) + len(self._jobs)
+        if place >= MAX_QUEUE or self._clock() + self._limit.ahead(place) > job.until:
+            job.done(False, TOO_MANY)
+            return
+        self._incoming.append(job)
+        self._woken.set()
+
+    def step(self) -> float | None:
+        """Send at most one message. Seconds until more can be done; None: no more."""
+        while self._incoming:
+            self._jobs.append(self._incoming.popleft())
+        self._drop_hopeless()
+        if not self._jobs:
+            return None
+        now = self._clock()
+        wait = max(self._paused_until() - now, self._limit.wait(now))
+        if wait > 0:
+            return wait
+        self._deliver(self._jobs.popleft())
+        return 0.0
+
+    def _run(self) -> None:
+        wait: float | None = None
+        while not self._closed:
+            self._woken.wait(wait)
+            self._woken.clear()
+            try:
+                wait = self.step()
+            except Exception as error:  # one bad message must not end the channel
+                log(f"{self._name} channel: {type(error).__name__}: {error}", "error")
+                wait = FIRST_PAUSE
+
+    def _paused_until(self) -> float:
+        """When the next try may be: soon, if anybody waits for it."""
+        waited_for = any(job.waited_for for job in self._jobs)
+        pause = min(self._pause, LONGEST_PAUSE) if waited_for else self._pause
+        return max(self._failed + pause, self._not_before)
+
+    def _drop_hopeless(self) -> None:
+        """Take out what nobody waits for and what cannot be sent in time."""
+        earliest = max(self._clock(), self._paused_until())
+        state, detail = self._state
+        for _ in range(len(self._jobs)):
+            job = self._jobs.popleft()
+            if not job.wanted():
+                job.done(False, NOT_WANTED)
+            elif job.until <= earliest:
+                job.done(False, detail if state == "down" else TOO_LATE)
+            else:
+                self._jobs.append(job)
+
+    def _deliver(self, job: Job) -> None:
+        form = job.forms[0]
+        message = self._build(form)
+        result = self._send(message) if message else UNBUILT
+        if result.retry:
+            self._hold(result)
+            self._jobs.appendleft(job)
+        elif result.fallback and len(job.forms) > 1:
+            self._jobs.appendleft(job._replace(forms=job.forms[1:]))
+        elif not result.ok or not form.answerable:
+            self._state = ("down", result.message or PLAIN)
+            job.done(False, result.message or PLAIN)
+        else:
+            self._failures = 0
+            self._state = ("up", "")
+            job.done(True, "")
+
+    def _build(self, form: Form) -> Message:
+        try:
+            return form.build()
+        except Exception as error:  # a plainer form is better than a lost request
+            log(f"cannot build a message: {type(error).__name__}: {error}", "error")
+            return {}
+
+    def _hold(self, result: SendResult) -> None:
+        """Hold the queue, twice as long each time; not all bots at the same moment."""
+        growing = min(FIRST_PAUSE * 2**self._failures, LONGEST_WITHOUT_WAITER)
+        self._pause = growing * (0.5 + self._jitter())
+        self._failed = self._clock()
+        self._not_before = self._failed + result.retry_after
+        self._failures = min(self._failures + 1, 10)
+        self._state = ("down", result.message)
