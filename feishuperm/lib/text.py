@@ -264,6 +264,11 @@ TEXTS: dict[str, tuple[str, str]] = {
     "surface.terminal": ("终端", "terminal"),
     "surface.control": ("命令行", "command line"),
     # Why an answer counts for nothing.
+    "answer.unrecorded": (
+        "无法写入决策记录，没有批准；请到终端处理这个请求。",
+        "The decision could not be recorded, so nothing was allowed: please answer in "
+        "the terminal.",
+    ),
     "answer.not_offered": (
         "这个请求没有这个操作，没有执行。",
         "This request offers no such action; nothing was done.",

@@ -42,6 +42,10 @@ class Action(NamedTuple):
     needs: bool = False  # means nothing without its fields
     submit: str = ""  # key: on the button beside its fields, if it says more there
 
+    def reason(self, answer: Answer) -> str:
+        """What the person typed, if this button takes it along."""
+        return answer.value(REASON) if REASON in self.reads else ""
+
 
 class Kind(NamedTuple):
     """A row: see the top of this file."""
@@ -81,7 +85,7 @@ def _reason(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
 
 
 def _refusal(action: Action, answer: Answer, say: Say) -> Decision:
-    reason = answer.value(REASON) if action.message_reason else ""
+    reason = action.reason(answer) if action.message_reason else ""
     message = (
         say(action.message_reason, reason=reason) if reason else say(action.message)
     )

@@ -56,6 +56,7 @@ class Request:
         "detail",
         "digest",
         "ended",
+        "head",
         "id",
         "kind",
         "known_rules",
@@ -105,6 +106,7 @@ class Request:
         self.digest = ""  # of the event: an answer to something else is refused
         self.note = ""  # key of a sentence the result page adds
         self.ended = 0.0  # wall clock
+        self.head = ""  # the first characters of the ledger's head after it
 
     def payload(self) -> PermissionRequestPayload:
         """The event, decoded anew."""

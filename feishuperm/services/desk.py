@@ -1,9 +1,13 @@
 """The desk where requests come in and decisions go out.
 
 It ties the parts together in the order a request lives: register, announce, watch the
-transcript, decide, write the rule, record.  Handlers call it with plain values; it
-knows neither frames nor HTTP.  Everything runs on the loop's thread, so between looking
-at a request and settling it nothing can happen.
+transcript; then intend, write the rule, decide, record.  Handlers call it with plain
+values; it knows neither frames nor HTTP.  Everything runs on the loop's thread, so
+between looking at a request and settling it nothing can happen.
+
+What a person decides is on the disk, as an intent, before anything comes of it.  If it
+cannot be written nothing is granted: the terminal asks instead, and the person is told.
+A refusal goes through all the same; its record follows when the disk takes it.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.request import DECIDED, TRANSITIONS, WAITING, Request
 from feishuperm.services import transcript
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager
-from feishuperm.services.rule_writer import WriteResult
+from feishuperm.services.rule_writer import RulePlan, WriteResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,11 +36,11 @@ if TYPE_CHECKING:
     from feishuperm.models.payload import PermissionRequestPayload
     from feishuperm.models.settings import Settings
     from feishuperm.protocol.frames import HookRequest
-    from feishuperm.services.ledger import Ledger
+    from feishuperm.services.ledger import Ledger, Ticket
     from feishuperm.services.notifier import Notifier
     from feishuperm.services.presenter import Presenter
     from feishuperm.services.request_manager import Waiter
-    from feishuperm.services.rule_writer import RulePlan, RuleWriter
+    from feishuperm.services.rule_writer import RuleWriter
     from feishuperm.services.transcript import Watch
 
     class Timers(Protocol):
@@ -51,6 +55,9 @@ TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
 TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
 FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
+LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
+LEDGER_LAST_TRIES = 20  # when the server ends, LEDGER_SECONDS apart
+NO_PLAN = RulePlan()
 LATEST = 1e11  # seconds: the year 5138, and still a date that can be shown
 
 
@@ -79,7 +86,8 @@ class Desk:
         self._next_look = 0
         self._closed = False
         self._handed_over = False
-        self._unwritten: list[dict[str, Any]] = []  # entries of the ledger
+        self._tickets: dict[str, Ticket] = {}  # intents whose requests end right now
+        self._flushing = False
         self.requests = RequestManager(
             settings.permission_request_timeout,
             settings.permission_timeout_action,
@@ -157,15 +165,43 @@ class Desk:
         decision = kind.reply(row, tool_input, answer, self.presenter.say)
         if isinstance(decision, str):
             return self._refuse(statuses.INCOMPLETE, decision)
-        written = WriteResult()
+        plan = NO_PLAN
         if payload is not None and row.writes_rule:
             plan = self.presenter.plan(request, payload)
-            written = self._write(request, plan)
-            # Nobody is told "this once" and given more.
-            rules = () if written.problem else plan.session_rules
-            decision = decision.with_rules(rules)
-        self.requests.resolve(answer, row, decision, written)
+        if not self._intend(request, row, answer, plan):
+            return self._unrecorded(request)
+        written = self._write(request, plan) if row.writes_rule else WriteResult()
+        # Nobody is told "this once" and given more.
+        rules = () if written.problem else plan.session_rules
+        head = self._ledger.head() if request.id in self._tickets else ""
+        self.requests.resolve(answer, row, decision.with_rules(rules), written, head)
         return self._receipt(statuses.SETTLED, request)
+
+    def _intend(
+        self, request: Request, row: Action, answer: Answer, plan: RulePlan
+    ) -> bool:
+        """Put on the disk what is about to be done; whether it may be done."""
+        entry = {
+            **ledger_entry(request),
+            "state": row.state,
+            "action": row.name,
+            "surface": answer.surface,
+            "who": answer.who,
+            "reason": row.reason(answer),
+            "rules": list(plan.rules),
+            "denied": bool(row.message),
+        }
+        try:
+            self._tickets[request.id] = self._ledger.intend(entry)
+        except OSError as error:
+            log(f"{request.id}: the ledger cannot be written: {error}", "error")
+            return bool(row.message)
+        return True
+
+    def _unrecorded(self, request: Request) -> Receipt:
+        """Nothing is granted that nobody could look up later."""
+        self.requests.release(request.id, "the ledger could not be written")
+        return self._refuse(statuses.REFUSED, "answer.unrecorded")
 
     def _write(self, request: Request, plan: RulePlan) -> WriteResult:
         if plan.refusal:
@@ -260,24 +296,41 @@ class Desk:
         self._watches.pop(request.id, None)
         self.notifier.settle(self.presenter.outcome(request))
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
-        self._unwritten.append(ledger_entry(request))
-        if request.action:
-            self.write_ledger()  # a person is told only of what is on the disk
-        elif len(self._unwritten) == 1:
-            self._later(LEDGER_SECONDS, self.write_ledger)
+        ticket = self._tickets.pop(request.id, None)
+        if ticket is None:
+            self._record(ledger_entry(request))
+        else:
+            self._ledger.finish(ticket, ledger_entry(request))
+            self._flush_later(LEDGER_SECONDS)
 
-    def write_ledger(self) -> None:
-        """Write down what ended by itself: thousands at once cost one write."""
-        entries, self._unwritten = self._unwritten, []
-        try:
-            if entries:
-                self._ledger.extend(entries)
-        except OSError as error:
-            log(f"{len(entries)} ends are not in the ledger: {error}", "error")
+    def _record(self, entry: dict[str, Any]) -> None:
+        """Write it down soon: thousands at once cost one write."""
+        self._ledger.note(entry)
+        self._flush_later(LEDGER_SECONDS)
+
+    def _flush_later(self, seconds: float) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._later(seconds, self._flush)
+
+    def _flush(self) -> None:
+        """Write what waits for the disk; try again until it is there."""
+        self._flushing = False
+        if self._ledger.flush():
+            self._flush_later(LEDGER_AGAIN_SECONDS)
+
+    def write_ledger(self, pause: Callable[[float], object] = time.sleep) -> None:
+        """The server ends: a last chance for what could not be written so far."""
+        for _ in range(LEDGER_LAST_TRIES):
+            if not self._ledger.flush():
+                return
+            pause(LEDGER_SECONDS)
+        log(f"{self._ledger.pending()} ends are not in the ledger", "error")
 
     def remember(self) -> None:
         """Learn from the ledger how requests before this start ended."""
         try:
+            self._ledger.recover()
             entries = self._ledger.recent(REMEMBER_SECONDS)
         except OSError as error:
             log(f"the ledger cannot be read: {error}", "error")

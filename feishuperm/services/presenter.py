@@ -103,6 +103,7 @@ class Presenter:
             request.reason if request.state == states.DENIED else "",
             request.summary,
             request.project,
+            request.head,
         )
 
 

@@ -20,7 +20,7 @@ from feishuperm.lib.text import text
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
 from feishuperm.models.decision import Decision
-from feishuperm.models.kind import KINDS, REASON, kind_of
+from feishuperm.models.kind import KINDS, kind_of
 from feishuperm.models.request import Request
 from feishuperm.protocol.frames import NOT_TOLD, SHOWN
 
@@ -166,10 +166,12 @@ class RequestManager:
         row: Action,
         decision: Decision,
         written: WriteResult | None = None,
+        head: str = "",
     ) -> Request | None:
         """Settle by a person's answer; None when somebody was first.
 
-        `row` is the button, `decision` what it became, `written` the rules it wrote.
+        `row` is the button, `decision` what it became, `written` the rules it wrote and
+        `head` where the ledger stands with it.
         """
         request = self._requests.get(answer.id)
         if request is None or not request.waits():
@@ -179,8 +181,8 @@ class RequestManager:
         request.who = answer.who
         if written is not None:
             request.rules, request.known_rules, request.note = written
-        reason = answer.value(REASON) if REASON in row.reads else ""
-        return self._end(request.id, row.state, decision, reason)
+        request.head = head
+        return self._end(request.id, row.state, decision, row.reason(answer))
 
     def end_in_terminal(self, id: str) -> Request | None:
         """The person answered at the keyboard."""

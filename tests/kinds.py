@@ -1,0 +1,51 @@
+"""A kind and a button of our own, to be found on every surface without another line.
+
+    def test_...(extra: Kind) -> None:   # with `from tests.kinds import extra`
+
+The kind is called `trip`, its tool `TripTool`; the button is `later`, at `/later`, and
+permission requests have it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from feishuperm.lib.text import TEXTS
+from feishuperm.models.ask import NO
+from feishuperm.models.kind import KINDS, Action, Kind
+from feishuperm.models.request import DENIED
+
+TEXTS_OF_OURS = {
+    "trip.title": ("行程请求", "A trip"),
+    "trip.heading": ("行程", "The trip"),
+    "trip.empty": ("（没有行程）", "(no trip)"),
+    "trip.later": ("以后再说", "Later"),
+    "trip.done": ("已推迟", "Put off"),
+    "trip.told": ("用户推迟了", "The user put it off"),
+}
+LATER = Action(
+    "later", "/later", "trip.later", "trip.done", NO, DENIED, "l", "trip.told"
+)
+
+
+@pytest.fixture
+def extra(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kind]:
+    """One more kind, and one more button of an old one."""
+    for key, sentences in TEXTS_OF_OURS.items():
+        monkeypatch.setitem(TEXTS, key, sentences)
+    permission = KINDS["permission"]
+    kind = permission._replace(
+        name="trip",
+        tools=frozenset(("TripTool",)),
+        title="trip.title",
+        heading="trip.heading",
+        empty="trip.empty",
+        actions=(permission.actions[0], LATER),
+        expired="",
+    )
+    monkeypatch.setitem(KINDS, "trip", kind)
+    more = permission._replace(actions=(*permission.actions, LATER))
+    monkeypatch.setitem(KINDS, "permission", more)
+    yield kind

@@ -1,0 +1,682 @@
+"""The desk from inside: fake channels, waiters, ledger and clock."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.channels.base import Announcement
+from feishuperm.models import ask as statuses
+from feishuperm.models import request as states
+from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
+from feishuperm.models.kind import KINDS, Kind
+from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
+from feishuperm.models.payload import PermissionRequestPayload
+from feishuperm.models.request import Request
+from feishuperm.models.settings import Settings
+from feishuperm.protocol.frames import HookRequest
+from feishuperm.services import desk as desks
+from feishuperm.services.desk import Desk, ledger_entry, remembered
+from feishuperm.services.ledger import Ticket
+from feishuperm.services.notifier import Notifier
+from feishuperm.services.presenter import Presenter
+from feishuperm.services.rule_writer import RuleWriter
+from tests.kinds import extra
+from tests.lib.samples import CALLS
+from tests.served import EVENT
+
+__all__ = ["extra"]
+ID = "1700000000-0123abcd"
+QUESTION = CALLS["AskUserQuestion"]
+
+
+class Waiter:
+    """The hook's end."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[bytes, bytes]] = []
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        self.frames.append((kind, body))
+
+    def decision(self) -> dict[str, Any]:
+        kind, body = self.frames[-1]
+        assert kind == b"D"
+        output: dict[str, Any] = json.loads(body)["hookSpecificOutput"]["decision"]
+        return output
+
+
+class Channel:
+    """Remembers what it is told."""
+
+    def __init__(self, name: str = "fake", passive: bool = False) -> None:
+        self.name = name
+        self.passive = passive
+        self.asks: list[tuple[Ask, Announcement]] = []
+        self.outcomes: list[Outcome] = []
+        self.looked_at = False
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def announce(self, ask: Ask, announcement: Announcement) -> None:
+        self.asks.append((ask, announcement))
+
+    def settle(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def notify(self, notice: Notice) -> None: ...
+
+    def watched(self) -> bool:
+        return self.looked_at
+
+    def state(self) -> tuple[str, str]:
+        return "up", ""
+
+
+class Timers:
+    """A clock to turn."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.calls: list[tuple[float, int, Callable[[], None]]] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def call_at(self, when: float, fn: Callable[[], None]) -> object:
+        self.calls.append((when, len(self.calls), fn))
+        return None
+
+    def turn(self, seconds: float) -> None:
+        """Let time pass, and do what is due in its order."""
+        until = self.time + seconds
+        while True:
+            due = [call for call in self.calls if call[0] <= until]
+            if not due:
+                break
+            call = min(due, key=lambda call: call[:2])
+            self.calls.remove(call)
+            self.time = max(self.time, call[0])
+            call[2]()
+        self.time = until
+
+
+class FakeLedger:
+    """A ledger on a disk that can be full, and a record of what happened when."""
+
+    def __init__(self, history: list[str]) -> None:
+        self.history = history
+        self.full = False
+        self.intents: list[dict[str, Any]] = []
+        self.ends: list[dict[str, Any]] = []
+        self.waiting: list[dict[str, Any]] = []
+        self.problem = ""
+        self.before: list[dict[str, Any]] = []
+
+    def intend(self, entry: dict[str, Any]) -> Ticket:
+        if self.full:
+            raise OSError(errno.ENOSPC, "no space left")
+        self.history.append("intent")
+        self.intents.append(entry)
+        return Ticket(len(self.intents), entry)
+
+    def finish(self, ticket: Ticket, entry: dict[str, Any]) -> None:
+        self.note({**entry, "intent": ticket.seq})
+        self.flush()
+
+    def note(self, entry: dict[str, Any]) -> None:
+        self.waiting.append(entry)
+
+    def flush(self, sync: bool = True) -> int:
+        if not self.full:
+            if self.waiting:
+                self.history.append("end")
+            self.ends += self.waiting
+            self.waiting = []
+        return len(self.waiting)
+
+    def pending(self) -> int:
+        return len(self.waiting)
+
+    def head(self) -> str:
+        return "0123abcd"
+
+    def recover(self) -> list[dict[str, Any]]:
+        return []
+
+    def recent(self, seconds: float) -> list[dict[str, Any]]:
+        return self.before
+
+
+class Watched:
+    """A transcript that says what it is told to say."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+
+    def check(self) -> str:
+        return self.state
+
+
+class Bench:
+    """A desk with everything around it faked."""
+
+    def __init__(self, project: Path, **settings: str) -> None:
+        self.project = project
+        self.history: list[str] = []
+        self.timers = Timers()
+        self.ledger = FakeLedger(self.history)
+        self.channel, self.inbox = Channel(), Channel("inbox", passive=True)
+        read = Settings(settings)
+        writer = RuleWriter()
+        self.presenter = Presenter(
+            read.feishuperm_lang,
+            read.permission_request_timeout,
+            read.permission_timeout_action,
+            writer,
+        )
+        notifier = Notifier(
+            [self.inbox, self.channel],
+            read.feishuperm_notify | {"trip"},
+            read.permission_notify_delay,
+            lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
+            lambda fn: fn(),
+        )
+        self.desk = Desk(
+            read,
+            self.presenter,
+            notifier,
+            writer,
+            self.ledger,  # type: ignore[arg-type]
+            self.timers,
+            lambda: 1_700_000_000.0 + self.timers.time,
+        )
+
+    def ask(
+        self, tool_name: str = "Bash", id: str = ID, shown: str = "", **tool_input: Any
+    ) -> Waiter:
+        """A hook comes with an event."""
+        call = tool_input or CALLS.get(tool_name, {})
+        event = {**EVENT, "tool_name": tool_name, "tool_input": call}
+        raw = json.dumps(event).encode()
+        waiter = Waiter()
+        hook = HookRequest("2", id, shown, str(self.project), raw)
+        self.desk.register(hook, PermissionRequestPayload(event), waiter)
+        return waiter
+
+    def answer(self, action: str, **more: Any) -> Receipt:
+        values = {name: (text,) for name, text in more.pop("values", {}).items()}
+        answer = Answer(more.pop("id", ID), action, values, "page", **more)
+        return self.desk.answer(answer)
+
+    @property
+    def request(self) -> Request:
+        request = self.desk.requests.get(ID)
+        assert request is not None
+        return request
+
+    def rules(self) -> list[str]:
+        path = self.project / ".claude" / "settings.local.json"
+        if not path.exists():
+            return []
+        rules: list[str] = json.loads(path.read_text())["permissions"]["allow"]
+        return rules
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+# In.
+
+
+def test_request_is_acknowledged_before_anybody_is_shown_it(bench: Bench) -> None:
+    waiter = bench.ask()
+    assert waiter.frames == [(b"A", b"55")]
+    [(ask, announcement)] = bench.channel.asks
+    assert (ask.id, ask.kind, ask.digest) == (
+        ID,
+        "permission",
+        bench.request.digest[:16],
+    )
+    assert announcement.wanted()
+    assert announcement.until == 1_700_000_055.0
+    assert len(bench.inbox.asks) == 1
+
+
+def test_card_that_was_shown_before_a_restart_is_not_sent_again(bench: Bench) -> None:
+    bench.ask(shown="shown")
+    assert bench.request.shown
+    assert bench.channel.asks == []
+    assert len(bench.inbox.asks) == 1
+
+
+def test_kind_that_is_not_pushed_is_in_the_inbox_only(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FEISHUPERM_NOTIFY="question")
+    bench.ask()
+    assert (len(bench.channel.asks), len(bench.inbox.asks)) == (0, 1)
+
+
+def test_card_waits_for_the_delay_and_is_not_sent_if_that_was_enough(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, PERMISSION_NOTIFY_DELAY="5")
+    bench.ask()
+    bench.ask(id="1700000001-0123abcd")
+    assert bench.channel.asks == []
+    bench.answer("deny")
+    bench.timers.turn(5)
+    assert [ask.id for ask, _ in bench.channel.asks] == ["1700000001-0123abcd"]
+
+
+def test_shown_card_tells_the_hook(bench: Bench) -> None:
+    waiter = bench.ask()
+    bench.channel.asks[0][1].done(True, "")
+    assert waiter.frames[-1] == (b"S", b"")
+    assert bench.request.shown
+
+
+def test_request_that_no_channel_could_show_is_released_at_once(bench: Bench) -> None:
+    waiter = bench.ask()
+    bench.channel.asks[0][1].done(False, "19001: the bot is unknown")
+    assert waiter.frames[-1] == (b"R", b"")
+    assert bench.request.state == states.RELEASED
+
+
+def test_request_somebody_looks_at_is_kept_though_no_card_went_out(
+    bench: Bench,
+) -> None:
+    bench.inbox.looked_at = True
+    bench.ask()
+    bench.channel.asks[0][1].done(False, "19001")
+    assert bench.request.waits()
+
+
+def test_doctors_call_is_denied_at_once_and_nowhere_to_be_seen(bench: Bench) -> None:
+    waiter = bench.ask(DOCTOR_TOOL, check="1")
+    assert waiter.decision() == {"behavior": "deny", "message": DOCTOR_ANSWER}
+    assert bench.channel.asks == bench.inbox.asks == []
+    assert bench.desk.requests.get(ID) is None
+    bench.timers.turn(1)
+    assert bench.ledger.ends == []
+
+
+def test_closed_desk_releases_what_still_comes(bench: Bench) -> None:
+    first = bench.ask()
+    assert bench.desk.close() == 1
+    second = bench.ask(id="1700000001-0123abcd")
+    assert first.frames[-1] == second.frames[-1] == (b"R", b"")
+
+
+def test_handed_over_desk_says_nothing_to_anybody(bench: Bench) -> None:
+    waiter = bench.ask()
+    assert bench.desk.hand_over() == 1
+    bench.desk.hook_gone(waiter)
+    assert bench.request.waits()
+    assert bench.ask(id="1700000001-0123abcd").frames == []
+
+
+# Answers.
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "behavior"),
+    [
+        ("allow", states.ALLOWED, "allow"),
+        ("deny", states.DENIED, "deny"),
+        ("interrupt", states.DENIED, "deny"),
+    ],
+)
+def test_answer_settles_and_tells_everybody(
+    bench: Bench, action: str, state: str, behavior: str
+) -> None:
+    waiter = bench.ask()
+    receipt = bench.answer(action, who="ou_1")
+    assert receipt.status == statuses.SETTLED
+    assert waiter.decision()["behavior"] == behavior
+    outcome = receipt.outcome
+    assert (outcome.state, outcome.action, outcome.surface) == (state, action, "page")
+    assert (outcome.who, outcome.head) == ("ou_1", "0123abcd")
+    assert bench.channel.outcomes == bench.inbox.outcomes == [outcome]
+
+
+def test_second_answer_is_told_what_the_first_one_was(bench: Bench) -> None:
+    waiter = bench.ask()
+    bench.answer("deny")
+    receipt = bench.answer("allow")
+    assert receipt.status == statuses.ENDED
+    assert receipt.outcome.action == "deny"
+    assert [kind for kind, _ in waiter.frames] == [b"A", b"D"]
+
+
+def test_answer_to_nothing_is_unknown(bench: Bench) -> None:
+    assert bench.answer("allow").status == statuses.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "action"),
+    [
+        ("Bash", "approve"),
+        ("Bash", ""),
+        ("AskUserQuestion", "allow"),
+        ("AskUserQuestion", "always"),
+        ("ExitPlanMode", "always"),
+        ("ExitPlanMode", "allow"),
+    ],
+)
+def test_action_that_the_kind_does_not_offer_is_refused(
+    bench: Bench, tool_name: str, action: str
+) -> None:
+    waiter = bench.ask(tool_name)
+    receipt = bench.answer(action)
+    assert receipt.status == statuses.REFUSED
+    assert receipt.error
+    assert bench.request.waits()
+    assert waiter.frames == [(b"A", b"55")]
+    assert bench.ledger.intents == []
+
+
+@pytest.mark.parametrize("digest", ["0" * 16, "0", "x"])
+def test_answer_to_something_else_is_refused(bench: Bench, digest: str) -> None:
+    bench.ask()
+    assert bench.answer("allow", digest=digest).status == statuses.REFUSED
+    short = bench.request.digest[:15]
+    assert bench.answer("allow", digest=short).status == statuses.REFUSED
+    right = bench.request.digest[:16]
+    assert bench.answer("allow", digest=right).status == statuses.SETTLED
+
+
+def test_question_without_an_answer_is_asked_again(bench: Bench) -> None:
+    waiter = bench.ask("AskUserQuestion")
+    receipt = bench.answer("answer")
+    assert (receipt.status, receipt.error) == (
+        statuses.INCOMPLETE,
+        "请至少回答一个问题。",
+    )
+    assert bench.request.waits()
+    receipt = bench.answer("answer", values={"q0": "SQLite"})
+    assert receipt.status == statuses.SETTLED
+    answers = waiter.decision()["updatedInput"]["answers"]
+    assert answers == {"Which database?": "SQLite"}
+
+
+def test_approved_plan_lets_the_client_leave_plan_mode(bench: Bench) -> None:
+    waiter = bench.ask("ExitPlanMode")
+    assert bench.answer("approve").outcome.done == "已批准计划"
+    assert waiter.decision() == {"behavior": "allow", "updatedInput": {}}
+
+
+def test_typed_reason_is_cut_to_what_a_field_holds(bench: Bench) -> None:
+    waiter = bench.ask()
+    bench.answer("deny", values={"reason": "x" * 5000})
+    assert waiter.decision()["message"] == "用户通过飞书拒绝：" + "x" * 1000
+    assert bench.request.reason == "x" * 1000
+
+
+def test_always_writes_the_rule_and_the_session_obeys_at_once(bench: Bench) -> None:
+    waiter = bench.ask(command="npm test")
+    receipt = bench.answer("always")
+    assert bench.rules() == ["Bash(npm test)"]
+    assert receipt.outcome.rules == ("Bash(npm test)",)
+    assert receipt.outcome.done == "已始终允许"
+    [update] = waiter.decision()["updatedPermissions"]
+    assert update["rules"] == [{"toolName": "Bash", "ruleContent": "npm test"}]
+
+
+def test_always_without_an_exact_rule_allows_this_once(bench: Bench) -> None:
+    waiter = bench.ask(command="rm *.o")
+    receipt = bench.answer("always")
+    assert bench.rules() == []
+    assert receipt.outcome.done == "已批准运行"
+    assert any("*" in line for line in receipt.outcome.lines)
+    assert waiter.decision() == {"behavior": "allow"}
+
+
+def test_rule_that_cannot_be_written_grants_no_more_than_was_said(
+    bench: Bench,
+) -> None:
+    (bench.project / ".claude").mkdir()
+    settings = bench.project / ".claude" / "settings.local.json"
+    settings.write_text("{broken")
+    waiter = bench.ask(command="npm test")
+    receipt = bench.answer("always")
+    assert settings.read_text() == "{broken"
+    assert receipt.outcome.done == "已批准运行"
+    assert waiter.decision() == {"behavior": "allow"}
+
+
+def test_new_kind_and_button_are_answered_like_the_others(
+    bench: Bench, extra: Kind
+) -> None:
+    waiter = bench.ask("TripTool", where="Rome")
+    [(ask, _)] = bench.channel.asks
+    assert (ask.kind, ask.title, ask.at_zero) == ("trip", "行程请求", "terminal")
+    assert [offer.label for offer in ask.actions] == ["批准运行", "以后再说"]
+    assert bench.answer("later").outcome.done == "已推迟"
+    assert waiter.decision() == {"behavior": "deny", "message": "用户推迟了"}
+
+
+def test_time_out_of_a_kind_that_tells_nothing_is_a_release(
+    bench: Bench, extra: Kind
+) -> None:
+    waiter = bench.ask("TripTool", where="Rome")
+    bench.channel.asks[0][1].done(True, "")
+    bench.timers.turn(55)
+    assert waiter.frames[-1] == (b"R", b"")
+    assert bench.request.state == states.EXPIRED
+
+
+# The record.
+
+
+def test_intent_is_on_the_disk_before_rule_and_decision(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = RuleWriter.write
+
+    def noted(self: RuleWriter, *args: Any) -> Any:
+        bench.history.append("rule")
+        return write(self, *args)
+
+    monkeypatch.setattr(RuleWriter, "write", noted)
+    waiter = bench.ask(command="npm test")
+
+    def send(kind: bytes, body: bytes = b"") -> None:
+        bench.history.append("decision")
+
+    waiter.send = send  # type: ignore[method-assign]
+    bench.answer("always", who="me", values={"reason": "ignored"})
+    assert bench.history == ["intent", "rule", "decision", "end"]
+    [intent] = bench.ledger.intents
+    [end] = bench.ledger.ends
+    for entry in (intent, end):
+        assert (entry["action"], entry["state"]) == ("always", states.ALLOWED)
+        assert (entry["surface"], entry["who"]) == ("page", "me")
+        assert entry["rules"] == ["Bash(npm test)"]
+        assert entry["reason"] == ""
+    assert end["intent"] == 1
+
+
+def test_allow_that_cannot_be_recorded_is_left_to_the_terminal(bench: Bench) -> None:
+    waiter = bench.ask(command="npm test")
+    bench.ledger.full = True
+    receipt = bench.answer("always")
+    assert receipt.status == statuses.REFUSED
+    assert "终端" in receipt.error
+    assert bench.rules() == []
+    assert waiter.frames[-1] == (b"R", b"")
+    assert bench.request.state == states.RELEASED
+
+
+def test_denial_goes_through_and_is_recorded_when_the_disk_takes_it(
+    bench: Bench,
+) -> None:
+    waiter = bench.ask()
+    bench.ledger.full = True
+    receipt = bench.answer("deny")
+    assert receipt.status == statuses.SETTLED
+    assert receipt.outcome.head == ""
+    assert waiter.decision()["behavior"] == "deny"
+    bench.timers.turn(30)
+    assert bench.ledger.ends == []
+    bench.ledger.full = False
+    bench.timers.turn(desks.LEDGER_AGAIN_SECONDS)
+    assert [entry["action"] for entry in bench.ledger.ends] == ["deny"]
+
+
+def test_ends_by_themselves_are_written_together(bench: Bench) -> None:
+    for number in range(100):
+        bench.ask(id=f"1700000000-{number:08x}")
+    bench.desk.release_all("why")
+    assert bench.history == []
+    bench.timers.turn(desks.LEDGER_SECONDS)
+    assert bench.history == ["end"]
+    assert len(bench.ledger.ends) == 100
+
+
+def test_server_that_ends_gives_the_ledger_a_last_chance(bench: Bench) -> None:
+    bench.ask()
+    bench.ledger.full = True
+    bench.desk.close()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        bench.ledger.full = len(pauses) < 3
+
+    bench.desk.write_ledger(pause)
+    assert len(pauses) == 3
+    assert len(bench.ledger.ends) == 1
+
+
+def test_ledger_that_never_takes_it_does_not_keep_the_server(bench: Bench) -> None:
+    bench.ask()
+    bench.ledger.full = True
+    bench.desk.close()
+    pauses: list[float] = []
+    bench.desk.write_ledger(pauses.append)
+    assert sum(pauses) <= 5
+
+
+def test_ends_of_the_last_server_are_known_to_the_next(bench: Bench) -> None:
+    bench.ask(command="npm test")
+    bench.answer("always")
+    entry = bench.ledger.ends[0]
+    bench.desk.requests = Bench(bench.project).desk.requests
+    bench.ledger.before = [entry, {"event": "rule"}, {**entry, "state": "nonsense"}]
+    bench.desk.remember()
+    receipt = bench.answer("allow")
+    assert receipt.status == statuses.ENDED
+    assert receipt.outcome.done == "已始终允许"
+    assert receipt.outcome.rules == ("Bash(npm test)",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"action": "deny"},
+        {"action": ""},
+        {"state": states.EXPIRED},
+        {"state": states.WAITING},
+        {"created": "soon"},
+        {"ended": 1.0},
+        {"ended": 1e300},
+        {"rules": None},
+        {"id": None, "project": None, "tool": None, "created": None},
+    ],
+)
+def test_entry_that_somebody_edited_is_not_believed(
+    bench: Bench, change: dict[str, Any]
+) -> None:
+    bench.ask()
+    bench.answer("allow")
+    entry = ledger_entry(bench.request)
+    assert remembered(entry) is not None
+    assert remembered({**entry, **change}) is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "action", "kind"),
+    [("ExitPlanMode", "approve", "plan"), ("AskUserQuestion", "answer", "question")],
+)
+def test_entry_from_before_kinds_were_written_is_understood(
+    tool: str, action: str, kind: str
+) -> None:
+    entry = {
+        "event": "request", "id": ID, "state": "answered", "action": action,
+        "surface": "webhook", "reason": "", "rules": [], "denied": False, "tool": tool,
+        "summary": tool, "project": "/p", "created": 1.0, "ended": 2.0,
+    }  # fmt: skip
+    request = remembered(entry)
+    assert request is not None
+    assert (request.kind, request.action) == (kind, action)
+
+
+# Ends without a person.
+
+
+@pytest.mark.parametrize("state", ["answered", "moved_on"])
+def test_answer_after_the_terminals_comes_too_late(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    watch = Watched("pending")
+    monkeypatch.setattr(desks.transcript, "begin", lambda *args: watch)
+    waiter = bench.ask()
+    watch.state = state
+    receipt = bench.answer("allow")
+    assert receipt.status == statuses.ENDED
+    assert receipt.outcome.state == states.TERMINAL
+    assert waiter.frames[-1] == (b"R", b"")
+
+
+def test_transcripts_are_looked_at_while_anything_waits(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watched("pending")
+    monkeypatch.setattr(desks.transcript, "begin", lambda *args: watch)
+    bench.ask()
+    bench.timers.turn(3)
+    assert bench.request.waits()
+    watch.state = "answered"
+    bench.timers.turn(desks.TRANSCRIPT_SECONDS)
+    assert bench.request.state == states.TERMINAL
+    bench.timers.turn(desks.TRANSCRIPT_SECONDS)
+    looks = [call for call in bench.timers.calls if call[2] == bench.desk._look]
+    assert looks == []
+
+
+def test_hook_that_ends_by_itself_takes_its_request_along(bench: Bench) -> None:
+    waiter = bench.ask()
+    bench.desk.hook_gone(waiter)
+    assert bench.request.state == states.GONE
+    assert bench.channel.outcomes[0].done == "会话已结束"
+
+
+def test_time_is_over_for_each_request_at_its_own_deadline(bench: Bench) -> None:
+    first = bench.ask()
+    bench.channel.asks[0][1].done(True, "")
+    bench.timers.turn(20)
+    bench.ask(id="1700000001-0123abcd")
+    assert bench.desk.seconds_left(bench.request) == 35
+    bench.timers.turn(35)
+    assert first.decision()["message"] == "权限请求超时，自动拒绝"
+    assert bench.desk.requests.waiting_count() == 1
+    bench.timers.turn(20)
+    assert bench.desk.requests.waiting_count() == 0
+
+
+def test_every_kind_of_the_table_can_be_asked_and_refused(bench: Bench) -> None:
+    for number, kind in enumerate(KINDS.values()):
+        id = f"1700000000-{number:08x}"
+        tool_name = next(iter(kind.tools), "Bash")
+        waiter = bench.ask(tool_name, id)
+        assert bench.answer("deny", id=id).status == statuses.SETTLED
+        assert waiter.decision()["behavior"] == "deny"
