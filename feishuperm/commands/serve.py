@@ -126,6 +126,7 @@ class Server:
             settings,
             lambda: control.status({}),
             Share(settings),
+            self._later,
         )
         handler = PermissionHandler(self.desk, notices, control)
         self.hooks = HookAcceptor(

@@ -31,6 +31,7 @@ from feishuperm.handlers.pages.inbox import (
 )
 from feishuperm.handlers.pages.request import record_page, request_page
 from feishuperm.handlers.pages.result import message_page, result_json, result_page
+from feishuperm.handlers.turns import Turns
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt
@@ -40,10 +41,11 @@ from feishuperm.protocol.http1 import Response, parse_form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from feishuperm.channels.inbox import InboxChannel
+    from feishuperm.handlers.turns import Reply, Slow
     from feishuperm.models.ask import Ask
     from feishuperm.models.request import Request
     from feishuperm.models.settings import Settings
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from feishuperm.services.desk import Desk
     from feishuperm.services.links import Links
 
-    Route = Callable[["Callback", http1.Request], Response]
+    Route = Callable[["Callback", http1.Request], Reply]
     Form = dict[str, list[str]]
 
 HTML = "text/html; charset=utf-8"
@@ -61,17 +63,30 @@ PRIVATE = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
 IN_PLACE = "x-feishuperm"  # the inbox asks for JSON instead of a page
 SHOWN_WAITING = 50  # nobody reads a longer page; the count says how many there are
 SHOWN_RECENT = 30
+SMALL = 64 << 10  # bytes of an event that may be decoded to remind of it
+RETURN_SECONDS = 10.0  # hooks whose server ended look for the next one so long
+HOLD_SECONDS = 3.0  # a browser waits for a request to come back; then it asks again
+LOOK_SECONDS = 0.1
 ITEM_SECONDS = 0.02  # for new items of the inbox in one turn of the loop
 OWN_FIELDS = ("id", "sig", "digest", "confirmed")  # of a form, besides the person's
 
 # What a person is told, by the status of a request that cannot be served.
-REFUSALS = {400: "page.unknown", 403: "page.foreign", 429: "page.too_many"}
+REFUSALS = {
+    400: "page.unknown",
+    403: "page.foreign",
+    410: "page.unknown",
+    429: "page.too_many",
+}
 # How a page is sent that says what the desk said.
 STATUSES = {
     statuses.UNKNOWN: 404,
     statuses.INCOMPLETE: 400,
     statuses.REFUSED: 403,
 }
+
+
+class NotYetError(Exception):
+    """A good link names a request that its hook has not brought back."""
 
 
 class Callback:
@@ -85,6 +100,7 @@ class Callback:
         settings: Settings,
         status: Callable[[], dict[str, Any]],
         share: Callable[[http1.Request], Response | None],
+        later: Callable[[float, Callable[[], None]], object],
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -101,16 +117,22 @@ class Callback:
         self._origin = url_origin(settings.callback_server_url)
         self._health = self._json({"ok": True, "version": __version__})
         self._wrong_ids = WrongIds()
+        self._turns = Turns(later, ticks)
+        self._started = ticks()
         self._items: dict[str, Item] = {}  # of what waits, by request id
 
     def on_request(self, request: http1.Request, exchange: Exchange) -> None:
         """Answer one request; `/events` keeps its exchange as a stream."""
         if request.path == "/events" and request.method == "GET":
             self._events(request, exchange)
+            return
+        reply = self._respond(request)
+        if isinstance(reply, Response):
+            exchange.reply(reply)
         else:
-            exchange.reply(self._respond(request))
+            self._turns.run(exchange, reply)
 
-    def _respond(self, request: http1.Request) -> Response:
+    def _respond(self, request: http1.Request) -> Reply:
         routes = ROUTES.get(request.path)
         if routes is None and any(row.by_path(request.path) for row in KINDS.values()):
             routes = BUTTON
@@ -121,13 +143,39 @@ class Callback:
             allowed = ", ".join(["HEAD", *routes])
             return Response(405, b"wrong method\n", headers=[("Allow", allowed)])
         try:
+            return self._take(route, request)
+        except NotYetError:
+            return self._await(route, request)
+
+    def _take(self, route: Route, request: http1.Request) -> Reply:
+        try:
             return route(self, request)
         except ProtocolError as error:
             return self._refusal(error.status, REFUSALS[error.status])
 
+    def _await(self, route: Route, request: http1.Request) -> Slow:
+        """Wait a little for a hook that has lost its server to come back."""
+        until = self._ticks() + HOLD_SECONDS
+        while self._ticks() < until:
+            yield LOOK_SECONDS
+            try:
+                reply = self._take(route, request)
+            except NotYetError:
+                continue
+            return reply if isinstance(reply, Response) else (yield from reply)
+        page = message_page(
+            self._language,
+            "page.returning",
+            text(self._language, "page.returning_hint"),
+        )
+        response = self._page(page, 503)
+        if request.method == "GET":
+            response.headers = (*response.headers, ("Refresh", "2"))
+        return response
+
     # A request's own routes.
 
-    def tap(self, request: http1.Request) -> Response:
+    def tap(self, request: http1.Request) -> Reply:
         """A button's link was opened."""
         asked = self._find(request, request.query)
         if asked is None or not asked.waits():
@@ -140,7 +188,7 @@ class Callback:
             return self._confirm(asked, row.name)
         return self._answer(request, asked, Answer(asked.id, row.name, surface="link"))
 
-    def press(self, request: http1.Request) -> Response:
+    def press(self, request: http1.Request) -> Reply:
         """A button of one of our own pages was pressed."""
         if not is_own_form(request, self._origin):
             raise ProtocolError("a form of another site", 403)
@@ -162,7 +210,7 @@ class Callback:
         )
         return self._answer(request, asked, answer)
 
-    def show(self, request: http1.Request) -> Response:
+    def show(self, request: http1.Request) -> Reply:
         """The whole request."""
         asked = self._find(request, request.query)
         if asked is None or not asked.raw:
@@ -171,9 +219,7 @@ class Callback:
             self._desk.requests.mark_shown(asked)
         return self._whole(asked)
 
-    def _answer(
-        self, request: http1.Request, asked: Request, answer: Answer
-    ) -> Response:
+    def _answer(self, request: http1.Request, asked: Request, answer: Answer) -> Reply:
         """Hand an answer in, and say what came of it."""
         receipt = self._desk.answer(answer)
         if IN_PLACE in request.headers:
@@ -201,34 +247,47 @@ class Callback:
         if receipt.status == statuses.REFUSED:
             page = message_page(self._language, "page.refused", receipt.error)
             return self._page(page, status)
-        ask = self._desk.presenter.brief(asked) if asked and asked.raw else None
+        is_small = asked is not None and 0 < len(asked.raw) <= SMALL
+        ask = self._desk.presenter.brief(asked) if asked and is_small else None
         return self._page(result_page(self._language, receipt, ask), status)
 
     def _whole(
         self, asked: Request, error: str = "", answer: Answer | None = None
-    ) -> Response:
+    ) -> Slow:
         """A request's own page: what may be answered, or how it ended."""
         ask = self._desk.presenter.ask(asked)
+        yield 0.0
         if not asked.waits():
-            return self._page(record_page(ask, self._desk.presenter.outcome(asked)))
-        left = self._desk.seconds_left(asked)
-        values = answer.values if answer else None
-        page = request_page(ask, self._links_of(ask), left, error, values)
-        return self._page(page, 400 if error else 200)
+            pieces = record_page(ask, self._desk.presenter.outcome(asked))
+        else:
+            left = self._desk.seconds_left(asked)
+            values = answer.values if answer else None
+            pieces = request_page(ask, self._links_of(ask), left, error, values)
+        return (yield from self._pieces(pieces, 400 if error else 200))
+
+    def _pieces(self, pieces: Iterable[bytes], status: int = 200) -> Slow:
+        """A page that is made over several turns, if it is large."""
+        made = []
+        for piece in pieces:
+            made.append(piece)
+            yield 0.0
+        return self._page(b"".join(made), status)
 
     def _confirm(
         self, asked: Request, name: str, words: str = "", answer: Answer | None = None
-    ) -> Response:
+    ) -> Slow:
         """The step before a decision; `words` are to be agreed to."""
         ask = self._desk.presenter.ask(asked)
         offer = ask.offer(name)
+        yield 0.0
         if offer is None:
-            return self._whole(asked)
+            return (yield from self._whole(asked))
         if words:
             offer = offer._replace(confirm=words)
         link, left = self._links_of(ask)[name], self._desk.seconds_left(asked)
         values = answer.values if answer else None
-        return self._page(confirm_page(ask, offer, link, left, values))
+        pieces = confirm_page(ask, offer, link, left, values)
+        return (yield from self._pieces(pieces))
 
     # The inbox.
 
@@ -313,8 +372,7 @@ class Callback:
         if not id:
             raise ProtocolError("a link without id")
         if self._links.signs:
-            good = self._links.good(request.path, id, fields.get("sig", ""))
-            return self._desk.requests.get(id) if good else None
+            return self._find_signed(request.path, id, fields.get("sig", ""))
         now = self._ticks()
         if self._wrong_ids.too_many(request.peer, now):
             raise ProtocolError("too many wrong ids", 429)
@@ -322,6 +380,17 @@ class Callback:
         # What cannot decide may guess: no page elsewhere can lock its reader out.
         if asked is None and is_finger(request):
             self._wrong_ids.add(request.peer, now)
+        return asked
+
+    def _find_signed(self, path: str, id: str, signature: str) -> Request | None:
+        """The same by a signed link. Raises NotYetError where it may still come."""
+        if not self._links.good(path, id, signature):
+            return None
+        asked = self._desk.requests.get(id)
+        if asked is None:
+            if self._ticks() < self._started + RETURN_SECONDS:
+                raise NotYetError
+            raise ProtocolError("a request that is long forgotten", 410)
         return asked
 
     def _links_of(self, ask: Ask) -> dict[str, str]:

@@ -22,10 +22,18 @@ _UNSEEN = re.compile(
 )
 
 
+# The same among ASCII, where a megabyte can be looked at in a millisecond.
+_UNSEEN_ASCII = bytes(code for code in range(128) if _UNSEEN.match(chr(code)))
+
+
 def visible(text: str) -> str:
     """The text with every invisible character written as `⟦U+202E⟧`."""
+    if text.isascii():
+        plain = len(text.encode().translate(None, _UNSEEN_ASCII)) == len(text)
+    else:
+        plain = _UNSEEN.search(text) is None
     # One call per match would take seconds for some MB of nothing but these.
-    return text.translate(_Spelled()) if _UNSEEN.search(text) else text
+    return text if plain else text.translate(_Spelled())
 
 
 def one_line(text: str, limit: int = 200) -> str:

@@ -168,6 +168,12 @@ TEXTS: dict[str, tuple[str, str]] = {
         "找不到这个请求：链接不完整，或者请求早已结束。",
         "No such request: the link is incomplete, or the request ended long ago.",
     ),
+    "page.returning": ("请求正在恢复", "The request is on its way back"),
+    "page.returning_hint": (
+        "服务刚刚重启，这个请求还没有回来，请稍后再试。没有做任何决定。",
+        "The server has just restarted and this request is not back yet. Nothing was "
+        "decided; try again in a moment.",
+    ),
     "page.not_found": ("没有这个页面", "There is no such page"),
     "page.refused": ("无法打开", "This cannot be opened"),
     "page.inbox_closed": (

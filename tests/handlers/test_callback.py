@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import urlencode
 
 import pytest
 
 from feishuperm.handlers.callback import Callback
+from feishuperm.handlers.turns import MAX_SLOW
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
-from feishuperm.models.kind import KINDS, Kind
+from feishuperm.models.ask import Answer, Ask, Block, Outcome, Receipt
+from feishuperm.models.kind import KINDS
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.services.links import Links
@@ -47,9 +49,6 @@ class FakeDesk:
         self.requests = self
         self.presenter = self
         self.made = 0
-
-    def kind(self, asked: Asked) -> Kind:
-        return KINDS[asked.kind]
 
     def get(self, id: str) -> Asked | None:
         return self.asked.get(id)
@@ -97,6 +96,7 @@ class Site:
         self.desk = FakeDesk(*asked)
         self.inbox = FakeInbox()
         self.time = 0.0
+        self.due: list[tuple[float, Callable[[], None]]] = []
         self.callback = Callback(
             cast(Any, self.desk),
             LINKS,
@@ -104,6 +104,7 @@ class Site:
             Settings({"CALLBACK_LINK_SIGNING": "on", **settings}),
             lambda: {"waiting": []},
             lambda request: None,
+            lambda seconds, fn: self.due.append((self.time + seconds, fn)),
             lambda: 1_700_000_000.0,
             lambda: self.time,
         )
@@ -115,13 +116,19 @@ class Site:
         pairs = dict(pair.split("=", 1) for pair in query.split("&") if pair)
         request = Request(method, target, pairs, sent, body=body.encode())
         request.peer = "127.0.0.1"
-        replies: list[Response] = []
+        self.replies: list[Response] = []
 
         class Exchange:
-            reply = replies.append
+            reply = self.replies.append
 
         self.callback.on_request(request, cast(Any, Exchange()))
-        return replies[0]
+        return self.replies[0] if self.replies else Response(0)
+
+    def wait(self) -> None:
+        """Let the next turn come that somebody has asked for."""
+        self.due.sort(key=lambda pair: pair[0])
+        self.time, fn = self.due.pop(0)
+        fn()
 
     def tap(self, path: str, id: str = ID, **headers: str) -> Response:
         return self.send("GET", LINKS.path(path, id), **headers)
@@ -289,6 +296,69 @@ def test_incomplete_answer_comes_back_as_it_was_filled_in() -> None:
     here.desk.receipt = Receipt(statuses.INCOMPLETE, error="请至少回答一个问题")
     response = here.press("/deny", reason="not <now>")
     assert Page(response.body).all("input", name="reason", value="not <now>")
+
+
+# Requests that are on their way back.
+
+
+def test_good_link_waits_for_a_hook_that_returns_to_a_new_server() -> None:
+    here = Site()
+    assert here.tap("/allow").status == 0  # not answered yet
+    here.wait()
+    assert here.replies == []
+    here.desk.asked[ID] = Asked(make_ask())
+    here.wait()
+    assert "操作成功" in told(here.replies[0])
+    assert [answer.action for answer in here.desk.answers] == ["allow"]
+
+
+def test_request_that_does_not_come_back_is_asked_for_again_and_never_unknown() -> None:
+    here = Site()
+    here.tap("/allow")
+    while not here.replies:
+        here.wait()
+    assert here.time < 4
+    assert here.replies[0].status == 503
+    assert "没有做任何决定" in told(here.replies[0])
+    assert dict(here.replies[0].headers)["Refresh"] == "2"
+    here.press("/deny")
+    while not here.replies:
+        here.wait()
+    assert "Refresh" not in dict(here.replies[0].headers)
+
+
+def test_good_link_of_a_forgotten_request_is_gone_and_a_bad_one_waits_for_nothing() -> (
+    None
+):
+    here = Site()
+    assert here.send("GET", f"/allow?id={ID}&sig=bad").status == 404
+    here.time = 60.0
+    gone = here.tap("/allow")
+    assert gone.status == 410
+    assert "请求无效或已过期" in told(gone)
+
+
+def test_waiting_for_hooks_is_bounded() -> None:
+    here = Site()
+    statuses_seen = [here.tap("/allow").status for _ in range(MAX_SLOW + 1)]
+    assert statuses_seen == [0] * MAX_SLOW + [503]
+
+
+# Large pages.
+
+
+def test_large_page_is_made_over_several_turns_and_whole() -> None:
+    text = "<x>" * 1_000_000
+    here = Site(Asked(make_ask(blocks=(Block("code", "", text),))))
+    ticking = iter(range(10**9))
+    here.callback._turns._ticks = lambda: next(ticking) * 0.004
+    assert here.tap("/request").status == 0
+    turns = 0
+    while not here.replies:
+        here.wait()
+        turns += 1
+    assert turns > 20
+    assert text in told(here.replies[0])
 
 
 # Requests that have ended.

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from feishuperm.handlers.pages.layout import frame, say, shown
 from feishuperm.handlers.pages.pieces import blocks, buttons, clock, head, sheet
 from feishuperm.lib.text import text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from feishuperm.handlers.pages.pieces import Values
     from feishuperm.models.ask import Ask, Offer
 
 
 def confirm_page(
     ask: Ask, offer: Offer, link: str, seconds_left: float, values: Values | None = None
-) -> bytes:
+) -> Iterator[bytes]:
     """The request and the one button asked for, with the words one has to agree to."""
     title = text(ask.language, "page.confirm")
     words = f'<p class="note"><strong>{shown(offer.confirm)}</strong></p>'
     if offer.confirm:
         link += "&confirmed=1"
     body = (
-        head(ask, title, clock(ask, seconds_left))
-        + f'<p class="note">{say(ask.language, "page.confirm_hint")}</p>'
-        + blocks(ask)
-        + (words if offer.confirm else "")
-        + buttons(ask, {offer.name: link}, (offer,), values)
+        head(ask, title, clock(ask, seconds_left)),
+        f'<p class="note">{say(ask.language, "page.confirm_hint")}</p>',
+        *((words,) if offer.confirm else ()),
     )
-    return frame(ask.language, title, sheet(ask, body))
+    below = (buttons(ask, {offer.name: link}, (offer,), values),)
+    return frame(ask.language, title, sheet(ask, chain(body, blocks(ask), below)))

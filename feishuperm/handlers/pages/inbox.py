@@ -70,7 +70,7 @@ def make_item(ask: Ask, links: Links) -> Item:
     ask = shorten(ask, BLOCK_LENGTH)
     if sum(len(block.text) + len(block.tail) for block in ask.blocks) > ITEM_LENGTH:
         ask = shorten(ask, ITEM_LENGTH // len(ask.blocks))
-    return Item(json.dumps(_item(ask, links)), _plain(ask, links))
+    return Item(_inert(json.dumps(_item(ask, links))), _plain(ask, links))
 
 
 def _item(ask: Ask, links: Links) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _plain(ask: Ask, links: Links) -> str:
     return (
         '<article class="sheet item stack">'
         + head(ask, ask.heading)
-        + blocks(ask, ask.offered)
+        + "".join(blocks(ask, ask.offered))
         + f'<a class="button link" href="{shown(links["request"])}">'
         + f"{say(ask.language, 'button.more')}</a>"
         + buttons(ask, links, ask.offered)
@@ -163,7 +163,7 @@ def recent_item(outcome: Outcome) -> dict[str, Any]:
 def state_json(items: Iterable[Item], **facts: object) -> str:
     """Everything the script draws: the items as they were made, and what changes."""
     waiting = ",".join(item.json for item in items)
-    return f'{json.dumps(facts)[:-1]}, "waiting": [{waiting}]}}'
+    return f'{_inert(json.dumps(facts))[:-1]}, "waiting": [{waiting}]}}'
 
 
 def inbox_page(
@@ -189,9 +189,10 @@ def inbox_page(
         recent=say(language, "inbox.recent"),
         keys=_help(language),
         plain="".join(item.plain for item in items),
-        boot=_inert(f"{state[:-1]}, {json.dumps(boot)[1:]}"),
+        boot=f"{state[:-1]}, {_inert(json.dumps(boot))[1:]}",
     )
-    return frame(language, text(language, "inbox.title"), body, INBOX_SCRIPT)
+    title = text(language, "inbox.title")
+    return b"".join(frame(language, title, [body], INBOX_SCRIPT))
 
 
 def _pressed() -> dict[str, str]:

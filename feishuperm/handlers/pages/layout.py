@@ -24,7 +24,7 @@ from feishuperm.lib.text import text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 ICONS = {
     "check": "M6 17l7 7L27 9",
@@ -52,7 +52,7 @@ def _load(name: str) -> str:
 STYLE = _load("style.css")
 PAGE_SCRIPT = _load("page.js")
 INBOX_SCRIPT = _load("inbox.js")
-PAGE = _load("page.html")
+TOP, BOTTOM = _load("page.html").split("{{body}}")
 INBOX = _load("inbox.html")
 
 
@@ -82,20 +82,18 @@ HEADERS = (
 )
 
 
-def frame(language: str, title: str, body: str, script: str = PAGE_SCRIPT) -> bytes:
-    """A whole page around a body."""
+def frame(
+    language: str, title: str, body: Iterable[str], script: str = PAGE_SCRIPT
+) -> Iterator[bytes]:
+    """A whole page around a body, in pieces: a large one is made over many turns."""
+    name = "zh-CN" if language == "zh" else "en"
+    yield fill(TOP, lang=name, title=shown(title), style=STYLE).encode()
+    for piece in body:
+        yield piece.encode(errors="replace")
     if script is PAGE_SCRIPT:
         home = say(language, "page.open_inbox")
-        body += f'<p class="links"><a id="home" hidden>{home}</a></p>'
-    page = fill(
-        PAGE,
-        lang="zh-CN" if language == "zh" else "en",
-        title=shown(title),
-        style=STYLE,
-        body=body,
-        script=script,
-    )
-    return page.encode(errors="replace")
+        yield f'<p class="links"><a id="home" hidden>{home}</a></p>'.encode()
+    yield fill(BOTTOM, script=script).encode()
 
 
 _BLANK = re.compile(r"\{\{([a-z_]+)\}\}")

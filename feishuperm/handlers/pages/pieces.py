@@ -19,7 +19,7 @@ from feishuperm.models.question import in_form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from feishuperm.models.ask import Ask, Block, Field, Offer
 
@@ -32,7 +32,8 @@ LINE_LOOKS = {
     "markdown": {"#": "title"},
 }
 PROSE = ("markdown", "question", "text")
-MANY_LINES = 20_000  # coloured line by line; a longer text would hold up everybody
+PIECE = 50_000  # characters made into HTML at a time: about a millisecond
+MANY_LINES = 20_000  # of a text whose lines are coloured; beyond, it is one colour
 # The parts of a page's foot, and how the buttons look that stand there.
 GROUPS = {"agree": (YES,), "refuse": (NO, STOP), "lasting": (FOREVER,)}
 MULTIPLE = {"one": "page.answer_single", "many": "page.answer_multi"}
@@ -41,12 +42,12 @@ MULTIPLE = {"one": "page.answer_single", "many": "page.answer_multi"}
 # What is asked.
 
 
-def sheet(ask: Ask, body: str) -> str:
+def sheet(ask: Ask, body: Iterable[str]) -> Iterator[str]:
     """The main part of a page about one request."""
-    return (
-        f'<main><article class="sheet stack">{body}</article>'
-        f'<section class="sheet">{facts(ask.language, _origin(ask))}</section></main>'
-    )
+    yield '<main><article class="sheet stack">'
+    yield from body
+    below = facts(ask.language, _origin(ask))
+    yield f'</article><section class="sheet">{below}</section></main>'
 
 
 def _origin(ask: Ask) -> tuple[Fact, ...]:
@@ -80,18 +81,16 @@ def clock(ask: Ask, seconds_left: float) -> str:
     )
 
 
-def blocks(ask: Ask, offers: Sequence[Offer] = ()) -> str:
+def blocks(ask: Ask, offers: Sequence[Offer] = ()) -> Iterator[str]:
     """What the request is about; questions are left to the `offers` that ask them."""
     asked = any(offer.needs and offer.fields for offer in offers)
-    parts = [
-        "" if asked and block.kind == "question" else _block(ask, block)
-        for block in ask.blocks
-    ]
-    if ask.cut:
-        parts.insert(CUT_FIRST, f'<p class="note">{shown(cut_hint(ask))}</p>')
-    if asked or parts:
-        return "".join(parts)
-    return f'<p class="muted">{shown(ask.empty)}</p>'
+    for place, block in enumerate(ask.blocks):
+        if ask.cut and place == CUT_FIRST:
+            yield f'<p class="note">{shown(cut_hint(ask))}</p>'
+        if not (asked and block.kind == "question"):
+            yield from _block(ask, block)
+    if not asked and not ask.blocks:
+        yield f'<p class="muted">{shown(ask.empty)}</p>'
 
 
 def cut_hint(ask: Ask) -> str:
@@ -104,31 +103,36 @@ def gap_hint(ask: Ask, block: Block) -> str:
     return text(ask.language, "card.cut", count=block.hidden)
 
 
-def _block(ask: Ask, block: Block) -> str:
+def _block(ask: Ask, block: Block) -> Iterator[str]:
     label = f"<h3>{shown(block.label)}</h3>" if block.label else ""
-    looks = LINE_LOOKS.get(block.kind)
-    content = _lines(block.text, looks)
-    if block.hidden:
-        gap = f'<span class="gap">{shown(gap_hint(ask, block))}</span>'
-        content += gap + _lines(block.tail, looks)
     tag, look = ("div", "prose ") if block.kind in PROSE else ("pre", "")
-    return (
-        f'<section class="block">{label}<{tag} class="{look}{escape(block.kind)}">'
-        f"{content}</{tag}></section>"
-    )
+    looks = LINE_LOOKS.get(block.kind)
+    yield f'<section class="block">{label}<{tag} class="{look}{escape(block.kind)}">'
+    yield from _lines(block.text, looks)
+    if block.hidden:
+        yield f'<span class="gap">{shown(gap_hint(ask, block))}</span>'
+        yield from _lines(block.tail, looks)
+    yield f"</{tag}></section>"
 
 
-def _lines(source: str, looks: Mapping[str, str] | None) -> str:
-    """One element per line, so that a changed line is coloured to the edge.
+def _lines(source: str, looks: Mapping[str, str] | None) -> Iterator[str]:
+    """A text as HTML in pieces; blocks come with everything visible.
 
-    Blocks come with everything visible; escaping is all they need.
+    Where lines have looks, each is an element, so that a changed one is coloured to the
+    edge.
     """
     if not looks or source.count("\n") > MANY_LINES:
-        return escape(source)
-    return "".join(
-        f'<span class="{looks.get(line[:1], "same")}">{escape(line) or " "}\n</span>'
-        for line in source.split("\n")
-    )
+        yield from _pieces(source)
+        return
+    for line in source.split("\n"):
+        yield f'<span class="{looks.get(line[:1], "same")}">'
+        yield from _pieces(line or " ")
+        yield "\n</span>"
+
+
+def _pieces(source: str) -> Iterator[str]:
+    for start in range(0, len(source), PIECE):
+        yield escape(source[start : start + PIECE])
 
 
 # What may be answered.

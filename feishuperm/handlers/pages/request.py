@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from feishuperm.handlers.pages.layout import facts, frame, shown
 from feishuperm.handlers.pages.pieces import blocks, buttons, clock, head, sheet
 from feishuperm.handlers.pages.result import end_facts, outcome_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from feishuperm.handlers.pages.pieces import Links, Values
     from feishuperm.models.ask import Ask, Outcome
 
@@ -18,28 +22,26 @@ def request_page(
     seconds_left: float,
     error: str = "",
     values: Values | None = None,
-) -> bytes:
+) -> Iterator[bytes]:
     """Everything about a request that waits.
 
     `error` is the sentence why an answer was not taken, `values` what it had filled in.
     """
     note = f'<p class="note" role="alert">{shown(error)}</p>' if error else ""
-    body = (
-        head(ask, ask.heading, clock(ask, seconds_left))
-        + note
-        + blocks(ask, ask.offered)
-        + buttons(ask, links, ask.offered, values)
+    body = chain(
+        (head(ask, ask.heading, clock(ask, seconds_left)), note),
+        blocks(ask, ask.offered),
+        (buttons(ask, links, ask.offered, values),),
     )
     return frame(ask.language, ask.heading, sheet(ask, body))
 
 
-def record_page(ask: Ask, outcome: Outcome) -> bytes:
+def record_page(ask: Ask, outcome: Outcome) -> Iterator[bytes]:
     """The same once it has ended: a record, without buttons."""
     lines = "".join(f"<p>{shown(line)}</p>" for line in outcome.lines)
-    body = (
-        head(ask, ask.heading)
-        + f'<div class="outcome {outcome.look}">{shown(outcome.done)}{lines}</div>'
-        + facts(ask.language, (*outcome_facts(outcome), *end_facts(outcome)))
-        + blocks(ask)
+    told = (
+        head(ask, ask.heading),
+        f'<div class="outcome {outcome.look}">{shown(outcome.done)}{lines}</div>',
+        facts(ask.language, (*outcome_facts(outcome), *end_facts(outcome))),
     )
-    return frame(ask.language, ask.heading, sheet(ask, body))
+    return frame(ask.language, ask.heading, sheet(ask, chain(told, blocks(ask))))

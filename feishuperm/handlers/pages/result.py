@@ -64,7 +64,7 @@ def _verdict(
         + (f'<section class="sheet stack">{about}</section>' if about else "")
         + "</main>"
     )
-    return frame(language, heading, body)
+    return b"".join(frame(language, heading, [body]))
 
 
 def result_json(language: str, receipt: Receipt) -> dict[str, Any]:

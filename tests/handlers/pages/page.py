@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from typing import Any
 
@@ -50,6 +51,11 @@ class Page(HTMLParser):
         self.feed(body.decode())
         self.close()
         assert self._open == []
+
+    @classmethod
+    def of(cls, pieces: Iterable[bytes]) -> Page:
+        """A page that is made piece by piece."""
+        return cls(b"".join(pieces))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, {name: value or "" for name, value in attrs}))

@@ -57,11 +57,12 @@ def every_page(value: str) -> list[bytes]:
     items = [inbox.make_item(shown, make_links(shown)) for shown in (ask, asked)]
     state = inbox.state_json(items, now=1, recent=[inbox.recent_item(outcome)])
     filled = {"q0_other": [value], "reason": [value]}
+    broad = ask.actions[1]._replace(confirm=value)
     return [
-        request_page(ask, links, 9),
-        request_page(asked, make_links(asked), 9, value, filled),
-        confirm_page(ask, ask.actions[1]._replace(confirm=value), links["always"], 9),
-        record_page(ask, outcome),
+        b"".join(request_page(ask, links, 9)),
+        b"".join(request_page(asked, make_links(asked), 9, value, filled)),
+        b"".join(confirm_page(ask, broad, links["always"], 9)),
+        b"".join(record_page(ask, outcome)),
         result_page("zh", Receipt(ENDED, outcome), ask),
         inbox.inbox_page("zh", state, items),
     ]

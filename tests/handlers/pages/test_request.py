@@ -35,7 +35,7 @@ QUESTIONS = [
 
 
 def page_of(ask: Ask, **options: Any) -> Page:
-    return Page(request_page(ask, make_links(ask), 40, **options))
+    return Page.of(request_page(ask, make_links(ask), 40, **options))
 
 
 def test_whole_command_is_shown_and_every_button_posts_its_link() -> None:
@@ -87,7 +87,7 @@ def test_request_without_blocks_says_so() -> None:
 
 def test_settled_request_says_how_and_has_no_button() -> None:
     outcome = make_outcome("已始终允许", rules=("Bash(npm run build)",))
-    page = Page(record_page(make_ask(), outcome))
+    page = Page.of(record_page(make_ask(), outcome))
     assert not page.all("button")
     assert not page.all("form")
     for expected in ("已始终允许", "按钮链接", "Bash(npm run build)", "a1b2c3"):
@@ -116,7 +116,7 @@ def test_confirm_page_has_the_one_button_asked_for() -> None:
     ask = make_ask(rules=("Bash(y)",))
     offer = ask.offer("always")
     assert offer
-    page = Page(confirm_page(ask, offer, f"always?id={ID}&sig=q", 9))
+    page = Page.of(confirm_page(ask, offer, f"always?id={ID}&sig=q", 9))
     assert [attrs["action"] for attrs in page.all("form")] == ["always"]
     assert page.button("always") == "始终允许"
     assert page.form("always") == {"id": ID, "sig": "q", "digest": "d16e57"}
@@ -129,7 +129,7 @@ def test_broad_rule_is_confirmed_under_its_words() -> None:
     offer = ask.offer("always")
     assert offer
     confirmed = offer._replace(confirm=words)
-    page = Page(confirm_page(ask, confirmed, f"always?id={ID}&sig=q", 9))
+    page = Page.of(confirm_page(ask, confirmed, f"always?id={ID}&sig=q", 9))
     assert words in page.text
     assert page.form("always")["confirmed"] == "1"
 
@@ -139,7 +139,7 @@ def test_refusing_a_question_by_link_still_shows_the_question() -> None:
     ask = ask._replace(blocks=(Block("question", "", "Which colour?"),))
     offer = ask.offer("deny")
     assert offer
-    page = Page(confirm_page(ask, offer, f"deny?id={ID}", 9))
+    page = Page.of(confirm_page(ask, offer, f"deny?id={ID}", 9))
     assert "Which colour?" in page.text
 
 
@@ -199,7 +199,7 @@ def test_fields_and_buttons_nobody_has_seen_before_are_drawn() -> None:
         ),
     )
     links = {"edit": f"edit?id={ID}", "snooze": f"snooze?id={ID}"}
-    page = Page(request_page(ask, links, 9))
+    page = Page.of(request_page(ask, links, 9))
     assert page.button("edit") == "Edit" and page.button("snooze") == "Snooze"
     assert page.all("input", name="command", value="ls -l", maxlength="50")
     assert page.forms["edit"].names() == ["command", "speed", "speed"]
