@@ -13,7 +13,7 @@ import pytest
 
 import build
 from feishuperm import loader
-from feishuperm.cli import ALIASES
+from feishuperm.models.names import PROGRAMS
 
 MARK = b"01234567"
 FILES = {
@@ -99,5 +99,5 @@ def test_code_without_the_mark_is_never_read(
 
 
 def test_every_name_of_the_hook_is_known_everywhere() -> None:
-    names = {name for name, command in ALIASES.items() if command == "hook"}
+    names = {name for name, command in PROGRAMS.items() if command == "hook"}
     assert names == set(loader.HOOK_NAMES) == set(build.HOOK_NAMES)
