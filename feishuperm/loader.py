@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
     Place = tuple[int, int]  # length and offset among the codes
-    # The source's name; the code; the code of the CPython it was compressed against.
-    Entry = tuple[str, Place, Place]
+    # The source's name; its code for other CPythons and at last for this one, each
+    # compressed against the one before.
+    Entry = tuple[str, list[Place]]
     Packed = tuple[int, bytes]  # where the codes begin; their index, compressed
     Ready = dict[str, tuple[str, CodeType]]  # what came with the first read
 
@@ -68,11 +69,7 @@ class Loader:
 
     def get_code(self, name: str) -> "CodeType":
         """Raises ImportError when the file has been overwritten with another."""
-        if name in self.ready:
-            code = self.ready[name][1]
-        else:
-            _, place, base = self._entry(name)
-            code = loads(self._inflate(place, self.common + self._base(base)))
+        code = self.ready[name][1] if name in self.ready else self._load(name)
         _fix_co_filename(code, self.get_filename(name))
         return code
 
@@ -102,8 +99,13 @@ class Loader:
             self.packed = b""
         return self.index[name]
 
-    def _base(self, place: "Place") -> bytes:
-        return self._inflate(place, self.common) if place[0] else b""
+    def _load(self, name: str) -> "CodeType":
+        _, places = self._entry(name)
+        data = b""
+        for place in places:
+            data = self._inflate(place, self.common + data)
+        code: CodeType = loads(data)
+        return code
 
     def _inflate(self, place: "Place", dictionary: bytes) -> bytes:
         from zlib import decompressobj

@@ -298,10 +298,14 @@ def test_release_needs_every_cpython(monkeypatch: pytest.MonkeyPatch) -> None:
         build.build(release=True)
 
 
-def test_archive_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"x" * build.SIZE_LIMIT)
-    with pytest.raises(build.BuildError, match="the limit is 1500000"):
-        build.check(tmp_path / "x", [])
+def test_archive_that_is_too_large_is_no_release(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(build, "RELEASE_MINORS", [])
+    monkeypatch.setattr(build, "SIZE_LIMIT", 1000)
+    monkeypatch.setattr(build, "make_archive", lambda source, pythons: bytes(1001))
+    with pytest.raises(build.BuildError, match="1001 bytes; the limit is 1000"):
+        build.build(release=True)
 
 
 def test_archive_that_does_not_answer_is_refused(

@@ -26,15 +26,14 @@ FILES = {
 }
 
 
-@pytest.fixture(params=["alone", "beside its base"])
+@pytest.fixture(params=["alone", "on its bases"])
 def archive(
     request: pytest.FixtureRequest, tmp_path: Path, pythons: list[build.Python]
 ) -> Iterator[loader.Loader]:
-    """This Python's code, compressed by itself or against that of another."""
+    """This Python's code, compressed by itself or against that of others."""
     own = next(p for p in pythons if p.path == os.path.realpath(sys.executable))
-    others = [] if request.param == "alone" else [build.base_of(own, pythons)]
-    found = [python for python in [*others, own] if python]
-    body = build.Body(MARK, {p: build.compile_all(FILES, p) for p in found})
+    bases = [own] if request.param == "alone" else build.bases_of(own, pythons)
+    body = build.Body(MARK, {p: build.compile_all(FILES, p) for p in bases})
     modules = build.find_modules(FILES)
     slots = body.make_slots(modules)
     path = tmp_path / "x.pyz"
