@@ -9,7 +9,7 @@ How to use it, in a process with one thread and a loop:
     ledger.finish(ticket, entry)      # never raises
     ledger.note(entry)                # ends nobody decided; written with the next...
     ledger.flush()                    # ...call of this: every 0.1 s while it is not 0
-    ledger.pending(), ledger.problem  # for status and doctor
+    ledger.state()                    # the value of `ledger` in the server's status
     ledger.head()                     # eight characters for a card or a page
 
 `intend()` and `flush()` hold the thread for `QUICK` seconds at most beside the disk's
@@ -178,10 +178,21 @@ class Ledger:
         """How many entries could not be written yet."""
         return len(self._waiting) + self._lost
 
+    def state(self) -> dict[str, Any]:
+        """For `status` and `doctor`, and for `log verify`, which asks the server."""
+        return {
+            "head": self.head(),
+            "pending": self.pending(),
+            "problem": self.problem,
+        }
+
     def head(self) -> str:
         """The first characters of the last hash on the disk, for a person to keep."""
         if not self._head:
-            key = read_key(self.key_path)
+            try:
+                key = read_key(self.key_path)
+            except OSError:
+                return ""
             self._head = read_head(self.head_path, key).hash if key else ""
         return self._head[:8]
 
@@ -256,6 +267,18 @@ class Ledger:
             if entry is not None:
                 yield entry
 
+    def latest(self, most: int) -> list[Entry]:
+        """The last entries, 0 for all, oldest first; of an intent only its end."""
+        ended: set[int] = set()
+        latest: list[Entry] = []
+        for entry in self._backwards():
+            ended.add(end_of(entry))
+            if entry.get("event") != INTENT or place_in(entry) not in ended:
+                latest.append(entry)
+                if len(latest) == most:
+                    break
+        return latest[::-1]
+
     def recent(self, seconds: float) -> list[Entry]:
         """The entries of the last so many seconds, oldest first."""
         since = self._clock() - seconds
@@ -277,14 +300,13 @@ class Ledger:
         A server leaves them when it dies, and closes those of the one before it: so it
         is enough to look a day beyond the last thing that any server wrote.
         """
-        ended: set[object] = set()
+        ended = {0}
         intents: list[Entry] = []
         latest = 0.0
         for entry in self._backwards():
-            event, seq, when = entry.get("event"), entry.get("seq"), entry_time(entry)
-            if isinstance(entry.get("intent"), int):
-                ended.add(entry["intent"])
-            if event == INTENT and isinstance(seq, int) and seq not in ended:
+            event, when = entry.get("event"), entry_time(entry)
+            ended.add(end_of(entry))
+            if event == INTENT and place_in(entry) not in ended:
                 intents.append(entry)
             if event in (INTENT, REQUEST):
                 latest = max(latest, when)
@@ -531,6 +553,18 @@ def entry_time(entry: Entry) -> float:
     """When an entry was written, in seconds."""
     value = entry.get("time")
     return value if isinstance(value, (int, float)) else 0.0
+
+
+def place_in(entry: Entry) -> int:
+    """An entry's number; 0 for one without."""
+    seq = entry.get("seq")
+    return seq if isinstance(seq, int) else 0
+
+
+def end_of(entry: Entry) -> int:
+    """The number of the intent that an entry ends; 0 if it ends none."""
+    intent = entry.get("intent")
+    return intent if isinstance(intent, int) else 0
 
 
 def decode(line: bytes) -> Entry | None:
