@@ -17,6 +17,7 @@ from feishuperm.handlers.control import Control
 from feishuperm.handlers.permission import PermissionHandler
 from feishuperm.handlers.share import Share
 from feishuperm.lib import log as logging
+from feishuperm.lib import secret_finders  # noqa: F401 - see above
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings, state_dir
 from feishuperm.lib.log import log

@@ -50,6 +50,7 @@ REMEMBER_MOST = 20_000
 REMEMBER_WHOLE = 200
 REMEMBER_BYTES = 16 << 20
 DETAIL_CHARACTERS = 200  # of a command or path in the ledger
+DETAIL_READ = 2000  # of these the first are shown, with no secret cut in half
 
 
 class RequestManager:
@@ -309,7 +310,7 @@ def new_request(
         kind_of(payload.tool_name).name,
     )
     request.summary = detail.summary
-    request.detail = redact(shown)[:DETAIL_CHARACTERS]
+    request.detail = redact(shown[:DETAIL_READ])[:DETAIL_CHARACTERS]
     request.session = payload.session_id()
     request.digest = hashlib.sha256(hook.raw).hexdigest()
     request.shown = hook.shown == SHOWN
