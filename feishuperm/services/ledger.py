@@ -63,7 +63,8 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
-WAIT = 1.0  # seconds; others hold the lock for one write and two fsyncs
+WAIT = 2.0  # seconds; others hold the lock for one write and two fsyncs
+STEP = 0.002  # between tries: no longer than others hold it, or the patient never win
 QUICK = 0.03  # the same for a server, whose every other client waits meanwhile
 BLOCK = 64 << 10  # what is read at a time from the end of the file
 MAX_LINE = 1 << 20  # bytes; none of ours comes near, so a longer one is no entry
@@ -244,7 +245,7 @@ class Ledger:
         for _ in range(3):
             fd = open_append(self.path)
             try:
-                acquire(fd, wait)
+                acquire(fd, wait, sleep=lambda _: time.sleep(STEP))
                 state = os.fstat(fd)
                 if not stat.S_ISREG(state.st_mode):
                     raise OSError(errno.EINVAL, "not a regular file")

@@ -533,10 +533,10 @@ def test_ledger_replaced_while_its_lock_is_awaited_gets_the_entry(
     path = fill(ledger, 1)
     moved = []
 
-    def acquire(fd: int, wait: float) -> None:
+    def acquire(fd: int, wait: float, **options: Any) -> None:
         if not moved:
             moved.append(path.rename(f"{path}.old"))
-        store.acquire(fd, wait)
+        store.acquire(fd, wait, **options)
 
     monkeypatch.setattr(ledger_module, "acquire", acquire)
     ledger.append({"id": "x"})
