@@ -20,6 +20,7 @@ COMMANDS = {
     "hook": "read one hook event on stdin, print the decision",
     "supervisor": "reviews stops and questions (a hook); on, off and status switch it",
     "run": "a headless Claude session with your hooks and Feishu approval",
+    "trust": "look at what a project would run, and trust exactly that",
     "install": "register hooks, service and config file",
     "uninstall": "undo exactly what install did",
     "doctor": "check every hop from hook to phone",
