@@ -189,12 +189,12 @@ class Ledger:
 
     def head(self) -> str:
         """The first characters of the last hash on the disk, for a person to keep."""
-        if not self._head:
-            try:
-                key = read_key(self.key_path)
-            except OSError:
-                return ""
-            self._head = read_head(self.head_path, key).hash if key else ""
+        try:
+            key = b"" if self._head else read_key(self.key_path)
+            if key:
+                self._head = read_head(self.head_path, key).hash
+        except OSError:
+            pass  # nobody is kept waiting for it
         return self._head[:8]
 
     def recover(self) -> list[Entry]:
@@ -468,13 +468,18 @@ def head_path_of(path: str, environ: Mapping[str, str]) -> str:
 
 
 def read_head(path: str, key: bytes) -> Head:
-    """The head, if it was written with this key; never raises."""
+    """The head, if it was written with this key. Raises OSError if out of files."""
     try:
         with open(path, "rb") as file:
             data = file.read(1024)
     except FileNotFoundError:
         return Head(why="missing")
-    except OSError:
+    except OSError as error:
+        if error.errno in (
+            errno.EMFILE,
+            errno.ENFILE,
+        ):
+            raise  # it will be read a little later
         return Head(why="unreadable")
     fields = data.decode("latin-1").split()
     if len(fields) != 4 or not fields[0].isdecimal():
