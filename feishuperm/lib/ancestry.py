@@ -1,0 +1,396 @@
+"""Whether a process belongs to the session that asks: the agent must not answer itself.
+
+A hook says by its pid which client started it (`Clients.add`).  Whatever that client
+starts lies below it in the process tree and carries its session in the environment.
+`Clients.suspect` and `suspect_pid` tell whether the holder of a socket, or a process,
+is such a one, also when it was cut off from the tree (double fork, setsid) but kept
+its environment, or was seen below the client before it was cut off.
+
+This stops a session from answering its own requests by the way.  It is no wall: the
+same user can start a process with another environment from somewhere else entirely.
+
+Processes are known by pid and start time, since pids are used again.  Linux tells all
+of it in /proc; one look at 500 processes costs some two milliseconds, the first one
+more, because what was learned about a process is kept while its /proc entry is the
+same.  macOS tells parents, times and environments through libproc and sysctl.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from itertools import dropwhile, takewhile
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from feishuperm.lib.peer import Owner
+
+SESSION_MARK = b"CLAUDE_CODE_SESSION_ID="
+CLIENT_MARK = b"CLAUDE_PID="
+HOST_MARK = b"CLAUDECODE="
+MARKS = (SESSION_MARK, CLIENT_MARK, HOST_MARK)
+MAX_ENVIRON = 256 << 10  # more than any shell passes on; the marks stand among the rest
+MAX_CLIENTS = 2000  # sessions that have asked; the oldest is forgotten first
+MAX_DEPTH = 64  # of a process tree
+MAX_SUSPECTS = 1000  # whose open files are looked at; sessions with more are refused
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox")
+
+
+class Process(NamedTuple):
+    """What the system says of a process."""
+
+    pid: int
+    start: int  # in the system's own unit; only compared
+    parent: int
+    group: int
+    name: str
+    marks: frozenset[bytes] = frozenset()  # of its environment, if that can be read
+    is_starting: bool = False  # its environment is not there yet
+
+
+class Client(NamedTuple):
+    """The program that started a hook."""
+
+    pid: int
+    start: int
+    marks: frozenset[bytes]  # in the environment of whatever it starts
+    is_driver: bool = False  # it asks for a client below it, and is none itself
+
+
+class Suspect(NamedTuple):
+    """A process that must not decide."""
+
+    pid: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} (pid {self.pid})"
+
+
+class Clients:
+    """The clients that have asked, and the processes below them."""
+
+    def __init__(self, system: Linux | Mac | None = None) -> None:
+        self._system = system or (Mac() if sys.platform == "darwin" else Linux())
+        self._clients: dict[tuple[int, int], Client] = {}
+        self._marks: dict[bytes, int] = {}  # of all of them: since which start
+        self._kin: set[tuple[int, int]] = set()  # seen below a client, perhaps cut off
+
+    def add(self, hook_pid: int, session: str = "") -> Client | None:
+        """Remember who started a hook; None where that cannot be told."""
+        hook = self._system.read(hook_pid) if hook_pid > 0 else None
+        if hook is None:
+            return None
+        top = self._client_of(hook)
+        marks = _telling(hook.marks)
+        if session:
+            marks |= {SESSION_MARK + os.fsencode(session)}
+        before = self._clients.pop((top.pid, top.start), None)
+        if before is not None:
+            marks |= before.marks
+        client = Client(top.pid, top.start, marks, is_driver=not hook.marks)
+        self._clients[client.pid, client.start] = client
+        for mark in client.marks:
+            self._marks.setdefault(mark, client.start)
+        if len(self._clients) > MAX_CLIENTS:
+            self._forget_oldest()
+        return client
+
+    def _forget_oldest(self) -> None:
+        oldest = self._clients.pop(next(iter(self._clients)))
+        for mark in oldest.marks:
+            self._marks.pop(mark, None)
+
+    def _client_of(self, hook: Process) -> Process:
+        """The process that started a hook: by its own word, or by how hooks are run.
+
+        A hook is run as `sh -c`, in a process group of its own.  Whoever asks without
+        any mark of a client drives one itself (`run`), which is then below it.
+        """
+        above = list(self._above(hook))
+        for mark in hook.marks:
+            if mark.startswith(CLIENT_MARK):
+                for process in above[1:]:
+                    if mark == CLIENT_MARK + b"%d" % process.pid:
+                        return process
+        if not hook.marks:
+            return hook
+        group = list(takewhile(lambda process: process.group == hook.group, above))
+        below = len(group) if group[-1].name in SHELLS else 1
+        rest = dropwhile(lambda process: process.name in SHELLS, above[below:])
+        top = next(rest, hook)
+        return top if top.pid > 1 else hook
+
+    def suspect(self, owner: Owner) -> Suspect | None:
+        """Whoever holds a TCP socket, as a suspect."""
+        if owner.pid:
+            return self.suspect_pid(owner.pid)
+        return self.suspect_inode(owner.inode, owner.uid)
+
+    def suspect_pid(self, pid: int, any_session: bool = False) -> Suspect | None:
+        """This process as a suspect; `any_session`: also of one that never asked.
+
+        A process that is gone cannot wait for an answer: it is a suspect too.
+        """
+        if not self._clients and not any_session:
+            return None
+        process = self._system.read(pid)
+        if process is None:
+            return Suspect(pid, "?")
+        for steps, relative in enumerate(self._above(process)):
+            is_below = steps > 0 and self._drives(relative)
+            if is_below or self._is_kin(relative) or (any_session and relative.marks):
+                return Suspect(pid, process.name)
+        return None
+
+    def suspect_inode(self, inode: int, uid: int) -> Suspect | None:
+        """The holder of a socket of this user as a suspect (Linux)."""
+        if not self._clients or not inode:
+            return None
+        suspects = self._suspects()
+        if len(suspects) > MAX_SUSPECTS:
+            return Suspect(suspects[0].pid, suspects[0].name)
+        hidden = None
+        for process in suspects:
+            holds = self._system.holds(process.pid, inode)
+            if holds:
+                return Suspect(process.pid, process.name)
+            if holds is None and self._system.uid(process.pid) == uid:
+                hidden = process
+        # One that hides its files may be the holder, unless another is.
+        if hidden is None or self._system.is_held(inode):
+            return None
+        return Suspect(hidden.pid, hidden.name)
+
+    def _suspects(self) -> list[Process]:
+        """Every process that belongs to a session."""
+        processes = {process.pid: process for process in self._system.all()}
+        verdicts: dict[int, bool] = {}
+        kin = [
+            process
+            for process in processes.values()
+            if self._belongs(process, processes, verdicts)
+        ]
+        # What ended is forgotten; its pid may come again with another start.
+        self._kin = {(process.pid, process.start) for process in kin}
+        return kin
+
+    def _belongs(
+        self,
+        process: Process,
+        processes: dict[int, Process],
+        verdicts: dict[int, bool],
+    ) -> bool:
+        """Whether it, or a process above it, is a client's; `verdicts` are shared."""
+        path = []
+        verdict = False
+        for _ in range(MAX_DEPTH):
+            if process.pid in verdicts:
+                verdict = verdicts[process.pid]
+                break
+            path.append(process.pid)
+            if self._is_kin(process):
+                verdict = True
+                break
+            parent = processes.get(process.parent)
+            if parent is None or parent.start > process.start:
+                break
+            if self._drives(parent):
+                verdict = True
+                break
+            process = parent
+        verdicts.update(dict.fromkeys(path, verdict))
+        return verdict
+
+    def _is_kin(self, process: Process) -> bool:
+        """Whether it is a client itself, or one of its own by what it carries."""
+        key = process.pid, process.start
+        if key in self._kin or (key in self._clients and not self._drives(process)):
+            return True
+        return any(
+            self._marks.get(mark, process.start + 1) <= process.start
+            for mark in process.marks
+        )
+
+    def _drives(self, process: Process) -> bool:
+        client = self._clients.get((process.pid, process.start))
+        return client is not None and client.is_driver
+
+    def _above(self, process: Process) -> Iterator[Process]:
+        """A process, its parent, and so on."""
+        for _ in range(MAX_DEPTH):
+            yield process
+            parent = self._system.read(process.parent) if process.parent > 0 else None
+            if parent is None or parent.start > process.start:
+                return
+            process = parent
+
+
+def _telling(marks: Iterable[bytes]) -> frozenset[bytes]:
+    """The marks that name a session, or the vague ones where there are no others."""
+    exact = frozenset(mark for mark in marks if not mark.startswith(HOST_MARK))
+    return exact or frozenset(marks)
+
+
+def find_marks(environ: bytes) -> frozenset[bytes]:
+    """The settings of an environment that tell a session; entries end in NUL."""
+    if b"CLAUDE" not in environ:
+        return frozenset()
+    return frozenset(entry for entry in environ.split(b"\0") if entry.startswith(MARKS))
+
+
+def printable(name: bytes) -> str:
+    """A process's name for people: it is the process that chose it."""
+    text = name.decode("ascii", "replace")
+    return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
+
+
+KERNEL_THREADS = 2  # their parent; they never have an environment
+
+
+class Linux:
+    """Processes by /proc."""
+
+    def __init__(self, root: str = "/proc") -> None:
+        self._root = root
+        # By pid: the inode of its folder, which no later process gets, and what it is.
+        self._seen: dict[int, tuple[int, Process]] = {}
+
+    def read(self, pid: int) -> Process | None:
+        """One process as it is now."""
+        data = self._file(pid, "stat", 1024) or b""
+        name, _, rest = data.partition(b"(")[2].rpartition(b")")
+        fields = rest.split()
+        if len(fields) < 20:
+            return None
+        environ = self._file(pid, "environ", MAX_ENVIRON)
+        parent, group, start = int(fields[1]), int(fields[2]), int(fields[19])
+        return Process(
+            pid,
+            start,
+            parent,
+            group,
+            printable(name),
+            find_marks(environ or b""),
+            environ == b"" and parent != KERNEL_THREADS,
+        )
+
+    def all(self) -> Iterator[Process]:
+        """Every process; what was read once is read again only for a new one."""
+        before, self._seen = self._seen, {}
+        for name in os.listdir(self._root):
+            if not name.isdigit():
+                continue
+            pid = int(name)
+            try:
+                inode = os.stat(f"{self._root}/{name}").st_ino
+            except OSError:
+                continue
+            entry = before.get(pid)
+            if entry is None or entry[0] != inode or entry[1].is_starting:
+                process = self.read(pid)
+                if process is None:
+                    continue
+                entry = (inode, process)
+            self._seen[pid] = entry
+            yield entry[1]
+
+    def uid(self, pid: int) -> int:
+        """Whose process it is; of one that hides, its folder would say root."""
+        status = self._file(pid, "status", 4096) or b""
+        line = status.partition(b"\nUid:")[2].split(None, 2)
+        return int(line[1]) if len(line) > 2 else -1
+
+    def holds(self, pid: int, inode: int) -> bool | None:
+        """Whether a process has this socket open; None: it does not let us look."""
+        folder, target = f"{self._root}/{pid}/fd", f"socket:[{inode}]"
+        try:
+            names = os.listdir(folder)
+        except PermissionError:
+            return None
+        except OSError:
+            return False  # it has ended
+        for name in names:
+            try:
+                if os.readlink(f"{folder}/{name}") == target:
+                    return True
+            except OSError:
+                continue
+        return False
+
+    def is_held(self, inode: int) -> bool:
+        """Whether some process that lets us look has this socket open."""
+        return any(self.holds(pid, inode) for pid in list(self._seen))
+
+    def _file(self, pid: int, name: str, limit: int) -> bytes | None:
+        """The beginning of a file; None if it cannot be read."""
+        try:
+            fd = os.open(f"{self._root}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return os.read(fd, limit)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+
+BSD_INFO, BSD_INFO_BYTES = 3, 136  # PROC_PIDTBSDINFO, struct proc_bsdinfo
+PROCESS_ARGUMENTS = (1, 49)  # CTL_KERN, KERN_PROCARGS2
+
+
+class Mac:
+    """Processes by libproc; open files need no look, the kernel names their holder."""
+
+    def __init__(self) -> None:
+        import ctypes
+
+        self._ctypes = ctypes
+        self._libc = ctypes.CDLL(None)
+
+    def read(self, pid: int) -> Process | None:
+        """One process as it is now."""
+        info = self._ctypes.create_string_buffer(BSD_INFO_BYTES)
+        size = self._libc.proc_pidinfo(
+            pid, BSD_INFO, self._ctypes.c_uint64(0), info, BSD_INFO_BYTES
+        )
+        if size != BSD_INFO_BYTES:
+            return None
+        return parse_bsd_info(info.raw, self._arguments(pid))
+
+    def _arguments(self, pid: int) -> bytes:
+        """Arguments and environment of a process of ours; empty for another's."""
+        mib = (self._ctypes.c_int * 3)(*PROCESS_ARGUMENTS, pid)
+        data = self._ctypes.create_string_buffer(MAX_ENVIRON)
+        size = self._ctypes.c_size_t(MAX_ENVIRON)
+        failed = self._libc.sysctl(
+            mib, 3, data, self._ctypes.byref(size), None, self._ctypes.c_size_t(0)
+        )
+        return b"" if failed else data.raw[: size.value]
+
+    def all(self) -> Iterator[Process]:
+        return iter(())
+
+    def uid(self, pid: int) -> int:
+        return -1
+
+    def holds(self, pid: int, inode: int) -> bool | None:
+        return False
+
+    def is_held(self, inode: int) -> bool:
+        return False
+
+
+def parse_bsd_info(info: bytes, arguments: bytes = b"") -> Process:
+    """What struct proc_bsdinfo says, and a session's marks among the arguments."""
+    pid, parent = struct.unpack_from("=II", info, 12)
+    group = struct.unpack_from("=I", info, 100)[0]
+    seconds, micros = struct.unpack_from("=QQ", info, 120)
+    name = printable(info[48:64].partition(b"\0")[0])
+    start = seconds * 1_000_000 + micros
+    return Process(pid, start, parent, group, name, find_marks(arguments))
