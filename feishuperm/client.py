@@ -11,6 +11,7 @@ the process at once; the server sees the connection close.
 """
 
 import posix
+import sys
 from _signal import SIGALRM, alarm, signal
 
 from feishuperm.wire import (
@@ -37,7 +38,7 @@ PERMISSION = (
 )
 
 
-def run(environ: "Environ") -> None:
+def run(environ: "Environ", archive: str) -> None:
     """One event, start to end."""
     signal(SIGALRM, lambda *_: posix._exit(0))
     alarm(ACK_SECONDS)
@@ -55,15 +56,19 @@ def run(environ: "Environ") -> None:
             reason = "no server"
         except NotPermission:
             pass
+    if archive:
+        sys.path.insert(0, archive + "/site-packages")
+    # The built file runs this code under another name; once is enough.
+    sys.modules.setdefault("feishuperm.client", sys.modules[__name__])
     from feishuperm.commands.hook import handle
 
     write_all(1, handle(raw, request_id.decode(), reason))
 
 
-def main() -> None:
+def main(archive: str = "") -> None:
     """The `hook` command. Never returns."""
     try:
-        run(posix.environ)
+        run(posix.environ, archive)
     except BaseException:  # whatever it is, it must not stop Claude Code
         pass
     posix._exit(0)

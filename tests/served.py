@@ -184,8 +184,21 @@ class Served:
         _, _, signed = self.link(f"{path}?id={fields.get('id', '')}").partition("&")
         body = urllib.parse.urlencode(fields, doseq=True)
         body = f"{body}&{signed}" if signed else body
-        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        form = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Origin": f"http://127.0.0.1:{self.port}",  # as a page of ours has it
+        }
         return self.request("POST", path, body, form)
+
+    def enter_inbox(self) -> str:
+        """Use the link that `status` prints; returns the cookie it becomes."""
+        status = self.control(command="status", inbox=True)
+        assert status is not None
+        ticket = status["inbox"].partition("?ticket=")[2]
+        assert ticket and ticket in self.get(f"/?ticket={ticket}").text
+        entered = self.post("/", ticket=ticket)
+        assert entered.status == 303, entered.text
+        return entered.headers["Set-Cookie"].partition(";")[0]
 
     def request(
         self, method: str, path: str, body: str | None, headers: dict[str, str]

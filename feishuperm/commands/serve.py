@@ -12,12 +12,13 @@ import signal
 from feishuperm import __version__
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.channels.webhook import WebhookChannel
+from feishuperm.handlers.access import Gate
 from feishuperm.handlers.callback import Callback
 from feishuperm.handlers.control import Control
 from feishuperm.handlers.permission import PermissionHandler
 from feishuperm.handlers.share import Share
 from feishuperm.lib import log as logging
-from feishuperm.lib import secret_finders  # noqa: F401 - see above
+from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings, state_dir
 from feishuperm.lib.log import log
@@ -37,12 +38,14 @@ from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter
 from feishuperm.services.rule_writer import RuleWriter
+from feishuperm.services.sessions import Sessions, Tickets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from feishuperm.channels.base import Channel
+    from feishuperm.models.ask import Ask
     from feishuperm.models.settings import Settings
 
 SUMMARY = "run the server in the foreground"
@@ -86,7 +89,7 @@ class Server:
         self.links = Links(
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
-        self.inbox = InboxChannel(self._inbox_event, self._later)
+        self.inbox = InboxChannel(self._inbox_event, self._inbox_ask, self._later)
         made = [make(self, settings) for make in CHANNELS.values()]
         self.channels = [channel for channel in made if channel is not None]
         notifier = Notifier(
@@ -108,9 +111,13 @@ class Server:
         )
         self.desk.remember()
         notices = Notices(self.channels, settings.feishuperm_notify)
+        clients, tickets = Clients(), Tickets()
+        sessions = Sessions(os.path.join(state_dir(), "sessions.json"), self.url)
         control = Control(
             self.desk,
             self.links,
+            tickets,
+            clients,
             notices,
             {
                 "http": self.url,
@@ -122,14 +129,17 @@ class Server:
         )
         self.callback = Callback(
             self.desk,
+            Gate(self.url, sessions, clients),
             self.links,
+            tickets,
+            sessions,
             self.inbox,
             settings,
             lambda: control.status({}),
             Share(settings),
             self._later,
         )
-        handler = PermissionHandler(self.desk, notices, control)
+        handler = PermissionHandler(self.desk, notices, control, clients)
         self.hooks = HookAcceptor(
             self.loop, unix, handler.on_frame, handler.on_close, limits.hooks
         )
@@ -140,6 +150,9 @@ class Server:
 
     def _inbox_event(self) -> bytes:
         return self.callback.event()
+
+    def _inbox_ask(self, ask: Ask) -> None:
+        self.callback.arrived(ask)
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> object:
         return self.loop.call_at(self.loop.now() + seconds, fn)

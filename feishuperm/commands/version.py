@@ -35,9 +35,10 @@ def facts() -> dict[str, Any]:
     try:
         from feishuperm import _build  # type: ignore[attr-defined,unused-ignore]
     except ImportError:
-        commit, dirty, build_id = "unknown", True, ""
+        commit, dirty, build_id, compiled_for = "unknown", True, "", ()
     else:
-        commit, dirty, build_id = _build.COMMIT, _build.DIRTY, _build.BUILD_ID
+        commit, dirty = _build.COMMIT, _build.DIRTY
+        build_id, compiled_for = _build.BUILD_ID, _build.COMPILED_FOR
     return {
         "version": feishuperm.__version__,
         "commit": commit,
@@ -45,5 +46,12 @@ def facts() -> dict[str, Any]:
         "build_id": build_id,
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
-        "fast": type(feishuperm.__loader__).__module__ == "feishuperm.loader",
+        "fast": magic() in compiled_for,
     }
+
+
+def magic() -> str:
+    """The name of this interpreter's bytecode."""
+    from _frozen_importlib_external import MAGIC_NUMBER
+
+    return MAGIC_NUMBER.hex()

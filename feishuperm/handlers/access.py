@@ -1,82 +1,247 @@
-"""Who may do what over HTTP: the questions every route asks before it acts.
+"""Who may do what over HTTP: the questions that come before every route.
+
+`Gate.refusal` is asked first, whatever the path: a name that is not ours (a rebound
+one), a page of another site, a handshake for something else, another user of this
+machine.  Then each route asks what it needs: is there a finger behind this GET, does
+this form come from our own page, may this browser read the inbox, is it the session
+that asked which now answers.
 
 Links in a chat are fetched by more than fingers: previews, scanners, prefetching
 browsers, images on hostile pages.  None of those may decide anything.  And what comes
-from this machine is not always from this person: a proxy or a rebound host name brings
-the whole world in through loopback.
+from this machine is not always from this person: the kernel says whose it is, and where
+it cannot tell, the answer is no.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import socket
+from typing import NamedTuple
 
-from feishuperm.lib.peer import tcp_owner
+from feishuperm.lib.ancestry import Suspect
+from feishuperm.lib.peer import TcpOwners, is_here
 from feishuperm.models.settings import host_is_local, url_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from feishuperm.protocol.http1 import Request
+    from collections.abc import Iterable
 
-# Programs that fetch a link to show or judge it.  Whole names: there are phones whose
-# model ends in "bot".
-PREVIEW_AGENTS = (
-    "applebot", "baiduspider", "bingbot", "bytespider", "crawler", "discordbot",
-    "embedly", "facebookexternalhit", "googlebot", "linkedinbot", "preview",
-    "slackbot", "telegrambot", "twitterbot", "urlscan", "whatsapp",
-)  # fmt: skip
+    from feishuperm.lib.ancestry import Clients
+    from feishuperm.lib.peer import Owner
+    from feishuperm.protocol.http1 import Request
+    from feishuperm.services.sessions import Session, Sessions
+
+# Programs that fetch a link to show or judge it, and browsers without a person.
+ROBOTS = re.compile(
+    r"headless|phantomjs|puppeteer|playwright|selenium|webdriver|lighthouse|preview"
+    r"|crawl|spider|scan|embedly|facebookexternalhit|whatsapp"
+    r"|(?<!cu)bot(?![a-z])"  # there is a phone called CUBOT
+)
 PREFETCH_HEADERS = ("purpose", "sec-purpose", "x-purpose", "x-moz")
+PREFETCH = re.compile("prefetch|preview|prerender")
 # Set by reverse proxies and tunnels.
 FORWARDING_HEADERS = (
     "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
     "x-real-ip", "cf-connecting-ip", "true-client-ip", "x-original-host",
 )  # fmt: skip
+# What other users of this machine may have too: nothing of a person's is in it.
+OPEN_PATHS = ("/healthz", "/install.sh", "/feishuperm.pyz", "/SHA256SUMS")
+HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?")
+PORTS = {"http": "80", "https": "443"}  # which a browser does not mention
 WRONG_SECONDS = 60.0
 WRONG_MOST = 20  # per address and minute; a person mistypes no links
 
 
-def is_finger(request: Request) -> bool:
-    """Whether a person's tap may be behind a GET that would decide."""
-    headers = request.headers
-    for name in PREFETCH_HEADERS:
-        value = headers.get(name, "").lower()
-        if "prefetch" in value or "preview" in value or "prerender" in value:
+class Refusal(NamedTuple):
+    """Why a request is not served."""
+
+    status: int
+    key: str  # of the sentence in `lib.text`
+
+
+class Gate:
+    """One for all routes; it knows what the buttons point to."""
+
+    def __init__(
+        self,
+        url: str,
+        sessions: Sessions,
+        clients: Clients,
+        owners: TcpOwners | None = None,
+        names: Iterable[str] | None = None,
+    ) -> None:
+        self._sessions = sessions
+        self._clients = clients
+        self._owners = owners or TcpOwners()
+        self._uid = os.geteuid()
+        self._host = url_host(url)
+        self._stays_here = host_is_local(self._host)
+        scheme, _, rest = url.partition("://")
+        authority = rest.partition("/")[0].rpartition("@")[2].lower()
+        match = HOST.fullmatch(authority)
+        self._port = (match and match[2]) or PORTS[scheme]
+        self._origin = _origin(scheme, authority)
+        own = own_names() if names is None else names
+        self._names = frozenset(name.lower() for name in own)
+
+    def refusal(self, request: Request) -> Refusal | None:
+        """Why nothing of ours is for this request; None: go on."""
+        if request.upgrades():  # a handshake says nothing of where it comes from
+            return Refusal(400, "page.upgrade")
+        if not self._is_ours(request):
+            return Refusal(421, "page.wrong_host")
+        if not self._is_own_origin(request):
+            return Refusal(403, "page.foreign")
+        if not self._stays_here or request.path in OPEN_PATHS:
+            return None
+        if not self._is_own_user(request):
+            return Refusal(403, "page.other_user")
+        return None
+
+    def is_finger(self, request: Request) -> bool:
+        """Whether a person's tap may be behind a GET that would decide.
+
+        On this machine that is any plain request of the user's own; from elsewhere it
+        has to look like a browser, since a chat's own servers open links as well.
+        """
+        headers = request.headers
+        if request.method != "GET":
             return False
-    agent = headers.get("user-agent", "").lower()
-    if any(name in agent for name in PREVIEW_AGENTS):
-        return False
-    # Browsers say what a request is for: an image or a frame is never a tap.
-    if headers.get("sec-fetch-dest", "document") not in ("document", "empty"):
-        return False
-    return not _is_cross_site(request) or headers.get("sec-fetch-mode") == "navigate"
+        if any(PREFETCH.search(headers.get(n, "").lower()) for n in PREFETCH_HEADERS):
+            return False
+        agent = headers.get("user-agent", "").lower()
+        if ROBOTS.search(agent):
+            return False
+        if not self._stays_here and not agent.startswith("mozilla/"):
+            return False
+        # Browsers say what a request is for: an image or a frame is never a tap.
+        if headers.get("sec-fetch-dest", "document") != "document":
+            return False
+        mode = "" if _is_cross_site(request) else "navigate"
+        return headers.get("sec-fetch-mode", mode) == "navigate"
+
+    def is_own_form(self, request: Request) -> bool:
+        """Whether a POST comes from one of our own pages.
+
+        From elsewhere that has to be proved, by what browsers say and pages cannot; a
+        program of the user's own on this machine need not pretend to be a page.
+        """
+        if _is_cross_site(request) or not self._is_own_origin(request):
+            return False
+        headers = request.headers
+        proved = "origin" in headers or headers.get("sec-fetch-site") == "same-origin"
+        return proved or self._stays_here
+
+    def is_own_script(self, request: Request) -> bool:
+        """Whether a GET comes from a script of our own page, or from no page at all."""
+        return not _is_cross_site(request) and self._is_own_origin(request)
+
+    def session(self, request: Request) -> Session | None:
+        """The session of this browser, if it was let into the inbox."""
+        return self._sessions.find(request.headers.get("cookie", ""), request.peer)
+
+    def may_read(self, request: Request) -> bool:
+        """Whether the inbox may be read.
+
+        While the links stay on this machine, by its user, whatever cookie comes along.
+        Once people reach us from elsewhere, through a tunnel perhaps, what comes over
+        loopback may be anybody: then only a session counts.
+        """
+        if self._stays_here:
+            return self._is_own_user(request)
+        return self.session(request) is not None
+
+    def suspect(self, request: Request, afresh: bool = False) -> Suspect | None:
+        """The process behind a request, if it belongs to a session that asks.
+
+        Whoever is on this machine and hides is one too; who is elsewhere cannot be.
+        What was said of a connection holds for it, but `afresh` looks again: before
+        anything is decided.
+        """
+        memo = request.memo
+        if afresh or "suspect" not in memo:
+            owner = self.owner(request)
+            if owner is not None:
+                memo["suspect"] = self._clients.suspect(owner)
+            else:
+                memo["suspect"] = Suspect(0, "?") if is_here(request.peer) else None
+        suspect: Suspect | None = memo["suspect"]  # type: ignore[assignment]
+        return suspect
+
+    def owner(self, request: Request) -> Owner | None:
+        """Who on this machine sent it; the kernel is asked once per connection."""
+        memo = request.memo
+        if "owner" not in memo:
+            memo["owner"] = self._owners.find(
+                (request.local, request.local_port), (request.peer, request.peer_port)
+            )
+        owner: Owner | None = memo["owner"]  # type: ignore[assignment]
+        return owner
+
+    def _is_own_user(self, request: Request) -> bool:
+        """Whether it comes straight from a program of the user we run as.
+
+        A proxy of the same user may bring anybody.
+        """
+        owner = None if is_forwarded(request) else self.owner(request)
+        return owner is not None and owner.uid == self._uid
+
+    def _is_ours(self, request: Request) -> bool:
+        """Whether the Host header names this server: no rebound name gets in."""
+        match = HOST.fullmatch(request.headers.get("host", "").lower())
+        if match is None:
+            return False
+        name, port = match[1].strip("[]").rstrip("."), match[2]
+        if port and port not in (str(request.local_port), self._port):
+            return False
+        if name in (self._host, request.local, *self._names):
+            return True
+        return host_is_local(name) and host_is_local(request.local)
+
+    def _is_own_origin(self, request: Request) -> bool:
+        """Whether the page that sends it, if there is one, is ours.
+
+        A proxy may give us another host than the browser sees: that one is in the URL.
+        """
+        origin = request.headers.get("origin")
+        if origin is None:
+            return True
+        host = request.headers.get("host", "").lower()
+        own = (self._origin, *(_origin(scheme, host) for scheme in PORTS))
+        return origin.lower() in own
 
 
-def is_own_form(request: Request, public: str) -> bool:
-    """Whether a POST comes from one of our own pages (or from no page at all).
-
-    A proxy may give us another host than the browser sees: that one is `public`.
-    """
-    if _is_cross_site(request):
-        return False
-    origin = request.headers.get("origin", "").lower()
-    host = request.headers.get("host", "").lower()
-    return origin in ("", public.lower(), f"http://{host}", f"https://{host}")
+def is_forwarded(request: Request) -> bool:
+    """Whether a proxy sent it; nginx speaks HTTP/1.0 to what is behind it."""
+    return request.version != "1.1" or any(
+        name in request.headers for name in FORWARDING_HEADERS
+    )
 
 
 def is_local(request: Request) -> bool:
-    """Whether the request comes from a browser on this machine, straight."""
-    if request.peer != "::1" and not request.peer.startswith(("127.", "::ffff:127.")):
-        return False
-    # nginx speaks HTTP/1.0 to what is behind it and names us as the host.
-    if request.version != "1.1":
-        return False
-    if any(name in request.headers for name in FORWARDING_HEADERS):
-        return False
-    return host_is_local(url_host("http://" + request.headers.get("host", "")))
+    """Whether the request comes from this machine, straight, whoever sent it."""
+    host = url_host("http://" + request.headers.get("host", ""))
+    return (
+        host_is_local(request.peer)
+        and host_is_local(host)
+        and not is_forwarded(request)
+    )
 
 
-def is_own_user(request: Request) -> bool:
-    """Whether a local request comes from the user we run as; True if nothing tells."""
-    return tcp_owner(request.peer, request.peer_port) in (os.geteuid(), None)
+def own_names() -> list[str]:
+    """The names of this machine, as neighbours may call it."""
+    name = socket.gethostname()
+    short = name.partition(".")[0]
+    return [name, short, f"{short}.local"] if short else []
+
+
+def _origin(scheme: str, authority: str) -> str:
+    """A page's origin as browsers write it."""
+    port = ":" + PORTS[scheme]
+    if authority.endswith(port):
+        authority = authority[: -len(port)]
+    return f"{scheme}://{authority}"
 
 
 def _is_cross_site(request: Request) -> bool:
@@ -84,7 +249,7 @@ def _is_cross_site(request: Request) -> bool:
 
 
 class WrongIds:
-    """Counts wrong ids per address, to stop whoever tries them out."""
+    """Counts wrong ids per sender, to stop whoever tries them out."""
 
     def __init__(self) -> None:
         self._since = 0.0

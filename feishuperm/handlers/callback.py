@@ -13,13 +13,7 @@ import time
 
 from feishuperm import __version__
 from feishuperm.errors import ProtocolError
-from feishuperm.handlers.access import (
-    WrongIds,
-    is_finger,
-    is_local,
-    is_own_form,
-    is_own_user,
-)
+from feishuperm.handlers.access import OPEN_PATHS, WrongIds
 from feishuperm.handlers.pages import layout
 from feishuperm.handlers.pages.confirm import confirm_page
 from feishuperm.handlers.pages.inbox import (
@@ -31,12 +25,16 @@ from feishuperm.handlers.pages.inbox import (
 )
 from feishuperm.handlers.pages.request import record_page, request_page
 from feishuperm.handlers.pages.result import message_page, result_json, result_page
+from feishuperm.handlers.pages.sessions import (
+    again_page,
+    sessions_page,
+    ticket_page,
+)
 from feishuperm.handlers.turns import Turns
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt
 from feishuperm.models.kind import KINDS
-from feishuperm.models.settings import url_origin
 from feishuperm.protocol.http1 import Response, parse_form
 
 TYPE_CHECKING = False
@@ -45,7 +43,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from feishuperm.channels.inbox import InboxChannel
+    from feishuperm.handlers.access import Gate
     from feishuperm.handlers.turns import Reply, Slow
+    from feishuperm.lib.ancestry import Suspect
     from feishuperm.models.ask import Ask
     from feishuperm.models.request import Request
     from feishuperm.models.settings import Settings
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from feishuperm.server.connection import Exchange
     from feishuperm.services.desk import Desk
     from feishuperm.services.links import Links
+    from feishuperm.services.sessions import Sessions, Tickets
 
     Route = Callable[["Callback", http1.Request], Reply]
     Form = dict[str, list[str]]
@@ -95,7 +96,10 @@ class Callback:
     def __init__(
         self,
         desk: Desk,
+        gate: Gate,
         links: Links,
+        tickets: Tickets,
+        sessions: Sessions,
         inbox: InboxChannel,
         settings: Settings,
         status: Callable[[], dict[str, Any]],
@@ -105,7 +109,10 @@ class Callback:
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._desk = desk
+        self._gate = gate
         self._links = links
+        self._tickets = tickets
+        self._sessions = sessions
         self._inbox = inbox
         self._language = settings.feishuperm_lang
         self._asks_first = settings.asks_first
@@ -113,8 +120,6 @@ class Callback:
         self._share = share
         self._clock = clock
         self._ticks = ticks
-        self._stays_here = settings.url_is_local()
-        self._origin = url_origin(settings.callback_server_url)
         self._health = self._json({"ok": True, "version": __version__})
         self._wrong_ids = WrongIds()
         self._turns = Turns(later, ticks)
@@ -123,6 +128,10 @@ class Callback:
 
     def on_request(self, request: http1.Request, exchange: Exchange) -> None:
         """Answer one request; `/events` keeps its exchange as a stream."""
+        refusal = self._gate.refusal(request)
+        if refusal is not None:
+            exchange.reply(self._refusal(*refusal))
+            return
         if request.path == "/events" and request.method == "GET":
             self._events(request, exchange)
             return
@@ -133,6 +142,9 @@ class Callback:
             self._turns.run(exchange, reply)
 
     def _respond(self, request: http1.Request) -> Reply:
+        suspect = None if request.path in OPEN_PATHS else self._gate.suspect(request)
+        if suspect is not None:
+            return self._expose(request, suspect)
         routes = ROUTES.get(request.path)
         if routes is None and any(row.by_path(request.path) for row in KINDS.values()):
             routes = BUTTON
@@ -184,15 +196,13 @@ class Callback:
         if row is None or row.needs:  # not this request's, or more than a tap
             return self._whole(asked)
         asks = self._asks_first(grants=not row.message)
-        if asks or request.method == "HEAD" or not is_finger(request):
+        if asks or not self._gate.is_finger(request):
             return self._confirm(asked, row.name)
         return self._answer(request, asked, Answer(asked.id, row.name, surface="link"))
 
     def press(self, request: http1.Request) -> Reply:
         """A button of one of our own pages was pressed."""
-        if not is_own_form(request, self._origin):
-            raise ProtocolError("a form of another site", 403)
-        form = parse_form(request.body)
+        form = self._form(request)
         own = {name: form[name][0] for name in OWN_FIELDS if name in form}
         asked = self._find(request, own)
         if asked is None or not asked.waits():
@@ -210,17 +220,29 @@ class Callback:
         )
         return self._answer(request, asked, answer)
 
+    def _expose(self, request: http1.Request, suspect: Suspect) -> Response:
+        """The session that asks must neither answer nor see the ways to answer."""
+        id = request.query.get("id") or parse_form(request.body).get("id", [""])[0]
+        receipt = self._desk.refuse(id, request.path[1:], str(suspect))
+        if IN_PLACE in request.headers:
+            return self._json(result_json(self._language, receipt), 403)
+        page = message_page(self._language, "page.refused", receipt.error)
+        return self._page(page, 403)
+
     def show(self, request: http1.Request) -> Reply:
         """The whole request."""
         asked = self._find(request, request.query)
         if asked is None or not asked.raw:
             return self._over(request, asked)
-        if self._is_seen(request):
+        if self._gate.is_finger(request):
             self._desk.requests.mark_shown(asked)
         return self._whole(asked)
 
     def _answer(self, request: http1.Request, asked: Request, answer: Answer) -> Reply:
         """Hand an answer in, and say what came of it."""
+        suspect = self._gate.suspect(request, afresh=True)
+        if suspect is not None:
+            return self._expose(request, suspect)
         receipt = self._desk.answer(answer)
         if IN_PLACE in request.headers:
             status = STATUSES.get(receipt.status, 200)
@@ -292,23 +314,65 @@ class Callback:
     # The inbox.
 
     def home(self, request: http1.Request) -> Response:
-        """The inbox page, with its first state inside."""
-        if not self._is_owner(request):
+        """The inbox page, with its first state inside; or the way in by a ticket."""
+        if not self._gate.may_read(request):
+            ticket = request.query.get("ticket", "")
+            if self._tickets.is_good(ticket):
+                return self._page(ticket_page(self._language, ticket))
+            if request.headers.get("sec-fetch-site") == "cross-site":
+                return self._page(again_page(self._language), 403)
             return self._refusal(403, "page.inbox_closed")
-        query = {
-            key: request.query[key] for key in ("until", "sig") if key in request.query
-        }
-        signed = "&".join(f"{key}={value}" for key, value in query.items())
-        events = "events" + ("?" + signed if signed else "")
-        state = self._state(seen=self._is_seen(request))
+        state = self._state(seen=self._gate.is_finger(request))
         items = list(self._items.values())
-        return self._page(inbox_page(self._language, state, items, events))
+        return self._page(inbox_page(self._language, state, items, "events"))
+
+    def enter(self, request: http1.Request) -> Response:
+        """The button behind a ticket was pressed: it becomes a session."""
+        ticket = self._form(request).get("ticket", [""])[0]
+        if not self._tickets.spend(ticket):
+            return self._refusal(403, "page.inbox_closed")
+        agent = request.headers.get("user-agent", "")
+        cookie = self._sessions.open(request.peer, agent)
+        return self._to(".", cookie)
+
+    def sessions(self, request: http1.Request) -> Response:
+        """The browsers that may read the inbox."""
+        if not self._gate.may_read(request):
+            return self._refusal(403, "page.inbox_closed")
+        own = self._gate.session(request)
+        rows = self._sessions.all()
+        return self._page(sessions_page(self._language, rows, own.id if own else ""))
+
+    def dismiss(self, request: http1.Request) -> Response:
+        """End a session, or all of them."""
+        form = self._form(request)
+        if not self._gate.may_read(request):
+            return self._refusal(403, "page.inbox_closed")
+        for id in form.get("session", ()):
+            self._sessions.revoke(id)
+        if "all" in form:
+            self._sessions.revoke_all()
+        return self._to("sessions")
 
     def _events(self, request: http1.Request, exchange: Exchange) -> None:
-        if not self._is_owner(request) or not is_finger(request):
+        gate = self._gate
+        if not gate.may_read(request) or not gate.is_own_script(request):
             exchange.reply(self._refusal(403, "page.inbox_closed"))
             return
+        suspect = gate.suspect(request)
+        if suspect is not None:
+            exchange.reply(self._expose(request, suspect))
+            return
         self._inbox.open(exchange.stream(PRIVATE))
+
+    def arrived(self, ask: Ask) -> None:
+        """Draw a large request while its event is decoded; a small one can wait."""
+        if not ask.partial:
+            return
+        waiting = {row.id for row in self._desk.requests.waiting()[:SHOWN_WAITING]}
+        self._items = {id: self._items[id] for id in self._items if id in waiting}
+        if ask.id in waiting:
+            self._items[ask.id] = make_item(ask, self._links_of(ask))
 
     def event(self) -> bytes:
         """The inbox's state as a server-sent event."""
@@ -353,7 +417,7 @@ class Callback:
 
     def status(self, request: http1.Request) -> Response:
         """What `feishuperm status` shows."""
-        if not self._is_owner(request):
+        if not self._gate.may_read(request):
             return self._refusal(403, "page.inbox_closed")
         return self._json(self._status())
 
@@ -361,6 +425,12 @@ class Callback:
         return self._health
 
     # Parts.
+
+    def _form(self, request: http1.Request) -> Form:
+        """The fields of a form of ours. Raises ProtocolError for another site's."""
+        if not self._gate.is_own_form(request):
+            raise ProtocolError("a form of another site", 403)
+        return parse_form(request.body)
 
     def _find(self, request: http1.Request, fields: dict[str, str]) -> Request | None:
         """The request a link names. Raises ProtocolError for a link that names none.
@@ -374,12 +444,14 @@ class Callback:
         if self._links.signs:
             return self._find_signed(request.path, id, fields.get("sig", ""))
         now = self._ticks()
-        if self._wrong_ids.too_many(request.peer, now):
+        # Apart by where a tap comes from: no page shuts out who taps in the chat.
+        sender = request.peer + request.headers.get("sec-fetch-site", "")
+        if self._wrong_ids.too_many(sender, now):
             raise ProtocolError("too many wrong ids", 429)
         asked = self._desk.requests.get(id)
         # What cannot decide may guess: no page elsewhere can lock its reader out.
-        if asked is None and is_finger(request):
-            self._wrong_ids.add(request.peer, now)
+        if asked is None and self._gate.is_finger(request):
+            self._wrong_ids.add(sender, now)
         return asked
 
     def _find_signed(self, path: str, id: str, signature: str) -> Request | None:
@@ -404,26 +476,17 @@ class Callback:
             name: self._links.path(path, ask.id)[1:] for name, path in paths.items()
         }
 
-    def _is_owner(self, request: http1.Request) -> bool:
-        """Whether the inbox may be opened: from this machine, or by a signed link.
-
-        Once people reach us from elsewhere, through a tunnel perhaps, what comes over
-        loopback may be anybody, whatever host it names: then only the link counts.
-        """
-        if self._stays_here and is_local(request) and is_own_user(request):
-            return True
-        return self._links.inbox_good(request.query, self._clock())
-
-    @staticmethod
-    def _is_seen(request: http1.Request) -> bool:
-        """Whether a person will look at the answer."""
-        return request.method == "GET" and is_finger(request)
-
     def _refusal(self, status: int, key: str) -> Response:
         title = "page.invalid" if key == "page.unknown" else "page.refused"
         return self._page(
             message_page(self._language, title, text(self._language, key)), status
         )
+
+    @staticmethod
+    def _to(path: str, cookie: str = "") -> Response:
+        """Go on to another page; relative, since a proxy may add a prefix."""
+        headers = [("Location", path), *([("Set-Cookie", cookie)] if cookie else [])]
+        return Response(303, b"", headers=[*PRIVATE, *headers])
 
     @staticmethod
     def _page(body: bytes, status: int = 200) -> Response:
@@ -438,7 +501,8 @@ class Callback:
 BUTTON: dict[str, Route] = {"GET": Callback.tap, "POST": Callback.press}
 ROUTES: dict[str, dict[str, Route]] = {
     "/request": {"GET": Callback.show},
-    "/": {"GET": Callback.home},
+    "/": {"GET": Callback.home, "POST": Callback.enter},
+    "/sessions": {"GET": Callback.sessions, "POST": Callback.dismiss},
     "/status": {"GET": Callback.status},
     "/healthz": {"GET": Callback.health},
 }

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from feishuperm.lib.ancestry import Clients
     from feishuperm.services.desk import Desk
     from feishuperm.services.links import Links
     from feishuperm.services.notices import Notices
+    from feishuperm.services.sessions import Tickets
 
     Reply = dict[str, Any]
 
 SHOWN_WAITING = 100  # a longer list helps nobody at a terminal
+REFUSAL = "refused to {}, a process of a Claude session; run it outside the session"
 
 
 class Control:
@@ -33,6 +36,8 @@ class Control:
         self,
         desk: Desk,
         links: Links,
+        tickets: Tickets,
+        clients: Clients,
         notices: Notices,
         addresses: dict[str, str],
         stop: Callable[[], None],
@@ -41,6 +46,8 @@ class Control:
     ) -> None:
         self._desk = desk
         self._links = links
+        self._tickets = tickets
+        self._clients = clients
         self._notices = notices
         self._addresses = addresses
         self._stop = stop
@@ -48,21 +55,41 @@ class Control:
         self._clock = clock
         self._started = clock()
 
-    def __call__(self, command: dict[str, Any]) -> Reply:
-        row = COMMANDS.get(str(command.get("command")))
+    def __call__(self, command: dict[str, Any], pid: int) -> Reply:
+        """The answer to a command that this process sends."""
+        name = str(command.get("command"))
+        row = COMMANDS.get(name)
         if row is None:
-            return {"error": f"unknown control command {command.get('command')!r}"}
+            return {"error": f"unknown control command {name!r}"}
+        if name == "status":
+            return self.status(self._without_way_in(command, pid))
+        suspect = self._clients.suspect_pid(pid)
+        if suspect is not None:
+            self._desk.refuse("", name, str(suspect))
+            return {"error": REFUSAL.format(suspect)}
         return row(self, command)
+
+    def _without_way_in(self, command: dict[str, Any], pid: int) -> dict[str, Any]:
+        """The command, for a session without its wish for a way into the inbox.
+
+        That would be good for later, so no session gets it, whether it asks or not.
+        """
+        if command.get("inbox") is True and self._clients.suspect_pid(pid, True):
+            return {**command, "inbox": False}
+        return command
 
     def status(self, command: dict[str, Any]) -> Reply:
         """What `status` shows and `doctor` judges."""
         requests = self._desk.requests
+        # On this machine its user needs no ticket.
+        needs = command.get("inbox") is True and not self._links.stay_here
+        ticket = self._tickets.make() if needs else ""
         return {
             "version": __version__,
             "pid": os.getpid(),
             "started": self._started,
             **self._addresses,
-            "inbox": self._links.inbox_url(self._clock()),
+            "inbox": self._links.inbox_url(ticket),
             "channels": self._desk.notifier.states(),
             "waiting_count": requests.waiting_count(),
             "waiting": [

@@ -11,6 +11,7 @@ import json
 
 from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
 from feishuperm.lib.log import log
+from feishuperm.lib.peer import peer_pid
 from feishuperm.models.payload import PermissionRequestPayload, parse_payload
 from feishuperm.protocol.frames import parse_control, parse_notice, parse_request
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from feishuperm.lib.ancestry import Clients
     from feishuperm.server.connection import HookConnection
     from feishuperm.services.desk import Desk
     from feishuperm.services.notices import Notices
@@ -31,11 +33,13 @@ class PermissionHandler:
         self,
         desk: Desk,
         notices: Notices,
-        control: Callable[[dict[str, Any]], dict[str, Any]],
+        control: Callable[[dict[str, Any], int], dict[str, Any]],
+        clients: Clients,
     ) -> None:
         self._desk = desk
         self._notices = notices
         self._control = control
+        self._clients = clients
 
     def on_frame(self, connection: HookConnection, kind: bytes, body: bytes) -> None:
         """One frame; whatever is wrong with it ends in a release."""
@@ -45,7 +49,7 @@ class PermissionHandler:
             elif kind == b"N":
                 self._notice(connection, body)
             elif kind == b"C":
-                connection.send(b"J", self._command(body))
+                connection.send(b"J", self._command(connection, body))
             else:
                 raise ProtocolError(f"unknown frame kind {kind!r}")
         except FeishupermError as error:
@@ -63,6 +67,7 @@ class PermissionHandler:
         if not isinstance(payload, PermissionRequestPayload):
             connection.send(b"E")
             return
+        self._clients.add(_pid(connection), payload.session_id())
         self._desk.register(hook, payload, connection)
 
     def _notice(self, connection: HookConnection, body: bytes) -> None:
@@ -70,9 +75,15 @@ class PermissionHandler:
         self._notices.event(parse_payload(noticed.raw), noticed.project)
         connection.send(b"R")
 
-    def _command(self, body: bytes) -> bytes:
-        return json.dumps(self._control(parse_control(body))).encode()
+    def _command(self, connection: HookConnection, body: bytes) -> bytes:
+        reply = self._control(parse_control(body), _pid(connection))
+        return json.dumps(reply).encode()
 
     def on_close(self, connection: HookConnection) -> None:
         """The hook hung up."""
         self._desk.hook_gone(connection)
+
+
+def _pid(connection: HookConnection) -> int:
+    """The process at the other end; 0 where that cannot be told."""
+    return 0 if connection.sock is None else peer_pid(connection.sock)

@@ -185,6 +185,40 @@ TEXTS: dict[str, tuple[str, str]] = {
         "这个操作不是从 feishuperm 的页面发出的，没有执行。",
         "This did not come from one of feishuperm's own pages; nothing was done.",
     ),
+    "page.wrong_host": (
+        "这个地址不是 feishuperm 的：请使用 CALLBACK_SERVER_URL 里的地址。",
+        "This is not feishuperm's address: use the one in CALLBACK_SERVER_URL.",
+    ),
+    "page.upgrade": ("这里只有网页。", "There is nothing here but pages."),
+    "page.other_user": (
+        "链接指向本机时，只有运行服务的用户自己的程序可以打开。要从别处打开，请把 "
+        "CALLBACK_SERVER_URL 设为别处能访问的地址。",
+        "While the links point to this machine, only programs of the user who runs the "
+        "server may open them. To open them from elsewhere, set CALLBACK_SERVER_URL to "
+        "an address that can be reached from there.",
+    ),
+    "page.agent": (
+        "没有执行：这个操作来自提出请求的会话自己的进程 {process}。请在手机上，或用会话"
+        "之外的浏览器操作。",
+        "Nothing was done: this came from {process}, a process of the session that "
+        "asks. Use the phone, or a browser outside the session.",
+    ),
+    "ended.tried": (
+        "提出请求的会话曾试图自己回答（{process}），已被拒绝。",
+        "The session that asked tried to answer itself ({process}), and was refused.",
+    ),
+    "session.once": (
+        "这个链接只能使用一次，十分钟内有效。",
+        "This link works once, within ten minutes.",
+    ),
+    "session.title": ("已登录的浏览器", "Browsers that are let in"),
+    "session.none": ("没有已登录的浏览器。", "No browser is let in."),
+    "session.own": ("当前浏览器", "this one"),
+    "session.address": ("地址", "Address"),
+    "session.created": ("登录时间", "Since"),
+    "session.seen": ("最近使用", "Last seen"),
+    "session.end": ("退出", "Sign out"),
+    "session.end_all": ("全部退出", "Sign all out"),
     "page.too_many": (
         "无效链接太多，请稍后再试。",
         "Too many invalid links. Try again later.",
@@ -354,22 +388,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "搜索的规则会放行读取整个目录，仅批准本次",
         "A rule for a search would allow reading the whole folder; it was allowed once",
     ),
-    "rule.long": (
-        "规则超过 2 kB，不写入，仅批准本次",
-        "The rule would be longer than 2 kB and is not written; it was allowed once",
-    ),
-    "rule.broad": (
-        "这个工具的任何调用都将直接通过",
-        "Every call of this tool will pass without asking",
-    ),
-    "rule.writes": (
-        "命令把输出写入文件，Claude Code 仍会为此再次询问",
-        "The command writes its output to a file, for which Claude Code will ask again",
-    ),
-    "rule.linked": (
-        ".claude/settings.local.json 是符号链接或经过符号链接，不写入规则，仅批准本次",
-        ".claude/settings.local.json is a link, or goes through one; no rule is "
-        "written, and this request was allowed once",
+    "rule.outside": (
+        ".claude/settings.local.json 经符号链接指向项目之外，未做任何改动；本次已批准",
+        ".claude/settings.local.json is a link that leads out of the project; nothing "
+        "was written, and this request was allowed",
     ),
     "rule.unparsable": (
         ".claude/settings.local.json 不是有效的 JSON 对象，未做任何改动；本次已批准",

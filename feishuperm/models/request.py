@@ -71,6 +71,7 @@ class Request:
         "summary",
         "surface",
         "tool_name",
+        "tried",
         "who",
     )
 
@@ -105,6 +106,7 @@ class Request:
         self.session = ""
         self.digest = ""  # of the event: an answer to something else is refused
         self.note = ""  # key of a sentence the result page adds
+        self.tried = ""  # the process of its own session that tried to answer it
         self.ended = 0.0  # wall clock
         self.head = ""  # the first characters of the ledger's head after it
 

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
 TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
-LOOK_SECONDS = 0.005  # after which the others have their look soon, not now
-SOON_SECONDS = 0.02
 FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
@@ -90,6 +88,7 @@ class Desk:
         self._handed_over = False
         self._tickets: dict[str, Ticket] = {}  # intents whose requests end right now
         self._flushing = False
+        self._refused: set[tuple[str, str]] = set()  # ids, and what was tried
         self.requests = RequestManager(
             settings.permission_request_timeout,
             settings.permission_timeout_action,
@@ -216,6 +215,21 @@ class Desk:
     def _refuse(self, status: str, key: str) -> Receipt:
         return Receipt(status, error=self.presenter.say(key))
 
+    def refuse(self, id: str, what: str, who: str) -> Receipt:
+        """The session that asks tried to answer itself: nothing is done but told.
+
+        It stands in the ledger once for each thing tried, and where the request ends.
+        """
+        request = self.requests.get(id)
+        if request is not None and request.waits():
+            request.tried = who
+        if (id, what) not in self._refused:
+            self._refused.add((id, what))
+            log(f"{id}: refused {what!r} to {who}, of the session that asks", "warning")
+            self._record(refusal_entry(request, what, who))
+        error = self.presenter.say("page.agent", process=who)
+        return Receipt(statuses.REFUSED, error=error)
+
     def seconds_left(self, request: Request) -> int:
         """How long a person still has."""
         return max(0, math.ceil(request.deadline - self._timers.now()))
@@ -258,20 +272,14 @@ class Desk:
         """Look at the next few transcripts; go on while anything is watched."""
         watched = list(self._watches)
         start = self._next_look if self._next_look < len(watched) else 0
-        until = self._timers.now() + LOOK_SECONDS
-        pause = TRANSCRIPT_SECONDS
-        self._next_look = start
-        for id in watched[start : start + TRANSCRIPTS_PER_LOOK]:
+        self._next_look = start + TRANSCRIPTS_PER_LOOK
+        for id in watched[start : self._next_look]:
             request = self.requests.get(id)
             if request is not None:
                 self._settled_elsewhere(request)
-            self._next_look += 1
-            if self._timers.now() > until:
-                pause = SOON_SECONDS
-                break
         self._looking = bool(self._watches)
         if self._looking:
-            self._later(pause, self._look)
+            self._later(TRANSCRIPT_SECONDS, self._look)
 
     def _settled_elsewhere(self, request: Request) -> bool:
         """End the request if its session has gone on without us."""
@@ -350,6 +358,7 @@ class Desk:
 
     def _forget(self) -> None:
         self.requests.forget()
+        self._refused.clear()
         self._later(FORGET_SECONDS, self._forget)
 
 
@@ -374,6 +383,20 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "session": request.session,
         "created": round(request.created, 3),
         "ended": round(request.ended, 3),
+    }
+
+
+def refusal_entry(request: Request | None, what: str, who: str) -> dict[str, Any]:
+    """The record of something that was tried by who must not."""
+    return {
+        "event": "refused",
+        "id": request.id if request else "",
+        "action": what,
+        "who": who,
+        "tool": request.tool_name if request else "",
+        "summary": request.summary if request else "",
+        "project": request.project if request else "",
+        "session": request.session if request else "",
     }
 
 

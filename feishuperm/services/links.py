@@ -1,7 +1,9 @@
 """The links a person taps: made here, checked here.
 
-A signature binds one action to one request, so a "deny" link cannot be rewritten into
-an "always".  The key lives in the state folder: cards sent before a restart stay good.
+A signature binds one action to one request, on loopback too: whoever sees a "deny" pass
+by has no "allow".  The key lives in the state folder, so that cards sent before a
+restart stay good; whoever can read it is this user.  `CALLBACK_LINK_SIGNING=off` makes
+the bare links, for a machine with one user.
 """
 
 from __future__ import annotations
@@ -13,14 +15,10 @@ import os
 
 from feishuperm.lib.log import log
 from feishuperm.lib.store import private_dir
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from feishuperm.models.settings import host_is_local, url_host
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 16  # 128 bits: nobody guesses one in a request's lifetime
-INBOX_SECONDS = 30 * 24 * 3600  # a bookmark on the phone is good for a month
 
 
 def load_key(path: str) -> bytes:
@@ -63,6 +61,7 @@ class Links:
         self._base_url = base_url
         self._key = key
         self.signs = signs
+        self.stay_here = host_is_local(url_host(base_url))  # they open here only
 
     def path(self, path: str, id: str) -> str:
         """`/allow?id=...`, signed if links are."""
@@ -83,19 +82,9 @@ class Links:
             return True
         return self._equal(self._sign(path, id), signature)
 
-    def inbox_query(self, now: float) -> str:
-        """The query that opens the inbox from elsewhere, good for a month."""
-        until = str(int(now) + INBOX_SECONDS)
-        return f"until={until}&sig={self._sign('/', until)}"
-
-    def inbox_url(self, now: float) -> str:
-        return f"{self._base_url}/?{self.inbox_query(now)}"
-
-    def inbox_good(self, query: Mapping[str, str], now: float) -> bool:
-        until = query.get("until", "")
-        if not until.isascii() or not until.isdigit() or int(until[:12]) < now:
-            return False
-        return self._equal(self._sign("/", until), query.get("sig", ""))
+    def inbox_url(self, ticket: str = "") -> str:
+        """The inbox; with a ticket (see `services.sessions`), its way in."""
+        return f"{self._base_url}/?ticket={ticket}" if ticket else f"{self._base_url}/"
 
     def _sign(self, path: str, subject: str) -> str:
         digest = hmac.new(self._key, f"{path}?{subject}".encode(), hashlib.sha256)

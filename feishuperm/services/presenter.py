@@ -87,6 +87,9 @@ class Presenter:
         row = KINDS[request.kind].action(request.action)
         done, look, line = _action_end(row, request) if row else _other_end(request)
         rules = (*request.rules, *request.known_rules)
+        lines = [self.say(key) for key in (line, request.note) if key]
+        if request.tried:
+            lines.append(self.say("ended.tried", process=request.tried))
         return Outcome(
             request.id,
             request.kind,
@@ -98,7 +101,7 @@ class Presenter:
             request.ended,
             self.say(done),
             look,
-            tuple(self.say(key) for key in (line, request.note) if key),
+            tuple(lines),
             rules,
             request.reason if request.state == states.DENIED else "",
             request.summary,

@@ -24,6 +24,7 @@ from feishuperm.lib.feishu import build_permission_card
 from tests.asks import make_ask
 from tests.conftest import clean_env, free_port, wait_until
 from tests.fakes.card_page import card_page
+from tests.served import Served, decision, event, finish
 
 pytestmark = pytest.mark.browser
 
@@ -38,6 +39,11 @@ BROWSER_ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+# Without it the browser calls itself headless, and its taps count for nothing.
+AGENT = (
+    "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko)"
+    " Chrome/126.0 Mobile Safari/537.36 Lark/7.30.0"
+)
 PHONE = {"width": 390, "height": 844}
 SECONDS = 15_000  # in milliseconds: how long anything on a page may take
 
@@ -198,7 +204,7 @@ class Phone:
     def open(self, path: str = "/", **options: Any) -> Any:
         options = {"viewport": PHONE, "is_mobile": True, "has_touch": True, **options}
         context = self.browser.new_context(
-            locale="zh-CN", device_scale_factor=2, **options
+            locale="zh-CN", device_scale_factor=2, user_agent=AGENT, **options
         )
         context.set_default_timeout(SECONDS)
         self.contexts.append(context)
@@ -457,28 +463,58 @@ def test_inbox_says_when_the_server_is_away_and_recovers(
         station.close()
 
 
-def test_inbox_opens_from_elsewhere_by_the_signed_link_only(
-    station: Station, phone: Phone
+def test_inbox_opens_from_elsewhere_by_the_link_of_status_only(
+    pyz: Path, browser: Any, home: Path
 ) -> None:
-    phone.tolerated = ("status of 403",)
-    elsewhere = {"X-Forwarded-For": "203.0.113.9"}  # as a tunnel adds it
-    hook = station.ask("Bash", BUILD)
-    page = phone.open("/", extra_http_headers=elsewhere)
-    expect_text(page, "无法打开", "feishuperm status")
-    assert "npm" not in page.content()
+    """The link opens a page whose button lets this browser in, and no other."""
+    public = {
+        "CALLBACK_SERVER_URL": "http://box.example.test",
+        "CALLBACK_SERVER_HOST": "127.0.0.1",
+    }
+    with Served(pyz, home, **public) as served:
+        phone = Phone(browser, f"http://127.0.0.1:{served.port}")
+        phone.tolerated = ("status of 403",)
+        process, _ = served.ask(event("Bash", **BUILD))
+        page = phone.open("/")
+        expect_text(page, "无法打开", "feishuperm status")
+        assert "npm" not in page.content()
+        page.goto(f"{phone.url}/?{way_in(served)}")
+        page.get_by_role("button", name="打开收件箱").tap()
+        expect_text(page, "npm run build")
+        late, _ = served.ask(event("Edit", **EDIT))  # arrives by the stream
+        expect_text(page, "+const sum")
+        for _ in range(2):
+            page.get_by_role("button", name="批准运行").first.tap()
+        assert decision(finish(process))["behavior"] == "allow"
+        assert decision(finish(late))["behavior"] == "allow"
+        expect_text(phone.open("/"), "无法打开")
+        phone.close()
+
+
+def way_in(served: Served) -> str:
+    """The query of the link that `status` prints."""
     status = subprocess.run(
-        [station.pyz, "status", "--json"],
-        env=station.env,
+        [served.pyz, "status", "--json"],
+        env=served.environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=20,
     )
-    page.goto(json.loads(status.stdout)["inbox"])
-    expect_text(card(page, hook), "npm run build")
-    late = station.ask("Edit", EDIT)  # arrives by the stream
-    expect_text(card(page, late), "+const sum")
-    button(card(page, hook), "批准运行").tap()
-    assert hook.decision()["behavior"] == "allow"
+    query: str = json.loads(status.stdout)["inbox"].partition("?")[2]
+    return query
+
+
+def test_browser_without_a_person_decides_nothing_by_a_link(
+    station: Station, browser: Any
+) -> None:
+    """As a link scanner's; its visit shows the page, whose button would decide."""
+    hook = station.ask("Bash", BUILD)
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(station.url + hook.links["allow"])
+    expect_text(page, "请确认操作")
+    assert hook.waits()
+    context.close()
 
 
 # Links of a card.

@@ -153,7 +153,9 @@ def test_signed_links_leave_the_machine_and_nothing_else_does(
         bare = served.request("GET", f"/deny?id={id}", None, {})
         assert bare.status == 404
         assert served.get(f"/allow?{address.query}").status == 404
-        page = served.get(f"{address.path}?{address.query}")
+        link = f"{address.path}?{address.query}"
+        assert "操作成功" not in served.get(link).text  # a program, not a browser
+        page = served.get(link, User_Agent="Mozilla/5.0 (iPhone) Mobile Lark/7.30")
         assert "操作成功" in page.text
         finish(hook)
 

@@ -312,7 +312,8 @@ def test_previews_and_prefetches_decide_nothing(
     [
         ("GET", "/nowhere", 404),
         ("DELETE", "/allow?id=1-00000000", 405),
-        ("POST", "/", 405),
+        ("POST", "/", 403),
+        ("POST", "/status", 405),
         ("GET", "/allow", 400),
         ("GET", "/allow?id=", 400),
         ("GET", "/allow?id=1700000000-00000000", 404),
@@ -640,20 +641,17 @@ def test_form_of_another_site_decides_nothing(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Host": "rebound.example"}, {"X_Forwarded_For": "192.0.2.7"}]
+    ("headers", "status"),
+    [({"Host": "rebound.example"}, 421), ({"X_Forwarded_For": "192.0.2.7"}, 403)],
 )
 def test_inbox_is_closed_to_the_world_behind_loopback(
-    served: Served, headers: dict[str, str]
+    served: Served, headers: dict[str, str], status: int
 ) -> None:
     for path in ("/", "/events", "/status"):
-        assert served.get(path, **headers).status == 403
-    status = served.status()
-    assert status is not None
-    signed = "/?" + status["inbox"].partition("?")[2]
-    assert served.get(signed, **headers).status == 200
+        assert served.get(path, **headers).status == status
 
 
-def test_inbox_needs_the_signed_link_once_people_come_from_elsewhere(
+def test_inbox_needs_a_session_once_people_come_from_elsewhere(
     pyz: Path, home: Path
 ) -> None:
     """A tunnel brings the world in over loopback, under any host name it likes."""
@@ -664,9 +662,13 @@ def test_inbox_needs_the_signed_link_once_people_come_from_elsewhere(
     with Served(pyz, home, **settings) as served:
         for path in ("/", "/events", "/status"):
             assert served.get(path, Host="localhost").status == 403
-        status = served.status()
-        assert status is not None
-        assert served.get("/?" + status["inbox"].partition("?")[2]).status == 200
+        cookie = served.enter_inbox()
+        assert served.get("/", Cookie=cookie).status == 200
+        status = served.get("/status", Cookie=cookie)
+        assert status.status == 200 and "ticket" not in status.text
+        assert served.stop() == 0
+        served.start()
+        assert served.get("/", Cookie=cookie).status == 200
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")
@@ -725,10 +727,8 @@ def test_form_behind_a_proxy_with_another_host_is_ours(pyz: Path, home: Path) ->
     }
     with Served(pyz, home, **settings) as served:
         hook, _ = served.ask(event())
-        status = served.status()
-        assert status is not None
-        assert status["inbox"].startswith("https://perm.example.test/cc/?until=")
-        page = served.get("/?" + status["inbox"].partition("?")[2]).text
+        cookie = served.enter_inbox()
+        page = served.get("/", Cookie=cookie).text
         boot = json.JSONDecoder().raw_decode(page[page.index('{"now"') :])[0]
         path, _, body = boot["waiting"][0]["links"]["deny"].partition("?")
         headers = {

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import urlencode
 
 import pytest
 
+from feishuperm.handlers.access import Gate
 from feishuperm.handlers.callback import Callback
 from feishuperm.handlers.turns import MAX_SLOW
+from feishuperm.lib.peer import Owner
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Block, Outcome, Receipt
-from feishuperm.models.kind import KINDS
+from feishuperm.models.kind import KINDS, Kind
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.services.links import Links
+from feishuperm.services.sessions import Sessions, Tickets
+from tests import asks
+from tests.handlers.gates import (
+    AGENT,
+    LOCAL,
+    NOWHERE,
+    OTHER,
+    OWN,
+    FakeClients,
+    FakeOwners,
+)
 from tests.handlers.pages.page import ID, Page, make_ask, make_outcome
+from tests.kinds import extra
 
 LINKS = Links("http://localhost:8080", b"k" * 32, True)
+__all__ = ["extra"]
 PHONE = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+NAVIGATES = {"sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
 PREVIEW = {"user-agent": "Slackbot-LinkExpanding 1.0"}
 
 
@@ -44,6 +61,7 @@ class FakeDesk:
     def __init__(self, *asked: Asked) -> None:
         self.asked = {row.id: row for row in asked}
         self.answers: list[Answer] = []
+        self.refused: list[tuple[str, str, str]] = []
         self.seen: list[str] = []
         self.receipt = Receipt(statuses.SETTLED, make_outcome())
         self.requests = self
@@ -74,6 +92,10 @@ class FakeDesk:
     def outcome(self, asked: Asked) -> Outcome:
         return make_outcome("已拒绝运行", id=asked.id)
 
+    def refuse(self, id: str, what: str, who: str) -> Receipt:
+        self.refused.append((id, what, who))
+        return Receipt(statuses.REFUSED, error=f"not for {who}")
+
     def answer(self, answer: Answer) -> Receipt:
         self.answers.append(answer)
         return self.receipt
@@ -97,9 +119,16 @@ class Site:
         self.inbox = FakeInbox()
         self.time = 0.0
         self.due: list[tuple[float, Callable[[], None]]] = []
+        url = settings.get("CALLBACK_SERVER_URL", LOCAL)
+        self.tickets, self.sessions = Tickets(), Sessions(NOWHERE, url)
+        self.clients, self.owners = FakeClients(), FakeOwners(OWN)
+        gate = Gate(url, self.sessions, self.clients, self.owners, [])
         self.callback = Callback(
             cast(Any, self.desk),
+            gate,
             LINKS,
+            self.tickets,
+            self.sessions,
             cast(Any, self.inbox),
             Settings({"CALLBACK_LINK_SIGNING": "on", **settings}),
             lambda: {"waiting": []},
@@ -115,7 +144,8 @@ class Site:
         target, _, query = path.partition("?")
         pairs = dict(pair.split("=", 1) for pair in query.split("&") if pair)
         request = Request(method, target, pairs, sent, body=body.encode())
-        request.peer = "127.0.0.1"
+        request.peer = request.local = "127.0.0.1"
+        request.local_port = 8080
         self.replies: list[Response] = []
 
         class Exchange:
@@ -409,21 +439,25 @@ def test_wrong_paths_and_methods_are_refused(
         assert "HEAD" in dict(response.headers)["Allow"]
 
 
-def test_kind_and_button_of_tomorrow_need_no_line_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plan = KINDS["plan"]
-    later = plan.actions[0]._replace(name="later", path="/later", key="l")
-    monkeypatch.setitem(KINDS, "trip", plan._replace(name="trip", actions=(later,)))
-    here = site("trip")
+def test_kind_and_button_of_tomorrow_need_no_line_here(extra: Kind) -> None:
+    ask = asks.make_ask("TripTool", {"to": "Rome"}, id=ID)
+    here = Site(Asked(ask))
+    page = Page(here.tap("/request").body)
+    assert "行程" in page.text and "Rome" in page.text
+    assert page.button("later") == "以后再说"
+    state = json.loads(here.callback.event().partition(b"data: ")[2])
+    offers = {offer["name"]: offer for offer in state["waiting"][0]["offers"]}
+    assert offers["later"]["label"] == "以后再说" and offers["later"]["key"] == "l"
     assert "操作成功" in told(here.tap("/later"))
     here.press("/later")
     surfaces = [(answer.action, answer.surface) for answer in here.desk.answers]
     assert surfaces == [("later", "link"), ("later", "page")]
-    page = Page(here.tap("/request").body)
-    assert page.button("later") == "批准计划"
-    state = json.loads(here.callback.event().partition(b"data: ")[2])
-    assert state["waiting"][0]["offers"][0]["name"] == "later"
+
+
+def test_button_of_tomorrow_is_on_old_requests_too(extra: Kind) -> None:
+    here = Site(Asked(asks.make_ask("Bash", id=ID)))
+    names = ["allow", "always", "deny", "interrupt", "later"]
+    assert sorted(Page(here.tap("/request").body).forms) == names
 
 
 # The stream.
@@ -440,6 +474,18 @@ def test_item_of_a_request_is_made_once() -> None:
     assert here.desk.made == 3
     assert state["waiting_count"] == 3
     assert state["deadlines"]["1-00000000"] == 1_700_000_030.0
+
+
+def test_large_request_is_drawn_when_it_arrives_and_a_small_one_when_looked_at() -> (
+    None
+):
+    large = make_ask(blocks=(Block("code", "", "start", hidden=1, tail="end"),))
+    here = Site(Asked(large))
+    here.callback.arrived(large)
+    here.callback.arrived(make_ask(id="small"))
+    state = json.loads(here.callback.event().partition(b"data: ")[2])
+    assert [item["id"] for item in state["waiting"]] == [ID]
+    assert here.desk.made == 0
 
 
 def test_many_new_items_are_made_over_several_turns() -> None:
@@ -462,3 +508,133 @@ def test_what_was_not_shown_is_not_marked_as_shown() -> None:
     here = Site(*many(60))
     here.callback.event()
     assert len(here.desk.seen) == 50
+
+
+# Who is let in.
+
+PUBLIC_SITE = {"CALLBACK_SERVER_URL": "https://box.example"}
+BROWSER = {"user_agent": "Mozilla/5.0 (X11) Firefox/130.0"}
+OWN_PAGE = {"origin": "https://box.example", **BROWSER}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "rebound.example:8080"}, 421),
+        ({"origin": "https://evil.test"}, 403),
+        ({"origin": "null"}, 403),
+        ({"connection": "Upgrade", "upgrade": "websocket"}, 400),
+    ],
+)
+@pytest.mark.parametrize("path", ["/allow", "/", "/status", "/events", "/healthz"])
+def test_hostile_page_gets_nothing_on_any_route(
+    path: str, headers: dict[str, str], status: int
+) -> None:
+    place = site()
+    target = LINKS.path(path, ID)
+    assert place.send("GET", target, **headers).status == status
+    assert not place.desk.answers and not place.desk.seen
+
+
+@pytest.mark.parametrize("owner", [OTHER, None])
+def test_other_user_of_this_machine_gets_nothing_with_a_good_link(
+    owner: Owner | None,
+) -> None:
+    place = site()
+    place.owners.owner = owner
+    for path in ("/allow", "/deny", "/request"):
+        assert place.tap(path).status == 403
+    assert place.press("/allow").status == 403
+    for path in ("/", "/status", "/events", "/sessions"):
+        assert place.send("GET", path).status == 403
+    assert place.send("GET", "/healthz").status == 200
+    assert not place.desk.answers and not place.desk.seen
+
+
+def test_session_that_asks_is_refused_and_named() -> None:
+    place = site()
+    place.clients.answer = AGENT
+    refused = place.tap("/allow")
+    assert refused.status == 403 and "curl (pid 51)" in told(refused)
+    assert place.press("/always", headers={"x_feishuperm": "1"}).status == 403
+    for path in ("/", "/status", "/events"):
+        assert place.send("GET", path).status == 403
+    assert not place.desk.answers and not place.desk.seen
+    assert place.desk.refused[:2] == [
+        (ID, "allow", "curl (pid 51)"),
+        (ID, "always", "curl (pid 51)"),
+    ]
+    place.clients.answer = None
+    assert place.tap("/allow").status == 200
+    assert len(place.desk.answers) == 1
+
+
+def test_wrong_unsigned_ids_of_a_page_do_not_shut_out_the_chat() -> None:
+    place = site(CALLBACK_LINK_SIGNING="off")
+    place.callback._links = Links(LOCAL, b"", False)
+    page = {"sec_fetch_site": "cross-site", **BROWSER, **NAVIGATES}
+    for _ in range(30):
+        place.send("GET", "/allow?id=wrong", **page)
+    assert place.send("GET", f"/allow?id={ID}", **page).status == 429
+    tap = {**page, "sec_fetch_site": "none"}
+    assert place.send("GET", f"/allow?id={ID}", **tap).status == 200
+
+
+# The inbox from elsewhere.
+
+
+def test_ticket_is_spent_by_a_press_and_never_by_opening_its_link() -> None:
+    place = site(**PUBLIC_SITE)
+    ticket = place.tickets.make()
+    for method in ("GET", "HEAD", "GET"):
+        landing = place.send(method, f"/?ticket={ticket}", **BROWSER)
+        assert landing.status == 200
+    form = Page(landing.body).forms["."]
+    assert form.hidden() == {"ticket": ticket}
+    body = urlencode(form.hidden())
+    assert place.send("POST", "/", body, origin="https://evil.test").status == 403
+    assert place.send("POST", "/", body, **BROWSER).status == 403  # no proof of a page
+    entered = place.send("POST", "/", body, **OWN_PAGE)
+    headers = dict(entered.headers)
+    assert (entered.status, headers["Location"]) == (303, ".")
+    assert place.send("POST", "/", body, **OWN_PAGE).status == 403
+    assert place.send("GET", f"/?ticket={ticket}", **BROWSER).status == 403
+    cookie = headers["Set-Cookie"].partition(";")[0]
+    assert place.send("GET", "/", cookie=cookie, **BROWSER).status == 200
+    assert place.send("GET", "/status", cookie=cookie).status == 200
+    assert place.send("GET", "/").status == 403
+
+
+def test_browser_from_another_site_is_asked_to_come_again() -> None:
+    """It keeps a strict cookie back on its way from there."""
+    place = site(**PUBLIC_SITE)
+    page = place.send("GET", "/", sec_fetch_site="cross-site", **BROWSER)
+    assert page.status == 403 and b'<a href=".">' in page.body
+
+
+def test_sessions_are_listed_and_ended() -> None:
+    place = site(**PUBLIC_SITE)
+    cookies = [
+        place.sessions.open("192.0.2.7", "<b>Firefox</b> Android").partition(";")[0]
+        for _ in range(3)
+    ]
+    page = place.send("GET", "/sessions", cookie=cookies[0])
+    assert b"<b>" not in page.body and told(page).count("Firefox, Android") == 3
+    ids = re.findall(r'name="session" value="([0-9a-f]+)"', page.body.decode())
+    assert len(ids) == 3
+    chosen = urlencode({"session": ids[0]})
+    assert place.send("POST", "/sessions", chosen, **OWN_PAGE).status == 403
+    sent = {**OWN_PAGE, "cookie": cookies[0]}
+    foreign = {**sent, "sec_fetch_site": "cross-site"}
+    assert place.send("POST", "/sessions", chosen, **foreign).status == 403
+    assert place.send("POST", "/sessions", chosen, **sent).status == 303
+    assert len(place.sessions.all()) == 2
+    left = next(row for row in cookies if place.sessions.find(row, ""))
+    every = {**OWN_PAGE, "cookie": left}
+    assert place.send("POST", "/sessions", "all=1", **every).status == 303
+    assert place.sessions.all() == []
+    assert place.send("GET", "/sessions", cookie=left).status == 403
+
+
+def test_own_user_sees_that_no_browser_is_let_in() -> None:
+    assert site().send("GET", "/sessions").status == 200

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from feishuperm.models.kind import KINDS
-from feishuperm.services.links import INBOX_SECONDS, Links, load_key
+from feishuperm.services.links import Links, load_key
 
 ID = "1700000000-0123abcd"
 
@@ -44,15 +44,10 @@ def test_another_key_makes_another_signature() -> None:
     assert not second.good("/allow", ID, first.signature("/allow", ID))
 
 
-def test_inbox_link_opens_for_a_month_and_not_after() -> None:
-    links = Links("https://example.test", b"k" * 32, signs=False)
-    fields = query(links.inbox_url(1000.0))
-    assert links.inbox_good(fields, 1000.0 + INBOX_SECONDS - 1)
-    assert not links.inbox_good(fields, 1000.0 + INBOX_SECONDS + 1)
-    longer = {**fields, "until": str(int(fields["until"]) + 1)}
-    assert not links.inbox_good(longer, 1000.0)
-    for bad in ({}, {"until": "x", "sig": fields["sig"]}, {"until": "9" * 30}):
-        assert not links.inbox_good(bad, 1000.0)
+def test_inbox_link_carries_its_ticket_and_nothing_of_the_key() -> None:
+    links = Links("https://example.test", b"k" * 32, signs=True)
+    assert links.inbox_url() == "https://example.test/"
+    assert links.inbox_url("abc") == "https://example.test/?ticket=abc"
 
 
 def test_key_is_private_and_stays_the_same(tmp_path: Path) -> None:
@@ -61,6 +56,7 @@ def test_key_is_private_and_stays_the_same(tmp_path: Path) -> None:
     assert len(key) == 32
     assert load_key(str(path)) == key
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_torn_key_is_replaced(tmp_path: Path) -> None:

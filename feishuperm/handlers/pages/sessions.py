@@ -1,0 +1,67 @@
+"""The way into the inbox from elsewhere, and the list of who has gone that way."""
+
+from __future__ import annotations
+
+from feishuperm.handlers.pages.layout import Fact, facts, frame, moment, say, shown
+from feishuperm.handlers.pages.pieces import hidden
+from feishuperm.handlers.pages.result import message_page
+from feishuperm.lib.text import text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from feishuperm.services.sessions import Session
+
+
+def ticket_page(language: str, ticket: str) -> bytes:
+    """What a link to the inbox opens: its button, not the link, uses it up."""
+    title = text(language, "page.open_inbox")
+    form = _form(language, ".", (("ticket", ticket),), "page.open_inbox", "yes")
+    note = f'<p class="note">{say(language, "session.once")}</p>'
+    return _sheet(language, title, note + form)
+
+
+def again_page(language: str) -> bytes:
+    """For a browser that comes from another site: it keeps its cookie back then."""
+    title = text(language, "page.open_inbox")
+    link = f'<p><a href=".">{say(language, "page.open_inbox")}</a></p>'
+    note = f'<p class="note">{say(language, "page.inbox_closed")}</p>'
+    return _sheet(language, title, link + note)
+
+
+def sessions_page(language: str, rows: Sequence[Session], own: str) -> bytes:
+    """Every browser that may read the inbox, each with a button to send it away."""
+    title = text(language, "session.title")
+    if not rows:
+        return message_page(language, "session.title", text(language, "session.none"))
+    items = "".join(_session(language, row, row.id == own) for row in rows)
+    every = _form(language, "sessions", (("all", "1"),), "session.end_all", "no")
+    return _sheet(language, title, items + every)
+
+
+def _session(language: str, row: Session, is_own: bool) -> str:
+    own = f" · {say(language, 'session.own')}" if is_own else ""
+    rows = (
+        Fact("session.address", row.address),
+        Fact("session.created", moment(row.created)),
+        Fact("session.seen", moment(row.seen)),
+    )
+    end = _form(language, "sessions", (("session", row.id),), "session.end", "no")
+    heading = f"<h2>{shown(row.browser)}{own}</h2>"
+    return f'<div class="stack">{heading}{facts(language, rows)}{end}</div>'
+
+
+def _form(
+    language: str, path: str, fields: tuple[tuple[str, str], ...], label: str, look: str
+) -> str:
+    return (
+        f'<form class="stack" method="post" action="{path}">{hidden(fields)}'
+        f'<button class="{look}">{say(language, label)}</button></form>'
+    )
+
+
+def _sheet(language: str, title: str, body: str) -> bytes:
+    sheet = f'<section class="sheet stack">{body}</section>'
+    body = f"<main><h1>{shown(title)}</h1>{sheet}</main>"
+    return b"".join(frame(language, title, [body]))

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from feishuperm.handlers.control import COMMANDS, Control
+from feishuperm.services.links import Links
+from feishuperm.services.sessions import Tickets
+from tests.handlers.gates import AGENT, FakeClients
+
+
+class FakeDesk:
+    """A desk, its requests, its notifier and its presenter in one."""
+
+    def __init__(self) -> None:
+        self.requests = self.notifier = self.presenter = self
+        self.refused: list[tuple[str, str, str]] = []
+        self.done: list[str] = []
+
+    def refuse(self, *what: str) -> None:
+        self.refused.append(what)  # type: ignore[arg-type]
+
+    def states(self) -> list[object]:
+        return []
+
+    def waiting(self) -> list[object]:
+        return []
+
+    def waiting_count(self) -> int:
+        return 0
+
+    def release_all(self, reason: str) -> int:
+        self.done.append("release")
+        return 0
+
+    def close(self) -> int:
+        self.done.append("stop")
+        return 0
+
+    def command(self, command: object) -> bool:
+        self.done.append("notice")
+        return True
+
+
+class Socket:
+    """A control handler, and commands to it."""
+
+    def __init__(self, url: str = "https://box.example") -> None:
+        self.desk, self.clients, self.tickets = FakeDesk(), FakeClients(), Tickets()
+        self.control = Control(
+            cast(Any, self.desk),
+            Links(url, b"k" * 32, True),
+            self.tickets,
+            self.clients,
+            cast(Any, self.desk),
+            {"http": url},
+            lambda: None,
+            lambda: self.desk.done.append("handover") or 0,
+        )
+
+    def send(self, name: str, pid: int = 7, **more: object) -> dict[str, Any]:
+        return self.control({"command": name, **more}, pid)
+
+
+def test_control_socket_decides_nothing() -> None:
+    assert not {"decide", "allow", "answer"} & set(COMMANDS)
+    assert "error" in Socket().send("decide", id="1", action="allow")
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "status"])
+def test_command_of_the_session_that_asks_is_refused_and_written_down(
+    name: str,
+) -> None:
+    place = Socket()
+    place.clients.answer = AGENT
+    assert "curl (pid 51)" in place.send(name)["error"]
+    assert place.desk.refused == [("", name, "curl (pid 51)")]
+    assert not place.desk.done
+    place.clients.answer = None
+    assert "error" not in place.send(name)
+    assert place.desk.done == [name]
+    assert place.clients.asked == [(7, False)] * 2
+
+
+def test_status_has_a_way_into_the_inbox_for_who_asks_for_it() -> None:
+    place = Socket()
+    assert place.send("status")["inbox"] == "https://box.example/"
+    link = place.send("status", inbox=True)["inbox"]
+    base, _, ticket = link.partition("?ticket=")
+    assert base == "https://box.example/" and place.tickets.is_good(ticket)
+
+
+def test_status_gives_no_session_a_way_into_the_inbox() -> None:
+    place = Socket()
+    place.clients.answer = AGENT
+    status = place.send("status", inbox=True)
+    assert status["inbox"] == "https://box.example/" and "error" not in status
+    assert place.clients.asked == [(7, True)]
+    assert not place.desk.refused
+
+
+def test_own_user_on_this_machine_needs_no_ticket() -> None:
+    place = Socket("http://localhost:8080")
+    assert place.send("status", inbox=True)["inbox"] == "http://localhost:8080/"
