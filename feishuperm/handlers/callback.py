@@ -313,7 +313,7 @@ class Callback:
 
     # The inbox.
 
-    def home(self, request: http1.Request) -> Response:
+    def home(self, request: http1.Request) -> Reply:
         """The inbox page, with its first state inside; or the way in by a ticket."""
         if not self._gate.may_read(request):
             ticket = request.query.get("ticket", "")
@@ -324,7 +324,7 @@ class Callback:
             return self._refusal(403, "page.inbox_closed")
         state = self._state(seen=self._gate.is_finger(request))
         items = list(self._items.values())
-        return self._page(inbox_page(self._language, state, items, "events"))
+        return self._pieces(inbox_page(self._language, state, items))
 
     def enter(self, request: http1.Request) -> Response:
         """The button behind a ticket was pressed: it becomes a session."""
@@ -376,9 +376,9 @@ class Callback:
 
     def event(self) -> bytes:
         """The inbox's state as a server-sent event."""
-        return b"event: state\ndata: " + self._state().encode() + b"\n\n"
+        return b"event: state\ndata: " + self._state() + b"\n\n"
 
-    def _state(self, seen: bool = True) -> str:
+    def _state(self, seen: bool = True) -> bytes:
         """Everything the inbox shows; `seen` if somebody has the page open."""
         waiting = self._desk.requests.waiting()
         shown = self._drawn(waiting[:SHOWN_WAITING])

@@ -224,7 +224,7 @@
       element.name = [item.id, field.name].join(" "); // radio buttons of one request belong together
       element.dataset.field = field.name;
       element.checked = option.value === field.value;
-      var words = make("span", "", "", make("b", "", option.value), option.detail && make("span", "muted", option.detail));
+      var words = make("span", "", "", make("b", "", option.label), option.detail && make("span", "muted", option.detail));
       box.appendChild(make("label", "option", "", element, words));
     });
     return box;

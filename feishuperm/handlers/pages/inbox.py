@@ -8,6 +8,8 @@ request's own page, one tap away.
 from __future__ import annotations
 
 import json
+import re
+from itertools import chain
 from typing import Any, NamedTuple
 
 from feishuperm.handlers.pages.layout import (
@@ -31,15 +33,15 @@ from feishuperm.handlers.pages.pieces import (
 from feishuperm.handlers.pages.result import surface_name
 from feishuperm.lib.display import visible
 from feishuperm.lib.text import text
-from feishuperm.models.ask import CUT_FIRST, shorten, to_plain
+from feishuperm.models.ask import CUT_FIRST, FOREVER, shorten
 from feishuperm.models.kind import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from feishuperm.handlers.pages.pieces import Links
-    from feishuperm.models.ask import Ask, Block, Offer, Outcome
+    from feishuperm.models.ask import Ask, Block, Field, Offer, Outcome
 
 BLOCK_LENGTH = 12_000  # characters of one block
 ITEM_LENGTH = 24_000  # of all blocks of a request
@@ -61,8 +63,8 @@ MOVES = ("j k ↓ ↑", "inbox.help.select")
 class Item(NamedTuple):
     """A waiting request, made once: for the script, and for where none runs."""
 
-    json: str
-    plain: str
+    json: bytes
+    plain: bytes
 
 
 def make_item(ask: Ask, links: Links) -> Item:
@@ -70,7 +72,8 @@ def make_item(ask: Ask, links: Links) -> Item:
     ask = shorten(ask, BLOCK_LENGTH)
     if sum(len(block.text) + len(block.tail) for block in ask.blocks) > ITEM_LENGTH:
         ask = shorten(ask, ITEM_LENGTH // len(ask.blocks))
-    return Item(_inert(json.dumps(_item(ask, links))), _plain(ask, links))
+    plain = _plain(ask, links).encode(errors="replace")
+    return Item(_json(_item(ask, links)), plain)
 
 
 def _item(ask: Ask, links: Links) -> dict[str, Any]:
@@ -78,6 +81,7 @@ def _item(ask: Ask, links: Links) -> dict[str, Any]:
     if ask.cut:
         drawn.insert(CUT_FIRST, {"gap": cut_hint(ask)})
     offers = [_offer(offer, links) for offer in ask.offered]
+    lasting = any(offer.look == FOREVER for offer in ask.offered)
     return {
         "id": ask.id,
         "kind": ask.kind,
@@ -89,15 +93,15 @@ def _item(ask: Ask, links: Links) -> dict[str, Any]:
         "blocks": drawn,
         "offers": offers,
         "fields": [
-            {**to_plain(field), "label": visible(field.label)}
+            _field(field)
             for field in ask.fields
             if any(field.name in offer["fields"] for offer in offers)
         ],
         "links": dict(links),
         "partial": ask.partial,
         "digest": ask.digest,
-        "rules": [visible(rule) for rule in ask.rules],
-        "rule": visible(rule_hint(ask)),
+        "rules": [visible(rule) for rule in ask.rules] if lasting else [],
+        "rule": visible(rule_hint(ask)) if lasting else "",
     }
 
 
@@ -108,11 +112,27 @@ def _where(ask: Ask) -> tuple[str, ...]:
 def _block(ask: Ask, block: Block) -> dict[str, Any]:
     return {
         "kind": block.kind,
-        "label": block.label,
+        "label": visible(block.label),
         "text": block.text,
         "gap": gap_hint(ask, block) if block.hidden else "",
         "tail": block.tail,
         "prose": block.kind in PROSE,
+    }
+
+
+def _field(field: Field) -> dict[str, Any]:
+    """A field; what is sent back stays as it is, what is read is made visible."""
+    return {
+        "name": field.name,
+        "type": field.type,
+        "label": visible(field.label),
+        "hint": visible(field.hint),
+        "value": field.value,
+        "limit": field.limit,
+        "options": [
+            {"value": value, "label": visible(value), "detail": visible(detail)}
+            for value, detail in field.options
+        ],
     }
 
 
@@ -151,7 +171,7 @@ def recent_item(outcome: Outcome) -> dict[str, Any]:
         "project_name": visible(outcome.project.rstrip("/").rpartition("/")[2]),
         "done": outcome.done,
         "look": outcome.look,
-        "surface": surface_name(outcome.language, outcome.surface),
+        "surface": visible(surface_name(outcome.language, outcome.surface)),
         "ended": outcome.ended,
         "rules": [visible(rule) for rule in outcome.rules],
         "reason": visible(outcome.reason),
@@ -160,39 +180,39 @@ def recent_item(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def state_json(items: Iterable[Item], **facts: object) -> str:
+def state_json(items: Iterable[Item], **facts: object) -> bytes:
     """Everything the script draws: the items as they were made, and what changes."""
-    waiting = ",".join(item.json for item in items)
-    return f'{_inert(json.dumps(facts))[:-1]}, "waiting": [{waiting}]}}'
+    waiting = b",".join(item.json for item in items)
+    return _json(facts)[:-1] + b', "waiting": [' + waiting + b"]}"
 
 
 def inbox_page(
-    language: str, state: str, items: Sequence[Item], events: str = "events"
-) -> bytes:
+    language: str, state: bytes, items: Sequence[Item], events: str = "events"
+) -> Iterator[bytes]:
     """The inbox with its first state; `events` is the address of the next."""
     words = {
         name: say(language, "inbox." + name)
         for name in ("title", "live", "help", "help_close", "noscript", "waiting")
     }
-    texts = {key: text(language, key) for key in TEXTS}
     boot = {
         "events": events,
-        "texts": texts,
+        "texts": {key: text(language, key) for key in TEXTS},
         "looks": LINE_LOOKS,
         "keys": list(_pressed()),
     }
-    body = fill(
-        INBOX,
+    top, below, bottom = re.split(r"\{\{plain\}\}|\{\{boot\}\}", INBOX)
+    rest = fill(
+        below,
         **words,
         none=say(language, "inbox.none"),
         none_hint=say(language, "inbox.none_hint"),
         recent=say(language, "inbox.recent"),
         keys=_help(language),
-        plain="".join(item.plain for item in items),
-        boot=f"{state[:-1]}, {_inert(json.dumps(boot))[1:]}",
     )
-    title = text(language, "inbox.title")
-    return b"".join(frame(language, title, [body], INBOX_SCRIPT))
+    plain = (item.plain for item in items)
+    script = (state[:-1], b", ", _json(boot)[1:])
+    body = chain((fill(top, **words),), plain, (rest,), script, (bottom,))
+    return frame(language, text(language, "inbox.title"), body, INBOX_SCRIPT)
 
 
 def _pressed() -> dict[str, str]:
@@ -216,6 +236,7 @@ def _keys(keys: str) -> str:
     return " ".join(f"<kbd>{shown(key)}</kbd>" for key in keys.split(" "))
 
 
-def _inert(source: str) -> str:
+def _json(value: object) -> bytes:
     """JSON that cannot end the element it stands in."""
-    return source.replace("<", "\\u003c")
+    source = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+    return source.encode(errors="replace")

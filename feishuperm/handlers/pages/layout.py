@@ -83,13 +83,13 @@ HEADERS = (
 
 
 def frame(
-    language: str, title: str, body: Iterable[str], script: str = PAGE_SCRIPT
+    language: str, title: str, body: Iterable[str | bytes], script: str = PAGE_SCRIPT
 ) -> Iterator[bytes]:
     """A whole page around a body, in pieces: a large one is made over many turns."""
     name = "zh-CN" if language == "zh" else "en"
     yield fill(TOP, lang=name, title=shown(title), style=STYLE).encode()
     for piece in body:
-        yield piece.encode(errors="replace")
+        yield piece if isinstance(piece, bytes) else piece.encode(errors="replace")
     if script is PAGE_SCRIPT:
         home = say(language, "page.open_inbox")
         yield f'<p class="links"><a id="home" hidden>{home}</a></p>'.encode()

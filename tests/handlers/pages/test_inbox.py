@@ -24,7 +24,7 @@ def item_of(ask: Ask) -> dict[str, Any]:
 def page_of(*asks: Ask) -> Page:
     items = [inbox.make_item(ask, make_links(ask)) for ask in asks]
     state = inbox.state_json(items, now=1, deadlines={}, recent=[])
-    return Page(inbox.inbox_page("zh", state, items))
+    return Page.of(inbox.inbox_page("zh", state, items))
 
 
 def test_item_carries_what_the_script_draws() -> None:
@@ -51,13 +51,15 @@ def test_button_that_needs_fields_or_words_opens_its_page() -> None:
 
 def test_long_content_keeps_both_ends_and_loses_the_buttons_that_grant() -> None:
     content = "start" + "x" * 50_000 + "end"
-    item = item_of(make_ask(blocks=(Block("code", "", content),)))
+    rules = (f"Bash({content})",)
+    item = item_of(make_ask(blocks=(Block("code", "", content),), rules=rules))
     block = item["blocks"][0]
     assert block["text"].startswith("start") and block["tail"].endswith("end")
     assert len(block["text"] + block["tail"]) <= inbox.BLOCK_LENGTH
     assert str(50_008 - inbox.BLOCK_LENGTH) in block["gap"]
     assert item["partial"]
     assert [offer["name"] for offer in item["offers"]] == ["deny", "interrupt"]
+    assert item["rules"] == []
 
 
 def test_many_long_blocks_stay_within_the_size_of_an_item() -> None:

@@ -64,7 +64,7 @@ def every_page(value: str) -> list[bytes]:
         b"".join(confirm_page(ask, broad, links["always"], 9)),
         b"".join(record_page(ask, outcome)),
         result_page("zh", Receipt(ENDED, outcome), ask),
-        inbox.inbox_page("zh", state, items),
+        b"".join(inbox.inbox_page("zh", state, items)),
     ]
 
 
@@ -101,7 +101,7 @@ def test_policy_names_exactly_the_script_and_style_of_each_page(language: str) -
     state = inbox.state_json([], now=1)
     bodies = (
         result_page(language, Receipt(UNKNOWN)),
-        inbox.inbox_page(language, state, []),
+        b"".join(inbox.inbox_page(language, state, [])),
     )
     policy = layout.POLICY
     assert policy.startswith("default-src 'none'; ")
