@@ -20,9 +20,12 @@ COMMANDS = {
     "hook": "read one hook event on stdin, print the decision",
     "supervisor": "reviews stops and questions (a hook); on, off and status switch it",
     "run": "a headless Claude session with your hooks and Feishu approval",
+    "trust": "look at what a project would run, and trust exactly that",
     "install": "register hooks, service and config file",
     "uninstall": "undo exactly what install did",
     "doctor": "check every hop from hook to phone",
+    "stop": "end the server; what waits goes back to the terminals",
+    "restart": "start the server anew; what waits goes on waiting",
     "status": "is it running, which channels are up, what is waiting",
     "demo": "try it without Feishu and without Claude Code",
     "test-card": "send a real card and wait for the tap",
@@ -46,9 +49,9 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except FeishupermError as error:
-        print(f"feishuperm: {error}", file=sys.stderr)
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
+        from feishuperm.lib.terminal import complain
+
+        complain(error)
         return 0 if command == "hook" else error.exit_code
     except BrokenPipeError:  # the reader has had enough: `feishuperm log | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -11,7 +11,6 @@ the process at once; the server sees the connection close.
 """
 
 import posix
-import sys
 from _signal import SIGALRM, alarm, signal
 
 from feishuperm.wire import (
@@ -38,7 +37,7 @@ PERMISSION = (
 )
 
 
-def run(environ: "Environ", archive: str) -> None:
+def run(environ: "Environ") -> None:
     """One event, start to end."""
     signal(SIGALRM, lambda *_: posix._exit(0))
     alarm(ACK_SECONDS)
@@ -56,19 +55,15 @@ def run(environ: "Environ", archive: str) -> None:
             reason = "no server"
         except NotPermission:
             pass
-    if archive:
-        sys.path.insert(0, archive + "/site-packages")
-    # The built file runs this code under another name; once is enough.
-    sys.modules.setdefault("feishuperm.client", sys.modules[__name__])
     from feishuperm.commands.hook import handle
 
     write_all(1, handle(raw, request_id.decode(), reason))
 
 
-def main(archive: str = "") -> None:
+def main() -> None:
     """The `hook` command. Never returns."""
     try:
-        run(posix.environ, archive)
+        run(posix.environ)
     except BaseException:  # whatever it is, it must not stop Claude Code
         pass
     posix._exit(0)

@@ -23,6 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "cli": {"client", "lib", "models"},
     "__main__": {"cli"},
     "client": {"commands"},  # late, when the server is not there
+    "loader": {"cli", "client"},
     "errors": set(),
     "wire": set(),
     "models": set(),
@@ -47,6 +48,7 @@ ROOT_NAMES = {
 }
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
+    "loader.py",
     *("models", "protocol", "lib", "services", "channels", "handlers", "server", "web"),
     *("engine", "supervisor", "setup", "commands"),
 }

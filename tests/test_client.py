@@ -53,7 +53,7 @@ def run(monkeypatch: pytest.MonkeyPatch, raw: bytes, path: str) -> bytes:
     printed: list[bytes] = []
     monkeypatch.setattr(client, "read_all", lambda fd: raw)
     monkeypatch.setattr(client, "write_all", lambda fd, data: printed.append(data))
-    client.run({b"PERMISSION_SOCKET_PATH": os.fsencode(path)}, "")
+    client.run({b"PERMISSION_SOCKET_PATH": os.fsencode(path)})
     return b"".join(printed)
 
 
@@ -90,7 +90,7 @@ def test_inside_a_run_somebody_else_looks_whose_request_it_is(
     monkeypatch.setattr(client, "ask", lambda *_: pytest.fail("asked"))
     monkeypatch.setattr(client, "read_all", lambda fd: EVENT)
     monkeypatch.setattr(client, "write_all", lambda fd, data: None)
-    client.run({b"FEISHUPERM_RUN": b"/none"}, "")
+    client.run({b"FEISHUPERM_RUN": b"/none"})
     assert handed.calls == [(EVENT, "event")]
 
 
@@ -127,7 +127,7 @@ def test_whatever_fails_the_exit_code_is_0(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def raiser(error: Any) -> Any:
-    def run(environ: object, archive: object) -> None:
+    def run(environ: object) -> None:
         raise error
 
     return run

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.setup.doctor import CHECKS, FAIL, Doctor, Finding
+from feishuperm.lib.terminal import say
+from feishuperm.setup.case import FAIL, Case
+from feishuperm.setup.doctor import Finding, examine
 
 SUMMARY = "check every hop from hook to phone"
 EPILOG = """\
@@ -20,19 +21,10 @@ def main(args: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="for programs")
     options = parser.parse_args(args)
     findings: list[Finding] = []
-    for finding in Doctor(os.environ, os.getcwd()).examine():
+    for finding in examine(Case(os.environ, os.getcwd())):
         findings.append(finding)
         if not options.json:
-            print(line(finding))
-            sys.stdout.flush()  # a slow check must not hide the ones before it
+            say(finding.line())  # at once: a slow check must not hide those before it
     if options.json:
-        rows = [finding._asdict() for finding in findings]
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print(json.dumps([finding._asdict() for finding in findings], indent=2))
     return 1 if any(finding.state == FAIL for finding in findings) else 0
-
-
-def line(finding: Finding) -> str:
-    """One finding as a person reads it."""
-    width = max(len(name) for name, _ in CHECKS)
-    text = f"{finding.state:<4}  {finding.check:<{width}}  {finding.text}"
-    return f"{text}  -> {finding.fix}" if finding.fix else text

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
+from feishuperm.engine.application import record_callback
 from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.engine.headless import Headless
 from feishuperm.engine.hook_manager import HookManager
 from feishuperm.engine.run_mark import VARIABLE, RunMark
 from feishuperm.engine.screen import Screen
+from feishuperm.engine.trust import Trust
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
@@ -38,18 +41,44 @@ def main(args: list[str]) -> int:
     # A closed descriptor has no stream at all.
     nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     screen = Screen(sys.stdout or nowhere, sys.stderr or nowhere, options.json)
-    manager = ConfigManager(os.environ, screen.warn)
+    trust = Trust(os.environ)
+    manager = ConfigManager(os.environ, screen.warn, trust)
     config = manager.load_headless_config(manager.project_root(os.getcwd()))
+    chosen = [*_claude_options(options), *_sources(config.root, trust, screen), *extra]
     # A command callback may well be our own hook, which has to keep quiet here.
-    claude, mark = _claude(), RunMark()
-    environ = {**os.environ, VARIABLE: mark.path}
-    hooks = HookManager(config.root, environ, screen.warn, config.hook_script_paths)
+    claude, mark = _claude(), _mark()
+    environ = {**os.environ, VARIABLE: mark.word}
+    record = partial(record_callback, root=config.root, warn=screen.warn)
+    hooks = HookManager(config.root, environ, screen.warn, record=record)
     path = settings.permission_socket_path
     headless = Headless(config, hooks, screen, path, environ, mark.add)
     try:
-        return headless.run([claude, *_claude_options(options), *extra], prompt)
+        return headless.run([claude, *chosen], prompt)
     finally:
         mark.remove()
+
+
+def _mark() -> RunMark:
+    try:
+        return RunMark()
+    except OSError as error:
+        raise FeishupermError(f"cannot keep a file for this run: {error}") from None
+
+
+def _sources(root: str, trust: Trust, screen: Screen) -> list[str]:
+    """What keeps the client from obeying a project that nobody has looked at.
+
+    In print mode it asks nobody, and runs a clone's hooks and MCP servers.
+    """
+    if trust.covers(root):
+        return []
+    named = (".claude", ".mcp.json", "CLAUDE.md")
+    if any(os.path.lexists(os.path.join(root, name)) for name in named):
+        screen.warn(
+            f"nobody has trusted {root}: its settings, callbacks, MCP servers and "
+            f"CLAUDE.md are left out; look at them with `feishuperm trust {root}`"
+        )
+    return ["--setting-sources", "user"]
 
 
 def _split(args: list[str]) -> tuple[list[str], list[str]]:
@@ -101,10 +130,10 @@ def _prompt(given: str | None) -> str:
 def _claude() -> str:
     from shutil import which
 
-    found = which("claude")
-    if not found:
+    path = which("claude")
+    if not path:
         raise FeishupermError(
             "there is no `claude` on your PATH",
             "npm install -g @anthropic-ai/claude-code",
         )
-    return found
+    return path

@@ -18,6 +18,7 @@ from feishuperm.handlers.control import Control
 from feishuperm.handlers.permission import PermissionHandler
 from feishuperm.handlers.share import Share
 from feishuperm.lib import log as logging
+from feishuperm.lib import secret_finders  # noqa: F401 - see above
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings, state_dir
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from feishuperm.channels.base import Channel
-    from feishuperm.models.ask import Ask
     from feishuperm.models.settings import Settings
 
 SUMMARY = "run the server in the foreground"
@@ -89,7 +89,7 @@ class Server:
         self.links = Links(
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
-        self.inbox = InboxChannel(self._inbox_event, self._inbox_ask, self._later)
+        self.inbox = InboxChannel(self._inbox_event, self._later)
         made = [make(self, settings) for make in CHANNELS.values()]
         self.channels = [channel for channel in made if channel is not None]
         notifier = Notifier(
@@ -150,9 +150,6 @@ class Server:
 
     def _inbox_event(self) -> bytes:
         return self.callback.event()
-
-    def _inbox_ask(self, ask: Ask) -> None:
-        self.callback.arrived(ask)
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> object:
         return self.loop.call_at(self.loop.now() + seconds, fn)

@@ -35,10 +35,9 @@ def facts() -> dict[str, Any]:
     try:
         from feishuperm import _build  # type: ignore[attr-defined,unused-ignore]
     except ImportError:
-        commit, dirty, build_id, compiled_for = "unknown", True, "", ()
+        commit, dirty, build_id = "unknown", True, ""
     else:
-        commit, dirty = _build.COMMIT, _build.DIRTY
-        build_id, compiled_for = _build.BUILD_ID, _build.COMPILED_FOR
+        commit, dirty, build_id = _build.COMMIT, _build.DIRTY, _build.BUILD_ID
     return {
         "version": feishuperm.__version__,
         "commit": commit,
@@ -46,12 +45,5 @@ def facts() -> dict[str, Any]:
         "build_id": build_id,
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
-        "fast": magic() in compiled_for,
+        "fast": type(feishuperm.__loader__).__module__ == "feishuperm.loader",
     }
-
-
-def magic() -> str:
-    """The name of this interpreter's bytecode."""
-    from _frozen_importlib_external import MAGIC_NUMBER
-
-    return MAGIC_NUMBER.hex()

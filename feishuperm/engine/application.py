@@ -1,14 +1,14 @@
 """Application: configuration, hooks and router, wired in the order of their needs.
 
-`Application` serves a program that uses an SDK.  `run_interactive()` is the short way
-of the `hook` command: one event, the callbacks that Claude Code itself cannot run; it
-loads nothing else, because that is compiled anew at each event.
+`Application` serves a program that uses an SDK.  `Interactive` is the way of the `hook`
+command: one event, the callbacks that Claude Code itself cannot run.
 """
 
 from __future__ import annotations
 
-from feishuperm.engine.callbacks import CallbackLoader
+from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.engine.hook_manager import HookManager
+from feishuperm.engine.trust import Trust
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,46 +22,57 @@ class Application:
     def __init__(
         self, root: str, environ: Mapping[str, str], warn: Callable[[str], None]
     ) -> None:
-        from feishuperm.engine.config_manager import ConfigManager
         from feishuperm.engine.message_router import MessageRouter
 
         self.config_manager = ConfigManager(environ, warn)
         self.config = self.config_manager.load_project_config(root)
-        paths = self.config.hook_script_paths
-        self.hook_manager = HookManager(root, environ, warn, paths)
+        self.hook_manager = HookManager(root, environ, warn)
         self.hook_manager.load_hooks(self.config.hooks)
         self.message_router = MessageRouter(self.hook_manager, self.config)
 
 
-def run_interactive(
-    fields: dict[str, Any],
-    environ: Mapping[str, str],
-    warn: Callable[[str], None],
-    error: Callable[[str], None] | None = None,
-    alarm: Callable[[int], object] = lambda seconds: None,
-) -> dict[str, Any] | None:
-    """The `feishuperm.callbacks` of one event; None when there is nothing to say.
+class Interactive:
+    """One event of an interactive session: whose it is, and what is to run for it."""
 
-    `fields` is the decoded event.  The result is what the client reads on stdout.
-    """
-    if "FEISHUPERM_RUN" in environ:
-        from feishuperm.engine.run_mark import is_of_a_run
+    def __init__(
+        self, cwd: str, environ: Mapping[str, str], warn: Callable[[str], None]
+    ) -> None:
+        self.warn = warn
+        self.config = ConfigManager(environ, warn, Trust(environ))
+        self.root = self.config.project_root(cwd)
+        self.environ = self.config.own_environ(self.root)
 
-        if is_of_a_run(environ, fields.get("session_id")):  # it registers them itself
+    def has_callbacks(self, event: str) -> bool:
+        return bool(self.config.load_callbacks(self.root, event))
+
+    def run(
+        self,
+        fields: dict[str, Any],
+        error: Callable[[str], None] | None = None,
+        alarm: Callable[[int], object] = lambda seconds: None,
+    ) -> dict[str, Any] | None:
+        """What the client reads on stdout; None when there is nothing to say."""
+        event = str(fields.get("hook_event_name"))
+        callbacks = self.config.load_callbacks(self.root, event)
+        if not callbacks:
             return None
-    loader = CallbackLoader(environ, warn)
-    root = loader.project_root(str(fields.get("cwd") or ""))
-    config = loader.load_callbacks(root, str(fields.get("hook_event_name")))
-    if not config.callbacks:
-        return None
-    hooks = HookManager(root, environ, warn, config.hook_script_paths, error, alarm)
-    hooks.load_hooks(config.callbacks)
-    return hooks.run(fields, fields.get("tool_use_id"))
+        hooks = HookManager(
+            self.root, self.environ, self.warn, (), error, alarm, self.record
+        )
+        hooks.load_hooks(callbacks)
+        return hooks.run(fields, fields.get("tool_use_id"))
+
+    def record(self, entry: dict[str, Any]) -> None:
+        record_callback(entry, self.root, self.warn)
 
 
-def has_callbacks(
-    event: str, environ: Mapping[str, str], warn: Callable[[str], None]
-) -> bool:
-    """Whether anything is to run for an event that cannot be read."""
-    loader = CallbackLoader(environ, warn)
-    return bool(loader.load_callbacks(loader.project_root(""), event).callbacks)
+def record_callback(
+    entry: dict[str, Any], root: str, warn: Callable[[str], None]
+) -> None:
+    """Put into the ledger what a callback decided; the decision stands in any case."""
+    from feishuperm.services.ledger import Ledger  # most callbacks decide nothing
+
+    try:
+        Ledger().append({**entry, "project": root})
+    except OSError as error:
+        warn(f"a callback's decision is not in the ledger: {error}")

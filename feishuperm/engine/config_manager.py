@@ -8,45 +8,81 @@ never an error.  It runs nothing.
 Two homes, one model.  Claude Code skips a whole settings file for a `script` callback
 under PreToolUse or PermissionRequest, older versions for one under any event;
 `feishuperm.callbacks` is a list it does not look at.  So interactive sessions use the
-list, and a headless run registers whatever Claude Code does not run by itself.  The
-list is read by `engine.callbacks`, which an interactive event uses alone.
+list, and a headless run registers whatever Claude Code does not run by itself.
+
+Whose files.  The user's own file is the user's word.  The two of a project, the local
+one too, came with the project: with a `trust` they count only where that covers the
+folder, and then their callbacks may refuse and never allow.  Without one (a program
+that uses an SDK) the program has decided for itself.
 """
 
 from __future__ import annotations
 
 import os
 
-from feishuperm.engine.callbacks import (
-    CLIENT_TYPES,
-    CallbackLoader,
-    CallbackReader,
-    Invalid,
-    ProjectCallbacks,
-    matcher_of,
-)
+from feishuperm.engine.variables import UnsafeTemplate, shell_template
+from feishuperm.errors import FileError
+from feishuperm.lib.config import claude_dir, home
+from feishuperm.lib.files import read_json
 from feishuperm.models.hooks import (
+    CALLBACK_TYPES,
+    COMMAND,
+    DEFAULT_TIMEOUT,
     HOOK_EVENTS,
     SCRIPT,
     SDK_NOTES,
     HookCallback,
     HookGroup,
     HooksConfig,
+    Origin,
+    matcher_problem,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Callable, Container, Iterator, Mapping
     from typing import Any
 
-    from feishuperm.engine.callbacks import Pair, Warn
+    from feishuperm.engine.trust import Trust
+
+    Warn = Callable[[str], None]
+    Pair = tuple[str, HookGroup]
+
+DEFAULT_SCRIPT_PATHS = ("./.claude/hooks", "./hooks")
+# Kinds and fields that only Claude Code itself can run or honour.
+CLIENT_TYPES = ("agent", "http", "mcp_tool")
+CLIENT_FIELDS = ("args", "async", "asyncRewake", "if", "once", "shell")
+MAX_TIMEOUT = 86400
+# Where things are; the client lets no project set these for a hook.
+PLACES = ("HOME", "CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR")
+PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
-class ProjectConfig(ProjectCallbacks):
+class Invalid(Exception):
+    """An entry that is skipped, and why."""
+
+
+class SettingsFile:
+    """One file: what it holds for us, and the rest as Claude Code can read it."""
+
+    __slots__ = ("callbacks", "has_script", "hooks", "path", "rest", "source")
+
+    def __init__(self, source: str, path: str, data: dict[str, Any]) -> None:
+        self.source = source  # Claude Code's name for it
+        self.path = path
+        self.hooks: list[Pair] = []
+        self.callbacks: list[Pair] = []
+        self.has_script = _has_script(data)
+        self.rest = _readable_for_client(data)
+
+
+class ProjectConfig:
     """What the settings files say, for one project and one use."""
 
     def __init__(self, root: str) -> None:
-        super().__init__(root)
+        self.root = root
         self.hooks = HooksConfig()  # from `hooks`
+        self.callbacks = HooksConfig()  # from `feishuperm.callbacks`
         self.files: list[SettingsFile] = []
 
     def skippable(self) -> list[SettingsFile]:
@@ -66,22 +102,20 @@ class ProjectConfig(ProjectCallbacks):
         return HooksConfig(pairs)
 
 
-class SettingsFile:
-    """One file: what it holds for us, and the rest as Claude Code can read it."""
-
-    __slots__ = ("callbacks", "has_script", "hooks", "path", "rest", "source")
-
-    def __init__(self, source: str, path: str, data: dict[str, Any]) -> None:
-        self.source = source  # Claude Code's name for it
-        self.path = path
-        self.hooks: list[Pair] = []
-        self.callbacks: list[Pair] = []
-        self.has_script = _has_script(data)
-        self.rest = _readable_for_client(data)
-
-
-class ConfigManager(CallbackLoader):
+class ConfigManager:
     """Loads and validates; every complaint goes to `warn`."""
+
+    def __init__(
+        self, environ: Mapping[str, str], warn: Warn, trust: Trust | None = None
+    ) -> None:
+        self.environ = environ
+        self.warn = warn
+        self.trust = trust
+        self._read_before: dict[str, list[tuple[str, Origin, dict[str, Any]]]] = {}
+
+    def project_root(self, cwd: str) -> str:
+        """CLAUDE_PROJECT_DIR, else the event's or the process's folder."""
+        return os.path.abspath(self.environ.get("CLAUDE_PROJECT_DIR") or cwd or ".")
 
     def load_project_config(self, root: str) -> ProjectConfig:
         """For SDK use: every callback of the three kinds, and all complaints."""
@@ -91,32 +125,122 @@ class ConfigManager(CallbackLoader):
             pair for file in config.files for pair in file.callbacks
         )
         for file in config.skippable():
-            self.warn_skipped(file)
+            self.warn(
+                f"{file.path}: Claude Code skips this whole file in interactive "
+                "sessions, because a `script` stands under `hooks`; move it to "
+                "`feishuperm.callbacks`"
+            )
         return config
 
     def load_headless_config(self, root: str) -> ProjectConfig:
         """For `run`, which takes `left_over()` of it once the client has loaded."""
         return self._load(root, for_sdk=False)
 
-    def warn_skipped(self, file: SettingsFile) -> None:
-        self.warn(
-            f"{file.path}: Claude Code skips this whole file in interactive sessions, "
-            "because a `script` stands under `hooks`; move it to `feishuperm.callbacks`"
-        )
+    def load_callbacks(self, root: str, event: str) -> HooksConfig:
+        """What one event of an interactive session is to run."""
+        pairs: list[Pair] = []
+        for _, origin, data in self._settings(root):
+            reader = _Reader(origin, self.warn)
+            listed = list(reader.callbacks(data.get("feishuperm"), event))
+            if listed and not self._is_believed(origin):
+                self.warn(f"{origin.path}: {self._distrust(root)}")
+                continue
+            pairs += listed
+        return HooksConfig(pairs)
+
+    def own_environ(self, root: str) -> Mapping[str, str]:
+        """The environment without what a project that nobody trusts has set in it.
+
+        Claude Code hands a project's `env` to every hook, in print mode before anybody
+        has looked at the folder: PATH or BASH_ENV would make a guard another program.
+        """
+        names: set[str] = set()
+        for _, origin, data in self._settings(root):
+            block = data.get("env")
+            if isinstance(block, dict) and not self._is_believed(origin):
+                names.update(name for name in block if not _is_place(name))
+        if not names & set(self.environ):
+            return self.environ
+        kept = {key: self.environ[key] for key in self.environ if key not in names}
+        return {"PATH": PLAIN_PATH, **kept}
 
     def _load(self, root: str, for_sdk: bool) -> ProjectConfig:
         config = ProjectConfig(root)
-        for source, path, data in self.settings(root):
-            file = SettingsFile(source, path, data)
-            reader = _Reader(path, self.warn, notes=for_sdk)
+        for source, origin, data in self._settings(root):
+            if not self._is_believed(origin):
+                continue
+            file = SettingsFile(source, origin.path, data)
+            reader = _Reader(origin, self.warn, notes=for_sdk)
             # What the client runs by its own rules is not ours to judge.
             reader.scripts_only = not for_sdk and not file.has_script
             file.hooks += reader.hooks(data.get("hooks"))
             file.callbacks += reader.callbacks(data.get("feishuperm"))
             config.files.append(file)
-            reader.script_paths(config, data)
         self._warn_hooks_json(root)
         return config
+
+    def _settings(self, root: str) -> list[tuple[str, Origin, dict[str, Any]]]:
+        """(source, origin, content) of each settings file with an object in it."""
+        if root not in self._read_before:
+            self._read_before[root] = list(self._read_settings(root))
+        return self._read_before[root]
+
+    def _read_settings(self, root: str) -> Iterator[tuple[str, Origin, dict[str, Any]]]:
+        own, folder = claude_dir(self.environ), os.path.join(root, ".claude")
+        at_home = os.path.realpath(own) == os.path.realpath(folder)
+        paths = {
+            "userSettings": os.path.join(own, "settings.json"),
+            "projectSettings": os.path.join(folder, "settings.json"),
+            "localSettings": os.path.join(folder, "settings.local.json"),
+        }
+        seen = set()
+        for source, path in paths.items():
+            real = os.path.realpath(path)
+            data = None if real in seen else self._read(path)
+            seen.add(real)
+            if data is not None:
+                is_project = source != "userSettings" and not at_home
+                yield source, self._origin(path, data, root, is_project), data
+
+    def _read(self, path: str) -> dict[str, Any] | None:
+        try:
+            data = read_json(path)
+        except FileError as error:
+            self.warn(f"{error}; the file is ignored")
+            return None
+        if data is None or isinstance(data, dict):
+            return data
+        self.warn(f"{path}: not a JSON object; the file is ignored")
+        return None
+
+    def _origin(
+        self, path: str, data: dict[str, Any], root: str, is_project: bool
+    ) -> Origin:
+        """Each callback is judged by the list of its own file."""
+        if is_project:
+            bound = self.trust is not None
+            origin = Origin(path, root, DEFAULT_SCRIPT_PATHS, True, bound)
+        else:
+            # Relative to the project, it would run whatever a project puts there.
+            folders = (os.path.join(claude_dir(self.environ), "hooks"), "./hooks")
+            origin = Origin(path, home(self.environ), folders)
+        paths = data.get("hookScriptPaths")
+        if isinstance(paths, list) and all(_is_path(path) for path in paths):
+            origin.folders = tuple(paths)
+        elif "hookScriptPaths" in data:
+            self.warn(f"{path}: hookScriptPaths: not a list of folders; skipped")
+        return origin
+
+    def _is_believed(self, origin: Origin) -> bool:
+        if self.trust is None or not origin.is_project:
+            return True
+        return self.trust.covers(origin.root)
+
+    def _distrust(self, root: str) -> str:
+        return (
+            f"its callbacks are skipped, because nobody has trusted {root}: look at "
+            f"them with `feishuperm trust {root}`"
+        )
 
     def _warn_hooks_json(self, root: str) -> None:
         path = os.path.join(root, ".claude", "hooks.json")
@@ -127,13 +251,56 @@ class ConfigManager(CallbackLoader):
             )
 
 
-class _Reader(CallbackReader):
-    """Validates all of one file."""
+class _Reader:
+    """Validates one file; every complaint names it and the place inside."""
 
-    def __init__(self, path: str, warn: Warn, notes: bool) -> None:
-        super().__init__(path, warn)
+    def __init__(self, origin: Origin, warn: Warn, notes: bool = False) -> None:
+        self.origin = origin
+        self.path = origin.path
+        self.warn = warn
         self.notes = notes  # also about what is right, and may still surprise
         self.scripts_only = False  # under `hooks`; the client runs the others
+
+    def skip(self, place: str, why: str) -> None:
+        self.warn(f"{self.path}: {place}: {why}; skipped")
+
+    def callbacks(self, value: Any, only: str = "") -> Iterator[Pair]:
+        """`{"callbacks": [{"event": "Stop", "matcher": "", "type": ...}]}`.
+
+        With `only`, entries for another event are passed over in silence: this runs on
+        every event, and the log must not fill with one complaint.
+        """
+        if value is None:
+            return
+        listed = value.get("callbacks", []) if isinstance(value, dict) else None
+        if not isinstance(listed, list):
+            return self.skip("feishuperm.callbacks", "not a list")
+        for number, entry in enumerate(listed):
+            place = f"feishuperm.callbacks[{number}]"
+            if only and isinstance(entry, dict) and entry.get("event") != only:
+                continue
+            try:
+                yield self._listed(entry, place)
+            except Invalid as error:
+                self.skip(place, str(error))
+
+    def _listed(self, entry: Any, place: str) -> Pair:
+        if not isinstance(entry, dict):
+            raise Invalid("not an object")
+        event = entry.get("event")
+        if not isinstance(event, str) or not event:
+            raise Invalid("`event` is missing")
+        self._check_event(event)
+        if self.notes:
+            self._note_listed(event, place)
+        callback = self._callback(entry, place)
+        if callback is None:
+            raise Invalid(f"only Claude Code runs {entry['type']!r}, under `hooks`")
+        return event, HookGroup(_matcher_of(entry), (callback,))
+
+    def _check_event(self, event: str) -> None:
+        if event == "PermissionRequest" and self.origin.is_bound:
+            raise Invalid("a project does not decide permission requests")
 
     def hooks(self, value: Any) -> Iterator[Pair]:
         """`{"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": ...}]}]}`."""
@@ -154,15 +321,16 @@ class _Reader(CallbackReader):
         try:
             if not isinstance(group, dict):
                 raise Invalid("not an object")
-            matcher = matcher_of(group)
+            matcher = _matcher_of(group)
             entries = group.get("hooks")
             if not isinstance(entries, list):
                 raise Invalid("`hooks` is not a list")
+            callbacks = list(self._callbacks(entries, place))
+            if callbacks:
+                self._check_event(event)
+                yield event, HookGroup(matcher, callbacks)
         except Invalid as error:
-            return self.skip(place, str(error))
-        callbacks = list(self._callbacks(entries, place))
-        if callbacks:
-            yield event, HookGroup(matcher, callbacks)
+            self.skip(place, str(error))
 
     def _callbacks(self, entries: list[Any], place: str) -> Iterator[HookCallback]:
         for number, entry in enumerate(entries):
@@ -170,7 +338,7 @@ class _Reader(CallbackReader):
             if self.scripts_only and _kind(entry) != SCRIPT:
                 continue
             try:
-                callback = self.callback(entry, inside)
+                callback = self._callback(entry, inside)
             except Invalid as error:
                 self.skip(inside, str(error))
                 continue
@@ -179,9 +347,28 @@ class _Reader(CallbackReader):
             elif self.notes:
                 self.skip(inside, "only Claude Code runs it, and not for an SDK")
 
-    def note_listed(self, event: str, place: str) -> None:
-        if not self.notes:
-            return
+    def _callback(self, entry: Any, place: str) -> HookCallback | None:
+        """One callback; None for a kind that Claude Code runs. Raises Invalid."""
+        if not isinstance(entry, dict):
+            raise Invalid("not an object")
+        kind = _kind(entry)
+        if kind in CLIENT_TYPES:
+            return None
+        source = f"{self.path}: {place}"
+        blocks = entry.get("onFailure") == "block"
+        try:
+            text, timeout = _checked(entry)
+        except Invalid as error:
+            if not blocks:
+                raise
+            self.warn(f"{source}: {error}; it blocks")
+            kind = SCRIPT if kind == SCRIPT else COMMAND
+            return HookCallback(
+                kind, "", source=source, blocks=True, problem=str(error)
+            )
+        return HookCallback(kind, text, timeout, source, self.origin, blocks)
+
+    def _note_listed(self, event: str, place: str) -> None:
         if event not in HOOK_EVENTS:
             self.warn(f"{self.path}: {place}: no event {event!r} is known; kept")
         if event == "PermissionRequest":
@@ -193,11 +380,64 @@ class _Reader(CallbackReader):
 
     def _note_event(self, event: str) -> None:
         if event not in HOOK_EVENTS:
-            return self.warn(
-                f"{self.path}: hooks.{event}: no such event is known; kept"
-            )
-        if event in SDK_NOTES:
+            self.warn(f"{self.path}: hooks.{event}: no such event is known; kept")
+        elif event in SDK_NOTES:
             self.warn(f"{self.path}: hooks.{event}: {SDK_NOTES[event]}")
+
+
+def _checked(entry: dict[str, Any]) -> tuple[str, float]:
+    """The text and the seconds of a callback. Raises Invalid."""
+    kind = entry.get("type")
+    if kind not in CALLBACK_TYPES:
+        raise Invalid(f"`type` {kind!r} is none of {', '.join(CALLBACK_TYPES)}")
+    text = entry.get(kind)
+    if not isinstance(text, str) or not text.strip() or not _is_clean(text):
+        raise Invalid(f"`{kind}` is missing, or no usable text")
+    foreign = [field for field in CLIENT_FIELDS if field in entry]
+    if foreign:
+        raise Invalid(f"only Claude Code itself knows `{foreign[0]}`")
+    if entry.get("onFailure", "continue") not in ("block", "continue"):
+        raise Invalid("`onFailure` is neither block nor continue")
+    timeout = entry.get("timeout", DEFAULT_TIMEOUT)
+    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if not number or not 0 < timeout <= MAX_TIMEOUT:
+        raise Invalid(f"`timeout` is not a number of seconds up to {MAX_TIMEOUT}")
+    if kind == COMMAND:
+        try:
+            shell_template(text)
+        except UnsafeTemplate as error:
+            raise Invalid(str(error)) from None
+    return text, float(timeout)
+
+
+def _matcher_of(entry: dict[str, Any]) -> str:
+    """The matcher of an entry or a group, empty without one. Raises Invalid."""
+    matcher = entry.get("matcher")
+    if matcher is None:
+        return ""
+    if not isinstance(matcher, str):
+        raise Invalid("`matcher` is no text")
+    problem = matcher_problem(matcher)
+    if problem:
+        raise Invalid(problem)
+    return matcher
+
+
+def _is_path(value: Any) -> bool:
+    """An empty one would be the whole project."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_place(name: Any) -> bool:
+    return name in PLACES or str(name).startswith("XDG_")
+
+
+def _is_clean(text: str) -> bool:
+    """Whether a program can be given the text: no NUL, no half of a character."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _kind(entry: Any) -> Any:
@@ -222,7 +462,7 @@ def _has_script(data: dict[str, Any]) -> bool:
 
 def _scripts_only(pairs: list[Pair]) -> Iterator[Pair]:
     for event, group in pairs:
-        scripts = [found for found in group.callbacks if found.type == SCRIPT]
+        scripts = [callback for callback in group.callbacks if callback.type == SCRIPT]
         if scripts:
             yield event, HookGroup(group.matcher, scripts)
 

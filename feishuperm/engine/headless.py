@@ -8,6 +8,24 @@ Every configured hook runs exactly once.  Claude Code runs what it can read in t
 settings files; this registers the rest.  Permission requests come as `can_use_tool`:
 callbacks for PermissionRequest run first, then the running server is asked; our own
 command hook keeps quiet, see `engine.run_mark`.  Nobody to ask means: refused.
+
+A session is in one of these states:
+
+    state      from                              what is done                 to
+    setting    the CLI has started               `initialize`; which settings working
+                                                 files does it load?
+    working    the prompt was sent               messages shown, hooks run,   idle, gone
+                                                 questions asked
+    idle       a result came, and the CLI says   its stdin is closed          gone
+               idle (or says nothing, or
+               IDLE_SECONDS have passed)
+    stopping   a signal                          interrupt, a few seconds     gone
+    gone       its output ended, or it exited,   SessionEnd, nothing of it
+               or END_SECONDS after the close    is left running
+
+"working" can come back from "idle" while agents run in the background: each result
+replaces the one before, and the last is the answer.  A question lives from its
+`can_use_tool` to the first of: callback, person, deadline, cancelled by the CLI, end.
 """
 
 from __future__ import annotations
@@ -21,7 +39,6 @@ import threading
 import time
 from functools import partial
 
-from feishuperm.engine.config_manager import merge_settings
 from feishuperm.engine.wait import Wait
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
@@ -52,15 +69,13 @@ FLAGS = (
 # ends after it is closed.  They are run from here.
 OWN_EVENTS = ("SessionStart", "SessionEnd", "PermissionRequest")
 INTERRUPT_SECONDS = 5  # for the CLI to wind up a turn after an interrupt
-END_SECONDS = (
-    10  # for the CLI to exit once its stdin is closed, SessionEnd hooks included
-)
+END_SECONDS = 10  # for the CLI to exit after its stdin is closed, with its own hooks
 IDLE_SECONDS = 600  # for background agents after a result, as long as the SDKs wait
 SLACK = 5  # seconds past our own deadlines before the CLI gives a callback up
 TICK = 0.5
 SKIPPED = (
-    "Claude Code skips this whole file, because a `script` stands under `hooks`; this "
-    "run takes its place, for interactive sessions move it to `feishuperm.callbacks`"
+    "Claude Code skips this whole file, because a `script` stands under `hooks`; its "
+    "hooks run here, its permissions do not hold: move it to `feishuperm.callbacks`"
 )
 
 SUCCESS, FAILURE, REFUSED = 0, 1, 3
@@ -80,8 +95,8 @@ class Question:
     def __init__(self, request: ControlRequest) -> None:
         self.id = request.id
         self.tool_name = str(request.body.get("tool_name", ""))
-        found = request.body.get("input")
-        self.tool_input: dict[str, Any] = found if isinstance(found, dict) else {}
+        fields = request.body.get("input")
+        self.tool_input: dict[str, Any] = fields if isinstance(fields, dict) else {}
         self.wait = Wait()
 
 
@@ -97,9 +112,7 @@ class Headless:
         environ: Mapping[str, str],
         on_session: Callable[[str], None] = lambda session_id: None,
     ) -> None:
-        self.on_session = (
-            on_session  # is told the id, which may change, once it is known
-        )
+        self.on_session = on_session  # is told the id, which may change, once known
         self.config = config
         self.hooks = hooks
         self.screen = screen
@@ -187,21 +200,15 @@ class Headless:
             self._send(self.protocol.user_message(prompt))
 
     def _agreed(self, answer: ControlResponse, prompt: str) -> None:
-        """Run what the CLI left out, and give it the rest of what it skipped."""
+        """Run what the CLI left out; what else stood in a skipped file stays out."""
         sources = answer.body.get("sources")
-        sources = sources if isinstance(sources, list) else []
-        loaded = {str(one.get("source")) for one in sources if isinstance(one, dict)}
+        entries = sources if isinstance(sources, list) else []
+        loaded = {str(e.get("source")) for e in entries if isinstance(e, dict)}
         self.hooks.load_hooks(self.config.left_over(loaded))
-        skipped = [one for one in self.config.skippable() if one.source not in loaded]
-        for file in skipped:
-            self.screen.warn(f"{file.path}: {SKIPPED}")
-        start = self.protocol.user_message(prompt)
-        if not skipped:
-            return self._send(start)
-        settings = merge_settings([file.rest for file in skipped])
-        self._request(
-            "apply_flag_settings", lambda _: self._send(start), settings=settings
-        )
+        for file in self.config.skippable():
+            if file.source not in loaded:
+                self.screen.warn(f"{file.path}: {SKIPPED}")
+        self._send(self.protocol.user_message(prompt))
 
     def _registrations(self) -> dict[str, list[dict[str, Any]]]:
         """One callback per event; HookManager does matching, order and merging."""
@@ -362,7 +369,7 @@ class Headless:
             if now > question.wait.deadline:
                 question.wait.cancel()
                 self._decided(question, _deny("the feishuperm server does not answer"))
-        waiting = [one for one in self.questions.values() if one.wait.registered]
+        waiting = [q for q in self.questions.values() if q.wait.registered]
         self.screen.tick(waiting, now)
         if self.result is not None and now > self.idle_deadline:
             self._close_input()

@@ -5,14 +5,18 @@ Several callbacks for one event run in the order they are written; `hook_output`
 one answer of theirs.
 
 What goes wrong inside a callback (time-out, missing or broken script) is a line in the
-log and `{"continue": true}`: a hook that fails must not stop a session.
+log and `{"continue": true}`: a hook that fails must not stop a session.  One that says
+`"onFailure": "block"` is a guard, and blocks then.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from _thread import allocate_lock
+from threading import Lock
 
+from feishuperm.engine import script_host
+from feishuperm.engine.hook_output import decided, for_client, merge, without_allow
 from feishuperm.engine.variables import (
     VARIABLES,
     expand_prompt,
@@ -20,9 +24,8 @@ from feishuperm.engine.variables import (
     used_variables,
     variables,
 )
-from feishuperm.lib import quick_json
 from feishuperm.lib.child import RESULT, SHELL, STDERR, STDOUT, Child
-from feishuperm.models.hooks import COMMAND, PLAIN, SCRIPT, HooksConfig
+from feishuperm.models.hooks import COMMAND, PLAIN, SCRIPT, HooksConfig, Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ class HookManager:
 
     What could not run at all goes to `error`, by default the same.  `alarm` is told
     how long a matcher may take, and raises TimeoutError then; 0 takes it back.
+    `record` gets an entry for the ledger whenever a callback decides anything.
+    `script_paths` is for callbacks that come from no settings file.
     """
 
     def __init__(
@@ -58,16 +63,18 @@ class HookManager:
         script_paths: Iterable[str] = (),
         error: Callable[[str], None] | None = None,
         alarm: Callable[[int], object] = lambda seconds: None,
+        record: Callable[[dict[str, Any]], object] = lambda entry: None,
     ) -> None:
         self.root = root
         self.environ = environ
         self.warn = warn
         self.error = error or warn
         self.alarm = alarm
-        self.script_paths = tuple(script_paths)
+        self.record = record
+        self.origin = Origin("", root, script_paths)
         self.config = HooksConfig()
         self.children: set[Child] = set()  # those that run now
-        self.lock = allocate_lock()  # over the set: callbacks may run in threads
+        self.lock = Lock()  # over the set: callbacks may run in threads
         self.stopped = False
 
     def load_hooks(self, config: HooksConfig) -> None:
@@ -85,22 +92,27 @@ class HookManager:
         ]
         if not matching:
             return None
-        outputs = [self.execute(found, fields, tool_use_id) for found in matching]
-        if all(output == {"continue": True} for output in outputs):
-            return outputs[0]  # the usual case needs no merging
-        from feishuperm.engine.hook_output import for_client, merge
-
+        outputs = [self.execute(callback, fields, tool_use_id) for callback in matching]
         return for_client(event, merge(outputs))
 
     def execute(
         self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
     ) -> Output:
-        """One callback of any kind."""
-        if callback.type == COMMAND:
-            return self.execute_command(callback, fields)
-        if callback.type == SCRIPT:
-            return self.execute_script(callback, fields, tool_use_id)
-        return self.execute_prompt(callback, fields)
+        """One callback of any kind; what it decides is recorded."""
+        if callback.problem:
+            output = self._failed(callback, callback.problem)
+        elif callback.type == COMMAND:
+            output = self.execute_command(callback, fields)
+        elif callback.type == SCRIPT:
+            output = self.execute_script(callback, fields, tool_use_id)
+        else:
+            output = self.execute_prompt(callback, fields)
+        if callback.origin is not None and callback.origin.is_bound:
+            output = without_allow(output)
+        decision = decided(output)
+        if decision:
+            self.record(_entry(callback, fields, decision))
+        return output
 
     def stop(self, for_good: bool = True) -> None:
         """End every command and script that runs; afterwards none starts again."""
@@ -116,8 +128,10 @@ class HookManager:
         try:
             return group.matches(fields)
         except TimeoutError:
-            self.warn(f"matcher {group.matcher!r} takes too long; it does not match")
-            return False
+            guards = any(callback.blocks for callback in group.callbacks)
+            fate = "it matches" if guards else "it does not match"
+            self.warn(f"matcher {group.matcher!r} takes too long; {fate}")
+            return guards
         finally:
             self.alarm(0)
 
@@ -135,7 +149,9 @@ class HookManager:
         env = self._environ(values)
         argv = (SHELL, "-c", shell_template(callback.text))
         ended = self._child(callback, argv, _event_json(fields), env, fields)
-        if ended is None or ended.code == 0:
+        if isinstance(ended, str):
+            return self._failed(callback, ended)
+        if ended.code == 0:
             return {"continue": True}
         said = ended.output(STDERR).strip() or ended.output(STDOUT).strip()
         reason = said.decode(errors="replace")[:MAX_REASON]
@@ -145,24 +161,21 @@ class HookManager:
         self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
     ) -> Output:
         """The full output of a script's exported function, shape checked."""
-        from feishuperm.engine import script_host
-
-        path = script_host.allowed_path(callback.text, self.root, self.script_paths)
+        origin = callback.origin or self.origin
+        path = script_host.allowed_path(callback.text, origin)
         if not path:
-            folders = ", ".join(self.script_paths)
-            self._fail(callback, f"{callback.text} is outside {folders}")
-            return {"continue": True}
+            inside = f" inside of {origin.root}" if origin.is_project else ""
+            folders = ", ".join(origin.folders) + inside
+            return self._failed(callback, f"{callback.text} is outside {folders}")
         argv = script_host.command(path)
         request = {"input": fields, "tool_use_id": tool_use_id, "context": {}}
         env = self._environ(self._values(callback, fields))
         outputs = (STDOUT, STDERR, RESULT)
         ended = self._child(callback, argv, _event_json(request), env, fields, outputs)
-        if ended is None:
-            return {"continue": True}
+        if isinstance(ended, str):
+            return self._failed(callback, ended)
         output, problem = script_host.read_result(ended, fields)
-        if problem:
-            self._fail(callback, problem)
-        return output
+        return self._failed(callback, problem) if problem else output
 
     def convert_to_sdk_format(
         self, config: HooksConfig | None = None
@@ -199,6 +212,7 @@ class HookManager:
     def _environ(self, values: dict[str, str]) -> dict[bytes, bytes]:
         env = {os.fsencode(key): os.fsencode(self.environ[key]) for key in self.environ}
         env[b"CLAUDE_PROJECT_DIR"] = os.fsencode(self.root)
+        env[b"PYTHONDONTWRITEBYTECODE"] = b"1"  # a trusted folder stays as it was seen
         for name in VARIABLES:  # one of the user's own would be taken for the event's
             env.pop(name.encode(), None)
         for name, value in values.items():
@@ -213,34 +227,47 @@ class HookManager:
         env: dict[bytes, bytes],
         fields: Fields,
         outputs: tuple[int, ...] = (STDOUT, STDERR),
-    ) -> Child | None:
-        """Run it to its own end; else a problem is logged, and there is None."""
+    ) -> Child | str:
+        """The child after its own end, or why there is none."""
         cwd = fields.get("cwd")
         folder = cwd if isinstance(cwd, str) and _is_folder(cwd) else self.root
         with self.lock:
             if self.stopped:
-                return None
+                return "the session has ended"
             try:
                 child = Child(argv, data, env, folder, outputs)
             except OSError as error:
-                self._fail(callback, f"cannot start {argv[0]}: {error.strerror}")
-                return None
+                return f"cannot start {argv[0]}: {error.strerror}"
             self.children.add(child)
         try:
             code = child.run(callback.timeout)
         finally:
             with self.lock:
                 self.children.discard(child)
-        if code is not None:
-            return child
-        self._complain(callback, f"no end within {callback.timeout:g} s; killed")
-        return None
+        late = f"no end within {callback.timeout:g} s; killed"
+        return child if code is not None else late
 
-    def _fail(self, callback: HookCallback, problem: str) -> None:
+    def _failed(self, callback: HookCallback, problem: str) -> Output:
+        """What a callback that could not do its work answers."""
         self.error(f"{callback.source or callback.type}: {problem}")
+        if callback.blocks:
+            return _block(f"a hook that must not fail has failed: {problem}")
+        return {"continue": True}
 
     def _complain(self, callback: HookCallback, problem: str) -> None:
         self.warn(f"{callback.source or callback.type}: {problem}")
+
+
+def _entry(callback: HookCallback, fields: Fields, decision: str) -> dict[str, Any]:
+    """What the ledger keeps of a decision that a callback made."""
+    return {
+        "event": "callback",
+        "decision": decision,
+        "callback": callback.source or callback.type,
+        "hook_event": str(fields.get("hook_event_name", "")),
+        "tool": str(fields.get("tool_name", "")),
+        "session": str(fields.get("session_id", "")),
+    }
 
 
 def _block(reason: str) -> Output:
@@ -249,7 +276,7 @@ def _block(reason: str) -> Output:
 
 def _event_json(value: Any) -> bytes:
     # ASCII: an event may hold half a character, which UTF-8 cannot.
-    return quick_json.dumps(value).encode() + b"\n"
+    return json.dumps(value).encode() + b"\n"
 
 
 def _is_folder(path: str) -> bool:

@@ -50,6 +50,35 @@ def for_client(event: str, output: Output) -> Output:
     }
 
 
+def decided(output: Output) -> str:
+    """What an output decides, in a word; nothing for one that just goes on."""
+    if output.get("decision") == "block":
+        return "block"
+    if output.get("continue") is False:
+        return "stop"
+    approved = output.get("decision") == "approve"
+    return _said(output) or ("allow" if approved else "")
+
+
+def without_allow(output: Output) -> Output:
+    """The answer of a callback that may refuse, and may not allow."""
+    kept = dict(output)
+    if kept.get("decision") == "approve":
+        del kept["decision"]
+    if _said(output) in ("allow", "defer"):
+        said = ("permissionDecision", "permissionDecisionReason", "decision")
+        specific = output["hookSpecificOutput"]
+        kept["hookSpecificOutput"] = {
+            key: specific[key] for key in specific if key not in said
+        }
+    return kept
+
+
+def _said(output: Output) -> str:
+    specific = output.get("hookSpecificOutput")
+    return STRENGTH[_strength(specific)] if isinstance(specific, dict) else ""
+
+
 def _merge_two(first: Output, second: Output) -> Output:
     if not first:
         return second

@@ -4,12 +4,19 @@ A run registers its own hooks and asks its own questions, so our command hook ke
 quiet for its session.  Every process below inherits the variable, another `claude`
 included, and that one is nobody's but the hook's: so the file lists session ids.  While
 it is empty the session has only begun, and nothing else can have been started by it.
+
+A project's settings can put anything into the environment of a hook, and must not be
+able to silence a guard.  So the variable holds no path but a random word, which names a
+file in our own folder, and the run keeps that file locked while it lives.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-import stat
+import re
+
+from feishuperm.lib.config import state_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,45 +26,49 @@ VARIABLE = "FEISHUPERM_RUN"
 
 
 class RunMark:
-    """The file of one run, which adds ids as it learns them and removes it at last."""
+    """The file of one run, which adds ids as it learns them and removes it at last.
 
-    def __init__(self) -> None:
-        import tempfile
+    Raises OSError.
+    """
 
-        handle, self.path = tempfile.mkstemp(prefix="feishuperm-run-")
-        os.close(handle)
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        from feishuperm.lib.store import open_append
+
+        self.word = os.urandom(16).hex()
+        self.path = _path(self.word, environ)
+        self.fd = open_append(self.path)
+        fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def add(self, session_id: str) -> None:
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(session_id + "\n")
+        os.write(self.fd, session_id.encode() + b"\n")
 
     def remove(self) -> None:
-        try:
+        if self.fd >= 0:
             os.unlink(self.path)
-        except FileNotFoundError:
-            pass
+            os.close(self.fd)
+            self.fd = -1
 
 
 def is_of_a_run(environ: Mapping[str, str], session_id: object) -> bool:
     """Whether a session is one that a run which is still there looks after."""
-    path = environ.get(VARIABLE)
-    if not path:
+    word = environ.get(VARIABLE, "")
+    if not re.fullmatch("[0-9a-f]{32}", word):
         return False
     try:
-        if not _is_private(os.lstat(path)):
-            return False
-        with open(path, encoding="utf-8") as file:
-            known = file.read().split()
-    except (OSError, ValueError):
+        fd = os.open(_path(word, environ), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
         return False
-    return not known or session_id in known
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False  # nobody holds it: what made it is gone
+    except BlockingIOError:
+        known = os.read(fd, 1 << 16).decode(errors="replace").split()
+        return not known or session_id in known
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
-def _is_private(found: os.stat_result) -> bool:
-    """Whether it can be a run's file.
-
-    A project's settings can name any file in the environment: an empty one of its own,
-    or /dev/null, must not silence the user's guards.
-    """
-    kept = stat.S_ISREG(found.st_mode) and not stat.S_IMODE(found.st_mode) & 0o077
-    return kept and found.st_uid == os.geteuid()
+def _path(word: str, environ: Mapping[str, str]) -> str:
+    return os.path.join(state_dir(environ), "runs", word)

@@ -14,10 +14,10 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
     from feishuperm.lib.child import Child
+    from feishuperm.models.hooks import Origin
 
 NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts")
 
@@ -51,21 +51,29 @@ try {
 """
 
 
-def allowed_path(script: str, root: str, folders: Iterable[str]) -> str:
+def allowed_path(script: str, origin: Origin) -> str:
     """The real path of a script inside an allowed folder, or nothing.
 
-    Links are resolved on both sides, and everything is relative to the project, never
-    to the folder a session happens to be in.
+    Links are resolved on both sides, and everything is relative to where the callback
+    comes from, never to the folder a session happens to be in.  What a project lists
+    ends where the project ends.
     """
     try:
-        real = os.path.realpath(os.path.join(root, os.path.expanduser(script)))
-        for folder in folders:
-            base = os.path.realpath(os.path.join(root, os.path.expanduser(folder)))
-            if os.path.commonpath((base, real)) == base and real != base:
-                return real
+        real = _real(origin.root, script)
+        if origin.is_project and not _is_inside(real, _real(origin.root, ".")):
+            return ""
+        bases = [_real(origin.root, folder) for folder in origin.folders]
+        return real if any(_is_inside(real, base) for base in bases) else ""
     except ValueError:  # a NUL in a path
-        pass
-    return ""
+        return ""
+
+
+def _real(root: str, path: str) -> str:
+    return os.path.realpath(os.path.join(root, os.path.expanduser(path)))
+
+
+def _is_inside(path: str, base: str) -> bool:
+    return os.path.commonpath((base, path)) == base and path != base
 
 
 def command(path: str) -> tuple[str, ...]:
@@ -73,12 +81,14 @@ def command(path: str) -> tuple[str, ...]:
     if path.endswith(NODE_SUFFIXES):
         return ("node", "--input-type=module", "-e", NODE_HOST, path)
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return (sys.executable, "-I", "-c", _BOOT, os.path.dirname(package), path)
+    # Compiled files beside a script are neither left behind nor believed.
+    flags = ("-I", "-B", "-X", "pycache_prefix=/dev/null")
+    return (sys.executable, *flags, "-c", _BOOT, os.path.dirname(package), path)
 
 
 def read_result(ended: Child, fields: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """(output, problem): a broken script continues and says why."""
-    from feishuperm.lib.child import MAX_OUTPUT, RESULT, STDERR
+    from feishuperm.lib.child import MAX_OUTPUT, RESULT, STDERR  # not for the child
 
     carry_on = {"continue": True}
     result = ended.output(RESULT)

@@ -1,16 +1,17 @@
 """A child process in a session of its own, with bounded output and no hold on us.
 
-A child that does not read its input, floods its output, or leaves a background process
-holding the pipes must not stop us.  `subprocess` is left out: to import it takes longer
-than all that a hook loads of ours.
+What `subprocess` leaves to its caller: a child that does not read its input, floods its
+output, or leaves a background process holding the pipes must not stop us, and whoever
+ends it ends its whole group.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import subprocess
 import time
-from _signal import SIGKILL, SIGPIPE, SIGXFSZ
+from _signal import SIGKILL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 SHELL = "/bin/sh"
-# Descriptors of the child; RESULT is one more, named by RESULT_FD, if it is asked for.
-STDIN, STDOUT, STDERR, RESULT = range(4)
+# What is read of the child; RESULT is one more descriptor, which RESULT_FD names to it.
+STDOUT, STDERR, RESULT = 1, 2, 3
 RESULT_FD = b"FEISHUPERM_RESULT_FD"
 MAX_OUTPUT = 1 << 20  # of each stream; a hook's answer is far smaller
 STEP = 0.05  # how often an ended child is noticed while others hold its pipes
 
 
 class Child:
-    """One that runs; `turn()` until `over()`, and at last `end()`, or just `run()`.
+    """One process from start to end: `run()`, or `turn()` until `over()`, then `end()`.
 
     `outputs` says which descriptors are read; those of 1 and 2 that are not go nowhere.
     Raises OSError when it cannot be started.
@@ -40,30 +41,45 @@ class Child:
         cwd: str = "",
         outputs: Sequence[int] = (STDOUT, STDERR),
     ) -> None:
-        argv = _in_folder([_program(argv[0], env), *argv[1:]], cwd)
-        self.code: int | None = None
-        self.pending = memoryview(data)
         self.outputs = {number: bytearray() for number in outputs}
+        self.pending = memoryview(data)
         self.pause = STEP / 64
+        self.reading: dict[int, int] = {}  # our ends of the pipes, by what they carry
         source, self.stdin = os.pipe()
-        os.set_blocking(self.stdin, False)
-        self.reading: dict[int, int] = {}  # our ends of the pipes, by theirs
-        theirs = {STDIN: source}
+        theirs = {0: source, STDOUT: subprocess.DEVNULL, STDERR: subprocess.DEVNULL}
         for number in outputs:
             reader, theirs[number] = os.pipe()
             self.reading[reader] = number
+        kept = [theirs[RESULT]] if RESULT in theirs else []
         try:
-            self.pid = _spawn(argv, env, theirs)
+            self.process = subprocess.Popen(
+                argv,
+                stdin=theirs[0],
+                stdout=theirs[STDOUT],
+                stderr=theirs[STDERR],
+                env={**env, RESULT_FD: b"%d" % kept[0]} if kept else env,
+                cwd=cwd or None,
+                pass_fds=kept,
+                start_new_session=True,
+            )
         except BaseException:
             self._close()
             raise
         finally:
             for fd in theirs.values():
-                os.close(fd)
+                if fd >= 0:
+                    os.close(fd)
+        self.pid = self.process.pid
+        os.set_blocking(self.stdin, False)
         self.poll = select.poll()
         self.poll.register(self.stdin, select.POLLOUT)
         for fd in self.reading:
             self.poll.register(fd, select.POLLIN)
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, minus the signal that ended it, None while it runs."""
+        return self.process.poll()
 
     def run(self, timeout: float) -> int | None:
         """The exit code; None when it was killed after so many seconds."""
@@ -83,11 +99,11 @@ class Child:
         return bytes(self.outputs[number])
 
     def over(self) -> bool:
-        return not self.reading and self._ended()
+        return not self.reading and self.code is not None
 
     def turn(self, seconds: float) -> None:
         """Move what can be moved; wait for something to move, but not for long."""
-        ended = self._ended()
+        ended = self.code is not None
         pause = 0 if ended else min(seconds, STEP if self.reading else self.pause)
         ready = self.poll.poll(pause * 1000)
         for fd, _ in ready:
@@ -99,27 +115,18 @@ class Child:
 
     def end(self) -> None:
         """Let go of it: of what still runs, the whole group is killed."""
-        if not self._ended():
+        if self.code is None:
             self.kill()
-            os.waitpid(self.pid, 0)
+            self.process.wait()
         self._close()
 
     def kill(self) -> None:
         """End its whole group; from any thread, `run()` sees that it has ended."""
-        if self.code is None:
+        if self.process.returncode is None:
             try:
                 os.killpg(self.pid, SIGKILL)
             except ProcessLookupError:
                 pass
-
-    def _ended(self) -> bool:
-        if self.code is None:
-            try:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # the program we are part of ignores its children
-                pid, status = self.pid, 0
-            self.code = os.waitstatus_to_exitcode(status) if pid else None
-        return self.code is not None
 
     def _read(self, fd: int) -> None:
         data = os.read(fd, 65536)
@@ -149,37 +156,3 @@ class Child:
                 os.close(fd)
         self.stdin = -1
         self.reading = {}
-
-
-def _program(name: str, env: Mapping[Any, Any]) -> str:
-    """The path of a program by the child's own PATH. Raises FileNotFoundError."""
-    if "/" in name:
-        return name
-    for folder in os.get_exec_path(env):
-        path = os.path.join(os.fsdecode(folder), name)
-        if os.access(path, os.X_OK) and not os.path.isdir(path):
-            return path
-    raise FileNotFoundError(2, "not found in PATH")
-
-
-def _in_folder(argv: list[str], cwd: str) -> list[str]:
-    """posix_spawn knows no folder, and ours is not ours alone: a shell goes there."""
-    if not cwd or os.path.samefile(cwd, "."):
-        return argv
-    return [SHELL, "-c", 'cd -- "$0" && exec "$@"', cwd, *argv]
-
-
-def _spawn(argv: list[str], env: Mapping[Any, Any], fds: dict[int, int]) -> int:
-    actions: list[tuple[Any, ...]] = [
-        (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0)
-        for number in (STDOUT, STDERR)
-        if number not in fds
-    ]
-    actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()]
-    if RESULT in fds:
-        env = {**env, RESULT_FD: b"%d" % RESULT}
-    # Python ignores two signals that other programs expect to die of.
-    ignored = (SIGPIPE, SIGXFSZ)
-    return os.posix_spawn(
-        argv[0], argv, env, file_actions=actions, setsid=True, setsigdef=ignored
-    )

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import sys
 import time
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import state_dir
+from feishuperm.lib.secrets import HIDDEN, mask
 from feishuperm.lib.store import append_line
 from feishuperm.models.settings import LOG_LEVELS
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 MAX_FILE = 1 << 20  # weeks of decisions; three of them are kept
 OLD_FILES = 2
 MAX_MESSAGE = 4000  # characters: an entry stays readable, whatever was thrown at it
-HIDDEN = "***"
-# The token of a custom bot's address, and the signature of a button's link.
-SECRETS = re.compile(r"(/hook/|[?&]sig=)[^\s\"'<>&?#]+")
 
 
 class Log:
@@ -59,7 +56,7 @@ class Log:
 
     def clean(self, message: str) -> str:
         """The message without secrets, on one line."""
-        message = self.redact(message)
+        message = self.redact(message[: 2 * MAX_MESSAGE])  # a secret must not be cut
         if len(message) > MAX_MESSAGE:
             message = message[:MAX_MESSAGE] + "..."
         return one_line(message)
@@ -67,7 +64,7 @@ class Log:
     def redact(self, message: str) -> str:
         for secret in self.hidden:
             message = message.replace(secret, HIDDEN)
-        return SECRETS.sub(rf"\g<1>{HIDDEN}", message)
+        return mask(message)
 
     def hide(self, secret: str) -> None:
         if secret and secret not in self.hidden:

@@ -13,21 +13,15 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import FeishupermError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
 BOM = "\ufeff"
-PROGRAMS = {
-    "feishuperm-hook": "feishuperm-hook",
-    "permission-notify": "feishuperm-hook",
-    "feishuperm-supervisor": "feishuperm-supervisor",
-}
 MISSING: Any = object()
 SPACE = re.compile(r"[ \t\r\n]*")
 Path = tuple[Union[str, int], ...]
@@ -44,16 +38,6 @@ class Item(NamedTuple):
     start: int  # of the key; in a list, of the value
     value: int
     end: int
-
-
-class Hook(NamedTuple):
-    """One of our own hook entries."""
-
-    path: Path
-    event: str
-    matcher: str
-    program: str
-    entry: dict[str, Any]
 
 
 class Style(NamedTuple):
@@ -134,110 +118,7 @@ def drop_value(text: str, path: Path, original: str = "") -> str:
     """
     if _find(text, path) is None:
         return text
-    return _prune(_cut(text, path), path[:-1], original)
-
-
-# Hooks.
-
-
-def program_of(command: object) -> str:
-    """Which of our programs a hook command runs, empty for another's."""
-    try:
-        words = shlex.split(command) if isinstance(command, str) else []
-    except ValueError:
-        return ""
-    while words and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
-        words.pop(0)
-    name = words[0].rpartition("/")[2] if words else ""
-    if name in ("feishuperm", "feishuperm.pyz") and len(words) > 1:
-        name = f"feishuperm-{words[1]}"
-    return PROGRAMS.get(name, "")
-
-
-def find_hooks(text: str) -> list[Hook]:
-    """The entries that run our programs, whoever wrote them, in the text's order."""
-    return [
-        Hook(path, event, matcher, program_of(entry.get("command")), entry)
-        for path, event, matcher, entry in _entries(get_value(text, ("hooks",)))
-        if program_of(entry.get("command"))
-    ]
-
-
-def own_hooks(text: str, own: Collection[str]) -> list[Hook]:
-    """The entries an install wrote: those with exactly one of its commands.
-
-    Somebody's own call of our program, with more words around it, is theirs.
-    """
-    return [hook for hook in find_hooks(text) if hook.entry["command"] in own]
-
-
-def put_hook(
-    text: str,
-    event: str,
-    matcher: str,
-    command: str,
-    timeout: int,
-    own: Collection[str] = (),
-) -> str:
-    """The text with our entry for an event, as it should be. Raises SettingsError.
-
-    `own` are commands of earlier installs.  An entry of ours that is there is mended
-    where it stands, and a longer time-out that somebody gave it stays; a second one of
-    the same program is cut out.
-    """
-    program = program_of(command)
-    found = [
-        hook
-        for hook in own_hooks(text, {command, *own})
-        if hook.event == event and hook.program == program
-    ]
-    for hook in reversed(found[1:]):
-        text = _drop_hook(text, hook, "")
-    if found:
-        return _mend(text, found[0], command, timeout)
-    entry = {"type": "command", "command": command, "timeout": timeout}
-    group = {"matcher": matcher, "hooks": [entry]} if matcher else {"hooks": [entry]}
-    return add_item(text, ("hooks", event), group)
-
-
-def drop_hooks(text: str, own: Collection[str], original: str = "") -> str:
-    """The text without our entries and without what is empty for it.
-
-    Lists and objects that `original` holds too are kept, empty or not.
-    """
-    for hook in reversed(own_hooks(text, own)):
-        text = _drop_hook(text, hook, original)
-    return text
-
-
-def _entries(hooks: Any) -> Iterator[tuple[Path, str, str, dict[str, Any]]]:
-    """Every well-formed entry: path, event, matcher, entry."""
-    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
-        for index, group in enumerate(groups if isinstance(groups, list) else ()):
-            entries = group.get("hooks") if isinstance(group, dict) else None
-            for place, entry in enumerate(entries if isinstance(entries, list) else ()):
-                if isinstance(entry, dict):
-                    path = ("hooks", event, index, "hooks", place)
-                    yield path, event, str(group.get("matcher", "")), entry
-
-
-def _mend(text: str, hook: Hook, command: str, timeout: int) -> str:
-    wanted: dict[str, Any] = {"type": "command", "command": command}
-    given = hook.entry.get("timeout")
-    if not isinstance(given, float) or given < timeout:
-        wanted["timeout"] = timeout
-    for key, value in wanted.items():
-        if hook.entry.get(key, MISSING) != value:
-            text = set_value(text, (*hook.path, key), value)
-    return text
-
-
-def _drop_hook(text: str, hook: Hook, original: str) -> str:
-    text = _cut(text, hook.path)
-    group = hook.path[:3]
-    if get_value(text, hook.path[:4]):
-        return text
-    return _prune(_cut(text, group), group[:2], original)
+    return prune(cut(text, path), path[:-1], original)
 
 
 # Places.
@@ -351,7 +232,7 @@ def _append(text: str, start: int, items: list[Item], value: Any, key: str) -> s
     return text[:end] + "," + piece + text[end:]
 
 
-def _cut(text: str, path: Path) -> str:
+def cut(text: str, path: Path) -> str:
     """The text without one item and the comma that parted it from its neighbour."""
     place, parent = _find(text, path), _find(text, path[:-1])
     assert place is not None and parent is not None
@@ -364,7 +245,7 @@ def _cut(text: str, path: Path) -> str:
     return text[: place.start] + text[items[1].start :]
 
 
-def _prune(text: str, path: Path, original: str) -> str:
+def prune(text: str, path: Path, original: str) -> str:
     """Cut what is empty now, from the inside out, unless `original` holds it too."""
     while path:
         place, parent = _find(text, path), _find(text, path[:-1])
@@ -373,7 +254,7 @@ def _prune(text: str, path: Path, original: str) -> str:
         twins = [item for item in _items(text, parent.value) if item.key == place.key]
         if len(twins) > 1 or _has(original, path):  # cutting would revive a duplicate
             return text
-        text, path = _cut(text, path), path[:-1]
+        text, path = cut(text, path), path[:-1]
     return text
 
 

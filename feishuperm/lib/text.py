@@ -388,10 +388,22 @@ TEXTS: dict[str, tuple[str, str]] = {
         "搜索的规则会放行读取整个目录，仅批准本次",
         "A rule for a search would allow reading the whole folder; it was allowed once",
     ),
-    "rule.outside": (
-        ".claude/settings.local.json 经符号链接指向项目之外，未做任何改动；本次已批准",
-        ".claude/settings.local.json is a link that leads out of the project; nothing "
-        "was written, and this request was allowed",
+    "rule.long": (
+        "规则超过 2 kB，不写入，仅批准本次",
+        "The rule would be longer than 2 kB and is not written; it was allowed once",
+    ),
+    "rule.broad": (
+        "这个工具的任何调用都将直接通过",
+        "Every call of this tool will pass without asking",
+    ),
+    "rule.writes": (
+        "命令把输出写入文件，Claude Code 仍会为此再次询问",
+        "The command writes its output to a file, for which Claude Code will ask again",
+    ),
+    "rule.linked": (
+        ".claude/settings.local.json 是符号链接或经过符号链接，不写入规则，仅批准本次",
+        ".claude/settings.local.json is a link, or goes through one; no rule is "
+        "written, and this request was allowed once",
     ),
     "rule.unparsable": (
         ".claude/settings.local.json 不是有效的 JSON 对象，未做任何改动；本次已批准",

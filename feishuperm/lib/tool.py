@@ -174,18 +174,18 @@ def _bare(tool_name: str, tool_input: ToolInput) -> Rules:
     return ((tool_name, ""),)
 
 
+def _bare_if_empty(tool_name: str, tool_input: ToolInput) -> Rules:
+    """Nothing is shown that the rule would leave out."""
+    return () if tool_input else ((tool_name, ""),)
+
+
 def _no_rule(tool_name: str, tool_input: ToolInput) -> Rules:
     return ()
 
 
-def _by_value(key: str) -> Callable[[str, ToolInput], Rules]:
-    """Exactly this command, skill or agent."""
-
-    def rules(tool_name: str, tool_input: ToolInput) -> Rules:
-        value = tool_input.get(key)
-        return ((tool_name, value),) if isinstance(value, str) and value else ()
-
-    return rules
+def _command_rule(tool_name: str, tool_input: ToolInput) -> Rules:
+    command = tool_input.get("command")
+    return ((tool_name, command),) if isinstance(command, str) and command else ()
 
 
 def _by_path(rule_name: str, key: str) -> Callable[[str, ToolInput], Rules]:
@@ -216,6 +216,7 @@ def _domain_rule(tool_name: str, tool_input: ToolInput) -> Rules:
 
 _PLAIN_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?(?:[/?#]|\Z)")
 
+_AGENT = ("subagent_type", "description", "prompt")
 MCP = "mcp__*"
 UNKNOWN = "*"
 TOOLS = {
@@ -225,7 +226,7 @@ TOOLS = {
             _code("command", "bash"),
             *_text("description", "timeout", "run_in_background"),
         ),
-        _by_value("command"),
+        _command_rule,
     ),
     "Edit": Tool(
         "yellow",
@@ -268,17 +269,10 @@ TOOLS = {
     ),
     "WebFetch": Tool("purple", (_code("url"), *_text("prompt")), _domain_rule),
     "WebSearch": Tool("purple", _text("query"), _bare),
-    "Task": Tool(
-        "turquoise",
-        _text("subagent_type", "description", "prompt"),
-        _by_value("subagent_type"),
-    ),
-    "Agent": Tool(
-        "turquoise",
-        _text("subagent_type", "description", "prompt"),
-        _by_value("subagent_type"),
-    ),
-    "Skill": Tool("purple", _text("skill", "args"), _by_value("skill")),
+    # A rule would name the agent or the skill, whatever it is told to do.
+    "Task": Tool("turquoise", _text(*_AGENT), _no_rule),
+    "Agent": Tool("turquoise", _text(*_AGENT), _no_rule),
+    "Skill": Tool("purple", _text("skill", "args"), _no_rule),
     "AskUserQuestion": Tool(
         "indigo", (Field(("questions",), "question", "", _show_questions),), _no_rule
     ),
@@ -286,7 +280,7 @@ TOOLS = {
         "blue", (Field(("plan",), "markdown"), _path("planFilePath")), _no_rule
     ),
     MCP: Tool("violet", (), _bare),
-    UNKNOWN: Tool("grey", (), _bare),
+    UNKNOWN: Tool("grey", (), _bare_if_empty),
 }
 
 TOOL_COLORS = {name: tool.colour for name, tool in TOOLS.items()}

@@ -6,6 +6,8 @@ Values only.  Where they come from is `engine.config_manager`'s business, what t
 
 from __future__ import annotations
 
+import re
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,22 +69,52 @@ CALLBACK_TYPES = (COMMAND, SCRIPT, PROMPT)  # each keeps its text under its own 
 # The SDKs give a callback 60 seconds unless told otherwise; so do we.
 DEFAULT_TIMEOUT = 60.0
 
-# What a matcher without regular expressions consists of; `re` is loaded for the others.
+# What a matcher without regular expressions consists of.
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_|, -")
+
+
+class Origin:
+    """The settings file a callback was written in, and what that allows it."""
+
+    __slots__ = ("folders", "is_bound", "is_project", "path", "root")
+
+    def __init__(
+        self,
+        path: str,
+        root: str,
+        folders: Iterable[str],
+        is_project: bool = False,
+        is_bound: bool = False,
+    ) -> None:
+        self.path = path
+        self.root = root  # what relative paths in it are relative to
+        self.folders = tuple(folders)  # where its scripts may lie
+        self.is_project = is_project  # then they lie inside of `root` as well
+        self.is_bound = is_bound  # its callbacks may refuse, and allow nothing
 
 
 class HookCallback:
     """One callback: its kind, its text (command, path or prompt), its seconds."""
 
-    __slots__ = ("source", "text", "timeout", "type")
+    __slots__ = ("blocks", "origin", "problem", "source", "text", "timeout", "type")
 
     def __init__(
-        self, type: str, text: str, timeout: float = DEFAULT_TIMEOUT, source: str = ""
+        self,
+        type: str,
+        text: str,
+        timeout: float = DEFAULT_TIMEOUT,
+        source: str = "",
+        origin: Origin | None = None,
+        blocks: bool = False,
+        problem: str = "",
     ) -> None:
         self.type = type
         self.text = text
         self.timeout = timeout
         self.source = source  # where it was written, for the log
+        self.origin = origin  # None: a program made it
+        self.blocks = blocks  # `"onFailure": "block"`
+        self.problem = problem  # why it can never run; only one that blocks has any
 
 
 class HookGroup:
@@ -125,7 +157,9 @@ class HooksConfig:
 
     def seconds(self, event: str) -> float:
         """How long all callbacks of an event may take, one after the other."""
-        return sum(one.timeout for group in self[event] for one in group.callbacks)
+        return sum(
+            callback.timeout for group in self[event] for callback in group.callbacks
+        )
 
     def pairs(self) -> Iterator[tuple[str, HookGroup]]:
         """What the constructor took."""
@@ -144,8 +178,6 @@ def matches(matcher: str, value: str) -> bool:
         return True
     if PLAIN.issuperset(matcher):
         return value in [name.strip() for name in matcher.replace(",", "|").split("|")]
-    import re
-
     try:
         return re.search(matcher, value) is not None
     except re.error:
@@ -156,8 +188,6 @@ def matcher_problem(matcher: str) -> str:
     """Why a matcher never fits, or nothing."""
     if matcher == "*" or PLAIN.issuperset(matcher):
         return ""
-    import re
-
     try:
         re.compile(matcher)
     except re.error as error:

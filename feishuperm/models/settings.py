@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NOTIFY_KINDS = ("permission", "question", "plan", "stop", "notification", "failure")
+SURFACES = ("inbox", "webhook", "app", "gateway")
 MIN_TOKEN = 16  # characters; a custom bot's is a UUID
 HOOK_PATH = "/open-apis/bot/v2/hook/"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -85,11 +86,14 @@ def _choice(*names: str) -> Callable[[str], str]:
     return parse
 
 
-def _kinds(value: str) -> frozenset[str]:
-    kinds = frozenset(part.strip() for part in value.split(",") if part.strip())
-    if not kinds <= frozenset(NOTIFY_KINDS):
-        raise ValueError
-    return kinds
+def _names(*allowed: str) -> Callable[[str], frozenset[str]]:
+    def parse(value: str) -> frozenset[str]:
+        names = frozenset(part.strip() for part in value.split(",") if part.strip())
+        if not names <= frozenset(allowed):
+            raise ValueError
+        return names
+
+    return parse
 
 
 def _socket_path(value: str) -> str:
@@ -138,7 +142,10 @@ SETTINGS = (
     Setting("PERMISSION_NOTIFY_DELAY", "0", _number(0, 86400),
             "whole seconds from 0 to 86400",
             "seconds before the card; none is sent if the terminal answered"),
-    Setting("FEISHUPERM_NOTIFY", "permission,question,plan", _kinds,
+    Setting("FEISHUPERM_SURFACES", "", _names(*SURFACES),
+            "a comma list of " + ", ".join(SURFACES),
+            "where a request may be answered; empty: wherever that is set up"),
+    Setting("FEISHUPERM_NOTIFY", "permission,question,plan", _names(*NOTIFY_KINDS),
             "a comma list of " + ", ".join(NOTIFY_KINDS),
             "which events make a card"),
     Setting("FEISHUPERM_LANG", "zh", _choice("zh", "en"), "zh or en",
@@ -177,6 +184,7 @@ class Settings:
     permission_request_timeout: int
     permission_timeout_action: str
     permission_notify_delay: int
+    feishuperm_surfaces: frozenset[str]
     feishuperm_notify: frozenset[str]
     feishuperm_lang: str
     feishuperm_log_level: str
@@ -212,6 +220,17 @@ class Settings:
         if self.callback_confirm == "auto":
             return grants and not self.url_is_local()
         return self.callback_confirm == "on"
+
+    def possible_surfaces(self) -> frozenset[str]:
+        """What is set up to show a request: the inbox always is."""
+        return frozenset(
+            ("inbox", "webhook") if self.feishu_webhook_url else ("inbox",)
+        )
+
+    def surfaces(self) -> frozenset[str]:
+        """Where a request may be answered."""
+        possible = self.possible_surfaces()
+        return possible & (self.feishuperm_surfaces or possible)
 
     def http_host(self) -> str:
         """The address HTTP listens on; empty means all of them."""

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
 TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
+LOOK_SECONDS = 0.005  # after which the others have their look soon, not now
+SOON_SECONDS = 0.02
 FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
@@ -272,14 +274,20 @@ class Desk:
         """Look at the next few transcripts; go on while anything is watched."""
         watched = list(self._watches)
         start = self._next_look if self._next_look < len(watched) else 0
-        self._next_look = start + TRANSCRIPTS_PER_LOOK
-        for id in watched[start : self._next_look]:
+        until = self._timers.now() + LOOK_SECONDS
+        pause = TRANSCRIPT_SECONDS
+        self._next_look = start
+        for id in watched[start : start + TRANSCRIPTS_PER_LOOK]:
             request = self.requests.get(id)
             if request is not None:
                 self._settled_elsewhere(request)
+            self._next_look += 1
+            if self._timers.now() > until:
+                pause = SOON_SECONDS
+                break
         self._looking = bool(self._watches)
         if self._looking:
-            self._later(TRANSCRIPT_SECONDS, self._look)
+            self._later(pause, self._look)
 
     def _settled_elsewhere(self, request: Request) -> bool:
         """End the request if its session has gone on without us."""

@@ -9,7 +9,7 @@ How to use it, in a process with one thread and a loop:
     ledger.finish(ticket, entry)      # never raises
     ledger.note(entry)                # ends nobody decided; written with the next...
     ledger.flush()                    # ...call of this: every 0.1 s while it is not 0
-    ledger.pending(), ledger.problem  # for status and doctor
+    ledger.state()                    # the value of `ledger` in the server's status
     ledger.head()                     # eight characters for a card or a page
 
 `intend()` and `flush()` hold the thread for `QUICK` seconds at most beside the disk's
@@ -63,7 +63,8 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
-WAIT = 1.0  # seconds; others hold the lock for one write and two fsyncs
+WAIT = 2.0  # seconds; others hold the lock for one write and two fsyncs
+STEP = 0.002  # between tries: no longer than others hold it, or the patient never win
 QUICK = 0.03  # the same for a server, whose every other client waits meanwhile
 BLOCK = 64 << 10  # what is read at a time from the end of the file
 MAX_LINE = 1 << 20  # bytes; none of ours comes near, so a longer one is no entry
@@ -178,11 +179,22 @@ class Ledger:
         """How many entries could not be written yet."""
         return len(self._waiting) + self._lost
 
+    def state(self) -> dict[str, Any]:
+        """For `status` and `doctor`, and for `log verify`, which asks the server."""
+        return {
+            "head": self.head(),
+            "pending": self.pending(),
+            "problem": self.problem,
+        }
+
     def head(self) -> str:
         """The first characters of the last hash on the disk, for a person to keep."""
-        if not self._head:
-            key = read_key(self.key_path)
-            self._head = read_head(self.head_path, key).hash if key else ""
+        try:
+            key = b"" if self._head else read_key(self.key_path)
+            if key:
+                self._head = read_head(self.head_path, key).hash
+        except OSError:
+            pass  # nobody is kept waiting for it
         return self._head[:8]
 
     def recover(self) -> list[Entry]:
@@ -233,7 +245,7 @@ class Ledger:
         for _ in range(3):
             fd = open_append(self.path)
             try:
-                acquire(fd, wait)
+                acquire(fd, wait, sleep=lambda _: time.sleep(STEP))
                 state = os.fstat(fd)
                 if not stat.S_ISREG(state.st_mode):
                     raise OSError(errno.EINVAL, "not a regular file")
@@ -256,6 +268,18 @@ class Ledger:
             if entry is not None:
                 yield entry
 
+    def latest(self, most: int) -> list[Entry]:
+        """The last entries, 0 for all, oldest first; of an intent only its end."""
+        ended: set[int] = set()
+        latest: list[Entry] = []
+        for entry in self._backwards():
+            ended.add(end_of(entry))
+            if entry.get("event") != INTENT or place_in(entry) not in ended:
+                latest.append(entry)
+                if len(latest) == most:
+                    break
+        return latest[::-1]
+
     def recent(self, seconds: float) -> list[Entry]:
         """The entries of the last so many seconds, oldest first."""
         since = self._clock() - seconds
@@ -277,14 +301,13 @@ class Ledger:
         A server leaves them when it dies, and closes those of the one before it: so it
         is enough to look a day beyond the last thing that any server wrote.
         """
-        ended: set[object] = set()
+        ended = {0}
         intents: list[Entry] = []
         latest = 0.0
         for entry in self._backwards():
-            event, seq, when = entry.get("event"), entry.get("seq"), entry_time(entry)
-            if isinstance(entry.get("intent"), int):
-                ended.add(entry["intent"])
-            if event == INTENT and isinstance(seq, int) and seq not in ended:
+            event, when = entry.get("event"), entry_time(entry)
+            ended.add(end_of(entry))
+            if event == INTENT and place_in(entry) not in ended:
                 intents.append(entry)
             if event in (INTENT, REQUEST):
                 latest = max(latest, when)
@@ -445,13 +468,18 @@ def head_path_of(path: str, environ: Mapping[str, str]) -> str:
 
 
 def read_head(path: str, key: bytes) -> Head:
-    """The head, if it was written with this key; never raises."""
+    """The head, if it was written with this key. Raises OSError if out of files."""
     try:
         with open(path, "rb") as file:
             data = file.read(1024)
     except FileNotFoundError:
         return Head(why="missing")
-    except OSError:
+    except OSError as error:
+        if error.errno in (
+            errno.EMFILE,
+            errno.ENFILE,
+        ):
+            raise  # it will be read a little later
         return Head(why="unreadable")
     fields = data.decode("latin-1").split()
     if len(fields) != 4 or not fields[0].isdecimal():
@@ -531,6 +559,18 @@ def entry_time(entry: Entry) -> float:
     """When an entry was written, in seconds."""
     value = entry.get("time")
     return value if isinstance(value, (int, float)) else 0.0
+
+
+def place_in(entry: Entry) -> int:
+    """An entry's number; 0 for one without."""
+    seq = entry.get("seq")
+    return seq if isinstance(seq, int) else 0
+
+
+def end_of(entry: Entry) -> int:
+    """The number of the intent that an entry ends; 0 if it ends none."""
+    intent = entry.get("intent")
+    return intent if isinstance(intent, int) else 0
 
 
 def decode(line: bytes) -> Entry | None:

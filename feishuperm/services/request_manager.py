@@ -50,6 +50,8 @@ REMEMBER_MOST = 20_000
 REMEMBER_WHOLE = 200
 REMEMBER_BYTES = 16 << 20
 DETAIL_CHARACTERS = 200  # of a command or path in the ledger
+DETAIL_READ = 2000  # of these the first are shown, with no secret cut in half
+EXPIRE_MOST = 50  # in one turn of the loop; thousands may have the same deadline
 
 
 class RequestManager:
@@ -200,10 +202,10 @@ class RequestManager:
         id = self._ids.get(waiter)
         return None if id is None else self._end(id, states.GONE)
 
-    def expire(self, now: float) -> list[Request]:
-        """End everything whose time is over; returns what ended."""
-        ended = []
-        while self._deadlines and self._deadlines[0][0] <= now:
+    def expire(self, now: float, most: int = EXPIRE_MOST) -> list[Request]:
+        """End those whose time is over, some at a time; returns what ended."""
+        ended: list[Request] = []
+        while self._deadlines and self._deadlines[0][0] <= now and len(ended) < most:
             id = heapq.heappop(self._deadlines)[1]
             request = self._requests.get(id)
             if request is not None and request.waits():
@@ -309,7 +311,7 @@ def new_request(
         kind_of(payload.tool_name).name,
     )
     request.summary = detail.summary
-    request.detail = redact(shown)[:DETAIL_CHARACTERS]
+    request.detail = redact(shown[:DETAIL_READ])[:DETAIL_CHARACTERS]
     request.session = payload.session_id()
     request.digest = hashlib.sha256(hook.raw).hexdigest()
     request.shown = hook.shown == SHOWN

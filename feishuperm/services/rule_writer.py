@@ -2,9 +2,13 @@
 
 A rule must allow exactly what the person saw, so the grammar of the client decides:
 where it has no exact form (a `*` in a command, a `?` in a path) there is no rule, and a
-refusal says why.  Which rule a tool gets is a column of `lib.tool`; this module makes
-paths absolute, quotes, refuses, and edits `<project>/.claude/settings.local.json`.  It
-knows no requests and no pages: refusals and problems are keys of `lib.text`.
+refusal says why.  A rule that is a tool's bare name lets every call of it pass; such a
+plan is `broad`, and a person must have read those words (`rule.broad`) before it is
+written.  Which rule a tool gets is a column of `lib.tool`; this module makes paths
+absolute, quotes, refuses, and edits `<project>/.claude/settings.local.json`, which must
+be a plain file in a plain folder: a link in a project's place may lead to the settings
+that everybody who has the project shares.  It knows no requests and no pages: refusals,
+notes and problems are keys of `lib.text`.
 
 How the client reads a rule: inside the brackets a backslash quotes a bracket or itself.
 What that leaves is, for a file, a pattern as in .gitignore, whose backslashes are its
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 
 ALLOW = ("permissions", "allow")
 PATH_KEYS = ("file_path", "notebook_path", "path")
+MAX_RULE = 2048  # bytes: what nobody reads to its end nobody should allow for ever
 WAIT = 2.0  # seconds; other holders keep the lock for one write
 TRIES = 3  # how often another program may change the file while we write it
 
@@ -66,12 +71,20 @@ _BARE = re.compile(
 )
 
 
+# Measured: a rule does not cover where output goes, `/dev/null` and other descriptors
+# apart, nor a `tee` at the end of a pipe; a here-document hides it from the client.
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
+_WRITES = re.compile(r">(?!&|\(|>?\|?[ \t]*/dev/null\b)|\|&?\s*(?:sudo\s+)?tee\b")
+
+
 class RulePlan(NamedTuple):
     """What "always" would write; without rules, `refusal` says why."""
 
     rules: tuple[str, ...] = ()  # as they stand in the file
     session_rules: tuple[tuple[str, str], ...] = ()  # (tool, content), unquoted
     refusal: str = ""  # text key
+    broad: bool = False  # lets every call of the tool pass: to be said, and confirmed
+    note: str = ""  # text key: what the rules will not do
 
 
 class WriteResult(NamedTuple):
@@ -101,10 +114,10 @@ class RuleWriter:
         self, tool_name: str, tool_input: dict[str, Any], project: str, cwd: str = ""
     ) -> RulePlan:
         """The rules for exactly this call; a relative path starts at `cwd`."""
-        found = format_rules(tool_name, _absolute(tool_input, cwd or project))
-        if not found:
+        wanted = format_rules(tool_name, _absolute(tool_input, cwd or project))
+        if not wanted:
             return RulePlan(refusal=_NO_RULE.get(tool_name, "rule.none"))
-        for tool, content in found:
+        for tool, content in wanted:
             refusal = _refusal(tool, content)
             if refusal:
                 return RulePlan(refusal=refusal)
@@ -112,13 +125,34 @@ class RuleWriter:
         # the project: harmless as long as there is none.
         kept = [
             (tool, _content(tool, content))
-            for tool, content in found
+            for tool, content in wanted
             if not (_in_project(tool, content) and os.path.lexists(project + content))
         ]
+        rules = tuple(rule_text(*rule) for rule in kept)
+        if any(len(rule.encode()) > MAX_RULE for rule in rules):
+            return RulePlan(refusal="rule.long")
+        if os.path.isdir(project) and not _is_plain(project):
+            return RulePlan(refusal="rule.linked")
         return RulePlan(
-            tuple(rule_text(*rule) for rule in kept),
+            rules,
             tuple(rule for rule in kept if not _in_project(*rule)),
+            broad=not all(content for _, content in kept),
+            note="rule.writes" if tool_name == "Bash" and _writes(kept[0][1]) else "",
         )
+
+    def fresh(self, project: str, plan: RulePlan) -> tuple[str, ...]:
+        """Which of a plan's rules are not in the file: what an intent may name."""
+        present = self.rules(project)
+        return tuple(rule for rule in plan.rules if rule not in present)
+
+    def rules(self, project: str) -> list[str]:
+        """The rules in the project's local settings; none if it cannot be read."""
+        path = settings_path(project)
+        try:
+            present = _rules(_settings_text(path, read_bytes(path)))
+        except (FileError, SettingsError):
+            return []
+        return [rule for rule in present if isinstance(rule, str)]
 
     def write(self, project: str, plan: RulePlan) -> WriteResult:
         """Add a plan's rules to the project's local settings; never raises."""
@@ -148,17 +182,17 @@ class RuleWriter:
         path = settings_path(project)
         if not os.path.isdir(project):
             raise FileError(f"cannot write {path}: there is no such project")
-        path = _inside(project, path)
+        path = _own_file(project)
         with locked(path, WAIT):
             for _ in range(TRIES):
                 try:
-                    return self._attempt(path, change)
+                    return self._attempt(project, path, change)
                 except _Changed:
                     continue
         raise FileError(f"cannot write {path}: another program keeps changing it")
 
     def _attempt(
-        self, path: str, change: Callable[[str], str]
+        self, project: str, path: str, change: Callable[[str], str]
     ) -> tuple[list[Any], list[Any]]:
         data = read_bytes(path)
         text = _settings_text(path, data)
@@ -169,7 +203,12 @@ class RuleWriter:
             raise RuleFileError(f"{path}: {error}", "rule.structure") from None
         if changed != text:
             _make_folder(os.path.dirname(path))
-            write_atomic(path, encode(changed), check=lambda: _unchanged(path, data))
+
+            def check() -> None:
+                _own_file(project)
+                _unchanged(path, data)
+
+            write_atomic(path, encode(changed), check=check)
         return before, _rules(changed)
 
 
@@ -234,13 +273,22 @@ def _content(tool: str, content: str) -> str:
     return content.rstrip()
 
 
-def _inside(project: str, path: str) -> str:
-    """Where the settings really are; a link must not lead to somebody else's file."""
-    target = os.path.realpath(path)
-    if not target.startswith(os.path.join(os.path.realpath(project), "")):
-        message = f"{path} is a link that leads out of the project"
-        raise RuleFileError(message, "rule.outside")
-    return target
+def _own_file(project: str) -> str:
+    """Where the settings are, without a link on the way. Raises RuleFileError."""
+    if not _is_plain(project):
+        message = f"{settings_path(project)} is or goes through a link"
+        raise RuleFileError(message, "rule.linked")
+    return settings_path(os.path.realpath(project))
+
+
+def _is_plain(project: str) -> bool:
+    path = settings_path(os.path.realpath(project))
+    return os.path.realpath(path) == path
+
+
+def _writes(command: str) -> bool:
+    """Whether a command sends its output to a file."""
+    return "<<" not in command and bool(_WRITES.search(_QUOTED.sub("", command)))
 
 
 def _settings_text(path: str, data: bytes | None) -> str:

@@ -33,7 +33,11 @@ OVER = (ANSWERED, MOVED_ON)
 # of the end first, and at more of it only when the call is not there.
 FIRST_TAIL = 64 << 10
 TAIL = 1 << 20
+STEP = 4 << 20  # the most that is read at one look, whatever has been added
 MAX_LINE = 16 << 20  # a result may be longer than any event; yet longer is skipped
+MAX_CALL = 6 << 20  # a call is in an event as well, and those are shorter
+# A longer result is not decoded: its id is looked for as it is spelled.
+MAX_DECODED = 1 << 20
 # The client writes its lines a little late.  When an event comes, the result of the
 # call before it may still be missing, and so may the event's own call: which of two
 # calls alike is pending is only certain when they have had the time to appear.
@@ -43,7 +47,7 @@ YOUNG_SECONDS = 1.0
 class Watch:
     """The notes on one pending call; ten thousand of them must stay small."""
 
-    __slots__ = ("began", "clock", "ids", "offset", "path", "search", "state")
+    __slots__ = ("ahead", "began", "clock", "ids", "offset", "path", "search", "state")
 
     def __init__(
         self, path: bytes, search: Search, tail: int, clock: Callable[[], float]
@@ -55,6 +59,7 @@ class Watch:
         self.ids: tuple[bytes, ...] = ()  # of the call; of all, if several are alike
         self.state = UNKNOWN
         self.offset = max(0, _size(path) - tail)
+        self.ahead = 0  # bytes past it that were looked at: a line without its end
 
     def check(self) -> str:
         """Read what was added since the last time; returns the state."""
@@ -68,8 +73,9 @@ class Watch:
         if self.search is not None:
             self.search.see(line)
         elif self.state == PENDING and _is_about(line, self.ids):
-            entry = _entry(line)
-            over = _results(entry)
+            short = len(line) <= MAX_DECODED
+            entry = _entry(line) if short else {}
+            over = _results(entry) if short else _spelled_results(line, self.ids)
             self.ids = tuple(id for id in self.ids if id not in over)
             if not self.ids:
                 self.state = ANSWERED
@@ -96,17 +102,37 @@ class Watch:
         self.search = None
 
     def _added_lines(self) -> list[bytes]:
+        """Whole lines, of at most STEP bytes that were not looked at before."""
         size = _size(self.path)
-        if size == self.offset:
+        if size == self.offset + self.ahead:
             return []
-        if size < self.offset:  # written anew, with calls that were over long ago
-            self.offset = max(0, size - TAIL)
+        if size < self.offset + self.ahead:
+            # Written anew, with calls that were over long ago.
+            self.offset, self.ahead = max(0, size - TAIL), 0
             if self.search is not None:
                 self.search.live = False
-        data = _read(self.path, self.offset)
+        data = _read(self.path, self.offset + self.ahead)
         end = data.rfind(b"\n") + 1
-        self.offset += end or (len(data) if len(data) > MAX_LINE else 0)
-        return data[:end].split(b"\n")
+        if not end:
+            self.ahead += len(data)
+            return []
+        lines = data[:end].split(b"\n")
+        if self.ahead:
+            lines[0] = self._begun(len(lines[0])) + lines[0]
+        self.offset += self.ahead + end
+        self.ahead = 0
+        return lines
+
+    def _begun(self, rest: int) -> bytes:
+        """The part of a line that earlier looks went over; nothing if too long."""
+        if self.ahead + rest > MAX_LINE:
+            return b""
+        try:
+            with open(_open_regular(self.path), "rb") as file:
+                file.seek(self.offset)
+                return file.read(self.ahead)
+        except (OSError, ValueError):
+            return b""
 
 
 class Search:
@@ -124,6 +150,10 @@ class Search:
 
     def see(self, line: bytes) -> None:
         name = self.tool_name.encode("utf-8", "replace")
+        if len(line) > MAX_CALL:
+            for id in _spelled_results(line, (*self.exact, *self.alike)):
+                self._is_over(id)
+            return
         if not _is_about(line, (*self.exact, *self.alike), name):
             return
         entry = _entry(line)
@@ -135,9 +165,12 @@ class Search:
                 found = self.exact if self._matches(block) else self.alike
                 found[_id(block, "id")] = None
         for id in _results(entry):
-            self.found_over = self.found_over or (self.live and id in self.exact)
-            self.exact.pop(id, None)
-            self.alike.pop(id, None)
+            self._is_over(id)
+
+    def _is_over(self, id: bytes) -> None:
+        self.found_over = self.found_over or (self.live and id in self.exact)
+        self.exact.pop(id, None)
+        self.alike.pop(id, None)
 
     def _matches(self, block: dict[str, Any]) -> bool:
         # The event's input is the normalised one: it may hold more than was written.
@@ -238,6 +271,14 @@ def _results(entry: dict[str, Any]) -> list[bytes]:
     return [_id(block, "tool_use_id") for block in _blocks(entry, "tool_result")]
 
 
+def _spelled_results(line: bytes, ids: tuple[bytes, ...]) -> list[bytes]:
+    """The same of some ids by how a result spells them: in a text, quotes differ."""
+    if b'"tool_result"' not in line:
+        return []
+    ends = (b'"tool_use_id":"%s"', b'"tool_use_id": "%s"')
+    return [id for id in ids if any(end % id in line for end in ends)]
+
+
 def _is_prompt(entry: dict[str, Any]) -> bool:
     """Whether a person wrote this line, not a tool, a hook or the client itself."""
     if entry.get("type") != "user" or entry.get("isMeta") is True:
@@ -263,12 +304,12 @@ def _size(path: bytes) -> int:
 
 
 def _read(path: bytes, offset: int) -> bytes:
-    """From the offset on: a megabyte, or up to the end of a longer line."""
+    """From the offset on: a megabyte, or more of a line that is longer."""
     try:
         with open(_open_regular(path), "rb") as file:
             file.seek(offset)
             data = file.read(TAIL)
-            while b"\n" not in data and len(data) <= MAX_LINE:
+            while b"\n" not in data[-TAIL:] and len(data) < STEP:
                 more = file.read(TAIL)
                 if not more:
                     break

@@ -2,25 +2,26 @@
 
 Its server, socket, settings and ledger are its own, so it works on a machine where
 nothing is configured and leaves a running server alone.  The requests go through real
-hook processes; `Visitor` answers them over HTTP the way a person would.
+hook processes; with `--auto` a `Visitor` answers them the way a person would.
 """
 
 from __future__ import annotations
 
-import html.parser
 import os
-import re
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from typing import NamedTuple
-from urllib.parse import urljoin
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError, ask_server
-from feishuperm.lib.program import self_command, start_hook
-from feishuperm.setup.fetch import fetch
+from feishuperm.lib.program import hook_output, self_command, start_hook
+from feishuperm.lib.terminal import say
+from feishuperm.setup.status import with_inbox
+from feishuperm.setup.visitor import Visitor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 START_SECONDS = 20.0
 WAIT_SECONDS = 600  # a person who tries a thing out reads it first
 STOP_SECONDS = 10.0
+POLL_SECONDS = 0.1
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends the second
 OLD_CODE = "export function total(items) {\n  return items.length\n}\n"
 NEW_CODE = (
     "export function total(items) {\n"
@@ -93,7 +96,7 @@ class Demo:
         self.hooks: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Demo:
-        os.mkdir(self.project)
+        os.mkdir(self.project, 0o700)
         with open(os.path.join(self.project, "total.js"), "w") as file:
             file.write(OLD_CODE)
         try:
@@ -127,6 +130,10 @@ class Demo:
 
     def status(self) -> dict[str, Any]:
         return ask_server({"command": "status"}, path=self.socket)
+
+    def inbox(self) -> str:
+        """The link that opens the inbox."""
+        return str(with_inbox(self.status())["inbox"])
 
     def ask(self, sample: Sample) -> str:
         """Fire a request and wait until the server has it; its id."""
@@ -173,59 +180,63 @@ class Demo:
         return lines[-1] if lines else "it said nothing"
 
 
-class Visitor:
-    """Somebody who opens a request's page and presses a button."""
-
-    def __init__(self, base_url: str) -> None:
-        self.base_url = base_url
-
-    def press(self, request_id: str, path: str) -> None:
-        """Send the form of one button; the first option answers a question."""
-        url = find_page(self.base_url, request_id)
-        status, page = fetch(url)
-        forms, target = read_forms(page, url), self.base_url + path
-        if status != 200 or target not in forms:
-            raise FeishupermError(f"the page of {request_id} has no {path} ({status})")
-        status, _ = fetch(target, forms[target])
-        if status != 200:
-            raise FeishupermError(f"{path} answered with status {status}")
+# What the command does with it.
 
 
-def find_page(base_url: str, request_id: str) -> str:
-    """The address of a request's own page, as the inbox names it."""
-    link = re.escape(f"request?id={request_id}")
-    match = re.search(f'href="({link}[^"]*)"', fetch(base_url + "/")[1])
-    if match is None:
-        raise FeishupermError(f"the inbox does not show {request_id}")
-    return f"{base_url}/{html.unescape(match[1])}"
+def clean_up_on_signals() -> None:
+    """Leave like Ctrl-C does, through everything that cleans up, once."""
+
+    def end(number: int, frame: object) -> None:
+        for other in END_SIGNALS:
+            signal.signal(other, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in END_SIGNALS:
+        signal.signal(number, end)
 
 
-def read_forms(page: str, url: str) -> dict[str, list[tuple[str, str]]]:
-    """The fields of every form, by where it goes; of each choice the first option."""
-    reader = _FormReader(url)
-    reader.feed(page)
-    return reader.forms
+def answer_all(demo: Demo) -> int:
+    """Ask and answer one request after the other; the exit code."""
+    visitor = Visitor(demo.status()["http"])
+    answered = True
+    for sample in samples(demo.project):
+        visitor.press(demo.ask(sample), sample.answer)
+        output = hook_output(demo.hooks.pop(sample.title), 10.0)
+        show(f"{sample.title}, {sample.answer}", output)
+        answered = answered and bool(output)
+    return 0 if answered else 1
 
 
-class _FormReader(html.parser.HTMLParser):
-    """Collects what a browser would send if only first options were chosen."""
+def wait_for_taps(demo: Demo) -> int:
+    """Ask everything at once and show each answer as it comes."""
+    for sample in samples(demo.project):
+        demo.ask(sample)
+        say(f"asked: {sample.title} ({sample.tool_name})")
+    say("answer them in the inbox; Ctrl-C ends the demo")
+    while demo.hooks:
+        for title, hook in list(demo.hooks.items()):
+            if hook.poll() is not None:
+                show(title, hook_output(demo.hooks.pop(title), 1.0))
+        time.sleep(POLL_SECONDS)
+    say("that was all; next: feishuperm install")
+    return 0
 
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self.url = url
-        self.forms: dict[str, list[tuple[str, str]]] = {}
-        self.form: list[tuple[str, str]] | None = None
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = {name: value or "" for name, value in attrs}
-        if tag == "form":
-            target = urljoin(self.url, values.get("action", ""))
-            self.form = self.forms.setdefault(target, [])
-        elif tag == "input" and self.form is not None and values.get("name"):
-            name = values["name"]
-            if name not in [known for known, _ in self.form]:
-                self.form.append((name, values.get("value", "")))
+def show(title: str, output: str) -> None:
+    """What Claude Code would have read from the hook."""
+    say(f"{title}:\n  {output or 'nothing: the terminal would decide'}")
 
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "form":
-            self.form = None
+
+def open_browser(url: str, environ: Mapping[str, str]) -> None:
+    """Open the page where a browser can appear; the address is printed anyway."""
+    here = any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if sys.platform == "darwin":
+        here = "SSH_CONNECTION" not in environ
+    if not here:
+        return
+    import webbrowser
+
+    try:
+        webbrowser.open(url)
+    except webbrowser.Error:
+        pass

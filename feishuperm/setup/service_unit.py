@@ -1,36 +1,29 @@
 """Keeping `serve` running: a systemd user unit, a launchd agent, or a bare process.
 
-Each way can be installed, started, stopped and removed; what is common (is the server
-there, did it come up) is asked of the server itself over its socket.  Only a server
-that does not answer is ended by its pid, and only if its command line is ours.
-Neither a unit nor a command line ever holds a secret: `serve` reads config.env.
+Each way can be installed, started, stopped and removed.  Neither a unit nor a command
+line ever holds a secret: `serve` reads config.env.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.config import state_dir
-from feishuperm.lib.control import NotRunningError, ask_server, is_listening
+from feishuperm.lib.config import home, state_dir
 from feishuperm.lib.store import private_dir, write_atomic
+from feishuperm.setup.files import remove_file
+from feishuperm.setup.server_process import end_background, pid_path, stop_server
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
     Run = Callable[[list[str]], int]
 
 UNIT = "feishuperm.service"
 LABEL = "com.feishuperm.serve"
-START_SECONDS = 20.0  # a loaded machine needs a few; one that needs more is stuck
-STOP_SECONDS = 10.0
-END_SECONDS = 3.0  # for each way to end a process, from waiting to killing
 # What decides where `serve` finds its files; without them it would read other ones.
 PLACES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "FEISHUPERM_CONFIG")
 # What a server started by us inherits beside that; the rest of a shell's environment,
@@ -44,13 +37,10 @@ INHERITED = (
 
 def run_quietly(command: list[str]) -> int:
     """The exit code of a command whose words nobody needs; 127 when it cannot run."""
+    nowhere = subprocess.DEVNULL
     try:
         return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=60,
+            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, timeout=60
         ).returncode
     except (OSError, subprocess.TimeoutExpired):
         return 127
@@ -60,8 +50,8 @@ class Service:
     """One way to keep the server running; `program` is the path of the link."""
 
     kind = ""
-    path = ""  # the unit file, if any
     keeps = ""  # what a person should know about it
+    asks = ""  # what has to answer for it to work
 
     def __init__(
         self, program: str, environ: Mapping[str, str], run: Run = run_quietly
@@ -69,6 +59,11 @@ class Service:
         self.program = program
         self.environ = environ
         self.run = run
+        self.path = self.unit_path()
+
+    def unit_path(self) -> str:
+        """The unit file, if any."""
+        return ""
 
     def content(self) -> bytes:
         """What the unit file should hold."""
@@ -76,19 +71,32 @@ class Service:
 
     def works(self) -> bool:
         """Whether this machine has it."""
-        raise NotImplementedError
+        return True
 
     def start(self) -> None:
         """Start the server, or restart it with the files of today."""
         raise NotImplementedError
 
+    def halt(self) -> None:
+        """End the server, however it feels about that; it may be started again."""
+        raise NotImplementedError
+
     def stop(self) -> None:
-        """Stop the server and forget the unit, if it was known."""
+        """End the server and forget the unit, if it was known."""
         raise NotImplementedError
 
     def must(self, command: list[str], hint: str) -> None:
         if self.run(command):
             raise FeishupermError(f"{' '.join(command)} failed", hint)
+
+    def must_work(self) -> None:
+        """Raise FeishupermError where it would fail, before anything is changed."""
+        if not self.works():
+            raise FeishupermError(
+                f"{self.kind} cannot keep the server running here: {self.asks} does "
+                "not answer; nothing was changed",
+                "feishuperm install --service background",
+            )
 
 
 class SystemdService(Service):
@@ -96,13 +104,11 @@ class SystemdService(Service):
 
     kind = "systemd"
     keeps = "to keep it running after you log out: loginctl enable-linger"
+    asks = "`systemctl --user`"
 
-    def __init__(
-        self, program: str, environ: Mapping[str, str], run: Run = run_quietly
-    ) -> None:
-        super().__init__(program, environ, run)
-        base = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME', '')}/.config"
-        self.path = f"{base}/systemd/user/{UNIT}"
+    def unit_path(self) -> str:
+        base = self.environ.get("XDG_CONFIG_HOME") or f"{home(self.environ)}/.config"
+        return f"{base}/systemd/user/{UNIT}"
 
     def works(self) -> bool:
         return self.run(["systemctl", "--user", "show-environment"]) == 0
@@ -112,9 +118,11 @@ class SystemdService(Service):
 
     def start(self) -> None:
         hint = f"journalctl --user -u {UNIT} -n 20"
-        self.must(["systemctl", "--user", "daemon-reload"], hint)
-        self.must(["systemctl", "--user", "enable", UNIT], hint)
-        self.must(["systemctl", "--user", "restart", UNIT], hint)
+        for words in (["daemon-reload"], ["enable", UNIT], ["restart", UNIT]):
+            self.must(["systemctl", "--user", *words], hint)
+
+    def halt(self) -> None:
+        self.run(["systemctl", "--user", "stop", UNIT])
 
     def stop(self) -> None:
         self.run(["systemctl", "--user", "disable", "--now", UNIT])
@@ -125,13 +133,11 @@ class LaunchdService(Service):
 
     kind = "launchd"
     keeps = "it starts again at every login"
+    asks = "`launchctl`"
+    target = f"gui/{os.getuid()}"
 
-    def __init__(
-        self, program: str, environ: Mapping[str, str], run: Run = run_quietly
-    ) -> None:
-        super().__init__(program, environ, run)
-        self.path = f"{environ.get('HOME', '')}/Library/LaunchAgents/{LABEL}.plist"
-        self.domain = f"gui/{os.getuid()}"
+    def unit_path(self) -> str:
+        return f"{home(self.environ)}/Library/LaunchAgents/{LABEL}.plist"
 
     def works(self) -> bool:
         return sys.platform == "darwin" and self.run(["launchctl", "list"]) == 0
@@ -140,13 +146,16 @@ class LaunchdService(Service):
         return launchd_plist(self.program, self.environ)
 
     def start(self) -> None:
-        self.run(["launchctl", "bootout", f"{self.domain}/{LABEL}"])
-        if self.run(["launchctl", "bootstrap", self.domain, self.path]):
-            hint = f"launchctl print {self.domain}/{LABEL}"
+        self.run(["launchctl", "bootout", f"{self.target}/{LABEL}"])
+        if self.run(["launchctl", "bootstrap", self.target, self.path]):
+            hint = f"launchctl print {self.target}/{LABEL}"
             self.must(["launchctl", "load", "-w", self.path], hint)
 
+    def halt(self) -> None:
+        self.run(["launchctl", "bootout", f"{self.target}/{LABEL}"])
+
     def stop(self) -> None:
-        if self.run(["launchctl", "bootout", f"{self.domain}/{LABEL}"]):
+        if self.run(["launchctl", "bootout", f"{self.target}/{LABEL}"]):
             self.run(["launchctl", "unload", "-w", self.path])
 
 
@@ -154,10 +163,7 @@ class BackgroundService(Service):
     """A process of our own, where there is no service manager: containers, WSL."""
 
     kind = "background"
-    keeps = "no service manager here: after a reboot, run `feishuperm install` again"
-
-    def works(self) -> bool:
-        return True
+    keeps = "no service manager here: after a reboot, run `feishuperm restart`"
 
     def start(self) -> None:
         stop_server()
@@ -175,12 +181,11 @@ class BackgroundService(Service):
         )
         write_atomic(pid_path(self.environ), b"%d\n" % self.process.pid, 0o600)
 
-    def stop(self) -> None:
+    def halt(self) -> None:
         end_background(self.environ, self.program)
-        try:
-            os.unlink(pid_path(self.environ))
-        except FileNotFoundError:
-            pass
+        remove_file(pid_path(self.environ))
+
+    stop = halt
 
 
 KINDS: dict[str, type[Service]] = {
@@ -195,123 +200,6 @@ def choose_service(
     """The first way that works on this machine."""
     services = (kind(program, environ, run) for kind in KINDS.values())
     return next(service for service in services if service.works())
-
-
-def pid_path(environ: Mapping[str, str]) -> str:
-    """The file that names the background server's process."""
-    return os.path.join(state_dir(environ), "serve.pid")
-
-
-def background_pid(environ: Mapping[str, str]) -> int:
-    """The process the pid file names, 0 without one. It may be long gone."""
-    try:
-        with open(pid_path(environ), encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 0
-
-
-def wait_until_running(
-    seconds: float = START_SECONDS,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, Any]:
-    """The status of a server that has just been started. Raises NotRunningError."""
-    deadline = clock() + seconds
-    while True:
-        try:
-            return ask_server({"command": "status"})
-        except NotRunningError as error:
-            if clock() >= deadline:
-                hint = "see why: feishuperm serve"
-                raise NotRunningError(f"it was started, but {error}", hint) from None
-        sleep(0.05)
-
-
-def stop_server(
-    socket: str = "",
-    seconds: float = STOP_SECONDS,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> int:
-    """End the server on a socket, if there is one; how many requests it released.
-
-    Raises FeishupermError when it does not go away.
-    """
-    released = 0
-    deadline = clock() + seconds
-    while True:
-        try:
-            answer = ask_server({"command": "stop"}, path=socket)
-        except NotRunningError:
-            return released
-        released += int(answer.get("released") or 0)
-        if clock() >= deadline:
-            raise FeishupermError(
-                "the running server does not stop", "feishuperm status"
-            )
-        sleep(0.05)
-
-
-def stop_service(service: Service, socket: str) -> None:
-    """Stop a server for good: ask, then use force. Raises while one still listens."""
-    try:
-        stop_server(socket)
-    except FeishupermError:  # it is told once more, by its manager or by a signal
-        pass
-    service.stop()
-    if is_listening(socket):
-        raise FeishupermError(
-            f"a server still listens on {socket}", "end it by hand: feishuperm status"
-        )
-
-
-def is_server(pid: int, program: str) -> bool:
-    """Whether a process is a living server of ours; numbers are used again."""
-    line = command_line(pid) if pid > 0 else ""
-    return program in line and line.endswith(" serve")
-
-
-def command_line(pid: int) -> str:
-    """The words of a process, empty when it is gone."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return os.fsdecode(file.read().rstrip(b"\0").replace(b"\0", b" "))
-    except FileNotFoundError:
-        if os.path.isdir("/proc/self"):
-            return ""
-    command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
-    try:
-        found = subprocess.run(command, capture_output=True, timeout=10).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return os.fsdecode(found.strip())
-
-
-def end_background(
-    environ: Mapping[str, str],
-    program: str,
-    seconds: float = END_SECONDS,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """End the background server if it lives: wait, ask, kill. Raises if it stays."""
-    pid = background_pid(environ)
-    for number in (0, signal.SIGTERM, signal.SIGKILL):
-        deadline = clock() + seconds
-        if is_server(pid, program):
-            _send_signal(pid, number)
-        while is_server(pid, program) and clock() < deadline:
-            sleep(0.05)
-    if is_server(pid, program):
-        raise FeishupermError(f"the server, process {pid}, does not end")
-
-
-def _send_signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except OSError:  # gone, or not ours to end: the caller looks again
-        pass
 
 
 # Unit files.

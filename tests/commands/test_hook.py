@@ -14,6 +14,7 @@ import pytest
 
 from feishuperm import wire
 from feishuperm.commands import hook
+from feishuperm.engine.run_mark import RunMark
 from tests.conftest import ROOT, wait_until
 
 COMMAND = {"event": "Stop", "type": "command", "command": "echo no >&2; exit 1"}
@@ -85,7 +86,10 @@ def test_notice_reaches_the_server_and_the_callbacks_run(
 
 
 def test_event_with_a_command_loads_only_what_it_needs(project: Path) -> None:
-    """Each module is compiled at each start: a heavy one would be felt every time."""
+    """A heavy module would be felt at every event that goes on as usual."""
+    callbacks = {"callbacks": [{**COMMAND, "command": "true"}]}
+    settings = json.dumps({"feishuperm": callbacks})
+    (project / ".claude" / "settings.json").write_text(settings)
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); "
         "from feishuperm.commands.hook import handle; "
@@ -100,16 +104,13 @@ def test_event_with_a_command_loads_only_what_it_needs(project: Path) -> None:
         timeout=60,
     )
     answer, modules = ran.stdout.splitlines()
-    assert "block" in answer
-    assert not {"json", "re", "subprocess"} & set(modules.split())
-    loaded = {name.partition("feishuperm.")[2] for name in modules.split()} - {""}
-    packages = {"commands", "engine", "lib", "models"}
-    assert loaded - packages <= {
-        *("client", "wire", "errors", "commands.hook", "models.notice", "models.hooks"),
-        *("models.settings", "lib.config", "lib.files", "engine.application"),
-        *("engine.callbacks", "engine.variables", "engine.hook_manager"),
-        *("lib.child", "engine.hook_output", "lib.quick_json"),
-    }
+    assert "continue" in answer
+    heavy = {"argparse", "asyncio", "dataclasses", "hashlib", "logging", "typing"}
+    assert not heavy & set(modules.split())
+    ours = [name.split(".") for name in modules.split() if "feishuperm." in name]
+    rooms = {"wire", "errors", "commands", "engine", "lib", "models"}
+    assert {parts[1] for parts in ours} <= rooms
+    assert [parts[2:] for parts in ours if parts[1] == "commands"] == [[], ["hook"]]
 
 
 def guard(project: Path, event: str = "PreToolUse") -> None:
@@ -173,15 +174,62 @@ def test_inside_a_run_only_its_own_session_is_not_asked_about(
         calls.append(raw)
         return b"{}\n"
 
-    mark = project / "mark"
-    mark.write_text("s1\n")
-    mark.chmod(0o600)  # as a run makes it
-    monkeypatch.setenv("FEISHUPERM_RUN", str(mark))
+    mark = RunMark()
+    mark.add("s1")
+    monkeypatch.setenv("FEISHUPERM_RUN", mark.word)
     monkeypatch.setattr(wire, "ask", ask)
     fields = {"hook_event_name": "PermissionRequest", "tool_name": "Bash"}
     event = {**fields, "tool_input": {}, "session_id": session}
     hook.handle(json.dumps(event).encode(), "1-a", "event")
+    mark.remove()
     assert len(calls) == asked
+
+
+def test_inside_a_headless_run_the_hook_leaves_callbacks_alone(
+    project: Path, alarms: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = RunMark()
+    monkeypatch.setenv("FEISHUPERM_RUN", mark.word)
+    raw = b'{"hook_event_name":"Stop","session_id":"s1"}'
+    other = b'{"hook_event_name":"Stop","session_id":"nested"}'
+    assert hook.handle(raw, "1-a", "event") == b""  # the session has just begun
+    mark.add("s1")
+    assert hook.handle(raw, "1-a", "event") == b""
+    assert b"block" in hook.handle(other, "1-a", "event")
+    mark.remove()
+    assert b"block" in hook.handle(raw, "1-a", "event")
+
+
+@pytest.mark.parametrize("value", ["/dev/null", "empty", "0" * 32])
+def test_guard_of_the_user_is_not_silenced_by_a_variable(
+    project: Path, alarms: list[int], monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    (project / "empty").touch(0o600)
+    monkeypatch.setenv("FEISHUPERM_RUN", value)
+    raw = b'{"hook_event_name":"Stop"}'
+    assert b"block" in hook.handle(raw, "1-a", "event")
+
+
+def test_socket_that_an_untrusted_project_names_is_not_the_one_to_ask(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    def ask(raw: bytes, path: bytes, *_: object) -> bytes:
+        asked.append(path)
+        return b"{}\n"
+
+    clone = project / "clone"
+    (clone / ".claude").mkdir(parents=True)
+    block = {"env": {"PERMISSION_SOCKET_PATH": "/evil", "FEISHU_BASE_URL": "x"}}
+    (clone / ".claude" / "settings.json").write_text(json.dumps(block))
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(clone))
+    monkeypatch.setenv("PERMISSION_SOCKET_PATH", "/evil")
+    monkeypatch.setattr(wire, "ask", ask)
+    fields = {"hook_event_name": "PermissionRequest", "tool_name": "Bash"}
+    raw = json.dumps({**fields, "tool_input": {}, "session_id": "s"}).encode()
+    assert hook.handle(raw, "1-a", "no server") == b"{}\n"
+    assert asked == [wire.DEFAULT_SOCKET]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -9,6 +9,7 @@ import pytest
 
 from feishuperm.commands import log as command
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.services.history import HEADINGS
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RulePlan, RuleWriter
@@ -21,6 +22,11 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "state" / "feishuperm"
+
+
+@pytest.fixture(autouse=True)
+def no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERMISSION_SOCKET_PATH", str(tmp_path / "none"))
 
 
 @pytest.fixture
@@ -92,15 +98,6 @@ def test_rules_are_shown_in_full_and_nothing_breaks_its_line(
     assert "x" * 5000 + ")" in capsys.readouterr().out
 
 
-def test_terminal_cuts_lines_at_its_width() -> None:
-    entry = {"time": MOMENT, "id": "1", "detail": "中" * 50}
-    for columns in (61, 62):
-        widths = [
-            command.width(row) for row in command.table([entry], columns).split("\n")
-        ]
-        assert max(widths) in (columns - 1, columns)
-
-
 @pytest.mark.parametrize(
     ("args", "shown"),
     [([], 20), (["-n", "3"], 3), (["-n", "0"], 25), (["--json", "-n", "2"], 2)],
@@ -119,7 +116,7 @@ def test_number_of_entries(
 
 def test_empty_ledger_shows_the_headings(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([]) == 0
-    assert capsys.readouterr().out.split() == list(command.HEADINGS)
+    assert capsys.readouterr().out.split() == list(HEADINGS)
     assert command.main(["--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert command.main(["verify"]) == 0
@@ -154,6 +151,68 @@ def test_verify_names_the_first_bad_line(
     assert command.main(["verify"]) == 1
     first = capsys.readouterr().out.splitlines()[0]
     assert first == f"{path}: line 2: changed, or not written with this key"
+
+
+def test_intent_is_shown_until_it_has_an_end(
+    ledger: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ticket = ledger.intend({"id": "1", "action": "allow", "surface": "link"})
+    ledger.intend({"id": "2", "action": "always", "surface": "page", "who": "Wang"})
+    ledger.finish(ticket, {"event": "request", "id": "1", "action": "allow"})
+    command.main([])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in lines[1:]] == ["2", "1"]
+    assert "always (?)  page: Wang" in lines[1]
+    ledger.recover()
+    command.main(["-n", "2"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in lines[1:]] == ["1", "2"]
+    assert "always (?)" in lines[2]
+    command.main(["-n", "0", "--json"])
+    assert len(json.loads(capsys.readouterr().out)) == 2
+
+
+def test_verify_finds_the_head_of_a_card(
+    ledger: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request(ledger, "1")
+    head = ledger.head()
+    request(ledger, "2")
+    assert command.main(["verify", "--head", head]) == 0
+    output = capsys.readouterr().out.splitlines()
+    assert output[0].endswith(f"the head {head} is there; 1 entries came after")
+    assert output[1].endswith("2 entries, nothing was changed")
+    assert command.main(["verify", "--head", "00000000"]) == 1
+    output = capsys.readouterr().out
+    assert "no entry has the head 00000000: this is another ledger" in output
+    assert "nothing was changed" not in output
+
+
+def test_verify_names_what_is_missing_and_does_not_say_that_all_is_well(
+    ledger: Ledger,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request(ledger, "1")
+    answer: dict[str, Any] = {"ledger": {"pending": 3}}
+    monkeypatch.setattr(command, "ask_server", lambda question: answer)
+    assert command.main(["verify"]) == 1
+    output = capsys.readouterr().out
+    assert "3 entries wait in the server for being written" in output
+    assert "nothing was changed" not in output
+    answer["ledger"] = "odd"
+    assert command.main(["verify"]) == 0
+    ledger.intend({"id": "2", "action": "allow"})
+    assert command.main(["verify"]) == 1
+    output = capsys.readouterr().out
+    assert "request 2 was being decided (allow) and its end is not written" in output
+    assert output.endswith("2 entries, none was changed, but some are not there\n")
+
+
+def test_verify_of_a_ledger_that_cannot_be_read_says_so(state: Path) -> None:
+    (state / "ledger.jsonl").mkdir(parents=True)
+    with pytest.raises(FeishupermError, match="cannot read"):
+        command.main(["verify"])
 
 
 def test_undo_takes_back_exactly_the_rules_of_its_request(
@@ -203,6 +262,64 @@ def test_undo_of_a_rule_removed_by_hand_is_success(
     assert len(list(ledger.entries())) == 1
 
 
+def test_undo_of_a_crashed_intent_takes_back_the_rule_if_it_was_written(
+    ledger: Ledger, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = {"action": "always", "project": str(project)}
+    ledger.intend({"id": "one", "rules": ["A"], **where})
+    RuleWriter().write(str(project), RulePlan(("A", "B")))  # and here it died
+    ledger.intend({"id": "two", "rules": ["C"], **where})  # or already here
+    assert command.main(["undo", "one"]) == 0
+    assert allowed(project) == ["B"]
+    ledger.recover()
+    assert command.main(["undo", "two"]) == 0
+    assert command.main(["undo", "one"]) == 0
+    output = capsys.readouterr().out.splitlines()
+    assert output[1:] == [
+        "removed: A",
+        "not there any more: C",
+        "not there any more: A",
+    ]
+    assert allowed(project) == ["B"]
+
+
+def test_rule_with_a_secret_is_never_shown_and_still_taken_back(
+    ledger: Ledger, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = "Bash(curl -H 'Authorization: Bearer s3cr3t-canary' https://x)"
+    always(ledger, project, "one", rule, "B")
+    always(ledger, project, "two", rule.replace("s3cr3t", "s3cr4t"))
+    command.main([])
+    command.main(["--json"])
+    assert command.main(["undo", "one"]) == 0
+    assert command.main(["undo", "one"]) == 0
+    output = capsys.readouterr().out
+    assert "s3cr" not in output
+    masked = "Bash(curl -H 'Authorization: ***' https://x)"
+    assert f"removed: {masked}\nremoved: B\n" in output
+    assert f"not there any more: {masked}\n" in output
+    assert allowed(project) == [rule.replace("s3cr3t", "s3cr4t")]
+    assert b"s3cr" not in Path(ledger.path).read_bytes()
+
+
+def test_secret_in_an_old_ledger_is_not_shown(
+    state: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = "Bash(TOKEN=s3cr3t x)"
+    RuleWriter().write(str(project), RulePlan((rule,)))
+    entry = {
+        "event": "request", "id": "old", "action": "always", "rules": [rule],
+        "reason": "PASSWORD=s3cr3t", "project": str(project), "prev": "",
+    }  # fmt: skip
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "ledger.jsonl").write_text(json.dumps(entry) + "\n")
+    command.main([])
+    command.main(["--json"])
+    command.main(["undo", "old"])
+    assert "s3cr3t" not in capsys.readouterr().out
+    assert allowed(project) == []
+
+
 def test_undo_of_what_was_never_there(ledger: Ledger, project: Path) -> None:
     with pytest.raises(
         FeishupermError, match="no request none in the ledger"
@@ -235,6 +352,11 @@ def test_undo_in_a_broken_file_changes_nothing(ledger: Ledger, project: Path) ->
         ["-n", "-1"],
         ["--jsonl"],
         ["x"],
+        ["--head", "0123abcd"],
+        ["verify", "--head", "0123"],
+        ["verify", "--head", "0123abcx"],
+        ["verify", "--head"],
+        ["undo", "a", "--head", "0123abcd"],
     ],
 )
 def test_wrong_arguments_are_a_usage_error(args: list[str]) -> None:
@@ -248,5 +370,5 @@ def test_help_names_every_argument(capsys: pytest.CaptureFixture[str]) -> None:
         command.main(["--help"])
     assert ended.value.code == 0
     output = capsys.readouterr().out
-    for word in ("-n", "--json", "verify", "undo ID"):
+    for word in ("-n", "--json", "verify", "--head", "undo ID"):
         assert word in output

@@ -1,42 +1,42 @@
-"""What status tells a person."""
+"""Status without a server fails in both forms, and JSON keeps its keys."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from feishuperm.commands.status import duration, lines
-
-STATUS: dict[str, Any] = {
-    "service": "systemd",
-    "version": "1.2",
-    "pid": 7,
-    "started": 1000.0,
-    "inbox": "http://localhost:8080/?sig=x",
-    "http": "http://localhost:8080",
-    "socket": "/s",
-    "channels": [{"name": "inbox", "state": "up", "detail": "1 open"}],
-    "waiting_count": 1,
-    "waiting": [{"id": "1-a", "tool": "Bash", "project": "/p", "seconds_left": 54.2}],
-}
+from feishuperm.commands import status as command
+from feishuperm.lib.control import NotRunningError
+from tests.setup.test_status import STATUS
 
 
-def test_every_fact_has_its_line() -> None:
-    assert list(lines(STATUS, 1000.0 + 7300)) == [
-        "feishuperm 1.2 runs (systemd, pid 7, for 2 h)",
-        "inbox    http://localhost:8080/?sig=x",
-        "buttons  http://localhost:8080",
-        "socket   /s",
-        "channel  inbox up: 1 open",
-        "waiting  1",
-        "  1-a  Bash  /p  54 s left",
-    ]
+def reading(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    def read(socket: str, environ: Any) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(command, "read_status", read)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-1, "0 s"), (59.9, "59 s"), (60, "1 min"), (3600, "1 h"), (200_000, "2 d")],
-)
-def test_duration_is_short(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+def test_status_is_told_in_lines_or_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading(monkeypatch, {"running": True, **STATUS})
+    assert command.main([]) == 0
+    assert "waiting  1" in capsys.readouterr().out.splitlines()
+    assert command.main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"running": True, **STATUS}
+
+
+def test_absent_server_is_an_error_and_in_json_a_fact(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading(monkeypatch, NotRunningError("no server"))
+    with pytest.raises(NotRunningError):
+        command.main([])
+    assert command.main(["--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer == {"running": False, "error": "no server"}

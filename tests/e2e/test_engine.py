@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -15,8 +16,9 @@ from typing import Any
 import pytest
 
 from feishuperm.engine.application import Application
+from tests.e2e.hostile_clone import EVENTS, hostile
 from tests.fakes.model import text, tool
-from tests.lab import Lab, wait_for
+from tests.lab import Lab, Session, wait_for
 from tests.served import Served
 
 pytestmark = pytest.mark.claude
@@ -127,6 +129,77 @@ def test_hundred_calls_each_reach_their_three_handlers_once(
     assert len(allowing) == len(set(allowing)) == len(calls)
     results = lab.model.tool_results()
     assert not any(results[call["id"]].is_error for call in calls)
+
+
+# A repository that nobody has looked at.
+
+GUARD = {
+    "event": "PreToolUse",
+    "matcher": "Bash",
+    "type": "command",
+    "command": "grep -q 'touch made' && { echo guarded >&2; exit 1; }; exit 0",
+}
+
+
+def own_settings(lab: Lab, *entries: dict[str, Any]) -> None:
+    """The user's own callbacks, and our hook on every event."""
+    ours = [{"hooks": [{"type": "command", "command": f"{lab.pyz} hook"}]}]
+    settings = {
+        "permissions": {"defaultMode": "default"},
+        "hooks": dict.fromkeys(EVENTS, ours),
+        "feishuperm": {"callbacks": list(entries)},
+    }
+    lab.write(f"{lab.config}/settings.json", json.dumps(settings))
+
+
+def pin(lab: Lab) -> None:
+    """As `install` does: which Python a hook runs, whatever PATH says."""
+    lab.write(f"{lab.home}/.config/feishuperm/python", sys.executable + "\n")
+
+
+def test_clone_neither_runs_callbacks_nor_silences_the_users_guard(lab: Lab) -> None:
+    hostile(lab, native=False)
+    own_settings(lab, GUARD)
+    pin(lab)
+    call = bash("touch made")
+    lab.model.push([call], [text("bye")])
+    assert lab.run("go", "--allowedTools=Bash").returncode == 0
+    result = lab.model.tool_results()[call["id"]]
+    assert result.is_error and "guarded" in result.text
+    assert not os.path.exists(f"{lab.project}/made")
+    assert os.listdir(lab.events) == []
+    log = lab.read(f"{lab.home}/.local/state/feishuperm/feishuperm.log")
+    assert f"feishuperm trust {lab.project}" in log
+    ledger = lab.read(f"{lab.home}/.local/state/feishuperm/ledger.jsonl")
+    assert '"event": "callback"' in ledger and '"decision": "block"' in ledger
+
+
+def test_callbacks_of_a_folder_trusted_in_the_clients_dialog_run(lab: Lab) -> None:
+    """Interactive: the client asks first, and its record is the one we read."""
+    hostile(lab, native=False)
+    del lab.settings["env"]
+    local = json.loads(lab.read(".claude/settings.local.json"))
+    lab.write(".claude/settings.local.json", json.dumps({**local, "env": {}}))
+    own_settings(lab)
+    pin(lab)
+    lab.model.push([text("bye")])
+    session = lab.session("go")
+    session.wait("trust this folder")
+    assert os.listdir(lab.events) == []
+    choose_yes(session)
+    wait_for(lambda: "project-Stop" in os.listdir(lab.events), "callback")
+    assert f'"{lab.project}"' in lab.read(f"{lab.home}/.claude.json")
+
+
+def choose_yes(session: Session) -> None:
+    """Move to the line that says yes; the dialog may not listen at once."""
+    for _ in range(5):
+        try:
+            session.wait("❯ Yes", 2)
+            return session.keys("Enter")
+        except TimeoutError:
+            session.keys("Down")
+    raise AssertionError(session.screen())
 
 
 # The official SDK.

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 import build
-from feishuperm.setup.demo import find_page, read_forms
 from feishuperm.setup.fetch import fetch
 from feishuperm.setup.service_unit import systemd_unit
+from feishuperm.setup.visitor import find_page, read_forms
 from tests.conftest import ROOT, clean_env, free_port, need, wait_until
 from tests.fakes.feishu import FakeFeishu
 from tests.served import event
@@ -211,7 +211,7 @@ def test_team_mate_installs_from_a_running_server(
     assert "用户通过飞书拒绝" in output(hook).decode()
 
 
-def test_upgrade_releases_what_waits_and_restarts(
+def test_upgrade_hands_what_waits_to_the_new_server(
     machine: Machine, tmp_path: Path
 ) -> None:
     machine.installed()
@@ -224,9 +224,93 @@ def test_upgrade_releases_what_waits_and_restarts(
     machine.pyz.write_bytes(data[:-2] + b"\x03\x00new")
     result = machine.sh()
     assert result.returncode == 0, result.stderr
-    assert "handed back to the terminal: 1 waiting" in result.stdout
+    assert "handed over to the new server: 1 waiting" in result.stdout
+    status = machine.waiting()
+    assert status["pid"] != old
+    answer(status, "/allow")
+    assert b'"allow"' in output(hook)
+
+
+def test_restart_keeps_what_waits_and_stop_hands_it_back(machine: Machine) -> None:
+    machine.installed()
+    old = machine.status()["pid"]
+    hook = machine.hook(command="make")
+    before = machine.waiting()["waiting"][0]["id"]
+    result = machine.run("restart")
+    assert result.returncode == 0, result.stderr
+    assert "handed over to the new server: 1 waiting" in result.stdout
+    status = machine.waiting()
+    assert status["waiting"][0]["id"] == before and status["pid"] != old
+    assert hook.poll() is None
+
+    result = machine.run("stop")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "1 waiting went back to the terminal" in result.stdout
     assert output(hook) == b""
-    assert machine.status()["pid"] != old
+    wait_until(lambda: not os.path.exists(f"/proc/{status['pid']}/fd"))
+    assert machine.run("stop").stdout == "the server is not running\n"
+    assert machine.run("restart").returncode == 0
+    assert machine.status()["service"] == "background"
+
+
+def test_service_manager_that_is_not_there_leaves_the_running_server(
+    machine: Machine,
+) -> None:
+    machine.installed()
+    pid, before = machine.status()["pid"], snapshot(machine.home)
+    fakes = machine.home / "fakes"
+    fakes.mkdir()
+    (fakes / "systemctl").write_text("#!/bin/sh\nexit 1\n")
+    (fakes / "systemctl").chmod(0o755)
+    path = f"{fakes}:/usr/bin:/bin"
+    result = machine.run("install", "--service", "systemd", PATH=path)
+    assert result.returncode == 1
+    assert "`systemctl --user` does not answer" in result.stderr
+    assert "--service background" in result.stderr
+    (fakes / "systemctl").unlink()
+    assert machine.status()["pid"] == pid and snapshot(machine.home) == before
+
+
+def test_service_that_does_not_start_brings_the_old_one_back(machine: Machine) -> None:
+    machine.installed()
+    pid = machine.status()["pid"]
+    fakes = machine.home / "fakes"
+    fakes.mkdir()
+    (fakes / "systemctl").write_text(
+        '#!/bin/sh\ncase "$*" in *restart*) exit 1 ;; esac\n'
+    )
+    (fakes / "systemctl").chmod(0o755)
+    path = f"{fakes}:/usr/bin:/bin"
+    hook = machine.hook(command="make")
+    machine.waiting()
+    result = machine.run("install", "--service", "systemd", PATH=path)
+    assert result.returncode == 1
+    assert "systemctl --user restart feishuperm.service failed" in result.stderr
+    assert "runs again as before (background)" in result.stderr
+    status = machine.waiting()
+    assert (status["service"], status["pid"] != pid) == ("background", True)
+    assert not (machine.home / ".config/systemd").exists()
+    answer(status, "/deny")
+    assert b'"deny"' in output(hook)
+
+
+def test_nothing_we_make_can_be_written_by_others_whatever_the_umask(
+    machine: Machine,
+) -> None:
+    command = f'umask 0; exec sh {shlex.quote(str(SCRIPT))} "$@"'
+    given = ["--from", str(machine.pyz), "--service", "background", "--supervisor"]
+    given += ["--port", str(free_port())]
+    result = machine.call("sh", "-c", command, "sh", *given)
+    assert result.returncode == 0, result.stderr
+    hook = machine.hook(command="ls")
+    answer(machine.waiting(), "/allow")
+    output(hook)
+    paths = [path for path in machine.home.rglob("*") if not path.is_symlink()]
+    modes = {path: path.stat().st_mode & 0o777 for path in paths}
+    assert {m for p, m in modes.items() if p.is_dir()} == {0o700}
+    assert {oct(m) for p, m in modes.items() if not p.is_dir()} <= {
+        *("0o600", "0o644", "0o755")
+    }
 
 
 def test_uninstall_ends_a_server_that_does_not_answer(machine: Machine) -> None:

@@ -37,6 +37,8 @@ OTHER_COMMANDS = [
     "mytool", "mytool 1", "mytool a", "mytool buildx", "mytool a\\b", "mytool xzy",
     "mytool (1) 2",
 ]  # fmt: skip
+REDIRECTED = ["mytool r > out.txt", "mytool r | tee out.txt", "mytool r 2>> err.txt"]
+QUIET = ["mytool q > /dev/null 2>&1", "mytool 'q > x'", "mytool q 2>&1"]
 
 
 def test_client_asks_about_neighbours_and_never_about_what_was_allowed(
@@ -64,3 +66,24 @@ def test_client_asks_about_neighbours_and_never_about_what_was_allowed(
     refused = [one["file_path"] for one in asked if "file_path" in one]
     assert refused == [os.path.join(lab.project, name) for name in OTHER_FILES]
     assert all(Path(lab.project, name).exists() for name in FILES)
+
+
+def test_client_asks_again_just_where_the_plan_says_so(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", lab.home)
+    lab.record("PermissionRequest", "*")
+    writer = RuleWriter()
+    commands = REDIRECTED + QUIET
+    plans = [
+        writer.plan("Bash", {"command": command}, lab.project) for command in commands
+    ]
+    noted = [command for command, plan in zip(commands, plans) if plan.note]
+    rules = tuple(rule for plan in plans for rule in plan.rules)
+    assert writer.write(lab.project, RulePlan(rules)).rules == rules
+    for command in commands:
+        lab.model.push([tool("Bash", command=command, description="x")])
+    lab.model.push([text("bye")])
+    assert lab.run("go", timeout=100).stdout.strip() == "bye"
+    asked = [event["tool_input"] for event in lab.recorded("PermissionRequest")]
+    assert [tool_input["command"] for tool_input in asked] == noted == REDIRECTED

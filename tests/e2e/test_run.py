@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import wait_until
+from tests.e2e.hostile_clone import hostile
 from tests.fakes.model import text, tool
 from tests.lab import Lab
 from tests.served import Served
@@ -239,8 +240,10 @@ EVENTS = (
 )
 
 
-def test_file_the_client_skips_is_taken_over_whole(run: Run) -> None:
-    """Its hooks of all three kinds run once, and its permissions hold."""
+def test_hooks_of_a_file_the_client_skips_run_once_and_nothing_is_made_a_flag(
+    run: Run,
+) -> None:
+    """Its hooks of all three kinds run once; its permissions do not hold."""
     lab = run.lab
     prompt = {"type": "prompt", "prompt": "look at $COMMAND"}
     three = [writes(lab, "command"), script(lab), prompt]
@@ -248,6 +251,7 @@ def test_file_the_client_skips_is_taken_over_whole(run: Run) -> None:
     lab.settings["permissions"]["allow"] = ["Bash(touch made)"]
     lab.model.push([bash("touch made")], [text("bye")])
     run.start("go")
+    run.tap("allow")
     code, _, err = run.end()
     assert code == 0, err
     assert os.path.exists(f"{lab.project}/made")
@@ -256,13 +260,46 @@ def test_file_the_client_skips_is_taken_over_whole(run: Run) -> None:
     assert err.count("skips this whole file") == 1
 
 
+REFUSES = {
+    "event": "PermissionRequest",
+    "matcher": "Bash",
+    "type": "command",
+    "command": "echo not $COMMAND >&2; exit 1",
+}
+
+
 def test_permission_callback_refuses_before_anybody_is_asked(run: Run) -> None:
-    entry = {"type": "command", "command": "echo not $COMMAND >&2; exit 1"}
-    listed = [{**entry, "event": "PermissionRequest", "matcher": "Bash"}]
-    run.lab.settings["feishuperm"] = {"callbacks": listed}
+    """The user's own; see the next for a project's."""
+    settings = {"feishuperm": {"callbacks": [REFUSES]}}
+    run.lab.write(f"{run.lab.config}/settings.json", json.dumps(settings))
     call = bash("touch made")
     run.lab.model.push([call], [text("bye")])
     run.start("go")
     assert run.end()[0] == 3
     assert run.lab.model.tool_results()[call["id"]].text == "not touch made"
     assert run.served.output().count(": Bash: ") == 0
+
+
+def test_project_does_not_decide_permission_requests_even_if_trusted(run: Run) -> None:
+    run.lab.settings["feishuperm"] = {"callbacks": [REFUSES]}
+    run.lab.model.push([bash("touch made")], [text("bye")])
+    run.start("go")
+    run.tap("allow")
+    code, _, err = run.end()
+    assert code == 0 and "does not decide permission requests" in err
+    assert os.path.exists(f"{run.lab.project}/made")
+
+
+def test_clone_that_nobody_trusts_has_no_effect(run: Run) -> None:
+    """Its callbacks, hooks, permissions, environment and servers stay outside."""
+    lab = run.lab
+    hostile(lab)
+    lab.model.push([bash("touch made")], [text("bye")])
+    run.start("go")
+    run.tap("deny")
+    code, _, err = run.end()
+    assert code == 3, err
+    assert not os.path.exists(f"{lab.project}/made")
+    assert os.listdir(lab.events) == []
+    assert err.count(f"feishuperm trust {lab.project}") == 1
+    assert "evil words" not in json.dumps(lab.model.calls())

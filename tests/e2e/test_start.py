@@ -306,6 +306,32 @@ def test_isolated_python_needs_no_second_one(
     assert run([*python, "nonsense"], env, tmp_path).returncode == 2
 
 
+GUARD = "echo not here >&2; exit 2"
+TOOL_CALL = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [None, [], ["-I"], ["-I", "-S"], ["-IBS"], ["-IBS", "-O"], ["-OO"], ["-B"]],
+    ids=str,
+)
+def test_guards_run_however_the_file_is_started(
+    pyz: Path, env: dict[str, str], tmp_path: Path, flags: list[str] | None
+) -> None:
+    """A guard that is silently passed over would let the tool call through."""
+    callback = {"event": "PreToolUse", "type": "command", "command": GUARD}
+    settings = {"feishuperm": {"callbacks": [callback]}}
+    folder = Path(env["HOME"]) / ".claude"
+    folder.mkdir()
+    (folder / "settings.json").write_text(json.dumps(settings))
+    python = [] if flags is None else [sys.executable, *flags]
+    event = json.dumps({**TOOL_CALL, "cwd": str(tmp_path)}).encode()
+    result = run([*python, str(pyz), "hook"], env, tmp_path, event)
+    assert b'"not here"' in result.stdout, result
+    decision = json.loads(result.stdout)["hookSpecificOutput"]["permissionDecision"]
+    assert (result.returncode, decision) == (0, "deny")
+
+
 def test_path_files_of_the_interpreter_are_not_run(
     pyz: Path, env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -380,26 +406,47 @@ def test_every_cpython_found(
         assert facts["fast"] is True
 
 
-IMPORT_ALL = """\
-import sys, zipfile
-sys.path.insert(0, sys.argv[1] + "/site-packages")
-files = zipfile.ZipFile(sys.argv[1]).namelist()
+IMPORT_ALL = """
+import zipfile
+files = zipfile.ZipFile(archive).namelist()
 names = [f[14:-3].replace("/", ".") for f in files if f.startswith("site-packages/")
          and f.endswith(".py") and not f.endswith("__main__.py")]
+names = [name[:-9] if name.endswith(".__init__") else name for name in names]
 for name in names:
-    __import__(name)
-print(len(names))
+    module = __import__(name, fromlist=("x",))
+    assert module.__file__.startswith(archive + "/site-packages/feishuperm/"), name
+    assert module.__spec__.origin == module.__file__
+    assert module.__loader__.get_source(name) is not None
+print(len(names), type(module.__loader__).__module__)
 """
+
+
+def imports_all(python: build.Python, start: str, pyz: Path, tmp_path: Path) -> bytes:
+    script = f"import sys\narchive = {str(pyz)!r}\n{start}{IMPORT_ALL}"
+    command = [python.path, "-IBS", "-W", "error", "-c", script, str(pyz), "version"]
+    result = run(command, {}, tmp_path)
+    assert result.returncode == 0, (python.version, result.stderr.decode())
+    count, loader = result.stdout.splitlines()[-1].split()
+    assert int(count) > 30
+    return loader
 
 
 def test_every_module_imports_on_every_cpython(
     pyz: Path, pythons: list[build.Python], tmp_path: Path
 ) -> None:
+    start = "try:\n"
+    start += "".join(f"    {line}\n" for line in boot_of(pyz).splitlines())
+    start += "except SystemExit as error:\n    assert not error.code\n"
     for python in pythons:
-        command = [python.path, "-IBS", "-W", "error", "-c", IMPORT_ALL, str(pyz)]
-        result = run(command, {}, tmp_path)
-        assert result.returncode == 0, (python.version, result.stderr.decode())
-        assert int(result.stdout) > 30
+        assert imports_all(python, start, pyz, tmp_path) == b"feishuperm.loader"
+
+
+def test_every_source_imports_on_every_cpython(
+    pyz: Path, pythons: list[build.Python], tmp_path: Path
+) -> None:
+    start = "sys.path.insert(0, archive + '/site-packages')\n"
+    for python in pythons:
+        assert imports_all(python, start, pyz, tmp_path) == b"zipimport"
 
 
 @pytest.mark.parametrize("python", OLD_PYTHONS or [None])
@@ -431,31 +478,87 @@ def test_no_python_at_all_is_told_in_one_line(
         assert (result.returncode, result.stdout, result.stderr) == (code, b"", text)
 
 
+def heads_of(data: bytes, pythons: list[build.Python]) -> list[int]:
+    """Where the code of each Python begins."""
+    length = re.search(rb"pread\(f, (\d+), 4096 ", data)
+    assert length
+    return [4096 + int(length[1]) * (python.minor - 9) for python in pythons]
+
+
 def test_unknown_bytecode_runs_the_source(
     pyz: Path, env: dict[str, str], pythons: list[build.Python], tmp_path: Path
 ) -> None:
     """A Python newer than the build, or PyPy, has no compiled code in the file."""
-    data = pyz.read_bytes()
-    for python in pythons:
-        data = data.replace(f'"{python.magic}"'.encode(), b'"00000000"')
-    assert data != pyz.read_bytes()
+    data = bytearray(pyz.read_bytes())
+    for python, head in zip(pythons, heads_of(data, pythons)):
+        assert data[head : head + 4] == bytes.fromhex(python.magic)
+        data[head : head + 4] = bytes(4)
     build.write_file(tmp_path / "changed", data, 0o755)
     assert_answered(run([str(tmp_path / "changed"), "hook"], env, tmp_path))
+    result = run([str(tmp_path / "changed"), "version", "--json"], env, tmp_path)
+    assert json.loads(result.stdout)["fast"] is False
 
 
 def test_code_of_another_build_is_never_run(
     pyz: Path, env: dict[str, str], pythons: list[build.Python], tmp_path: Path
 ) -> None:
     """An upgrade between sh and Python moves the code; marshal must not see garbage."""
-    data = pyz.read_bytes()
-    mark = re.findall(rb'b"([0-9a-f]{8})":', data)[0]
-    for python in pythons:
-        magic = bytes.fromhex(python.magic)
-        assert data.count(magic + mark) == 1
-        start = data.index(magic + mark)
-        data = data[:start] + b"\xff" * 64 + data[start + 64 :]
+    data = bytearray(pyz.read_bytes())
+    for head in heads_of(data, pythons):
+        data[head + 4 : head + 64] = b"\xff" * 60
     build.write_file(tmp_path / "changed", data, 0o755)
     assert_answered(run([str(tmp_path / "changed"), "hook"], env, tmp_path))
+
+
+def at_import(statement: str) -> str:
+    """Code that does something just before `version` is imported."""
+    return (
+        "import sys\n"
+        "def late(event, args):\n"
+        "    if event == 'import' and args[0] == 'feishuperm.commands.version':\n"
+        f"        {statement}\n"
+        "sys.addaudithook(late)\n"
+    )
+
+
+def late_import(pyz: Path, tmp_path: Path, upgrade: str) -> bytes:
+    """What a process says that imports a module after an upgrade of its archive."""
+    copy = Path(shutil.copy(pyz, tmp_path / "running"))
+    data = pyz.read_bytes()
+    mark = re.findall(rb'm \+ b"([0-9a-f]{8})"', data)[0]
+    (tmp_path / "new").write_bytes(data.replace(mark, b"00000000"))
+    names = f"new, archive = {str(tmp_path / 'new')!r}, {str(copy)!r}\n"
+    script = f"import os, shutil\n{names}{at_import(upgrade)}{boot_of(copy)}"
+    command = [sys.executable, "-IBS", "-c", script, str(copy), "version", "--json"]
+    result = run(command, {}, tmp_path)
+    return result.stdout + result.stderr
+
+
+def test_import_after_an_upgrade_comes_from_the_file_that_was_started(
+    pyz: Path, tmp_path: Path
+) -> None:
+    said = late_import(pyz, tmp_path, "os.replace(new, archive)")
+    assert json.loads(said)["fast"] is True
+
+
+def test_import_from_a_file_overwritten_in_place_is_refused(
+    pyz: Path, tmp_path: Path
+) -> None:
+    said = late_import(pyz, tmp_path, "shutil.copyfile(new, archive)")
+    assert b"was overwritten while it was running" in said
+
+
+def test_traceback_shows_the_source(pyz: Path, tmp_path: Path) -> None:
+    look = (
+        "import sys, traceback\n"
+        "def hook(kind, error, trace):\n"
+        "    sys.stderr.write(''.join(traceback.format_tb(trace)))\n"
+        "sys.excepthook = hook\n"
+    ) + at_import("raise ValueError")
+    command = [sys.executable, "-IBS", "-c", look + boot_of(pyz), str(pyz), "version"]
+    said = run(command, {}, tmp_path).stderr.decode()
+    assert f'File "{pyz}/site-packages/feishuperm/cli.py", line ' in said
+    assert "code = run(command, args)" in said
 
 
 # ---- traces
@@ -505,10 +608,14 @@ def boot_of(pyz: Path) -> str:
 def test_relative_path_is_made_absolute_for_later_imports(
     pyz: Path, env: dict[str, str]
 ) -> None:
-    look = "import sys, os\ntry: exec(sys.argv.pop(1))\nfinally: print(sys.path[0])"
+    look = (
+        "import sys, os\ntry: exec(sys.argv.pop(1))\n"
+        "finally: print(sys.modules['feishuperm'].__file__)"
+    )
     command = [sys.executable, "-IBS", "-c", look, boot_of(pyz), pyz.name, "version"]
     result = run(command, env, pyz.parent)
-    assert result.stdout.splitlines()[-1] == os.fsencode(f"{pyz}/site-packages")
+    file = f"{pyz}/site-packages/feishuperm/__init__.py"
+    assert result.stdout.splitlines()[-1] == os.fsencode(file)
 
 
 def imported(stderr: bytes) -> set[str]:
@@ -518,11 +625,12 @@ def imported(stderr: bytes) -> set[str]:
 def test_modules_the_hook_loads(
     pyz: Path, env: dict[str, str], pythons: list[build.Python], tmp_path: Path
 ) -> None:
-    """Nothing that Python had not loaded by itself, except the socket."""
+    """Nothing that Python had not loaded by itself, except the socket and ours."""
+    ours = {"feishuperm", "feishuperm.client", "feishuperm.wire"}
     boot = boot_of(pyz)
     for python in pythons:
         start = [python.path, "-IBS", "-X", "importtime", "-c"]
         bare = run([*start, "import time"], env, tmp_path)
         hook = run([*start, boot, str(pyz), "hook"], env, tmp_path)
         assert hook.stdout == ANSWER
-        assert imported(hook.stderr) - imported(bare.stderr) == {"_socket"}
+        assert imported(hook.stderr) - imported(bare.stderr) == {"_socket", *ours}

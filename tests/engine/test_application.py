@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.engine.application import Application, run_interactive
-from feishuperm.engine.run_mark import RunMark
+from feishuperm.engine.application import Application, Interactive
 
 
 def write(root: Path, value: Any) -> None:
@@ -59,7 +58,8 @@ def test_skipped_file_brings_its_permissions_along(tmp_path: Path) -> None:
     assert json.loads(options["settings"]) == {**rules, "disableAllHooks": True}
 
 
-def interactive(root: Path, **environ: str) -> Any:
+def interactive(root: Path, complaints: Any = None, **environ: str) -> Any:
+    """One event in a project that is the user's own home, unless another is given."""
     fields = {
         "hook_event_name": "PreToolUse",
         "tool_name": "Bash",
@@ -67,9 +67,17 @@ def interactive(root: Path, **environ: str) -> Any:
         "cwd": str(root),
         "session_id": "s1",
     }
-    return run_interactive(
-        fields, {"HOME": "/nowhere", "PATH": "/usr/bin:/bin", **environ}, pytest.fail
-    )
+    given = {"HOME": str(root), "PATH": "/usr/bin:/bin", **environ}
+    warn = pytest.fail if complaints is None else complaints.append
+    return Interactive(str(root), given, warn).run(fields)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the ledger lies."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "state"))
+    return tmp_path / "state" / "feishuperm"
 
 
 def test_interactive_event_runs_the_list_and_never_what_the_client_runs(
@@ -93,29 +101,46 @@ def test_interactive_event_without_callbacks_says_nothing(tmp_path: Path) -> Non
     assert interactive(tmp_path) is None
 
 
-def test_inside_a_headless_run_the_hook_leaves_callbacks_alone(tmp_path: Path) -> None:
-    write(tmp_path, {"feishuperm": {"callbacks": [{**COMMAND, "event": "PreToolUse"}]}})
-    assert interactive(tmp_path) is not None
-    mark = RunMark()
-    try:
-        inside = {"FEISHUPERM_RUN": mark.path}
-        assert interactive(tmp_path, **inside) is None  # the session has just begun
-        mark.add("s1")
-        assert interactive(tmp_path, **inside) is None
-        mark.add("other")
-        assert interactive(tmp_path, **inside) is None
-    finally:
-        mark.remove()
-    assert interactive(tmp_path, **inside) is not None
+GUARD = {**COMMAND, "event": "PreToolUse"}
 
 
-def test_session_that_a_headless_run_did_not_start_keeps_its_guards(
+def test_callback_that_decides_is_in_the_ledger(tmp_path: Path, state: Path) -> None:
+    write(tmp_path, {"feishuperm": {"callbacks": [{**GUARD, "command": "true"}]}})
+    interactive(tmp_path)
+    assert not (state / "ledger.jsonl").exists()
+    write(tmp_path, {"feishuperm": {"callbacks": [GUARD]}})
+    interactive(tmp_path)
+    (line,) = (state / "ledger.jsonl").read_text().splitlines()
+    entry = json.loads(line)
+    assert entry["event"] == "callback" and entry["decision"] == "block"
+    assert (entry["hook_event"], entry["tool"]) == ("PreToolUse", "Bash")
+    assert "feishuperm.callbacks[0]" in entry["callback"]
+    assert entry["project"] == str(tmp_path)
+
+
+def test_decision_stands_where_the_ledger_cannot_be_written(
+    tmp_path: Path, state: Path
+) -> None:
+    state.parent.write_text("no folder")
+    write(tmp_path, {"feishuperm": {"callbacks": [GUARD]}})
+    complaints: list[str] = []
+    assert interactive(tmp_path, complaints)["decision"] == "block"
+    assert "not in the ledger" in complaints[0]
+
+
+def test_callback_of_a_clone_does_not_run_and_the_log_says_what_to_do(
     tmp_path: Path,
 ) -> None:
-    write(tmp_path, {"feishuperm": {"callbacks": [{**COMMAND, "event": "PreToolUse"}]}})
-    mark = RunMark()
-    try:
-        mark.add("outer")
-        assert interactive(tmp_path, FEISHUPERM_RUN=mark.path) is not None
-    finally:
-        mark.remove()
+    clone, home = tmp_path / "clone", tmp_path / "home"
+    clone.mkdir()
+    home.mkdir()
+    touch = {**GUARD, "command": "touch ran"}
+    value = {"feishuperm": {"callbacks": [touch]}, "env": {"PATH": "/evil"}}
+    write(clone, value)
+    complaints: list[str] = []
+    environ = {"HOME": str(home), "PATH": "/evil"}
+    assert interactive(clone, complaints, **environ) is None
+    assert not (clone / "ran").exists()
+    assert f"feishuperm trust {clone}" in complaints[0]
+    write(home, {"feishuperm": {"callbacks": [{**GUARD, "command": "! grep -q ls"}]}})
+    assert interactive(clone, complaints, **environ)["decision"] == "block"

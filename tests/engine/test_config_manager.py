@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from feishuperm.engine.callbacks import DEFAULT_SCRIPT_PATHS
 from feishuperm.engine.config_manager import (
+    DEFAULT_SCRIPT_PATHS,
+    PLAIN_PATH,
     ConfigManager,
     ProjectConfig,
     merge_settings,
@@ -33,6 +34,10 @@ class Project:
         text = value if isinstance(value, (str, bytes)) else json.dumps(value)
         data = text.encode() if isinstance(text, str) else text
         (self.root / ".claude" / name).write_bytes(data)
+
+    def forget(self) -> None:
+        """What was read before; a process reads each file once."""
+        self.manager = ConfigManager(self.manager.environ, self.complaints.append)
 
     def load(self) -> ProjectConfig:
         return self.manager.load_project_config(str(self.root))
@@ -202,19 +207,137 @@ def test_old_hooks_json_is_told_and_never_read(project: Project) -> None:
     assert "hooks.json is not read" in complaint and "settings.json" in complaint
 
 
-def test_script_paths_default_and_the_nearest_file_wins(project: Project) -> None:
+def folders(project: Project, words: str) -> tuple[str, ...]:
+    """The folders of the callback that has these words."""
+    for group in project.load().hooks["Stop"]:
+        for callback in group.callbacks:
+            if callback.text == words:
+                assert callback.origin is not None
+                return callback.origin.folders
+    raise AssertionError(words)
+
+
+def test_each_callback_has_the_folders_of_its_own_file(project: Project) -> None:
     """Scenario: 使用默认白名单"""
-    assert project.load().hook_script_paths == DEFAULT_SCRIPT_PATHS
     assert DEFAULT_SCRIPT_PATHS == ("./.claude/hooks", "./hooks")
-    project.write("settings.json", {"hookScriptPaths": ["a", "b"]})
-    project.write("settings.local.json", {"hookScriptPaths": []})
-    assert project.load().hook_script_paths == ()
-    project.write("settings.local.json", {"hookScriptPaths": "a"})
-    assert project.load().hook_script_paths == ("a", "b")
-    assert "hookScriptPaths: not a list" in project.complaints[-1]
-    project.write("settings.local.json", {"hookScriptPaths": [""]})
-    assert project.load().hook_script_paths == ("a", "b")
+    user = project.home / ".claude" / "settings.json"
+    user.write_text(json.dumps(hooks("Stop", entry("script", "user"))))
+    shared = hooks("Stop", entry("script", "project"))
+    project.write("settings.json", shared)
+    assert folders(project, "project") == DEFAULT_SCRIPT_PATHS
+    assert folders(project, "user") == (f"{project.home}/.claude/hooks", "./hooks")
+    local = hooks("Stop", entry("script", "local"))
+    project.forget()
+    project.write("settings.json", {**shared, "hookScriptPaths": ["a", "b"]})
+    project.write("settings.local.json", {**local, "hookScriptPaths": []})
+    assert folders(project, "project") == ("a", "b")
+    assert folders(project, "local") == ()
+    assert folders(project, "user") == (f"{project.home}/.claude/hooks", "./hooks")
+
+
+@pytest.mark.parametrize("paths", ["a", [""], [3], None])
+def test_odd_list_of_folders_is_told_and_the_default_stays(
+    project: Project, paths: Any
+) -> None:
+    value = {**hooks("Stop", entry("script", "x")), "hookScriptPaths": paths}
+    project.write("settings.json", value)
+    assert folders(project, "x") == DEFAULT_SCRIPT_PATHS
+    assert "hookScriptPaths: not a list" in project.complaints[0]
+
+
+# Whose files.
+
+
+class Nobody:
+    """A trust that covers nothing, or everything."""
+
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+
+    def covers(self, root: str) -> bool:
+        return self.answer
+
+
+def with_trust(project: Project, answer: bool) -> ConfigManager:
+    environ = {"HOME": str(project.home)}
+    trust: Any = Nobody(answer)
+    return ConfigManager(environ, project.complaints.append, trust)
+
+
+@pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
+def test_project_that_nobody_trusts_has_no_callbacks(
+    project: Project, name: str
+) -> None:
+    user = project.home / ".claude" / "settings.json"
+    user.write_text(json.dumps(listed(entry("command", "mine", event="Stop"))))
+    theirs = entry("command", "theirs", event="Stop")
+    native = hooks("Stop", entry("script", "s.py"))
+    project.write(name, {**native, **listed(theirs), "hookScriptPaths": ["/"]})
+    root = str(project.root)
+    config = with_trust(project, False).load_callbacks(root, "Stop")
+    assert [g.callbacks[0].text for g in config["Stop"]] == ["mine"]
+    (complaint,) = project.complaints
+    assert f"feishuperm trust {root}" in complaint
+    headless = with_trust(project, False).load_headless_config(root)
+    left = headless.left_over(())["Stop"]
+    assert [c.text for group in left for c in group.callbacks] == ["mine"]
+    trusted = with_trust(project, True).load_headless_config(root).left_over(())
+    texts = [c.text for group in trusted["Stop"] for c in group.callbacks]
+    assert texts == ["mine", "s.py", "theirs"]
+
+
+def test_project_never_decides_permission_requests(project: Project) -> None:
+    user = project.home / ".claude" / "settings.json"
+    own = entry("command", "mine", event="PermissionRequest")
+    user.write_text(json.dumps(listed(own)))
+    theirs = entry("command", "theirs", event="PermissionRequest")
+    native = hooks("PermissionRequest", entry("script", "s.py"))
+    project.write("settings.json", {**native, **listed(theirs)})
+    config = with_trust(project, True).load_headless_config(str(project.root))
+    left = config.left_over(())["PermissionRequest"]
+    assert [c.text for group in left for c in group.callbacks] == ["mine"]
+    assert all("does not decide" in complaint for complaint in project.complaints)
     assert len(project.complaints) == 2
+
+
+def test_environment_of_an_untrusted_project_is_left_out(project: Project) -> None:
+    block = {"PATH": "./bin", "BASH_ENV": "x", "FEISHUPERM_RUN": "y", "HOME": "/z"}
+    project.write("settings.json", {"env": block})
+    project.write("settings.local.json", {"env": {"ENV": "x", "CLAUDE_CONFIG_DIR": 3}})
+    own = {"HOME": str(project.home), "CLAUDE_CONFIG_DIR": f"{project.home}/.claude"}
+    manager = with_trust(project, False)
+    manager.environ = {**own, "LANG": "C", **dict.fromkeys(["PATH", "ENV"], "x")}
+    kept = {**own, "LANG": "C", "PATH": PLAIN_PATH}
+    assert manager.own_environ(str(project.root)) == kept
+    manager.trust = Nobody(True)  # type: ignore[assignment]
+    assert manager.own_environ(str(project.root)) is manager.environ
+
+
+def test_local_file_of_the_home_folder_is_the_users_own(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    manager = with_trust(project, False)
+    manager.environ = {"HOME": str(project.root)}
+    project.write("settings.local.json", listed(entry("prompt", event="Stop")))
+    assert manager.load_callbacks(str(project.root), "Stop")
+    assert project.complaints == []
+
+
+def test_guard_that_can_never_run_is_kept_to_block(project: Project) -> None:
+    guard = {"event": "Stop", "onFailure": "block"}
+    project.write(
+        "settings.json",
+        listed(
+            entry("command", "eval $FILE", **guard),
+            entry("command", " ", **guard),
+            entry("script", "s.py", **guard),
+            entry("prompt", event="Stop", onFailure="explode"),
+        ),
+    )
+    groups = project.load().callbacks["Stop"]
+    assert [bool(group.callbacks[0].problem) for group in groups] == [True, True, False]
+    assert all(group.callbacks[0].blocks for group in groups)
+    assert "`eval`" in project.complaints[0] and "it blocks" in project.complaints[0]
+    assert "`onFailure`" in project.complaints[-1]
 
 
 # The two homes.
@@ -229,7 +352,7 @@ def test_listed_callbacks_are_loaded_for_their_event_only(project: Project) -> N
     broken = entry("nonsense", event="Stop")
     project.write("settings.json", listed(good, broken))
     config = project.manager.load_callbacks(str(project.root), "PreToolUse")
-    (group,) = config.callbacks["PreToolUse"]
+    (group,) = config["PreToolUse"]
     assert group.matcher == "Bash" and group.callbacks[0].text == "s.py"
     assert project.complaints == []
     project.manager.load_callbacks(str(project.root), "Stop")

@@ -279,24 +279,20 @@ def test_run_goes_on_until_the_client_is_idle(bench: Bench) -> None:
     assert json.loads(bench.out.getvalue())["result"] == "later"
 
 
-def test_skipped_files_settings_are_handed_over_before_the_prompt(bench: Bench) -> None:
+def test_skipped_file_has_its_hooks_run_and_nothing_made_a_flag(bench: Bench) -> None:
     rules = {"permissions": {"allow": ["Bash(x)"]}}
     script = {"hooks": {"Stop": [{"hooks": [{"type": "script", "script": "a.py"}]}]}}
     file = SettingsFile("projectSettings", "settings.json", {**rules, **script})
     file.hooks = [("Stop", HookGroup("", [HookCallback("command", "true")]))]
     bench.config.files.append(file)
-
-    def answer(id: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-        inner = {"subtype": "success", "request_id": id, "response": body}
-        return send({"type": "control_response", "response": inner})
-
-    steps = (wait("get_settings"), answer("feishuperm_2", {"sources": []}))
-    steps += (wait("apply_flag_settings"), answer("feishuperm_3", {}))
-    assert bench.run(*steps, wait("user"), send(INIT, RESULT), {"hang": True}) == 0
-    first, _, third, last = bench.heard()
+    inner = {"subtype": "success", "request_id": "feishuperm_2"}
+    answer = {"type": "control_response", "response": {**inner, "response": {}}}
+    steps = (wait("get_settings"), send(answer), wait("user"), send(INIT, RESULT))
+    assert bench.run(*steps, {"hang": True}) == 0
+    first, _, last = bench.heard()
     assert list(first["request"]["hooks"]) == ["Stop"]
-    assert third["request"]["settings"] == rules
     assert last["type"] == "user"
+    assert "its permissions do not hold" in bench.err.getvalue()
 
 
 def test_hook_messages_are_shown_and_session_events_run_here(bench: Bench) -> None:

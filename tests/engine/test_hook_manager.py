@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import py_compile
 import shutil
 import signal
 import subprocess
@@ -17,10 +18,15 @@ from typing import Any
 import pytest
 
 from feishuperm.engine.hook_manager import HookManager
-from feishuperm.engine.hook_output import for_client, merge
+from feishuperm.engine.hook_output import (
+    decided,
+    for_client,
+    merge,
+    without_allow,
+)
 from feishuperm.engine.script_host import allowed_path, shape_problem
 from feishuperm.lib.child import Child
-from feishuperm.models.hooks import HookCallback, HookGroup, HooksConfig
+from feishuperm.models.hooks import HookCallback, HookGroup, HooksConfig, Origin
 from tests.conftest import wait_until
 
 CONTINUE = {"continue": True}
@@ -270,8 +276,9 @@ def test_links_are_resolved_on_both_sides(tmp_path: Path) -> None:
     (root / "linked").symlink_to(away)
     folders = ("./hooks",)
 
-    def allowed(script: str, *names: str) -> bool:
-        return bool(allowed_path(script, str(root), names or folders))
+    def allowed(script: str, *names: str, is_project: bool = False) -> bool:
+        origin = Origin("", str(root), names or folders, is_project)
+        return bool(allowed_path(script, origin))
 
     assert allowed("hooks/a.py") and allowed("./hooks/../hooks/a.py")
     assert allowed(str(root / "hooks" / "a.py"))
@@ -282,6 +289,11 @@ def test_links_are_resolved_on_both_sides(tmp_path: Path) -> None:
     assert not allowed("a\0b")
     assert allowed("linked/a.py", "./linked") and allowed(str(away / "a.py"), "linked")
     assert not allowed("hooks/a.py", "./linked")
+    assert allowed("hooks/a.py", "/", is_project=True)
+    assert allowed(str(away / "a.py"), "/")
+    for folder in ("/", "linked", "..", str(away)):
+        assert not allowed(str(away / "a.py"), folder, is_project=True)
+        assert not allowed("linked/a.py", folder, is_project=True)
 
 
 # Prompts, merging, the client's own words.
@@ -446,6 +458,116 @@ def test_callbacks_run_in_the_order_given_and_only_where_they_match(
 
 def test_shape_allows_what_no_client_knows() -> None:
     assert shape_problem({"brandNew": 3, "asyncTimeout": 1.5}, EVENT) == ""
+
+
+# Guards that must not fail, and callbacks that must not allow.
+
+
+@pytest.mark.parametrize(
+    ("type", "text"),
+    [
+        ("command", "sleep 9"),
+        ("script", "hooks/none.py"),
+        ("script", "hooks/broken.py"),
+        ("script", "hooks/odd.py"),
+        ("script", "hooks/slow.py"),
+        ("script", "../outside.py"),
+    ],
+)
+def test_guard_that_fails_blocks_if_it_says_so(
+    bench: Bench, tmp_path: Path, type: str, text: str
+) -> None:
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "broken.py").write_text("(")
+    (tmp_path / "hooks" / "odd.py").write_text("def hook(*_): return 'yes'")
+    slow = "import time\ndef hook(*_): time.sleep(9)"
+    (tmp_path / "hooks" / "slow.py").write_text(slow)
+    usual = HookCallback(type, text, 0.3)
+    assert bench.manager.execute(usual, EVENT) == CONTINUE
+    guard = HookCallback(type, text, 0.3, blocks=True)
+    output = bench.manager.execute(guard, EVENT)
+    assert output["decision"] == "block"
+    assert "must not fail" in output["reason"]
+    assert len(bench.complaints) == 2
+
+
+def test_guard_that_can_never_run_blocks(bench: Bench) -> None:
+    guard = HookCallback("command", "", blocks=True, problem="no text")
+    assert bench.manager.execute(guard, EVENT)["decision"] == "block"
+
+
+def says(**specific: Any) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **specific}}
+
+
+@pytest.mark.parametrize(
+    ("output", "kept", "decision"),
+    [
+        (CONTINUE, CONTINUE, ""),
+        ({"systemMessage": "x"}, {"systemMessage": "x"}, ""),
+        ({"decision": "approve", "reason": "x"}, {"reason": "x"}, "allow"),
+        ({"decision": "block"}, {"decision": "block"}, "block"),
+        ({"continue": False}, {"continue": False}, "stop"),
+        (
+            says(permissionDecision="allow", updatedInput={"a": 1}),
+            says(updatedInput={"a": 1}),
+            "allow",
+        ),
+        (says(permissionDecision="defer"), says(), "defer"),
+        (denies("no"), denies("no"), "deny"),
+        (denies("?", "ask"), denies("?", "ask"), "ask"),
+        (says(decision={"behavior": "allow"}), says(), "allow"),
+    ],
+)
+def test_callback_of_a_project_may_refuse_and_never_allow(
+    output: dict[str, Any], kept: dict[str, Any], decision: str
+) -> None:
+    assert decided(output) == decision
+    assert without_allow(output) == kept
+
+
+def test_allow_of_a_project_is_dropped_and_its_refusal_recorded(
+    tmp_path: Path,
+) -> None:
+    entries: list[dict[str, Any]] = []
+    manager = HookManager(str(tmp_path), {}, pytest.fail, record=entries.append)
+    origin = Origin("settings.json", str(tmp_path), ["hooks"], True, is_bound=True)
+    (tmp_path / "hooks").mkdir()
+    for name, said in (("yes", "allow"), ("no", "deny")):
+        source = f"def hook(*_): return {says(permissionDecision=said)!r}"
+        (tmp_path / "hooks" / f"{name}.py").write_text(source)
+    yes = HookCallback("script", "hooks/yes.py", origin=origin)
+    assert manager.execute(yes, EVENT) == says()
+    assert entries == []
+    own = HookCallback("script", "hooks/yes.py", origin=Origin("", "", [str(tmp_path)]))
+    own.text = str(tmp_path / "hooks" / "yes.py")
+    assert manager.execute(own, EVENT) == says(permissionDecision="allow")
+    no = HookCallback("script", "hooks/no.py", source="here", origin=origin)
+    manager.execute(no, EVENT)
+    assert [entry["decision"] for entry in entries] == ["allow", "deny"]
+    assert entries[1] == {
+        "event": "callback",
+        "decision": "deny",
+        "callback": "here",
+        "hook_event": "PreToolUse",
+        "tool": "Bash",
+        "session": "s1",
+    }
+
+
+def test_compiled_file_beside_a_script_is_neither_made_nor_believed(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """What was looked at is what runs."""
+    folder = tmp_path / "hooks"
+    folder.mkdir()
+    (folder / "rules.py").write_text("REASON = 'bad'")
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(folder / "rules.py"), invalidation_mode=mode)
+    (folder / "rules.py").write_text("REASON = 'good'")
+    source = "import rules\ndef hook(*a): return {'stopReason': rules.REASON}"
+    assert bench.script("hooks/a.py", source) == {"stopReason": "good"}
+    assert len(list((folder / "__pycache__").iterdir())) == 1
 
 
 # For the SDKs.

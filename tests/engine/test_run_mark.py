@@ -1,3 +1,5 @@
+"""Whose session a run looks after: nothing but the run itself can say so."""
+
 from __future__ import annotations
 
 import os
@@ -10,14 +12,21 @@ from feishuperm.engine.run_mark import VARIABLE, RunMark, is_of_a_run
 
 
 @pytest.fixture
-def mark() -> Iterator[RunMark]:
-    made = RunMark()
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_STATE_HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def mark(environ: dict[str, str]) -> Iterator[RunMark]:
+    made = RunMark(environ)
+    environ[VARIABLE] = made.word
     yield made
     made.remove()
 
 
-def test_run_keeps_its_own_sessions_and_no_other(mark: RunMark) -> None:
-    environ = {VARIABLE: mark.path}
+def test_run_keeps_its_own_sessions_and_no_other(
+    mark: RunMark, environ: dict[str, str]
+) -> None:
     assert is_of_a_run(environ, "any")  # the session has only begun
     mark.add("own")
     assert is_of_a_run(environ, "own")
@@ -27,16 +36,27 @@ def test_run_keeps_its_own_sessions_and_no_other(mark: RunMark) -> None:
     assert not is_of_a_run({}, "own")
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])
-def test_file_of_a_project_silences_nobody(tmp_path: Path, mode: int) -> None:
+def test_file_that_no_living_run_holds_silences_nobody(
+    mark: RunMark, environ: dict[str, str]
+) -> None:
+    assert is_of_a_run(environ, "s")
+    os.close(mark.fd)  # as when it is killed
+    mark.fd = -1
+    assert os.path.exists(mark.path)
+    assert not is_of_a_run(environ, "s")
+
+
+def test_file_of_a_project_silences_nobody(
+    tmp_path: Path, environ: dict[str, str], mark: RunMark
+) -> None:
+    """Whatever a project names: a path, a device, a link, a file of its own."""
+    runs = os.path.dirname(mark.path)
     empty = tmp_path / "empty"
-    empty.touch()
-    empty.chmod(mode)
-    assert not is_of_a_run({VARIABLE: str(empty)}, "s")
-
-
-def test_device_and_link_silence_nobody(mark: RunMark, tmp_path: Path) -> None:
-    link = tmp_path / "link"
-    os.symlink(mark.path, link)
-    for path in ("/dev/null", str(link), str(tmp_path)):
-        assert not is_of_a_run({VARIABLE: path}, "s")
+    empty.touch(0o600)
+    linked = "0" * 32
+    os.symlink(mark.path, os.path.join(runs, linked))
+    names = [str(empty), "/dev/null", mark.path, "", ".", "..", linked, "f" * 32]
+    names += [f"../runs/{mark.word}", mark.word.upper(), mark.word + "\n"]
+    for name in names:
+        assert not is_of_a_run({**environ, VARIABLE: name}, "s"), name
+    assert os.stat(mark.path).st_mode & 0o777 == 0o600

@@ -297,12 +297,14 @@ def test_deep_and_huge_inputs_are_shown_in_bounded_size() -> None:
         ("Bash", {"command": ""}, []),
         ("Bash", {}, []),
         ("WebSearch", {"query": "x"}, [("WebSearch", "")]),
-        ("Skill", {"skill": "commit"}, [("Skill", "commit")]),
-        ("Agent", {"subagent_type": "Explore"}, [("Agent", "Explore")]),
+        ("Skill", {"skill": "commit"}, []),
+        ("Agent", {"subagent_type": "Explore"}, []),
+        ("Task", {"subagent_type": "Explore"}, []),
         ("AskUserQuestion", {"questions": []}, []),
         ("ExitPlanMode", {}, []),
         ("mcp__a__b", {"x": 1}, [("mcp__a__b", "")]),
         ("SomethingNew", {}, [("SomethingNew", "")]),
+        ("SomethingNew", {"x": None}, []),
     ],
 )
 def test_rule_allows_exactly_this_call(

@@ -533,10 +533,10 @@ def test_ledger_replaced_while_its_lock_is_awaited_gets_the_entry(
     path = fill(ledger, 1)
     moved = []
 
-    def acquire(fd: int, wait: float) -> None:
+    def acquire(fd: int, wait: float, **options: Any) -> None:
         if not moved:
             moved.append(path.rename(f"{path}.old"))
-        store.acquire(fd, wait)
+        store.acquire(fd, wait, **options)
 
     monkeypatch.setattr(ledger_module, "acquire", acquire)
     ledger.append({"id": "x"})
@@ -791,6 +791,31 @@ def test_head_removed_or_replaced_is_noticed(
     assert len(check(ledger).problems) == 1
     ledger.append({"id": "x"})
     assert len(check(ledger).problems) == 1
+
+
+def test_head_that_cannot_be_opened_for_want_of_files_is_waited_for(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else the next line would say for ever that the head was unreadable."""
+    fill(ledger, 2)
+    real = open
+
+    def no_files(path: Any, *rest: Any) -> Any:
+        if str(path) == ledger.head_path:
+            raise OSError(errno.EMFILE, "too many open files")
+        return real(path, *rest)
+
+    fresh = Ledger(ledger.path, clock=lambda: 1000.0)
+    monkeypatch.setattr("builtins.open", no_files)
+    with pytest.raises(OSError):
+        fresh.intend({"id": "3"})
+    fresh.note({"event": "request", "id": "4"})
+    assert fresh.flush() == 1
+    assert fresh.head() == ""
+    monkeypatch.undo()
+    assert fresh.flush() == 0
+    assert ids(ledger) == ["id-0", "id-1", "4"]
+    assert check(ledger).sound()
 
 
 def test_head_a_moment_behind_is_told_as_a_crash(ledger: Ledger) -> None:

@@ -165,6 +165,17 @@ def test_time_out_denies_what_a_surface_has_shown() -> None:
     }
 
 
+def test_many_deadlines_at_once_are_met_some_at_a_time() -> None:
+    desk = Desk()
+    for number in range(120):
+        desk.register(f"1700000000-{number:08x}", FakeWaiter(), now=100.0)
+    batches = []
+    while desk.manager.next_deadline() is not None:
+        batches.append(len(desk.manager.expire(155.0)))
+    assert batches == [50, 50, 20]
+    assert len(desk.ended) == 120
+
+
 def test_time_out_releases_what_nobody_could_see() -> None:
     desk = Desk()
     request, waiter = desk.ask()

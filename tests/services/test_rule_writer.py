@@ -87,9 +87,7 @@ def allowed(path: Path) -> list[Any]:
         ("WebSearch", {"query": "x"}, ["WebSearch"]),
         ("mcp__lab__echo", {"a": 1}, ["mcp__lab__echo"]),
         ("mcp__a_b__c-d__e", {}, ["mcp__a_b__c-d__e"]),
-        ("Skill", {"skill": "team:commit"}, ["Skill(team:commit)"]),
-        ("Agent", {"subagent_type": "general-purpose"}, ["Agent(general-purpose)"]),
-        ("Unheard", {"x": 1}, ["Unheard"]),
+        ("Unheard", {}, ["Unheard"]),
     ],
 )
 def test_rule_of_each_tool(
@@ -144,9 +142,18 @@ def test_rule_of_each_tool(
         ("mcp__lab__*", {}, "rule.none"),
         ("Tool(x)", {}, "rule.none"),
         ("*", {}, "rule.none"),
-        ("Skill", {"skill": "a*"}, "rule.none"),
-        ("Skill", {"skill": "a "}, "rule.none"),
-        ("Agent", {"prompt": "x"}, "rule.none"),
+        ("Skill", {"skill": "team:commit"}, "rule.none"),
+        ("Skill", {}, "rule.none"),
+        ("Agent", {"subagent_type": "general-purpose", "prompt": "x"}, "rule.none"),
+        ("Task", {"subagent_type": "x"}, "rule.none"),
+        ("PowerShell", {"command": "Get-Date"}, "rule.none"),
+        ("Monitor", {"command": "tail -f x"}, "rule.none"),
+        ("Unheard", {"x": 1}, "rule.none"),
+        ("Unheard", {"x": None}, "rule.none"),
+        ("Bash", {"command": "echo " + "x" * 2048}, "rule.long"),
+        ("Bash", {"command": "echo " + "中" * 700}, "rule.long"),
+        ("Bash", {"command": "(" * 1100}, "rule.long"),
+        ("Write", {"file_path": "/a/" + "b" * 2048}, "rule.long"),
     ],
 )
 def test_no_exact_rule_no_rule_and_a_reason(
@@ -177,6 +184,47 @@ def test_path_through_a_link_gets_no_rule_as_the_client_would_ask_again(
     for path in ("file", "away/secret", "away/new", "dangling"):
         plan = WRITER.plan(tool, {"file_path": path}, str(project))
         assert plan == RulePlan(refusal="rule.link")
+
+
+@pytest.mark.parametrize(
+    ("tool", "tool_input", "broad"),
+    [
+        ("WebSearch", {"query": "x"}, True),
+        ("mcp__db__query", {"sql": "drop"}, True),
+        ("mcp__db__list", {}, True),
+        ("Unheard", {}, True),
+        ("Bash", {"command": "x"}, False),
+        ("Read", {"file_path": "/a"}, False),
+        ("WebFetch", {"url": "https://a.com"}, False),
+        ("PowerShell", {"command": "x"}, False),
+    ],
+)
+def test_rule_for_every_call_of_a_tool_is_marked_as_such(
+    tool: str, tool_input: dict[str, Any], broad: bool
+) -> None:
+    assert WRITER.plan(tool, tool_input, PROJECT).broad is broad
+    assert TEXTS["rule.broad"][0] == "这个工具的任何调用都将直接通过"
+
+
+# As the client was seen to ask, or not to ask, in spite of the exact rule.
+ASKED_AGAIN = [
+    "mytool a > out.txt", "mytool a >> out.txt", "mytool a 2> err.txt", "mytool ->y",
+    "mytool a &> all.txt", "mytool a | tee out.txt", "mytool a | tee -a /tmp/zz",
+    "mytool a >| out.txt", "mytool a | cat > o2",
+]  # fmt: skip
+NOT_ASKED_AGAIN = [
+    "mytool a > /dev/null", "mytool a 2>/dev/null", "mytool a >/dev/null 2>&1",
+    "mytool a 2>&1", "mytool a < in.txt", "mytool 'a > b'", "echo tee", "mytool a 1>&2",
+    "cat <<E > here.txt\nx\nE", 'mytool "a > b"', "mytool a \\> b",
+    "mytool <(mytool b)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ASKED_AGAIN + NOT_ASKED_AGAIN)
+def test_command_that_writes_files_is_told_that_it_will_ask_again(command: str) -> None:
+    plan = WRITER.plan("Bash", {"command": command}, PROJECT)
+    assert plan.rules
+    assert plan.note == ("rule.writes" if command in ASKED_AGAIN else "")
 
 
 def test_every_reason_is_a_sentence() -> None:
@@ -428,36 +476,63 @@ def test_read_only_file_is_respected(settings: Path, project: Path) -> None:
     assert settings.read_text() == "{}"
 
 
-def test_mode_and_link_are_kept(settings: Path, project: Path) -> None:
-    real = project / "dotfiles.json"
-    real.write_text("{}")
-    real.chmod(0o640)
-    settings.symlink_to(real)
+def test_mode_is_kept(settings: Path, project: Path) -> None:
+    settings.write_text("{}")
+    settings.chmod(0o640)
     WRITER.write(str(project), BUILD)
-    assert settings.is_symlink()
-    assert allowed(real) == ["Bash(npm run build)"]
-    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert stat.S_IMODE(settings.stat().st_mode) == 0o640
 
 
 @pytest.mark.parametrize("linked", [".claude", ".claude/settings.local.json"])
+@pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize("exists", [True, False])
-def test_link_out_of_the_project_is_not_followed(
-    project: Path, tmp_path: Path, linked: str, exists: bool
+def test_link_in_place_of_the_settings_is_not_followed(
+    project: Path, tmp_path: Path, linked: str, inside: bool, exists: bool
 ) -> None:
+    """It may lead to the file that is committed, or to somebody else's."""
     # Its name begins with the project's: that does not make it a part of it.
-    other = tmp_path / "project-of-somebody"
+    other = project / "shared" if inside else tmp_path / "project-of-somebody"
     other.mkdir()
+    target = other / ("settings.local.json" if linked == ".claude" else "settings.json")
     link = project / linked
     link.parent.mkdir(exist_ok=True)
-    link.symlink_to(other if linked == ".claude" else other / "settings.local.json")
+    link.symlink_to(other if linked == ".claude" else target)
     if exists:
-        (other / "settings.local.json").write_text("{}")
+        target.write_text("{}")
     before = os.listdir(other)
-    assert WRITER.write(str(project), BUILD) == WriteResult(problem="rule.outside")
-    with pytest.raises(FileError, match="out of the project"):
+    plan = WRITER.plan("Bash", {"command": "npm run build"}, str(project))
+    assert plan == RulePlan(refusal="rule.linked")
+    assert WRITER.write(str(project), BUILD) == WriteResult(problem="rule.linked")
+    with pytest.raises(FileError, match="goes through a link"):
         WRITER.undo(str(project), BUILD.rules)
     assert os.listdir(other) == before
     assert [path.read_text() for path in other.iterdir()] == ["{}"] * exists
+
+
+def test_link_that_appears_while_the_rule_is_written_is_not_followed(
+    settings: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = settings.with_name("settings.json")
+    shared.write_text("{}")
+    real = rule_writer.write_atomic
+
+    def write(path: str, data: bytes, **options: Any) -> None:
+        settings.symlink_to(shared)
+        real(path, data, **options)
+
+    monkeypatch.setattr(rule_writer, "write_atomic", write)
+    assert WRITER.write(str(project), BUILD).problem == "rule.linked"
+    assert shared.read_text() == "{}"
+
+
+def test_only_rules_that_are_not_there_are_fresh(settings: Path, project: Path) -> None:
+    plan = RulePlan(("A", "B"))
+    assert WRITER.fresh(str(project), plan) == ("A", "B")
+    settings.write_text('{"permissions": {"allow": ["B", 5]}}')
+    assert WRITER.fresh(str(project), plan) == ("A",)
+    assert WRITER.rules(str(project)) == ["B"]
+    settings.write_text("{broken")
+    assert WRITER.fresh(str(project), plan) == ("A", "B")
 
 
 def test_project_that_is_itself_reached_by_a_link_is_served(

@@ -294,6 +294,42 @@ def test_line_beyond_all_limits_is_skipped(
     assert ANSWERED in [watch.check() for _ in range(30)]
 
 
+@pytest.mark.parametrize("spelled", [0, 1 << 30], ids=["spelled", "decoded"])
+def test_line_that_takes_several_looks_is_read_once_and_understood(
+    path: Path, monkeypatch: pytest.MonkeyPatch, spelled: int
+) -> None:
+    read = []
+    real = transcript._read
+
+    def spy(path: bytes, offset: int) -> bytes:
+        data = real(path, offset)
+        read.append(len(data))
+        return data
+
+    path.write_text(use("1", command="a"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    monkeypatch.setattr(transcript, "_read", spy)
+    monkeypatch.setattr(transcript, "TAIL", 1000)
+    monkeypatch.setattr(transcript, "STEP", 3000)
+    monkeypatch.setattr(transcript, "MAX_DECODED", spelled)
+    long = result("1", "x" * 20_000)
+    seen = states(path, watch, [long[:9000], "", "", long[9000:], *[""] * 3])
+    assert seen == [PENDING] * 6 + [ANSWERED]
+    assert max(read) <= 3000
+    assert sum(read) == len(long)
+
+
+def test_long_result_that_only_mentions_the_call_is_no_answer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript, "MAX_DECODED", 100)
+    path.write_text(use("1", command="a") + use("2", command="b"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    mention = json.dumps({"tool_use_id": "1"}) + "x" * 200
+    assert states(path, watch, [result("2", mention)]) == [PENDING]
+    assert states(path, watch, [result("1", "y" * 200)]) == [ANSWERED]
+
+
 def test_only_the_end_of_a_long_transcript_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import plistlib
 import shutil
-import signal
-import socket
 import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.setup import service_unit
+from feishuperm.setup.server_process import background_pid
 from feishuperm.setup.service_unit import (
     KINDS,
     BackgroundService,
@@ -26,7 +22,6 @@ from feishuperm.setup.service_unit import (
     launchd_plist,
     systemd_unit,
 )
-from tests.conftest import wait_until
 
 NAMES = ["plain", "with blank", "per%cent", 'quo"te', "dol$lar", "中文", "back\\slash"]
 
@@ -132,83 +127,25 @@ def test_background_server_gets_no_foreign_variable(
     service = BackgroundService(str(program), environ)
     service.start()
     assert service.process.wait(20) == 0
-    assert service_unit.background_pid(environ) == service.process.pid
+    assert background_pid(environ) == service.process.pid
     assert "secret" not in seen.read_text()
     assert seen.read_text().endswith("\nserve\n")
 
 
-STUBBORN = "#!/bin/sh\ntrap '' TERM\n: >$0.ready\nwhile :; do sleep 0.02; done\n"
-
-
-@pytest.fixture
-def stuck(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
-    """A background server that neither listens nor heeds SIGTERM."""
-    program = tmp_path / "feishuperm"
-    program.write_text(STUBBORN)
-    program.chmod(0o755)
-    environ = {"HOME": str(tmp_path)}
-    process = subprocess.Popen([str(program), "serve"])
-    wait_until((tmp_path / "feishuperm.ready").exists)
-    pid = Path(service_unit.pid_path(environ))
-    pid.parent.mkdir(parents=True)
-    pid.write_text(f"{process.pid}\n")
-    yield process, environ
-    process.kill()
-    process.wait()
-
-
-def test_stopping_kills_a_background_server_that_does_not_listen(
-    tmp_path: Path, stuck: tuple[subprocess.Popen[bytes], dict[str, str]]
+@pytest.mark.parametrize(("kind", "asks"), [("systemd", "systemctl"), ("launchd", "")])
+def test_manager_that_does_not_answer_is_refused_before_anything_changes(
+    kind: str, asks: str
 ) -> None:
-    process, environ = stuck
-    program = str(tmp_path / "feishuperm")
-    now = itertools.count()
-    service_unit.end_background(environ, program, 9, lambda: next(now), time.sleep)
-    assert process.wait(20) == -signal.SIGKILL
-    service_unit.stop_service(BackgroundService(program, environ), "/nonexistent")
-    assert not os.path.exists(service_unit.pid_path(environ))
+    commands = Commands("systemctl", "launchctl")
+    service = KINDS[kind]("/opt/feishuperm", {"HOME": "/h"}, commands)
+    with pytest.raises(FeishupermError, match="nothing was changed") as caught:
+        service.must_work()
+    assert asks in str(caught.value)
+    assert caught.value.hint == "feishuperm install --service background"
 
 
-def test_process_of_another_with_the_same_number_is_left_alone(
-    tmp_path: Path, stuck: tuple[subprocess.Popen[bytes], dict[str, str]]
-) -> None:
-    process, environ = stuck
-    service_unit.end_background(environ, "/opt/feishuperm", 0)
-    assert process.poll() is None
-
-
-def test_server_that_stays_is_not_called_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    stuck: tuple[subprocess.Popen[bytes], dict[str, str]],
-) -> None:
-    process, environ = stuck
-    program = str(tmp_path / "feishuperm")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "kill", lambda pid, number: None)
-        with pytest.raises(FeishupermError, match=f"{process.pid}, does not end"):
-            service_unit.end_background(environ, program, 0)
-
-
-def test_socket_that_somebody_still_holds_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(service_unit, "stop_server", lambda socket: 0)
-    path = str(tmp_path / "s")
-    service = SystemdService("/opt/feishuperm", {}, Commands())
-    with socket.socket(socket.AF_UNIX) as hung:
-        hung.bind(path)
-        hung.listen()
-        with pytest.raises(FeishupermError, match="still listens"):
-            service_unit.stop_service(service, path)
-    service_unit.stop_service(service, path)
-
-
-def test_waiting_for_a_server_that_never_comes_ends_with_a_hint(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PERMISSION_SOCKET_PATH", str(tmp_path / "none"))
-    now = iter(range(100))
-    with pytest.raises(FeishupermError, match="it was started, but") as caught:
-        service_unit.wait_until_running(5, lambda: next(now), lambda seconds: None)
-    assert "feishuperm serve" in caught.value.hint
+def test_halted_service_stays_enabled() -> None:
+    commands = Commands()
+    SystemdService("/opt/feishuperm", {}, commands).halt()
+    LaunchdService("/opt/feishuperm", {"HOME": "/h"}, commands).halt()
+    assert "disable" not in " ".join(commands.ran) and len(commands.ran) == 2

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from feishuperm.commands.test_card import bot_problem, is_late, watch
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
+from feishuperm.setup.card_test import bot_problem, is_late, watch
 
 
 def status(state: str, detail: str = "") -> dict[str, Any]:

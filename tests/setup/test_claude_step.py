@@ -1,11 +1,10 @@
-"""What install changes can be undone, whatever the user's files look like."""
+"""Claude Code's settings come back, whatever they look like."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,62 +13,26 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import settings_editor as editor
-from feishuperm.setup import installer, service_unit
-from feishuperm.setup.installer import (
-    CommandsStep,
-    ConfigStep,
-    Manifest,
-    ProgramStep,
-    ServiceStep,
-    SettingsStep,
-    Step,
-    interpreter,
-    purge_config,
-    registrations,
-    undo_commands,
-    undo_program,
-    undo_settings,
-)
-from feishuperm.setup.service_unit import BackgroundService, SystemdService
+from feishuperm.setup.claude_step import ClaudeStep, permission_mode, undo_claude
+from feishuperm.setup.hook_entries import find_hooks, put_hook, registrations
+from feishuperm.setup.manifest import Manifest
+from tests.setup.conftest import run
 
 COMMAND = "/opt/feishuperm-hook"
 
 
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of small files need not reach the disk."""
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
-
-
-@pytest.fixture
-def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A user with an empty home."""
-    home = tmp_path / "home"
-    home.mkdir()
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(home))
-    return {"HOME": str(home)}
-
-
 def settings_step(
     path: Path, manifest: Manifest, timeout: int = 55, **wishes: Any
-) -> SettingsStep:
+) -> ClaudeStep:
     values = wishes.pop("values", {})
     rows = registrations(timeout, **wishes)
     hooks = [(row, f"/opt/{row.program}") for row in rows]
     record = manifest.records.get(f"settings:{path}", {})
-    return SettingsStep(record, str(path), manifest.folder, hooks, values)
-
-
-def run(step: Step, manifest: Manifest) -> None:
-    manifest.open()
-    step.changes()
-    step.apply(lambda record: manifest.save(step.name, record))
+    return ClaudeStep(record, str(path), manifest.folder, hooks, values)
 
 
 def undo(manifest: Manifest, path: Path) -> list[str]:
-    return undo_settings(manifest.records[f"settings:{path}"])
+    return undo_claude(manifest.records[f"settings:{path}"])
 
 
 # Two hundred settings files.
@@ -204,7 +167,7 @@ def test_two_hundred_settings_files_come_back_byte_for_byte_or_stay_untouched(
             assert str(path) in str(error)
             outcomes["refused"] += 1
         else:
-            assert len(editor.find_hooks(editor.decode(path.read_bytes()))) == 1
+            assert len(find_hooks(editor.decode(path.read_bytes()))) == 1
             assert settings_step(path, manifest).changes() == []
             undo(manifest, path)
             outcomes["changed"] += 1
@@ -259,7 +222,7 @@ def test_second_install_with_more_events_comes_back_to_the_first_file(
     manifest = Manifest(environ)
     run(settings_step(path, manifest), manifest)
     run(settings_step(path, manifest, events=["Stop"], supervisor=True), manifest)
-    assert len(editor.find_hooks(path.read_text())) == 4
+    assert len(find_hooks(path.read_text())) == 4
     undo(manifest, path)
     assert path.read_text() == before
 
@@ -296,7 +259,7 @@ def test_mode_is_set_when_asked_and_goes_back_to_what_it_was(
     manifest = Manifest(environ)
     mode = {("permissions", "defaultMode"): "default"}
     run(settings_step(path, manifest, values=mode), manifest)
-    assert installer.permission_mode(str(path)) == "default"
+    assert permission_mode(str(path)) == "default"
     path.write_text(path.read_text().replace('"x": 1', '"x": 2'))
     undo(manifest, path)
     assert path.read_text() == '{"permissions": {"defaultMode": "auto"}, "x": 2}'
@@ -309,7 +272,7 @@ def test_value_that_somebody_set_is_not_replaced_when_only_wanted_if_absent(
     path.write_text('{"env": {"CAP": "3"}}')
     manifest = Manifest(environ)
     absent = {("env", "CAP"): "20", ("env", "OTHER"): "1"}
-    step = SettingsStep({}, str(path), manifest.folder, [], {}, absent)
+    step = ClaudeStep({}, str(path), manifest.folder, [], {}, absent)
     run(step, manifest)
     assert json.loads(path.read_text())["env"] == {"CAP": "3", "OTHER": "1"}
 
@@ -351,19 +314,13 @@ def test_entry_of_an_earlier_prefix_is_moved_not_doubled(
     if own:  # as an older version left it
         del record["commands"]
     hooks = [(registrations(55)[0], "/new/feishuperm-hook")]
-    step = SettingsStep(record, str(path), manifest.folder, hooks, {}, own=own)
+    step = ClaudeStep(record, str(path), manifest.folder, hooks, {}, own=own)
     run(step, manifest)
-    [hook] = editor.find_hooks(path.read_text())
+    [hook] = find_hooks(path.read_text())
     assert hook.entry["command"] == "/new/feishuperm-hook"
     path.write_text(path.read_text().replace("opus", "haiku"))
     undo(manifest, path)
     assert path.read_text() == '{"model": "haiku"}'
-
-
-def test_only_the_links_that_install_registers_are_its_commands() -> None:
-    links = [f"/a b/bin/{name}" for name in installer.LINKS]
-    found = installer.own_commands({"links": links})
-    assert found == ["'/a b/bin/feishuperm-hook'", "'/a b/bin/feishuperm-supervisor'"]
 
 
 # Killed.
@@ -407,7 +364,7 @@ def test_killed_install_leaves_the_old_or_the_new_file_and_can_be_undone(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     old = b'{\r\n\t"model": "opus"\r\n}'
-    new = editor.put_hook(old.decode(), "PermissionRequest", "*", COMMAND, 60).encode()
+    new = put_hook(old.decode(), "PermissionRequest", "*", COMMAND, 60).encode()
     for calls in range(200):
         path = tmp_path / f"{calls}.json"
         path.write_bytes(old)
@@ -420,7 +377,7 @@ def test_killed_install_leaves_the_old_or_the_new_file_and_can_be_undone(
         assert path.read_bytes() in (old, new)
         record = Manifest(environ).records.get(f"settings:{path}")
         if record:
-            undo_settings(record)
+            undo_claude(record)
         assert path.read_bytes() == old
         if done:
             break
@@ -440,238 +397,12 @@ def test_killed_uninstall_leaves_the_old_or_the_new_file(
         record = manifest.records[f"settings:{path}"]
 
         def uninstall(record: dict[str, Any] = record) -> None:
-            undo_settings(record)
+            undo_claude(record)
 
         done = in_child(uninstall, calls)
         assert path.read_bytes() == old if done else path.read_bytes() in (old, new)
-        undo_settings(record)
+        undo_claude(record)
         assert path.read_bytes() == old
         if done:
             break
     assert 1 < calls < 49
-
-
-# The other steps.
-
-
-def program_step(
-    tmp_path: Path, environ: dict[str, str], manifest: Manifest, data: bytes = b"one"
-) -> ProgramStep:
-    source = tmp_path / "built.pyz"
-    source.write_bytes(data)
-    record = manifest.records.get("program", {})
-    prefix = str(tmp_path / "prefix")
-    pin = installer.pin_path(environ)
-    return ProgramStep(record, str(source), prefix, sys.executable, pin)
-
-
-def test_program_is_placed_linked_pinned_and_removed(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
-    manifest = Manifest(environ)
-    step = program_step(tmp_path, environ, manifest)
-    run(step, manifest)
-    archive = tmp_path / "prefix/share/feishuperm/feishuperm.pyz"
-    assert archive.read_bytes() == b"one" and archive.stat().st_mode & 0o777 == 0o755
-    for name in installer.LINKS:
-        assert os.path.realpath(tmp_path / "prefix/bin" / name) == str(archive)
-    pin = Path(installer.pin_path(environ))
-    assert pin.read_text() == f"{sys.executable}\n"
-    again = program_step(tmp_path, environ, Manifest(environ))
-    assert again.changes() == []
-    undo_program(manifest.records["program"])
-    assert not (tmp_path / "prefix").exists() and not pin.exists()
-
-
-def test_new_version_replaces_the_archive_as_a_whole(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
-    manifest = Manifest(environ)
-    run(program_step(tmp_path, environ, manifest), manifest)
-    archive = tmp_path / "prefix/share/feishuperm/feishuperm.pyz"
-    running = archive.open("rb")  # a server keeps its old file
-    run(program_step(tmp_path, environ, manifest, b"two"), manifest)
-    with running:
-        assert (running.read(), archive.read_bytes()) == (b"one", b"two")
-
-
-def test_other_prefix_takes_the_old_program_away(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
-    manifest = Manifest(environ)
-    run(program_step(tmp_path, environ, manifest), manifest)
-    old = tmp_path / "prefix"
-    source = str(old / "share/feishuperm/feishuperm.pyz")
-    pin = installer.pin_path(environ)
-    new = str(tmp_path / "new")
-    record = manifest.records["program"]
-    step = ProgramStep(record, source, new, sys.executable, pin)
-    assert f"remove {source}" in step.changes()
-    run(step, manifest)
-    assert not old.exists() and os.path.exists(pin)
-    assert Path(new, "bin/feishuperm").read_bytes() == b"one"
-    assert manifest.records["program"]["prefix"] == new
-    undo_program(manifest.records["program"])
-    assert not os.path.exists(new) and not os.path.exists(pin)
-
-
-def test_installed_archive_that_somebody_changed_is_refused_until_it_is_replaced(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
-    manifest = Manifest(environ)
-    step = program_step(tmp_path, environ, manifest)
-    run(step, manifest)
-    with open(step.archive, "ab") as file:
-        file.write(b"evil")
-    record = dict(manifest.records["program"])
-    pin = installer.pin_path(environ)
-    again = ProgramStep(record, step.archive, step.prefix, sys.executable, pin)
-    with pytest.raises(FeishupermError, match="not the file that was installed") as why:
-        again.changes()
-    assert "install.sh" in why.value.hint
-    assert manifest.records["program"] == record
-    run(program_step(tmp_path, environ, manifest, b"two"), manifest)
-    assert Path(step.archive).read_bytes() == b"two"
-
-
-def test_foreign_file_under_our_name_is_refused_before_anything_changes(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
-    mine = tmp_path / "prefix/bin/feishuperm"
-    mine.parent.mkdir(parents=True)
-    mine.write_text("mine")
-    manifest = Manifest(environ)
-    with pytest.raises(FeishupermError, match="is not ours"):
-        run(program_step(tmp_path, environ, manifest), manifest)
-    assert mine.read_text() == "mine"
-    assert not (tmp_path / "prefix/share").exists()
-
-
-def test_config_keeps_comments_and_other_keys_and_is_private(
-    environ: dict[str, str],
-) -> None:
-    folder = Path(environ["HOME"], ".config/feishuperm")
-    folder.mkdir(parents=True)
-    path = folder / "config.env"
-    path.write_text("# mine\nFEISHUPERM_LANG=en\n")
-    manifest = Manifest(environ)
-    run(ConfigStep({}, environ, {"CALLBACK_SERVER_PORT": "9"}), manifest)
-    assert path.read_text() == "# mine\nFEISHUPERM_LANG=en\nCALLBACK_SERVER_PORT=9\n"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert ConfigStep({}, environ, {"CALLBACK_SERVER_PORT": "9"}).changes() == []
-
-
-@pytest.mark.parametrize("existed", [True, False])
-def test_purge_takes_only_our_keys_from_a_file_that_was_there_before(
-    tmp_path: Path, environ: dict[str, str], existed: bool
-) -> None:
-    path = tmp_path / "team.env"
-    if existed:
-        path.write_text("# mine\nFEISHUPERM_LANG=en\n")
-    environ = {**environ, "FEISHUPERM_CONFIG": str(path)}
-    manifest = Manifest(environ)
-    for wanted in ({"FEISHUPERM_LANG": "zh"}, {"CALLBACK_SERVER_PORT": "9"}, {}):
-        run(ConfigStep(manifest.records.get("config", {}), environ, wanted), manifest)
-    assert "CALLBACK_SERVER_PORT=9" in path.read_text()
-    purge_config(manifest.records["config"])
-    if existed:
-        assert path.read_text() == "# mine\nFEISHUPERM_LANG=zh\n"
-    assert path.exists() == existed
-
-
-def test_home_that_cannot_be_written_is_one_line(environ: dict[str, str]) -> None:
-    Path(environ["HOME"], ".local").write_text("a file where a folder should be")
-    with pytest.raises(FeishupermError, match=r"cannot make .*\.local"):
-        Manifest(environ).open()
-
-
-def test_slash_command_that_somebody_changed_stays(environ: dict[str, str]) -> None:
-    manifest = Manifest(environ)
-    texts = {"a.md": "one\n", "b.md": "two\n"}
-    run(CommandsStep({}, environ, texts), manifest)
-    folder = Path(environ["HOME"], ".claude/commands")
-    (folder / "b.md").write_text("mine")
-    undo_commands(manifest.records["commands"])
-    assert [path.name for path in folder.iterdir()] == ["b.md"]
-
-
-def test_slash_command_of_another_is_not_replaced(environ: dict[str, str]) -> None:
-    folder = Path(environ["HOME"], ".claude/commands")
-    folder.mkdir(parents=True)
-    (folder / "a.md").write_text("theirs")
-    step = CommandsStep({}, environ, {"a.md": "ours"})
-    assert step.changes() == []
-
-
-def test_service_step_is_silent_the_second_time(environ: dict[str, str]) -> None:
-    manifest = Manifest(environ)
-    service = BackgroundService("/opt/feishuperm", environ)
-    run(ServiceStep({}, service, "/s"), manifest)
-    assert ServiceStep(manifest.records["service"], service, "/s").changes() == []
-
-
-def test_server_of_before_is_undone_when_its_kind_or_socket_changes(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stopped: list[tuple[str, str]] = []
-    monkeypatch.setattr(
-        installer,
-        "stop_service",
-        lambda service, socket: stopped.append((service.kind, socket)),
-    )
-    manifest = Manifest(environ)
-    systemd = SystemdService("/opt/feishuperm", environ, lambda command: 0)
-    run(ServiceStep({}, systemd, "/old"), manifest)
-    unit = Path(systemd.path)
-    assert unit.exists() and stopped == []
-    background = BackgroundService("/opt/feishuperm", environ)
-    monkeypatch.setattr(service_unit, "run_quietly", lambda command: 0)
-    for socket in ("/old", "/new"):
-        step = ServiceStep(manifest.records["service"], background, socket)
-        assert step.changes() == ["keep the server running (background)"]
-        run(step, manifest)
-    assert not unit.exists()
-    assert stopped == [("systemd", "/old"), ("background", "/old")]
-    assert manifest.records["service"]["socket"] == "/new"
-
-
-def test_registrations_outlast_our_own_wait() -> None:
-    """Scenario: PermissionRequest Hook 配置"""
-    rows = registrations(55, ["Stop", "PermissionRequest"], True, 30, 300)
-    found = {(row.event, row.program): (row.matcher, row.timeout) for row in rows}
-    assert found == {
-        ("PermissionRequest", "feishuperm-hook"): ("*", 60),
-        ("Stop", "feishuperm-hook"): ("", 70),
-        ("Stop", "feishuperm-supervisor"): ("", 310),
-        ("PreToolUse", "feishuperm-supervisor"): ("AskUserQuestion", 40),
-    }
-
-
-# The interpreter.
-
-
-def test_ordinary_python_is_pinned_as_it_is(tmp_path: Path) -> None:
-    assert interpreter("/usr/bin/python3") == ("/usr/bin/python3", "")
-
-
-def test_base_of_a_virtual_environment_is_pinned_and_said(tmp_path: Path) -> None:
-    python = tmp_path / "venv/bin/python3"
-    python.parent.mkdir(parents=True)
-    base = os.path.realpath(sys.executable)
-    python.symlink_to(base)
-    (tmp_path / "venv/pyvenv.cfg").write_text(f"home = {os.path.dirname(base)}\n")
-    pinned, note = interpreter(str(python))
-    assert pinned == base
-    assert str(python) in note and base in note
-
-
-def test_virtual_environment_without_base_is_pinned_with_a_warning(
-    tmp_path: Path,
-) -> None:
-    python = tmp_path / "venv/bin/python3"
-    python.parent.mkdir(parents=True)
-    python.write_text("")
-    (tmp_path / "venv/pyvenv.cfg").write_text("home = /nowhere\n")
-    pinned, note = interpreter(str(python))
-    assert pinned == str(python)
-    assert "must not be removed" in note

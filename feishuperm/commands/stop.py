@@ -1,0 +1,17 @@
+"""`feishuperm stop`: end the server, however it is kept running."""
+
+from __future__ import annotations
+
+import os
+
+from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.terminal import say
+from feishuperm.setup.service_step import stop
+
+SUMMARY = "end the server; what waits goes back to the terminals"
+
+
+def main(args: list[str]) -> int:
+    ArgumentParser("stop", SUMMARY).parse_args(args)
+    say(stop(os.environ))
+    return 0

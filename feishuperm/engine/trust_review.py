@@ -1,0 +1,141 @@
+"""A person looks at what a project would run, and trusts it or does not.
+
+Everything that is trusted together is shown as it is, with whatever the eye cannot see
+spelled out.  The answer comes from a person at a terminal: a session of Claude Code, or
+anything that it started, is not one.  That keeps an agent from trusting by the way; it
+is no wall, since the same user can write our records by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from feishuperm.engine.config_manager import ConfigManager
+from feishuperm.engine.trust import Records, Trust, content_hash, project_content
+from feishuperm.errors import FeishupermError, FileError
+from feishuperm.lib.display import one_line, visible
+from feishuperm.services.ledger import Ledger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+SESSION = ("CLAUDECODE", "CLAUDE_CODE_SESSION_ID")
+
+
+class Review:
+    """One folder, from the look at it to the record. Raises FeishupermError."""
+
+    def __init__(
+        self, folder: str, environ: Mapping[str, str], ledger: Ledger | None = None
+    ) -> None:
+        self.root = os.path.realpath(folder)
+        self.environ = environ
+        self.records = Records(environ)
+        self.ledger = ledger or Ledger()
+
+    def trust(self, ask: Callable[[str], str], show: Callable[[str], object]) -> bool:
+        """Show the content and ask; whether it is trusted now."""
+        trust = Trust(self.environ)
+        if not os.path.isdir(self.root):
+            raise FeishupermError(f"{self.root} is no folder")
+        if trust.by_claude(self.root):
+            show(f"Claude Code itself trusts {visible(self.root)}: nothing to do")
+            return True
+        content = project_content(self.root)
+        if trust.by_content(self.root):
+            show(f"{visible(self.root)} is trusted as it is")
+            return True
+        for line in self.lines(content):
+            show(line)
+        if ask("trust exactly this? [y/N] ").strip().lower() not in ("y", "yes"):
+            return False
+        if content_hash(project_content(self.root)) != content_hash(content):
+            raise FeishupermError("it has changed meanwhile, and is not trusted")
+        self._record("trusted", content_hash(content))
+        return True
+
+    def revoke(self) -> bool:
+        """Take trust back; whether there was any."""
+        if self.root not in self.records.read():
+            return False
+        self._record("revoked", "")
+        return True
+
+    def lines(self, content: dict[str, bytes]) -> Iterator[str]:
+        """What a person has to see."""
+        yield f"{visible(self.root)}: what would run"
+        yield from self._callbacks()
+        for name, data in sorted(content.items()):
+            yield f"--- {visible(name)}"
+            yield visible(_text(data)).rstrip("\n")
+        yield "--- end"
+        yield "Claude Code's own hooks, permissions, environment and MCP servers are in"
+        yield "these files too. What they call in turn is not shown, and not checked."
+
+    def _callbacks(self) -> Iterator[str]:
+        complaints: list[str] = []
+        config = ConfigManager(self.environ, complaints.append)
+        loaded = config.load_project_config(self.root)
+        for event, group in (*loaded.hooks.pairs(), *loaded.callbacks.pairs()):
+            for callback in group.callbacks:
+                if callback.origin is not None and callback.origin.is_project:
+                    where = one_line(f"{event} {group.matcher}".strip())
+                    yield f"  {where}: {callback.type}: {one_line(callback.text)}"
+        for complaint in complaints:
+            yield f"  note: {one_line(complaint, 400)}"
+
+    def _record(self, action: str, content: str) -> None:
+        """First into the ledger: nothing is trusted that is not recorded."""
+        entry = {"event": "trust", "action": action, "project": self.root}
+        try:
+            self.ledger.append({**entry, "content": content} if content else entry)
+        except OSError as error:
+            raise FileError(f"the ledger cannot be written: {error}") from None
+        self.records.set(self.root, content)
+
+
+def listing(environ: Mapping[str, str]) -> Iterator[str]:
+    """Every folder that was trusted, when, and whether that still holds."""
+    for root, entry in sorted(Records(environ).read().items()):
+        seconds = entry.get("time") if isinstance(entry, dict) else 0
+        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds or 0))
+        state = "trusted" if Trust(environ).by_content(root) else "changed since"
+        yield f"{day}  {state:<13}  {visible(root)}"
+
+
+def require_person(environ: Mapping[str, str]) -> None:
+    """Raises FeishupermError unless a person at a terminal can be asked."""
+    inside = any(name in environ for name in SESSION) or is_below_a_session()
+    if inside:
+        raise FeishupermError(
+            "inside a session of Claude Code nobody can be asked",
+            "run it in a terminal of your own",
+        )
+    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
+        raise FeishupermError("a person has to answer: this needs a terminal")
+
+
+def is_below_a_session(root: str = "/proc") -> bool:
+    """Whether a process above this one is a session's; without /proc nobody knows."""
+    pid = os.getpid()
+    while pid > 1:
+        try:
+            with open(f"{root}/{pid}/environ", "rb") as file:
+                names = {entry.partition(b"=")[0] for entry in file.read().split(b"\0")}
+            with open(f"{root}/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+        if names & {name.encode() for name in SESSION}:
+            return True
+    return False
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"({len(data)} bytes that are no text)"

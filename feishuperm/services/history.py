@@ -1,0 +1,235 @@
+"""The ledger as a person reads it: a table, a verdict, a rule taken back.
+
+Whatever an entry holds stays on its line and in its cell, and no secret is shown, not
+even one that was written down before secrets were masked.  It prints nothing and asks
+no server; commands do.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import unicodedata
+
+from feishuperm.errors import FeishupermError
+from feishuperm.lib.display import one_line
+from feishuperm.lib.secrets import mask
+from feishuperm.services.ledger import (
+    EXACT,
+    INTENT,
+    REQUEST,
+    end_of,
+    entry_time,
+    place_in,
+)
+from feishuperm.services.rule_writer import settings_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from feishuperm.services.ledger import Entry, Ledger
+    from feishuperm.services.ledger_check import Report
+    from feishuperm.services.rule_writer import RuleWriter
+
+HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
+HEAD_CHARACTERS = 8  # what a card shows; fewer may be those of several entries
+
+
+# Shown.
+
+
+def table(entries: Sequence[Entry], columns: int) -> str:
+    """The entries below their headings, in columns that line up on a terminal."""
+    rows = [HEADINGS, *(_row(entry) for entry in entries)]
+    widths = [max(map(width, column)) for column in zip(*rows)]
+    lines = []
+    for row in rows:
+        cells = [cell + " " * (widths[i] - width(cell)) for i, cell in enumerate(row)]
+        lines.append(cut("  ".join(cells), columns).rstrip())
+    return "\n".join(lines)
+
+
+def as_json(entries: Sequence[Entry]) -> str:
+    """The entries with every field."""
+    return json.dumps([_masked(entry) for entry in entries], indent=2)
+
+
+def width(text: str) -> int:
+    """How many columns a terminal gives a text."""
+    return sum(_cell_width(character) for character in text)
+
+
+def cut(text: str, columns: int) -> str:
+    """As much of a text as fits."""
+    used = 0
+    for index, character in enumerate(text):
+        used += _cell_width(character)
+        if used > columns:
+            return text[:index]
+    return text
+
+
+def _cell_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    rules = entry.get("rules")
+    detail = entry.get("detail")
+    if isinstance(rules, list) and rules:
+        detail = ", ".join(map(str, rules))
+    if entry.get("reason"):
+        detail = f"{detail or ''} ({entry['reason']})"
+    by = entry.get("surface")
+    if entry.get("who"):
+        by = f"{by}: {entry['who']}"
+    cells = (entry.get("id"), entry.get("tool"), _decision(entry), by)
+    return (
+        _local_time(entry_time(entry)),
+        *(one_line(mask(str(cell or "-")), 40) for cell in cells),
+        one_line(mask(str(detail or "-")), sys.maxsize),
+    )
+
+
+def _decision(entry: Entry) -> object:
+    decision = entry.get("action") or entry.get("state") or entry.get("event")
+    # Whether it reached the session is not known.
+    unknown = entry.get("event") == INTENT or entry.get("state") == "unknown"
+    return f"{decision} (?)" if unknown else decision
+
+
+def _local_time(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError):  # written by somebody else
+        return "-"
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, list):
+        return [_masked(part) for part in value]
+    if isinstance(value, dict):
+        return {
+            name: part if name in EXACT else _masked(part)
+            for name, part in value.items()
+        }
+    return value
+
+
+# Checked.
+
+
+def is_head(text: str) -> bool:
+    """Whether a text can be what a card showed of a head."""
+    digits = all(character in "0123456789abcdefABCDEF" for character in text)
+    return digits and HEAD_CHARACTERS <= len(text) <= 64
+
+
+def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str], bool]:
+    """What to tell of a check, and whether all is well.
+
+    `waiting` is how many entries a running server could not write; `head` what a person
+    was shown.
+    """
+    missing = list(report.missing)
+    if waiting:
+        missing.append(f"{waiting} entries wait in the server for being written")
+    sentences = [*report.problems, *missing, *report.notes]
+    sound = not report.problems and not missing
+    if head and report.after < 0:
+        sound = False
+        sentences.append(f"no entry has the head {head}: this is another ledger")
+    elif head:
+        sentences.append(f"the head {head} is there; {report.after} entries came after")
+    count = f"{report.total} entries"
+    if report.total > report.keyed > 0:
+        count += f", the first {report.total - report.keyed} of them without a key"
+    if sound:
+        sentences.append(f"{count}, nothing was changed")
+    elif not report.problems:
+        sentences.append(f"{count}, none was changed, but some are not there")
+    return sentences, sound
+
+
+# Taken back.
+
+
+def undo(ledger: Ledger, writer: RuleWriter, id: str) -> list[str]:
+    """Take back what one request's "always" wrote, and nothing else; says what it did.
+
+    An intent that a crash left open counts as written: the file shows whether it was.
+    Raises FeishupermError.
+    """
+    entries = ledger.find(id)
+    if not entries:
+        raise FeishupermError(f"no request {id} in the ledger", "feishuperm log")
+    project = str(entries[0].get("project"))
+    present = writer.rules(project)
+    written = _written(ledger, entries, present)
+    if not written:
+        raise FeishupermError(f"request {id} wrote no rule")
+    # A rule that is back since an earlier undo is another request's.
+    done = [_names(entry) for entry in entries if entry.get("event") == "undo"]
+    open_rules = [
+        rule
+        for name, rule in written
+        if rule and not any(name in part for part in done)
+    ]
+    removed = writer.undo(project, open_rules) if open_rules else ()
+    said = []
+    if removed:
+        _record(ledger, id, project, removed)
+        said.append(
+            f"{settings_path(project)}: a session that runs keeps this until it ends"
+        )
+    for (shown, _), rule in written:
+        state = "removed" if rule in removed else "not there any more"
+        said.append(f"{state}: {one_line(mask(shown), sys.maxsize)}")
+    return said
+
+
+Name = tuple[str, str]  # a rule as shown, and its mark
+
+
+def _written(
+    ledger: Ledger, entries: Sequence[Entry], present: Sequence[str]
+) -> list[tuple[Name, str]]:
+    """The rules that a request wrote, by name and as they stand in the file."""
+    ended = {end_of(entry) for entry in entries}
+    sources = [
+        entry
+        for entry in entries
+        if entry.get("event") == REQUEST
+        or (entry.get("event") == INTENT and place_in(entry) not in ended)
+    ]
+    return [
+        pair
+        for entry in sources
+        for pair in zip(_names(entry), ledger.exact(entry, present))
+    ]
+
+
+def _names(entry: Entry) -> list[Name]:
+    rules, marks = entry.get("rules"), entry.get("marks")
+    if not isinstance(rules, list):
+        return []
+    if not isinstance(marks, list) or len(marks) != len(rules):
+        marks = [""] * len(rules)
+    return [(str(rule), str(mark)) for rule, mark in zip(rules, marks)]
+
+
+def _record(ledger: Ledger, id: str, project: str, rules: Sequence[str]) -> None:
+    entry = {"event": "undo", "id": id, "surface": "command", "project": project}
+    try:
+        ledger.append({**entry, "rules": list(rules)})
+    except OSError as error:
+        raise FeishupermError(
+            f"removed the rules, but cannot write {ledger.path}: {error.strerror}"
+        ) from None

@@ -1,0 +1,117 @@
+"""Claude Code's settings: do they parse, is our hook in them, does Claude ask."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+
+from feishuperm.lib import settings_editor as editor
+from feishuperm.lib.files import read_bytes
+from feishuperm.setup.case import FAIL, OK, WARN, Result, edit
+from feishuperm.setup.claude_step import DEFAULT_MODE
+from feishuperm.setup.hook_entries import HOOK_SLACK, find_hooks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from feishuperm.setup.case import Case
+    from feishuperm.setup.hook_entries import Hook
+
+NEVER_ASK = ("auto", "dontAsk", "bypassPermissions")
+
+
+def check_settings(case: Case) -> Iterator[Result]:
+    paths = case.settings_paths()
+    for path in paths:
+        try:
+            case.texts[path] = editor.decode(read_bytes(path) or b"")
+        except editor.SettingsError as error:
+            text = f"{path}: {error}; Claude Code ignores the whole file"
+            yield Result(FAIL, text, edit(path))
+    if len(case.texts) == len(paths):
+        yield Result(OK, ", ".join(filter(os.path.exists, paths)) or "none yet")
+
+
+def permission_hooks(case: Case) -> list[tuple[str, Hook]]:
+    """Every hook of ours that asks for permission, and the file it is in."""
+    return [
+        (path, hook)
+        for path, text in case.texts.items()
+        for hook in find_hooks(text)
+        if hook.event == "PermissionRequest"
+    ]
+
+
+def check_hooks(case: Case) -> Iterator[Result]:
+    own = permission_hooks(case)
+    if not own:
+        text = "no PermissionRequest hook of ours in Claude Code"
+        yield Result(FAIL, text, case.install())
+    for path, hook in own:
+        yield check_hook(case, path, hook)
+    paths = [path for path, _ in own]
+    for path in dict.fromkeys(paths):
+        if paths.count(path) > 1:
+            text = f"{path} has our hook more than once"
+            yield Result(WARN, text, case.register(path))
+    # Two hooks ask twice; of two files the one nearer to the user's stays.
+    for path in list(dict.fromkeys(paths))[1:]:
+        text = f"{path} has our hook too: each request asks twice"
+        yield Result(WARN, text, edit(path, "remove feishuperm-hook"))
+
+
+def check_hook(case: Case, path: str, hook: Hook) -> Result:
+    """One entry: can it run, does it wait long enough, for every tool."""
+    wait = case.settings.permission_request_timeout
+    missing = missing_program(str(hook.entry["command"]), case.environ)
+    timeout = hook.entry.get("timeout", 600.0)
+    if missing:
+        text = f"{path} names {missing}, which cannot run"
+        return Result(FAIL, text, case.register(path))
+    if not isinstance(timeout, float) or timeout < wait + HOOK_SLACK:
+        text = f"its timeout is not {HOOK_SLACK} s above the wait of {wait} s"
+        return Result(FAIL, f"{path}: {text}", case.register(path))
+    if hook.matcher not in ("", "*", ".*"):
+        return Result(WARN, f"{path}: only asked for {hook.matcher!r}", edit(path))
+    return Result(OK, f"{path}, timeout {timeout:g} s")
+
+
+def check_enabled(case: Case) -> Iterator[Result]:
+    for path, text in case.texts.items():
+        if editor.get_value(text, ("disableAllHooks",)) is True:
+            yield Result(FAIL, f"{path} sets disableAllHooks", f"remove it from {path}")
+            return
+    yield Result(OK, "hooks are not disabled")
+
+
+def check_mode(case: Case) -> Iterator[Result]:
+    mode, fix = "auto", case.install("--permission-mode default")
+    for number, (path, text) in enumerate(case.texts.items()):
+        value = editor.get_value(text, DEFAULT_MODE)
+        if isinstance(value, str):
+            mode = value
+            if number:  # a project's wins over the user's, which `install` sets
+                fix = edit(path, "permissions.defaultMode")
+    if mode in NEVER_ASK:
+        text = f"sessions start in {mode} mode, in which few cards come"
+        yield Result(WARN, text, fix)
+    else:
+        yield Result(OK, f"{mode}: Claude Code asks")
+    if case.environ.get("TERM_PROGRAM") == "vscode":
+        text = "some versions of the VS Code extension run no PermissionRequest hooks"
+        yield Result(WARN, text, "run claude in a terminal if no card comes")
+
+
+def missing_program(command: str, environ: Mapping[str, str]) -> str:
+    """The program a hook command starts, if it is not there; empty if it is."""
+    words = shlex.split(command)
+    path = environ.get("PATH", os.defpath)
+    while "=" in words[0].partition("/")[0]:
+        name, _, value = words.pop(0).partition("=")
+        path = value if name == "PATH" else path
+    program = words[0].replace("$HOME", environ.get("HOME", ""))
+    if program.startswith("~/"):
+        program = environ.get("HOME", "") + program[1:]
+    return "" if shutil.which(program, path=path) else program

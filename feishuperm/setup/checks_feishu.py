@@ -1,0 +1,70 @@
+"""Feishu: does the group bot take a card, and do our clocks agree."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+
+from feishuperm.lib.feishu import BAD_SIGN, NO_ANSWER
+from feishuperm.lib.post import post_json
+from feishuperm.setup.bot import send_hello
+from feishuperm.setup.case import FAIL, OK, WARN, Result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from feishuperm.lib.feishu import SendResult
+    from feishuperm.lib.post import Reply
+    from feishuperm.setup.case import Case
+
+BOT_OPTIONS = "--webhook URL --secret TEXT"
+BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner mends
+SIGN_SKEW = 3600  # Feishu refuses signatures that are older, or as much too new
+SMALL_SKEW = 60
+
+
+def check_bot(case: Case) -> Iterator[Result]:
+    if not case.settings.feishu_webhook_url:
+        text = "no group bot: only the inbox shows requests"
+        yield Result(WARN, text, case.install(BOT_OPTIONS))
+        return
+
+    def post(url: str, body: bytes) -> Reply:
+        reply = post_json(url, body)
+        case.date = reply.headers.get("date", "")
+        return reply
+
+    result = send_hello(case.settings, post)
+    if result.ok:
+        yield Result(OK, "the group bot took a test card")
+    else:
+        text = f"the group bot did not: {result.message}"
+        yield Result(FAIL, text, bot_fix(case, result))
+
+
+def bot_fix(case: Case, result: SendResult) -> str:
+    if result.code in BOT_SETTINGS:
+        return "change the bot's settings in the Feishu group"
+    if result.retry and result.code != NO_ANSWER:
+        return f"in a minute: {case.program} doctor"
+    signs = result.code == BAD_SIGN
+    key = "FEISHU_WEBHOOK_SECRET" if signs else "FEISHU_WEBHOOK_URL"
+    if case.environ.get(key):  # it wins over whatever `install` keeps
+        return f"set it right in the environment: {key}"
+    return case.install("--secret TEXT" if signs else BOT_OPTIONS)
+
+
+def check_clock(case: Case) -> Iterator[Result]:
+    if not case.date:
+        yield Result(OK, "not compared: no answer of Feishu's")
+        return
+    try:
+        there = email.utils.parsedate_to_datetime(case.date).timestamp()
+    except (TypeError, ValueError):
+        yield Result(OK, "not compared: Feishu sent no readable date")
+        return
+    skew = round(time.time() - there)
+    state = FAIL if abs(skew) >= SIGN_SKEW else WARN if abs(skew) >= SMALL_SKEW else OK
+    fix = "set the clock: timedatectl set-ntp true"
+    yield Result(state, f"{skew:+d} s from Feishu's", fix)

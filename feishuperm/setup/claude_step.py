@@ -1,0 +1,201 @@
+"""Our hooks, and values somebody asked for, in one settings file of Claude Code.
+
+The file belongs to its owner: it comes back byte for byte if nobody else changed it
+since, and otherwise loses exactly our own entries.
+"""
+
+from __future__ import annotations
+
+import os
+
+from feishuperm.errors import FeishupermError
+from feishuperm.lib import settings_editor as editor
+from feishuperm.lib.files import read_bytes
+from feishuperm.lib.store import write_atomic
+from feishuperm.setup.files import (
+    check_writable,
+    digest,
+    make_folder,
+    missing_folders,
+    remove_file,
+    remove_folders,
+)
+from feishuperm.setup.hook_entries import (
+    Registration,
+    drop_hooks,
+    own_hooks,
+    put_hook,
+)
+from feishuperm.setup.manifest import Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from feishuperm.setup.manifest import Record, Save
+
+    Values = Mapping[editor.Path, Any]
+
+DEFAULT_MODE: editor.Path = ("permissions", "defaultMode")
+
+
+class ClaudeStep(Step):
+    """Edits one settings file. `own` are commands that an earlier install wrote."""
+
+    def __init__(
+        self,
+        record: Record,
+        path: str,
+        folder: str,
+        hooks: Iterable[tuple[Registration, str]],
+        values: Values,
+        absent: Values | None = None,
+        own: Iterable[str] = (),
+    ) -> None:
+        super().__init__(record)
+        self.name = f"settings:{path}"
+        self.path = path
+        key = digest(os.fsencode(path))[:16]
+        self.backup = os.path.join(folder, "backups", f"{key}-settings.json")
+        self.hooks = list(hooks)  # with the command of each
+        commands = [command for _, command in self.hooks]
+        self.own = sorted({*own, *record.get("commands", []), *commands})
+        self.values = values
+        self.absent = absent or {}  # set only where nobody has set them
+
+    def changes(self) -> list[str]:
+        before, after = self.texts()
+        if before == after:
+            return []
+        check_writable(self.path)
+        events = ", ".join(dict.fromkeys(row.event for row, _ in self.hooks))
+        rows = [f"register {events} in {self.path}"] if events else []
+        for path, value in self._values(before).items():
+            rows.append(f"set {'.'.join(map(str, path))} to {value!r} in {self.path}")
+        return rows
+
+    def texts(self) -> tuple[str, str]:
+        """The file's text now, and as it should be. Raises FeishupermError."""
+        data = read_bytes(self.path)
+        try:
+            before = editor.decode(data or b"")
+            after = self._edit(before)
+            editor.encode(after)
+        except editor.SettingsError as error:
+            raise FeishupermError(
+                f"{self.path} is left as it is: {error}",
+                f"mend it by hand: {self.path}",
+            ) from None
+        return before, after
+
+    def _edit(self, text: str) -> str:
+        for row, command in self.hooks:
+            text = put_hook(
+                text, row.event, row.matcher, command, row.timeout, self.own
+            )
+        for path, value in self._values(text).items():
+            text = editor.set_value(text, path, value)
+        return text
+
+    def _values(self, text: str) -> dict[editor.Path, Any]:
+        """The values that have to be set in a text."""
+        there = {p: editor.get_value(text, p) for p in (*self.absent, *self.values)}
+        absent = {p: v for p, v in self.absent.items() if there[p] is editor.MISSING}
+        return {**absent, **{p: v for p, v in self.values.items() if there[p] != v}}
+
+    def apply(self, save: Save) -> None:
+        before, after = self.texts()
+        if before == after:
+            return
+        data = editor.encode(after)
+        save(self._new_record(before, data))
+        make_folder(os.path.dirname(os.path.realpath(self.path)))
+        write_atomic(self.path, data)
+
+    def _new_record(self, before: str, data: bytes) -> Record:
+        """How to come back; the base is the file as it would be without us."""
+        old = self.record
+        values = [[list(path), value] for path, value in self._values(before).items()]
+        common = {"values": old.get("values", []) + values, "commands": self.own}
+        if digest(before.encode()) in old.get("written", ()):
+            return {**old, **common, "written": [*old["written"], digest(data)]}
+        earlier = (read_bytes(self.backup) or b"").decode() if old else ""
+        base = without_us(before, {**old, "commands": self.own}, earlier)
+        make_folder(os.path.dirname(self.backup))
+        write_atomic(self.backup, base.encode(), 0o600)
+        return {
+            **common,
+            "path": self.path,
+            "existed": os.path.exists(self.path),
+            "backup": self.backup,
+            "written": [digest(data)],
+            "folders": missing_folders(os.path.dirname(self.path)),
+        }
+
+
+def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
+    """The entries of ours in a recorded settings file; none when it is unreadable."""
+    try:
+        text = editor.decode(read_bytes(record["path"]) or b"")
+        hooks = own_hooks(text, {*own, *record.get("commands", [])})
+    except FeishupermError:
+        return []
+    return [
+        Registration(h.event, h.matcher, h.program, int(h.entry.get("timeout") or 1))
+        for h in hooks
+    ]
+
+
+def without_us(text: str, record: Record, base: str = "") -> str:
+    """A settings text without our hooks and without the values we set."""
+    text = drop_hooks(text, record.get("commands", []), base)
+    for keys, value in record.get("values", []):
+        path = tuple(keys)
+        if editor.get_value(text, path) == value:
+            text = editor.drop_value(text, path, base)
+            before = editor.get_value(base, path)
+            if before is not editor.MISSING:
+                text = editor.set_value(text, path, before)
+    return text
+
+
+def undo_claude(record: Record) -> list[str]:
+    """Bring a settings file back. Raises FeishupermError and then changes nothing."""
+    path = record["path"]
+    data = read_bytes(path)
+    if data is None:
+        return []
+    base = read_bytes(record["backup"])
+    if base is not None and digest(data) in record["written"]:
+        return [_restore(path, base, record)]
+    try:
+        text = editor.decode(data)
+        after = without_us(text, record, (base or b"").decode())
+    except editor.SettingsError as error:
+        raise FeishupermError(
+            f"{path} is left as it is: {error}", "remove the feishuperm hooks by hand"
+        ) from None
+    if after == text:
+        return []
+    write_atomic(path, editor.encode(after))
+    return [f"removed our hooks from {path}"]
+
+
+def _restore(path: str, data: bytes, record: Record) -> str:
+    if record["existed"]:
+        write_atomic(path, data)
+        return f"restored {path}"
+    remove_file(os.path.realpath(path))
+    remove_folders(record.get("folders", []))
+    return f"removed {path}"
+
+
+def permission_mode(path: str) -> str:
+    """The mode a settings file makes sessions start in; empty when it names none."""
+    try:
+        text = editor.decode(read_bytes(path) or b"")
+        mode = editor.get_value(text, DEFAULT_MODE)
+    except FeishupermError:
+        return ""
+    return mode if isinstance(mode, str) else ""

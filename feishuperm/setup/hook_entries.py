@@ -1,0 +1,162 @@
+"""Our own entries under `hooks` in a settings text of Claude Code.
+
+An entry is ours if it has exactly a command that an install wrote.  Somebody's own call
+of our program, with more words around it, is found too, and is theirs.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any, NamedTuple
+
+from feishuperm.lib import settings_editor as editor
+from feishuperm.models.hooks import DEFAULT_TIMEOUT
+from feishuperm.models.names import ARCHIVE, PROGRAMS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
+REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
+# Other events run the user's callbacks, which have so long unless they say otherwise.
+EVENT_TIMEOUT = int(DEFAULT_TIMEOUT) + REVIEW_SLACK
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+class Registration(NamedTuple):
+    """One hook entry that should be there."""
+
+    event: str
+    matcher: str
+    program: str
+    timeout: int
+
+
+class Hook(NamedTuple):
+    """One hook entry that runs a program of ours."""
+
+    path: editor.Path
+    event: str
+    matcher: str
+    program: str
+    entry: dict[str, Any]
+
+
+def registrations(
+    timeout: int,
+    events: Iterable[str] = (),
+    supervisor: bool = False,
+    review: int = 0,
+    review_stop: int = 0,
+) -> list[Registration]:
+    """The hook entries for a set of wishes, the permission hook first."""
+    hook, reviewer = "feishuperm-hook", "feishuperm-supervisor"
+    asks = "PermissionRequest"
+    rows = [Registration(asks, "*", hook, timeout + HOOK_SLACK)]
+    rows += [Registration(e, "", hook, EVENT_TIMEOUT) for e in events if e != asks]
+    if supervisor:
+        question, stop = review + REVIEW_SLACK, review_stop + REVIEW_SLACK
+        rows.append(Registration("Stop", "", reviewer, stop))
+        rows.append(Registration("PreToolUse", "AskUserQuestion", reviewer, question))
+    return rows
+
+
+def program_of(command: object) -> str:
+    """Which of our programs a hook command runs, empty for another's."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else []
+    except ValueError:
+        return ""
+    while words and ASSIGNMENT.match(words[0]):
+        words.pop(0)
+    name = words[0].rpartition("/")[2] if words else ""
+    if name in ("feishuperm", ARCHIVE) and len(words) > 1:
+        name = f"feishuperm-{words[1]}"
+    does = PROGRAMS.get(name, "")
+    return f"feishuperm-{does}" if does in ("hook", "supervisor") else ""
+
+
+def find_hooks(text: str) -> list[Hook]:
+    """The entries that run our programs, whoever wrote them, in the text's order."""
+    return [
+        Hook(path, event, matcher, program_of(entry.get("command")), entry)
+        for path, event, matcher, entry in _entries(editor.get_value(text, ("hooks",)))
+        if program_of(entry.get("command"))
+    ]
+
+
+def own_hooks(text: str, own: Collection[str]) -> list[Hook]:
+    """The entries an install wrote: those with exactly one of its commands."""
+    return [hook for hook in find_hooks(text) if hook.entry["command"] in own]
+
+
+def put_hook(
+    text: str,
+    event: str,
+    matcher: str,
+    command: str,
+    timeout: int,
+    own: Collection[str] = (),
+) -> str:
+    """The text with our entry for an event, as it should be. Raises SettingsError.
+
+    `own` are commands of earlier installs.  An entry of ours that is there is mended
+    where it stands, and a longer time-out that somebody gave it stays; a second one of
+    the same program is cut out.
+    """
+    program = program_of(command)
+    present = [
+        hook
+        for hook in own_hooks(text, {command, *own})
+        if hook.event == event and hook.program == program
+    ]
+    for hook in reversed(present[1:]):
+        text = _drop_hook(text, hook, "")
+    if present:
+        return _mend(text, present[0], command, timeout)
+    entry = {"type": "command", "command": command, "timeout": timeout}
+    group = {"matcher": matcher, "hooks": [entry]} if matcher else {"hooks": [entry]}
+    return editor.add_item(text, ("hooks", event), group)
+
+
+def drop_hooks(text: str, own: Collection[str], original: str = "") -> str:
+    """The text without our entries and without what is empty for it.
+
+    Lists and objects that `original` holds too are kept, empty or not.
+    """
+    for hook in reversed(own_hooks(text, own)):
+        text = _drop_hook(text, hook, original)
+    return text
+
+
+def _entries(hooks: Any) -> Iterator[tuple[editor.Path, str, str, dict[str, Any]]]:
+    """Every well-formed entry: path, event, matcher, entry."""
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for index, group in enumerate(groups if isinstance(groups, list) else ()):
+            entries = group.get("hooks") if isinstance(group, dict) else None
+            for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+                if isinstance(entry, dict):
+                    path = ("hooks", event, index, "hooks", place)
+                    yield path, event, str(group.get("matcher", "")), entry
+
+
+def _mend(text: str, hook: Hook, command: str, timeout: int) -> str:
+    wanted: dict[str, Any] = {"type": "command", "command": command}
+    given = hook.entry.get("timeout")
+    if not isinstance(given, float) or given < timeout:
+        wanted["timeout"] = timeout
+    for key, value in wanted.items():
+        if hook.entry.get(key, editor.MISSING) != value:
+            text = editor.set_value(text, (*hook.path, key), value)
+    return text
+
+
+def _drop_hook(text: str, hook: Hook, original: str) -> str:
+    """Cut the entry, or its whole group if it was alone there."""
+    entries = editor.get_value(text, hook.path[:4])
+    if len(entries) > 1:
+        return editor.cut(text, hook.path)
+    group = hook.path[:3]
+    return editor.prune(editor.cut(text, group), group[:2], original)

@@ -1,0 +1,375 @@
+"""One run of `install`: which steps there are, their order, and the server's restart.
+
+What a step changes and how it is undone is the step's business; what is asked on a
+terminal is `questions`'.  Everything that can be refused is refused before the first
+change, and the server that runs is ended last, for one that starts at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import stat
+from functools import partial
+
+from feishuperm import __version__
+from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib.config import claude_settings, config_path, home
+from feishuperm.lib.program import archive_path
+from feishuperm.lib.terminal import say, warn
+from feishuperm.models.hooks import HOOK_EVENTS
+from feishuperm.models.settings import Settings
+from feishuperm.setup.bot import send_test
+from feishuperm.setup.claude_step import (
+    DEFAULT_MODE,
+    ClaudeStep,
+    permission_mode,
+    written_hooks,
+)
+from feishuperm.setup.config_step import ConfigStep
+from feishuperm.setup.hook_entries import registrations
+from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.ports import port_of
+from feishuperm.setup.program_step import (
+    ProgramStep,
+    interpreter,
+    own_commands,
+    pin_path,
+)
+from feishuperm.setup.questions import Questions, can_ask
+from feishuperm.setup.server_process import (
+    background_pid,
+    hand_over,
+    is_server,
+    running_status,
+    wait_until_running,
+)
+from feishuperm.setup.service_step import ServiceStep, recorded_service
+from feishuperm.setup.service_unit import KINDS, choose_service
+from feishuperm.setup.slash_step import SlashStep
+from feishuperm.setup.wanted_config import WantedConfig
+from feishuperm.supervisor.supervisor import CAP_VARIABLE
+from feishuperm.supervisor.switch import slash_commands, wanted_cap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from feishuperm.lib.arguments import Options
+    from feishuperm.setup.hook_entries import Registration
+    from feishuperm.setup.manifest import Record, Step
+    from feishuperm.setup.service_unit import Service
+
+
+class Install:
+    """One run of the command."""
+
+    def __init__(self, options: Options, environ: Mapping[str, str]) -> None:
+        self.options = options
+        self.environ = environ
+        self.manifest = Manifest(environ)
+        self.config = WantedConfig(options, environ)
+        # Before the first install there is no server of ours: one on the shared default
+        # socket is somebody's own and stays.
+        self.socket = ""  # where the running server was met; empty: where it should
+        named = self.config.has("PERMISSION_SOCKET_PATH")
+        self.status = running_status() if named else None
+        recorded = self.manifest.record("service").get("socket", "")
+        if self.status is None and recorded:
+            self.socket, self.status = recorded, running_status(recorded)
+        self.questions = Questions(self.config)
+        self.mode = options.permission_mode or ""
+        self.status_after: dict[str, Any] = {}
+
+    def rehearse(self) -> int:
+        """Say what would be changed, and change nothing."""
+        changes = [row for step in self.steps() for row in step.changes()]
+        for row in changes:
+            say(f"would {row}")
+        stale = bool(changes) or self.status is None or self.is_stale()
+        if stale and not self.options.no_service:
+            say("would start the server" if not self.status else "would restart it")
+        if not changes:
+            say("nothing to change")
+        return 0
+
+    def run(self) -> int:
+        """Change what has to be changed, and tell how it went."""
+        self.ask()
+        steps = self.steps()
+        changes = {step.name: step.changes() for step in steps}  # may refuse, in time
+        upgrades = self.manifest.record("program") and changes[ProgramStep.name]
+        self.try_bot()
+        service = self.apply(steps, changes)
+        for rows in changes.values():
+            for row in rows:
+                say(f"  {row}")
+        done = "installed" if any(changes.values()) else "up to date"
+        say(f"feishuperm {__version__} is {done}{self.where(service)}")
+        for row in self.config.stricter() if upgrades else ():
+            say(f"note: {row}")
+        self.tell(service)
+        return 0
+
+    # The person.
+
+    def ask(self) -> None:
+        """On a terminal, ask for what nothing else says."""
+        if self.options.no_input or not can_ask():
+            return
+        about_mode = not (self.options.no_hooks or self.mode)
+        self.questions.ask(about_mode and self.needs_mode())
+        self.mode = self.mode or self.questions.mode
+
+    def try_bot(self) -> None:
+        """Without a person, a bot that does not answer is told and kept."""
+        if self.config.has_new_bot() and not self.questions.tried:
+            problem = send_test(self.config.settings())
+            if problem:
+                warn(f"Feishu did not take a test card: {problem}")
+
+    def tell(self, service: Service | None) -> None:
+        """Three things to do next, and where the inbox is."""
+        program = self.command("feishuperm")
+        if service is not None:
+            say(f"inbox: {self.status_after['inbox']}")
+            if service.kind == "background" or "linger" in service.keeps:
+                say(f"note: {service.keeps}")
+        if self.config.settings().feishu_webhook_url:
+            first = f"see a card on your phone: {program} test-card"
+        else:
+            first = f"connect Feishu (it asks for the group bot): {program} install"
+        if self.needs_mode() and not self.mode:
+            third = f"make Claude Code ask: {program} install --permission-mode default"
+        else:
+            third = f"try it without Claude Code: {program} demo"
+        second = f"check every hop from hook to phone: {program} doctor"
+        say("next:")
+        for number, row in enumerate((first, second, third), 1):
+            say(f"  {number}. {row}")
+        folder = os.path.dirname(self.link("feishuperm"))
+        if folder not in self.environ.get("PATH", "").split(os.pathsep):
+            say(f'hint: export PATH={shlex.quote(folder)}:"$PATH"')
+
+    def where(self, service: Service | None) -> str:
+        if service is None:
+            return ""
+        return f" and running ({service.kind}, pid {self.status_after['pid']})"
+
+    # The steps.
+
+    def steps(self) -> list[Step]:
+        """Everything this run is about, in order. Raises for a bad setting."""
+        options, record = self.options, self.manifest.record
+        self.config.complete(self.own_port(), serves=not options.no_service)
+        settings = self.config.settings()
+        python, note = interpreter()
+        if note:
+            warn(note)
+        steps: list[Step] = [
+            ProgramStep(
+                record(ProgramStep.name),
+                archive_path(),
+                self.prefix(),
+                python,
+                pin_path(self.environ),
+            )
+        ]
+        if not options.no_hooks:
+            steps += [self.claude_step(settings), *self.other_claude_steps()]
+            if options.supervisor:
+                texts = slash_commands(self.hook_command("feishuperm"))
+                slash = SlashStep(record(SlashStep.name), self.environ, texts)
+                steps.append(slash)
+        steps.append(ConfigStep(record("config"), self.environ, self.config.new))
+        if not options.no_service:
+            socket = settings.permission_socket_path
+            steps.append(ServiceStep(record("service"), self.service(), socket))
+        return steps
+
+    def claude_step(self, settings: Settings) -> ClaudeStep:
+        rows = registrations(
+            settings.permission_request_timeout,
+            event_names(self.options.events),
+            self.options.supervisor,
+            settings.supervisor_timeout,
+            settings.supervisor_stop_timeout,
+        )
+        values = {DEFAULT_MODE: self.mode} if self.mode else {}
+        absent = {}
+        if self.options.supervisor:
+            absent["env", CAP_VARIABLE] = wanted_cap(settings.supervisor_max_iterations)
+        path = self.settings_path()
+        record = self.manifest.record(f"settings:{path}")
+        return self.edit(record, path, rows, values, absent)
+
+    def other_claude_steps(self) -> list[Step]:
+        """Other files with our hooks, which have to name a program that moves."""
+        own = own_commands(self.manifest.record("program"))
+        steps: list[Step] = []
+        for name, record in self.manifest.records.items():
+            path = record.get("path", "")
+            if name != f"settings:{path}" or path == self.settings_path():
+                continue
+            rows = written_hooks(record, own)
+            if rows:
+                steps.append(self.edit(record, path, rows, {}, {}))
+        return steps
+
+    def edit(
+        self,
+        record: Record,
+        path: str,
+        rows: Iterable[Registration],
+        values: dict[Any, Any],
+        absent: dict[Any, Any],
+    ) -> ClaudeStep:
+        hooks = [(row, self.hook_command(row.program)) for row in rows]
+        own = own_commands(self.manifest.record("program"))
+        folder = self.manifest.folder
+        return ClaudeStep(record, path, folder, hooks, values, absent, own)
+
+    def service(self) -> Service:
+        """How to keep the server running. Raises where that cannot work."""
+        program = self.link("feishuperm")
+        if not self.options.service:
+            return choose_service(program, self.environ)
+        service = KINDS[self.options.service](program, self.environ)
+        service.must_work()
+        return service
+
+    # The server.
+
+    def apply(self, steps: list[Step], changes: dict[str, list[str]]) -> Service | None:
+        """Make the changes; the server is restarted only for those it must notice."""
+        kinds = (ProgramStep.name, ConfigStep.name, ServiceStep.name)
+        noticed = any(changes.get(name) for name in kinds) or self.is_stale()
+        before = self.manifest.record("service")
+        for step in steps:
+            if not isinstance(step, ServiceStep):
+                step.apply(partial(self.manifest.save, step.name))
+                continue
+            try:
+                self.start(step, noticed or self.status is None)
+            except FeishupermError:
+                self.bring_back(before)
+                raise
+            return step.service
+        return None
+
+    def start(self, step: ServiceStep, anew: bool) -> None:
+        """Let the server of before give way to the new one."""
+        if anew and self.status is not None:
+            waiting = hand_over(self.socket)
+            if waiting:
+                say(f"  {waiting}")
+        step.apply(partial(self.manifest.save, step.name))
+        if anew:
+            step.service.start()
+        self.status_after = wait_until_running()
+
+    def bring_back(self, record: Record) -> None:
+        """Let the server of before run again, since the new one does not come."""
+        if not record or self.status is None or running_status() is not None:
+            return
+        service = recorded_service(record, self.environ)
+        if not os.path.exists(service.program):  # it has moved
+            service = KINDS[service.kind](self.link("feishuperm"), self.environ)
+        step = ServiceStep(self.manifest.record("service"), service, record["socket"])
+        try:
+            step.apply(partial(self.manifest.save, step.name))
+            service.start()
+            wait_until_running()
+        except FeishupermError as error:
+            warn(f"the server of before does not start either: {error}")
+        else:
+            warn(f"the server runs again as before ({service.kind})")
+
+    def is_stale(self) -> bool:
+        """Whether the running server has to start again though no step changes a thing.
+
+        It read an older config.env or archive, or others may write to its socket.
+        """
+        if self.status is None:
+            return False
+        started = float(self.status["started"])
+        archive = self.manifest.record("program").get("archive", "")
+        paths = (config_path(self.environ), archive)
+        return any(modified(path) > started for path in paths) or is_open(
+            self.status.get("socket", "")
+        )
+
+    def own_port(self) -> int:
+        """The port the server of the earlier install listens on, 0 without one."""
+        if self.status is not None:
+            return port_of(self.status)
+        record = self.manifest.record("service")
+        if is_server(background_pid(self.environ), record.get("program", "")):
+            return Settings(self.config.old).callback_server_port  # it is stuck
+        return 0
+
+    # Places.
+
+    def prefix(self) -> str:
+        if self.options.prefix:
+            return absolute(str(self.options.prefix))
+        prefix = self.manifest.record("program").get("prefix")
+        return str(prefix or os.path.join(home(self.environ), ".local"))
+
+    def link(self, name: str) -> str:
+        return os.path.join(self.prefix(), "bin", name)
+
+    def hook_command(self, name: str) -> str:
+        """A link as `sh -c` reads it."""
+        return shlex.quote(self.link(name))
+
+    def command(self, name: str) -> str:
+        """How a person calls one of our programs from this shell."""
+        link = self.link(name)
+        folders = self.environ.get("PATH", "").split(os.pathsep)
+        return name if os.path.dirname(link) in folders else shlex.quote(link)
+
+    def settings_path(self) -> str:
+        name = "projectSettings" if self.options.project else "userSettings"
+        return absolute(claude_settings("", self.environ)[name])
+
+    def needs_mode(self) -> bool:
+        """Whether interactive sessions would start in a mode that asks rarely."""
+        return permission_mode(self.settings_path()) in ("", "auto")
+
+
+def absolute(path: str) -> str:
+    """A path from the root on. Raises FeishupermError without a current folder."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise FeishupermError("the current folder is gone", "cd, and again") from None
+
+
+def modified(path: str) -> float:
+    """When a file was written, 0 without one."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def is_open(path: str) -> bool:
+    """Whether a socket has another mode than the one our server gives it."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode) != 0o600
+    except OSError:
+        return False
+
+
+def event_names(given: str) -> list[str]:
+    """The events of a comma list. Raises UsageError for one Claude Code never sends."""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    for name in names:
+        if name not in HOOK_EVENTS:
+            near = difflib.get_close_matches(name, HOOK_EVENTS, 1)
+            hint = f"did you mean {near[0]}?" if near else ", ".join(HOOK_EVENTS)
+            raise UsageError(f"--events: {name!r} is no hook event", hint)
+    return names

@@ -1,0 +1,77 @@
+"""What has been installed, and what a change must say about itself to be undone.
+
+Every step says what it would change, changes it, and leaves a record in the manifest;
+the record is written before the change, so that even a killed install can be undone.
+Undoing takes records, never guesses: a file that is not as we left it stays.  Steps ask
+nobody and print nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from feishuperm.lib.config import state_dir
+from feishuperm.lib.files import read_json
+from feishuperm.lib.store import guard_dir, write_atomic
+from feishuperm.setup.files import make_folder, missing_folders, remove_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Record = dict[str, Any]
+    Save = Callable[[Record], None]
+
+
+class Manifest:
+    """One record per step, kept in the state folder."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.folder = state_dir(environ)
+        self.path = os.path.join(self.folder, "install.json")
+        data = read_json(self.path)
+        self.records: dict[str, Record] = data if isinstance(data, dict) else {}
+
+    def record(self, name: str) -> Record:
+        """What the step of this name left, empty without one."""
+        return self.records.get(name, {})
+
+    def open(self) -> None:
+        """Make its folder, and remember what had to be made for it."""
+        made = missing_folders(self.folder)
+        make_folder(self.folder)
+        guard_dir(self.folder)
+        if made:
+            self.save("state", {"folders": made})
+
+    def save(self, name: str, record: Record) -> None:
+        """Keep a record, before the change it speaks of."""
+        if self.records.get(name) == record:
+            return
+        self.records[name] = record
+        text = json.dumps(self.records, indent=2)  # ASCII: a path may be no UTF-8
+        write_atomic(self.path, text.encode(), 0o600)
+
+    def remove(self) -> None:
+        """Forget everything."""
+        self.records = {}
+        remove_file(self.path)
+
+
+class Step:
+    """One reversible change. `record` is what an earlier install left, if any."""
+
+    name = ""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    def changes(self) -> list[str]:
+        """What `apply` would do, in words; empty when all is as it should be."""
+        raise NotImplementedError
+
+    def apply(self, save: Save) -> None:
+        """Make the changes; `save` is called first."""
+        raise NotImplementedError

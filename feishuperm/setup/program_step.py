@@ -1,0 +1,169 @@
+"""The program in its place: the archive, the links to it, the pinned interpreter."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+from feishuperm.errors import FeishupermError
+from feishuperm.lib.config import config_dir
+from feishuperm.lib.files import read_bytes
+from feishuperm.lib.store import write_atomic
+from feishuperm.models.names import ARCHIVE, PROGRAMS
+from feishuperm.setup.files import (
+    digest,
+    make_folder,
+    missing_folders,
+    remove_file,
+    remove_folders,
+    replace_link,
+)
+from feishuperm.setup.manifest import Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from feishuperm.setup.manifest import Record, Save
+
+MAX_ARCHIVE = 64 << 20
+HOOK_PROGRAMS = ("feishuperm-hook", "feishuperm-supervisor")  # that we register
+
+
+class ProgramStep(Step):
+    """Puts a copy of the running file below a prefix."""
+
+    name = "program"
+
+    def __init__(
+        self, record: Record, source: str, prefix: str, python: str, pin: str
+    ) -> None:
+        super().__init__(record)
+        self.source = source
+        self.data = read_bytes(source, MAX_ARCHIVE) or b""
+        self.prefix = prefix
+        self.archive = os.path.join(prefix, "share", "feishuperm", ARCHIVE)
+        self.links = [os.path.join(prefix, "bin", name) for name in PROGRAMS]
+        self.pin = pin
+        self.pinned = os.fsencode(python) + b"\n"
+
+    def changes(self) -> list[str]:
+        self._check_source()
+        rows = [f"remove {self.record['archive']}"] if self._moves() else []
+        if self._replaces_archive():
+            rows.append(f"write {self.archive}")
+        for path in self.links:
+            self._check_link(path)
+        rows.extend(f"link {path}" for path in self._missing_links())
+        if read_bytes(self.pin) != self.pinned:
+            python = os.fsdecode(self.pinned.rstrip())
+            rows.append(f"use Python {python} ({self.pin})")
+        return rows
+
+    def apply(self, save: Save) -> None:
+        if self._moves():
+            undo_program(self.record)
+        folders = [os.path.dirname(p) for p in (self.archive, *self.links, self.pin)]
+        made = [*self.record.get("folders", []), *missing_folders(*folders)]
+        save(
+            {
+                "prefix": self.prefix,
+                "archive": self.archive,
+                "sha256": digest(self.data),
+                "links": self.links,
+                "pin": self.pin,
+                "folders": made,
+            }
+        )
+        for folder in folders:
+            make_folder(folder)
+        if self._replaces_archive():
+            write_atomic(self.archive, self.data, 0o755)
+        write_atomic(self.pin, self.pinned, 0o600)
+        for path in self._missing_links():
+            replace_link(path, self.archive)
+
+    def _replaces_archive(self) -> bool:
+        return read_bytes(self.archive, MAX_ARCHIVE) != self.data
+
+    def _moves(self) -> bool:
+        """Whether the earlier install is in another place."""
+        return bool(self.record.get("archive", self.archive) != self.archive)
+
+    def _missing_links(self) -> list[str]:
+        return [path for path in self.links if not _leads(path, self.archive)]
+
+    def _check_source(self) -> None:
+        """Refuse an installed archive that somebody changed where it lies."""
+        archive = self.record.get("archive", "")
+        if not archive or os.path.realpath(self.source) != os.path.realpath(archive):
+            return
+        if self.record["sha256"] != digest(self.data):
+            raise FeishupermError(
+                f"{archive} is not the file that was installed",
+                "install a good one: install.sh",
+            )
+
+    def _check_link(self, path: str) -> None:
+        """Refuse to replace what somebody else put there."""
+        if not os.path.lexists(path) or path in self.record.get("links", []):
+            return
+        if os.path.islink(path) and os.readlink(path).endswith("/" + ARCHIVE):
+            return
+        raise FeishupermError(
+            f"{path} exists and is not ours", "choose another place: --prefix DIR"
+        )
+
+
+def undo_program(record: Record) -> list[str]:
+    """Remove the files and links that are still ours; what was done."""
+    for path in record.get("links", []):
+        if _leads(path, record["archive"]):
+            remove_file(path)
+    for key in ("archive", "pin"):
+        remove_file(record.get(key, ""))
+    remove_folders(record.get("folders", []))
+    return [f"removed {record.get('archive', 'the program')}"]
+
+
+def own_commands(record: Record) -> list[str]:
+    """The hook commands that the install with this program record has written."""
+    links = record.get("links", [])
+    return [
+        shlex.quote(link) for link in links if os.path.basename(link) in HOOK_PROGRAMS
+    ]
+
+
+def pin_path(environ: Mapping[str, str]) -> str:
+    """The file the archive reads the interpreter from."""
+    return os.path.join(config_dir(environ), "python")
+
+
+def interpreter(executable: str = sys.executable) -> tuple[str, str]:
+    """The Python to pin, and what a person should know about the choice.
+
+    A virtual environment's Python disappears with it, so its base is taken.
+    """
+    folder = os.path.dirname(os.path.dirname(executable))
+    config = read_bytes(os.path.join(folder, "pyvenv.cfg"))
+    if config is None:
+        return executable, ""
+    note = f"{executable} is a virtual environment's;"
+    real = os.path.realpath(executable)
+    for base in (real, os.path.join(_venv_home(config), os.path.basename(real))):
+        if os.access(base, os.X_OK) and not base.startswith(folder + os.sep):
+            return base, f"{note} using its base {base}"
+    return executable, f"{note} it must not be removed"
+
+
+def _venv_home(config: bytes) -> str:
+    for line in config.decode(errors="replace").splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "home":
+            return value.strip()
+    return ""
+
+
+def _leads(path: str, target: str) -> bool:
+    return os.path.islink(path) and os.readlink(path) == target

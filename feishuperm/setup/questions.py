@@ -1,0 +1,96 @@
+"""What `install` asks a person on a terminal; an empty line skips a question.
+
+It changes nothing but the wanted settings; `install` makes them true.
+"""
+
+from __future__ import annotations
+
+import getpass
+import sys
+
+from feishuperm.errors import UsageError
+from feishuperm.lib.terminal import say
+from feishuperm.models.settings import BY_KEY, parse_setting
+from feishuperm.setup.bot import send_test
+from feishuperm.setup.wanted_config import BOT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.setup.wanted_config import WantedConfig
+
+AUTO_MODE = """\
+Interactive sessions start in auto mode, in which Claude Code asks about few tool
+calls, so few cards come. With permissions.defaultMode "default" it asks."""
+
+
+def can_ask() -> bool:
+    """Whether a person can read a question and answer it."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+class Questions:
+    """One conversation; what it led to is in `config`, `mode` and `tried`."""
+
+    def __init__(self, config: WantedConfig) -> None:
+        self.config = config
+        self.mode = ""  # of Claude Code, if the person wants another one
+        self.tried = False  # whether the bot was given by a person and answered
+
+    def ask(self, about_mode: bool) -> None:
+        """Ask for what nothing else says."""
+        try:
+            if not self.config.has(BOT[0]) or self._fails():
+                self._ask_webhook()
+            if about_mode:
+                self._ask_mode()
+        except EOFError:  # Ctrl-D: no more answers
+            print()
+
+    def _fails(self) -> bool:
+        """Whether a bot that was just given does not take a card; says so."""
+        if not self.config.has_new_bot():
+            return False
+        self.tried = True
+        return not self._takes_card()
+
+    def _takes_card(self) -> bool:
+        problem = send_test(self.config.settings())
+        if problem:
+            say(f"Feishu did not take the test card: {problem}")
+        return not problem
+
+    def _ask_mode(self) -> None:
+        """Offer to let Claude Code ask; nothing is changed without a yes."""
+        print(AUTO_MODE)
+        if input("Set it now? [y/N] ").strip().lower() in ("y", "yes"):
+            self.mode = "default"
+
+    def _ask_webhook(self) -> None:
+        """Ask for the group bot until it works or the person gives up."""
+        print("Feishu: open the group's settings, add a custom bot, copy its address.")
+        while True:
+            url = input("Webhook address (empty: later, use the inbox): ").strip()
+            if not url:
+                return
+            secret = getpass.getpass("Signing secret (empty: none): ").strip()
+            if self._accept(url, secret):
+                print("a test card is in the group")
+                self.tried = True
+                return
+
+    def _accept(self, url: str, secret: str) -> bool:
+        """Take a bot that works into the settings."""
+        try:
+            parse_setting(BY_KEY[BOT[0]], url)
+        except UsageError as error:
+            say(str(error))
+            return False
+        new = self.config.new
+        new[BOT[0]] = url
+        if secret or self.config.old.get(BOT[1]):
+            new[BOT[1]] = secret  # not the old bot's
+        if self._takes_card():
+            return True
+        for key in BOT:
+            new.pop(key, None)
+        return False

@@ -1,0 +1,101 @@
+"""`feishuperm trust` at a terminal, without one, and inside a session."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feishuperm.commands import trust
+from feishuperm.engine.trust_review import is_below_a_session
+from feishuperm.errors import UsageError
+from tests.conftest import ROOT
+
+BOOT = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from feishuperm.cli import main; sys.exit(main(['feishuperm'] + sys.argv[1:]))"
+)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    root = tmp_path / "clone"
+    (root / ".claude").mkdir(parents=True)
+    entry = {"event": "Stop", "type": "command", "command": "touch ran"}
+    settings = json.dumps({"feishuperm": {"callbacks": [entry]}})
+    (root / ".claude" / "settings.json").write_text(settings)
+    return root
+
+
+def run(
+    clone: Path, *words: str, answer: str | None = None, **environ: str
+) -> tuple[int, str]:
+    """Exit code and everything said; with an answer, at a terminal."""
+    given = {"HOME": str(clone.parent), "PATH": "/usr/bin:/bin", **environ}
+    argv = [sys.executable, "-IS", "-c", BOOT, str(ROOT), "trust", *words]
+    master, slave = pty.openpty()
+    try:
+        stdin = subprocess.DEVNULL if answer is None else slave
+        if answer is not None:
+            os.write(master, answer.encode() + b"\n")
+        process = subprocess.Popen(
+            ["env", "-i", *(f"{k}={v}" for k, v in given.items()), *argv],
+            stdin=stdin,
+            stdout=slave,
+            stderr=slave,
+            cwd=clone,
+        )
+        code = process.wait(60)
+        os.set_blocking(master, False)
+        try:
+            said = os.read(master, 1 << 16).decode()
+        except BlockingIOError:
+            said = ""
+    finally:
+        os.close(master)
+        os.close(slave)
+    return code, said
+
+
+@pytest.mark.parametrize("words", [["revoke"], ["a", "b"], ["list", "x"]])
+def test_wrong_words_are_told(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        trust.main(words)
+
+
+def test_without_a_terminal_nobody_is_asked(clone: Path) -> None:
+    code, said = run(clone)
+    assert code == 1 and "feishuperm: " in said
+    assert not (clone.parent / ".local/state/feishuperm/trust.json").exists()
+
+
+def test_session_is_refused_even_at_a_terminal(clone: Path) -> None:
+    code, said = run(clone, answer="y", CLAUDECODE="1")
+    assert code == 1 and "inside a session of Claude Code" in said
+    assert not (clone.parent / ".local/state/feishuperm/trust.json").exists()
+
+
+def test_list_needs_nobody(clone: Path) -> None:
+    assert run(clone, "list") == (0, "no folder is trusted here\r\n")
+
+
+@pytest.mark.parametrize(("answer", "trusted"), [("y", True), ("n", False)])
+def test_person_at_a_terminal_sees_the_content_and_decides(
+    clone: Path, answer: str, trusted: bool
+) -> None:
+    if is_below_a_session():
+        pytest.skip("whoever runs this test is no person")
+    code, said = run(clone, answer=answer)
+    assert "Stop: command: touch ran" in said and "[y/N]" in said
+    assert code == (0 if trusted else 1)
+    listed = run(clone, "list")[1]
+    assert (str(clone) in listed) is trusted
+    if trusted:
+        assert "is trusted as it is" in run(clone, answer="y")[1]
+        assert "revoked" in run(clone, "revoke", ".", answer="")[1]
+        assert run(clone, "list")[1] == "no folder is trusted here\r\n"

@@ -1,0 +1,97 @@
+"""Claude Code's settings: each fault is found, and mended where it stands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from feishuperm.setup.case import FAIL, OK, WARN
+from tests.setup.patient import HOOK, Patient, fixes, states
+
+
+def test_settings_that_do_not_parse(patient: Patient) -> None:
+    patient.settings.write_text("{ // no")
+    assert states(patient, "claude settings") == FAIL
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ({"timeout": 59}, FAIL),
+        ({"timeout": "60"}, FAIL),
+        ({"timeout": 600}, OK),
+        ({"command": "/nonexistent/feishuperm-hook"}, FAIL),
+        ({"command": "other"}, FAIL),
+        ({"command": "A=1 feishuperm-hook"}, OK),
+        ({"command": "A=1 B='x y' /nonexistent/feishuperm-hook"}, FAIL),
+        ({"command": "PATH=/nonexistent feishuperm-hook"}, FAIL),
+        ({"command": "$HOME/feishuperm-hook"}, OK),
+        ({"command": "~/bin/feishuperm-hook"}, FAIL),
+    ],
+)
+def test_hook_entry(patient: Patient, change: dict[str, Any], state: str) -> None:
+    groups = patient.settings_value["hooks"]["PermissionRequest"]
+    groups[0]["hooks"] = [{**HOOK, **change}]
+    patient.write_settings()
+    assert states(patient, "hooks") == state
+
+
+def test_hook_for_some_tools_only(patient: Patient) -> None:
+    patient.settings_value["hooks"]["PermissionRequest"][0]["matcher"] = "Bash"
+    patient.write_settings()
+    assert states(patient, "hooks") == WARN
+
+
+def test_hook_registered_twice(patient: Patient) -> None:
+    patient.settings_value["hooks"]["PermissionRequest"] *= 2
+    patient.write_settings()
+    assert states(patient, "hooks") == WARN
+
+
+def test_hooks_disabled(patient: Patient) -> None:
+    patient.settings_value["disableAllHooks"] = True
+    patient.write_settings()
+    assert states(patient, "hooks enabled") == FAIL
+
+
+@pytest.mark.parametrize(
+    ("mode", "state"),
+    [("auto", WARN), ("bypassPermissions", WARN), ("acceptEdits", OK), (None, WARN)],
+)
+def test_permission_mode(patient: Patient, mode: str | None, state: str) -> None:
+    patient.settings_value["permissions"] = {"defaultMode": mode} if mode else {}
+    patient.write_settings()
+    assert states(patient, "permission mode") == state
+
+
+def test_project_settings_win_over_the_user_s(patient: Patient) -> None:
+    folder = patient.home / "project/.claude"
+    folder.mkdir(parents=True)
+    (folder / "settings.local.json").write_text(
+        '{"permissions": {"defaultMode": "auto"}}'
+    )
+    assert states(patient, "permission mode") == WARN
+
+
+def test_vs_code_is_told_about(patient: Patient) -> None:
+    patient.environ["TERM_PROGRAM"] = "vscode"
+    assert states(patient, "permission mode") == WARN
+
+
+def test_hook_of_user_and_project_leaves_the_project(patient: Patient) -> None:
+    path = patient.home / "project/.claude/settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"hooks": patient.settings_value["hooks"]}))
+    assert fixes(patient, "hooks") == [f"edit {path}: remove feishuperm-hook"]
+
+
+def test_broken_hook_of_a_project_is_mended_there(patient: Patient) -> None:
+    patient.settings.unlink()
+    path = patient.home / "project/.claude/settings.json"
+    path.parent.mkdir(parents=True)
+    groups = [{"matcher": "*", "hooks": [{**HOOK, "timeout": 5}]}]
+    path.write_text(json.dumps({"hooks": {"PermissionRequest": groups}}))
+    folder = patient.home / "project"
+    assert fixes(patient, "hooks") == [f"cd {folder} && feishuperm install --project"]

@@ -1,0 +1,63 @@
+"""The group bot and the clock: each fault is found, and who can mend it."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+
+import pytest
+
+from feishuperm.setup import checks_feishu
+from feishuperm.setup.case import FAIL, OK, WARN
+from tests.setup.patient import Patient, answer, fixes, states
+
+
+def test_no_bot(patient: Patient) -> None:
+    assert states(patient, "feishu") == WARN
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, OK), (19001, FAIL), (19021, FAIL)])
+def test_bot_is_really_called(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, code: int, state: str
+) -> None:
+    patient.write_config(
+        FEISHU_WEBHOOK_URL="http://127.0.0.1:9/open-apis/bot/v2/hook/x"
+    )
+    monkeypatch.setattr(checks_feishu, "post_json", answer(code))
+    assert states(patient, "feishu") == state
+
+
+@pytest.mark.parametrize(
+    ("skew", "state"), [(0, OK), (-30, OK), (600, WARN), (-4000, FAIL), (4000, FAIL)]
+)
+def test_clock(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, skew: int, state: str
+) -> None:
+    patient.write_config(
+        FEISHU_WEBHOOK_URL="http://127.0.0.1:9/open-apis/bot/v2/hook/x"
+    )
+    date = formatdate(time.time() - skew, usegmt=True)
+    monkeypatch.setattr(checks_feishu, "post_json", answer(0, date))
+    assert states(patient, "clock") == state
+
+
+@pytest.mark.parametrize(
+    ("code", "key", "fix"),
+    [
+        (19001, "", "feishuperm install --webhook URL --secret TEXT"),
+        (19021, "", "feishuperm install --secret TEXT"),
+        (19024, "", "change the bot's settings in the Feishu group"),
+        (11232, "", "in a minute: feishuperm doctor"),
+        (19001, "FEISHU_WEBHOOK_URL", "set it right in the environment: "),
+        (19021, "FEISHU_WEBHOOK_SECRET", "set it right in the environment: "),
+    ],
+)
+def test_wrong_bot_names_what_is_wrong(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, code: int, key: str, fix: str
+) -> None:
+    url = "http://127.0.0.1:9/open-apis/bot/v2/hook/x"
+    patient.write_config(FEISHU_WEBHOOK_URL=url)
+    if key:
+        patient.environ[key] = url
+    monkeypatch.setattr(checks_feishu, "post_json", answer(code))
+    assert fixes(patient, "feishu") == [fix + key]

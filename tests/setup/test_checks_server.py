@@ -1,0 +1,170 @@
+"""The server, its socket and its addresses: each fault is found and named."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+import pytest
+
+from feishuperm.lib.control import NotRunningError
+from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
+from feishuperm.setup import checks_server
+from feishuperm.setup.case import FAIL, OK, WARN
+from feishuperm.setup.doctor import CHECKS
+from tests.setup.patient import HEALTH, Patient, fixes, states
+
+
+def test_server_absent(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*args: Any, **kwargs: Any) -> Any:
+        raise NotRunningError("the server is not running")
+
+    monkeypatch.setattr(checks_server, "ask_server", absent)
+    assert states(patient, "server") == FAIL
+
+
+def test_server_of_another_version(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = {"version": "0.0.9", "pid": 7, "http": "http://localhost:8080"}
+    monkeypatch.setattr(checks_server, "ask_server", lambda *a, **k: status)
+    assert states(patient, "server") == FAIL
+
+
+def test_file_replaced_under_a_running_server(patient: Patient) -> None:
+    os.utime(patient.archive, (time.time() + 120,) * 2)
+    assert states(patient, "server") == FAIL
+
+
+def test_socket_open_to_others(patient: Patient) -> None:
+    patient.socket.chmod(0o666)
+    assert states(patient, "socket") == FAIL
+
+
+def test_socket_missing(patient: Patient) -> None:
+    patient.socket.unlink()
+    assert states(patient, "socket") == FAIL
+
+
+def test_socket_of_another_user(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert states(patient, "socket") == FAIL
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [(502, ""), (200, "welcome"), (200, "[]"), (200, "{}"), OSError("refused")],
+)
+def test_address_that_does_not_answer(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, reply: Any
+) -> None:
+    def fetch(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(reply, OSError):
+            raise reply
+        return reply
+
+    monkeypatch.setattr(checks_server, "fetch", fetch)
+    assert states(patient, "http") == FAIL
+
+
+def test_bot_with_an_address_no_phone_can_open(patient: Patient) -> None:
+    patient.write_config(
+        FEISHU_WEBHOOK_URL="http://127.0.0.1:9/open-apis/bot/v2/hook/x"
+    )
+    assert states(patient, "http") == WARN
+
+
+@pytest.mark.parametrize("check", ["socket", "http"])
+def test_without_a_server_its_parts_are_not_blamed(absent: Patient, check: str) -> None:
+    absent.socket.unlink()
+    row = (WARN, "not checked: no server", "feishuperm install")
+    assert absent.examine(check) == [row]
+
+
+def test_server_older_than_its_file_is_restarted(patient: Patient) -> None:
+    os.utime(patient.archive, (time.time() + 120,) * 2)
+    restart = "feishuperm restart"
+    assert fixes(patient, "server") == [restart]
+    patient.socket.chmod(0o666)
+    assert fixes(patient, "socket") == [restart]
+
+
+def test_socket_missing_is_told_in_words(patient: Patient) -> None:
+    patient.socket.unlink()
+    ((_, text, _),) = patient.examine("socket")
+    assert text == f"{patient.socket}: No such file or directory"
+
+
+def test_socket_that_a_dead_server_left_is_told(absent: Patient) -> None:
+    ((state, text, fix),) = absent.examine("socket")
+    assert (state, fix) == (WARN, "feishuperm install")
+    assert text == f"{absent.socket} is what a server that is gone has left"
+
+
+def test_server_that_lives_and_does_not_answer_is_restarted(
+    absent: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks_server, "background_pid", lambda environ: 7)
+    monkeypatch.setattr(checks_server, "is_server", lambda pid, program: True)
+    ((state, text, fix),) = absent.examine("server")
+    assert (state, fix) == (FAIL, "feishuperm restart")
+    assert "though process 7 lives" in text
+
+
+@pytest.mark.parametrize(
+    ("six", "state"),
+    [
+        ((200, HEALTH), OK),
+        ((200, "welcome"), FAIL),
+        (ConnectionRefusedError(111, "refused"), FAIL),
+        (OSError(99, "Cannot assign requested address"), OK),
+    ],
+)
+def test_both_loopback_families_have_to_be_ours(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, six: Any, state: str
+) -> None:
+    def fetch(url: str, timeout: float) -> Any:
+        if "[::1]" not in url:
+            return 200, HEALTH
+        if isinstance(six, OSError):
+            raise six
+        return six
+
+    monkeypatch.setattr(checks_server, "fetch", fetch)
+    assert states(patient, "loopback") == state
+
+
+def decided(behavior: str) -> str:
+    decision = {"behavior": behavior, "message": DOCTOR_ANSWER}
+    output = {"hookEventName": "PermissionRequest", "decision": decision}
+    return json.dumps({"hookSpecificOutput": output})
+
+
+@pytest.mark.parametrize(
+    ("output", "state"),
+    [(decided("deny"), OK), ("", FAIL), ("{}", FAIL), ("welcome", FAIL)],
+)
+def test_request_of_the_doctor_must_come_back_decided(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, output: str, state: str
+) -> None:
+    asked: list[Any] = []
+
+    def start(event: Any, environ: Any, command: Any) -> None:
+        asked.append((event["tool_name"], command))
+
+    monkeypatch.setitem(CHECKS, "loop", checks_server.check_loop)
+    monkeypatch.setattr(checks_server, "start_hook", start)
+    monkeypatch.setattr(checks_server, "hook_output", lambda hook, seconds: output)
+    assert states(patient, "loop") == state
+    assert asked == [(DOCTOR_TOOL, ["/bin/sh", "-c", "feishuperm-hook"])]
+
+
+def test_without_a_server_no_request_is_tried(
+    absent: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHECKS, "loop", checks_server.check_loop)
+    assert states(absent, "loop") == FAIL

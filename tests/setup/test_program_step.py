@@ -1,0 +1,147 @@
+"""The program is put in its place as a whole, and taken away again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from feishuperm.errors import FeishupermError
+from feishuperm.models.names import PROGRAMS
+from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.program_step import (
+    ProgramStep,
+    interpreter,
+    own_commands,
+    pin_path,
+    undo_program,
+)
+from tests.setup.conftest import run
+
+
+def program_step(
+    tmp_path: Path, environ: dict[str, str], manifest: Manifest, data: bytes = b"one"
+) -> ProgramStep:
+    source = tmp_path / "built.pyz"
+    source.write_bytes(data)
+    record = manifest.records.get("program", {})
+    prefix = str(tmp_path / "prefix")
+    pin = pin_path(environ)
+    return ProgramStep(record, str(source), prefix, sys.executable, pin)
+
+
+def test_program_is_placed_linked_pinned_and_removed(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    manifest = Manifest(environ)
+    step = program_step(tmp_path, environ, manifest)
+    run(step, manifest)
+    archive = tmp_path / "prefix/share/feishuperm/feishuperm.pyz"
+    assert archive.read_bytes() == b"one" and archive.stat().st_mode & 0o777 == 0o755
+    for name in PROGRAMS:
+        assert os.path.realpath(tmp_path / "prefix/bin" / name) == str(archive)
+    pin = Path(pin_path(environ))
+    assert pin.read_text() == f"{sys.executable}\n"
+    again = program_step(tmp_path, environ, Manifest(environ))
+    assert again.changes() == []
+    undo_program(manifest.records["program"])
+    assert not (tmp_path / "prefix").exists() and not pin.exists()
+
+
+def test_new_version_replaces_the_archive_as_a_whole(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    manifest = Manifest(environ)
+    run(program_step(tmp_path, environ, manifest), manifest)
+    archive = tmp_path / "prefix/share/feishuperm/feishuperm.pyz"
+    running = archive.open("rb")  # a server keeps its old file
+    run(program_step(tmp_path, environ, manifest, b"two"), manifest)
+    with running:
+        assert (running.read(), archive.read_bytes()) == (b"one", b"two")
+
+
+def test_other_prefix_takes_the_old_program_away(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    manifest = Manifest(environ)
+    run(program_step(tmp_path, environ, manifest), manifest)
+    old = tmp_path / "prefix"
+    source = str(old / "share/feishuperm/feishuperm.pyz")
+    pin = pin_path(environ)
+    new = str(tmp_path / "new")
+    record = manifest.records["program"]
+    step = ProgramStep(record, source, new, sys.executable, pin)
+    assert f"remove {source}" in step.changes()
+    run(step, manifest)
+    assert not old.exists() and os.path.exists(pin)
+    assert Path(new, "bin/feishuperm").read_bytes() == b"one"
+    assert manifest.records["program"]["prefix"] == new
+    undo_program(manifest.records["program"])
+    assert not os.path.exists(new) and not os.path.exists(pin)
+
+
+def test_installed_archive_that_somebody_changed_is_refused_until_it_is_replaced(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    manifest = Manifest(environ)
+    step = program_step(tmp_path, environ, manifest)
+    run(step, manifest)
+    with open(step.archive, "ab") as file:
+        file.write(b"evil")
+    record = dict(manifest.records["program"])
+    pin = pin_path(environ)
+    again = ProgramStep(record, step.archive, step.prefix, sys.executable, pin)
+    with pytest.raises(FeishupermError, match="not the file that was installed") as why:
+        again.changes()
+    assert "install.sh" in why.value.hint
+    assert manifest.records["program"] == record
+    run(program_step(tmp_path, environ, manifest, b"two"), manifest)
+    assert Path(step.archive).read_bytes() == b"two"
+
+
+def test_foreign_file_under_our_name_is_refused_before_anything_changes(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    mine = tmp_path / "prefix/bin/feishuperm"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    manifest = Manifest(environ)
+    with pytest.raises(FeishupermError, match="is not ours"):
+        run(program_step(tmp_path, environ, manifest), manifest)
+    assert mine.read_text() == "mine"
+    assert not (tmp_path / "prefix/share").exists()
+
+
+def test_only_the_links_that_install_registers_are_its_commands() -> None:
+    links = [f"/a b/bin/{name}" for name in PROGRAMS]
+    found = own_commands({"links": links})
+    assert found == ["'/a b/bin/feishuperm-hook'", "'/a b/bin/feishuperm-supervisor'"]
+
+
+def test_ordinary_python_is_pinned_as_it_is(tmp_path: Path) -> None:
+    assert interpreter("/usr/bin/python3") == ("/usr/bin/python3", "")
+
+
+def test_base_of_a_virtual_environment_is_pinned_and_said(tmp_path: Path) -> None:
+    python = tmp_path / "venv/bin/python3"
+    python.parent.mkdir(parents=True)
+    base = os.path.realpath(sys.executable)
+    python.symlink_to(base)
+    (tmp_path / "venv/pyvenv.cfg").write_text(f"home = {os.path.dirname(base)}\n")
+    pinned, note = interpreter(str(python))
+    assert pinned == base
+    assert str(python) in note and base in note
+
+
+def test_virtual_environment_without_base_is_pinned_with_a_warning(
+    tmp_path: Path,
+) -> None:
+    python = tmp_path / "venv/bin/python3"
+    python.parent.mkdir(parents=True)
+    python.write_text("")
+    (tmp_path / "venv/pyvenv.cfg").write_text("home = /nowhere\n")
+    pinned, note = interpreter(str(python))
+    assert pinned == str(python)
+    assert "must not be removed" in note

@@ -1,0 +1,138 @@
+"""A server is asked first, ended by force last, and never mistaken for another."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.errors import FeishupermError
+from feishuperm.lib.control import NotRunningError
+from feishuperm.setup import server_process
+from feishuperm.setup.service_step import stop_service
+from feishuperm.setup.service_unit import BackgroundService
+from tests.conftest import wait_until
+
+STUBBORN = "#!/bin/sh\ntrap '' TERM\n: >$0.ready\nwhile :; do sleep 0.02; done\n"
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
+    """A background server that neither listens nor heeds SIGTERM."""
+    program = tmp_path / "feishuperm"
+    program.write_text(STUBBORN)
+    program.chmod(0o755)
+    environ = {"HOME": str(tmp_path)}
+    process = subprocess.Popen([str(program), "serve"])
+    wait_until((tmp_path / "feishuperm.ready").exists)
+    pid = Path(server_process.pid_path(environ))
+    pid.parent.mkdir(parents=True)
+    pid.write_text(f"{process.pid}\n")
+    yield process, environ
+    process.kill()
+    process.wait()
+
+
+def test_stopping_kills_a_background_server_that_does_not_listen(
+    tmp_path: Path, stuck: tuple[subprocess.Popen[bytes], dict[str, str]]
+) -> None:
+    process, environ = stuck
+    program = str(tmp_path / "feishuperm")
+    now = itertools.count()
+    server_process.end_background(environ, program, 9, lambda: next(now), time.sleep)
+    assert process.wait(20) == -signal.SIGKILL
+    stop_service(BackgroundService(program, environ), "/nonexistent")
+    assert not os.path.exists(server_process.pid_path(environ))
+
+
+def test_process_of_another_with_the_same_number_is_left_alone(
+    tmp_path: Path, stuck: tuple[subprocess.Popen[bytes], dict[str, str]]
+) -> None:
+    process, environ = stuck
+    server_process.end_background(environ, "/opt/feishuperm", 0)
+    assert process.poll() is None
+
+
+def test_server_that_stays_is_not_called_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    stuck: tuple[subprocess.Popen[bytes], dict[str, str]],
+) -> None:
+    process, environ = stuck
+    program = str(tmp_path / "feishuperm")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", lambda pid, number: None)
+        with pytest.raises(FeishupermError, match=f"{process.pid}, does not end"):
+            server_process.end_background(environ, program, 0)
+
+
+def test_waiting_for_a_server_that_never_comes_ends_with_a_hint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PERMISSION_SOCKET_PATH", str(tmp_path / "none"))
+    now = iter(range(100))
+    with pytest.raises(FeishupermError, match="it was started, but") as caught:
+        server_process.wait_until_running(5, lambda: next(now), lambda seconds: None)
+    assert "feishuperm serve" in caught.value.hint
+
+
+TWICE = ["handover"] * 2
+
+
+class Answers:
+    """Stands for the server: one answer per question, then it is gone."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    def __call__(self, command: dict[str, str], path: str = "") -> Any:
+        self.asked.append(command["command"])
+        if not self.answers:
+            raise NotRunningError("gone")
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("answers", "said", "asked"),
+    [
+        (
+            [{"waiting": 2}],
+            "handed over to the new server: 2 waiting",
+            ["handover"] * 2,
+        ),
+        ([{"waiting": 0}], "", TWICE),
+        ([], "", ["handover"]),
+        (
+            [FeishupermError("unknown control command"), {"released": 1}],
+            "handed back to the terminal: 1 waiting",
+            ["handover", "stop", "stop"],
+        ),
+    ],
+)
+def test_planned_end_hands_over_and_an_older_server_hands_back(
+    monkeypatch: pytest.MonkeyPatch, answers: list[Any], said: str, asked: list[str]
+) -> None:
+    server = Answers(*answers)
+    monkeypatch.setattr(server_process, "ask_server", server)
+    assert server_process.hand_over("/s") == said
+    assert server.asked == asked
+
+
+def test_server_that_refuses_to_end_is_not_called_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusal = FeishupermError("not from inside a session")
+    monkeypatch.setattr(server_process, "ask_server", Answers(refusal, refusal))
+    with pytest.raises(FeishupermError, match="not from inside a session"):
+        server_process.hand_over("/s")

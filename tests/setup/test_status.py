@@ -1,0 +1,84 @@
+"""What status tells a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from feishuperm.errors import FeishupermError
+from feishuperm.setup import status as module
+from feishuperm.setup.status import duration, lines, with_inbox
+
+STATUS: dict[str, Any] = {
+    "service": "systemd",
+    "version": "1.2",
+    "pid": 7,
+    "started": 1000.0,
+    "inbox": "http://localhost:8080/?sig=x",
+    "http": "http://localhost:8080",
+    "socket": "/s",
+    "channels": [{"name": "inbox", "state": "up", "detail": "1 open"}],
+    "waiting_count": 1,
+    "waiting": [{"id": "1-a", "tool": "Bash", "project": "/p", "seconds_left": 54.2}],
+}
+
+
+def test_every_fact_has_its_line() -> None:
+    assert list(lines(STATUS, 1000.0 + 7300)) == [
+        "feishuperm 1.2 runs (systemd, pid 7, for 2 h)",
+        "inbox    http://localhost:8080/?sig=x",
+        "buttons  http://localhost:8080",
+        "socket   /s",
+        "channel  inbox up: 1 open",
+        "waiting  1",
+        "  1-a  Bash  /p  54 s left",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0 s"), (59.9, "59 s"), (60, "1 min"), (3600, "1 h"), (200_000, "2 d")],
+)
+def test_duration_is_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_foreign_text_stays_on_its_line_and_cannot_play_with_the_terminal() -> None:
+    evil = "\x1b[2Jx\ny\u202e"
+    channel = {"name": "webhook", "state": "down", "detail": evil}
+    request = {"id": "1-a", "tool": evil, "project": evil, "seconds_left": 1}
+    status = {**STATUS, "channels": [channel], "waiting": [request], "version": evil}
+    shown = list(lines(status, 0))
+    assert len(shown) == 7
+    text = "".join(shown)
+    assert not {"\x1b", "\n", "\u202e"} & set(text)
+    assert "⟦U+001B⟧[2Jx y⟦U+202E⟧" in text
+
+
+def test_inbox_link_is_asked_for_where_the_status_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def ask(command: dict[str, str], path: str) -> dict[str, str]:
+        asked.append((command["command"], path))
+        return {"inbox": "http://localhost:8080/?once=x"}
+
+    monkeypatch.setattr(module, "ask_server", ask)
+    bare = {key: value for key, value in STATUS.items() if key != "inbox"}
+    assert with_inbox(bare)["inbox"] == "http://localhost:8080/?once=x"
+    assert asked == [("inbox", "/s")]
+    assert with_inbox(STATUS) == STATUS and len(asked) == 1
+
+
+def test_refusal_of_the_link_is_shown_in_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(command: dict[str, str], path: str) -> dict[str, str]:
+        raise FeishupermError("not for the session that asks")
+
+    monkeypatch.setattr(module, "ask_server", refuse)
+    bare = {key: value for key, value in STATUS.items() if key != "inbox"}
+    shown = list(lines(with_inbox(bare), 0))
+    assert shown[1] == "inbox    not for the session that asks"
