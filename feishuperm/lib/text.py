@@ -297,6 +297,11 @@ TEXTS: dict[str, tuple[str, str]] = {
         "请到终端处理这个请求。",
         "Please answer this request in the terminal.",
     ),
+    "ended.unknown": ("结果未知", "Not known"),
+    "ended.unknown_hint": (
+        "处理这次操作时服务中断了，请看终端",
+        "The server ended while it was deciding this; look at the terminal",
+    ),
     "surface.link": ("按钮链接", "button link"),
     "surface.webhook": ("飞书卡片", "Feishu card"),
     "surface.page": ("请求页面", "request page"),

@@ -27,11 +27,15 @@ RELEASED = (
     "released"  # nothing could show it, or the server stopped: the terminal decides
 )
 
+UNKNOWN = "unknown"  # its server died while it decided; only a ledger tells of it
+
 SHORT_DIGEST = 16  # hexadecimal digits; enough to tell one request from another
 
 # From each state, the states it may go to. Every end is final.
 TRANSITIONS: dict[str, frozenset[str]] = {
-    WAITING: frozenset((ALLOWED, DENIED, ANSWERED, EXPIRED, TERMINAL, GONE, RELEASED)),
+    WAITING: frozenset(
+        (ALLOWED, DENIED, ANSWERED, EXPIRED, TERMINAL, GONE, RELEASED, UNKNOWN)
+    ),
     ALLOWED: frozenset(),
     DENIED: frozenset(),
     ANSWERED: frozenset(),
@@ -39,6 +43,7 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     TERMINAL: frozenset(),
     GONE: frozenset(),
     RELEASED: frozenset(),
+    UNKNOWN: frozenset(),
 }
 
 # The ends that a person's answer leads to; the others happen without one.

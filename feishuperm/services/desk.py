@@ -21,7 +21,7 @@ from feishuperm.models.ask import Receipt
 from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
-from feishuperm.models.request import DECIDED, TRANSITIONS, WAITING, Request
+from feishuperm.models.request import DECIDED, TRANSITIONS, UNKNOWN, WAITING, Request
 from feishuperm.services import transcript
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager
 from feishuperm.services.rule_writer import RulePlan, WriteResult
@@ -422,7 +422,8 @@ def remembered(entry: dict[str, Any]) -> Request | None:
 def _remembered(entry: dict[str, Any], state: str) -> Request:
     id, tool_name = str(entry["id"]), str(entry["tool"])
     created, ended = float(entry["created"]), float(entry["ended"])
-    action = str(entry["action"])
+    # What was about to be done is in the ledger; that it was done, nobody knows.
+    action = "" if state == UNKNOWN else str(entry["action"])
     kind = KINDS.get(str(entry.get("kind"))) or kind_of(tool_name)
     row = kind.action(action)
     deciding = row is not None and row.state == state

@@ -33,6 +33,7 @@ ENDS = {
     states.TERMINAL: ("ended.terminal", ""),
     states.GONE: ("ended.gone", "ended.gone_hint"),
     states.RELEASED: ("ended.released", "ended.released_hint"),
+    states.UNKNOWN: ("ended.unknown", "ended.unknown_hint"),
 }
 
 

@@ -579,6 +579,24 @@ def test_ends_of_the_last_server_are_known_to_the_next(bench: Bench) -> None:
     assert receipt.outcome.rules == ("Bash(npm test)",)
 
 
+def test_hook_whose_server_died_while_it_decided_is_left_to_the_terminal(
+    bench: Bench,
+) -> None:
+    """The ledger has its one end already, and nobody knows what the hook heard."""
+    bench.ask()
+    bench.answer("always")
+    entry = {**bench.ledger.ends[0], "state": states.UNKNOWN}
+    bench.desk.requests = Bench(bench.project).desk.requests
+    bench.ledger.before = [entry]
+    bench.ledger.ends.clear()
+    bench.desk.remember()
+    waiter = bench.ask(shown="again")
+    assert waiter.frames == [(b"R", b"")]
+    receipt = bench.answer("allow")
+    assert (receipt.status, receipt.outcome.done) == (statuses.ENDED, "结果未知")
+    assert bench.ledger.ends == []
+
+
 @pytest.mark.parametrize(
     "change",
     [
