@@ -36,20 +36,18 @@ _SHORT_TOKEN = re.compile(
 )
 _BOT = re.compile(r":AA[\w-]{30,}", re.ASCII)  # of Telegram, behind the bot's number
 _OPENSSL = re.compile(r"pass:(?P<value>[^\s\"']{1,200})")
-# What follows these in an address is a key by itself.
+# What follows these in an address is a key by itself (in lower case, as the next ones).
 _ADDRESS = re.compile(
-    r"(?:/hook/|hooks\.slack\.com/services/|/api/webhooks/\d{1,30}/"
-    r"|[?&](?:sig|signature|x-amz-signature|x-amz-credential|key|code|sign|ticket)=)"
-    r"(?P<value>[^\s\"'<>&?#]+)",
-    re.IGNORECASE,
+    r"(?:/hook/|hooks\.slack\.com/services/|/api/webhooks/\d{1,30}/|\?(?:QUERY)="
+    r"|&(?:QUERY)=)(?P<value>[^\s\"'<>&?#]+)".replace(
+        "QUERY",
+        "sig|signature|x-amz-signature|x-amz-credential|key|code|sign|ticket",
+    )
 )
 _USERINFO = re.compile(
     r"://(?P<user>[^\s/:@\"'<>]{0,256})(?P<password>:[^\s/\"'<>]{0,1024})?@"
 )
-_SCHEME = re.compile(
-    r"\b(?:bearer|basic|token|apikey)[ \t]+(?P<value>[\w.~+/=:-]{8,})",
-    re.IGNORECASE | re.ASCII,
-)
+_SCHEME = re.compile(r"(?:bearer|basic)[ \t]{1,8}(?P<value>[\w.~+/=:-]{8,})", re.ASCII)
 _SCHEME_NAME = re.compile(r"[A-Za-z]{1,20}(?:\\?[ \t]){1,4}")
 _SET = re.compile(r"\b(?:set|config)[ \t]{1,8}\Z")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
@@ -124,7 +122,7 @@ _OPTIONS = {
 }
 _LONG_USER = re.compile(r"--(?:proxy-)?user(?:name)?[ \t=]{1,8}(?=[^\s-])")
 _USER_END = re.compile(r"[:%=]")  # `user:password`, smbclient's `user%password`
-_STORE = re.compile(
+_STORE = re.compile(  # in lower case
     r"secrets?[ \t]{1,8}(?:set|put|create|add|generic)\b|config:set\b"
     r"|--from-literal\b"
 )
@@ -134,7 +132,7 @@ _STORED = re.compile(
 _COMMAND_END = re.compile(r"(?<!\\)[\n;|&]")
 
 
-def _tokens(text: str) -> Spans:
+def _tokens(text: str, lower: str) -> Spans:
     for match in _TOKEN.finditer(text):
         yield match.span()
     for match in _SHORT_TOKEN.finditer(text):
@@ -149,12 +147,12 @@ def _tokens(text: str) -> Spans:
         yield match.span("value")
 
 
-def _addresses(text: str) -> Spans:
-    for match in _ADDRESS.finditer(text):
+def _addresses(text: str, lower: str) -> Spans:
+    for match in _ADDRESS.finditer(lower):
         yield match.span("value")
 
 
-def _userinfo(text: str) -> Spans:
+def _userinfo(text: str, lower: str) -> Spans:
     for match in _USERINFO.finditer(text):
         if match["password"] is not None:
             yield match.start("password") + 1, match.end("password")
@@ -164,14 +162,16 @@ def _userinfo(text: str) -> Spans:
             yield match.span("user")
 
 
-def _schemes(text: str) -> Spans:
-    for match in _SCHEME.finditer(text):
+def _schemes(text: str, lower: str) -> Spans:
+    for match in _SCHEME.finditer(lower):
+        if text[max(0, match.start() - 1) : match.start()].isalnum():
+            continue
         # "Basic authentication" is no secret.
         if not match["value"].isalpha() or len(match["value"]) > 30:
             yield match.span("value")
 
 
-def _private_keys(text: str) -> Spans:
+def _private_keys(text: str, lower: str) -> Spans:
     end = 0
     for match in _PRIVATE_KEY.finditer(text):
         if match.end() > end:
@@ -180,11 +180,8 @@ def _private_keys(text: str) -> Spans:
             yield match.end(), end
 
 
-def _named(text: str) -> Spans:
+def _named(text: str, lower: str) -> Spans:
     """What stands behind a telling name: `NAME=`, `"name": `, `--name `."""
-    lower = text.lower()
-    if len(lower) != len(text):  # a few letters become two; positions must not move
-        lower = "".join(map(_lower, text))
     done = 0
     for word in _WORD.finditer(lower):
         if word.start() < done or not _is_name(text, word):
@@ -199,11 +196,6 @@ def _named(text: str) -> Spans:
         if not _tells_nothing(text[start:end]):
             yield _inside_quotes(text, start, end)
             done = end
-
-
-def _lower(character: str) -> str:
-    lower = character.lower()
-    return lower if len(lower) == 1 else character
 
 
 def _is_name(text: str, word: re.Match[str]) -> bool:
@@ -306,7 +298,7 @@ def _inside_quotes(text: str, start: int, end: int) -> tuple[int, int]:
     return (opening.end(), end) if opening.end() < end else (start, end)
 
 
-def _programs(text: str) -> Spans:
+def _programs(text: str, lower: str) -> Spans:
     """Short options that take a password, up to the end of their command."""
     done = 0
     seen: set[str] = set()
@@ -327,11 +319,11 @@ def _programs(text: str) -> Spans:
         yield from _password(text, option.end(), True)
 
 
-def _stores(text: str) -> Spans:
+def _stores(text: str, lower: str) -> Spans:
     """What a command puts into a store of secrets: `NAME=value`, `--body value`."""
     position = 0
     while True:
-        store = _STORE.search(text, position)
+        store = _STORE.search(lower, position)
         if store is None:
             return
         stop = _COMMAND_END.search(text, store.end())
@@ -353,7 +345,7 @@ def _password(text: str, start: int, with_user: bool) -> Spans:
         yield _inside_quotes(text, start, end)
 
 
-FINDERS: tuple[Callable[[str], Spans], ...] = (
+FINDERS: tuple[Callable[[str, str], Spans], ...] = (
     _tokens,
     _addresses,
     _userinfo,

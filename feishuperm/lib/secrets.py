@@ -30,14 +30,14 @@ HINTS = (
 
 def mask(text: str) -> str:
     """The text without its secrets; the very same object when it has none."""
-    masked = text
+    masked, lower = text, _lower(text)
+    if not any(hint in lower for hint in HINTS):
+        return text
     for _ in range(PASSES):
-        lower = masked.lower()
-        if not any(hint in lower for hint in HINTS):
-            return masked
-        before, masked = masked, _once(masked)
+        before, masked = masked, _once(masked, lower)
         if masked == before:
             return text if masked == text else masked
+        lower = _lower(masked)
     return HIDDEN
 
 
@@ -46,10 +46,10 @@ def has_secret(text: str) -> bool:
     return mask(text) is not text
 
 
-def _once(text: str) -> str:
+def _once(text: str, lower: str) -> str:
     from feishuperm.lib.secret_finders import FINDERS
 
-    spans = sorted(span for find in FINDERS for span in find(text))
+    spans = sorted(span for find in FINDERS for span in find(text, lower))
     parts: list[str] = []
     done = 0
     for start, end in spans:
@@ -57,3 +57,12 @@ def _once(text: str) -> str:
             parts += (text[done:start], HIDDEN)
         done = max(done, end)
     return "".join([*parts, text[done:]]) if spans else text
+
+
+def _lower(text: str) -> str:
+    """The text in lower case, every character in its place."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    # A few letters become two.
+    return "".join(low if len(low := c.lower()) == 1 else c for c in text)
