@@ -1,8 +1,9 @@
 """The inbox: pages in a browser that show every request, live.
 
 It is passive: it shows a request to whoever has a page open.  What the pages are sent
-is made by `render`, given from above; this file only knows who listens, and sends the
-whole state at most once per turn of the loop, however many requests change in it.
+is made by `render`, given from above, which is shown each ask once by `arrived`; this
+file only knows who listens, and sends the whole state at most once per turn of the
+loop, however many requests change in it.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ class InboxChannel:
     def __init__(
         self,
         render: Callable[[], bytes],
+        arrived: Callable[[Ask], object],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._render = render
+        self._arrived = arrived
         self._later = later
         self._streams: list[Stream] = []
         self._due = False
@@ -46,6 +49,7 @@ class InboxChannel:
         self._ping()
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
+        self._arrived(ask)
         self.refresh()
 
     def settle(self, outcome: Outcome) -> None:

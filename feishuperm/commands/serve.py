@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from feishuperm.channels.base import Channel
+    from feishuperm.models.ask import Ask
     from feishuperm.models.settings import Settings
 
 SUMMARY = "run the server in the foreground"
@@ -89,7 +90,7 @@ class Server:
         self.links = Links(
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
-        self.inbox = InboxChannel(self._inbox_event, self._later)
+        self.inbox = InboxChannel(self._inbox_event, self._inbox_ask, self._later)
         made = [make(self, settings) for make in CHANNELS.values()]
         self.channels = [channel for channel in made if channel is not None]
         notifier = Notifier(
@@ -150,6 +151,9 @@ class Server:
 
     def _inbox_event(self) -> bytes:
         return self.callback.event()
+
+    def _inbox_ask(self, ask: Ask) -> None:
+        self.callback.arrived(ask)
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> object:
         return self.loop.call_at(self.loop.now() + seconds, fn)

@@ -365,6 +365,15 @@ class Callback:
             return
         self._inbox.open(exchange.stream(PRIVATE))
 
+    def arrived(self, ask: Ask) -> None:
+        """Draw a large request while its event is decoded; a small one can wait."""
+        if not ask.partial:
+            return
+        waiting = {row.id for row in self._desk.requests.waiting()[:SHOWN_WAITING]}
+        self._items = {id: self._items[id] for id in self._items if id in waiting}
+        if ask.id in waiting:
+            self._items[ask.id] = make_item(ask, self._links_of(ask))
+
     def event(self) -> bytes:
         """The inbox's state as a server-sent event."""
         return b"event: state\ndata: " + self._state() + b"\n\n"

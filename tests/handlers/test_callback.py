@@ -16,11 +16,12 @@ from feishuperm.handlers.turns import MAX_SLOW
 from feishuperm.lib.peer import Owner
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Block, Outcome, Receipt
-from feishuperm.models.kind import KINDS
+from feishuperm.models.kind import KINDS, Kind
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.services.links import Links
 from feishuperm.services.sessions import Sessions, Tickets
+from tests import asks
 from tests.handlers.gates import (
     AGENT,
     LOCAL,
@@ -31,8 +32,10 @@ from tests.handlers.gates import (
     FakeOwners,
 )
 from tests.handlers.pages.page import ID, Page, make_ask, make_outcome
+from tests.kinds import extra
 
 LINKS = Links("http://localhost:8080", b"k" * 32, True)
+__all__ = ["extra"]
 PHONE = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
 NAVIGATES = {"sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
 PREVIEW = {"user-agent": "Slackbot-LinkExpanding 1.0"}
@@ -436,21 +439,25 @@ def test_wrong_paths_and_methods_are_refused(
         assert "HEAD" in dict(response.headers)["Allow"]
 
 
-def test_kind_and_button_of_tomorrow_need_no_line_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plan = KINDS["plan"]
-    later = plan.actions[0]._replace(name="later", path="/later", key="l")
-    monkeypatch.setitem(KINDS, "trip", plan._replace(name="trip", actions=(later,)))
-    here = site("trip")
+def test_kind_and_button_of_tomorrow_need_no_line_here(extra: Kind) -> None:
+    ask = asks.make_ask("TripTool", {"to": "Rome"}, id=ID)
+    here = Site(Asked(ask))
+    page = Page(here.tap("/request").body)
+    assert "行程" in page.text and "Rome" in page.text
+    assert page.button("later") == "以后再说"
+    state = json.loads(here.callback.event().partition(b"data: ")[2])
+    offers = {offer["name"]: offer for offer in state["waiting"][0]["offers"]}
+    assert offers["later"]["label"] == "以后再说" and offers["later"]["key"] == "l"
     assert "操作成功" in told(here.tap("/later"))
     here.press("/later")
     surfaces = [(answer.action, answer.surface) for answer in here.desk.answers]
     assert surfaces == [("later", "link"), ("later", "page")]
-    page = Page(here.tap("/request").body)
-    assert page.button("later") == "批准计划"
-    state = json.loads(here.callback.event().partition(b"data: ")[2])
-    assert state["waiting"][0]["offers"][0]["name"] == "later"
+
+
+def test_button_of_tomorrow_is_on_old_requests_too(extra: Kind) -> None:
+    here = Site(Asked(asks.make_ask("Bash", id=ID)))
+    names = ["allow", "always", "deny", "interrupt", "later"]
+    assert sorted(Page(here.tap("/request").body).forms) == names
 
 
 # The stream.
@@ -467,6 +474,18 @@ def test_item_of_a_request_is_made_once() -> None:
     assert here.desk.made == 3
     assert state["waiting_count"] == 3
     assert state["deadlines"]["1-00000000"] == 1_700_000_030.0
+
+
+def test_large_request_is_drawn_when_it_arrives_and_a_small_one_when_looked_at() -> (
+    None
+):
+    large = make_ask(blocks=(Block("code", "", "start", hidden=1, tail="end"),))
+    here = Site(Asked(large))
+    here.callback.arrived(large)
+    here.callback.arrived(make_ask(id="small"))
+    state = json.loads(here.callback.event().partition(b"data: ")[2])
+    assert [item["id"] for item in state["waiting"]] == [ID]
+    assert here.desk.made == 0
 
 
 def test_many_new_items_are_made_over_several_turns() -> None:
