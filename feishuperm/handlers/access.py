@@ -32,11 +32,14 @@ if TYPE_CHECKING:
     from feishuperm.protocol.http1 import Request
     from feishuperm.services.sessions import Session, Sessions
 
-# Programs that fetch a link to show or judge it, and browsers without a person.
+# Programs that fetch a link to show or judge it.
 ROBOTS = re.compile(
-    r"headless|phantomjs|puppeteer|playwright|selenium|webdriver|lighthouse|preview"
-    r"|crawl|spider|scan|embedly|facebookexternalhit|whatsapp"
+    r"preview|crawl|spider|scan|embedly|facebookexternalhit|whatsapp"
     r"|(?<!cu)bot(?![a-z])"  # there is a phone called CUBOT
+)
+# Browsers without a person.
+HEADLESS = re.compile(
+    r"headless|phantomjs|puppeteer|playwright|selenium|webdriver|lighthouse"
 )
 PREFETCH_HEADERS = ("purpose", "sec-purpose", "x-purpose", "x-moz")
 PREFETCH = re.compile("prefetch|preview|prerender")
@@ -105,15 +108,21 @@ class Gate:
         On this machine that is any plain request of the user's own; from elsewhere it
         has to look like a browser, since a chat's own servers open links as well.
         """
+        agent = request.headers.get("user-agent", "").lower()
+        if HEADLESS.search(agent):
+            return False
+        if not self._stays_here and not agent.startswith("mozilla/"):
+            return False
+        return self.is_visit(request)
+
+    def is_visit(self, request: Request) -> bool:
+        """Whether a GET opens a page, as far as it says; no preview and no prefetch."""
         headers = request.headers
         if request.method != "GET":
             return False
         if any(PREFETCH.search(headers.get(n, "").lower()) for n in PREFETCH_HEADERS):
             return False
-        agent = headers.get("user-agent", "").lower()
-        if ROBOTS.search(agent):
-            return False
-        if not self._stays_here and not agent.startswith("mozilla/"):
+        if ROBOTS.search(headers.get("user-agent", "").lower()):
             return False
         # Browsers say what a request is for: an image or a frame is never a tap.
         if headers.get("sec-fetch-dest", "document") != "document":

@@ -27,7 +27,7 @@ from feishuperm.handlers.pages.request import record_page, request_page
 from feishuperm.handlers.pages.result import message_page, result_json, result_page
 from feishuperm.handlers.pages.sessions import (
     again_page,
-    sessions_page,
+    session_list,
     ticket_page,
 )
 from feishuperm.handlers.turns import Turns
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from feishuperm.models.request import Request
     from feishuperm.models.settings import Settings
     from feishuperm.protocol import http1
-    from feishuperm.server.connection import Exchange
+    from feishuperm.server.connection import Exchange, Stream
     from feishuperm.services.desk import Desk
     from feishuperm.services.links import Links
     from feishuperm.services.sessions import Sessions, Tickets
@@ -125,6 +125,7 @@ class Callback:
         self._turns = Turns(later, ticks)
         self._started = ticks()
         self._items: dict[str, Item] = {}  # of what waits, by request id
+        self._streams: list[tuple[Stream, str]] = []  # with the id of their session
 
     def on_request(self, request: http1.Request, exchange: Exchange) -> None:
         """Answer one request; `/events` keeps its exchange as a stream."""
@@ -315,36 +316,49 @@ class Callback:
 
     def home(self, request: http1.Request) -> Reply:
         """The inbox page, with its first state inside; or the way in by a ticket."""
-        if not self._gate.may_read(request):
-            ticket = request.query.get("ticket", "")
-            if self._tickets.is_good(ticket):
+        if self._gate.may_read(request):
+            return self._inbox_page(request)
+        ticket = request.query.get("ticket", "")
+        if self._tickets.is_good(ticket):
+            if not self._gate.is_visit(request):
                 return self._page(ticket_page(self._language, ticket))
-            if request.headers.get("sec-fetch-site") == "cross-site":
-                return self._page(again_page(self._language), 403)
-            return self._refusal(403, "page.inbox_closed")
-        state = self._state(seen=self._gate.is_finger(request))
-        items = list(self._items.values())
-        return self._pieces(inbox_page(self._language, state, items))
+            # Here and now: sent on to it, a browser that comes from another site would
+            # keep its strict cookie back.
+            self._tickets.spend(ticket)
+            return self._inbox_page(request, ("Set-Cookie", self._open(request)))
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            return self._page(again_page(self._language), 403)
+        return self._refusal(403, "page.inbox_closed")
 
     def enter(self, request: http1.Request) -> Response:
         """The button behind a ticket was pressed: it becomes a session."""
-        ticket = self._form(request).get("ticket", [""])[0]
-        if not self._tickets.spend(ticket):
+        if not self._tickets.spend(self._form(request).get("ticket", [""])[0]):
             return self._refusal(403, "page.inbox_closed")
-        agent = request.headers.get("user-agent", "")
-        cookie = self._sessions.open(request.peer, agent)
-        return self._to(".", cookie)
+        return self._home_again(("Set-Cookie", self._open(request)))
 
-    def sessions(self, request: http1.Request) -> Response:
-        """The browsers that may read the inbox."""
-        if not self._gate.may_read(request):
-            return self._refusal(403, "page.inbox_closed")
+    def _open(self, request: http1.Request) -> str:
+        """A new session; the cookie that hands it over."""
+        agent = request.headers.get("user-agent", "")
+        return self._sessions.open(request.peer, agent)
+
+    @staticmethod
+    def _home_again(*headers: tuple[str, str]) -> Response:
+        """Go on to the inbox; relative, since a proxy may add a prefix."""
+        return Response(303, headers=[*PRIVATE, ("Location", "."), *headers])
+
+    def _inbox_page(self, request: http1.Request, *headers: tuple[str, str]) -> Slow:
         own = self._gate.session(request)
-        rows = self._sessions.all()
-        return self._page(sessions_page(self._language, rows, own.id if own else ""))
+        rows = session_list(self._language, self._sessions.all(), own)
+        state = self._state(seen=self._gate.is_finger(request))
+        items = list(self._items.values())
+        response = yield from self._pieces(
+            inbox_page(self._language, state, items, rows)
+        )
+        response.headers = (*response.headers, *headers)
+        return response
 
     def dismiss(self, request: http1.Request) -> Response:
-        """End a session, or all of them."""
+        """End a session, or all of them, and what they have open."""
         form = self._form(request)
         if not self._gate.may_read(request):
             return self._refusal(403, "page.inbox_closed")
@@ -352,7 +366,11 @@ class Callback:
             self._sessions.revoke(id)
         if "all" in form:
             self._sessions.revoke_all()
-        return self._to("sessions")
+        left = {row.id for row in self._sessions.all()}
+        for stream, id in self._streams:
+            if id not in left:
+                stream.close()
+        return self._home_again()
 
     def _events(self, request: http1.Request, exchange: Exchange) -> None:
         gate = self._gate
@@ -363,7 +381,12 @@ class Callback:
         if suspect is not None:
             exchange.reply(self._expose(request, suspect))
             return
-        self._inbox.open(exchange.stream(PRIVATE))
+        stream = exchange.stream(PRIVATE)
+        session = gate.session(request)
+        self._streams = [pair for pair in self._streams if not pair[0].closed]
+        if session is not None:
+            self._streams.append((stream, session.id))
+        self._inbox.open(stream)
 
     def arrived(self, ask: Ask) -> None:
         """Draw a large request while its event is decoded; a small one can wait."""
@@ -483,12 +506,6 @@ class Callback:
         )
 
     @staticmethod
-    def _to(path: str, cookie: str = "") -> Response:
-        """Go on to another page; relative, since a proxy may add a prefix."""
-        headers = [("Location", path), *([("Set-Cookie", cookie)] if cookie else [])]
-        return Response(303, b"", headers=[*PRIVATE, *headers])
-
-    @staticmethod
     def _page(body: bytes, status: int = 200) -> Response:
         return Response(status, body, HTML, layout.HEADERS)
 
@@ -502,7 +519,7 @@ BUTTON: dict[str, Route] = {"GET": Callback.tap, "POST": Callback.press}
 ROUTES: dict[str, dict[str, Route]] = {
     "/request": {"GET": Callback.show},
     "/": {"GET": Callback.home, "POST": Callback.enter},
-    "/sessions": {"GET": Callback.sessions, "POST": Callback.dismiss},
+    "/sessions": {"POST": Callback.dismiss},
     "/status": {"GET": Callback.status},
     "/healthz": {"GET": Callback.health},
 }

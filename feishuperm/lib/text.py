@@ -212,7 +212,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "This link works once, within ten minutes.",
     ),
     "session.title": ("已登录的浏览器", "Browsers that are let in"),
-    "session.none": ("没有已登录的浏览器。", "No browser is let in."),
     "session.own": ("当前浏览器", "this one"),
     "session.address": ("地址", "Address"),
     "session.created": ("登录时间", "Since"),

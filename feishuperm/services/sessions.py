@@ -1,9 +1,9 @@
 """Browsers that may read the inbox: how they get in, and how they are sent away.
 
 `Tickets` are the links that `status` prints: good once, for ten minutes, kept in memory
-only.  A ticket is spent by a press on the page it opens, never by opening that page:
-previews and scanners of a chat open links too.  Spending one opens a session: a cookie
-with a secret, of which we keep the hash, so that whoever reads the file gets nothing.
+only.  Whoever opens its link spends a ticket, but for a preview or a prefetch: those
+see a page whose button spends it.  Spending one opens a session: a cookie with a
+secret, of which we keep the hash, so that whoever reads the file gets nothing.
 Sessions outlive restarts; they end by themselves, at the latest after a month, and can
 be listed and ended by hand.
 

@@ -621,6 +621,9 @@
     toggleHelp(false);
   });
 
+  if (location.search) {
+    history.replaceState(null, "", location.pathname); // a spent ticket is no address
+  }
   try {
     sessionStorage.setItem("inbox", location.href); // the way back from a request's page
   } catch (error) {

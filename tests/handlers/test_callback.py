@@ -101,11 +101,24 @@ class FakeDesk:
         return self.receipt
 
 
+class FakeStream:
+    """An open page."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class FakeInbox:
     """Counts what it is asked for."""
 
     def __init__(self) -> None:
         self.refreshed = 0
+        self.streams: list[FakeStream] = []
+
+    def open(self, stream: FakeStream) -> None:
+        assert stream in self.streams
 
     def refresh(self) -> None:
         self.refreshed += 1
@@ -150,9 +163,14 @@ class Site:
 
         class Exchange:
             reply = self.replies.append
+            stream = self.open_stream
 
         self.callback.on_request(request, cast(Any, Exchange()))
         return self.replies[0] if self.replies else Response(0)
+
+    def open_stream(self, headers: object) -> FakeStream:
+        self.inbox.streams.append(FakeStream())
+        return self.inbox.streams[-1]
 
     def wait(self) -> None:
         """Let the next turn come that somebody has asked for."""
@@ -448,6 +466,9 @@ def test_kind_and_button_of_tomorrow_need_no_line_here(extra: Kind) -> None:
     state = json.loads(here.callback.event().partition(b"data: ")[2])
     offers = {offer["name"]: offer for offer in state["waiting"][0]["offers"]}
     assert offers["later"]["label"] == "以后再说" and offers["later"]["key"] == "l"
+    home = Page(here.send("GET", "/").body)
+    assert home.button("later") == "以后再说"
+    assert "l" in json.loads(home.scripts[0])["keys"]
     assert "操作成功" in told(here.tap("/later"))
     here.press("/later")
     surfaces = [(answer.action, answer.surface) for answer in here.desk.answers]
@@ -545,7 +566,7 @@ def test_other_user_of_this_machine_gets_nothing_with_a_good_link(
     for path in ("/allow", "/deny", "/request"):
         assert place.tap(path).status == 403
     assert place.press("/allow").status == 403
-    for path in ("/", "/status", "/events", "/sessions"):
+    for path in ("/", "/status", "/events"):
         assert place.send("GET", path).status == 403
     assert place.send("GET", "/healthz").status == 200
     assert not place.desk.answers and not place.desk.seen
@@ -583,26 +604,55 @@ def test_wrong_unsigned_ids_of_a_page_do_not_shut_out_the_chat() -> None:
 # The inbox from elsewhere.
 
 
-def test_ticket_is_spent_by_a_press_and_never_by_opening_its_link() -> None:
+def let_in(place: Site, response: Response) -> str:
+    """The cookie of a response that opens the inbox to this browser alone."""
+    cookie, _, flags = dict(response.headers)["Set-Cookie"].partition("; ")
+    assert {"HttpOnly", "SameSite=Strict", "Secure"} <= set(flags.split("; "))
+    assert place.send("GET", "/", cookie=cookie, **BROWSER).status == 200
+    assert place.send("GET", "/status", cookie=cookie).status == 200
+    assert place.send("GET", "/").status == 403
+    return cookie
+
+
+@pytest.mark.parametrize("origin", ["none", "cross-site"])
+def test_link_to_the_inbox_opens_it_once(origin: str) -> None:
+    place = site(**PUBLIC_SITE)
+    link = f"/?ticket={place.tickets.make()}"
+    came = {**BROWSER, **NAVIGATES, "sec_fetch_site": origin}
+    entered = place.send("GET", link, **came)
+    assert entered.status == 200 and "npm run build" in told(entered)
+    cookie = let_in(place, entered)
+    again = place.send("GET", link, **came)
+    assert again.status == 403 and "npm run build" not in told(again)
+    assert place.send("GET", link, cookie=cookie, **BROWSER).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("HEAD", BROWSER),
+        ("GET", {"user_agent": "Slackbot-LinkExpanding 1.0"}),
+        ("GET", {**BROWSER, "sec_purpose": "prefetch"}),
+        ("GET", {**BROWSER, "sec_fetch_dest": "iframe", "sec_fetch_mode": "navigate"}),
+    ],
+)
+def test_preview_of_the_link_to_the_inbox_does_not_use_it_up(
+    method: str, headers: dict[str, str]
+) -> None:
     place = site(**PUBLIC_SITE)
     ticket = place.tickets.make()
-    for method in ("GET", "HEAD", "GET"):
-        landing = place.send(method, f"/?ticket={ticket}", **BROWSER)
-        assert landing.status == 200
+    landing = place.send(method, f"/?ticket={ticket}", **headers)
+    assert landing.status == 200 and "Set-Cookie" not in dict(landing.headers)
+    assert place.sessions.all() == []
     form = Page(landing.body).forms["."]
     assert form.hidden() == {"ticket": ticket}
     body = urlencode(form.hidden())
     assert place.send("POST", "/", body, origin="https://evil.test").status == 403
     assert place.send("POST", "/", body, **BROWSER).status == 403  # no proof of a page
     entered = place.send("POST", "/", body, **OWN_PAGE)
-    headers = dict(entered.headers)
-    assert (entered.status, headers["Location"]) == (303, ".")
+    assert (entered.status, dict(entered.headers)["Location"]) == (303, ".")
+    let_in(place, entered)
     assert place.send("POST", "/", body, **OWN_PAGE).status == 403
-    assert place.send("GET", f"/?ticket={ticket}", **BROWSER).status == 403
-    cookie = headers["Set-Cookie"].partition(";")[0]
-    assert place.send("GET", "/", cookie=cookie, **BROWSER).status == 200
-    assert place.send("GET", "/status", cookie=cookie).status == 200
-    assert place.send("GET", "/").status == 403
 
 
 def test_browser_from_another_site_is_asked_to_come_again() -> None:
@@ -618,7 +668,7 @@ def test_sessions_are_listed_and_ended() -> None:
         place.sessions.open("192.0.2.7", "<b>Firefox</b> Android").partition(";")[0]
         for _ in range(3)
     ]
-    page = place.send("GET", "/sessions", cookie=cookies[0])
+    page = place.send("GET", "/", cookie=cookies[0])
     assert b"<b>" not in page.body and told(page).count("Firefox, Android") == 3
     ids = re.findall(r'name="session" value="([0-9a-f]+)"', page.body.decode())
     assert len(ids) == 3
@@ -633,8 +683,18 @@ def test_sessions_are_listed_and_ended() -> None:
     every = {**OWN_PAGE, "cookie": left}
     assert place.send("POST", "/sessions", "all=1", **every).status == 303
     assert place.sessions.all() == []
-    assert place.send("GET", "/sessions", cookie=left).status == 403
+    assert place.send("GET", "/", cookie=left).status == 403
 
 
-def test_own_user_sees_that_no_browser_is_let_in() -> None:
-    assert site().send("GET", "/sessions").status == 200
+def test_browser_that_is_sent_away_loses_what_it_has_open() -> None:
+    place = site(**PUBLIC_SITE)
+    first, second = (
+        place.sessions.open("192.0.2.7", "Firefox").partition(";")[0] for _ in range(2)
+    )
+    for cookie in (first, second):
+        place.send("GET", "/events", cookie=cookie)
+    session = place.sessions.find(second, "")
+    assert session
+    sent = {**OWN_PAGE, "cookie": first}
+    place.send("POST", "/sessions", urlencode({"session": session.id}), **sent)
+    assert [stream.closed for stream in place.inbox.streams] == [False, True]

@@ -187,15 +187,15 @@ def state_json(items: Iterable[Item], **facts: object) -> bytes:
 
 
 def inbox_page(
-    language: str, state: bytes, items: Sequence[Item], events: str = "events"
+    language: str, state: bytes, items: Sequence[Item], sessions: str = ""
 ) -> Iterator[bytes]:
-    """The inbox with its first state; `events` is the address of the next."""
+    """The inbox with its first state; `sessions` is who else may see it, as HTML."""
     words = {
         name: say(language, "inbox." + name)
         for name in ("title", "live", "help", "help_close", "noscript", "waiting")
     }
     boot = {
-        "events": events,
+        "events": "events",
         "texts": {key: text(language, key) for key in TEXTS},
         "looks": LINE_LOOKS,
         "keys": list(_pressed()),
@@ -208,6 +208,7 @@ def inbox_page(
         none_hint=say(language, "inbox.none_hint"),
         recent=say(language, "inbox.recent"),
         keys=_help(language),
+        sessions=sessions,
     )
     plain = (item.plain for item in items)
     script = (state[:-1], b", ", _json(boot)[1:])

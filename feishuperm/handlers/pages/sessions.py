@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from feishuperm.handlers.pages.layout import Fact, facts, frame, moment, say, shown
 from feishuperm.handlers.pages.pieces import hidden
-from feishuperm.handlers.pages.result import message_page
 from feishuperm.lib.text import text
 
 TYPE_CHECKING = False
@@ -30,26 +29,26 @@ def again_page(language: str) -> bytes:
     return _sheet(language, title, link + note)
 
 
-def sessions_page(language: str, rows: Sequence[Session], own: str) -> bytes:
+def session_list(language: str, rows: Sequence[Session], own: Session | None) -> str:
     """Every browser that may read the inbox, each with a button to send it away."""
-    title = text(language, "session.title")
     if not rows:
-        return message_page(language, "session.title", text(language, "session.none"))
-    items = "".join(_session(language, row, row.id == own) for row in rows)
+        return ""
+    items = "".join(_session(language, row, own) for row in rows)
     every = _form(language, "sessions", (("all", "1"),), "session.end_all", "no")
-    return _sheet(language, title, items + every)
+    title = f'<h2 class="section">{say(language, "session.title")}</h2>'
+    return f'<section>{title}<ul class="sheet recent">{items}</ul>{every}</section>'
 
 
-def _session(language: str, row: Session, is_own: bool) -> str:
-    own = f" · {say(language, 'session.own')}" if is_own else ""
+def _session(language: str, row: Session, own: Session | None) -> str:
+    mark = f" · {say(language, 'session.own')}" if own and row.id == own.id else ""
     rows = (
         Fact("session.address", row.address),
         Fact("session.created", moment(row.created)),
         Fact("session.seen", moment(row.seen)),
     )
-    end = _form(language, "sessions", (("session", row.id),), "session.end", "no")
-    heading = f"<h2>{shown(row.browser)}{own}</h2>"
-    return f'<div class="stack">{heading}{facts(language, rows)}{end}</div>'
+    end = _form(language, "sessions", (("session", row.id),), "session.end", "plain")
+    heading = f'<div class="row"><span>{shown(row.browser)}{mark}</span></div>'
+    return f'<li class="stack">{heading}{facts(language, rows)}{end}</li>'
 
 
 def _form(

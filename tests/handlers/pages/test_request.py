@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.handlers.pages.confirm import confirm_page
@@ -221,6 +221,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(JSON_VALUES)
 def test_odd_questions_never_break_the_form(questions: Any) -> None:
     page_of(make_ask("question", {"questions": questions}))
