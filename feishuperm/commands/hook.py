@@ -18,7 +18,6 @@ from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
 
 from feishuperm import wire
 from feishuperm.engine.application import Interactive
-from feishuperm.engine.run_mark import is_of_a_run
 from feishuperm.models.notice import NOTICE_EVENTS
 
 TYPE_CHECKING = False
@@ -40,7 +39,7 @@ def handle(raw: bytes, request_id: str, reason: str) -> bytes:
     if len(raw) > wire.MAX_INPUT:
         return hook.endless()
     event = hook.fields.get("hook_event_name")
-    ours = is_of_a_run(os.environ, hook.fields.get("session_id"))
+    ours = hook.is_of_a_run()
     if not isinstance(event, str) or event in ("", "PermissionRequest"):
         return b"" if ours else hook.permission(request_id, reason)
     if event in NOTICE_EVENTS:
@@ -59,6 +58,14 @@ class _Hook:
         cwd = str(self.fields.get("cwd") or "")
         self.interactive = Interactive(cwd, os.environ, self.warn)
         self.environ = self.interactive.environ
+
+    def is_of_a_run(self) -> bool:
+        """Whether a headless run looks after this session itself."""
+        if "FEISHUPERM_RUN" not in os.environ:
+            return False
+        from feishuperm.engine.run_mark import is_of_a_run
+
+        return is_of_a_run(os.environ, self.fields.get("session_id"))
 
     def settings(self) -> Settings:
         from feishuperm.lib.config import load_settings  # most events do without

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.engine.hook_manager import HookManager
-from feishuperm.engine.trust import Trust
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
+
+    from feishuperm.engine.trust import Trust
 
 
 class Application:
@@ -31,6 +32,20 @@ class Application:
         self.message_router = MessageRouter(self.hook_manager, self.config)
 
 
+class LateTrust:
+    """A `Trust` that is loaded when a project has anything that needs it."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.trust: Trust | None = None
+
+    def covers(self, root: str) -> bool:
+        from feishuperm.engine.trust import Trust
+
+        self.trust = self.trust or Trust(self.environ)
+        return self.trust.covers(root)
+
+
 class Interactive:
     """One event of an interactive session: whose it is, and what is to run for it."""
 
@@ -38,7 +53,7 @@ class Interactive:
         self, cwd: str, environ: Mapping[str, str], warn: Callable[[str], None]
     ) -> None:
         self.warn = warn
-        self.config = ConfigManager(environ, warn, Trust(environ))
+        self.config = ConfigManager(environ, warn, LateTrust(environ))
         self.root = self.config.project_root(cwd)
         self.environ = self.config.own_environ(self.root)
 

@@ -41,9 +41,12 @@ from feishuperm.models.hooks import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping
-    from typing import Any
+    from typing import Any, Protocol
 
-    from feishuperm.engine.trust import Trust
+    class Trust(Protocol):
+        """Says whose files count: `engine.trust`, or a test's own."""
+
+        def covers(self, root: str) -> bool: ...
 
     Warn = Callable[[str], None]
     Pair = tuple[str, HookGroup]
@@ -187,17 +190,17 @@ class ConfigManager:
 
     def _read_settings(self, root: str) -> Iterator[tuple[str, Origin, dict[str, Any]]]:
         own, folder = claude_dir(self.environ), os.path.join(root, ".claude")
-        at_home = os.path.realpath(own) == os.path.realpath(folder)
         paths = {
             "userSettings": os.path.join(own, "settings.json"),
             "projectSettings": os.path.join(folder, "settings.json"),
             "localSettings": os.path.join(folder, "settings.local.json"),
         }
-        seen = set()
+        at_home = _identity(own) == _identity(folder)
+        seen = []
         for source, path in paths.items():
-            real = os.path.realpath(path)
-            data = None if real in seen else self._read(path)
-            seen.add(real)
+            file = _identity(path)
+            data = None if file in seen else self._read(path)
+            seen.append(file)
             if data is not None:
                 is_project = source != "userSettings" and not at_home
                 yield source, self._origin(path, data, root, is_project), data
@@ -421,6 +424,15 @@ def _matcher_of(entry: dict[str, Any]) -> str:
     if problem:
         raise Invalid(problem)
     return matcher
+
+
+def _identity(path: str) -> object:
+    """The same for two paths to one file; a path to none is like no other."""
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return object()
+    return state.st_dev, state.st_ino
 
 
 def _is_path(value: Any) -> bool:

@@ -15,8 +15,6 @@ import json
 import os
 from threading import Lock
 
-from feishuperm.engine import script_host
-from feishuperm.engine.hook_output import decided, for_client, merge, without_allow
 from feishuperm.engine.variables import (
     VARIABLES,
     expand_prompt,
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
 MAX_VALUE = 96 << 10
 MAX_VALUES = 384 << 10
 MATCH_SECONDS = 3  # for one matcher; a regular expression can take for ever
+CONTINUE = {"continue": True}
 MAX_REASON = 10_000  # characters of a failed command's output that the model reads
 
 
@@ -93,6 +92,10 @@ class HookManager:
         if not matching:
             return None
         outputs = [self.execute(callback, fields, tool_use_id) for callback in matching]
+        if all(output == CONTINUE for output in outputs):
+            return dict(CONTINUE)  # the usual case loads nothing more
+        from feishuperm.engine.hook_output import for_client, merge
+
         return for_client(event, merge(outputs))
 
     def execute(
@@ -107,6 +110,12 @@ class HookManager:
             output = self.execute_script(callback, fields, tool_use_id)
         else:
             output = self.execute_prompt(callback, fields)
+        return output if output == CONTINUE else self._judged(callback, fields, output)
+
+    def _judged(self, callback: HookCallback, fields: Fields, output: Output) -> Output:
+        """An answer within its callback's rights; a decision goes into the record."""
+        from feishuperm.engine.hook_output import decided, without_allow
+
         if callback.origin is not None and callback.origin.is_bound:
             output = without_allow(output)
         decision = decided(output)
@@ -152,7 +161,7 @@ class HookManager:
         if isinstance(ended, str):
             return self._failed(callback, ended)
         if ended.code == 0:
-            return {"continue": True}
+            return dict(CONTINUE)
         said = ended.output(STDERR).strip() or ended.output(STDOUT).strip()
         reason = said.decode(errors="replace")[:MAX_REASON]
         return _block(reason or f"hook command ended with exit {ended.code}")
@@ -161,6 +170,8 @@ class HookManager:
         self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
     ) -> Output:
         """The full output of a script's exported function, shape checked."""
+        from feishuperm.engine import script_host
+
         origin = callback.origin or self.origin
         path = script_host.allowed_path(callback.text, origin)
         if not path:
@@ -209,14 +220,14 @@ class HookManager:
                 room -= size
         return handed
 
-    def _environ(self, values: dict[str, str]) -> dict[bytes, bytes]:
-        env = {os.fsencode(key): os.fsencode(self.environ[key]) for key in self.environ}
-        env[b"CLAUDE_PROJECT_DIR"] = os.fsencode(self.root)
-        env[b"PYTHONDONTWRITEBYTECODE"] = b"1"  # a trusted folder stays as it was seen
+    def _environ(self, values: dict[str, str]) -> dict[str, str | bytes]:
+        env: dict[str, str | bytes] = dict(self.environ)
+        env["CLAUDE_PROJECT_DIR"] = self.root
+        env["PYTHONDONTWRITEBYTECODE"] = "1"  # a trusted folder stays as it was seen
         for name in VARIABLES:  # one of the user's own would be taken for the event's
-            env.pop(name.encode(), None)
+            env.pop(name, None)
         for name, value in values.items():
-            env[name.encode()] = value.encode("utf-8", "surrogatepass")
+            env[name] = value.encode("utf-8", "surrogatepass")
         return env
 
     def _child(
@@ -224,7 +235,7 @@ class HookManager:
         callback: HookCallback,
         argv: tuple[str, ...],
         data: bytes,
-        env: dict[bytes, bytes],
+        env: dict[str, str | bytes],
         fields: Fields,
         outputs: tuple[int, ...] = (STDOUT, STDERR),
     ) -> Child | str:
@@ -252,7 +263,7 @@ class HookManager:
         self.error(f"{callback.source or callback.type}: {problem}")
         if callback.blocks:
             return _block(f"a hook that must not fail has failed: {problem}")
-        return {"continue": True}
+        return dict(CONTINUE)
 
     def _complain(self, callback: HookCallback, problem: str) -> None:
         self.warn(f"{callback.source or callback.type}: {problem}")

@@ -44,7 +44,8 @@ VARIABLES = {
     "PERMISSION_MODE": ("permission_mode",),
 }
 
-PLACEHOLDER = re.compile(r"\$(?:\{([A-Z_]+)\}|([A-Za-z_][A-Za-z0-9_]*))")
+# Compiled where it is used: that takes longer than all the rest of this module.
+PLACEHOLDER = r"\$(?:\{([A-Z_]+)\}|([A-Za-z_][A-Za-z0-9_]*))"
 
 
 class UnsafeTemplate(ValueError):
@@ -62,7 +63,7 @@ def expand_prompt(template: str, values: dict[str, str]) -> str:
     def replace(match: re.Match[str]) -> str:
         return values.get(match[1] or match[2], match[0])
 
-    return PLACEHOLDER.sub(replace, template)
+    return re.sub(PLACEHOLDER, replace, template)
 
 
 @lru_cache

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHELL = "/bin/sh"
 # What is read of the child; RESULT is one more descriptor, which RESULT_FD names to it.
 STDOUT, STDERR, RESULT = 1, 2, 3
-RESULT_FD = b"FEISHUPERM_RESULT_FD"
+RESULT_FD = "FEISHUPERM_RESULT_FD"
 MAX_OUTPUT = 1 << 20  # of each stream; a hook's answer is far smaller
 STEP = 0.05  # how often an ended child is noticed while others hold its pipes
 
@@ -37,7 +37,7 @@ class Child:
         self,
         argv: Sequence[str],
         data: bytes,
-        env: Mapping[Any, Any],
+        env: Mapping[str, Any],
         cwd: str = "",
         outputs: Sequence[int] = (STDOUT, STDERR),
     ) -> None:
@@ -57,7 +57,7 @@ class Child:
                 stdin=theirs[0],
                 stdout=theirs[STDOUT],
                 stderr=theirs[STDERR],
-                env={**env, RESULT_FD: b"%d" % kept[0]} if kept else env,
+                env={**env, RESULT_FD: str(kept[0])} if kept else env,
                 cwd=cwd or None,
                 pass_fds=kept,
                 start_new_session=True,

@@ -13,9 +13,9 @@ import stat
 
 MAX_FILE = 4096  # HEAD and a worktree's .git file hold one line
 SHORT_HASH = 8
-HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+HASH = "[0-9a-f]{40}|[0-9a-f]{64}"
 # What git itself allows in a name, and no longer than any name in use.
-BRANCH = re.compile(r"ref: refs/heads/([^\0- \x7f~^:?*\[\\]{1,255})")
+BRANCH = r"ref: refs/heads/([^\0- \x7f~^:?*\[\\]{1,255})"
 # A repository whose references are kept elsewhere (reftable) has this in HEAD.
 NO_BRANCH = ".invalid"
 
@@ -27,9 +27,9 @@ def current_branch(directory: str) -> str:
     if git and not _is_folder(git):
         git = _pointer(top)
     head = _line(os.path.join(git, "HEAD")) if git else ""
-    if HASH.fullmatch(head):
+    if re.fullmatch(HASH, head):
         return head[:SHORT_HASH]
-    match = BRANCH.fullmatch(head)
+    match = re.fullmatch(BRANCH, head)
     return match[1] if match and match[1] != NO_BRANCH else ""
 
 

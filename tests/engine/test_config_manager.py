@@ -260,7 +260,7 @@ class Nobody:
 
 def with_trust(project: Project, answer: bool) -> ConfigManager:
     environ = {"HOME": str(project.home)}
-    trust: Any = Nobody(answer)
+    trust = Nobody(answer)
     return ConfigManager(environ, project.complaints.append, trust)
 
 
@@ -309,7 +309,7 @@ def test_environment_of_an_untrusted_project_is_left_out(project: Project) -> No
     manager.environ = {**own, "LANG": "C", **dict.fromkeys(["PATH", "ENV"], "x")}
     kept = {**own, "LANG": "C", "PATH": PLAIN_PATH}
     assert manager.own_environ(str(project.root)) == kept
-    manager.trust = Nobody(True)  # type: ignore[assignment]
+    manager.trust = Nobody(True)
     assert manager.own_environ(str(project.root)) is manager.environ
 
 
