@@ -15,6 +15,7 @@ import time
 from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.engine.trust import Records, Trust, content_hash, project_content
 from feishuperm.errors import FeishupermError, FileError
+from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.display import one_line, visible
 from feishuperm.services.ledger import Ledger
 
@@ -118,20 +119,9 @@ def require_person(environ: Mapping[str, str]) -> None:
         raise FeishupermError("a person has to answer: this needs a terminal")
 
 
-def is_below_a_session(root: str = "/proc") -> bool:
-    """Whether a process above this one is a session's; without /proc nobody knows."""
-    pid = os.getpid()
-    while pid > 1:
-        try:
-            with open(f"{root}/{pid}/environ", "rb") as file:
-                names = {entry.partition(b"=")[0] for entry in file.read().split(b"\0")}
-            with open(f"{root}/{pid}/stat", "rb") as file:
-                pid = int(file.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return False
-        if names & {name.encode() for name in SESSION}:
-            return True
-    return False
+def is_below_a_session() -> bool:
+    """Whether this process, or one above it, was started by a session."""
+    return Clients().suspect_pid(os.getpid(), any_session=True) is not None
 
 
 def _text(data: bytes) -> str:

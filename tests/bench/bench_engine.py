@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 import build  # noqa: E402
 
 ROUNDS = 100
-LIMIT = 1.5
+LIMIT = 1.05
 MINORS = (9, 11, 13)
 PLAIN = """
 import json, subprocess, sys

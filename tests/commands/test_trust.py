@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,11 @@ def clone(tmp_path: Path) -> Path:
 
 
 def run(
-    clone: Path, *words: str, answer: str | None = None, **environ: str
+    clone: Path,
+    *words: str,
+    answer: str | None = None,
+    before: Sequence[str] = (),
+    **environ: str,
 ) -> tuple[int, str]:
     """Exit code and everything said; with an answer, at a terminal."""
     given = {"HOME": str(clone.parent), "PATH": "/usr/bin:/bin", **environ}
@@ -44,7 +49,7 @@ def run(
         if answer is not None:
             os.write(master, answer.encode() + b"\n")
         process = subprocess.Popen(
-            ["env", "-i", *(f"{k}={v}" for k, v in given.items()), *argv],
+            ["env", "-i", *(f"{k}={v}" for k, v in given.items()), *before, *argv],
             stdin=stdin,
             stdout=slave,
             stderr=slave,
@@ -78,6 +83,14 @@ def test_session_is_refused_even_at_a_terminal(clone: Path) -> None:
     code, said = run(clone, answer="y", CLAUDECODE="1")
     assert code == 1 and "inside a session of Claude Code" in said
     assert not (clone.parent / ".local/state/feishuperm/trust.json").exists()
+
+
+def test_session_that_hides_its_variables_is_refused_by_its_parents(
+    clone: Path,
+) -> None:
+    hide = 'env -u CLAUDECODE "$@"; exit $?'
+    code, said = run(clone, answer="y", before=["sh", "-c", hide, "sh"], CLAUDECODE="1")
+    assert code == 1 and "inside a session of Claude Code" in said
 
 
 def test_list_needs_nobody(clone: Path) -> None:
