@@ -13,6 +13,7 @@ from feishuperm.setup.demo import (
     open_browser,
     wait_for_taps,
 )
+from feishuperm.setup.status import inbox_link
 
 SUMMARY = "try it without Feishu and without Claude Code"
 EPILOG = """\
@@ -27,7 +28,7 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     clean_up_on_signals()
     with Demo(os.environ) as demo:
-        inbox = demo.inbox()
+        inbox = inbox_link(demo.socket)
         say(f"inbox: {inbox}")
         if options.auto:
             return answer_all(demo)

@@ -12,7 +12,7 @@ from feishuperm.lib.control import ask_server
 from feishuperm.lib.program import hook_output, start_hook
 from feishuperm.lib.terminal import say
 from feishuperm.setup.card_test import bot_problem, event, is_late, watch
-from feishuperm.setup.status import with_inbox
+from feishuperm.setup.status import inbox_link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ or nobody taps in time."""
 def main(args: list[str]) -> int:
     ArgumentParser("test-card", SUMMARY, EPILOG).parse_args(args)
     settings = load_settings()
+    path = settings.permission_socket_path
 
     def ask() -> dict[str, Any]:
-        return ask_server({"command": "status"}, path=settings.permission_socket_path)
+        return ask_server({"command": "status"}, path=path)
 
-    status = ask()
-    bot_problem(status)  # raises without a bot
+    bot_problem(ask())  # raises without a bot
     seconds = settings.permission_request_timeout
     hook = start_hook(event(), os.environ)
     say(f"a card is on its way; tap a button within {seconds} seconds")
-    say(f"no card? the inbox shows it too: {with_inbox(status)['inbox']}")
+    say(f"no card? the inbox shows it too: {inbox_link(path)}")
     started = time.monotonic()
     problem = watch(hook, ask, started + seconds + 10.0)
     output = hook_output(hook, 0.0)

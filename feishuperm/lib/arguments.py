@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from typing import Any, NoReturn
 
-COLUMNS = 79
+COLUMNS = 68  # of the line of usage, behind its first word
 MARGIN = 24  # where help begins; a longer name has a line of its own
 
 
@@ -35,7 +35,7 @@ class Argument:
     def __init__(
         self,
         names: tuple[str, ...],
-        action: str = "store",
+        action: str = "",
         nargs: str = "",
         default: Any = None,
         const: Any = None,
@@ -45,30 +45,22 @@ class Argument:
         help: str = "",
         dest: str = "",
     ) -> None:
-        self.names = names
-        self.name = names[-1]
+        self.names, self.name, self.help = names, names[-1], help
         self.dest = dest or self.name.lstrip("-").replace("-", "_")
         self.is_option = self.name.startswith("-")
         self.is_flag = action == "store_true"
         self.may_miss = nargs == "?"
         self.default = False if self.is_flag else default
         self.const = const  # the value of an option that is given without one
-        self.choices = choices
-        self.type = type
-        self.metavar = metavar or "|".join(choices) or self.dest.upper()
-        self.help = help
+        self.choices, self.type = choices, type
+        value = metavar or "|".join(choices) or self.dest.upper()
+        self.value = f"[{value}]" if self.may_miss else value
 
-    def form(self) -> str:
+    def form(self, *names: str) -> str:
         """How it is written: `-r, --resume ID`."""
-        value = f"[{self.metavar}]" if self.may_miss else self.metavar
         if not self.is_option:
-            return value
-        return ", ".join(self.names) + ("" if self.is_flag else f" {value}")
-
-    def usage(self) -> str:
-        """Its part of the line of usage."""
-        form = self.form().rpartition(", ")[2]
-        return f"[{form}]" if self.is_option else form
+            return self.value
+        return ", ".join(names) + ("" if self.is_flag else f" {self.value}")
 
     def read(self, word: str) -> Any:
         """The value of a word. Raises ValueError that says what is wrong."""
@@ -81,15 +73,13 @@ class Argument:
 
 
 class ArgumentParser:
-    """The arguments of one command."""
+    """The arguments of one command; `usage` is for those that depend on each other."""
 
     def __init__(
         self, command: str, summary: str, epilog: str = "", usage: str = ""
     ) -> None:
         self.prog = f"feishuperm {command}"
-        self.summary = summary
-        self.epilog = epilog
-        self.usage = usage  # for commands whose arguments depend on each other
+        self.summary, self.epilog, self.usage = summary, epilog, usage
         self.arguments: list[Argument] = []
 
     def add_argument(self, *names: str, **rules: Any) -> None:
@@ -114,7 +104,7 @@ class ArgumentParser:
                 self._unknown(word)
         for argument in places:
             if not argument.may_miss:
-                self.error(f"{argument.metavar} is missing")
+                self.error(f"{argument.value} is missing")
         return Options(values)
 
     def error(self, message: str) -> NoReturn:
@@ -151,25 +141,22 @@ class ArgumentParser:
 
     def format_help(self) -> str:
         """What `--help` prints."""
-        paragraphs = [f"usage: {self.usage or self._usage()}", self.summary]
-        if self.arguments:
-            paragraphs.append("\n".join(self._rows()))
-        return "\n\n".join(filter(None, [*paragraphs, self.epilog]))
+        usage = f"usage: {self.usage or self._usage()}"
+        parts = (usage, self.summary, "\n".join(self._rows()), self.epilog)
+        return "\n\n".join(filter(None, parts))
 
     def _usage(self) -> str:
-        words = [self.prog, "[-h]", *(argument.usage() for argument in self.arguments)]
-        lines = [""]
-        for word in words:
-            if len(lines[-1]) + len(word) > COLUMNS - 8:
+        lines = [f"{self.prog} [-h]"]
+        for argument in self.arguments:
+            form = argument.form(argument.name)
+            if len(lines[-1]) + len(form) > COLUMNS:
                 lines.append(" " * len("usage:"))
-            lines[-1] += f" {word}" if lines[-1] else word
+            lines[-1] += f" [{form}]" if argument.is_option else f" {form}"
         return "\n".join(lines)
 
     def _rows(self) -> Iterator[str]:
-        for argument in self.arguments:
-            if not argument.help:
-                continue
-            row = f"  {argument.form()}"
+        for argument in (a for a in self.arguments if a.help):
+            row = f"  {argument.form(*argument.names)}"
             if len(row) > MARGIN - 2:
                 yield row
                 row = ""

@@ -47,10 +47,25 @@ def typed_command(link: str, environ: Mapping[str, str]) -> str:
     archive = archive_path()
     if os.path.exists(link) and (not archive or os.path.samefile(link, archive)):
         name = os.path.basename(link)
-        found = shutil.which(name, path=environ.get("PATH", os.defpath))
-        by_name = found and os.path.samefile(found, link)
+        typed = shutil.which(name, path=environ.get("PATH", os.defpath))
+        by_name = typed and os.path.samefile(typed, link)
         return name if by_name else shlex.quote(link)
     return shlex.quote(archive) if archive else shlex.join(self_command())
+
+
+def permission_event(
+    tool_name: str, tool_input: Mapping[str, Any], cwd: str
+) -> dict[str, Any]:
+    """A permission request of a session that there is not."""
+    return {
+        "session_id": "feishuperm",
+        "transcript_path": "",
+        "cwd": cwd,
+        "hook_event_name": "PermissionRequest",
+        "permission_mode": "default",
+        "tool_name": tool_name,
+        "tool_input": dict(tool_input),
+    }
 
 
 def start_hook(

@@ -177,10 +177,10 @@ def _find(text: str, path: Path) -> Item | None:
         kind, name = ("{", "an object") if isinstance(step, str) else ("[", "a list")
         if text[place.value] != kind:
             raise SettingsError(f"{_name(path[:depth])} is not {name}")
-        found = _child(text, place.value, step)
-        if found is None:
+        child = _child(text, place.value, step)
+        if child is None:
             return None
-        place = found
+        place = child
     return place
 
 

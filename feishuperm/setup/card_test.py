@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
+from collections.abc import Callable
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
+from feishuperm.lib.program import permission_event
 from feishuperm.lib.terminal import say
 from feishuperm.lib.text import TEXTS
 from feishuperm.models.names import TEST_TOOL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-    from typing import Any
 
 POLL_SECONDS = 0.25
 
@@ -60,15 +58,6 @@ def is_late(output: str) -> bool:
 
 
 def event() -> dict[str, Any]:
-    """A request for a tool that nobody has, so that no rule can ever match it."""
-    return {
-        "session_id": "feishuperm-test-card",
-        "transcript_path": "",
-        "cwd": os.getcwd(),
-        "hook_event_name": "PermissionRequest",
-        "permission_mode": "default",
-        "tool_name": TEST_TOOL,
-        "tool_input": {
-            "text": "A card from `feishuperm test-card`. Any button will do."
-        },
-    }
+    """The request that the card is about."""
+    text = "A card from `feishuperm test-card`. Any button will do."
+    return permission_event(TEST_TOOL, {"text": text}, os.getcwd())

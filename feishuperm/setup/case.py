@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from feishuperm.lib.config import claude_settings, load_settings
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.program import typed_command
+from feishuperm.models.settings import Settings
 from feishuperm.setup.files import digest
 from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.program_step import MAX_ARCHIVE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from feishuperm.models.settings import Settings
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 # `install` would take a changed file for the right one, so it is not named before that.

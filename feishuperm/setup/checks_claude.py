@@ -5,19 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Iterator, Mapping
 
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.files import read_bytes
-from feishuperm.setup.case import FAIL, OK, WARN, Result, edit
+from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, edit
 from feishuperm.setup.claude_step import DEFAULT_MODE
-from feishuperm.setup.hook_entries import HOOK_SLACK, find_hooks
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from feishuperm.setup.case import Case
-    from feishuperm.setup.hook_entries import Hook
+from feishuperm.setup.hook_entries import HOOK_SLACK, Hook, find_hooks
 
 NEVER_ASK = ("auto", "dontAsk", "bypassPermissions")
 

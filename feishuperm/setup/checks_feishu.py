@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import email.utils
 import time
+from collections.abc import Callable, Iterator
 
-from feishuperm.lib.feishu import BAD_SIGN, NO_ANSWER
-from feishuperm.lib.post import post_json
-from feishuperm.setup.bot import send_hello
-from feishuperm.setup.case import FAIL, OK, WARN, Result
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from feishuperm.lib.feishu import SendResult
-    from feishuperm.lib.post import Reply
-    from feishuperm.setup.case import Case
+from feishuperm.lib import feishu
+from feishuperm.lib.post import Reply, post_json
+from feishuperm.models.settings import Settings
+from feishuperm.setup.case import FAIL, OK, WARN, Case, Result
 
 BOT_OPTIONS = "--webhook URL --secret TEXT"
 BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner mends
 SIGN_SKEW = 3600  # Feishu refuses signatures that are older, or as much too new
 SMALL_SKEW = 60
+
+
+def send_hello(
+    settings: Settings, post: Callable[[str, bytes], Reply] = post_json
+) -> feishu.SendResult:
+    """What Feishu said to a card that only says hello."""
+    notice = feishu.Notice("test", time.time())
+    card = feishu.build_notice_card(notice, settings.feishuperm_lang)
+    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
+    return feishu.send_feishu_card(url, card, secret, post)
+
+
+def send_test(settings: Settings) -> str:
+    """What went wrong with a test card, if anything."""
+    result = send_hello(settings)
+    return "" if result.ok else result.message
 
 
 def check_bot(case: Case) -> Iterator[Result]:
@@ -43,12 +52,12 @@ def check_bot(case: Case) -> Iterator[Result]:
         yield Result(FAIL, text, bot_fix(case, result))
 
 
-def bot_fix(case: Case, result: SendResult) -> str:
+def bot_fix(case: Case, result: feishu.SendResult) -> str:
     if result.code in BOT_SETTINGS:
         return "change the bot's settings in the Feishu group"
-    if result.retry and result.code != NO_ANSWER:
+    if result.retry and result.code != feishu.NO_ANSWER:
         return f"in a minute: {case.program} doctor"
-    signs = result.code == BAD_SIGN
+    signs = result.code == feishu.BAD_SIGN
     key = "FEISHU_WEBHOOK_SECRET" if signs else "FEISHU_WEBHOOK_URL"
     if case.environ.get(key):  # it wins over whatever `install` keeps
         return f"set it right in the environment: {key}"

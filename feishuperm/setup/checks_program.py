@@ -7,6 +7,7 @@ import os
 import shlex
 import stat
 import subprocess
+from collections.abc import Iterator, Mapping
 
 from feishuperm import __version__
 from feishuperm.errors import SettingError, UsageError
@@ -16,14 +17,8 @@ from feishuperm.lib.program import self_command
 from feishuperm.models.settings import BY_KEY, parse_setting
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
-from feishuperm.setup.case import FAIL, FILE_FIRST, OK, WARN, Result, edit
+from feishuperm.setup.case import FAIL, FILE_FIRST, OK, WARN, Case, Result, edit
 from feishuperm.setup.program_step import pin_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from feishuperm.setup.case import Case
 
 REINSTALL = "./install.sh in the clone, or: curl https://HOST/install.sh | sh"
 OUR_KEYS = ("FEISHU", "CALLBACK_", "PERMISSION_", "SUPERVISOR_")

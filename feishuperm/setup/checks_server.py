@@ -6,23 +6,23 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Iterator
 
 from feishuperm import __version__
 from feishuperm.lib.control import NotRunningError, ask_server
-from feishuperm.lib.program import hook_output, self_command, start_hook
+from feishuperm.lib.program import (
+    hook_output,
+    permission_event,
+    self_command,
+    start_hook,
+)
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.settings import LOOPBACK
-from feishuperm.setup.case import FAIL, OK, WARN, Result, words
+from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, words
 from feishuperm.setup.checks_claude import permission_hooks
-from feishuperm.setup.fetch import fetch
 from feishuperm.setup.ports import port_of
 from feishuperm.setup.server_process import background_pid, is_server
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from feishuperm.setup.case import Case
+from feishuperm.setup.visitor import fetch
 
 LOOP_SECONDS = 20.0
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
@@ -125,14 +125,7 @@ def check_loop(case: Case) -> Iterator[Result]:
         text = "not tried: the server is not running"
         yield Result(FAIL, text, case.install())
         return
-    event = {
-        "session_id": DOCTOR_TOOL,
-        "transcript_path": "",
-        "cwd": case.project,
-        "hook_event_name": "PermissionRequest",
-        "tool_name": DOCTOR_TOOL,
-        "tool_input": {"check": os.urandom(4).hex()},
-    }
+    event = permission_event(DOCTOR_TOOL, {}, case.project)
     hook = start_hook(event, case.environ, hook_command(case))
     output = hook_output(hook, LOOP_SECONDS)
     if DOCTOR_ANSWER in output:

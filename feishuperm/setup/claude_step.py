@@ -1,74 +1,59 @@
-"""Our hooks, and values somebody asked for, in one settings file of Claude Code.
+"""Claude Code's files: our hooks in its settings, our slash commands beside them.
 
-The file belongs to its owner: it comes back byte for byte if nobody else changed it
-since, and otherwise loses exactly our own entries.
+A settings file belongs to its owner: it comes back byte for byte if nobody else changed
+it since, and otherwise loses exactly our own entries.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import settings_editor as editor
+from feishuperm.lib.config import claude_dir
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.store import write_atomic
-from feishuperm.setup.files import (
-    check_writable,
-    digest,
-    make_folder,
-    missing_folders,
-    remove_file,
-    remove_folders,
-)
-from feishuperm.setup.hook_entries import (
-    Registration,
-    drop_hooks,
-    own_hooks,
-    put_hook,
-)
-from feishuperm.setup.manifest import Step
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from feishuperm.setup.manifest import Record, Save
-
-    Values = Mapping[editor.Path, Any]
+from feishuperm.setup import files
+from feishuperm.setup.files import digest
+from feishuperm.setup.hook_entries import Registration, drop_hooks, own_hooks, put_hook
+from feishuperm.setup.manifest import Manifest, Record, Step
+from feishuperm.setup.program_step import own_commands
 
 DEFAULT_MODE: editor.Path = ("permissions", "defaultMode")
+Values = Mapping[editor.Path, Any]
 
 
 class ClaudeStep(Step):
-    """Edits one settings file. `own` are commands that an earlier install wrote."""
+    """Puts hooks with their commands, and values, into one settings file."""
 
     def __init__(
         self,
-        record: Record,
+        manifest: Manifest,
         path: str,
-        folder: str,
         hooks: Iterable[tuple[Registration, str]],
         values: Values,
-        absent: Values | None = None,
-        own: Iterable[str] = (),
+        absent: Values,
     ) -> None:
-        super().__init__(record)
         self.name = f"settings:{path}"
+        super().__init__(manifest)
         self.path = path
         key = digest(os.fsencode(path))[:16]
-        self.backup = os.path.join(folder, "backups", f"{key}-settings.json")
-        self.hooks = list(hooks)  # with the command of each
-        commands = [command for _, command in self.hooks]
-        self.own = sorted({*own, *record.get("commands", []), *commands})
+        self.backup = os.path.join(manifest.folder, "backups", f"{key}-settings.json")
+        self.hooks = list(hooks)
         self.values = values
-        self.absent = absent or {}  # set only where nobody has set them
+        self.absent = absent  # set only where nobody has set them
+        # Every command that an install of ours may have written, this one included.
+        earlier = own_commands(manifest.record("program"))
+        commands = [command for _, command in self.hooks]
+        self.own = sorted({*earlier, *self.record.get("commands", []), *commands})
 
     def changes(self) -> list[str]:
         before, after = self.texts()
         if before == after:
             return []
-        check_writable(self.path)
+        files.check_writable(self.path)
         events = ", ".join(dict.fromkeys(row.event for row, _ in self.hooks))
         rows = [f"register {events} in {self.path}"] if events else []
         for path, value in self._values(before).items():
@@ -77,23 +62,18 @@ class ClaudeStep(Step):
 
     def texts(self) -> tuple[str, str]:
         """The file's text now, and as it should be. Raises FeishupermError."""
-        data = read_bytes(self.path)
         try:
-            before = editor.decode(data or b"")
+            before = editor.decode(read_bytes(self.path) or b"")
             after = self._edit(before)
             editor.encode(after)
         except editor.SettingsError as error:
-            raise FeishupermError(
-                f"{self.path} is left as it is: {error}",
-                f"mend it by hand: {self.path}",
-            ) from None
+            problem = f"{self.path} is left as it is: {error}"
+            raise FeishupermError(problem, f"mend it by hand: {self.path}") from None
         return before, after
 
     def _edit(self, text: str) -> str:
         for row, command in self.hooks:
-            text = put_hook(
-                text, row.event, row.matcher, command, row.timeout, self.own
-            )
+            text = put_hook(text, row, command, self.own)
         for path, value in self._values(text).items():
             text = editor.set_value(text, path, value)
         return text
@@ -104,13 +84,13 @@ class ClaudeStep(Step):
         absent = {p: v for p, v in self.absent.items() if there[p] is editor.MISSING}
         return {**absent, **{p: v for p, v in self.values.items() if there[p] != v}}
 
-    def apply(self, save: Save) -> None:
+    def apply(self) -> None:
         before, after = self.texts()
         if before == after:
             return
         data = editor.encode(after)
-        save(self._new_record(before, data))
-        make_folder(os.path.dirname(os.path.realpath(self.path)))
+        self.manifest.save(self.name, self._new_record(before, data))
+        files.make_folder(os.path.dirname(os.path.realpath(self.path)))
         write_atomic(self.path, data)
 
     def _new_record(self, before: str, data: bytes) -> Record:
@@ -122,7 +102,7 @@ class ClaudeStep(Step):
             return {**old, **common, "written": [*old["written"], digest(data)]}
         earlier = (read_bytes(self.backup) or b"").decode() if old else ""
         base = without_us(before, {**old, "commands": self.own}, earlier)
-        make_folder(os.path.dirname(self.backup))
+        files.make_folder(os.path.dirname(self.backup))
         write_atomic(self.backup, base.encode(), 0o600)
         return {
             **common,
@@ -130,7 +110,7 @@ class ClaudeStep(Step):
             "existed": os.path.exists(self.path),
             "backup": self.backup,
             "written": [digest(data)],
-            "folders": missing_folders(os.path.dirname(self.path)),
+            "folders": files.missing_folders(os.path.dirname(self.path)),
         }
 
 
@@ -163,19 +143,17 @@ def without_us(text: str, record: Record, base: str = "") -> str:
 def undo_claude(record: Record) -> list[str]:
     """Bring a settings file back. Raises FeishupermError and then changes nothing."""
     path = record["path"]
-    data = read_bytes(path)
+    data, base = read_bytes(path), read_bytes(record["backup"])
     if data is None:
         return []
-    base = read_bytes(record["backup"])
     if base is not None and digest(data) in record["written"]:
         return [_restore(path, base, record)]
     try:
         text = editor.decode(data)
         after = without_us(text, record, (base or b"").decode())
     except editor.SettingsError as error:
-        raise FeishupermError(
-            f"{path} is left as it is: {error}", "remove the feishuperm hooks by hand"
-        ) from None
+        problem = f"{path} is left as it is: {error}"
+        raise FeishupermError(problem, "remove the feishuperm hooks by hand") from None
     if after == text:
         return []
     write_atomic(path, editor.encode(after))
@@ -186,8 +164,8 @@ def _restore(path: str, data: bytes, record: Record) -> str:
     if record["existed"]:
         write_atomic(path, data)
         return f"restored {path}"
-    remove_file(os.path.realpath(path))
-    remove_folders(record.get("folders", []))
+    files.remove_file(os.path.realpath(path))
+    files.remove_folders(record.get("folders", []))
     return f"removed {path}"
 
 
@@ -199,3 +177,47 @@ def permission_mode(path: str) -> str:
     except FeishupermError:
         return ""
     return mode if isinstance(mode, str) else ""
+
+
+class SlashStep(Step):
+    """Writes the files of slash commands that nobody else has written."""
+
+    name = "commands"
+
+    def __init__(self, manifest: Manifest, texts: Mapping[str, str]) -> None:
+        super().__init__(manifest)
+        self.folder = os.path.join(claude_dir(manifest.environ), "commands")
+        self.files = {
+            os.path.join(self.folder, name): text.encode()
+            for name, text in texts.items()
+        }
+
+    def changes(self) -> list[str]:
+        return [f"write {path}" for path in self.files if self._wants(path)]
+
+    def _wants(self, path: str) -> bool:
+        """Whether to write a file: absent, or an old one of ours."""
+        old = read_bytes(path)
+        if old is None:
+            return True
+        return old != self.files[path] and self.record.get(path) == digest(old)
+
+    def apply(self) -> None:
+        wanted = [path for path in self.files if self._wants(path)]
+        if wanted:
+            new = {path: digest(self.files[path]) for path in wanted}
+            self.save([self.folder], {**self.record, **new})
+        for path in wanted:
+            write_atomic(path, self.files[path])
+
+
+def undo_slash(record: Record) -> list[str]:
+    """Remove the slash commands nobody has changed."""
+    removed = []
+    for path, written in record.items():
+        data = read_bytes(path) if path.startswith("/") else None
+        if data is not None and digest(data) == written:
+            files.remove_file(path)
+            removed.append(f"removed {path}")
+    files.remove_folders(record.get("folders", []))
+    return removed

@@ -14,19 +14,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.control import NotRunningError, ask_server
-from feishuperm.lib.program import hook_output, self_command, start_hook
+from feishuperm.lib.control import ask_server
+from feishuperm.lib.program import (
+    hook_output,
+    permission_event,
+    self_command,
+    start_hook,
+)
 from feishuperm.lib.terminal import say
-from feishuperm.setup.status import with_inbox
+from feishuperm.setup.server_process import running_status, tries
 from feishuperm.setup.visitor import Visitor
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 START_SECONDS = 20.0
 WAIT_SECONDS = 600  # a person who tries a thing out reads it first
@@ -119,42 +120,27 @@ class Demo:
                 stderr=output,
                 env=self.environ,
             )
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until and self.server.poll() is None:
-            try:
-                self.status()
+        for _ in tries(START_SECONDS):
+            if running_status(self.socket) is not None:
                 return
-            except NotRunningError:
-                time.sleep(0.02)
+            if self.server.poll() is not None:
+                break
         raise FeishupermError(f"the demo's server did not start: {self._last_words()}")
 
     def status(self) -> dict[str, Any]:
         return ask_server({"command": "status"}, path=self.socket)
 
-    def inbox(self) -> str:
-        """The link that opens the inbox."""
-        return str(with_inbox(self.status())["inbox"])
-
     def ask(self, sample: Sample) -> str:
         """Fire a request and wait until the server has it; its id."""
         before = {request["id"] for request in self.status()["waiting"]}
-        event = {
-            "session_id": "feishuperm-demo",
-            "transcript_path": "",
-            "cwd": self.project,
-            "hook_event_name": "PermissionRequest",
-            "permission_mode": "default",
-            "tool_name": sample.tool_name,
-            "tool_input": sample.tool_input,
-        }
-        hook = start_hook(event, self.environ)
-        self.hooks[sample.title] = hook
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until and hook.poll() is None:
+        event = permission_event(sample.tool_name, sample.tool_input, self.project)
+        hook = self.hooks[sample.title] = start_hook(event, self.environ)
+        for _ in tries(START_SECONDS):
             for request in self.status()["waiting"]:
                 if request["id"] not in before:
                     return str(request["id"])
-            time.sleep(0.02)
+            if hook.poll() is not None:
+                break
         raise FeishupermError(f"the demo's hook for {sample.title} did not ask")
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ that Feishu takes cards.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
@@ -16,10 +17,6 @@ from feishuperm.setup import checks_feishu as feishu
 from feishuperm.setup import checks_program as program
 from feishuperm.setup import checks_server as server
 from feishuperm.setup.case import FAIL, OK, Case, Result, words
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CHECKS: dict[str, Callable[[Case], Iterator[Result]]] = {
     "python": program.check_python,

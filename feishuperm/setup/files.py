@@ -10,14 +10,11 @@ import errno
 import hashlib
 import os
 import stat
+from collections.abc import Iterable
 
 from feishuperm.errors import FileError
 from feishuperm.lib.files import failure
 from feishuperm.lib.store import private_dir
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def digest(data: bytes) -> str:

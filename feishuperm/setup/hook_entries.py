@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from feishuperm.lib import settings_editor as editor
 from feishuperm.models.hooks import DEFAULT_TIMEOUT
 from feishuperm.models.names import ARCHIVE, PROGRAMS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
 
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
 REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
@@ -93,12 +90,7 @@ def own_hooks(text: str, own: Collection[str]) -> list[Hook]:
 
 
 def put_hook(
-    text: str,
-    event: str,
-    matcher: str,
-    command: str,
-    timeout: int,
-    own: Collection[str] = (),
+    text: str, wanted: Registration, command: str, own: Collection[str] = ()
 ) -> str:
     """The text with our entry for an event, as it should be. Raises SettingsError.
 
@@ -106,19 +98,20 @@ def put_hook(
     where it stands, and a longer time-out that somebody gave it stays; a second one of
     the same program is cut out.
     """
-    program = program_of(command)
+    program, timeout = program_of(command), wanted.timeout
     present = [
         hook
         for hook in own_hooks(text, {command, *own})
-        if hook.event == event and hook.program == program
+        if hook.event == wanted.event and hook.program == program
     ]
     for hook in reversed(present[1:]):
         text = _drop_hook(text, hook, "")
     if present:
         return _mend(text, present[0], command, timeout)
     entry = {"type": "command", "command": command, "timeout": timeout}
-    group = {"matcher": matcher, "hooks": [entry]} if matcher else {"hooks": [entry]}
-    return editor.add_item(text, ("hooks", event), group)
+    matcher = {"matcher": wanted.matcher} if wanted.matcher else {}
+    group = {**matcher, "hooks": [entry]}
+    return editor.add_item(text, ("hooks", wanted.event), group)
 
 
 def drop_hooks(text: str, own: Collection[str], original: str = "") -> str:

@@ -11,56 +11,33 @@ import difflib
 import os
 import shlex
 import stat
-from functools import partial
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib.arguments import Options
 from feishuperm.lib.config import claude_settings, config_path, home
 from feishuperm.lib.program import archive_path
 from feishuperm.lib.terminal import say, warn
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import Settings
-from feishuperm.setup.bot import send_test
-from feishuperm.setup.claude_step import (
-    DEFAULT_MODE,
-    ClaudeStep,
-    permission_mode,
-    written_hooks,
-)
+from feishuperm.setup import claude_step, server_process
+from feishuperm.setup.checks_feishu import send_test
+from feishuperm.setup.claude_step import ClaudeStep, SlashStep
 from feishuperm.setup.config_step import ConfigStep
-from feishuperm.setup.hook_entries import registrations
-from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.hook_entries import Registration, registrations
+from feishuperm.setup.manifest import Manifest, Record, Step
 from feishuperm.setup.ports import port_of
-from feishuperm.setup.program_step import (
-    ProgramStep,
-    interpreter,
-    own_commands,
-    pin_path,
-)
+from feishuperm.setup.program_step import ProgramStep, interpreter, own_commands
 from feishuperm.setup.questions import Questions, can_ask
-from feishuperm.setup.server_process import (
-    background_pid,
-    hand_over,
-    is_server,
-    running_status,
-    wait_until_running,
-)
+from feishuperm.setup.server_process import running_status, wait_until_running
 from feishuperm.setup.service_step import ServiceStep, recorded_service
-from feishuperm.setup.service_unit import KINDS, choose_service
-from feishuperm.setup.slash_step import SlashStep
+from feishuperm.setup.service_unit import KINDS, Service, choose_service
+from feishuperm.setup.status import inbox_link
 from feishuperm.setup.wanted_config import WantedConfig
 from feishuperm.supervisor.supervisor import CAP_VARIABLE
 from feishuperm.supervisor.switch import slash_commands, wanted_cap
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from feishuperm.lib.arguments import Options
-    from feishuperm.setup.hook_entries import Registration
-    from feishuperm.setup.manifest import Record, Step
-    from feishuperm.setup.service_unit import Service
 
 
 class Install:
@@ -134,7 +111,7 @@ class Install:
         """Three things to do next, and where the inbox is."""
         program = self.command("feishuperm")
         if service is not None:
-            say(f"inbox: {self.status_after['inbox']}")
+            say(f"inbox: {inbox_link()}")
             if service.kind == "background" or "linger" in service.keeps:
                 say(f"note: {service.keeps}")
         if self.config.settings().feishu_webhook_url:
@@ -162,31 +139,23 @@ class Install:
 
     def steps(self) -> list[Step]:
         """Everything this run is about, in order. Raises for a bad setting."""
-        options, record = self.options, self.manifest.record
+        options, manifest = self.options, self.manifest
         self.config.complete(self.own_port(), serves=not options.no_service)
         settings = self.config.settings()
         python, note = interpreter()
         if note:
             warn(note)
-        steps: list[Step] = [
-            ProgramStep(
-                record(ProgramStep.name),
-                archive_path(),
-                self.prefix(),
-                python,
-                pin_path(self.environ),
-            )
-        ]
+        source, prefix = archive_path(), self.prefix()
+        steps: list[Step] = [ProgramStep(manifest, source, prefix, python)]
         if not options.no_hooks:
             steps += [self.claude_step(settings), *self.other_claude_steps()]
             if options.supervisor:
                 texts = slash_commands(self.hook_command("feishuperm"))
-                slash = SlashStep(record(SlashStep.name), self.environ, texts)
-                steps.append(slash)
-        steps.append(ConfigStep(record("config"), self.environ, self.config.new))
+                steps.append(SlashStep(manifest, texts))
+        steps.append(ConfigStep(manifest, self.config.new))
         if not options.no_service:
             socket = settings.permission_socket_path
-            steps.append(ServiceStep(record("service"), self.service(), socket))
+            steps.append(ServiceStep(manifest, self.service(), socket))
         return steps
 
     def claude_step(self, settings: Settings) -> ClaudeStep:
@@ -197,13 +166,13 @@ class Install:
             settings.supervisor_timeout,
             settings.supervisor_stop_timeout,
         )
-        values = {DEFAULT_MODE: self.mode} if self.mode else {}
-        absent = {}
+        values = {claude_step.DEFAULT_MODE: self.mode} if self.mode else {}
+        absent: claude_step.Values = {}
         if self.options.supervisor:
-            absent["env", CAP_VARIABLE] = wanted_cap(settings.supervisor_max_iterations)
-        path = self.settings_path()
-        record = self.manifest.record(f"settings:{path}")
-        return self.edit(record, path, rows, values, absent)
+            cap = wanted_cap(settings.supervisor_max_iterations)
+            absent = {("env", CAP_VARIABLE): cap}
+        hooks = self.with_commands(rows)
+        return ClaudeStep(self.manifest, self.settings_path(), hooks, values, absent)
 
     def other_claude_steps(self) -> list[Step]:
         """Other files with our hooks, which have to name a program that moves."""
@@ -213,23 +182,15 @@ class Install:
             path = record.get("path", "")
             if name != f"settings:{path}" or path == self.settings_path():
                 continue
-            rows = written_hooks(record, own)
-            if rows:
-                steps.append(self.edit(record, path, rows, {}, {}))
+            hooks = self.with_commands(claude_step.written_hooks(record, own))
+            if hooks:
+                steps.append(ClaudeStep(self.manifest, path, hooks, {}, {}))
         return steps
 
-    def edit(
-        self,
-        record: Record,
-        path: str,
-        rows: Iterable[Registration],
-        values: dict[Any, Any],
-        absent: dict[Any, Any],
-    ) -> ClaudeStep:
-        hooks = [(row, self.hook_command(row.program)) for row in rows]
-        own = own_commands(self.manifest.record("program"))
-        folder = self.manifest.folder
-        return ClaudeStep(record, path, folder, hooks, values, absent, own)
+    def with_commands(
+        self, rows: Iterable[Registration]
+    ) -> list[tuple[Registration, str]]:
+        return [(row, self.hook_command(row.program)) for row in rows]
 
     def service(self) -> Service:
         """How to keep the server running. Raises where that cannot work."""
@@ -249,7 +210,7 @@ class Install:
         before = self.manifest.record("service")
         for step in steps:
             if not isinstance(step, ServiceStep):
-                step.apply(partial(self.manifest.save, step.name))
+                step.apply()
                 continue
             try:
                 self.start(step, noticed or self.status is None)
@@ -262,10 +223,10 @@ class Install:
     def start(self, step: ServiceStep, anew: bool) -> None:
         """Let the server of before give way to the new one."""
         if anew and self.status is not None:
-            waiting = hand_over(self.socket)
+            waiting = server_process.hand_over(self.socket)
             if waiting:
                 say(f"  {waiting}")
-        step.apply(partial(self.manifest.save, step.name))
+        step.apply()
         if anew:
             step.service.start()
         self.status_after = wait_until_running()
@@ -277,9 +238,8 @@ class Install:
         service = recorded_service(record, self.environ)
         if not os.path.exists(service.program):  # it has moved
             service = KINDS[service.kind](self.link("feishuperm"), self.environ)
-        step = ServiceStep(self.manifest.record("service"), service, record["socket"])
         try:
-            step.apply(partial(self.manifest.save, step.name))
+            ServiceStep(self.manifest, service, record["socket"]).apply()
             service.start()
             wait_until_running()
         except FeishupermError as error:
@@ -305,8 +265,9 @@ class Install:
         """The port the server of the earlier install listens on, 0 without one."""
         if self.status is not None:
             return port_of(self.status)
-        record = self.manifest.record("service")
-        if is_server(background_pid(self.environ), record.get("program", "")):
+        program = self.manifest.record("service").get("program", "")
+        pid = server_process.background_pid(self.environ)
+        if server_process.is_server(pid, program):
             return Settings(self.config.old).callback_server_port  # it is stuck
         return 0
 
@@ -337,7 +298,8 @@ class Install:
 
     def needs_mode(self) -> bool:
         """Whether interactive sessions would start in a mode that asks rarely."""
-        return permission_mode(self.settings_path()) in ("", "auto")
+        mode = claude_step.permission_mode(self.settings_path())
+        return mode in ("", "auto")
 
 
 def absolute(path: str) -> str:

@@ -10,25 +10,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.files import read_json
 from feishuperm.lib.store import guard_dir, write_atomic
 from feishuperm.setup.files import make_folder, missing_folders, remove_file
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
-    Record = dict[str, Any]
-    Save = Callable[[Record], None]
+Record = dict[str, Any]
 
 
 class Manifest:
     """One record per step, kept in the state folder."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
         self.folder = state_dir(environ)
         self.path = os.path.join(self.folder, "install.json")
         data = read_json(self.path)
@@ -65,13 +62,21 @@ class Step:
 
     name = ""
 
-    def __init__(self, record: Record) -> None:
-        self.record = record
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.record = manifest.record(self.name)
 
     def changes(self) -> list[str]:
         """What `apply` would do, in words; empty when all is as it should be."""
         raise NotImplementedError
 
-    def apply(self, save: Save) -> None:
-        """Make the changes; `save` is called first."""
+    def apply(self) -> None:
+        """Make the changes, and leave a record before each."""
         raise NotImplementedError
+
+    def save(self, folders: list[str], record: Record) -> None:
+        """Leave a record, and make the folders that the change needs."""
+        made = [*self.record.get("folders", []), *missing_folders(*folders)]
+        self.manifest.save(self.name, {**record, "folders": made})
+        for folder in folders:
+            make_folder(folder)

@@ -6,17 +6,12 @@ import errno
 import os
 import socket
 import zlib
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.models.settings import BY_KEY, parse_setting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from feishuperm.models.settings import Settings
+from feishuperm.models.settings import BY_KEY, Settings, parse_setting
 
 NEAR_PORTS = range(8081, 8100)  # close to the usual one, so a person can remember it
 

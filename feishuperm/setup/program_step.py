@@ -5,27 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import config_dir
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.store import write_atomic
 from feishuperm.models.names import ARCHIVE, PROGRAMS
-from feishuperm.setup.files import (
-    digest,
-    make_folder,
-    missing_folders,
-    remove_file,
-    remove_folders,
-    replace_link,
-)
-from feishuperm.setup.manifest import Step
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from feishuperm.setup.manifest import Record, Save
+from feishuperm.setup.files import digest, remove_file, remove_folders, replace_link
+from feishuperm.setup.manifest import Manifest, Record, Step
 
 MAX_ARCHIVE = 64 << 20
 HOOK_PROGRAMS = ("feishuperm-hook", "feishuperm-supervisor")  # that we register
@@ -37,15 +25,15 @@ class ProgramStep(Step):
     name = "program"
 
     def __init__(
-        self, record: Record, source: str, prefix: str, python: str, pin: str
+        self, manifest: Manifest, source: str, prefix: str, python: str
     ) -> None:
-        super().__init__(record)
+        super().__init__(manifest)
         self.source = source
         self.data = read_bytes(source, MAX_ARCHIVE) or b""
         self.prefix = prefix
         self.archive = os.path.join(prefix, "share", "feishuperm", ARCHIVE)
         self.links = [os.path.join(prefix, "bin", name) for name in PROGRAMS]
-        self.pin = pin
+        self.pin = pin_path(manifest.environ)
         self.pinned = os.fsencode(python) + b"\n"
 
     def changes(self) -> list[str]:
@@ -61,23 +49,18 @@ class ProgramStep(Step):
             rows.append(f"use Python {python} ({self.pin})")
         return rows
 
-    def apply(self, save: Save) -> None:
+    def apply(self) -> None:
         if self._moves():
             undo_program(self.record)
-        folders = [os.path.dirname(p) for p in (self.archive, *self.links, self.pin)]
-        made = [*self.record.get("folders", []), *missing_folders(*folders)]
-        save(
-            {
-                "prefix": self.prefix,
-                "archive": self.archive,
-                "sha256": digest(self.data),
-                "links": self.links,
-                "pin": self.pin,
-                "folders": made,
-            }
-        )
-        for folder in folders:
-            make_folder(folder)
+        paths = (self.archive, *self.links, self.pin)
+        record = {
+            "prefix": self.prefix,
+            "archive": self.archive,
+            "sha256": digest(self.data),
+            "links": self.links,
+            "pin": self.pin,
+        }
+        self.save([os.path.dirname(path) for path in paths], record)
         if self._replaces_archive():
             write_atomic(self.archive, self.data, 0o755)
         write_atomic(self.pin, self.pinned, 0o600)
@@ -97,23 +80,18 @@ class ProgramStep(Step):
     def _check_source(self) -> None:
         """Refuse an installed archive that somebody changed where it lies."""
         archive = self.record.get("archive", "")
-        if not archive or os.path.realpath(self.source) != os.path.realpath(archive):
-            return
-        if self.record["sha256"] != digest(self.data):
-            raise FeishupermError(
-                f"{archive} is not the file that was installed",
-                "install a good one: install.sh",
-            )
+        here = os.path.realpath(self.source) == os.path.realpath(archive)
+        if archive and here and self.record["sha256"] != digest(self.data):
+            problem = f"{archive} is not the file that was installed"
+            raise FeishupermError(problem, "install a good one: install.sh")
 
     def _check_link(self, path: str) -> None:
         """Refuse to replace what somebody else put there."""
         if not os.path.lexists(path) or path in self.record.get("links", []):
             return
-        if os.path.islink(path) and os.readlink(path).endswith("/" + ARCHIVE):
-            return
-        raise FeishupermError(
-            f"{path} exists and is not ours", "choose another place: --prefix DIR"
-        )
+        if not os.path.islink(path) or not os.readlink(path).endswith("/" + ARCHIVE):
+            problem = f"{path} exists and is not ours"
+            raise FeishupermError(problem, "choose another place: --prefix DIR")
 
 
 def undo_program(record: Record) -> list[str]:
@@ -130,9 +108,7 @@ def undo_program(record: Record) -> list[str]:
 def own_commands(record: Record) -> list[str]:
     """The hook commands that the install with this program record has written."""
     links = record.get("links", [])
-    return [
-        shlex.quote(link) for link in links if os.path.basename(link) in HOOK_PROGRAMS
-    ]
+    return [shlex.quote(x) for x in links if os.path.basename(x) in HOOK_PROGRAMS]
 
 
 def pin_path(environ: Mapping[str, str]) -> str:

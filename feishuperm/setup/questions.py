@@ -11,12 +11,8 @@ import sys
 from feishuperm.errors import UsageError
 from feishuperm.lib.terminal import say
 from feishuperm.models.settings import BY_KEY, parse_setting
-from feishuperm.setup.bot import send_test
-from feishuperm.setup.wanted_config import BOT
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.setup.wanted_config import WantedConfig
+from feishuperm.setup.checks_feishu import send_test
+from feishuperm.setup.wanted_config import BOT, WantedConfig
 
 AUTO_MODE = """\
 Interactive sessions start in auto mode, in which Claude Code asks about few tool

@@ -11,23 +11,35 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.control import NotRunningError, ask_server
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
-    Clock = Callable[[], float]
-    Sleep = Callable[[float], None]
+Clock = Callable[[], float]
+Sleep = Callable[[float], None]
 
 START_SECONDS = 20.0  # a loaded machine needs a few; one that needs more is stuck
 STOP_SECONDS = 10.0
 END_SECONDS = 3.0  # for each way to end a process, from waiting to killing
 STEP = 0.05
+
+
+class StuckError(FeishupermError):
+    """A server that was told to end and does not."""
+
+
+def tries(
+    seconds: float, clock: Clock = time.monotonic, sleep: Sleep = time.sleep
+) -> Iterator[None]:
+    """One turn after the other, with a pause between, until the time is over."""
+    deadline = clock() + seconds
+    yield
+    while clock() < deadline:
+        sleep(STEP)
+        yield
 
 
 def running_status(socket: str = "") -> dict[str, Any] | None:
@@ -38,47 +50,28 @@ def running_status(socket: str = "") -> dict[str, Any] | None:
         return None
 
 
-def wait_until_running(
-    seconds: float = START_SECONDS,
-    clock: Clock = time.monotonic,
-    sleep: Sleep = time.sleep,
-) -> dict[str, Any]:
+def wait_until_running(turns: Iterable[None] = ()) -> dict[str, Any]:
     """The status of a server that has just been started. Raises NotRunningError."""
-    deadline = clock() + seconds
-    while True:
-        try:
-            return ask_server({"command": "status"})
-        except NotRunningError as error:
-            if clock() >= deadline:
-                hint = "see why: feishuperm serve"
-                raise NotRunningError(f"it was started, but {error}", hint) from None
-        sleep(STEP)
+    for _ in turns or tries(START_SECONDS):
+        status = running_status()
+        if status is not None:
+            return status
+    raise NotRunningError("it was started, but does not answer", "feishuperm serve")
 
 
-def stop_server(
-    socket: str = "",
-    seconds: float = STOP_SECONDS,
-    clock: Clock = time.monotonic,
-    sleep: Sleep = time.sleep,
-    command: str = "stop",
-) -> int:
+def stop_server(socket: str = "", command: str = "stop") -> int:
     """End the server on a socket, if there is one; how many requests waited there.
 
-    Raises FeishupermError when it refuses or does not go away.
+    Raises FeishupermError when it refuses, StuckError when it does not go away.
     """
     waiting = 0
-    deadline = clock() + seconds
-    while True:
+    for _ in tries(STOP_SECONDS):
         try:
             answer = ask_server({"command": command}, path=socket)
         except NotRunningError:
             return waiting
         waiting += int(answer.get("waiting", answer.get("released")) or 0)
-        if clock() >= deadline:
-            raise FeishupermError(
-                "the running server does not stop", "feishuperm status"
-            )
-        sleep(STEP)
+    raise StuckError("the running server does not stop", "feishuperm status")
 
 
 def hand_over(socket: str = "") -> str:
@@ -87,12 +80,12 @@ def hand_over(socket: str = "") -> str:
     A server of an older version knows no hand-over and gives all of it back.
     """
     try:
-        waiting = stop_server(socket, command="handover")
-        where = "handed over to the new server"
-    except FeishupermError:
-        waiting = stop_server(socket)
-        where = "handed back to the terminal"
-    return f"{where}: {waiting} waiting" if waiting else ""
+        waiting, where = stop_server(socket, "handover"), "over to the new server"
+    except FeishupermError as error:
+        if "unknown control command" not in str(error):
+            raise
+        waiting, where = stop_server(socket), "back to the terminal"
+    return f"handed {where}: {waiting} waiting" if waiting else ""
 
 
 # The process, where no service manager looks after it.
@@ -135,22 +128,17 @@ def command_line(pid: int) -> str:
 
 
 def end_background(
-    environ: Mapping[str, str],
-    program: str,
-    seconds: float = END_SECONDS,
-    clock: Clock = time.monotonic,
-    sleep: Sleep = time.sleep,
+    environ: Mapping[str, str], program: str, seconds: float = END_SECONDS
 ) -> None:
     """End the background server if it lives: wait, ask, kill. Raises if it stays."""
     pid = background_pid(environ)
     for number in (0, signal.SIGTERM, signal.SIGKILL):
-        deadline = clock() + seconds
         if is_server(pid, program):
             _send_signal(pid, number)
-        while is_server(pid, program) and clock() < deadline:
-            sleep(STEP)
-    if is_server(pid, program):
-        raise FeishupermError(f"the server, process {pid}, does not end")
+        for _ in tries(seconds):
+            if not is_server(pid, program):
+                return
+    raise StuckError(f"the server, process {pid}, does not end")
 
 
 def _send_signal(pid: int, number: int) -> None:

@@ -6,36 +6,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import is_listening
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.store import write_atomic
-from feishuperm.setup.files import (
-    make_folder,
-    missing_folders,
-    remove_file,
-    remove_folders,
-)
-from feishuperm.setup.manifest import Manifest, Step
+from feishuperm.setup.files import remove_file, remove_folders
+from feishuperm.setup.manifest import Manifest, Record, Step
 from feishuperm.setup.ports import check_port, port_of
 from feishuperm.setup.server_process import (
+    StuckError,
     background_pid,
     hand_over,
     running_status,
     stop_server,
     wait_until_running,
 )
-from feishuperm.setup.service_unit import KINDS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from feishuperm.setup.manifest import Record, Save
-    from feishuperm.setup.service_unit import Service
+from feishuperm.setup.service_unit import KINDS, Service
 
 
 class ServiceStep(Step):
@@ -43,14 +33,12 @@ class ServiceStep(Step):
 
     name = "service"
 
-    def __init__(self, record: Record, service: Service, socket: str) -> None:
-        super().__init__(record)
+    def __init__(self, manifest: Manifest, service: Service, socket: str) -> None:
+        super().__init__(manifest)
         self.service = service
-        self.here = {
-            "kind": service.kind,
-            "program": service.program,
-            "socket": socket,  # where its server will listen
-        }
+        # The socket is where its server will listen.
+        kind, program = service.kind, service.program
+        self.here = {"kind": kind, "program": program, "socket": socket}
 
     def changes(self) -> list[str]:
         if self._wants_unit():
@@ -67,15 +55,12 @@ class ServiceStep(Step):
         """Whether the earlier install runs its server in another way or place."""
         return any(self.record.get(k, v) != v for k, v in self.here.items())
 
-    def apply(self, save: Save) -> None:
+    def apply(self) -> None:
         if self._moves():
             undo_service(self.record, self.service.environ)
         path = self.service.path
-        folder = os.path.dirname(path)
-        made = [*self.record.get("folders", []), *missing_folders(folder)]
-        save({**self.here, "path": path, "folders": made})
+        self.save([os.path.dirname(path)], {**self.here, "path": path})
         if self._wants_unit():
-            make_folder(folder)
             write_atomic(path, self.service.content(), 0o644)
 
 
@@ -88,7 +73,7 @@ def stop_service(service: Service, socket: str) -> None:
     """Stop a server for good: ask, then use force. Raises while one still listens."""
     try:
         stop_server(socket)
-    except FeishupermError:  # it is told once more, by its manager or by a signal
+    except StuckError:  # it is told once more, by its manager or by a signal
         pass
     service.stop()
     _must_be_gone(socket)
@@ -126,12 +111,12 @@ def stop(environ: Mapping[str, str]) -> str:
     socket, status = find_server(record, environ)
     if status is None and not is_listening(socket):
         return "the server is not running"
+    released = 0
     try:
         released = stop_server(socket)
-    except FeishupermError:
+    except StuckError:
         if not record:
             raise
-        released = 0
     if record:
         recorded_service(record, environ).halt()
     _must_be_gone(socket)

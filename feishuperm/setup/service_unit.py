@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import home, state_dir
@@ -16,11 +17,7 @@ from feishuperm.lib.store import private_dir, write_atomic
 from feishuperm.setup.files import remove_file
 from feishuperm.setup.server_process import end_background, pid_path, stop_server
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    Run = Callable[[list[str]], int]
+Run = Callable[[list[str]], int]
 
 UNIT = "feishuperm.service"
 LABEL = "com.feishuperm.serve"

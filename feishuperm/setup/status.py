@@ -1,40 +1,27 @@
-"""What the server says of itself, and how a person reads it.
-
-The link to the inbox is good once; a server that hands it out only when asked for it is
-asked, and one that refuses (an agent asks) has its sentence shown in the link's place.
-"""
+"""What the server says of itself, and how a person reads it."""
 
 from __future__ import annotations
 
-from feishuperm.errors import FeishupermError
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.display import one_line
 from feishuperm.setup.service_step import kept_by
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    Status = dict[str, Any]
+Status = dict[str, Any]
 
 
 def read_status(socket: str, environ: Mapping[str, str]) -> Status:
     """The status of the server on a socket. Raises FeishupermError without one."""
     status = ask_server({"command": "status", "inbox": True}, path=socket)
     service = kept_by(status["pid"], environ)
-    return {"running": True, "service": service, "inbox": "", **with_inbox(status)}
+    return {"running": True, "service": service, **status}
 
 
-def with_inbox(status: Status) -> Status:
-    """A status with the link to the inbox, or with why there is none."""
-    if "inbox" in status:
-        return status
-    try:
-        answer = ask_server({"command": "inbox"}, path=status["socket"])
-    except FeishupermError as error:
-        answer = {"inbox": "", "inbox_error": str(error)}
-    return {**status, **answer}
+def inbox_link(socket: str = "") -> str:
+    """A link that opens the inbox; once and for ten minutes, if it needs to."""
+    return str(ask_server({"command": "status", "inbox": True}, path=socket)["inbox"])
 
 
 def lines(status: Status, now: float) -> Iterator[str]:
@@ -42,7 +29,7 @@ def lines(status: Status, now: float) -> Iterator[str]:
     since = duration(now - float(status.get("started") or now))
     kept = f"({status['service']}, pid {status['pid']}, for {since})"
     yield one_line(f"feishuperm {status['version']} runs {kept}")
-    yield row("inbox", status["inbox"] or status.get("inbox_error", ""))
+    yield row("inbox", status["inbox"])
     yield row("buttons", status["http"])
     yield row("socket", status["socket"])
     for channel in status["channels"]:

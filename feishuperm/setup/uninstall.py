@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Mapping
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import config_dir, state_dir
 from feishuperm.lib.terminal import complain, say
-from feishuperm.setup.claude_step import undo_claude
+from feishuperm.setup.claude_step import undo_claude, undo_slash
 from feishuperm.setup.config_step import purge_config
 from feishuperm.setup.files import remove_folders
+from feishuperm.setup.manifest import Manifest, Record
 from feishuperm.setup.program_step import own_commands, undo_program
 from feishuperm.setup.service_step import undo_service
-from feishuperm.setup.slash_step import undo_slash
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from feishuperm.setup.manifest import Manifest, Record
-
-    Undo = Callable[[Record], list[str]]
+Undo = Callable[[Record], list[str]]
 
 
 def rehearse(manifest: Manifest, purge: bool) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from feishuperm.lib.arguments import Options
 from feishuperm.lib.config import config_path, read_config, state_dir
 from feishuperm.models.settings import BY_KEY, Settings
 from feishuperm.setup.ports import (
@@ -11,12 +14,6 @@ from feishuperm.setup.ports import (
     own_socket,
     port_settings,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from feishuperm.lib.arguments import Options
 
 FLAGS = {
     "webhook": "FEISHU_WEBHOOK_URL",

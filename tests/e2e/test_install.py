@@ -21,9 +21,8 @@ from typing import Any
 import pytest
 
 import build
-from feishuperm.setup.fetch import fetch
 from feishuperm.setup.service_unit import systemd_unit
-from feishuperm.setup.visitor import find_page, read_forms
+from feishuperm.setup.visitor import fetch, find_page, read_forms
 from tests.conftest import ROOT, clean_env, free_port, need, wait_until
 from tests.fakes.feishu import FakeFeishu
 from tests.served import event
@@ -733,7 +732,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {
         str(path): path.read_bytes()
         for path in files(folder)
-        if path.is_file() and path.suffix not in (".log", ".jsonl")
+        if path.is_file() and path.suffix not in (".log", ".jsonl", ".head")
     }
 
 

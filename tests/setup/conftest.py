@@ -15,7 +15,7 @@ from feishuperm.lib.control import NotRunningError
 from feishuperm.setup import checks_server
 from feishuperm.setup.case import OK, Result
 from feishuperm.setup.doctor import CHECKS
-from feishuperm.setup.manifest import Manifest, Step
+from feishuperm.setup.manifest import Step
 from tests.setup.patient import HEALTH, Patient
 
 
@@ -36,10 +36,10 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {"HOME": str(home)}
 
 
-def run(step: Step, manifest: Manifest) -> None:
-    manifest.open()
+def run(step: Step) -> None:
+    step.manifest.open()
     step.changes()
-    step.apply(lambda record: manifest.save(step.name, record))
+    step.apply()
 
 
 @pytest.fixture

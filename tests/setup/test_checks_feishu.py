@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from email.utils import formatdate
 
 import pytest
 
+from feishuperm.lib.post import Reply
+from feishuperm.models.settings import Settings
 from feishuperm.setup import checks_feishu
 from feishuperm.setup.case import FAIL, OK, WARN
+from feishuperm.setup.checks_feishu import send_hello, send_test
 from tests.setup.patient import Patient, answer, fixes, states
+
+BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
 
 
 def test_no_bot(patient: Patient) -> None:
@@ -61,3 +67,23 @@ def test_wrong_bot_names_what_is_wrong(
         patient.environ[key] = url
     monkeypatch.setattr(checks_feishu, "post_json", answer(code))
     assert fixes(patient, "feishu") == [fix + key]
+
+
+@pytest.mark.parametrize(("code", "good"), [(0, True), (19001, False)])
+def test_problem_is_what_feishu_said(
+    monkeypatch: pytest.MonkeyPatch, code: int, good: bool
+) -> None:
+    sent: list[tuple[str, bytes]] = []
+
+    def post(url: str, body: bytes) -> Reply:
+        sent.append((url, body))
+        return Reply(200, {}, json.dumps({"code": code, "msg": "no bot"}).encode())
+
+    settings = Settings({"FEISHU_WEBHOOK_URL": BOT, "FEISHU_WEBHOOK_SECRET": "s"})
+    assert send_hello(settings, post).ok == good
+    [(url, body)] = sent
+    assert url == BOT and {"sign", "timestamp"} <= set(json.loads(body))
+    monkeypatch.setattr(
+        checks_feishu, "send_hello", lambda settings: send_hello(settings, post)
+    )
+    assert (send_test(settings) == "") == good

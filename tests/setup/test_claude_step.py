@@ -13,7 +13,13 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import settings_editor as editor
-from feishuperm.setup.claude_step import ClaudeStep, permission_mode, undo_claude
+from feishuperm.setup.claude_step import (
+    ClaudeStep,
+    SlashStep,
+    permission_mode,
+    undo_claude,
+    undo_slash,
+)
 from feishuperm.setup.hook_entries import find_hooks, put_hook, registrations
 from feishuperm.setup.manifest import Manifest
 from tests.setup.conftest import run
@@ -27,8 +33,7 @@ def settings_step(
     values = wishes.pop("values", {})
     rows = registrations(timeout, **wishes)
     hooks = [(row, f"/opt/{row.program}") for row in rows]
-    record = manifest.records.get(f"settings:{path}", {})
-    return ClaudeStep(record, str(path), manifest.folder, hooks, values)
+    return ClaudeStep(manifest, str(path), hooks, values, {})
 
 
 def undo(manifest: Manifest, path: Path) -> list[str]:
@@ -162,7 +167,7 @@ def test_two_hundred_settings_files_come_back_byte_for_byte_or_stay_untouched(
         mode = path.stat().st_mode
         manifest = Manifest(environ)
         try:
-            run(settings_step(path, manifest), manifest)
+            run(settings_step(path, manifest))
         except FeishupermError as error:
             assert str(path) in str(error)
             outcomes["refused"] += 1
@@ -194,7 +199,7 @@ def test_file_that_others_changed_loses_exactly_our_entries(
     path = tmp_path / "settings.json"
     path.write_text('{\n    "model": "opus",\n    "hooks": {}\n}\n')
     manifest = Manifest(environ)
-    run(settings_step(path, manifest), manifest)
+    run(settings_step(path, manifest))
     path.write_text(path.read_text().replace('"opus"', '"haiku"'))
     assert undo(manifest, path) == [f"removed our hooks from {path}"]
     assert path.read_text() == '{\n    "model": "haiku",\n    "hooks": {}\n}\n'
@@ -206,9 +211,9 @@ def test_install_again_after_others_changed_it_still_comes_back(
     path = tmp_path / "settings.json"
     path.write_text('{"model": "opus"}')
     manifest = Manifest(environ)
-    run(settings_step(path, manifest), manifest)
+    run(settings_step(path, manifest))
     path.write_text(path.read_text().replace('"opus"', '"haiku"'))
-    run(settings_step(path, manifest, timeout=90), manifest)
+    run(settings_step(path, manifest, timeout=90))
     undo(manifest, path)
     assert path.read_text() == '{"model": "haiku"}'
 
@@ -220,8 +225,8 @@ def test_second_install_with_more_events_comes_back_to_the_first_file(
     before = '{ "model" : "opus" }'
     path.write_text(before)
     manifest = Manifest(environ)
-    run(settings_step(path, manifest), manifest)
-    run(settings_step(path, manifest, events=["Stop"], supervisor=True), manifest)
+    run(settings_step(path, manifest))
+    run(settings_step(path, manifest, events=["Stop"], supervisor=True))
     assert len(find_hooks(path.read_text())) == 4
     undo(manifest, path)
     assert path.read_text() == before
@@ -232,7 +237,7 @@ def test_file_we_made_is_removed_with_its_folder(
 ) -> None:
     path = tmp_path / "project" / ".claude" / "settings.json"
     manifest = Manifest(environ)
-    run(settings_step(path, manifest), manifest)
+    run(settings_step(path, manifest))
     assert path.exists()
     undo(manifest, path)
     assert not (tmp_path / "project").exists()
@@ -243,7 +248,7 @@ def test_broken_file_is_left_alone_by_uninstall(
 ) -> None:
     path = tmp_path / "settings.json"
     manifest = Manifest(environ)
-    run(settings_step(path, manifest), manifest)
+    run(settings_step(path, manifest))
     path.write_text(path.read_text() + "oops")
     before = path.read_bytes()
     with pytest.raises(FeishupermError, match="left as it is"):
@@ -258,7 +263,7 @@ def test_mode_is_set_when_asked_and_goes_back_to_what_it_was(
     path.write_text('{"permissions": {"defaultMode": "auto"}, "x": 1}')
     manifest = Manifest(environ)
     mode = {("permissions", "defaultMode"): "default"}
-    run(settings_step(path, manifest, values=mode), manifest)
+    run(settings_step(path, manifest, values=mode))
     assert permission_mode(str(path)) == "default"
     path.write_text(path.read_text().replace('"x": 1', '"x": 2'))
     undo(manifest, path)
@@ -272,8 +277,7 @@ def test_value_that_somebody_set_is_not_replaced_when_only_wanted_if_absent(
     path.write_text('{"env": {"CAP": "3"}}')
     manifest = Manifest(environ)
     absent = {("env", "CAP"): "20", ("env", "OTHER"): "1"}
-    step = ClaudeStep({}, str(path), manifest.folder, [], {}, absent)
-    run(step, manifest)
+    run(ClaudeStep(manifest, str(path), [], {}, absent))
     assert json.loads(path.read_text())["env"] == {"CAP": "3", "OTHER": "1"}
 
 
@@ -292,7 +296,7 @@ def test_foreign_call_of_our_program_is_kept_and_comes_back_byte_for_byte(
     before = json.dumps({"hooks": {"PermissionRequest": [{"hooks": entries}]}})
     path.write_text(before)
     manifest = Manifest(environ)
-    run(settings_step(path, manifest), manifest)
+    run(settings_step(path, manifest))
     after = json.loads(path.read_text())["hooks"]["PermissionRequest"]
     assert after[0] == {"hooks": entries} and len(after) == 2
     record = manifest.records[f"settings:{path}"]
@@ -308,14 +312,12 @@ def test_entry_of_an_earlier_prefix_is_moved_not_doubled(
     path = tmp_path / "settings.json"
     path.write_text('{"model": "opus"}')
     manifest = Manifest(environ)
-    run(settings_step(path, manifest), manifest)
-    record = dict(manifest.records[f"settings:{path}"])
-    own = ["/opt/feishuperm-hook"] if recorded == "program" else []
-    if own:  # as an older version left it
-        del record["commands"]
+    run(settings_step(path, manifest))
+    if recorded == "program":  # as an older version left it
+        manifest.records["program"] = {"links": ["/opt/feishuperm-hook"]}
+        del manifest.records[f"settings:{path}"]["commands"]
     hooks = [(registrations(55)[0], "/new/feishuperm-hook")]
-    step = ClaudeStep(record, str(path), manifest.folder, hooks, {}, own=own)
-    run(step, manifest)
+    run(ClaudeStep(manifest, str(path), hooks, {}, {}))
     [hook] = find_hooks(path.read_text())
     assert hook.entry["command"] == "/new/feishuperm-hook"
     path.write_text(path.read_text().replace("opus", "haiku"))
@@ -364,14 +366,14 @@ def test_killed_install_leaves_the_old_or_the_new_file_and_can_be_undone(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     old = b'{\r\n\t"model": "opus"\r\n}'
-    new = put_hook(old.decode(), "PermissionRequest", "*", COMMAND, 60).encode()
+    new = put_hook(old.decode(), registrations(55)[0], COMMAND).encode()
     for calls in range(200):
         path = tmp_path / f"{calls}.json"
         path.write_bytes(old)
 
         def install(path: Path = path) -> None:
             manifest = Manifest(environ)
-            run(settings_step(path, manifest), manifest)
+            run(settings_step(path, manifest))
 
         done = in_child(install, calls)
         assert path.read_bytes() in (old, new)
@@ -392,7 +394,7 @@ def test_killed_uninstall_leaves_the_old_or_the_new_file(
         path = tmp_path / f"{calls}.json"
         path.write_bytes(old)
         manifest = Manifest(environ)
-        run(settings_step(path, manifest), manifest)
+        run(settings_step(path, manifest))
         new = path.read_bytes()
         record = manifest.records[f"settings:{path}"]
 
@@ -406,3 +408,24 @@ def test_killed_uninstall_leaves_the_old_or_the_new_file(
         if done:
             break
     assert 1 < calls < 49
+
+
+# Slash commands.
+
+
+def test_slash_command_that_somebody_changed_stays(environ: dict[str, str]) -> None:
+    manifest = Manifest(environ)
+    texts = {"a.md": "one\n", "b.md": "two\n"}
+    run(SlashStep(manifest, texts))
+    folder = Path(environ["HOME"], ".claude/commands")
+    (folder / "b.md").write_text("mine")
+    undo_slash(manifest.records["commands"])
+    assert [path.name for path in folder.iterdir()] == ["b.md"]
+
+
+def test_slash_command_of_another_is_not_replaced(environ: dict[str, str]) -> None:
+    folder = Path(environ["HOME"], ".claude/commands")
+    folder.mkdir(parents=True)
+    (folder / "a.md").write_text("theirs")
+    step = SlashStep(Manifest(environ), {"a.md": "ours"})
+    assert step.changes() == []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from feishuperm.lib import settings_editor as editor
 from feishuperm.setup.hook_entries import (
+    Registration,
     drop_hooks,
     find_hooks,
     program_of,
@@ -36,7 +37,9 @@ json_values = st.recursive(
 
 
 def install(text: str, command: str = HOOK, timeout: int = 60) -> str:
-    return put_hook(text, "PermissionRequest", "*", command, timeout, OWN)
+    return put_hook(
+        text, Registration("PermissionRequest", "*", "", timeout), command, OWN
+    )
 
 
 def remove(text: str, original: str = "") -> str:
@@ -230,8 +233,8 @@ def test_second_entry_of_the_same_program_is_cut_out() -> None:
 
 
 def test_hook_and_supervisor_share_an_event() -> None:
-    text = put_hook("{}", "Stop", "", HOOK, 30)
-    text = put_hook(text, "Stop", "", SUPERVISOR, 310)
+    text = put_hook("{}", Registration("Stop", "", "", 30), HOOK)
+    text = put_hook(text, Registration("Stop", "", "", 310), SUPERVISOR)
     programs = [hook.program for hook in find_hooks(text)]
     assert programs == ["feishuperm-hook", "feishuperm-supervisor"]
     assert "matcher" not in text

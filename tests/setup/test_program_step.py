@@ -22,29 +22,26 @@ from tests.setup.conftest import run
 
 
 def program_step(
-    tmp_path: Path, environ: dict[str, str], manifest: Manifest, data: bytes = b"one"
+    tmp_path: Path, manifest: Manifest, data: bytes = b"one"
 ) -> ProgramStep:
     source = tmp_path / "built.pyz"
     source.write_bytes(data)
-    record = manifest.records.get("program", {})
-    prefix = str(tmp_path / "prefix")
-    pin = pin_path(environ)
-    return ProgramStep(record, str(source), prefix, sys.executable, pin)
+    return ProgramStep(manifest, str(source), str(tmp_path / "prefix"), sys.executable)
 
 
 def test_program_is_placed_linked_pinned_and_removed(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     manifest = Manifest(environ)
-    step = program_step(tmp_path, environ, manifest)
-    run(step, manifest)
+    step = program_step(tmp_path, manifest)
+    run(step)
     archive = tmp_path / "prefix/share/feishuperm/feishuperm.pyz"
     assert archive.read_bytes() == b"one" and archive.stat().st_mode & 0o777 == 0o755
     for name in PROGRAMS:
         assert os.path.realpath(tmp_path / "prefix/bin" / name) == str(archive)
     pin = Path(pin_path(environ))
     assert pin.read_text() == f"{sys.executable}\n"
-    again = program_step(tmp_path, environ, Manifest(environ))
+    again = program_step(tmp_path, Manifest(environ))
     assert again.changes() == []
     undo_program(manifest.records["program"])
     assert not (tmp_path / "prefix").exists() and not pin.exists()
@@ -54,10 +51,10 @@ def test_new_version_replaces_the_archive_as_a_whole(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     manifest = Manifest(environ)
-    run(program_step(tmp_path, environ, manifest), manifest)
+    run(program_step(tmp_path, manifest))
     archive = tmp_path / "prefix/share/feishuperm/feishuperm.pyz"
     running = archive.open("rb")  # a server keeps its old file
-    run(program_step(tmp_path, environ, manifest, b"two"), manifest)
+    run(program_step(tmp_path, manifest, b"two"))
     with running:
         assert (running.read(), archive.read_bytes()) == (b"one", b"two")
 
@@ -66,15 +63,14 @@ def test_other_prefix_takes_the_old_program_away(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     manifest = Manifest(environ)
-    run(program_step(tmp_path, environ, manifest), manifest)
+    run(program_step(tmp_path, manifest))
     old = tmp_path / "prefix"
     source = str(old / "share/feishuperm/feishuperm.pyz")
     pin = pin_path(environ)
     new = str(tmp_path / "new")
-    record = manifest.records["program"]
-    step = ProgramStep(record, source, new, sys.executable, pin)
+    step = ProgramStep(manifest, source, new, sys.executable)
     assert f"remove {source}" in step.changes()
-    run(step, manifest)
+    run(step)
     assert not old.exists() and os.path.exists(pin)
     assert Path(new, "bin/feishuperm").read_bytes() == b"one"
     assert manifest.records["program"]["prefix"] == new
@@ -86,18 +82,17 @@ def test_installed_archive_that_somebody_changed_is_refused_until_it_is_replaced
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     manifest = Manifest(environ)
-    step = program_step(tmp_path, environ, manifest)
-    run(step, manifest)
+    step = program_step(tmp_path, manifest)
+    run(step)
     with open(step.archive, "ab") as file:
         file.write(b"evil")
     record = dict(manifest.records["program"])
-    pin = pin_path(environ)
-    again = ProgramStep(record, step.archive, step.prefix, sys.executable, pin)
+    again = ProgramStep(manifest, step.archive, step.prefix, sys.executable)
     with pytest.raises(FeishupermError, match="not the file that was installed") as why:
         again.changes()
     assert "install.sh" in why.value.hint
     assert manifest.records["program"] == record
-    run(program_step(tmp_path, environ, manifest, b"two"), manifest)
+    run(program_step(tmp_path, manifest, b"two"))
     assert Path(step.archive).read_bytes() == b"two"
 
 
@@ -109,7 +104,7 @@ def test_foreign_file_under_our_name_is_refused_before_anything_changes(
     mine.write_text("mine")
     manifest = Manifest(environ)
     with pytest.raises(FeishupermError, match="is not ours"):
-        run(program_step(tmp_path, environ, manifest), manifest)
+        run(program_step(tmp_path, manifest))
     assert mine.read_text() == "mine"
     assert not (tmp_path / "prefix/share").exists()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from feishuperm.commands.install import parser
+from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
-from feishuperm.setup import bot as bot_module
 from feishuperm.setup import questions
 from feishuperm.setup.questions import Questions
 from feishuperm.setup.wanted_config import WantedConfig
@@ -28,7 +28,7 @@ def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
         sent.append((url, secret))
         return SendResult(url == f"{bot}good", 0, "no such bot")
 
-    monkeypatch.setattr(bot_module, "send_feishu_card", send)
+    monkeypatch.setattr(feishu, "send_feishu_card", send)
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
     answers = iter([f"{bot}good", "n"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,8 +43,7 @@ def test_stopping_kills_a_background_server_that_does_not_listen(
 ) -> None:
     process, environ = stuck
     program = str(tmp_path / "feishuperm")
-    now = itertools.count()
-    server_process.end_background(environ, program, 9, lambda: next(now), time.sleep)
+    server_process.end_background(environ, program, 0.2)
     assert process.wait(20) == -signal.SIGKILL
     stop_service(BackgroundService(program, environ), "/nonexistent")
     assert not os.path.exists(server_process.pid_path(environ))
@@ -77,9 +74,8 @@ def test_waiting_for_a_server_that_never_comes_ends_with_a_hint(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PERMISSION_SOCKET_PATH", str(tmp_path / "none"))
-    now = iter(range(100))
     with pytest.raises(FeishupermError, match="it was started, but") as caught:
-        server_process.wait_until_running(5, lambda: next(now), lambda seconds: None)
+        server_process.wait_until_running([None, None])
     assert "feishuperm serve" in caught.value.hint
 
 
@@ -136,3 +132,18 @@ def test_server_that_refuses_to_end_is_not_called_ended(
     monkeypatch.setattr(server_process, "ask_server", Answers(refusal, refusal))
     with pytest.raises(FeishupermError, match="not from inside a session"):
         server_process.hand_over("/s")
+
+
+def test_tries_are_spread_over_their_time() -> None:
+    times, pauses = iter([0.0, 0.0, 1.0, 2.0]), []
+    turns = server_process.tries(2.0, lambda: next(times), pauses.append)
+    assert len(list(turns)) == 3 and pauses == [server_process.STEP] * 2
+
+
+def test_server_that_goes_on_answering_is_stuck(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_process, "ask_server", lambda command, path: {})
+    monkeypatch.setattr(server_process, "tries", lambda seconds: iter([None, None]))
+    with pytest.raises(server_process.StuckError, match="does not stop"):
+        server_process.stop_server("/s")

@@ -11,6 +11,7 @@ import pytest
 from feishuperm.errors import FeishupermError
 from feishuperm.setup import service_step, service_unit
 from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.server_process import StuckError
 from feishuperm.setup.service_step import ServiceStep, restart, stop, stop_service
 from feishuperm.setup.service_unit import BackgroundService, SystemdService
 from tests.setup.conftest import run
@@ -19,8 +20,8 @@ from tests.setup.conftest import run
 def test_service_step_is_silent_the_second_time(environ: dict[str, str]) -> None:
     manifest = Manifest(environ)
     service = BackgroundService("/opt/feishuperm", environ)
-    run(ServiceStep({}, service, "/s"), manifest)
-    assert ServiceStep(manifest.records["service"], service, "/s").changes() == []
+    run(ServiceStep(manifest, service, "/s"))
+    assert ServiceStep(manifest, service, "/s").changes() == []
 
 
 def test_server_of_before_is_undone_when_its_kind_or_socket_changes(
@@ -34,15 +35,15 @@ def test_server_of_before_is_undone_when_its_kind_or_socket_changes(
     )
     manifest = Manifest(environ)
     systemd = SystemdService("/opt/feishuperm", environ, lambda command: 0)
-    run(ServiceStep({}, systemd, "/old"), manifest)
+    run(ServiceStep(manifest, systemd, "/old"))
     unit = Path(systemd.path)
     assert unit.exists() and stopped == []
     background = BackgroundService("/opt/feishuperm", environ)
     monkeypatch.setattr(service_unit, "run_quietly", lambda command: 0)
     for path in ("/old", "/new"):
-        step = ServiceStep(manifest.records["service"], background, path)
+        step = ServiceStep(manifest, background, path)
         assert step.changes() == ["keep the server running (background)"]
-        run(step, manifest)
+        run(step)
     assert not unit.exists()
     assert stopped == [("systemd", "/old"), ("background", "/old")]
     assert manifest.records["service"]["socket"] == "/new"
@@ -73,7 +74,7 @@ class Machine:
             "listens": "http://127.0.0.1:8080",
         }
         service = SystemdService("/opt/feishuperm", environ)
-        run(ServiceStep({}, service, "/s"), Manifest(environ))
+        run(ServiceStep(Manifest(environ), service, "/s"))
         patch.setattr(service_step, "running_status", lambda path: self.status)
         patch.setattr(service_step, "is_listening", lambda path: False)
         patch.setattr(service_step, "stop_server", self.doing("stop", 2))
@@ -160,8 +161,22 @@ def test_stop_uses_force_on_an_installed_server_that_does_not_heed(
     machine: Machine, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: str) -> int:
-        raise FeishupermError("the running server does not stop")
+        raise StuckError("the running server does not stop")
 
     monkeypatch.setattr(service_step, "stop_server", refuse)
     assert stop(environ).startswith("stopped the server")
     assert machine.done == ["halt"]
+
+
+def test_stop_uses_no_force_on_a_server_that_refuses(
+    machine: Machine, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a session's own process may not ask for, it gets in no other way."""
+
+    def refuse(path: str) -> int:
+        raise FeishupermError("not from inside a session")
+
+    monkeypatch.setattr(service_step, "stop_server", refuse)
+    with pytest.raises(FeishupermError, match="not from inside a session"):
+        stop(environ)
+    assert machine.done == []

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.errors import FeishupermError
 from feishuperm.setup import status as module
-from feishuperm.setup.status import duration, lines, with_inbox
+from feishuperm.setup.status import duration, inbox_link, lines, read_status
 
 STATUS: dict[str, Any] = {
     "service": "systemd",
@@ -56,29 +55,15 @@ def test_foreign_text_stays_on_its_line_and_cannot_play_with_the_terminal() -> N
     assert "⟦U+001B⟧[2Jx y⟦U+202E⟧" in text
 
 
-def test_inbox_link_is_asked_for_where_the_status_has_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_inbox_link_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever only looks at the status must not use up a link."""
     asked: list[Any] = []
 
-    def ask(command: dict[str, str], path: str) -> dict[str, str]:
-        asked.append((command["command"], path))
-        return {"inbox": "http://localhost:8080/?once=x"}
+    def ask(command: dict[str, Any], path: str) -> dict[str, Any]:
+        asked.append(command.get("inbox"))
+        return STATUS
 
     monkeypatch.setattr(module, "ask_server", ask)
-    bare = {key: value for key, value in STATUS.items() if key != "inbox"}
-    assert with_inbox(bare)["inbox"] == "http://localhost:8080/?once=x"
-    assert asked == [("inbox", "/s")]
-    assert with_inbox(STATUS) == STATUS and len(asked) == 1
-
-
-def test_refusal_of_the_link_is_shown_in_its_place(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(command: dict[str, str], path: str) -> dict[str, str]:
-        raise FeishupermError("not for the session that asks")
-
-    monkeypatch.setattr(module, "ask_server", refuse)
-    bare = {key: value for key, value in STATUS.items() if key != "inbox"}
-    shown = list(lines(with_inbox(bare), 0))
-    assert shown[1] == "inbox    not for the session that asks"
+    assert inbox_link("/s") == STATUS["inbox"]
+    assert read_status("/s", {"HOME": "/nonexistent"})["running"] is True
+    assert asked == [True, True]
