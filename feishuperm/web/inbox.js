@@ -11,6 +11,7 @@
   var LAST = 5;
   var FIRM = ["no", "stop"]; // looks of the buttons that stand apart
 
+  document.getElementById("plain").remove(); // it is for where no script runs
   var list = document.getElementById("waiting");
   var empty = document.getElementById("empty");
   var help = document.getElementById("help");
