@@ -11,6 +11,7 @@ import sys
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.control import ask_server
+from feishuperm.lib.terminal import say
 from feishuperm.services import history
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
@@ -46,7 +47,7 @@ def main(args: list[str]) -> int:
         parser.error("--head needs the 8 to 64 hex digits of a card, after verify")
     ledger = Ledger()
     if options.action == "undo":
-        print("\n".join(history.undo(ledger, RuleWriter(), options.id)))
+        say("\n".join(history.undo(ledger, RuleWriter(), options.id)))
     elif options.action == "verify":
         return verify(ledger, options.head or "")
     else:
@@ -67,7 +68,7 @@ def verify(ledger: Ledger, head: str) -> int:
         raise FeishupermError(f"cannot read {ledger.path}: {error.strerror}") from None
     sentences, sound = history.verdict(report, _waiting(), head)
     for sentence in sentences:
-        print(f"{ledger.path}: {sentence}")
+        say(f"{ledger.path}: {sentence}")
     return 0 if sound else 1
 
 

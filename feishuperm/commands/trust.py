@@ -10,6 +10,7 @@ import os
 from feishuperm.engine.trust_review import Review, listing, require_person
 from feishuperm.errors import UsageError
 from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.terminal import say
 
 SUMMARY = "look at what a project would run, and trust exactly that"
 USAGE = "feishuperm trust [DIR] | trust list | trust revoke DIR"
@@ -46,7 +47,7 @@ def _list() -> int:
 def _revoke(folder: str) -> int:
     require_person(os.environ)
     review = Review(folder, os.environ)
-    print("revoked" if review.revoke() else f"{review.root} was not trusted")
+    say("revoked" if review.revoke() else f"{review.root} was not trusted")
     return 0
 
 

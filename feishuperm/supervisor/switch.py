@@ -15,6 +15,7 @@ from feishuperm.errors import FileError, UsageError
 from feishuperm.lib.config import claude_settings, load_settings, state_dir
 from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_json
+from feishuperm.lib.terminal import say
 from feishuperm.supervisor.state import SupervisorState, check_session
 from feishuperm.supervisor.supervisor import CAP_VARIABLE, DEFAULT_CAP, client_cap
 
@@ -75,11 +76,11 @@ def switch(state: SupervisorState, session: str, value: str) -> int:
     """Turn it on or off, for a session or for this project."""
     if session:
         state.switch_session(session, value)
-        print(f"supervisor {value} for session {session}")
+        say(f"supervisor {value} for session {session}")
         return 0
     project = current_project()
     state.switch_project(project, value)
-    print(f"supervisor {value} for {project}")
+    say(f"supervisor {value} for {project}")
     return 0
 
 
@@ -87,12 +88,12 @@ def show(state: SupervisorState, session: str, as_json: bool) -> int:
     """What the supervisor has done and may still do."""
     facts = collect(state, session)
     if as_json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        print(json.dumps(facts, indent=2))
         return 0
-    print(f"supervisor {'on' if facts['on'] else 'off'} for {facts['project']}")
+    say(f"supervisor {'on' if facts['on'] else 'off'} for {facts['project']}")
     found = facts["reviewer_path"] or "not found: every review will be skipped"
-    print(f"reviewer: {facts['reviewer']} ({found})")
-    print(f"limit: {facts['limit']} reviews per prompt; {facts['cap_reason']}")
+    say(f"reviewer: {facts['reviewer']} ({found})")
+    say(f"limit: {facts['limit']} reviews per prompt; {facts['cap_reason']}")
     for entry in facts["sessions"][:SHOWN_SESSIONS]:
         print_session(entry, facts["limit"])
     return 0
@@ -181,14 +182,14 @@ def _env_of(path: str) -> dict[str, Any]:
 def print_session(entry: dict[str, Any], limit: int) -> None:
     """One session: its count and its last verdicts."""
     switched = f", switched {entry['switch']}" if entry["switch"] else ""
-    print(
+    say(
         f"session {entry['session']}: {entry['count']} of {limit} reviews, "
         f"{entry['seconds']:g} s in all{switched}"
     )
     for item in entry["verdicts"][-SHOWN_VERDICTS:]:
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(_number(item, "time")))
         feedback = one_line(str(item.get("feedback", "")), 100)
-        print(
+        say(
             f"  {when} {item.get('event')} {item.get('outcome')} "
             f"{item.get('seconds')} s {feedback}"
         )

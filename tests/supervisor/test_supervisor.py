@@ -487,3 +487,11 @@ def test_status_takes_a_damaged_state_file(
 ) -> None:
     print_session(_session_facts("s1", found), 8)
     assert "session s1: " in capsys.readouterr().out
+
+
+def test_state_that_somebody_edited_cannot_play_with_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    verdict = {"event": "\x1b[2J", "outcome": "\u202e", "time": 1, "seconds": 1}
+    print_session(_session_facts("s1", {"verdicts": [verdict], "count": "\x07"}), 8)
+    assert not {"\x1b", "\u202e", "\x07"} & set(capsys.readouterr().out)
