@@ -150,10 +150,10 @@ class Server:
         self._announce_start(settings, http.port)
 
     def _inbox_event(self) -> bytes:
-        return self.callback.event()
+        return self.callback.inbox.event()
 
     def _inbox_ask(self, ask: Ask) -> None:
-        self.callback.arrived(ask)
+        self.callback.inbox.arrived(ask)
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> object:
         return self.loop.call_at(self.loop.now() + seconds, fn)

@@ -8,28 +8,16 @@ them becomes an `Answer`, and what the desk says to it becomes a page.
 
 from __future__ import annotations
 
-import json
 import time
 
 from feishuperm import __version__
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers.access import OPEN_PATHS, WrongIds
-from feishuperm.handlers.pages import layout
+from feishuperm.handlers.inbox import CLOSED, Inbox, links_of, own_form
 from feishuperm.handlers.pages.confirm import confirm_page
-from feishuperm.handlers.pages.inbox import (
-    Item,
-    inbox_page,
-    make_item,
-    recent_item,
-    state_json,
-)
 from feishuperm.handlers.pages.request import record_page, request_page
-from feishuperm.handlers.pages.result import message_page, result_json, result_page
-from feishuperm.handlers.pages.sessions import (
-    again_page,
-    session_list,
-    ticket_page,
-)
+from feishuperm.handlers.pages.result import result_json, result_page
+from feishuperm.handlers.replies import as_json, in_pieces, message, page, refusal
 from feishuperm.handlers.turns import Turns
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
@@ -39,36 +27,28 @@ from feishuperm.protocol.http1 import Response, parse_form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
     from feishuperm.channels.inbox import InboxChannel
     from feishuperm.handlers.access import Gate
     from feishuperm.handlers.turns import Reply, Slow
     from feishuperm.lib.ancestry import Suspect
-    from feishuperm.models.ask import Ask
     from feishuperm.models.request import Request
     from feishuperm.models.settings import Settings
     from feishuperm.protocol import http1
-    from feishuperm.server.connection import Exchange, Stream
+    from feishuperm.server.connection import Exchange
     from feishuperm.services.desk import Desk
     from feishuperm.services.links import Links
     from feishuperm.services.sessions import Sessions, Tickets
 
     Route = Callable[["Callback", http1.Request], Reply]
-    Form = dict[str, list[str]]
 
-HTML = "text/html; charset=utf-8"
-JSON = "application/json; charset=utf-8"
-PRIVATE = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
 IN_PLACE = "x-feishuperm"  # the inbox asks for JSON instead of a page
-SHOWN_WAITING = 50  # nobody reads a longer page; the count says how many there are
-SHOWN_RECENT = 30
 SMALL = 64 << 10  # bytes of an event that may be decoded to remind of it
 RETURN_SECONDS = 10.0  # hooks whose server ended look for the next one so long
 HOLD_SECONDS = 3.0  # a browser waits for a request to come back; then it asks again
 LOOK_SECONDS = 0.1
-ITEM_SECONDS = 0.02  # for new items of the inbox in one turn of the loop
 OWN_FIELDS = ("id", "sig", "digest", "confirmed")  # of a form, besides the person's
 
 # What a person is told, by the status of a request that cannot be served.
@@ -111,30 +91,39 @@ class Callback:
         self._desk = desk
         self._gate = gate
         self._links = links
-        self._tickets = tickets
-        self._sessions = sessions
-        self._inbox = inbox
         self._language = settings.feishuperm_lang
         self._asks_first = settings.asks_first
         self._status = status
         self._share = share
-        self._clock = clock
         self._ticks = ticks
-        self._health = self._json({"ok": True, "version": __version__})
+        self._health = as_json({"ok": True, "version": __version__})
         self._wrong_ids = WrongIds()
         self._turns = Turns(later, ticks)
         self._started = ticks()
-        self._items: dict[str, Item] = {}  # of what waits, by request id
-        self._streams: list[tuple[Stream, str]] = []  # with the id of their session
+        self.inbox = Inbox(
+            desk,
+            gate,
+            links,
+            tickets,
+            sessions,
+            inbox,
+            self._language,
+            clock,
+            ticks,
+        )
 
     def on_request(self, request: http1.Request, exchange: Exchange) -> None:
         """Answer one request; `/events` keeps its exchange as a stream."""
-        refusal = self._gate.refusal(request)
-        if refusal is not None:
-            exchange.reply(self._refusal(*refusal))
+        reason = self._gate.refusal(request)
+        if reason is not None:
+            exchange.reply(refusal(self._language, *reason))
+            return
+        suspect = None if request.path in OPEN_PATHS else self._gate.suspect(request)
+        if suspect is not None:
+            exchange.reply(self._expose(request, suspect))
             return
         if request.path == "/events" and request.method == "GET":
-            self._events(request, exchange)
+            self.inbox.listen(request, exchange)
             return
         reply = self._respond(request)
         if isinstance(reply, Response):
@@ -143,14 +132,13 @@ class Callback:
             self._turns.run(exchange, reply)
 
     def _respond(self, request: http1.Request) -> Reply:
-        suspect = None if request.path in OPEN_PATHS else self._gate.suspect(request)
-        if suspect is not None:
-            return self._expose(request, suspect)
         routes = ROUTES.get(request.path)
         if routes is None and any(row.by_path(request.path) for row in KINDS.values()):
             routes = BUTTON
         if routes is None:
-            return self._share(request) or self._refusal(404, "page.not_found")
+            return self._share(request) or refusal(
+                self._language, 404, "page.not_found"
+            )
         route = routes.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
             allowed = ", ".join(["HEAD", *routes])
@@ -164,7 +152,7 @@ class Callback:
         try:
             return route(self, request)
         except ProtocolError as error:
-            return self._refusal(error.status, REFUSALS[error.status])
+            return refusal(self._language, error.status, REFUSALS[error.status])
 
     def _await(self, route: Route, request: http1.Request) -> Slow:
         """Wait a little for a hook that has lost its server to come back."""
@@ -176,15 +164,9 @@ class Callback:
             except NotYetError:
                 continue
             return reply if isinstance(reply, Response) else (yield from reply)
-        page = message_page(
-            self._language,
-            "page.returning",
-            text(self._language, "page.returning_hint"),
-        )
-        response = self._page(page, 503)
-        if request.method == "GET":
-            response.headers = (*response.headers, ("Refresh", "2"))
-        return response
+        again = (("Refresh", "2"),) if request.method == "GET" else ()
+        sentence = text(self._language, "page.returning_hint")
+        return message(self._language, 503, "page.returning", sentence, *again)
 
     # A request's own routes.
 
@@ -203,7 +185,7 @@ class Callback:
 
     def press(self, request: http1.Request) -> Reply:
         """A button of one of our own pages was pressed."""
-        form = self._form(request)
+        form = own_form(self._gate, request)
         own = {name: form[name][0] for name in OWN_FIELDS if name in form}
         asked = self._find(request, own)
         if asked is None or not asked.waits():
@@ -226,9 +208,8 @@ class Callback:
         id = request.query.get("id") or parse_form(request.body).get("id", [""])[0]
         receipt = self._desk.refuse(id, request.path[1:], str(suspect))
         if IN_PLACE in request.headers:
-            return self._json(result_json(self._language, receipt), 403)
-        page = message_page(self._language, "page.refused", receipt.error)
-        return self._page(page, 403)
+            return as_json(result_json(self._language, receipt), 403)
+        return message(self._language, 403, "page.refused", receipt.error)
 
     def show(self, request: http1.Request) -> Reply:
         """The whole request."""
@@ -247,7 +228,7 @@ class Callback:
         receipt = self._desk.answer(answer)
         if IN_PLACE in request.headers:
             status = STATUSES.get(receipt.status, 200)
-            return self._json(result_json(self._language, receipt), status)
+            return as_json(result_json(self._language, receipt), status)
         if receipt.status == statuses.CONFIRM:
             return self._confirm(asked, answer.action, receipt.error, answer)
         if receipt.status == statuses.INCOMPLETE:
@@ -262,17 +243,16 @@ class Callback:
             receipt = Receipt(statuses.ENDED, outcome)
         if IN_PLACE in request.headers:
             status = STATUSES.get(receipt.status, 200)
-            return self._json(result_json(self._language, receipt), status)
+            return as_json(result_json(self._language, receipt), status)
         return self._result(receipt, asked)
 
     def _result(self, receipt: Receipt, asked: Request | None) -> Response:
         status = STATUSES.get(receipt.status, 200)
         if receipt.status == statuses.REFUSED:
-            page = message_page(self._language, "page.refused", receipt.error)
-            return self._page(page, status)
+            return message(self._language, status, "page.refused", receipt.error)
         is_small = asked is not None and 0 < len(asked.raw) <= SMALL
         ask = self._desk.presenter.brief(asked) if asked and is_small else None
-        return self._page(result_page(self._language, receipt, ask), status)
+        return page(result_page(self._language, receipt, ask), status)
 
     def _whole(
         self, asked: Request, error: str = "", answer: Answer | None = None
@@ -285,16 +265,8 @@ class Callback:
         else:
             left = self._desk.seconds_left(asked)
             values = answer.values if answer else None
-            pieces = request_page(ask, self._links_of(ask), left, error, values)
-        return (yield from self._pieces(pieces, 400 if error else 200))
-
-    def _pieces(self, pieces: Iterable[bytes], status: int = 200) -> Slow:
-        """A page that is made over several turns, if it is large."""
-        made = []
-        for piece in pieces:
-            made.append(piece)
-            yield 0.0
-        return self._page(b"".join(made), status)
+            pieces = request_page(ask, links_of(self._links, ask), left, error, values)
+        return (yield from in_pieces(pieces, 400 if error else 200))
 
     def _confirm(
         self, asked: Request, name: str, words: str = "", answer: Answer | None = None
@@ -307,153 +279,23 @@ class Callback:
             return (yield from self._whole(asked))
         if words:
             offer = offer._replace(confirm=words)
-        link, left = self._links_of(ask)[name], self._desk.seconds_left(asked)
+        link, left = links_of(self._links, ask)[name], self._desk.seconds_left(asked)
         values = answer.values if answer else None
         pieces = confirm_page(ask, offer, link, left, values)
-        return (yield from self._pieces(pieces))
-
-    # The inbox.
-
-    def home(self, request: http1.Request) -> Reply:
-        """The inbox page, with its first state inside; or the way in by a ticket."""
-        if self._gate.may_read(request):
-            return self._inbox_page(request)
-        ticket = request.query.get("ticket", "")
-        if self._tickets.is_good(ticket):
-            if not self._gate.is_visit(request):
-                return self._page(ticket_page(self._language, ticket))
-            # Here and now: sent on to it, a browser that comes from another site would
-            # keep its strict cookie back.
-            self._tickets.spend(ticket)
-            return self._inbox_page(request, ("Set-Cookie", self._open(request)))
-        if request.headers.get("sec-fetch-site") == "cross-site":
-            return self._page(again_page(self._language), 403)
-        return self._refusal(403, "page.inbox_closed")
-
-    def enter(self, request: http1.Request) -> Response:
-        """The button behind a ticket was pressed: it becomes a session."""
-        if not self._tickets.spend(self._form(request).get("ticket", [""])[0]):
-            return self._refusal(403, "page.inbox_closed")
-        return self._home_again(("Set-Cookie", self._open(request)))
-
-    def _open(self, request: http1.Request) -> str:
-        """A new session; the cookie that hands it over."""
-        agent = request.headers.get("user-agent", "")
-        return self._sessions.open(request.peer, agent)
-
-    @staticmethod
-    def _home_again(*headers: tuple[str, str]) -> Response:
-        """Go on to the inbox; relative, since a proxy may add a prefix."""
-        return Response(303, headers=[*PRIVATE, ("Location", "."), *headers])
-
-    def _inbox_page(self, request: http1.Request, *headers: tuple[str, str]) -> Slow:
-        own = self._gate.session(request)
-        rows = session_list(self._language, self._sessions.all(), own)
-        state = self._state(seen=self._gate.is_finger(request))
-        items = list(self._items.values())
-        response = yield from self._pieces(
-            inbox_page(self._language, state, items, rows)
-        )
-        response.headers = (*response.headers, *headers)
-        return response
-
-    def dismiss(self, request: http1.Request) -> Response:
-        """End a session, or all of them, and what they have open."""
-        form = self._form(request)
-        if not self._gate.may_read(request):
-            return self._refusal(403, "page.inbox_closed")
-        for id in form.get("session", ()):
-            self._sessions.revoke(id)
-        if "all" in form:
-            self._sessions.revoke_all()
-        left = {row.id for row in self._sessions.all()}
-        for stream, id in self._streams:
-            if id not in left:
-                stream.close()
-        return self._home_again()
-
-    def _events(self, request: http1.Request, exchange: Exchange) -> None:
-        gate = self._gate
-        if not gate.may_read(request) or not gate.is_own_script(request):
-            exchange.reply(self._refusal(403, "page.inbox_closed"))
-            return
-        suspect = gate.suspect(request)
-        if suspect is not None:
-            exchange.reply(self._expose(request, suspect))
-            return
-        stream = exchange.stream(PRIVATE)
-        session = gate.session(request)
-        self._streams = [pair for pair in self._streams if not pair[0].closed]
-        if session is not None:
-            self._streams.append((stream, session.id))
-        self._inbox.open(stream)
-
-    def arrived(self, ask: Ask) -> None:
-        """Draw a large request while its event is decoded; a small one can wait."""
-        if not ask.partial:
-            return
-        waiting = {row.id for row in self._desk.requests.waiting()[:SHOWN_WAITING]}
-        self._items = {id: self._items[id] for id in self._items if id in waiting}
-        if ask.id in waiting:
-            self._items[ask.id] = make_item(ask, self._links_of(ask))
-
-    def event(self) -> bytes:
-        """The inbox's state as a server-sent event."""
-        return b"event: state\ndata: " + self._state() + b"\n\n"
-
-    def _state(self, seen: bool = True) -> bytes:
-        """Everything the inbox shows; `seen` if somebody has the page open."""
-        waiting = self._desk.requests.waiting()
-        shown = self._drawn(waiting[:SHOWN_WAITING])
-        for asked in shown if seen else ():
-            self._desk.requests.mark_shown(asked)
-        now, outcome = self._clock(), self._desk.presenter.outcome
-        return state_json(
-            self._items.values(),
-            now=now,
-            waiting_count=len(waiting),
-            deadlines={row.id: now + self._desk.seconds_left(row) for row in shown},
-            recent=[
-                recent_item(outcome(row))
-                for row in self._desk.requests.recent(SHOWN_RECENT)
-            ],
-        )
-
-    def _drawn(self, waiting: list[Request]) -> list[Request]:
-        """Make the items of these; returns those that are made.
-
-        An item is made once.  Many large ones at a time would hold the loop: what is
-        not made in this turn is in the next state.
-        """
-        before, until = self._items, self._ticks() + ITEM_SECONDS
-        self._items = {row.id: before[row.id] for row in waiting if row.id in before}
-        for asked in waiting:
-            if asked.id not in self._items:
-                ask = self._desk.presenter.brief(asked)
-                self._items[asked.id] = make_item(ask, self._links_of(ask))
-                if self._ticks() > until:
-                    self._inbox.refresh()
-                    break
-        return [asked for asked in waiting if asked.id in self._items]
+        return (yield from in_pieces(pieces))
 
     # For programs.
 
     def status(self, request: http1.Request) -> Response:
         """What `feishuperm status` shows."""
         if not self._gate.may_read(request):
-            return self._refusal(403, "page.inbox_closed")
-        return self._json(self._status())
+            return refusal(self._language, *CLOSED)
+        return as_json(self._status())
 
     def health(self, request: http1.Request) -> Response:
         return self._health
 
     # Parts.
-
-    def _form(self, request: http1.Request) -> Form:
-        """The fields of a form of ours. Raises ProtocolError for another site's."""
-        if not self._gate.is_own_form(request):
-            raise ProtocolError("a form of another site", 403)
-        return parse_form(request.body)
 
     def _find(self, request: http1.Request, fields: dict[str, str]) -> Request | None:
         """The request a link names. Raises ProtocolError for a link that names none.
@@ -488,38 +330,16 @@ class Callback:
             raise ProtocolError("a request that is long forgotten", 410)
         return asked
 
-    def _links_of(self, ask: Ask) -> dict[str, str]:
-        """Every link of a request by the name of its button, and its own page.
-
-        They are relative, since a proxy may add a prefix.
-        """
-        paths = {row.name: row.path for row in KINDS[ask.kind].actions}
-        paths["request"] = "/request"
-        return {
-            name: self._links.path(path, ask.id)[1:] for name, path in paths.items()
-        }
-
-    def _refusal(self, status: int, key: str) -> Response:
-        title = "page.invalid" if key == "page.unknown" else "page.refused"
-        return self._page(
-            message_page(self._language, title, text(self._language, key)), status
-        )
-
-    @staticmethod
-    def _page(body: bytes, status: int = 200) -> Response:
-        return Response(status, body, HTML, layout.HEADERS)
-
-    @staticmethod
-    def _json(value: object, status: int = 200) -> Response:
-        return Response(status, json.dumps(value).encode() + b"\n", JSON, PRIVATE)
-
 
 # A button's link is opened or its form is sent.
 BUTTON: dict[str, Route] = {"GET": Callback.tap, "POST": Callback.press}
 ROUTES: dict[str, dict[str, Route]] = {
     "/request": {"GET": Callback.show},
-    "/": {"GET": Callback.home, "POST": Callback.enter},
-    "/sessions": {"POST": Callback.dismiss},
+    "/": {
+        "GET": lambda callback, request: callback.inbox.home(request),
+        "POST": lambda callback, request: callback.inbox.enter(request),
+    },
+    "/sessions": {"POST": lambda callback, request: callback.inbox.dismiss(request)},
     "/status": {"GET": Callback.status},
     "/healthz": {"GET": Callback.health},
 }

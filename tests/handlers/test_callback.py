@@ -463,7 +463,7 @@ def test_kind_and_button_of_tomorrow_need_no_line_here(extra: Kind) -> None:
     page = Page(here.tap("/request").body)
     assert "行程" in page.text and "Rome" in page.text
     assert page.button("later") == "以后再说"
-    state = json.loads(here.callback.event().partition(b"data: ")[2])
+    state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
     offers = {offer["name"]: offer for offer in state["waiting"][0]["offers"]}
     assert offers["later"]["label"] == "以后再说" and offers["later"]["key"] == "l"
     home = Page(here.send("GET", "/").body)
@@ -491,7 +491,7 @@ def many(count: int) -> list[Asked]:
 def test_item_of_a_request_is_made_once() -> None:
     here = Site(*many(3))
     for _ in range(5):
-        state = json.loads(here.callback.event().partition(b"data: ")[2])
+        state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
     assert here.desk.made == 3
     assert state["waiting_count"] == 3
     assert state["deadlines"]["1-00000000"] == 1_700_000_030.0
@@ -502,9 +502,9 @@ def test_large_request_is_drawn_when_it_arrives_and_a_small_one_when_looked_at()
 ):
     large = make_ask(blocks=(Block("code", "", "start", hidden=1, tail="end"),))
     here = Site(Asked(large))
-    here.callback.arrived(large)
-    here.callback.arrived(make_ask(id="small"))
-    state = json.loads(here.callback.event().partition(b"data: ")[2])
+    here.callback.inbox.arrived(large)
+    here.callback.inbox.arrived(make_ask(id="small"))
+    state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
     assert [item["id"] for item in state["waiting"]] == [ID]
     assert here.desk.made == 0
 
@@ -520,14 +520,14 @@ def test_many_new_items_are_made_over_several_turns() -> None:
     here.desk.brief = brief  # type: ignore[method-assign]
     counts = []
     while not counts or here.inbox.refreshed == len(counts):
-        state = json.loads(here.callback.event().partition(b"data: ")[2])
+        state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
         counts.append(len(state["waiting"]))
     assert counts == [2, 4, 6, 8, 10, 10]
 
 
 def test_what_was_not_shown_is_not_marked_as_shown() -> None:
     here = Site(*many(60))
-    here.callback.event()
+    here.callback.inbox.event()
     assert len(here.desk.seen) == 50
 
 

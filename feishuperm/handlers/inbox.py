@@ -1,0 +1,205 @@
+"""The inbox over HTTP: its page, its stream, and the browsers that are let in.
+
+Who may read it is the gate's business (`handlers.access`), what it looks like that of
+`pages.inbox`, who listens that of `channels.inbox`.  Here are the items of what waits,
+each made once, and the way from a ticket to a session.
+"""
+
+from __future__ import annotations
+
+from feishuperm.errors import ProtocolError
+from feishuperm.handlers.pages.inbox import (
+    Item,
+    inbox_page,
+    make_item,
+    recent_item,
+    state_json,
+)
+from feishuperm.handlers.pages.sessions import again_page, session_list, ticket_page
+from feishuperm.handlers.replies import PRIVATE, in_pieces, page, refusal, to_home
+from feishuperm.models.kind import KINDS
+from feishuperm.protocol.http1 import parse_form
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from feishuperm.channels.inbox import InboxChannel
+    from feishuperm.handlers.access import Gate
+    from feishuperm.handlers.turns import Reply, Slow
+    from feishuperm.models.ask import Ask
+    from feishuperm.models.request import Request
+    from feishuperm.protocol import http1
+    from feishuperm.protocol.http1 import Response
+    from feishuperm.server.connection import Exchange, Stream
+    from feishuperm.services.desk import Desk
+    from feishuperm.services.links import Links
+    from feishuperm.services.sessions import Sessions, Tickets
+
+    Form = dict[str, list[str]]
+
+SHOWN_WAITING = 50  # nobody reads a longer page; the count says how many there are
+SHOWN_RECENT = 30
+ITEM_SECONDS = 0.02  # for new items in one turn of the loop
+CLOSED = 403, "page.inbox_closed"
+
+
+class Inbox:
+    """Everything about the inbox that comes over HTTP."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        gate: Gate,
+        links: Links,
+        tickets: Tickets,
+        sessions: Sessions,
+        channel: InboxChannel,
+        language: str,
+        clock: Callable[[], float],
+        ticks: Callable[[], float],
+    ) -> None:
+        self._desk = desk
+        self._gate = gate
+        self._links = links
+        self._tickets = tickets
+        self._sessions = sessions
+        self._channel = channel
+        self._language = language
+        self._clock = clock
+        self._ticks = ticks
+        self._items: dict[str, Item] = {}  # of what waits, by request id
+        self._streams: list[tuple[Stream, str]] = []  # with the id of their session
+
+    # The page, and the way in.
+
+    def home(self, request: http1.Request) -> Reply:
+        """The page, with its first state inside; or the way in by a ticket."""
+        if self._gate.may_read(request):
+            return self._page(request)
+        ticket = request.query.get("ticket", "")
+        if self._tickets.is_good(ticket):
+            if not self._gate.is_visit(request):
+                return page(ticket_page(self._language, ticket))
+            # Here and now: sent on to it, a browser that comes from another site would
+            # keep its strict cookie back.
+            self._tickets.spend(ticket)
+            return self._page(request, self._session_cookie(request))
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            return page(again_page(self._language), 403)
+        return refusal(self._language, *CLOSED)
+
+    def enter(self, request: http1.Request) -> Response:
+        """The button behind a ticket was pressed: it becomes a session."""
+        form = own_form(self._gate, request)
+        if not self._tickets.spend(form.get("ticket", [""])[0]):
+            return refusal(self._language, *CLOSED)
+        return to_home(self._session_cookie(request))
+
+    def _session_cookie(self, request: http1.Request) -> tuple[str, str]:
+        agent = request.headers.get("user-agent", "")
+        return "Set-Cookie", self._sessions.open(request.peer, agent)
+
+    def _page(self, request: http1.Request, *headers: tuple[str, str]) -> Slow:
+        own = self._gate.session(request)
+        rows = session_list(self._language, self._sessions.all(), own)
+        state = self._state(seen=self._gate.is_finger(request))
+        items = list(self._items.values())
+        return in_pieces(inbox_page(self._language, state, items, rows), 200, *headers)
+
+    def dismiss(self, request: http1.Request) -> Response:
+        """End a session, or all of them, and what they have open."""
+        form = own_form(self._gate, request)
+        if not self._gate.may_read(request):
+            return refusal(self._language, *CLOSED)
+        for id in form.get("session", ()):
+            self._sessions.revoke(id)
+        if "all" in form:
+            self._sessions.revoke_all()
+        left = {row.id for row in self._sessions.all()}
+        for stream, id in self._streams:
+            if id not in left:
+                stream.close()
+        return to_home()
+
+    # The stream.
+
+    def listen(self, request: http1.Request, exchange: Exchange) -> None:
+        """A page wants to be told of every change."""
+        gate = self._gate
+        if not gate.may_read(request) or not gate.is_own_script(request):
+            exchange.reply(refusal(self._language, *CLOSED))
+            return
+        stream = exchange.stream(PRIVATE)
+        session = gate.session(request)
+        self._streams = [pair for pair in self._streams if not pair[0].closed]
+        if session is not None:
+            self._streams.append((stream, session.id))
+        self._channel.open(stream)
+
+    def event(self) -> bytes:
+        """The state as a server-sent event."""
+        return b"event: state\ndata: " + self._state() + b"\n\n"
+
+    def _state(self, seen: bool = True) -> bytes:
+        """Everything the inbox shows; `seen` if somebody has the page open."""
+        waiting = self._desk.requests.waiting()
+        shown = self._drawn(waiting[:SHOWN_WAITING])
+        for asked in shown if seen else ():
+            self._desk.requests.mark_shown(asked)
+        now, outcome = self._clock(), self._desk.presenter.outcome
+        return state_json(
+            self._items.values(),
+            now=now,
+            waiting_count=len(waiting),
+            deadlines={row.id: now + self._desk.seconds_left(row) for row in shown},
+            recent=[
+                recent_item(outcome(row))
+                for row in self._desk.requests.recent(SHOWN_RECENT)
+            ],
+        )
+
+    # Items.
+
+    def arrived(self, ask: Ask) -> None:
+        """Draw a large request while its event is decoded; a small one can wait."""
+        if not ask.partial:
+            return
+        waiting = {row.id for row in self._desk.requests.waiting()[:SHOWN_WAITING]}
+        self._items = {id: self._items[id] for id in self._items if id in waiting}
+        if ask.id in waiting:
+            self._items[ask.id] = make_item(ask, links_of(self._links, ask))
+
+    def _drawn(self, waiting: list[Request]) -> list[Request]:
+        """Make the items of these; returns those that are made.
+
+        An item is made once.  Many large ones at a time would hold the loop: what is
+        not made in this turn is in the next state.
+        """
+        before, until = self._items, self._ticks() + ITEM_SECONDS
+        self._items = {row.id: before[row.id] for row in waiting if row.id in before}
+        for asked in waiting:
+            if asked.id not in self._items:
+                ask = self._desk.presenter.brief(asked)
+                self._items[asked.id] = make_item(ask, links_of(self._links, ask))
+                if self._ticks() > until:
+                    self._channel.refresh()
+                    break
+        return [asked for asked in waiting if asked.id in self._items]
+
+
+def links_of(links: Links, ask: Ask) -> dict[str, str]:
+    """Every link of a request by the name of its button, and its own page.
+
+    They are relative, since a proxy may add a prefix.
+    """
+    paths = {row.name: row.path for row in KINDS[ask.kind].actions}
+    paths["request"] = "/request"
+    return {name: links.path(path, ask.id)[1:] for name, path in paths.items()}
+
+
+def own_form(gate: Gate, request: http1.Request) -> Form:
+    """The fields of a form of ours. Raises ProtocolError for another site's."""
+    if not gate.is_own_form(request):
+        raise ProtocolError("a form of another site", 403)
+    return parse_form(request.body)
