@@ -151,8 +151,9 @@ def test_deadline_runs_from_the_first_acknowledgement_alone(
     with HookServer(path, [crash]) as server:
         assert ask(path, guards) == b""
     assert guards == [wire.ACK_SECONDS, 55 + wire.GUARD_SECONDS]
-    assert 55 <= quick_clock[0] <= 55 + wire.GUARD_SECONDS + 5
-    assert 10 < len(server.requests) < 12
+    # The first crash may come before or after its acknowledgement is read.
+    assert 55 <= quick_clock[0] <= 55 + wire.GUARD_SECONDS + 10
+    assert 10 < len(server.requests) < 14
 
 
 @pytest.mark.parametrize("last", [DECIDE, frame(b"R")], ids=["decides", "releases"])
