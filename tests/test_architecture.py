@@ -168,7 +168,7 @@ PATHS_THAT_MUST_BE_LIGHT = {
     "version": ["version"],
     "help": ["--help"],
 }
-HEAVY = {"dataclasses", "logging", "asyncio", "argparse", "urllib.request", "typing"}
+HEAVY = {"dataclasses", "logging", "asyncio", "argparse", "urllib.request"}
 
 
 @pytest.mark.parametrize("command", PATHS_THAT_MUST_BE_LIGHT)

@@ -7,8 +7,8 @@ import os
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import home
+from feishuperm.lib.files import locked
 from feishuperm.lib.program import archive_path
-from feishuperm.lib.store import locked
 from feishuperm.setup.install import Install
 from feishuperm.setup.service_unit import KINDS
 

@@ -22,8 +22,8 @@ from feishuperm.lib import secret_finders  # noqa: F401 - see above
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings, state_dir
+from feishuperm.lib.files import guard_dir
 from feishuperm.lib.log import log
-from feishuperm.lib.store import guard_dir
 from feishuperm.models.settings import BY_KEY
 from feishuperm.server.listen import (
     HookAcceptor,

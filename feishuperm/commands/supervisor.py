@@ -7,12 +7,16 @@ ends the reviewer.
 
 from __future__ import annotations
 
-import gc
+import json
 import os
 import time
-from _signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
+from signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
 
 from feishuperm import wire
+from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.config import load_settings
+from feishuperm.lib.log import log
+from feishuperm.supervisor.supervisor import Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +34,6 @@ STDIN_SECONDS = 10  # the client closes stdin at once; whoever does not is no cl
 def main(args: list[str]) -> int:
     if not args and not os.isatty(0):
         run_hook()
-    from feishuperm.lib.arguments import ArgumentParser
     from feishuperm.supervisor.switch import current_session, run_switch
 
     parser = ArgumentParser("supervisor", SUMMARY, EPILOG)
@@ -51,14 +54,11 @@ def main(args: list[str]) -> int:
 def run_hook() -> NoReturn:
     """One event, start to end; never raises, always exits 0."""
     started = time.monotonic()
-    gc.disable()  # there is little garbage, and looking for it takes milliseconds
     for number in (SIGTERM, SIGINT, SIGHUP, SIGALRM):
         signal(number, lambda *_: os._exit(0))
     try:
         handle_event(started)
     except BaseException as error:  # whatever it is, it must not stop Claude Code
-        from feishuperm.lib.log import log
-
         log(f"supervisor: {type(error).__name__}: {error}", "error")
     os._exit(0)  # everything is written; taking the interpreter down takes a while
 
@@ -68,14 +68,10 @@ def handle_event(started: float) -> None:
     alarm(STDIN_SECONDS)
     raw = wire.read_all(0)
     alarm(0)
-    from feishuperm.lib import quick_json
-    from feishuperm.lib.config import load_settings
-    from feishuperm.supervisor.supervisor import Supervisor
-
     supervisor = Supervisor(load_settings(lenient=True), started=started)
     answer = supervisor.handle(raw)
     if answer is not None:
-        text = quick_json.dumps(answer, ensure_ascii=False)
+        text = json.dumps(answer, ensure_ascii=False)
         data = text.encode("utf-8", "replace")
         wire.write_all(1, data + b"\n")
     supervisor.report()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.lib.store import locked
+from feishuperm.lib.files import locked
 from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.uninstall import clean_up, rehearse, undo
 

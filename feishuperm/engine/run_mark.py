@@ -31,7 +31,7 @@ class RunMark:
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        from feishuperm.lib.store import open_append
+        from feishuperm.lib.files import open_append
 
         self.word = os.urandom(16).hex()
         self.path = _path(self.word, environ)

@@ -93,7 +93,7 @@ class Records:
         """Trust a content, or with an empty one nothing. Raises FileError."""
         import json
 
-        from feishuperm.lib.store import locked, private_dir, write_atomic
+        from feishuperm.lib.files import locked, private_dir, write_atomic
 
         private_dir(os.path.dirname(self.path))
         with locked(self.path):

@@ -6,12 +6,11 @@ import os
 
 from feishuperm import wire
 from feishuperm.errors import UsageError
+from feishuperm.models.settings import BY_KEY, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from feishuperm.models.settings import Settings
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:
@@ -59,9 +58,6 @@ def load_settings(
     environ: Mapping[str, str] = os.environ, lenient: bool = False
 ) -> Settings:
     """The settings in force. Raises UsageError; `lenient` takes the default instead."""
-    # Late: who asks for a folder only is spared the compiling of every setting.
-    from feishuperm.models.settings import BY_KEY, Settings
-
     values = {}
     try:
         values = read_config(config_path(environ))

@@ -1,24 +1,37 @@
-"""Reading files: bytes up to a limit, and JSON with errors a person can act on.
+"""Files: read with limits, and written so that nobody ever meets half of one.
 
-What the file system refuses, and what is no JSON, is raised as `FileError`, with a text
-that names the file.  `lib.store` writes; the two are apart because a hook only reads.
+It knows bytes, JSON, modes, links and locks, and nothing of what the files mean.  A
+file is replaced as a whole (temporary file beside it, fsync, rename, fsync of the
+folder), so a crash leaves the old one or the new one.  Locks live in our own state
+folder and never in a user's project.  What the file system refuses, and what is no
+JSON, is raised as `FileError`, with a text that names the file.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import json
 import os
 import stat
+import time
+import zlib
+from contextlib import contextmanager
 
 from feishuperm.errors import FileError
-from feishuperm.lib import quick_json
+from feishuperm.lib.config import state_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 MAX_JSON = 16 << 20  # settings files are kilobytes; this only stops an accident
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+LOCK_STEP = 0.01  # flock has no bounded wait of its own, so it is tried this often
+
+
+# ---- reading
 
 
 def read_bytes(path: str, limit: int = MAX_JSON) -> bytes | None:
@@ -51,29 +64,225 @@ def read_json(path: str) -> Any:
 
 def parse_json(data: bytes, path: str) -> Any:
     """The value in a file's bytes; a byte order mark is skipped. Raises FileError."""
-    if data.startswith(BYTE_ORDER_MARK):  # the codec for it is a module to load
-        data = data[3:]
+    data = data.removeprefix(BYTE_ORDER_MARK)
     try:
-        return quick_json.loads(data.decode(), _refuse_constant)
+        return json.loads(data.decode(), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         problem = f"line {data.count(10, 0, error.start) + 1}: not UTF-8"
     except RecursionError:
         problem = "nested too deeply"
+    except json.JSONDecodeError as error:
+        problem = f"line {error.lineno}: not JSON: {error.msg}"
     except ValueError as error:
-        problem = _json_problem(error)
+        problem = f"not JSON: {error}"
     raise FileError(f"{path}, {problem}")
-
-
-def _json_problem(error: ValueError) -> str:
-    import json
-
-    if isinstance(error, json.JSONDecodeError):
-        return f"line {error.lineno}: not JSON: {error.msg}"
-    return f"not JSON: {error}"
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
+
+
+# ---- writing
+
+
+def write_atomic(
+    path: str,
+    data: bytes,
+    mode: int | None = None,
+    check: Callable[[], None] | None = None,
+) -> None:
+    """Replace a file as a whole, or make it. Raises FileError, with the old one intact.
+
+    Without `mode` an existing file keeps its own; a new one can be read by others as
+    the umask allows, and written by nobody else whatever it allows.  A link stays a
+    link: what it points to is replaced.  `check` is called at the last moment before
+    the change and may raise to prevent it.
+    """
+    try:
+        target = os.path.realpath(path)
+        old = _replaceable(target)
+        _replace(target, data, old, mode, check)
+    except (OSError, ValueError) as error:
+        raise failure("cannot write", path, error) from None
+
+
+def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Add one line in one write, so that lines of several processes never mix."""
+    try:
+        fd = open_append(path, mode)
+        try:
+            write_all(fd, data + b"\n")
+        finally:
+            os.close(fd)
+    except (OSError, ValueError) as error:
+        raise failure("cannot write", path, error) from None
+
+
+def open_append(path: str, mode: int = 0o600) -> int:
+    """A descriptor that reads, and writes at the end; a missing folder is made."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, mode)
+    except FileNotFoundError:
+        private_dir(os.path.dirname(path))
+        return os.open(path, flags, mode)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything, in one go if the system lets us. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def private_dir(path: str) -> str:
+    """Make a folder, and those above it, for this user alone; returns its path."""
+    if path and not os.path.isdir(path):
+        private_dir(os.path.dirname(path))
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:  # another process was faster, or it is no folder
+            pass
+    return path
+
+
+def guard_dir(path: str) -> None:
+    """Let nobody else write to a folder of ours. Raises FileError if it is theirs.
+
+    Who can write to the folder of our keys and records could put others in their place.
+    """
+    try:
+        folder = os.stat(path)
+        if os.geteuid() not in (0, folder.st_uid):
+            raise OSError(errno.EPERM, "it belongs to another user")
+        if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            os.chmod(path, 0o700)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise failure("cannot use", path, error) from None
+
+
+def acquire(
+    fd: int,
+    wait: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Lock an open file until it is closed. Raises OSError when `wait` is over."""
+    deadline = clock() + wait
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if clock() >= deadline:
+                raise
+        sleep(LOCK_STEP)
+
+
+@contextmanager
+def locked(
+    path: str,
+    wait: float = 5.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[None]:
+    """Keep every other holder of the same path out: threads and processes.
+
+    Raises FileError when another one keeps it longer than `wait` seconds.
+    """
+    fd = -1
+    try:
+        try:
+            fd = open_append(lock_path(path))
+            acquire(fd, wait, clock, sleep)
+        except (OSError, ValueError) as error:
+            raise failure("cannot lock", path, error) from None
+        yield
+    finally:
+        if fd >= 0:
+            os.close(fd)  # which also gives the lock back
+
+
+def lock_path(path: str) -> str:
+    """Where the lock of a path is kept; two paths to one file share it."""
+    target = os.path.realpath(path)
+    # A checksum keeps the name short; two paths that share one merely take turns.
+    checksum = zlib.crc32(os.fsencode(target))
+    return os.path.join(state_dir(), "locks", f"{checksum:08x}")
+
+
+def _replaceable(target: str) -> os.stat_result | None:
+    """The state of a file that may be replaced, None for a new one. Raises OSError."""
+    try:
+        old = os.lstat(target)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(old.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    if os.geteuid() not in (0, old.st_uid):
+        raise OSError(errno.EPERM, "it belongs to another user")
+    # A rename would replace a read-only file all the same; its owner meant it.
+    if not old.st_mode & stat.S_IWUSR:
+        raise OSError(errno.EACCES, "it is read-only")
+    return old
+
+
+def _replace(
+    target: str,
+    data: bytes,
+    old: os.stat_result | None,
+    mode: int | None,
+    check: Callable[[], None] | None,
+) -> None:
+    if mode is None and old is not None:
+        mode = stat.S_IMODE(old.st_mode)
+    folder = os.path.dirname(target)
+    temporary = os.path.join(folder, f".feishuperm-{os.urandom(8).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(temporary, flags, 0o644 if mode is None else 0o600)
+    try:
+        try:
+            _fill(fd, data, old, mode)
+        finally:
+            os.close(fd)
+        if check is not None:
+            check()
+        os.rename(temporary, target)
+    except BaseException:
+        _remove(temporary)
+        raise
+    _sync_folder(folder)
+
+
+def _fill(fd: int, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
+    write_all(fd, data)
+    if old is not None and os.geteuid() == 0:
+        os.fchown(fd, old.st_uid, old.st_gid)
+    if mode is not None:
+        os.fchmod(fd, mode)  # after chown, which clears set-id bits
+    os.fsync(fd)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the rename last; some file systems cannot, and that is no failure."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.fsync(fd)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def failure(what: str, path: str, error: Exception) -> FileError:

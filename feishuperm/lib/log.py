@@ -17,8 +17,8 @@ import time
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import state_dir
+from feishuperm.lib.files import append_line
 from feishuperm.lib.secrets import HIDDEN, mask
-from feishuperm.lib.store import append_line
 from feishuperm.models.settings import LOG_LEVELS
 
 TYPE_CHECKING = False

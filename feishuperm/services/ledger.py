@@ -54,8 +54,8 @@ import zlib
 from typing import Any, NamedTuple
 
 from feishuperm.lib.config import config_dir, state_dir
+from feishuperm.lib.files import acquire, open_append, private_dir, write_all
 from feishuperm.lib.secrets import mask
-from feishuperm.lib.store import acquire, open_append, private_dir, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import hashlib
 import os
 from typing import NamedTuple
 
-from feishuperm.lib.store import acquire
+from feishuperm.lib.files import acquire
 from feishuperm.services.ledger import (
     INTENT,
     LOST,

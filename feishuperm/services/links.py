@@ -13,8 +13,8 @@ import hashlib
 import hmac
 import os
 
+from feishuperm.lib.files import private_dir
 from feishuperm.lib.log import log
-from feishuperm.lib.store import private_dir
 from feishuperm.models.settings import host_is_local, url_host
 
 KEY_BYTES = 32

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import claude_settings
-from feishuperm.lib.files import read_bytes
+from feishuperm.lib.files import locked, read_bytes, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.settings_editor import (
     MISSING,
@@ -35,7 +35,6 @@ from feishuperm.lib.settings_editor import (
     encode,
     get_value,
 )
-from feishuperm.lib.store import locked, write_atomic
 from feishuperm.lib.tool import format_rules
 
 TYPE_CHECKING = False

@@ -21,9 +21,8 @@ import time
 from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.files import read_json
+from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
-from feishuperm.lib.store import private_dir, write_atomic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

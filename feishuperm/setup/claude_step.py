@@ -13,8 +13,7 @@ from typing import Any
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.config import claude_dir
-from feishuperm.lib.files import read_bytes
-from feishuperm.lib.store import write_atomic
+from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.setup import files
 from feishuperm.setup.files import digest
 from feishuperm.setup.hook_entries import Registration, drop_hooks, own_hooks, put_hook

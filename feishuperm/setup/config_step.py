@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.config import config_dir, config_path, keys_of, read_config
-from feishuperm.lib.files import read_bytes
-from feishuperm.lib.store import write_atomic
+from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.setup.files import remove_file, remove_folders
 from feishuperm.setup.manifest import Manifest, Record, Step
 

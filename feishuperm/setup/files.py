@@ -13,8 +13,7 @@ import stat
 from collections.abc import Iterable
 
 from feishuperm.errors import FileError
-from feishuperm.lib.files import failure
-from feishuperm.lib.store import private_dir
+from feishuperm.lib.files import failure, private_dir
 
 
 def digest(data: bytes) -> str:

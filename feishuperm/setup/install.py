@@ -36,7 +36,7 @@ from feishuperm.setup.service_step import ServiceStep, recorded_service
 from feishuperm.setup.service_unit import KINDS, Service, choose_service
 from feishuperm.setup.status import inbox_link
 from feishuperm.setup.wanted_config import WantedConfig
-from feishuperm.supervisor.supervisor import CAP_VARIABLE
+from feishuperm.supervisor.event import CAP_VARIABLE
 from feishuperm.supervisor.switch import slash_commands, wanted_cap
 
 

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from feishuperm.lib.config import state_dir
-from feishuperm.lib.files import read_json
-from feishuperm.lib.store import guard_dir, write_atomic
+from feishuperm.lib.files import guard_dir, read_json, write_atomic
 from feishuperm.setup.files import make_folder, missing_folders, remove_file
 
 Record = dict[str, Any]

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import config_dir
-from feishuperm.lib.files import read_bytes
-from feishuperm.lib.store import write_atomic
+from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.models.names import ARCHIVE, PROGRAMS
 from feishuperm.setup.files import digest, remove_file, remove_folders, replace_link
 from feishuperm.setup.manifest import Manifest, Record, Step

@@ -12,8 +12,7 @@ from typing import Any
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import is_listening
-from feishuperm.lib.files import read_bytes
-from feishuperm.lib.store import write_atomic
+from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.setup.files import remove_file, remove_folders
 from feishuperm.setup.manifest import Manifest, Record, Step
 from feishuperm.setup.ports import check_port, port_of

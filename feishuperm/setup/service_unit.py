@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import home, state_dir
-from feishuperm.lib.store import private_dir, write_atomic
+from feishuperm.lib.files import private_dir, write_atomic
 from feishuperm.setup.files import remove_file
 from feishuperm.setup.server_process import end_background, pid_path, stop_server
 

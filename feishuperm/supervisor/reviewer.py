@@ -11,12 +11,14 @@ group and every process that carries the token.
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+import signal
 import time
-from _signal import SIG_IGN, SIGHUP, SIGINT, SIGKILL, SIGTERM, signal
 
-from feishuperm.errors import FeishupermError
 from feishuperm.lib.child import MAX_OUTPUT, STDOUT, Child
+from feishuperm.supervisor.verdict import ReviewError, Verdict, read_verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,18 +27,19 @@ if TYPE_CHECKING:
 
 RECURSION = "FEISHUPERM_SUPERVISOR"  # in the environment of everything inside a review
 KILL_ROUNDS = 200  # a second: nothing but the kernel itself outlives SIGKILL so long
-SCHEMA = (
-    '{"type":"object","properties":{"allow_stop":{"type":"boolean"},'
-    '"feedback":{"type":"string"}},"required":["allow_stop","feedback"],'
-    '"additionalProperties":false}'
-)
+SCHEMA = {
+    "type": "object",
+    "properties": {"allow_stop": {"type": "boolean"}, "feedback": {"type": "string"}},
+    "required": ["allow_stop", "feedback"],
+    "additionalProperties": False,
+}
 # One review reads a session once and looks at some files; more means it got lost.
 BUDGET_USD = "2"
 FLAGS = (
     "--fork-session",
     "--no-session-persistence",  # else every review is a session in the user's picker
     "--output-format", "json",
-    "--json-schema", SCHEMA,
+    "--json-schema", json.dumps(SCHEMA),
     "--settings", '{"disableAllHooks":true}',
     "--strict-mcp-config",  # and no --mcp-config: none of the user's servers starts
     "--tools", "Read,Glob,Grep",
@@ -45,41 +48,15 @@ FLAGS = (
 )  # fmt: skip
 
 
-class ReviewError(FeishupermError):
-    """A review without a verdict; `problem` is the last part of a key in `lib.text`."""
-
-    def __init__(self, problem: str, detail: str) -> None:
-        super().__init__(detail)
-        self.problem = problem
-
-
-class Verdict:
-    """What a reviewer said."""
-
-    __slots__ = ("allow_stop", "feedback")
-
-    def __init__(self, allow_stop: bool, feedback: str) -> None:
-        self.allow_stop = allow_stop
-        self.feedback = feedback
-
-
 def command_line(command: str, session: str) -> list[str]:
     """SUPERVISOR_COMMAND as a list, with our flags. Raises ReviewError."""
-    plain = command.isascii() and command.isprintable()
-    quoted = set(command) & set("'\"\\")
-    words = command.split() if plain and not quoted else _shell_words(command)
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a quote that is never closed
+        words = []
     if not words:
         raise ReviewError("missing", "SUPERVISOR_COMMAND is not a command")
     return [*words, "-p", "--resume", session, *FLAGS]
-
-
-def _shell_words(command: str) -> list[str]:
-    import shlex
-
-    try:
-        return shlex.split(command)
-    except ValueError:
-        return []
 
 
 def review(
@@ -87,8 +64,8 @@ def review(
     prompt: str,
     environ: Mapping[str, str],
     until: float,
-    meanwhile: Callable[[], object] = lambda: None,
     clock: Callable[[], float] = time.monotonic,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Verdict:
     """Run a reviewer here to its verdict or to the deadline. Raises ReviewError.
 
@@ -102,8 +79,6 @@ def review(
         guard.watch(child.pid)
         child.turn(0)  # a usual prompt fits into the pipe, and it can set to work
         meanwhile()
-        from feishuperm.supervisor.verdict import read_verdict  # there is time now
-
         while not child.over():
             child.turn(_left(until, clock))
             if len(child.outputs[STDOUT]) > MAX_OUTPUT:
@@ -158,8 +133,8 @@ def _stand_guard(reader: int, token: str) -> NoReturn:
     """The guard's whole life."""
     try:
         os.setsid()
-        for number in (SIGTERM, SIGINT, SIGHUP):
-            signal(number, SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
         # The client waits for the end of our stdout: the guard must not hold it.
         os.closerange(0, reader)
         os.closerange(reader + 1, 1024)
@@ -213,6 +188,6 @@ def _environ_of(root: str, pid: int) -> bytes:
 
 def _kill(pid: int) -> None:
     try:
-        os.kill(pid, SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     except OSError:
         pass

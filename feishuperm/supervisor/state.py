@@ -7,19 +7,20 @@ so a hundred hooks at once count to exactly a hundred.  It knows no review and n
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 
 from feishuperm.errors import FileError, UsageError
-from feishuperm.lib import quick_json
-from feishuperm.lib.files import read_json
-from feishuperm.lib.store import locked, private_dir, write_atomic
+from feishuperm.lib.files import locked, private_dir, read_json, write_atomic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+SESSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")  # no path, no option
 KEPT_SECONDS = 30 * 86400  # a session that was idle for a month is not resumed
 KEPT_VERDICTS = 20
 KEPT_PROMPTS = 32
@@ -44,11 +45,11 @@ class Row:
 
     def blocks(self, state: dict[str, Any]) -> int:
         """How many stops in a row were blocked so far."""
-        found = _table(state, "rows").get(self.agent)
-        if self.fresh or not isinstance(found, dict):
+        row = _table(state, "rows").get(self.agent)
+        if self.fresh or not isinstance(row, dict):
             return 0
-        ran = _tool_ran(self.transcript, _whole(found, "size"))
-        return 0 if ran else _whole(found, "blocks")
+        ran = _tool_ran(self.transcript, _whole(row, "size"))
+        return 0 if ran else _whole(row, "blocks")
 
     def block(self, state: dict[str, Any]) -> None:
         """Count one more."""
@@ -113,11 +114,11 @@ class SupervisorState:
 
     def sessions(self) -> list[tuple[str, dict[str, Any]]]:
         """Every session that has a file, the latest first."""
-        found = []
+        dated = []
         for name in self._names("session-"):
             path = os.path.join(self.folder, name)
-            found.append((_mtime(path), name[len("session-") : -len(".json")]))
-        return [(name, self.session(name)) for _, name in sorted(found, reverse=True)]
+            dated.append((_mtime(path), name[len("session-") : -len(".json")]))
+        return [(name, self.session(name)) for _, name in sorted(dated, reverse=True)]
 
     # Switching.
 
@@ -135,7 +136,7 @@ class SupervisorState:
     def switch_project(self, project: str, value: str) -> None:
         path = os.path.realpath(project)
         with locked(self._projects(), self.lock_seconds):
-            off = [known for known in self._projects_off() if known != path]
+            off = [other for other in self._projects_off() if other != path]
             if value == "off":
                 off.append(path)
             self._save(self._projects(), {"off": off})
@@ -175,21 +176,12 @@ class SupervisorState:
             private_dir(self.folder)
         except OSError as error:
             raise FileError(f"cannot make {self.folder}: {error.strerror}") from None
-        write_atomic(path, quick_json.dumps(value).encode() + b"\n", 0o600)
+        write_atomic(path, json.dumps(value).encode() + b"\n", 0o600)
 
 
 def is_session(session: str) -> bool:
-    """Whether it can name a file and stand on a command line: no slash, no dash first.
-
-    1 to 128 letters, digits, dots, underscores and dashes, the first no sign.
-    """
-    plain = "".join(part for part in session if part not in "._-")
-    return (
-        len(session) <= 128
-        and session[:1].isalnum()
-        and plain.isascii()
-        and plain.isalnum()
-    )
+    """Whether it can name a file and stand on a command line."""
+    return SESSION.fullmatch(session) is not None
 
 
 def check_session(session: str) -> str:

@@ -4,23 +4,24 @@
 nothing where the event is none of its business.  Whatever goes wrong, the answer is
 "allow", because a supervisor that breaks must not keep a session from ending.  It knows
 neither stdin nor how a reviewer runs (`supervisor.reviewer`).
-
-What only a report or a rare sentence needs is imported late, at best while the reviewer
-is at work: a review may cost 100 ms beside the reviewer's own time, and every module
-is compiled anew at each start.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib import quick_json
+from feishuperm.lib import log
 from feishuperm.lib.config import claude_dir, state_dir
+from feishuperm.lib.control import ask_server
+from feishuperm.lib.text import text
 from feishuperm.supervisor import reviewer
-from feishuperm.supervisor.reviewer import RECURSION, ReviewError, Verdict
-from feishuperm.supervisor.state import Row, SupervisorState, Turn, is_session
+from feishuperm.supervisor.event import Event, client_cap
+from feishuperm.supervisor.prompts import MATERIAL, SUPERVISOR
+from feishuperm.supervisor.state import SupervisorState, Turn, is_session
+from feishuperm.supervisor.verdict import ReviewError, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,114 +30,9 @@ if TYPE_CHECKING:
 
     from feishuperm.models.settings import Settings
 
-QUESTION_TOOL = "AskUserQuestion"
-STOPS = ("Stop", "SubagentStop")
 MAX_FEEDBACK = 8000  # characters; the client cuts a hook's text at about 10 000
-MAX_MESSAGE = 50_000  # characters of the last message that the reviewer gets
 MAX_PROMPT = 1 << 20  # bytes of a SUPERVISOR.md
 NOTICE_SECONDS = 0.05  # for handing a card to the server; the session is waiting
-RUNNING = ("running", "pending")  # a background task in another state is over
-
-# The client ends a turn after so many blocked stops in a row (no tool in between).  It
-# takes the number from its environment or from `env` in any of its settings files, and
-# hands the latter on to hooks; 0 means no cap, anything unreadable means the default.
-CAP_VARIABLE = "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"
-DEFAULT_CAP = 8
-
-
-def client_cap(environ: Mapping[str, str]) -> int:
-    """How many blocked stops in a row the client takes; 0 means any number."""
-    value = environ.get(CAP_VARIABLE, "")
-    return int(value) if value.isascii() and value.isdigit() else DEFAULT_CAP
-
-
-class Event:
-    """A hook event as far as the supervisor cares; wrong types count as missing."""
-
-    __slots__ = (
-        "agent",
-        "cwd",
-        "fields",
-        "name",
-        "prompt_id",
-        "session_id",
-        "tool_name",
-        "transcript",
-    )
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
-        self.tool_name = self._string("tool_name")
-        self.name = self._string("hook_event_name") or (
-            "PreToolUse" if self.tool_name else "Stop"
-        )
-        self.session_id = self._string("session_id")
-        self.prompt_id = self._string("prompt_id")
-        self.cwd = self._string("cwd")
-        self.agent = self._string("agent_id") if self.name == "SubagentStop" else ""
-        self.transcript = self._string(
-            "agent_transcript_path" if self.agent else "transcript_path"
-        )
-
-    def _string(self, key: str) -> str:
-        value = self.fields.get(key)
-        return value if isinstance(value, str) else ""
-
-    def is_stop(self) -> bool:
-        return self.name in STOPS
-
-    def concerns_us(self) -> bool:
-        return self.is_stop() or (
-            self.name == "PreToolUse" and self.tool_name == QUESTION_TOOL
-        )
-
-    def still_working(self) -> bool:
-        """The turn ends, but a background task goes on and will wake it again."""
-        tasks = self.fields.get("background_tasks")
-        if self.name != "Stop" or not isinstance(tasks, list):
-            return False
-        return any(
-            not isinstance(task, dict) or task.get("status", RUNNING[0]) in RUNNING
-            for task in tasks
-        )
-
-    def material(self) -> dict[str, Any]:
-        """What the reviewer gets to see beside the session itself."""
-        if not self.is_stop():
-            return {
-                "hook_event_name": self.name,
-                "tool_name": self.tool_name,
-                "tool_input": self.fields.get("tool_input"),
-            }
-        message = self._string("last_assistant_message")
-        if len(message) > MAX_MESSAGE:
-            half = MAX_MESSAGE // 2
-            message = f"{message[:half]}\n[...]\n{message[-half:]}"
-        agent = {"agent_type": self._string("agent_type")} if self.agent else {}
-        last = {"last_assistant_message": message}
-        return {"hook_event_name": self.name, **agent, **last}
-
-    def row(self) -> Row:
-        fresh = self.fields.get("stop_hook_active") is False
-        return Row(self.agent, self.transcript, fresh)
-
-    # The two formats.
-
-    def allow(self, reason: str = "", notice: str = "") -> dict[str, Any]:
-        """The answer that lets it pass; `notice` is for the person at the terminal."""
-        if self.is_stop():
-            return {"systemMessage": notice} if notice else {}
-        return self._decide("allow", reason or notice)
-
-    def block(self, feedback: str) -> dict[str, Any]:
-        """The answer that holds it back and tells the model why."""
-        if self.is_stop():
-            return {"decision": "block", "reason": feedback}
-        return self._decide("deny", feedback)
-
-    def _decide(self, decision: str, reason: str) -> dict[str, Any]:
-        output = {"hookEventName": "PreToolUse", "permissionDecision": decision}
-        return {"hookSpecificOutput": {**output, "permissionDecisionReason": reason}}
 
 
 class Supervisor:
@@ -159,7 +55,7 @@ class Supervisor:
     def handle(self, raw: bytes) -> dict[str, Any] | None:
         """What to print for an event; None means nothing at all."""
         try:
-            fields = quick_json.loads(raw)
+            fields = json.loads(raw)
         except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
@@ -168,7 +64,7 @@ class Supervisor:
         event = Event(fields)
         if not event.concerns_us():
             return None
-        if self.environ.get(RECURSION) or event.still_working():
+        if self.environ.get(reviewer.RECURSION) or event.still_working():
             return event.allow()
         return self._supervise(event)
 
@@ -228,7 +124,7 @@ class Supervisor:
         until = self._until(event)
         os.chdir(self._project(event))  # the client finds a session by its folder
         return reviewer.review(
-            command, prompt, self.environ, until, load_ledger, self.clock
+            command, prompt, self.environ, until, self.clock, load_ledger
         )
 
     def _until(self, event: Event) -> float:
@@ -239,11 +135,9 @@ class Supervisor:
 
     def _prompt(self, event: Event) -> str:
         """The user's prompt or ours, word for word, and after it the material."""
-        from feishuperm.supervisor.prompts import MATERIAL, SUPERVISOR
-
         language = self.settings.feishuperm_lang
         prompt = user_prompt(self.environ) or SUPERVISOR[language]
-        material = quick_json.dumps(event.material(), ensure_ascii=False)
+        material = json.dumps(event.material(), ensure_ascii=False)
         return f"{prompt}\n\n{MATERIAL[language]}\n{material}\n"
 
     def _project(self, event: Event) -> str:
@@ -284,7 +178,7 @@ class Supervisor:
         self.state.record(event.session_id, {"time": int(time.time()), **entry}, row)
 
     def _enter(self, event: Event, entry: dict[str, Any]) -> None:
-        from feishuperm.services.ledger import Ledger
+        from feishuperm.services.ledger import Ledger  # see load_ledger
 
         Ledger(environ=self.environ).append(
             {
@@ -303,8 +197,6 @@ class Supervisor:
     def _tell(self, event: Event, entry: dict[str, Any]) -> None:
         if "stop" not in self.settings.feishuperm_notify:
             return
-        from feishuperm.lib.control import ask_server
-
         blocked = entry["outcome"] == "block"
         notice = {
             "command": "notice",
@@ -316,19 +208,15 @@ class Supervisor:
         ask_server(notice, NOTICE_SECONDS, self.settings.permission_socket_path)
 
     def _log(self, message: str, level: str = "info") -> None:
-        from feishuperm.lib import log
-
         log.configure(level=self.settings.feishuperm_log_level)
         log.log(f"supervisor: {message}", level)
 
     def _text(self, key: str, **values: object) -> str:
-        from feishuperm.lib.text import text
-
         return text(self.settings.feishuperm_lang, f"supervisor.{key}", **values)
 
 
 def load_ledger() -> None:
-    """Import what the report will need, while there is time."""
+    """Import it while the reviewer works: it takes half of what a review may cost."""
     import feishuperm.services.ledger  # noqa: F401
 
 

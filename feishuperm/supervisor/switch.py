@@ -1,7 +1,4 @@
-"""What `supervisor on`, `off` and `status` do, and what `install` sets up for it.
-
-Apart from `supervisor.supervisor`, because a review should not pay for it.
-"""
+"""What `supervisor on`, `off` and `status` do, and what `install` sets up for it."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from feishuperm.lib.config import claude_settings, load_settings, state_dir
 from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_json
 from feishuperm.lib.terminal import say
+from feishuperm.supervisor.event import CAP_VARIABLE, DEFAULT_CAP, client_cap
 from feishuperm.supervisor.state import SupervisorState, check_session
-from feishuperm.supervisor.supervisor import CAP_VARIABLE, DEFAULT_CAP, client_cap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,8 +88,8 @@ def show(state: SupervisorState, session: str, as_json: bool) -> int:
         print(json.dumps(facts, indent=2))
         return 0
     say(f"supervisor {'on' if facts['on'] else 'off'} for {facts['project']}")
-    found = facts["reviewer_path"] or "not found: every review will be skipped"
-    say(f"reviewer: {facts['reviewer']} ({found})")
+    path = facts["reviewer_path"] or "not found: every review will be skipped"
+    say(f"reviewer: {facts['reviewer']} ({path})")
     say(f"limit: {facts['limit']} reviews per prompt; {facts['cap_reason']}")
     for entry in facts["sessions"][:SHOWN_SESSIONS]:
         print_session(entry, facts["limit"])
@@ -113,7 +110,7 @@ def collect(state: SupervisorState, session: str) -> dict[str, Any]:
         "limit": settings.supervisor_max_iterations,
         "cap": cap,
         "cap_reason": reason,
-        "sessions": [_session_facts(name, found) for name, found in rows],
+        "sessions": [_session_facts(name, kept) for name, kept in rows],
     }
 
 
@@ -125,14 +122,14 @@ def reviewer_path(command: str) -> str:
         return ""
 
 
-def _session_facts(name: str, found: dict[str, Any]) -> dict[str, Any]:
-    listed = found.get("verdicts")
+def _session_facts(name: str, kept: dict[str, Any]) -> dict[str, Any]:
+    listed = kept.get("verdicts")
     listed = listed if isinstance(listed, list) else []
     verdicts = [item for item in listed if isinstance(item, dict)]
     return {
         "session": name,
-        "switch": found.get("switch", ""),
-        "count": found.get("count", 0),
+        "switch": kept.get("switch", ""),
+        "count": kept.get("count", 0),
         "seconds": round(sum(_number(item, "seconds") for item in verdicts), 1),
         "verdicts": verdicts,
     }
@@ -172,10 +169,10 @@ def configured_cap() -> tuple[int, str]:
 def _env_of(path: str) -> dict[str, Any]:
     """`env` in a settings file; the client skips a file that it cannot read."""
     try:
-        found = read_json(path)
+        settings = read_json(path)
     except FileError:
         return {}
-    env = found.get("env") if isinstance(found, dict) else None
+    env = settings.get("env") if isinstance(settings, dict) else None
     return env if isinstance(env, dict) else {}
 
 

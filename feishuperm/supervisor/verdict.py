@@ -1,9 +1,14 @@
-"""Reading what a reviewer printed: a verdict, in whatever wrapping it comes."""
+"""A reviewer's verdict: what it is, and how it is read out of what was printed.
+
+It knows no process: the bytes may come from anywhere, in whatever wrapping.
+"""
 
 from __future__ import annotations
 
-from feishuperm.lib import quick_json
-from feishuperm.supervisor.reviewer import ReviewError, Verdict
+import json
+import re
+
+from feishuperm.errors import FeishupermError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +17,25 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 64 << 10  # where a verdict is looked for, from the end
 MAX_STARTS = 2000  # opening braces that are tried in a text without a whole object
-FENCED = r"```[\w-]*[ \t]*\r?\n(.*?)```"
+FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
+
+
+class ReviewError(FeishupermError):
+    """A review without a verdict; `problem` is the last part of a key in `lib.text`."""
+
+    def __init__(self, problem: str, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = problem
+
+
+class Verdict:
+    """What a reviewer said."""
+
+    __slots__ = ("allow_stop", "feedback")
+
+    def __init__(self, allow_stop: bool, feedback: str) -> None:
+        self.allow_stop = allow_stop
+        self.feedback = feedback
 
 
 def read_verdict(output: bytes) -> Verdict:
@@ -55,10 +78,8 @@ def _find(text: str) -> Verdict | None:
     verdict = _verdict(_json(text))
     if verdict:
         return verdict
-    import re
-
     text = text[-MAX_TEXT:]
-    for block in reversed(re.findall(FENCED, text, re.DOTALL)):
+    for block in reversed(FENCED.findall(text)):
         verdict = _verdict(_json(block))
         if verdict:
             return verdict
@@ -71,8 +92,6 @@ def _find(text: str) -> Verdict | None:
 
 def _objects(text: str) -> Iterator[Any]:
     """Every outermost JSON object in a text."""
-    import json
-
     decoder = json.JSONDecoder()
     start = text.find("{")
     for _ in range(MAX_STARTS):
@@ -89,7 +108,7 @@ def _objects(text: str) -> Iterator[Any]:
 
 def _json(text: str) -> Any:
     try:
-        return quick_json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 

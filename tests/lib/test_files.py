@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import FileError
-from feishuperm.lib import store
-from feishuperm.lib.files import read_bytes, read_json
-from feishuperm.lib.store import (
-    Locked,
+from feishuperm.lib import files
+from feishuperm.lib.files import (
     append_line,
     guard_dir,
     lock_path,
     locked,
     private_dir,
+    read_bytes,
+    read_json,
     write_atomic,
 )
 
@@ -199,7 +199,7 @@ def test_file_of_another_user_is_refused(
 ) -> None:
     target.write_bytes(b"old")
     stranger = os.geteuid() + 4242
-    monkeypatch.setattr(store.os, "geteuid", lambda: stranger)
+    monkeypatch.setattr(files.os, "geteuid", lambda: stranger)
     with pytest.raises(FileError, match="it belongs to another user"):
         write_atomic(str(target), b"new")
     assert target.read_bytes() == b"old"
@@ -220,7 +220,7 @@ def test_failure_leaves_the_old_file_and_nothing_beside_it(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     target.write_bytes(b"old")
-    monkeypatch.setattr(store.os, function, fail)
+    monkeypatch.setattr(files.os, function, fail)
     with pytest.raises(FileError, match="No space left on device"):
         write_atomic(str(target), b"new")
     monkeypatch.undo()
@@ -240,7 +240,7 @@ def test_data_is_on_the_disk_before_the_rename_and_the_folder_after(
             calls.append(name)
             return real(*args)
 
-        monkeypatch.setattr(store.os, name, call)
+        monkeypatch.setattr(files.os, name, call)
 
     for name in ("write", "fsync", "rename"):
         spy(name)
@@ -262,7 +262,7 @@ def test_check_can_stop_the_change_at_the_last_moment(target: Path) -> None:
 # Runs in a process of its own: it forks a child per system call and lets it die there.
 CRASH = """
 import os, signal, sys
-from feishuperm.lib.store import write_atomic
+from feishuperm.lib.files import write_atomic
 
 path, old, new = sys.argv[1], b"old" * 1000, b"new" * 2000
 NAMES = ("open", "write", "fsync", "fchmod", "fchown", "close", "rename", "lstat")
@@ -332,7 +332,7 @@ def test_wait_for_a_lock_is_bounded(target: Path) -> None:
         now[0] += seconds
 
     with locked(str(target)), pytest.raises(FileError):
-        Locked(str(target), 2.0, clock=lambda: now[0], sleep=sleep).__enter__()
+        locked(str(target), 2.0, clock=lambda: now[0], sleep=sleep).__enter__()
     assert 102.0 <= now[0] < 102.1
 
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from feishuperm.lib import store
+from feishuperm.lib import files
 from feishuperm.services import ledger as ledger_module
 from feishuperm.services.ledger import (
     MAX_LINE,
@@ -421,7 +421,7 @@ def test_full_disk_leaves_no_half_entry_and_loses_none(
     assert ledger.flush() == 1
     assert ledger.problem == "No space left on device"
     assert path.read_bytes() == before
-    monkeypatch.setattr(ledger_module, "write_all", store.write_all)
+    monkeypatch.setattr(ledger_module, "write_all", files.write_all)
     assert ledger.flush() == 0
     assert ids(ledger) == ["id-0", "id-1", "kept"]
     assert check(ledger).sound()
@@ -536,7 +536,7 @@ def test_ledger_replaced_while_its_lock_is_awaited_gets_the_entry(
     def acquire(fd: int, wait: float, **options: Any) -> None:
         if not moved:
             moved.append(path.rename(f"{path}.old"))
-        store.acquire(fd, wait, **options)
+        files.acquire(fd, wait, **options)
 
     monkeypatch.setattr(ledger_module, "acquire", acquire)
     ledger.append({"id": "x"})

@@ -14,21 +14,16 @@ from feishuperm.models.settings import Settings
 from feishuperm.services.ledger import Ledger
 from feishuperm.supervisor import reviewer
 from feishuperm.supervisor import state as supervisor_state
+from feishuperm.supervisor.event import CAP_VARIABLE, DEFAULT_CAP, client_cap
 from feishuperm.supervisor.prompts import SUPERVISOR
-from feishuperm.supervisor.reviewer import ReviewError, Verdict
-from feishuperm.supervisor.supervisor import (
-    CAP_VARIABLE,
-    DEFAULT_CAP,
-    Supervisor,
-    client_cap,
-    user_prompt,
-)
+from feishuperm.supervisor.supervisor import Supervisor, user_prompt
 from feishuperm.supervisor.switch import (
     _session_facts,
     print_session,
     slash_commands,
     wanted_cap,
 )
+from feishuperm.supervisor.verdict import ReviewError, Verdict
 
 STOP = {
     "session_id": "s",
@@ -79,8 +74,8 @@ class Desk:
         prompt: str,
         environ: Mapping[str, str],
         until: float,
-        meanwhile: Callable[[], None],
         clock: Callable[[], float],
+        meanwhile: Callable[[], None],
     ) -> Verdict:
         meanwhile()
         self.prompts.append(prompt)
@@ -423,7 +418,7 @@ def test_card_is_asked_for_only_when_the_user_wants_stops(
         assert timeout < 0.1
         sent.append(command)
 
-    monkeypatch.setattr("feishuperm.lib.control.ask_server", ask)
+    monkeypatch.setattr("feishuperm.supervisor.supervisor.ask_server", ask)
     desk.answers = [Verdict(False, "more"), Verdict(True, "good")]
     for event in (STOP, QUESTION):
         desk.handle(event, FEISHUPERM_NOTIFY=notify)

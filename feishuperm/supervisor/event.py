@@ -1,0 +1,120 @@
+"""One hook event as the supervisor sees it: what it is, and how it is answered.
+
+The client has two formats, one for stops and one for questions; nobody else needs to
+know which is which.  It knows no review and no state.
+"""
+
+from __future__ import annotations
+
+from feishuperm.supervisor.state import Row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+QUESTION_TOOL = "AskUserQuestion"
+STOPS = ("Stop", "SubagentStop")
+MAX_MESSAGE = 50_000  # characters of the last message that the reviewer gets
+RUNNING = ("running", "pending")  # a background task in another state is over
+
+# The client ends a turn after so many blocked stops in a row (no tool in between).  It
+# takes the number from its environment or from `env` in any of its settings files, and
+# hands the latter on to hooks; 0 means no cap, anything unreadable means the default.
+CAP_VARIABLE = "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"
+DEFAULT_CAP = 8
+
+
+def client_cap(environ: Mapping[str, str]) -> int:
+    """How many blocked stops in a row the client takes; 0 means any number."""
+    value = environ.get(CAP_VARIABLE, "")
+    return int(value) if value.isascii() and value.isdigit() else DEFAULT_CAP
+
+
+class Event:
+    """A hook event as far as the supervisor cares; wrong types count as missing."""
+
+    __slots__ = (
+        "agent",
+        "cwd",
+        "fields",
+        "name",
+        "prompt_id",
+        "session_id",
+        "tool_name",
+        "transcript",
+    )
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+        self.tool_name = self._string("tool_name")
+        self.name = self._string("hook_event_name") or (
+            "PreToolUse" if self.tool_name else "Stop"
+        )
+        self.session_id = self._string("session_id")
+        self.prompt_id = self._string("prompt_id")
+        self.cwd = self._string("cwd")
+        self.agent = self._string("agent_id") if self.name == "SubagentStop" else ""
+        self.transcript = self._string(
+            "agent_transcript_path" if self.agent else "transcript_path"
+        )
+
+    def _string(self, key: str) -> str:
+        value = self.fields.get(key)
+        return value if isinstance(value, str) else ""
+
+    def is_stop(self) -> bool:
+        return self.name in STOPS
+
+    def concerns_us(self) -> bool:
+        return self.is_stop() or (
+            self.name == "PreToolUse" and self.tool_name == QUESTION_TOOL
+        )
+
+    def still_working(self) -> bool:
+        """The turn ends, but a background task goes on and will wake it again."""
+        tasks = self.fields.get("background_tasks")
+        if self.name != "Stop" or not isinstance(tasks, list):
+            return False
+        return any(
+            not isinstance(task, dict) or task.get("status", RUNNING[0]) in RUNNING
+            for task in tasks
+        )
+
+    def material(self) -> dict[str, Any]:
+        """What the reviewer gets to see beside the session itself."""
+        if not self.is_stop():
+            return {
+                "hook_event_name": self.name,
+                "tool_name": self.tool_name,
+                "tool_input": self.fields.get("tool_input"),
+            }
+        message = self._string("last_assistant_message")
+        if len(message) > MAX_MESSAGE:
+            half = MAX_MESSAGE // 2
+            message = f"{message[:half]}\n[...]\n{message[-half:]}"
+        agent = {"agent_type": self._string("agent_type")} if self.agent else {}
+        last = {"last_assistant_message": message}
+        return {"hook_event_name": self.name, **agent, **last}
+
+    def row(self) -> Row:
+        fresh = self.fields.get("stop_hook_active") is False
+        return Row(self.agent, self.transcript, fresh)
+
+    # The two formats.
+
+    def allow(self, reason: str = "", notice: str = "") -> dict[str, Any]:
+        """The answer that lets it pass; `notice` is for the person at the terminal."""
+        if self.is_stop():
+            return {"systemMessage": notice} if notice else {}
+        return self._decide("allow", reason or notice)
+
+    def block(self, feedback: str) -> dict[str, Any]:
+        """The answer that holds it back and tells the model why."""
+        if self.is_stop():
+            return {"decision": "block", "reason": feedback}
+        return self._decide("deny", feedback)
+
+    def _decide(self, decision: str, reason: str) -> dict[str, Any]:
+        output = {"hookEventName": "PreToolUse", "permissionDecision": decision}
+        return {"hookSpecificOutput": {**output, "permissionDecisionReason": reason}}
