@@ -14,11 +14,12 @@ from typing import Any
 from feishuperm import wire
 from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.engine.variables import UnsafeTemplate, shell_template, used_variables
-from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
-from feishuperm.lib import quick_json, settings_editor
+from feishuperm.errors import FeishupermError, FileError, PayloadError, ProtocolError
+from feishuperm.lib import settings_editor
 from feishuperm.lib.config import read_config
 from feishuperm.lib.diff import unified_diff
 from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.files import parse_json
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.json import json_get
 from feishuperm.lib.log import redact
@@ -276,10 +277,10 @@ def diffs(data: bytes) -> None:
     unified_diff(before, after)
 
 
-@refusing(ValueError, RecursionError)
+@refusing(FileError)
 def json_text(data: bytes) -> None:
     json_get(data, "a.0.b")
-    assert quick_json.loads(data) == json.loads(data) or b"NaN" in data
+    parse_json(data, "settings.json")
 
 
 EVENT = {
