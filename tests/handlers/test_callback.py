@@ -3,196 +3,33 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
-from typing import Any, cast
 from urllib.parse import urlencode
 
 import pytest
 
-from feishuperm.handlers.access import Gate
-from feishuperm.handlers.callback import Callback
 from feishuperm.handlers.turns import MAX_SLOW
 from feishuperm.lib.peer import Owner
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Ask, Block, Outcome, Receipt
+from feishuperm.models.ask import Answer, Block, Receipt
 from feishuperm.models.kind import KINDS, Kind
-from feishuperm.models.settings import Settings
-from feishuperm.protocol.http1 import Request, Response
 from feishuperm.services.links import Links
-from feishuperm.services.sessions import Sessions, Tickets
 from tests import asks
-from tests.handlers.gates import (
-    AGENT,
-    LOCAL,
-    NOWHERE,
-    OTHER,
-    OWN,
-    FakeClients,
-    FakeOwners,
-)
+from tests.handlers.gates import AGENT, LOCAL, OTHER
 from tests.handlers.pages.page import ID, Page, make_ask, make_outcome
+from tests.handlers.site import (
+    BROWSER,
+    LINKS,
+    NAVIGATES,
+    Asked,
+    Site,
+    site,
+    told,
+)
 from tests.kinds import extra
 
-LINKS = Links("http://localhost:8080", b"k" * 32, True)
 __all__ = ["extra"]
 PHONE = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-NAVIGATES = {"sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
 PREVIEW = {"user-agent": "Slackbot-LinkExpanding 1.0"}
-
-
-class Asked:
-    """A request as the desk keeps it."""
-
-    def __init__(self, ask: Ask, ended: bool = False, raw: bytes = b"{}") -> None:
-        self.id = ask.id
-        self.kind = ask.kind
-        self.raw = raw
-        self.ask = ask
-        self.ended = ended
-
-    def waits(self) -> bool:
-        return not self.ended
-
-
-class FakeDesk:
-    """Knows requests, takes answers, decides nothing."""
-
-    def __init__(self, *asked: Asked) -> None:
-        self.asked = {row.id: row for row in asked}
-        self.answers: list[Answer] = []
-        self.refused: list[tuple[str, str, str]] = []
-        self.seen: list[str] = []
-        self.receipt = Receipt(statuses.SETTLED, make_outcome())
-        self.requests = self
-        self.presenter = self
-        self.made = 0
-
-    def get(self, id: str) -> Asked | None:
-        return self.asked.get(id)
-
-    def waiting(self) -> list[Asked]:
-        return [row for row in self.asked.values() if row.waits()]
-
-    def recent(self, most: int) -> list[Asked]:
-        return [row for row in self.asked.values() if not row.waits()][:most]
-
-    def mark_shown(self, asked: Asked) -> None:
-        self.seen.append(asked.id)
-
-    def seconds_left(self, asked: Asked) -> int:
-        return 30
-
-    def ask(self, asked: Asked) -> Ask:
-        self.made += 1
-        return asked.ask
-
-    brief = ask
-
-    def outcome(self, asked: Asked) -> Outcome:
-        return make_outcome("已拒绝运行", id=asked.id)
-
-    def refuse(self, id: str, what: str, who: str) -> Receipt:
-        self.refused.append((id, what, who))
-        return Receipt(statuses.REFUSED, error=f"not for {who}")
-
-    def answer(self, answer: Answer) -> Receipt:
-        self.answers.append(answer)
-        return self.receipt
-
-
-class FakeStream:
-    """An open page."""
-
-    closed = False
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class FakeInbox:
-    """Counts what it is asked for."""
-
-    def __init__(self) -> None:
-        self.refreshed = 0
-        self.streams: list[FakeStream] = []
-
-    def open(self, stream: FakeStream) -> None:
-        assert stream in self.streams
-
-    def refresh(self) -> None:
-        self.refreshed += 1
-
-
-class Site:
-    """A callback around a fake desk, and requests to it."""
-
-    def __init__(self, *asked: Asked, **settings: str) -> None:
-        self.desk = FakeDesk(*asked)
-        self.inbox = FakeInbox()
-        self.time = 0.0
-        self.due: list[tuple[float, Callable[[], None]]] = []
-        url = settings.get("CALLBACK_SERVER_URL", LOCAL)
-        self.tickets, self.sessions = Tickets(), Sessions(NOWHERE, url)
-        self.clients, self.owners = FakeClients(), FakeOwners(OWN)
-        gate = Gate(url, self.sessions, self.clients, self.owners, [])
-        self.callback = Callback(
-            cast(Any, self.desk),
-            gate,
-            LINKS,
-            self.tickets,
-            self.sessions,
-            cast(Any, self.inbox),
-            Settings({"CALLBACK_LINK_SIGNING": "on", **settings}),
-            lambda: {"waiting": []},
-            lambda request: None,
-            lambda seconds, fn: self.due.append((self.time + seconds, fn)),
-            lambda: 1_700_000_000.0,
-            lambda: self.time,
-        )
-
-    def send(self, method: str, path: str, body: str = "", **headers: str) -> Response:
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        sent.setdefault("host", "localhost:8080")
-        target, _, query = path.partition("?")
-        pairs = dict(pair.split("=", 1) for pair in query.split("&") if pair)
-        request = Request(method, target, pairs, sent, body=body.encode())
-        request.peer = request.local = "127.0.0.1"
-        request.local_port = 8080
-        self.replies: list[Response] = []
-
-        class Exchange:
-            reply = self.replies.append
-            stream = self.open_stream
-
-        self.callback.on_request(request, cast(Any, Exchange()))
-        return self.replies[0] if self.replies else Response(0)
-
-    def open_stream(self, headers: object) -> FakeStream:
-        self.inbox.streams.append(FakeStream())
-        return self.inbox.streams[-1]
-
-    def wait(self) -> None:
-        """Let the next turn come that somebody has asked for."""
-        self.due.sort(key=lambda pair: pair[0])
-        self.time, fn = self.due.pop(0)
-        fn()
-
-    def tap(self, path: str, id: str = ID, **headers: str) -> Response:
-        return self.send("GET", LINKS.path(path, id), **headers)
-
-    def press(self, path: str, id: str = ID, **fields: Any) -> Response:
-        headers = fields.pop("headers", {})
-        form = {"id": id, "sig": LINKS.signature(path, id), **fields}
-        return self.send("POST", path, urlencode(form, doseq=True), **headers)
-
-
-def site(kind: str = "permission", **settings: str) -> Site:
-    return Site(Asked(make_ask(kind)), **settings)
-
-
-def told(response: Response) -> str:
-    return Page(response.body).text
 
 
 # Taps.
@@ -481,61 +318,7 @@ def test_button_of_tomorrow_is_on_old_requests_too(extra: Kind) -> None:
     assert sorted(Page(here.tap("/request").body).forms) == names
 
 
-# The stream.
-
-
-def many(count: int) -> list[Asked]:
-    return [Asked(make_ask(id=f"{number}-00000000")) for number in range(count)]
-
-
-def test_item_of_a_request_is_made_once() -> None:
-    here = Site(*many(3))
-    for _ in range(5):
-        state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
-    assert here.desk.made == 3
-    assert state["waiting_count"] == 3
-    assert state["deadlines"]["1-00000000"] == 1_700_000_030.0
-
-
-def test_large_request_is_drawn_when_it_arrives_and_a_small_one_when_looked_at() -> (
-    None
-):
-    large = make_ask(blocks=(Block("code", "", "start", hidden=1, tail="end"),))
-    here = Site(Asked(large))
-    here.callback.inbox.arrived(large)
-    here.callback.inbox.arrived(make_ask(id="small"))
-    state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
-    assert [item["id"] for item in state["waiting"]] == [ID]
-    assert here.desk.made == 0
-
-
-def test_many_new_items_are_made_over_several_turns() -> None:
-    here = Site(*many(10))
-    slow = here.desk.brief
-
-    def brief(asked: Asked) -> Ask:
-        here.time += 0.012
-        return slow(asked)
-
-    here.desk.brief = brief  # type: ignore[method-assign]
-    counts = []
-    while not counts or here.inbox.refreshed == len(counts):
-        state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
-        counts.append(len(state["waiting"]))
-    assert counts == [2, 4, 6, 8, 10, 10]
-
-
-def test_what_was_not_shown_is_not_marked_as_shown() -> None:
-    here = Site(*many(60))
-    here.callback.inbox.event()
-    assert len(here.desk.seen) == 50
-
-
 # Who is let in.
-
-PUBLIC_SITE = {"CALLBACK_SERVER_URL": "https://box.example"}
-BROWSER = {"user_agent": "Mozilla/5.0 (X11) Firefox/130.0"}
-OWN_PAGE = {"origin": "https://box.example", **BROWSER}
 
 
 @pytest.mark.parametrize(
@@ -599,102 +382,3 @@ def test_wrong_unsigned_ids_of_a_page_do_not_shut_out_the_chat() -> None:
     assert place.send("GET", f"/allow?id={ID}", **page).status == 429
     tap = {**page, "sec_fetch_site": "none"}
     assert place.send("GET", f"/allow?id={ID}", **tap).status == 200
-
-
-# The inbox from elsewhere.
-
-
-def let_in(place: Site, response: Response) -> str:
-    """The cookie of a response that opens the inbox to this browser alone."""
-    cookie, _, flags = dict(response.headers)["Set-Cookie"].partition("; ")
-    assert {"HttpOnly", "SameSite=Strict", "Secure"} <= set(flags.split("; "))
-    assert place.send("GET", "/", cookie=cookie, **BROWSER).status == 200
-    assert place.send("GET", "/status", cookie=cookie).status == 200
-    assert place.send("GET", "/").status == 403
-    return cookie
-
-
-@pytest.mark.parametrize("origin", ["none", "cross-site"])
-def test_link_to_the_inbox_opens_it_once(origin: str) -> None:
-    place = site(**PUBLIC_SITE)
-    link = f"/?ticket={place.tickets.make()}"
-    came = {**BROWSER, **NAVIGATES, "sec_fetch_site": origin}
-    entered = place.send("GET", link, **came)
-    assert entered.status == 200 and "npm run build" in told(entered)
-    cookie = let_in(place, entered)
-    again = place.send("GET", link, **came)
-    assert again.status == 403 and "npm run build" not in told(again)
-    assert place.send("GET", link, cookie=cookie, **BROWSER).status == 200
-
-
-@pytest.mark.parametrize(
-    ("method", "headers"),
-    [
-        ("HEAD", BROWSER),
-        ("GET", {"user_agent": "Slackbot-LinkExpanding 1.0"}),
-        ("GET", {**BROWSER, "sec_purpose": "prefetch"}),
-        ("GET", {**BROWSER, "sec_fetch_dest": "iframe", "sec_fetch_mode": "navigate"}),
-    ],
-)
-def test_preview_of_the_link_to_the_inbox_does_not_use_it_up(
-    method: str, headers: dict[str, str]
-) -> None:
-    place = site(**PUBLIC_SITE)
-    ticket = place.tickets.make()
-    landing = place.send(method, f"/?ticket={ticket}", **headers)
-    assert landing.status == 200 and "Set-Cookie" not in dict(landing.headers)
-    assert place.sessions.all() == []
-    form = Page(landing.body).forms["."]
-    assert form.hidden() == {"ticket": ticket}
-    body = urlencode(form.hidden())
-    assert place.send("POST", "/", body, origin="https://evil.test").status == 403
-    assert place.send("POST", "/", body, **BROWSER).status == 403  # no proof of a page
-    entered = place.send("POST", "/", body, **OWN_PAGE)
-    assert (entered.status, dict(entered.headers)["Location"]) == (303, ".")
-    let_in(place, entered)
-    assert place.send("POST", "/", body, **OWN_PAGE).status == 403
-
-
-def test_browser_from_another_site_is_asked_to_come_again() -> None:
-    """It keeps a strict cookie back on its way from there."""
-    place = site(**PUBLIC_SITE)
-    page = place.send("GET", "/", sec_fetch_site="cross-site", **BROWSER)
-    assert page.status == 403 and b'<a href=".">' in page.body
-
-
-def test_sessions_are_listed_and_ended() -> None:
-    place = site(**PUBLIC_SITE)
-    cookies = [
-        place.sessions.open("192.0.2.7", "<b>Firefox</b> Android").partition(";")[0]
-        for _ in range(3)
-    ]
-    page = place.send("GET", "/", cookie=cookies[0])
-    assert b"<b>" not in page.body and told(page).count("Firefox, Android") == 3
-    ids = re.findall(r'name="session" value="([0-9a-f]+)"', page.body.decode())
-    assert len(ids) == 3
-    chosen = urlencode({"session": ids[0]})
-    assert place.send("POST", "/sessions", chosen, **OWN_PAGE).status == 403
-    sent = {**OWN_PAGE, "cookie": cookies[0]}
-    foreign = {**sent, "sec_fetch_site": "cross-site"}
-    assert place.send("POST", "/sessions", chosen, **foreign).status == 403
-    assert place.send("POST", "/sessions", chosen, **sent).status == 303
-    assert len(place.sessions.all()) == 2
-    left = next(row for row in cookies if place.sessions.find(row, ""))
-    every = {**OWN_PAGE, "cookie": left}
-    assert place.send("POST", "/sessions", "all=1", **every).status == 303
-    assert place.sessions.all() == []
-    assert place.send("GET", "/", cookie=left).status == 403
-
-
-def test_browser_that_is_sent_away_loses_what_it_has_open() -> None:
-    place = site(**PUBLIC_SITE)
-    first, second = (
-        place.sessions.open("192.0.2.7", "Firefox").partition(";")[0] for _ in range(2)
-    )
-    for cookie in (first, second):
-        place.send("GET", "/events", cookie=cookie)
-    session = place.sessions.find(second, "")
-    assert session
-    sent = {**OWN_PAGE, "cookie": first}
-    place.send("POST", "/sessions", urlencode({"session": session.id}), **sent)
-    assert [stream.closed for stream in place.inbox.streams] == [False, True]

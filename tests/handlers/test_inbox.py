@@ -1,0 +1,169 @@
+"""The inbox over HTTP: its items, its stream, and who is let in."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import urlencode
+
+import pytest
+
+from feishuperm.models.ask import Ask, Block
+from feishuperm.protocol.http1 import Response
+from tests.handlers.pages.page import ID, Page, make_ask
+from tests.handlers.site import (
+    BROWSER,
+    NAVIGATES,
+    OWN_PAGE,
+    PUBLIC_SITE,
+    Asked,
+    Site,
+    site,
+    told,
+)
+
+
+def many(count: int) -> list[Asked]:
+    return [Asked(make_ask(id=f"{number}-00000000")) for number in range(count)]
+
+
+def test_item_of_a_request_is_made_once() -> None:
+    here = Site(*many(3))
+    for _ in range(5):
+        state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
+    assert here.desk.made == 3
+    assert state["waiting_count"] == 3
+    assert state["deadlines"]["1-00000000"] == 1_700_000_030.0
+
+
+def test_large_request_is_drawn_when_it_arrives_and_a_small_one_when_looked_at() -> (
+    None
+):
+    large = make_ask(blocks=(Block("code", "", "start", hidden=1, tail="end"),))
+    here = Site(Asked(large))
+    here.callback.inbox.arrived(large)
+    here.callback.inbox.arrived(make_ask(id="small"))
+    state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
+    assert [item["id"] for item in state["waiting"]] == [ID]
+    assert here.desk.made == 0
+
+
+def test_many_new_items_are_made_over_several_turns() -> None:
+    here = Site(*many(10))
+    slow = here.desk.brief
+
+    def brief(asked: Asked) -> Ask:
+        here.time += 0.012
+        return slow(asked)
+
+    here.desk.brief = brief  # type: ignore[method-assign]
+    counts = []
+    while not counts or here.inbox.refreshed == len(counts):
+        state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
+        counts.append(len(state["waiting"]))
+    assert counts == [2, 4, 6, 8, 10, 10]
+
+
+def test_what_was_not_shown_is_not_marked_as_shown() -> None:
+    here = Site(*many(60))
+    here.callback.inbox.event()
+    assert len(here.desk.seen) == 50
+
+
+# The inbox from elsewhere.
+
+
+def let_in(place: Site, response: Response) -> str:
+    """The cookie of a response that opens the inbox to this browser alone."""
+    cookie, _, flags = dict(response.headers)["Set-Cookie"].partition("; ")
+    assert {"HttpOnly", "SameSite=Strict", "Secure"} <= set(flags.split("; "))
+    assert place.send("GET", "/", cookie=cookie, **BROWSER).status == 200
+    assert place.send("GET", "/status", cookie=cookie).status == 200
+    assert place.send("GET", "/").status == 403
+    return cookie
+
+
+@pytest.mark.parametrize("origin", ["none", "cross-site"])
+def test_link_to_the_inbox_opens_it_once(origin: str) -> None:
+    place = site(**PUBLIC_SITE)
+    link = f"/?ticket={place.tickets.make()}"
+    came = {**BROWSER, **NAVIGATES, "sec_fetch_site": origin}
+    entered = place.send("GET", link, **came)
+    assert entered.status == 200 and "npm run build" in told(entered)
+    cookie = let_in(place, entered)
+    again = place.send("GET", link, **came)
+    assert again.status == 403 and "npm run build" not in told(again)
+    assert place.send("GET", link, cookie=cookie, **BROWSER).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("HEAD", BROWSER),
+        ("GET", {"user_agent": "Slackbot-LinkExpanding 1.0"}),
+        ("GET", {**BROWSER, "sec_purpose": "prefetch"}),
+        ("GET", {**BROWSER, "sec_fetch_dest": "iframe", "sec_fetch_mode": "navigate"}),
+    ],
+)
+def test_preview_of_the_link_to_the_inbox_does_not_use_it_up(
+    method: str, headers: dict[str, str]
+) -> None:
+    place = site(**PUBLIC_SITE)
+    ticket = place.tickets.make()
+    landing = place.send(method, f"/?ticket={ticket}", **headers)
+    assert landing.status == 200 and "Set-Cookie" not in dict(landing.headers)
+    assert place.sessions.all() == []
+    form = Page(landing.body).forms["."]
+    assert form.hidden() == {"ticket": ticket}
+    body = urlencode(form.hidden())
+    assert place.send("POST", "/", body, origin="https://evil.test").status == 403
+    assert place.send("POST", "/", body, **BROWSER).status == 403  # no proof of a page
+    entered = place.send("POST", "/", body, **OWN_PAGE)
+    assert (entered.status, dict(entered.headers)["Location"]) == (303, ".")
+    let_in(place, entered)
+    assert place.send("POST", "/", body, **OWN_PAGE).status == 403
+
+
+def test_browser_from_another_site_is_asked_to_come_again() -> None:
+    """It keeps a strict cookie back on its way from there."""
+    place = site(**PUBLIC_SITE)
+    page = place.send("GET", "/", sec_fetch_site="cross-site", **BROWSER)
+    assert page.status == 403 and b'<a href=".">' in page.body
+
+
+def test_sessions_are_listed_and_ended() -> None:
+    place = site(**PUBLIC_SITE)
+    cookies = [
+        place.sessions.open("192.0.2.7", "<b>Firefox</b> Android").partition(";")[0]
+        for _ in range(3)
+    ]
+    page = place.send("GET", "/", cookie=cookies[0])
+    assert b"<b>" not in page.body and told(page).count("Firefox, Android") == 3
+    ids = re.findall(r'name="session" value="([0-9a-f]+)"', page.body.decode())
+    assert len(ids) == 3
+    chosen = urlencode({"session": ids[0]})
+    assert place.send("POST", "/sessions", chosen, **OWN_PAGE).status == 403
+    sent = {**OWN_PAGE, "cookie": cookies[0]}
+    foreign = {**sent, "sec_fetch_site": "cross-site"}
+    assert place.send("POST", "/sessions", chosen, **foreign).status == 403
+    assert place.send("POST", "/sessions", chosen, **sent).status == 303
+    assert len(place.sessions.all()) == 2
+    left = next(row for row in cookies if place.sessions.find(row, ""))
+    every = {**OWN_PAGE, "cookie": left}
+    assert place.send("POST", "/sessions", "all=1", **every).status == 303
+    assert place.sessions.all() == []
+    assert place.send("GET", "/", cookie=left).status == 403
+
+
+def test_browser_that_is_sent_away_loses_what_it_has_open() -> None:
+    place = site(**PUBLIC_SITE)
+    first, second = (
+        place.sessions.open("192.0.2.7", "Firefox").partition(";")[0] for _ in range(2)
+    )
+    for cookie in (first, second):
+        place.send("GET", "/events", cookie=cookie)
+    session = place.sessions.find(second, "")
+    assert session
+    sent = {**OWN_PAGE, "cookie": first}
+    place.send("POST", "/sessions", urlencode({"session": session.id}), **sent)
+    assert [stream.closed for stream in place.inbox.streams] == [False, True]
