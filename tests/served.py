@@ -195,7 +195,8 @@ class Served:
         status = self.control(command="status", inbox=True)
         assert status is not None
         ticket = status["inbox"].partition("?ticket=")[2]
-        assert ticket and ticket in self.get(f"/?ticket={ticket}").text
+        preview = self.get(f"/?ticket={ticket}", User_Agent="Slackbot 1.0")
+        assert ticket and ticket in preview.text
         entered = self.post("/", ticket=ticket)
         assert entered.status == 303, entered.text
         return entered.headers["Set-Cookie"].partition(";")[0]

@@ -754,6 +754,17 @@ def test_broken_state_folder_does_not_stop_the_server(pyz: Path, home: Path) -> 
     (state / "key").mkdir()
     with Served(pyz, home) as served:
         hook, _ = served.ask(event())
+        # No allow that cannot be recorded: the terminal decides.
+        assert not success(served.get(inbox_links(served)["allow"]))
+        assert finish(hook) == ""
+
+
+def test_key_that_cannot_be_kept_signs_until_the_server_ends(
+    pyz: Path, home: Path
+) -> None:
+    (home / ".local" / "state" / "feishuperm" / "key").mkdir(parents=True)
+    with Served(pyz, home) as served:
+        hook, _ = served.ask(event())
         assert success(served.get(inbox_links(served)["allow"]))
         assert finish(hook) == ALLOW
 

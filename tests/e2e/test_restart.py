@@ -44,7 +44,7 @@ def ledger(served: Served) -> list[dict[str, Any]]:
 
 
 def ends(served: Served) -> list[dict[str, Any]]:
-    return [entry for entry in ledger(served) if entry.get("state") not in (None, "")]
+    return [entry for entry in ledger(served) if entry.get("event") == "request"]
 
 
 def test_fifty_waiting_hooks_survive_three_handovers(served: Served) -> None:

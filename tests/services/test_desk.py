@@ -532,6 +532,34 @@ def test_denial_goes_through_and_is_recorded_when_the_disk_takes_it(
     assert [entry["action"] for entry in bench.ledger.ends] == ["deny"]
 
 
+def test_session_that_answers_itself_is_written_down_and_named_at_the_end(
+    bench: Bench,
+) -> None:
+    bench.ask()
+    for _ in range(3):
+        receipt = bench.desk.refuse(ID, "allow", "curl (pid 51)")
+        assert receipt.status == statuses.REFUSED and "curl (pid 51)" in receipt.error
+    bench.timers.turn(desks.LEDGER_SECONDS)
+    [entry] = bench.ledger.ends
+    assert (entry["event"], entry["id"], entry["action"], entry["who"]) == (
+        "refused", ID, "allow", "curl (pid 51)"
+    )  # fmt: skip
+    assert remembered(entry) is None
+    assert bench.request.waits()
+    outcome = bench.answer("deny").outcome
+    assert any("curl (pid 51)" in line for line in outcome.lines)
+
+
+def test_what_is_tried_without_a_request_is_written_down_too(bench: Bench) -> None:
+    bench.desk.refuse("", "stop", "curl (pid 51)")
+    bench.desk.refuse("unknown", "allow", "curl (pid 51)")
+    bench.timers.turn(desks.LEDGER_SECONDS)
+    assert [(row["id"], row["action"]) for row in bench.ledger.ends] == [
+        ("", "stop"),
+        ("", "allow"),
+    ]
+
+
 def test_ends_by_themselves_are_written_together(bench: Bench) -> None:
     for number in range(100):
         bench.ask(id=f"1700000000-{number:08x}")

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from feishuperm import wire
+from feishuperm.handlers.permission import PermissionHandler
+from feishuperm.protocol.frames import HookRequest
+from tests.handlers.gates import FakeClients
+from tests.served import EVENT
+
+
+class Parts:
+    """Desk and notices in one; they write down what they are told."""
+
+    def __init__(self) -> None:
+        self.registered: list[HookRequest] = []
+        self.told: list[tuple[str, str]] = []
+        self.gone: list[object] = []
+
+    def register(self, hook: HookRequest, payload: object, waiter: object) -> None:
+        self.registered.append(hook)
+
+    def unreadable(self, project: str) -> None:
+        self.told.append(("unreadable", project))
+
+    def event(self, payload: Any, project: str) -> None:
+        self.told.append((type(payload).__name__, project))
+
+    def hook_gone(self, connection: object) -> None:
+        self.gone.append(connection)
+
+
+class Connection:
+    """The server's end of a hook's connection."""
+
+    def __init__(self, sock: socket.socket | None) -> None:
+        self.sock = sock
+        self.sent: list[tuple[bytes, bytes]] = []
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        self.sent.append((kind, body))
+
+
+class Desk:
+    """The handler with what is around it."""
+
+    def __init__(self, sock: socket.socket | None) -> None:
+        self.parts, self.clients = Parts(), FakeClients()
+        self.connection = Connection(sock)
+        self.commands: list[tuple[dict[str, Any], int]] = []
+        self.handler = PermissionHandler(
+            cast(Any, self.parts), cast(Any, self.parts), self._control, self.clients
+        )
+
+    def _control(self, command: dict[str, Any], pid: int) -> dict[str, Any]:
+        self.commands.append((command, pid))
+        return {"done": True}
+
+    def frame(self, kind: bytes, body: bytes) -> list[tuple[bytes, bytes]]:
+        self.handler.on_frame(cast(Any, self.connection), kind, body)
+        return self.connection.sent
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    ours, theirs = socket.socketpair()
+    yield Desk(ours)
+    ours.close()
+    theirs.close()
+
+
+def question(raw: bytes) -> bytes:
+    return b"\0".join((wire.PROTOCOL, b"1700000000-0123abcd", b"", b"/srv/shop", raw))
+
+
+def test_request_is_registered_and_its_client_remembered_by_the_kernels_word(
+    desk: Desk,
+) -> None:
+    desk.frame(b"Q", question(json.dumps(EVENT).encode()))
+    assert [hook.project for hook in desk.parts.registered] == ["/srv/shop"]
+    assert desk.clients.added == [(os.getpid(), EVENT["session_id"])]
+
+
+def test_command_is_answered_with_who_sent_it(desk: Desk) -> None:
+    sent = desk.frame(b"C", b'{"command": "stop"}')
+    assert desk.commands == [({"command": "stop"}, os.getpid())]
+    assert sent == [(b"J", b'{"done": true}')]
+
+
+def test_sender_that_is_gone_is_nobody() -> None:
+    desk = Desk(None)
+    desk.frame(b"C", b'{"command": "stop"}')
+    assert desk.commands == [({"command": "stop"}, 0)]
+
+
+def test_unreadable_request_is_told_of_and_left_to_the_terminal(desk: Desk) -> None:
+    assert desk.frame(b"Q", question(b"{")) == [(b"R", b"")]
+    assert desk.parts.told == [("unreadable", "/srv/shop")]
+    assert not desk.parts.registered and not desk.clients.added
+
+
+def test_other_event_is_sent_back_to_the_hook(desk: Desk) -> None:
+    other = {**EVENT, "hook_event_name": "PreToolUse"}
+    assert desk.frame(b"Q", question(json.dumps(other).encode())) == [(b"E", b"")]
+    assert not desk.parts.registered
+
+
+@pytest.mark.parametrize(("kind", "body"), [(b"X", b""), (b"C", b"[]"), (b"Q", b"")])
+def test_frame_that_cannot_be_understood_is_released(
+    desk: Desk, kind: bytes, body: bytes
+) -> None:
+    assert desk.frame(kind, body) == [(b"R", b"")]
+
+
+def test_hook_that_hung_up_is_told_to_the_desk(desk: Desk) -> None:
+    desk.handler.on_close(cast(Any, desk.connection))
+    assert desk.parts.gone == [desk.connection]
