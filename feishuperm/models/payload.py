@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 
 from feishuperm.errors import PayloadError
+from feishuperm.models.hooks import HOOK_EVENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,18 +107,6 @@ class PostToolUsePayload(ToolPayload):
     EVENT = "PostToolUse"
 
 
-class PostToolUseFailurePayload(ToolPayload):
-    EVENT = "PostToolUseFailure"
-
-
-class PermissionDeniedPayload(ToolPayload):
-    EVENT = "PermissionDenied"
-
-
-class PostToolBatchPayload(HookPayload):
-    EVENT = "PostToolBatch"
-
-
 class NotificationPayload(HookPayload):
     """The client's own notice, e.g. that it waits for input."""
 
@@ -125,22 +114,6 @@ class NotificationPayload(HookPayload):
 
     def message(self) -> str:
         return _string(self.fields, "message")
-
-
-class UserPromptSubmitPayload(HookPayload):
-    EVENT = "UserPromptSubmit"
-
-
-class UserPromptExpansionPayload(HookPayload):
-    EVENT = "UserPromptExpansion"
-
-
-class SessionStartPayload(HookPayload):
-    EVENT = "SessionStart"
-
-
-class SessionEndPayload(HookPayload):
-    EVENT = "SessionEnd"
 
 
 class StopPayload(HookPayload):
@@ -159,92 +132,22 @@ class SubagentStopPayload(StopPayload):
     EVENT = "SubagentStop"
 
 
-class StopFailurePayload(HookPayload):
-    EVENT = "StopFailure"
+OWN_TYPES = (
+    *(PermissionRequestPayload, PreToolUsePayload, PostToolUsePayload),
+    *(NotificationPayload, StopPayload, SubagentStopPayload),
+)
 
 
-class SubagentStartPayload(HookPayload):
-    EVENT = "SubagentStart"
+def _make_type(event: str, matched: str) -> type[HookPayload]:
+    """The type of an event that needs no more than a name of its own."""
+    base = ToolPayload if matched == "tool_name" else HookPayload
+    return type(f"{event}Payload", (base,), {"EVENT": event})
 
 
-class PreCompactPayload(HookPayload):
-    EVENT = "PreCompact"
-
-
-class PostCompactPayload(HookPayload):
-    EVENT = "PostCompact"
-
-
-class PreModelSwitchPayload(HookPayload):
-    EVENT = "PreModelSwitch"
-
-
-class PostModelSwitchPayload(HookPayload):
-    EVENT = "PostModelSwitch"
-
-
-class SetupPayload(HookPayload):
-    EVENT = "Setup"
-
-
-class TeammateIdlePayload(HookPayload):
-    EVENT = "TeammateIdle"
-
-
-class TaskCreatedPayload(HookPayload):
-    EVENT = "TaskCreated"
-
-
-class TaskCompletedPayload(HookPayload):
-    EVENT = "TaskCompleted"
-
-
-class ElicitationPayload(HookPayload):
-    EVENT = "Elicitation"
-
-
-class ElicitationResultPayload(HookPayload):
-    EVENT = "ElicitationResult"
-
-
-class ConfigChangePayload(HookPayload):
-    EVENT = "ConfigChange"
-
-
-class WorktreeCreatePayload(HookPayload):
-    EVENT = "WorktreeCreate"
-
-
-class WorktreeRemovePayload(HookPayload):
-    EVENT = "WorktreeRemove"
-
-
-class InstructionsLoadedPayload(HookPayload):
-    EVENT = "InstructionsLoaded"
-
-
-class CwdChangedPayload(HookPayload):
-    EVENT = "CwdChanged"
-
-
-class FileChangedPayload(HookPayload):
-    EVENT = "FileChanged"
-
-
-class DirectoryAddedPayload(HookPayload):
-    EVENT = "DirectoryAdded"
-
-
-class MessageDisplayPayload(HookPayload):
-    EVENT = "MessageDisplay"
-
-
-def _types(root: type[HookPayload]) -> list[type[HookPayload]]:
-    children = root.__subclasses__()
-    return [root, *(found for child in children for found in _types(child))]
-
-
-PAYLOAD_TYPES = {found.EVENT: found for found in _types(HookPayload) if found.EVENT}
+PAYLOAD_TYPES: dict[str, type[HookPayload]] = {
+    **{event: _make_type(event, matched) for event, matched in HOOK_EVENTS.items()},
+    **{own.EVENT: own for own in OWN_TYPES},
+}
 
 
 def parse_payload(raw: bytes | str | dict[str, Any]) -> HookPayload:
