@@ -354,7 +354,9 @@ class Desk:
     def remember(self) -> None:
         """Learn from the ledger how requests before this start ended."""
         try:
-            self._ledger.recover()
+            for end in self._ledger.recover():
+                if end.get("rules"):
+                    self._rule_writer.tidy(str(end.get("project")))
             entries = self._ledger.recent(REMEMBER_SECONDS)
         except OSError as error:
             log(f"the ledger cannot be read: {error}", "error")

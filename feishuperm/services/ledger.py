@@ -130,6 +130,7 @@ class Ledger:
         self._lost = 0
         self._unsynced = False
         self._head = ""  # the last hash this process has put on the disk
+        self._unkept = ""  # why it could not be kept apart
 
     # Writing, for those who can wait.
 
@@ -184,7 +185,7 @@ class Ledger:
         return {
             "head": self.head(),
             "pending": self.pending(),
-            "problem": self.problem,
+            "problem": self.problem or self._unkept,
         }
 
     def head(self) -> str:
@@ -235,7 +236,7 @@ class Ledger:
             _append(fd, size, chain.data(), sync)
             if sync and chain.anchors():
                 self._head = chain.last.hash
-                write_head(self.head_path, key, chain.last)
+                self._unkept = write_head(self.head_path, key, chain.last)
             return stored
         finally:
             os.close(fd)
@@ -475,10 +476,7 @@ def read_head(path: str, key: bytes) -> Head:
     except FileNotFoundError:
         return Head(why="missing")
     except OSError as error:
-        if error.errno in (
-            errno.EMFILE,
-            errno.ENFILE,
-        ):
+        if error.errno in (errno.EMFILE, errno.ENFILE):
             raise  # it will be read a little later
         return Head(why="unreadable")
     fields = data.decode("latin-1").split()
@@ -491,8 +489,8 @@ def read_head(path: str, key: bytes) -> Head:
     return Head(int(fields[0]), fields[1])
 
 
-def write_head(path: str, key: bytes, place: Place) -> None:
-    """Keep the head. Failing is no failure of the entry: the check tells of it."""
+def write_head(path: str, key: bytes, place: Place) -> str:
+    """Keep the head; returns why not. That is no failure of the entry."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         private_dir(os.path.dirname(path))
@@ -503,8 +501,9 @@ def write_head(path: str, key: bytes, place: Place) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
-    except OSError:
-        pass
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    return ""
 
 
 def _packed_head(key: bytes, place: Place) -> bytes:

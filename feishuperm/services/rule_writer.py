@@ -61,6 +61,7 @@ _PATH = (
     (re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|[.\s](/|\Z)|\A/+\Z"), "rule.path"),
 )
 _NAME = ((re.compile(r"[^\w ./:@-]|\A\s|\s\Z"), "rule.none"),)
+_TEMPORARY = re.compile(r"\.feishuperm-[0-9a-f]{16}")  # as `lib.store` names them
 # Tools that have a rule in the client's grammar, and why it is never written.
 _NO_RULE = {"Glob": "rule.search", "Grep": "rule.search"}
 _REFUSALS = {"Bash": _COMMAND, "Edit": _PATH, "Read": _PATH}
@@ -174,6 +175,15 @@ class RuleWriter:
         before, after = self._edit(project, lambda text: _drop(text, rules))
         return tuple(rule for rule in rules if rule in before and rule not in after)
 
+    def tidy(self, project: str) -> None:
+        """Remove what a server left that died while it wrote; never raises."""
+        try:
+            path = _own_file(project)
+            with locked(path, WAIT):
+                _sweep(os.path.dirname(path))
+        except FileError as error:
+            log(f"{project} not tidied: {error}", "warning")
+
     def _edit(
         self, project: str, change: Callable[[str], str]
     ) -> tuple[list[Any], list[Any]]:
@@ -183,6 +193,7 @@ class RuleWriter:
             raise FileError(f"cannot write {path}: there is no such project")
         path = _own_file(project)
         with locked(path, WAIT):
+            _sweep(os.path.dirname(path))
             for _ in range(TRIES):
                 try:
                     return self._attempt(project, path, change)
@@ -322,6 +333,20 @@ def _drop(text: str, rules: Sequence[str]) -> str:
             # Passing the text as the original keeps a list that is empty now.
             text = drop_value(text, (*ALLOW, index), text)
     return text
+
+
+def _sweep(folder: str) -> None:
+    """Remove temporary files of ours; while the lock is held none is in use."""
+    try:
+        names = os.listdir(folder)
+    except OSError:  # there is none yet
+        return
+    for name in names:
+        if _TEMPORARY.fullmatch(name):
+            try:
+                os.unlink(os.path.join(folder, name))
+            except OSError:
+                pass
 
 
 def _make_folder(path: str) -> None:

@@ -549,12 +549,14 @@ def test_unwritable_head_fails_no_entry_and_is_told(tmp_path: Path) -> None:
     place.mkdir()
     ledger = Ledger(str(tmp_path / "l"), lambda: now[0], head_path=str(place))
     fill(ledger, 3)
+    assert ledger.state()["problem"] == f"{place}: Is a directory"
     assert check(ledger).problems == (
         "line 1: when it was written, the head was unreadable",
         "the head is unreadable: whether entries were cut off cannot be told",
     )
     place.rmdir()
     ledger.append({"id": "2"})
+    assert ledger.state() == {"head": ledger.head(), "pending": 0, "problem": ""}
     assert check(ledger).problems == (
         "line 1: when it was written, the head was unreadable",
     )

@@ -19,6 +19,7 @@ from feishuperm.errors import FileError
 from feishuperm.lib.text import TEXTS
 from feishuperm.services import rule_writer
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
+from tests.conftest import ROOT
 from tests.fakes.claude_rules import allows, parse_rule
 
 WRITER = RuleWriter()
@@ -592,6 +593,39 @@ def test_parallel_threads_keep_every_rule(settings: Path, project: Path) -> None
     for thread in threads:
         thread.join(60)
     assert sorted(allowed(settings)) == sorted(names)
+
+
+KILLED = """
+import os, signal, sys
+from feishuperm.lib import store
+from feishuperm.services.rule_writer import RulePlan, RuleWriter
+store.os.rename = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+RuleWriter().write(sys.argv[1], RulePlan(("X",)))
+"""
+
+
+@pytest.mark.parametrize("tidies", [True, False])
+def test_what_a_killed_writer_left_is_swept_away(
+    settings: Path, project: Path, tidies: bool
+) -> None:
+    settings.write_text("{}")
+    other = settings.with_name(".feishuperm-notes")
+    other.write_text("somebody's")
+    command = [sys.executable, "-c", KILLED, str(project)]
+    assert subprocess.run(command, cwd=ROOT, timeout=60).returncode == -9
+    assert len(os.listdir(settings.parent)) == 3
+    assert settings.read_text() == "{}"
+    WRITER.tidy(str(project)) if tidies else WRITER.write(str(project), BUILD)
+    assert sorted(os.listdir(settings.parent)) == [other.name, settings.name]
+
+
+def test_tidying_where_nothing_is_does_no_harm(project: Path, tmp_path: Path) -> None:
+    WRITER.tidy(str(project))
+    WRITER.tidy(str(tmp_path / "gone"))
+    (project / ".claude").symlink_to(tmp_path)
+    (tmp_path / ".feishuperm-0123456789abcdef").write_text("not in the project")
+    WRITER.tidy(str(project))
+    assert (tmp_path / ".feishuperm-0123456789abcdef").exists()
 
 
 PROCESS = """
