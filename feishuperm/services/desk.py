@@ -341,7 +341,8 @@ class Desk:
         """Write what waits for the disk; try again until it is there."""
         self._flushing = False
         if self._ledger.flush():
-            self._flush_later(LEDGER_AGAIN_SECONDS)
+            failed = self._ledger.problem
+            self._flush_later(LEDGER_AGAIN_SECONDS if failed else LEDGER_SECONDS)
 
     def write_ledger(self, pause: Callable[[float], object] = time.sleep) -> None:
         """The server ends: a last chance for what could not be written so far."""
@@ -357,6 +358,7 @@ class Desk:
             for end in self._ledger.recover():
                 if end.get("rules"):
                     self._rule_writer.tidy(str(end.get("project")))
+                self._flush_later(LEDGER_SECONDS)
             entries = self._ledger.recent(REMEMBER_SECONDS)
         except OSError as error:
             log(f"the ledger cannot be read: {error}", "error")

@@ -8,7 +8,8 @@ How to use it, in a process with one thread and a loop:
     ...write the rule, send the decision...
     ledger.finish(ticket, entry)      # never raises
     ledger.note(entry)                # ends nobody decided; written with the next...
-    ledger.flush()                    # ...call of this: every 0.1 s while it is not 0
+    ledger.flush()                    # ...call of this: every 0.1 s while it is not 0,
+                                      # every second while there is a `problem`
     ledger.state()                    # the value of `ledger` in the server's status
     ledger.head()                     # eight characters for a card or a page
 
@@ -70,6 +71,7 @@ BLOCK = 64 << 10  # what is read at a time from the end of the file
 MAX_LINE = 1 << 20  # bytes; none of ours comes near, so a longer one is no entry
 MAX_TEXT = 8192  # characters of one value
 MAX_WAITING = 10_000  # entries in memory: some MB, and hours of an ordinary day
+MAX_BATCH = 1000  # entries written at once: some ten milliseconds
 MAX_RECENT = 20_000  # entries that are handed out at once
 LOOK_BACK = 1000  # lines among which the last entry is looked for
 TOO_LONG = b"\0"
@@ -140,15 +142,16 @@ class Ledger:
 
     def extend(self, entries: Sequence[Entry]) -> list[Entry]:
         """Add several entries at the price of one. Raises OSError."""
-        return self._write(entries, WAIT)
+        return self._write([clean(entry) for entry in entries], WAIT)
 
     # Writing, for the loop.
 
     def intend(self, entry: Entry) -> Ticket:
         """Put on the disk what is about to be done. Raises OSError, and soon."""
-        intent = {**entry, "event": INTENT, "pid": os.getpid()}
-        stored = self._write([*self._backlog(), intent], QUICK)[-1]
-        self._written()
+        intent = clean({**entry, "event": INTENT, "pid": os.getpid()})
+        backlog = self._backlog()
+        stored = self._write([*backlog, intent], QUICK)[-1]
+        self._written(len(backlog))
         return Ticket(stored["seq"], stored)
 
     def finish(self, ticket: Ticket, entry: Entry) -> None:
@@ -161,19 +164,23 @@ class Ledger:
     def note(self, entry: Entry) -> None:
         """Keep an entry for the next `flush()`."""
         if len(self._waiting) < MAX_WAITING:
-            self._waiting.append({"time": round(self._clock(), 3), **entry})
+            self._waiting.append({"time": round(self._clock(), 3), **clean(entry)})
         else:
             self._lost += 1
 
     def flush(self, sync: bool = True) -> int:
-        """Write what waits; returns whether, or how much, is left. Never raises."""
-        if self._waiting or self._lost or (sync and self._unsynced):
+        """Write what waits, or a part of much; returns whether anything is left.
+
+        Never raises: `problem` says why it did not succeed.
+        """
+        backlog = self._backlog()
+        if backlog or (sync and self._unsynced):
             try:
-                self._write(self._backlog(), QUICK if sync else 0.0, sync)
+                self._write(backlog, QUICK if sync else 0.0, sync)
             except OSError as error:
                 self.problem = error.strerror or str(error)
             else:
-                self._written(sync)
+                self._written(len(backlog), sync)
         return self.pending() + self._unsynced
 
     def pending(self) -> int:
@@ -215,11 +222,17 @@ class Ledger:
         return ends
 
     def _backlog(self) -> list[Entry]:
-        lost = {"event": LOST, "count": self._lost}
-        return [*self._waiting, lost] if self._lost else self._waiting
+        """What is to be written next; what was lost is told at the end."""
+        backlog = self._waiting[:MAX_BATCH]
+        if self._lost and len(backlog) == len(self._waiting):
+            backlog.append({"event": LOST, "count": self._lost})
+        return backlog
 
-    def _written(self, sync: bool = True) -> None:
-        self._waiting, self._lost, self.problem = [], 0, ""
+    def _written(self, count: int, sync: bool = True) -> None:
+        if count > len(self._waiting):
+            self._lost = 0
+        del self._waiting[:count]
+        self.problem = ""
         self._unsynced = not sync
 
     def _write(
@@ -383,7 +396,7 @@ class _Chain:
 
     def add(self, entry: Entry) -> Entry:
         """Chain an entry; returns it as stored."""
-        stored = {"time": self._now, **clean(self._key, entry), **self._first}
+        stored = {"time": self._now, **with_marks(self._key, entry), **self._first}
         self._first = {}
         self._seq += 1
         if self._base != self._seq - 1:
@@ -402,20 +415,28 @@ class _Chain:
         return any(self._lines) or (self.last.seq > 0 and not self._gap)
 
 
-def clean(key: bytes, entry: Entry) -> Entry:
-    """An entry without secrets, and without what is not its caller's to say."""
-    stored = {
-        name: value if name in EXACT else _masked(value)
+def clean(entry: Entry) -> Entry:
+    """An entry without secrets, and without what is not its caller's to say.
+
+    Its rules are left to the writer, who has the key.
+    """
+    return {
+        name: value if name in EXACT or name == "rules" else _masked(value)
         for name, value in entry.items()
         if name not in RESERVED
     }
+
+
+def with_marks(key: bytes, entry: Entry) -> Entry:
+    """A clean entry with its rules masked, and marks of those that held a secret."""
     rules = entry.get("rules")
-    if rules and stored["rules"] != rules and not entry.get("marks"):
-        stored["marks"] = [
-            "" if shown == rule else rule_mark(key, rule)
-            for rule, shown in zip(rules, stored["rules"])
-        ]
-    return stored
+    if not rules:
+        return entry
+    shown = _masked(rules)
+    if shown == rules or entry.get("marks"):
+        return {**entry, "rules": shown}
+    marks = ["" if a == b else rule_mark(key, b) for a, b in zip(shown, rules)]
+    return {**entry, "rules": shown, "marks": marks}
 
 
 def _masked(value: Any) -> Any:

@@ -402,6 +402,25 @@ def test_what_is_too_much_to_keep_is_counted_and_told(
     )
 
 
+def test_many_entries_are_written_a_part_at_a_time(
+    ledger: Ledger, held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "MAX_BATCH", 3)
+    monkeypatch.setattr(ledger_module, "MAX_WAITING", 8)
+    for number in range(10):
+        ledger.note({"id": str(number)})
+    held.close()
+    assert ledger.flush() == 7
+    assert ledger.intend({"id": "now"}).seq == 8
+    assert ledger.pending() == 4
+    assert ledger.flush() == 0
+    assert [entry.get("id") for entry in ledger.entries()] == [
+        "id-0", "0", "1", "2", "3", "4", "5", "now", "6", "7", None
+    ]  # fmt: skip
+    assert list(ledger.entries())[-1]["count"] == 2
+    assert check(ledger).problems == ()
+
+
 def test_full_disk_leaves_no_half_entry_and_loses_none(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
