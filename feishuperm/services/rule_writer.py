@@ -61,7 +61,7 @@ _PATH = (
     (re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|[.\s](/|\Z)|\A/+\Z"), "rule.path"),
 )
 _NAME = ((re.compile(r"[^\w ./:@-]|\A\s|\s\Z"), "rule.none"),)
-_TEMPORARY = re.compile(r"\.feishuperm-[0-9a-f]{16}")  # as `lib.store` names them
+_TEMPORARY = re.compile(r"\.feishuperm-[0-9a-f]{16}")  # as `lib.files` names them
 # Tools that have a rule in the client's grammar, and why it is never written.
 _NO_RULE = {"Glob": "rule.search", "Grep": "rule.search"}
 _REFUSALS = {"Bash": _COMMAND, "Edit": _PATH, "Read": _PATH}

@@ -597,9 +597,9 @@ def test_parallel_threads_keep_every_rule(settings: Path, project: Path) -> None
 
 KILLED = """
 import os, signal, sys
-from feishuperm.lib import store
+from feishuperm.lib import files
 from feishuperm.services.rule_writer import RulePlan, RuleWriter
-store.os.rename = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+files.os.rename = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
 RuleWriter().write(sys.argv[1], RulePlan(("X",)))
 """
 
