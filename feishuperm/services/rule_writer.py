@@ -257,6 +257,8 @@ def _refusal(tool: str, content: str) -> str:
     """Why this rule would not be exact; empty when it is."""
     if not content:
         return "" if _BARE.fullmatch(tool) else "rule.none"
+    if len(content) > MAX_RULE:  # before some MB are searched for what else is wrong
+        return "rule.long"
     for pattern, key in _REFUSALS.get(tool, _NAME):
         if pattern.search(content):
             return key
