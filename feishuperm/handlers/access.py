@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
 from typing import NamedTuple
 
 from feishuperm.lib.ancestry import Suspect
@@ -52,6 +53,7 @@ FORWARDING_HEADERS = (
 OPEN_PATHS = ("/healthz", "/install.sh", "/feishuperm.pyz", "/SHA256SUMS")
 HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?")
 PORTS = {"http": "80", "https": "443"}  # which a browser does not mention
+FRESH_SECONDS = 0.02  # in which nobody looks at the same connection again
 WRONG_SECONDS = 60.0
 WRONG_MOST = 20  # per address and minute; a person mistypes no links
 
@@ -166,17 +168,21 @@ class Gate:
 
         Whoever is on this machine and hides is one too; who is elsewhere cannot be.
         What was said of a connection holds for it, but `afresh` looks again: before
-        anything is decided.
+        anything is decided, if that was not done just now.
         """
-        memo = request.memo
-        if afresh or "suspect" not in memo:
-            owner = self.owner(request)
-            if owner is not None:
-                memo["suspect"] = self._clients.suspect(owner)
-            else:
-                memo["suspect"] = Suspect(0, "?") if is_here(request.peer) else None
+        memo, now = request.memo, time.monotonic()
+        when: float = memo.get("looked", 0.0)  # type: ignore[assignment]
+        if "suspect" not in memo or (afresh and now - when > FRESH_SECONDS):
+            memo["suspect"] = self._look(request)
+            memo["looked"] = now
         suspect: Suspect | None = memo["suspect"]  # type: ignore[assignment]
         return suspect
+
+    def _look(self, request: Request) -> Suspect | None:
+        owner = self.owner(request)
+        if owner is not None:
+            return self._clients.suspect(owner)
+        return Suspect(0, "?") if is_here(request.peer) else None
 
     def owner(self, request: Request) -> Owner | None:
         """Who on this machine sent it; the kernel is asked once per connection."""

@@ -150,8 +150,10 @@ class Ledger:
         """Put on the disk what is about to be done. Raises OSError, and soon."""
         intent = clean({**entry, "event": INTENT, "pid": os.getpid()})
         backlog = self._backlog()
-        stored = self._write([*backlog, intent], QUICK)[-1]
-        self._written(len(backlog))
+        # The head is synced with the end, a tenth of a second later: a power cut before
+        # that leaves it behind, which is told as what it is.
+        stored = self._write([*backlog, intent], QUICK, sync_head=False)[-1]
+        self._written(len(backlog), sync=False)
         return Ticket(stored["seq"], stored)
 
     def finish(self, ticket: Ticket, entry: Entry) -> None:
@@ -236,7 +238,11 @@ class Ledger:
         self._unsynced = not sync
 
     def _write(
-        self, entries: Sequence[Entry], wait: float, sync: bool = True
+        self,
+        entries: Sequence[Entry],
+        wait: float,
+        sync: bool = True,
+        sync_head: bool = True,
     ) -> list[Entry]:
         fd = self._open(wait)
         try:
@@ -249,7 +255,7 @@ class Ledger:
             _append(fd, size, chain.data(), sync)
             if sync and chain.anchors():
                 self._head = chain.last.hash
-                self._unkept = write_head(self.head_path, key, chain.last)
+                self._unkept = write_head(self.head_path, key, chain.last, sync_head)
             return stored
         finally:
             os.close(fd)
@@ -510,7 +516,7 @@ def read_head(path: str, key: bytes) -> Head:
     return Head(int(fields[0]), fields[1])
 
 
-def write_head(path: str, key: bytes, place: Place) -> str:
+def write_head(path: str, key: bytes, place: Place, sync: bool = True) -> str:
     """Keep the head; returns why not. That is no failure of the entry."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -519,7 +525,8 @@ def write_head(path: str, key: bytes, place: Place) -> str:
         try:
             length = os.pwrite(fd, _packed_head(key, place), 0)
             os.ftruncate(fd, length)  # it is always the same, if nobody meddled
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         finally:
             os.close(fd)
     except OSError as error:

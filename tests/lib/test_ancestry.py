@@ -123,6 +123,19 @@ def test_named_client_that_is_not_above_is_not_believed() -> None:
     assert client is not None and client.pid == 30
 
 
+def test_server_that_a_driver_started_is_not_searched_for_its_own_connection() -> None:
+    """It may have ten thousand of them, and a tap would wait for that."""
+    system = desktop()
+    own = os.getpid()
+    system.table[own] = process(own, 20, "serve")
+    system.files = {own: {777}, 10: {777}}
+    known = clients(system)
+    assert known.add(20) is not None  # asks without any mark
+    assert known.suspect_inode(777, UID) is None
+    system.files[50] = {777}
+    assert known.suspect_inode(777, UID) is not None
+
+
 def test_who_asks_without_any_client_drives_one_below_it() -> None:
     """`run` asks by itself, and the client is below it."""
     system = FakeSystem(process(1, 0), process(20, 1, "bash"), process(30, 20, "run"))

@@ -119,6 +119,12 @@ def test_entry_is_on_the_disk_before_append_returns_and_the_head_after_it(
     monkeypatch.setattr(ledger_module.os, "fsync", fsync)
     fill(ledger, 1)
     assert synced == ["ledger.jsonl", "ledger.jsonl.head"]
+    synced.clear()
+    ticket = ledger.intend({"id": "1"})
+    ledger.finish(ticket, {"id": "1"})
+    assert synced == ["ledger.jsonl"], "a tap waits for the disk once"
+    assert ledger.flush() == 0
+    assert synced[1:] == ["ledger.jsonl", "ledger.jsonl.head"]
 
 
 def test_long_values_are_cut_and_long_lines_chained(ledger: Ledger) -> None:
