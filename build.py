@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build, test and lint feishuperm: `python3 build.py [build|test|lint|bench]`.
+"""Build, test and lint feishuperm: `python3 build.py [build|test|lint|bench|soak]`.
 
 Needs nothing but Python 3.9: the tools go into a private environment in `.build/`.
 
@@ -697,6 +697,28 @@ def command_bench(arguments: list[str]) -> int:
     return max(subprocess.call([str(TOOLS_PYTHON), str(b)], cwd=ROOT) for b in wanted)
 
 
+# The long forms of proofs whose short forms are tests.
+SOAKS = {
+    "fuzz": ("-m", "tests.fuzz"),
+    "faults": ("-m", "tests.soak"),
+    "turns": ("tests/bench/bench_turns.py",),
+    "load": ("tests/bench/bench_load.py",),
+}
+
+
+def command_soak(arguments: list[str]) -> int:
+    """Build, then try for half an hour to break it: fuzz, faults, turns, load."""
+    command_build([])
+    ensure_tools()
+    unknown = [name for name in arguments if name not in SOAKS]
+    if unknown:
+        raise BuildError(f"soak: {unknown[0]} is none of " + ", ".join(SOAKS))
+    python = str(TOOLS_PYTHON)
+    return max(
+        subprocess.call([python, *SOAKS[name]], cwd=ROOT) for name in arguments or SOAKS
+    )
+
+
 # ---- parts of the system that some tests need
 
 # What is looked for in PATH, and the Debian packages that bring it.
@@ -755,6 +777,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "test": command_test,
     "lint": command_lint,
     "bench": command_bench,
+    "soak": command_soak,
 }
 
 

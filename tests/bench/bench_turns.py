@@ -99,7 +99,7 @@ class Timed:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.communicate(timeout=30)
         for sock in self.kept:
             sock.close()
         self.folder.cleanup()
