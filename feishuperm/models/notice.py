@@ -21,8 +21,8 @@ class NoticeEvent:
 
     def text(self, payload: HookPayload) -> str:
         """What the notice says."""
-        found = (payload.fields.get(field) for field in self.fields)
-        said = next((value for value in found if value and isinstance(value, str)), "")
+        values = (payload.fields.get(field) for field in self.fields)
+        said = next((value for value in values if value and isinstance(value, str)), "")
         tool = payload.fields.get("tool_name")
         return f"{tool}: {said}" if isinstance(tool, str) and tool else said
 

@@ -27,8 +27,8 @@ def read_questions(questions: object) -> list[Question]:
     """The questions that can be asked; what has no text is left out."""
     if not isinstance(questions, list):
         return []
-    found = [_question(entry) for entry in questions if isinstance(entry, dict)]
-    return [question for question in found if question.text]
+    asked = [_question(entry) for entry in questions if isinstance(entry, dict)]
+    return [question for question in asked if question.text]
 
 
 def _question(entry: dict[str, Any]) -> Question:

@@ -122,19 +122,19 @@ def _take_lock(fd: int, name: str) -> bool:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
-    found = os.fstat(fd)
-    return (found.st_dev, found.st_ino) == _identity(name)
+    held = os.fstat(fd)
+    return (held.st_dev, held.st_ino) == _identity(name)
 
 
 def _clear(path: str) -> None:
     """Remove a dead server's socket, and nothing else. Raises ListenError."""
     try:
-        found = os.lstat(path)
+        there = os.lstat(path)
     except FileNotFoundError:
         return
-    if not stat.S_ISSOCK(found.st_mode):
+    if not stat.S_ISSOCK(there.st_mode):
         raise ListenError(f"{path} exists and is not a socket", OTHER_PATH)
-    if found.st_uid != os.geteuid():
+    if there.st_uid != os.geteuid():
         raise ListenError(f"{path} belongs to another user", OTHER_PATH)
     if _is_alive(path):
         raise _already_running(path)
@@ -173,10 +173,10 @@ def _already_running(path: str) -> ListenError:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.lstat(path)
+        there = os.lstat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return there.st_dev, there.st_ino
 
 
 def listen_http(hosts: Sequence[str], port: int) -> Listener:

@@ -102,14 +102,14 @@ class Loop:
 
     def watch(self, fd: int, mask: int, handler: Handler) -> None:
         """Call the handler when the descriptor is ready for `mask`; 0 ends it."""
-        known = fd in self._handlers
+        is_watched = fd in self._handlers
         if not mask:
-            if known:
+            if is_watched:
                 del self._handlers[fd]
                 self._selector.unregister(fd)
             return
         self._handlers[fd] = handler
-        if known:
+        if is_watched:
             self._selector.modify(fd, mask, handler)
         else:
             self._selector.register(fd, mask, handler)

@@ -162,8 +162,8 @@ class Search:
             self.alike.clear()
         for block in _blocks(entry, "tool_use"):
             if block.get("name") == self.tool_name:
-                found = self.exact if self._matches(block) else self.alike
-                found[_id(block, "id")] = None
+                calls = self.exact if self._matches(block) else self.alike
+                calls[_id(block, "id")] = None
         for id in _results(entry):
             self._is_over(id)
 

@@ -39,9 +39,9 @@ def request_page(
 def record_page(ask: Ask, outcome: Outcome) -> Iterator[bytes]:
     """The same once it has ended: a record, without buttons."""
     lines = "".join(f"<p>{shown(line)}</p>" for line in outcome.lines)
-    told = (
+    ended = (
         head(ask, ask.heading),
         f'<div class="outcome {outcome.look}">{shown(outcome.done)}{lines}</div>',
         facts(ask.language, (*outcome_facts(outcome), *end_facts(outcome))),
     )
-    return frame(ask.language, ask.heading, sheet(ask, chain(told, blocks(ask))))
+    return frame(ask.language, ask.heading, sheet(ask, chain(ended, blocks(ask))))
