@@ -11,7 +11,7 @@ import sys
 from functools import partial
 
 from feishuperm.engine.application import record_callback
-from feishuperm.engine.config_manager import ConfigManager
+from feishuperm.engine.config_manager import ConfigManager, trust_command
 from feishuperm.engine.headless import Headless
 from feishuperm.engine.hook_manager import HookManager
 from feishuperm.engine.run_mark import VARIABLE, RunMark
@@ -76,7 +76,7 @@ def _sources(root: str, trust: Trust, screen: Screen) -> list[str]:
     if any(os.path.lexists(os.path.join(root, name)) for name in named):
         screen.warn(
             f"nobody has trusted {root}: its settings, callbacks, MCP servers and "
-            f"CLAUDE.md are left out; look at them with `feishuperm trust {root}`"
+            f"CLAUDE.md are left out; look at them with `{trust_command(root)}`"
         )
     return ["--setting-sources", "user"]
 

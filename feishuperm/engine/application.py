@@ -55,7 +55,9 @@ class Interactive:
         self.warn = warn
         self.config = ConfigManager(environ, warn, LateTrust(environ))
         self.root = self.config.project_root(cwd)
-        self.environ = self.config.own_environ(self.root)
+        self.own = self.config.own_environ(self.root)  # for the user's guards
+        trusted = self.own is environ or self.config.is_trusted(self.root)
+        self.environ = environ if trusted else self.own  # for our settings
 
     def has_callbacks(self, event: str) -> bool:
         return bool(self.config.load_callbacks(self.root, event))
@@ -72,7 +74,7 @@ class Interactive:
         if not callbacks:
             return None
         hooks = HookManager(
-            self.root, self.environ, self.warn, (), error, alarm, self.record
+            self.root, self.own, self.warn, (), error, alarm, self.record
         )
         hooks.load_hooks(callbacks)
         return hooks.run(fields, fields.get("tool_use_id"))

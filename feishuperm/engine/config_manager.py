@@ -146,26 +146,38 @@ class ConfigManager:
             reader = _Reader(origin, self.warn)
             listed = list(reader.callbacks(data.get("feishuperm"), event))
             if listed and not self._is_believed(origin):
-                self.warn(f"{origin.path}: {self._distrust(root)}")
+                self.warn(
+                    f"{origin.path}: its callbacks are skipped, because nobody has "
+                    f"trusted {root}; look at them with `{trust_command(root)}`"
+                )
                 continue
             pairs += listed
         return HooksConfig(pairs)
 
+    def is_trusted(self, root: str) -> bool:
+        return self.trust is None or self.trust.covers(root)
+
     def own_environ(self, root: str) -> Mapping[str, str]:
-        """The environment without what a project that nobody trusts has set in it.
+        """The environment as it was before the project set anything in it.
 
         Claude Code hands a project's `env` to every hook, in print mode before anybody
         has looked at the folder: PATH or BASH_ENV would make a guard another program.
         """
         names: set[str] = set()
+        own: dict[str, str] = {}
         for _, origin, data in self._settings(root):
             block = data.get("env")
-            if isinstance(block, dict) and not self._is_believed(origin):
+            block = block if isinstance(block, dict) else {}
+            if origin.is_project:
                 names.update(name for name in block if not _is_place(name))
+            else:
+                own = {name: block[name] for name in block if _is_path(block[name])}
         if not names & set(self.environ):
             return self.environ
+        before = {**_environ_of_client(self.environ), **own}
         kept = {key: self.environ[key] for key in self.environ if key not in names}
-        return {"PATH": PLAIN_PATH, **kept}
+        restored = {name: before[name] for name in names if name in before}
+        return {"PATH": PLAIN_PATH, **kept, **restored}
 
     def _load(self, root: str, for_sdk: bool) -> ProjectConfig:
         config = ProjectConfig(root)
@@ -221,8 +233,8 @@ class ConfigManager:
     ) -> Origin:
         """Each callback is judged by the list of its own file."""
         if is_project:
-            bound = self.trust is not None
-            origin = Origin(path, root, DEFAULT_SCRIPT_PATHS, True, bound)
+            environ = None if self.trust is None else self.environ
+            origin = Origin(path, root, DEFAULT_SCRIPT_PATHS, True, environ)
         else:
             # Relative to the project, it would run whatever a project puts there.
             folders = (os.path.join(claude_dir(self.environ), "hooks"), "./hooks")
@@ -235,15 +247,7 @@ class ConfigManager:
         return origin
 
     def _is_believed(self, origin: Origin) -> bool:
-        if self.trust is None or not origin.is_project:
-            return True
-        return self.trust.covers(origin.root)
-
-    def _distrust(self, root: str) -> str:
-        return (
-            f"its callbacks are skipped, because nobody has trusted {root}: look at "
-            f"them with `feishuperm trust {root}`"
-        )
+        return not origin.is_project or self.is_trusted(origin.root)
 
     def _warn_hooks_json(self, root: str) -> None:
         path = os.path.join(root, ".claude", "hooks.json")
@@ -424,6 +428,27 @@ def _matcher_of(entry: dict[str, Any]) -> str:
     if problem:
         raise Invalid(problem)
     return matcher
+
+
+def trust_command(root: str) -> str:
+    """What a person types to look at a project; its name is the project's choice."""
+    from shlex import quote
+
+    return f"feishuperm trust {quote(root)}"
+
+
+def _environ_of_client(environ: Mapping[str, str]) -> dict[str, str]:
+    """What Claude Code itself was started with, where the system tells."""
+    pid = environ.get("CLAUDE_PID", "")
+    if not pid.isdecimal():
+        return {}
+    try:
+        with open(f"/proc/{int(pid)}/environ", "rb") as file:
+            entries = os.fsdecode(file.read()).split("\0")
+    except OSError:
+        return {}
+    pairs = (entry.partition("=") for entry in entries)
+    return {name: value for name, equals, value in pairs if equals}
 
 
 def _identity(path: str) -> object:

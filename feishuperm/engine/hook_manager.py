@@ -155,7 +155,7 @@ class HookManager:
         missing = used_variables(callback.text) - set(values)
         if missing:  # a guard must not pass what it could not be shown
             return _block(f"hook: ${min(missing)} is too long for the command line")
-        env = self._environ(values)
+        env = self._environ(callback, values)
         argv = (SHELL, "-c", shell_template(callback.text))
         ended = self._child(callback, argv, _event_json(fields), env, fields)
         if isinstance(ended, str):
@@ -180,7 +180,7 @@ class HookManager:
             return self._failed(callback, f"{callback.text} is outside {folders}")
         argv = script_host.command(path)
         request = {"input": fields, "tool_use_id": tool_use_id, "context": {}}
-        env = self._environ(self._values(callback, fields))
+        env = self._environ(callback, self._values(callback, fields))
         outputs = (STDOUT, STDERR, RESULT)
         ended = self._child(callback, argv, _event_json(request), env, fields, outputs)
         if isinstance(ended, str):
@@ -220,8 +220,11 @@ class HookManager:
                 room -= size
         return handed
 
-    def _environ(self, values: dict[str, str]) -> dict[str, str | bytes]:
-        env: dict[str, str | bytes] = dict(self.environ)
+    def _environ(
+        self, callback: HookCallback, values: dict[str, str]
+    ) -> dict[str, str | bytes]:
+        origin = callback.origin or self.origin
+        env: dict[str, str | bytes] = dict(origin.environ or self.environ)
         env["CLAUDE_PROJECT_DIR"] = self.root
         env["PYTHONDONTWRITEBYTECODE"] = "1"  # a trusted folder stays as it was seen
         for name in VARIABLES:  # one of the user's own would be taken for the event's
@@ -240,8 +243,11 @@ class HookManager:
         outputs: tuple[int, ...] = (STDOUT, STDERR),
     ) -> Child | str:
         """The child after its own end, or why there is none."""
-        cwd = fields.get("cwd")
-        folder = cwd if isinstance(cwd, str) and _is_folder(cwd) else self.root
+        folder = fields.get("cwd")
+        # Of a project, the files at its top are those that somebody looked at.
+        bound = callback.origin is not None and callback.origin.is_bound
+        if bound or not isinstance(folder, str) or not _is_folder(folder):
+            folder = self.root
         with self.lock:
             if self.stopped:
                 return "the session has ended"

@@ -34,9 +34,9 @@ def for_client(event: str, output: Output) -> Output:
     """The same answer in the words the client obeys, which differ by event."""
     if output.get("decision") != "block":
         return output
-    known = output.get("hookSpecificOutput") or {}
-    reasons = [output.get("reason"), _reason_to_deny(known)]
-    reason = "\n".join(one for one in reasons if one) or "blocked by a hook"
+    given = output.get("hookSpecificOutput") or {}
+    reasons = filter(None, (output.get("reason"), _reason_to_deny(given)))
+    reason = "\n".join(reasons) or "blocked by a hook"
     specific: dict[str, Any] = {}
     if event == "PreToolUse":
         specific = {"permissionDecision": "deny", "permissionDecisionReason": reason}
@@ -46,7 +46,7 @@ def for_client(event: str, output: Output) -> Output:
         return output
     return {
         **output,
-        "hookSpecificOutput": {**known, "hookEventName": event, **specific},
+        "hookSpecificOutput": {**given, "hookEventName": event, **specific},
     }
 
 
@@ -85,7 +85,7 @@ def _merge_two(first: Output, second: Output) -> Output:
     merged = {**first, **second}
     if first.get("continue") is False:
         merged["continue"] = False
-    blocks = [one for one in (first, second) if one.get("decision") == "block"]
+    blocks = [out for out in (first, second) if out.get("decision") == "block"]
     if blocks:
         merged["decision"] = "block"
         merged["reason"] = _joined(blocks, "reason")
@@ -93,9 +93,9 @@ def _merge_two(first: Output, second: Output) -> Output:
         if key in merged:
             merged[key] = _joined((first, second), key)
     specific = [
-        one["hookSpecificOutput"]
-        for one in (first, second)
-        if isinstance(one.get("hookSpecificOutput"), dict)
+        out["hookSpecificOutput"]
+        for out in (first, second)
+        if isinstance(out.get("hookSpecificOutput"), dict)
     ]
     if len(specific) == 2:
         merged["hookSpecificOutput"] = _merge_specific(*specific)
@@ -119,7 +119,7 @@ def _merge_specific(first: Output, second: Output) -> Output:
             merged["permissionDecisionReason"] = reason
     if "decision" in stronger:
         merged["decision"] = dict(stronger["decision"])
-        message = _joined([_decision(one) for one in winners], "message")
+        message = _joined([_decision(specific) for specific in winners], "message")
         if message:
             merged["decision"]["message"] = message
     return merged
@@ -150,4 +150,4 @@ def _decision(specific: Output) -> Output:
 
 
 def _joined(outputs: Iterable[Output], key: str) -> str:
-    return "\n".join(str(one[key]) for one in outputs if one.get(key))
+    return "\n".join(str(output[key]) for output in outputs if output.get(key))

@@ -61,8 +61,8 @@ def is_of_a_run(environ: Mapping[str, str], session_id: object) -> bool:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return False  # nobody holds it: what made it is gone
     except BlockingIOError:
-        known = os.read(fd, 1 << 16).decode(errors="replace").split()
-        return not known or session_id in known
+        sessions = os.read(fd, 1 << 16).decode(errors="replace").split()
+        return not sessions or session_id in sessions
     except OSError:
         return False
     finally:

@@ -66,7 +66,7 @@ def matchers(manager: HookManager, config: HooksConfig) -> dict[str, list[HookMa
     turns = Turns()
     converted: dict[str, list[HookMatcher]] = {}
     for event, group in config.pairs():
-        hooks = [sdk_callback(manager, one, turns) for one in group.callbacks]
+        hooks = [sdk_callback(manager, hook, turns) for hook in group.callbacks]
         # Callbacks of one event take turns, so the last may wait for all others.
         timeout = config.seconds(event) + SLACK
         matcher = HookMatcher(group.matcher or None, hooks, timeout)

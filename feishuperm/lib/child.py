@@ -51,8 +51,10 @@ class Child:
             reader, theirs[number] = os.pipe()
             self.reading[reader] = number
         kept = [theirs[RESULT]] if RESULT in theirs else []
+        # In two steps: a signal that ends us meanwhile has to find whom to kill.
+        self.process = subprocess.Popen.__new__(subprocess.Popen)
         try:
-            self.process = subprocess.Popen(
+            self.process.__init__(  # type: ignore[misc]
                 argv,
                 stdin=theirs[0],
                 stdout=theirs[STDOUT],
@@ -63,18 +65,23 @@ class Child:
                 start_new_session=True,
             )
         except BaseException:
+            if getattr(self.process, "pid", None):
+                self.end()
             self._close()
             raise
         finally:
             for fd in theirs.values():
                 if fd >= 0:
                     os.close(fd)
-        self.pid = self.process.pid
         os.set_blocking(self.stdin, False)
         self.poll = select.poll()
         self.poll.register(self.stdin, select.POLLOUT)
         for fd in self.reading:
             self.poll.register(fd, select.POLLIN)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     @property
     def code(self) -> int | None:

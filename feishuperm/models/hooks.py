@@ -10,7 +10,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
 # Every event, and the field its matchers look at; empty: every matcher fits.
@@ -76,7 +76,7 @@ PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 class Origin:
     """The settings file a callback was written in, and what that allows it."""
 
-    __slots__ = ("folders", "is_bound", "is_project", "path", "root")
+    __slots__ = ("environ", "folders", "is_project", "path", "root")
 
     def __init__(
         self,
@@ -84,13 +84,18 @@ class Origin:
         root: str,
         folders: Iterable[str],
         is_project: bool = False,
-        is_bound: bool = False,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.path = path
         self.root = root  # what relative paths in it are relative to
         self.folders = tuple(folders)  # where its scripts may lie
         self.is_project = is_project  # then they lie inside of `root` as well
-        self.is_bound = is_bound  # its callbacks may refuse, and allow nothing
+        self.environ = environ  # for callbacks of a project that is not its own master
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its callbacks run in `root`, may refuse, and allow nothing."""
+        return self.environ is not None
 
 
 class HookCallback:

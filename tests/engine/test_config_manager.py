@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -300,17 +302,41 @@ def test_project_never_decides_permission_requests(project: Project) -> None:
     assert len(project.complaints) == 2
 
 
-def test_environment_of_an_untrusted_project_is_left_out(project: Project) -> None:
+@pytest.mark.parametrize("trusted", [False, True])
+def test_guards_of_the_user_get_nothing_that_a_project_sets(
+    project: Project, trusted: bool
+) -> None:
+    user = project.home / ".claude" / "settings.json"
+    user.write_text(json.dumps({"env": {"ENV": "mine", "OTHER": "mine"}}))
     block = {"PATH": "./bin", "BASH_ENV": "x", "FEISHUPERM_RUN": "y", "HOME": "/z"}
     project.write("settings.json", {"env": block})
     project.write("settings.local.json", {"env": {"ENV": "x", "CLAUDE_CONFIG_DIR": 3}})
     own = {"HOME": str(project.home), "CLAUDE_CONFIG_DIR": f"{project.home}/.claude"}
-    manager = with_trust(project, False)
+    manager = with_trust(project, trusted)
     manager.environ = {**own, "LANG": "C", **dict.fromkeys(["PATH", "ENV"], "x")}
-    kept = {**own, "LANG": "C", "PATH": PLAIN_PATH}
+    kept = {**own, "LANG": "C", "PATH": PLAIN_PATH, "ENV": "mine"}
     assert manager.own_environ(str(project.root)) == kept
-    manager.trust = Nobody(True)
+    manager.environ = {**own, "LANG": "C"}
     assert manager.own_environ(str(project.root)) is manager.environ
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_what_a_project_sets_is_put_back_as_the_client_was_started(
+    project: Project,
+) -> None:
+    project.write("settings.json", {"env": {"PATH": "./bin", "NEW": "x"}})
+    manager = with_trust(project, False)
+    own = {"HOME": str(project.home), "CLAUDE_PID": ""}
+    client = subprocess.Popen(
+        ["/bin/sleep", "60"], env={"PATH": "/mine", "X": "y"}, stdin=subprocess.PIPE
+    )
+    try:
+        own["CLAUDE_PID"] = str(client.pid)
+        manager.environ = {**own, "PATH": "./bin", "NEW": "x"}
+        assert manager.own_environ(str(project.root)) == {**own, "PATH": "/mine"}
+    finally:
+        client.kill()
+        client.communicate()
 
 
 def test_local_file_of_the_home_folder_is_the_users_own(tmp_path: Path) -> None:

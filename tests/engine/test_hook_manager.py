@@ -531,7 +531,7 @@ def test_allow_of_a_project_is_dropped_and_its_refusal_recorded(
 ) -> None:
     entries: list[dict[str, Any]] = []
     manager = HookManager(str(tmp_path), {}, pytest.fail, record=entries.append)
-    origin = Origin("settings.json", str(tmp_path), ["hooks"], True, is_bound=True)
+    origin = Origin("settings.json", str(tmp_path), ["hooks"], True, {})
     (tmp_path / "hooks").mkdir()
     for name, said in (("yes", "allow"), ("no", "deny")):
         source = f"def hook(*_): return {says(permissionDecision=said)!r}"
@@ -553,6 +553,39 @@ def test_allow_of_a_project_is_dropped_and_its_refusal_recorded(
         "tool": "Bash",
         "session": "s1",
     }
+
+
+def test_callback_of_a_project_runs_at_its_top_and_in_its_environment(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """A file of the same name in a folder below is not the one that was seen."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    environ = {"PATH": "/usr/bin:/bin", "FROM": "project"}
+    origin = Origin("settings.json", str(tmp_path), (), True, environ)
+    command = HookCallback("command", 'echo "$FROM" > here', origin=origin)
+    bench.manager.execute(command, {**EVENT, "cwd": str(inner)})
+    assert (tmp_path / "here").read_text() == "project\n"
+    own = HookCallback("command", 'echo "$FROM" > here')
+    bench.manager.execute(own, {**EVENT, "cwd": str(inner)})
+    assert (inner / "here").read_text() == "\n"
+
+
+def test_child_that_a_signal_meets_at_its_start_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    start = subprocess.Popen.__init__
+
+    def interrupted(self: Any, *args: Any, **rules: Any) -> None:
+        start(self, *args, **rules)
+        started.append(self.pid)
+        raise SystemExit
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
+    with pytest.raises(SystemExit):
+        Child(["/bin/sleep", "60"], b"", {}, str(tmp_path))
+    assert not is_alive(started[0])
 
 
 def test_compiled_file_beside_a_script_is_neither_made_nor_believed(
