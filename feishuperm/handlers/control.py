@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Reply = dict[str, Any]
 
 SHOWN_WAITING = 100  # a longer list helps nobody at a terminal
+# What a session may send: its supervisor is one of its hooks, and has things to tell.
+FOR_SESSIONS = ("status", "notice")
 REFUSAL = "refused to {}, a process of a Claude session; run it outside the session"
 
 
@@ -63,7 +65,7 @@ class Control:
             return {"error": f"unknown control command {name!r}"}
         if name == "status":
             return self.status(self._without_way_in(command, pid))
-        suspect = self._clients.suspect_pid(pid)
+        suspect = None if name in FOR_SESSIONS else self._clients.suspect_pid(pid)
         if suspect is not None:
             self._desk.refuse("", name, str(suspect))
             return {"error": REFUSAL.format(suspect)}

@@ -17,6 +17,7 @@ same.  macOS tells parents, times and environments through libproc and sysctl.
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import sys
@@ -49,7 +50,7 @@ class Process(NamedTuple):
     group: int
     name: str
     marks: frozenset[bytes] = frozenset()  # of its environment, if that can be read
-    is_starting: bool = False  # its environment is not there yet
+    is_unread: bool = False  # its environment was not there yet, or not looked at
 
 
 class Client(NamedTuple):
@@ -79,6 +80,8 @@ class Clients:
         self._clients: dict[tuple[int, int], Client] = {}
         self._marks: dict[bytes, int] = {}  # of all of them: since which start
         self._kin: set[tuple[int, int]] = set()  # seen below a client, perhaps cut off
+        # Of the last look: each process, and whether it belongs to a client.
+        self._verdicts: dict[int, tuple[Process, bool]] = {}
 
     def add(self, hook_pid: int, session: str = "") -> Client | None:
         """Remember who started a hook; None where that cannot be told."""
@@ -94,6 +97,8 @@ class Clients:
             marks |= before.marks
         client = Client(top.pid, top.start, marks, is_driver=not hook.marks)
         self._clients[client.pid, client.start] = client
+        if client != before:
+            self._verdicts.clear()
         for mark in client.marks:
             self._marks.setdefault(mark, client.start)
         if len(self._clients) > MAX_CLIENTS:
@@ -111,7 +116,7 @@ class Clients:
         A hook is run as `sh -c`, in a process group of its own.  Whoever asks without
         any mark of a client drives one itself (`run`), which is then below it.
         """
-        above = list(self._above(hook))
+        above = list(self._above(hook, math.inf))
         for mark in hook.marks:
             if mark.startswith(CLIENT_MARK):
                 for process in above[1:]:
@@ -170,43 +175,43 @@ class Clients:
 
     def _suspects(self) -> list[Process]:
         """Every process that belongs to a session."""
-        processes = {process.pid: process for process in self._system.all()}
-        verdicts: dict[int, bool] = {}
-        kin = [
-            process
-            for process in processes.values()
-            if self._belongs(process, processes, verdicts)
-        ]
+        # What is older than every client belongs to none, whatever it carries.
+        since = min(start for _, start in self._clients)
+        processes = {process.pid: process for process in self._system.all(since)}
+        before, self._verdicts = self._verdicts, {}
+        for pid, process in processes.items():
+            old = before.get(pid)
+            if old is not None and old[0] is process:
+                self._verdicts[pid] = old
+            elif old is not None and old[0].start == process.start:
+                self._verdicts.clear()  # more is known of it, and so of its children
+                break
+        for process in processes.values():
+            self._judge(process, processes)
+        kin = [process for process, belongs in self._verdicts.values() if belongs]
         # What ended is forgotten; its pid may come again with another start.
         self._kin = {(process.pid, process.start) for process in kin}
         return kin
 
-    def _belongs(
-        self,
-        process: Process,
-        processes: dict[int, Process],
-        verdicts: dict[int, bool],
-    ) -> bool:
-        """Whether it, or a process above it, is a client's; `verdicts` are shared."""
+    def _judge(self, process: Process, processes: dict[int, Process]) -> None:
+        """Find out whether it, or a process above it, is a client's."""
         path = []
-        verdict = False
+        belongs = False
         for _ in range(MAX_DEPTH):
-            if process.pid in verdicts:
-                verdict = verdicts[process.pid]
+            verdict = self._verdicts.get(process.pid)
+            if verdict is not None:
+                belongs = verdict[1]
                 break
-            path.append(process.pid)
-            if self._is_kin(process):
-                verdict = True
-                break
+            path.append(process)
+            belongs = self._is_kin(process)
             parent = processes.get(process.parent)
-            if parent is None or parent.start > process.start:
+            if belongs or parent is None or parent.start > process.start:
                 break
-            if self._drives(parent):
-                verdict = True
+            belongs = self._drives(parent)
+            if belongs:
                 break
             process = parent
-        verdicts.update(dict.fromkeys(path, verdict))
-        return verdict
+        self._verdicts.update((row.pid, (row, belongs)) for row in path)
 
     def _is_kin(self, process: Process) -> bool:
         """Whether it is a client itself, or one of its own by what it carries."""
@@ -222,11 +227,13 @@ class Clients:
         client = self._clients.get((process.pid, process.start))
         return client is not None and client.is_driver
 
-    def _above(self, process: Process) -> Iterator[Process]:
-        """A process, its parent, and so on."""
+    def _above(self, process: Process, since: float = 0) -> Iterator[Process]:
+        """A process, its parent, and so on; marks only of those not older."""
         for _ in range(MAX_DEPTH):
             yield process
-            parent = self._system.read(process.parent) if process.parent > 0 else None
+            parent = None
+            if process.parent > 0:
+                parent = self._system.read(process.parent, since)
             if parent is None or parent.start > process.start:
                 return
             process = parent
@@ -251,6 +258,10 @@ def printable(name: bytes) -> str:
     return "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
 
 
+def _is_stale(process: Process, since: float) -> bool:
+    return process.is_unread and process.start >= since
+
+
 KERNEL_THREADS = 2  # their parent; they never have an environment
 
 
@@ -262,15 +273,17 @@ class Linux:
         # By pid: the inode of its folder, which no later process gets, and what it is.
         self._seen: dict[int, tuple[int, Process]] = {}
 
-    def read(self, pid: int) -> Process | None:
-        """One process as it is now."""
+    def read(self, pid: int, since: float = 0) -> Process | None:
+        """One process as it is now; without its marks if it is older than `since`."""
         data = self._file(pid, "stat", 1024) or b""
         name, _, rest = data.partition(b"(")[2].rpartition(b")")
         fields = rest.split()
         if len(fields) < 20:
             return None
-        environ = self._file(pid, "environ", MAX_ENVIRON)
         parent, group, start = int(fields[1]), int(fields[2]), int(fields[19])
+        environ: bytes | None = b""
+        if start >= since:
+            environ = self._file(pid, "environ", MAX_ENVIRON)
         return Process(
             pid,
             start,
@@ -281,21 +294,20 @@ class Linux:
             environ == b"" and parent != KERNEL_THREADS,
         )
 
-    def all(self) -> Iterator[Process]:
+    def all(self, since: float) -> list[Process]:
         """Every process; what was read once is read again only for a new one."""
+        with os.scandir(self._root) as folders:
+            inodes = {int(f.name): f.inode() for f in folders if f.name.isdigit()}
         before, self._seen = self._seen, {}
-        with os.scandir(self._root) as folders:  # it names the inodes: no call for each
-            inodes = [(f.name, f.inode()) for f in folders if f.name.isdigit()]
-        for name, inode in inodes:
-            pid = int(name)
+        for pid, inode in inodes.items():
             entry = before.get(pid)
-            if entry is None or entry[0] != inode or entry[1].is_starting:
-                process = self.read(pid)
+            if entry is None or entry[0] != inode or _is_stale(entry[1], since):
+                process = self.read(pid, since)
                 if process is None:
                     continue
                 entry = (inode, process)
             self._seen[pid] = entry
-            yield entry[1]
+        return [process for _, process in self._seen.values()]
 
     def uid(self, pid: int) -> int:
         """Whose process it is; of one that hides, its folder would say root."""
@@ -351,7 +363,7 @@ class Mac:
         self._ctypes = ctypes
         self._libc = ctypes.CDLL(None)
 
-    def read(self, pid: int) -> Process | None:
+    def read(self, pid: int, since: float = 0) -> Process | None:
         """One process as it is now."""
         info = self._ctypes.create_string_buffer(BSD_INFO_BYTES)
         size = self._libc.proc_pidinfo(
@@ -371,8 +383,8 @@ class Mac:
         )
         return b"" if failed else data.raw[: size.value]
 
-    def all(self) -> Iterator[Process]:
-        return iter(())
+    def all(self, since: float) -> list[Process]:
+        return []
 
     def uid(self, pid: int) -> int:
         return -1

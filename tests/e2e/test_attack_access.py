@@ -465,7 +465,7 @@ def test_session_cannot_command_the_server(served: Served) -> None:
             program = (sys.executable, "-I", "-c", SEND, served.pyz)
             return agent.run(*program, wish, served.socket)[1]
 
-        for name in ("stop", "release", "handover", "notice"):
+        for name in ("stop", "release", "handover"):
             assert "of a Claude session" in send(command=name), name
         for action in ("allow", "always", "deny"):
             told = send(command="decide", id=agent.id, action=action)

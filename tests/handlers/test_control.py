@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from feishuperm.handlers.control import COMMANDS, Control
+from feishuperm.handlers.control import COMMANDS, FOR_SESSIONS, Control
 from feishuperm.services.links import Links
 from feishuperm.services.sessions import Tickets
 from tests.handlers.gates import AGENT, FakeClients
@@ -68,7 +68,9 @@ def test_control_socket_decides_nothing() -> None:
     assert "error" in Socket().send("decide", id="1", action="allow")
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "status"])
+@pytest.mark.parametrize(
+    "name", [name for name in COMMANDS if name not in FOR_SESSIONS]
+)
 def test_command_of_the_session_that_asks_is_refused_and_written_down(
     name: str,
 ) -> None:
@@ -81,6 +83,13 @@ def test_command_of_the_session_that_asks_is_refused_and_written_down(
     assert "error" not in place.send(name)
     assert place.desk.done == [name]
     assert place.clients.asked == [(7, False)] * 2
+
+
+def test_supervisor_of_a_session_may_tell_what_went_wrong() -> None:
+    place = Socket()
+    place.clients.answer = AGENT
+    assert "error" not in place.send("notice")
+    assert place.desk.done == ["notice"]
 
 
 def test_status_has_a_way_into_the_inbox_for_who_asks_for_it() -> None:

@@ -40,11 +40,11 @@ class FakeSystem:
         self.table = {process.pid: process for process in processes}
         self.files: dict[int, set[int] | None] = {}  # None: it does not let us look
 
-    def read(self, pid: int) -> Process | None:
+    def read(self, pid: int, since: float = 0) -> Process | None:
         return self.table.get(pid)
 
-    def all(self) -> Iterator[Process]:
-        return iter(list(self.table.values()))
+    def all(self, since: float) -> list[Process]:
+        return list(self.table.values())
 
     def uid(self, pid: int) -> int:
         return UID
@@ -243,6 +243,29 @@ def test_endless_chain_of_parents_ends() -> None:
     assert not known.suspect_pid(7)
 
 
+def test_verdict_follows_when_more_is_known_of_a_process_above() -> None:
+    """Its environment was not there yet when it was first seen."""
+    system, known = known_desktop()
+    system.table[60] = process(60, 1, "starting", is_unread=True)
+    system.table[61] = process(61, 60, "curl")
+    system.files[61] = {700}
+    assert not known.suspect(Owner(UID, 700))
+    system.table[60] = process(60, 1, "nohup", marks=MARKED)
+    assert known.suspect(Owner(UID, 700))
+
+
+def test_verdict_follows_when_another_client_asks() -> None:
+    system, known = known_desktop()
+    system.table[70] = process(70, 1, "claude")
+    system.table[71] = process(71, 70, "mcp")
+    system.files[71] = {700}
+    assert not known.suspect(Owner(UID, 700))
+    marks = frozenset({b"CLAUDECODE=1", b"CLAUDE_PID=70"})
+    system.table[72] = process(72, 70, "python3", marks=marks)
+    known.add(72)
+    assert known.suspect(Owner(UID, 700))
+
+
 @pytest.mark.parametrize(("holder", "is_suspect"), [(10, False), (51, True)])
 def test_holder_of_a_socket_is_looked_for(holder: int, is_suspect: bool) -> None:
     system, known = known_desktop()
@@ -422,9 +445,27 @@ def test_process_is_read_as_the_system_tells_it() -> None:
         inode = os.fstat(sock.fileno()).st_ino
         assert Linux().holds(os.getpid(), inode)
         system = Linux()
-        assert own.pid in {process.pid for process in system.all()}
+        assert own.pid in {process.pid for process in system.all(0)}
         assert system.is_held(inode)
     assert not Linux().holds(os.getpid(), inode)
+
+
+@linux
+def test_environment_is_read_when_a_client_is_old_enough_for_it() -> None:
+    child = subprocess.Popen(["sleep", "30"], env={"CLAUDECODE": "1"})
+    system = Linux()
+    wait_until(lambda: (row := system.read(child.pid)) and row.marks)
+    start = next(row.start for row in system.all(0) if row.pid == child.pid)
+    system = Linux()
+
+    def marks(since: float) -> frozenset[bytes]:
+        return next(row.marks for row in system.all(since) if row.pid == child.pid)
+
+    assert marks(start + 1) == frozenset()
+    assert marks(start) == {b"CLAUDECODE=1"}
+    assert marks(start + 1) == {b"CLAUDECODE=1"}
+    child.kill()
+    child.wait()
 
 
 @linux
