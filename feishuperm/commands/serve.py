@@ -91,7 +91,10 @@ class Server:
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
         self.inbox = InboxChannel(self._inbox_event, self._inbox_ask, self._later)
-        made = [make(self, settings) for make in CHANNELS.values()]
+        surfaces = settings.surfaces()
+        made = [
+            make(self, settings) for name, make in CHANNELS.items() if name in surfaces
+        ]
         self.channels = [channel for channel in made if channel is not None]
         notifier = Notifier(
             self.channels,

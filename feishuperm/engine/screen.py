@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from feishuperm.lib.display import one_line, visible
-from feishuperm.lib.tool import extract_tool_detail
+from feishuperm.lib.tool import summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _call(name: Any, tool_input: Any) -> str:
     command = fields.get("command")
     if isinstance(command, str):
         return one_line(f"{name}: {command}", WIDTH)
-    return one_line(extract_tool_detail(str(name), fields).summary, WIDTH)
+    return one_line(summary(str(name), fields), WIDTH)
 
 
 def _number(result: dict[str, Any], key: str) -> float:

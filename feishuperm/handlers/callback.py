@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     Route = Callable[["Callback", http1.Request], Reply]
 
 IN_PLACE = "x-feishuperm"  # the inbox asks for JSON instead of a page
+INBOX_PATHS = ("/", "/events", "/sessions")
 SMALL = 64 << 10  # bytes of an event that may be decoded to remind of it
 RETURN_SECONDS = 10.0  # hooks whose server ended look for the next one so long
 HOLD_SECONDS = 3.0  # a browser waits for a request to come back; then it asks again
@@ -93,6 +94,9 @@ class Callback:
         self._links = links
         self._language = settings.feishuperm_lang
         self._asks_first = settings.asks_first
+        surfaces = settings.surfaces()
+        self._has_inbox = "inbox" in surfaces
+        self._pages_answer = not surfaces.isdisjoint(("inbox", "webhook"))
         self._status = status
         self._share = share
         self._ticks = ticks
@@ -121,6 +125,9 @@ class Callback:
         suspect = None if request.path in OPEN_PATHS else self._gate.suspect(request)
         if suspect is not None:
             exchange.reply(self._expose(request, suspect))
+            return
+        if request.path in INBOX_PATHS and not self._has_inbox:
+            exchange.reply(refusal(self._language, 403, "page.inbox_off"))
             return
         if request.path == "/events" and request.method == "GET":
             self.inbox.listen(request, exchange)
@@ -259,6 +266,8 @@ class Callback:
     ) -> Slow:
         """A request's own page: what may be answered, or how it ended."""
         ask = self._desk.presenter.ask(asked)
+        if not self._pages_answer:
+            ask = ask._replace(actions=(), fields=())
         yield 0.0
         if not asked.waits():
             pieces = record_page(ask, self._desk.presenter.outcome(asked))

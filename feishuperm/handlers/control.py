@@ -93,6 +93,7 @@ class Control:
             **self._addresses,
             "inbox": self._links.inbox_url(ticket),
             "channels": self._desk.notifier.states(),
+            "ledger": self._desk.ledger_state(),
             "waiting_count": requests.waiting_count(),
             "waiting": [
                 {

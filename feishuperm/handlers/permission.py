@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 
 from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
+from feishuperm.lib.json import has_more_parts
 from feishuperm.lib.log import log
 from feishuperm.lib.peer import peer_pid
 from feishuperm.models.payload import PermissionRequestPayload, parse_payload
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from feishuperm.server.connection import HookConnection
     from feishuperm.services.desk import Desk
     from feishuperm.services.notices import Notices
+
+MAX_PARTS = 20_000  # decoding and showing more would be felt by everybody who waits
 
 
 class PermissionHandler:
@@ -60,6 +63,8 @@ class PermissionHandler:
         """A hook asks: register it, or say what it is instead."""
         hook = parse_request(body)
         try:
+            if has_more_parts(hook.raw, MAX_PARTS):
+                raise PayloadError("the event has more parts than anybody can look at")
             payload = parse_payload(hook.raw)
         except PayloadError:
             self._notices.unreadable(hook.project)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     Opcode = tuple[str, int, int, int, int]
 
 CONTEXT = 3  # unchanged lines around a change, as everywhere
-MAX_STEPS = 1_000_000  # a tenth of a second; a person's edits need some thousand
+MAX_STEPS = 500_000  # a twentieth of a second; a person's edits need some thousand
+MAX_LINES = 50_000  # that differ: nobody reads them line by line
 CHUNK = 1024  # lines compared at once
 # The marks of one opcode: what it takes from the old text and from the new one.
 MARKS = {
@@ -51,7 +52,8 @@ class _Matcher(SequenceMatcher[str]):
     """Pays for each search before it is made."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str], budget: Budget) -> None:
-        budget.spend(len(old) + len(new))
+        lines = len(old) + len(new)
+        budget.spend(lines if lines <= MAX_LINES else budget.steps + 1)
         super().__init__(None, old, new, autojunk=False)
         self.budget = budget
         # A search looks, for each of its old lines, at every equal line of the new.

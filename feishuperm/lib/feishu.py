@@ -309,8 +309,10 @@ def _shown(ask: Ask) -> list[Element]:
     ]
     if ask.cut:
         elements.append(_note(_say(ask, "card.hidden", count=ask.cut)))
-    if ask.partial:
+    if ask.is_cut:
         elements.append(_note(_say(ask, "card.cut_note")))
+    if ask.masked:
+        elements.append(_note(_say(ask, "card.masked")))
     return elements
 
 

@@ -100,6 +100,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "card.hidden": ("⚠ 另有 {count} 项未显示", "⚠ {count} more items are not shown"),
     "card.hint": ("请在 {seconds} 秒内操作", "Please answer within {seconds} seconds"),
     "card.hint_terminal": ("请在终端操作", "Please answer in the terminal"),
+    "card.masked": (
+        "⚠ 敏感内容已用 *** 遮盖，完整内容见请求页面",
+        "⚠ Secrets are masked as ***: the full request shows them",
+    ),
     "card.pair": ("{label}：{value}", "{label}: {value}"),
     "card.project": ("项目", "Project"),
     "card.request": ("请求", "Request"),
@@ -120,6 +124,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Claude Code review: go on",
     ),
     "notice.test": ("Claude Code 测试卡片", "Claude Code test card"),
+    "notice.tried": (
+        "Claude Code 会话试图自己处理请求",
+        "A Claude Code session tried to answer itself",
+    ),
     "notice.unreadable": ("Claude Code 权限请求", "Claude Code permission request"),
     "notice.unreadable_text": (
         "收到一个权限请求，但无法解析详情，请在终端查看",
@@ -176,6 +184,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "page.not_found": ("没有这个页面", "There is no such page"),
     "page.refused": ("无法打开", "This cannot be opened"),
+    "page.inbox_off": (
+        "设置 FEISHUPERM_SURFACES 关闭了收件箱。",
+        "FEISHUPERM_SURFACES has switched the inbox off.",
+    ),
     "page.inbox_closed": (
         "收件箱只能在运行服务的电脑上打开，或使用 feishuperm status 给出的链接。",
         "The inbox opens on the machine that runs the server, or with the link that "
@@ -308,6 +320,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "surface.terminal": ("终端", "terminal"),
     "surface.control": ("命令行", "command line"),
     # Why an answer counts for nothing.
+    "answer.surface": (
+        "设置 FEISHUPERM_SURFACES 不允许在这里处理请求，没有执行。",
+        "FEISHUPERM_SURFACES does not let requests be answered here; nothing was done.",
+    ),
     "answer.unrecorded": (
         "无法写入决策记录，没有批准；请到终端处理这个请求。",
         "The decision could not be recorded, so nothing was allowed: please answer in "

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.lib.diff import Budget, unified_diff
 from feishuperm.lib.display import one_line, visible
-from feishuperm.models.ask import Block
+from feishuperm.models.ask import CUT_FIRST, CUT_LAST, Block, shorten_block
 
 ToolInput = dict[str, Any]
 Rules = tuple[tuple[str, str], ...]  # (tool name, content); no content: the bare name
@@ -27,7 +27,7 @@ class ToolDetail(NamedTuple):
 
     tool_name: str
     colour: str  # Feishu header template
-    summary: str  # one line without secrets: tool and file name at most
+    summary: str
     blocks: tuple[Block, ...]  # their labels are text keys
 
 
@@ -37,7 +37,7 @@ class Field(NamedTuple):
     keys: tuple[str, ...]
     kind: str
     language: str = ""
-    show: Callable[[Field, ToolInput], list[Block]] | None = None
+    show: Callable[[Field, ToolInput, int], list[Block]] | None = None
 
     @property
     def label(self) -> str:
@@ -59,6 +59,8 @@ PRETTY_PART = 100  # for one edit or question among many
 PRETTY_LEVELS = 20
 # What is laid out one by one; the client itself asks four questions with four options.
 MAX_PARTS = 1000  # edits or questions; the rest is shown as JSON
+BRIEF_DIFF = 60_000  # characters of a replacement that is compared line by line
+BRIEF_STEPS = 30_000  # for all of a call's, where it is one of many requests
 MAX_OPTIONS = 20  # of a question; one with more is shown as JSON
 LANGUAGES = {
     "c": "c", "cc": "cpp", "cpp": "cpp", "cs": "csharp", "css": "css", "go": "go",
@@ -68,6 +70,9 @@ LANGUAGES = {
     "sql": "sql", "swift": "swift", "toml": "toml", "ts": "typescript",
     "tsx": "typescript", "xml": "xml", "yaml": "yaml", "yml": "yaml",
 }  # fmt: skip
+UNSEEN = Block(hidden=1)  # a part that is not laid out
+LONG_WORD = 256  # characters
+_LAST_WORD, _FIRST_WORD = re.compile(r"\s\S*\Z"), re.compile(r"\S*\s")
 PATH_KEYS = ("file_path", "notebook_path")
 
 
@@ -83,70 +88,111 @@ def _path(key: str) -> Field:
     return Field((key,), "path")
 
 
-def _show_value(field: Field, tool_input: ToolInput) -> list[Block]:
+def _block(
+    kind: str, label: str, text: str, language: str = "", limit: int = 0
+) -> Block:
+    """A block that hides nothing but what is too long; cut first, for that is cheap."""
+    block = Block(kind, label, text, language)
+    block = _cut(block, limit) if 0 < limit < len(text) else block
+    return block._replace(text=visible(block.text), tail=visible(block.tail))
+
+
+def _cut(block: Block, limit: int) -> Block:
+    """Both ends, cut between words: half a secret is not known for what it is."""
+    cut = shorten_block(block, limit)
+    words = _LAST_WORD.search(cut.text, max(0, len(cut.text) - LONG_WORD))
+    text = cut.text[: words.start()] if words else cut.text
+    words = _FIRST_WORD.match(cut.tail, 0, LONG_WORD)
+    tail = cut.tail[words.end() :] if words else cut.tail
+    hidden = len(block.text) - len(text) - len(tail)
+    return cut._replace(text=text, hidden=hidden, tail=tail)
+
+
+def _show_value(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
     value = tool_input[field.keys[0]]
     if value is False:  # the client fills in flags that are off
         return []
     if isinstance(value, str):
-        return [Block(field.kind, field.label, visible(value), field.language)]
-    return [Block("text", field.label, _json(value))]
+        return [_block(field.kind, field.label, value, field.language, limit)]
+    return [_block("text", field.label, _json(value), "", limit)]
 
 
-def _show_edit(field: Field, tool_input: ToolInput) -> list[Block]:
+def _show_edit(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
     edit = {key: tool_input[key] for key in field.keys if key in tool_input}
-    return _edit_blocks(edit, Budget())
+    return _edit_blocks(edit, _budget(limit), limit)
 
 
-def _show_edits(field: Field, tool_input: ToolInput) -> list[Block]:
+def _show_edits(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
     edits = tool_input[field.keys[0]]
     if not isinstance(edits, list) or not all(isinstance(edit, dict) for edit in edits):
-        return [_rest({field.keys[0]: edits})]
-    budget = Budget()
-    parts = edits[:MAX_PARTS]
-    blocks = [block for edit in parts for block in _edit_blocks(edit, budget)]
-    return blocks + _more(field, edits)
+        return [_rest({field.keys[0]: edits}, limit)]
+    budget = _budget(limit)
+    return _each(field, edits, limit, lambda edit: _edit_blocks(edit, budget, limit))
 
 
-def _more(field: Field, parts: list[Any]) -> list[Block]:
-    """The parts that are too many to be laid out."""
-    return [_rest({field.keys[0]: parts[MAX_PARTS:]})] if parts[MAX_PARTS:] else []
+def _each(
+    field: Field, parts: list[Any], limit: int, show: Callable[[Any], list[Block]]
+) -> list[Block]:
+    """The blocks of every part; where only ends are wanted, the others are empty."""
+    last = min(len(parts), MAX_PARTS) - CUT_LAST
+    blocks: list[Block] = []
+    for place, part in enumerate(parts[:MAX_PARTS]):
+        inner = limit and CUT_FIRST <= place < last
+        blocks += [UNSEEN] if inner else show(part)
+    more = parts[MAX_PARTS:]
+    return [*blocks, _rest({field.keys[0]: more}, limit)] if more else blocks
 
 
-def _edit_blocks(edit: ToolInput, budget: Budget) -> list[Block]:
+def _budget(limit: int) -> Budget:
+    return Budget(BRIEF_STEPS) if limit else Budget()
+
+
+def _edit_blocks(edit: ToolInput, budget: Budget, limit: int) -> list[Block]:
     """A replacement as a diff, and whatever else it says."""
     before, after = edit.get("old_string"), edit.get("new_string")
     if not isinstance(before, str) or not isinstance(after, str):
-        return [_rest(edit, pretty=PRETTY_PART)]
+        return [_rest(edit, limit, pretty=PRETTY_PART)]
     shown = ("old_string", "new_string")
     rest = {key: edit[key] for key in edit if key not in shown}
     if rest.get("replace_all") is False:
         del rest["replace_all"]
-    text = visible(unified_diff(before, after, budget))
-    diff = Block("diff", "field.diff", text, "diff")
-    return [diff, _rest(rest, pretty=PRETTY_PART)] if rest else [diff]
+    diff = _diff(before, after, budget, limit)
+    return [diff, _rest(rest, limit, pretty=PRETTY_PART)] if rest else [diff]
 
 
-def _show_content(field: Field, tool_input: ToolInput) -> list[Block]:
-    blocks = _show_value(field, tool_input)
+def _diff(before: str, after: str, budget: Budget, limit: int) -> Block:
+    """The change; where only its ends are wanted of a long one, out of its ends."""
+    hidden = len(before) + len(after) - BRIEF_DIFF
+    if not limit or hidden <= 0:
+        text = unified_diff(before, after, budget)
+        return _block("diff", "field.diff", text, "diff", limit)
+    half = BRIEF_DIFF // 2
+    removed = f"-{before[:half]}".replace("\n", "\n-") if before else ""
+    added = f"+{after[-half:]}".replace("\n", "\n+") if after else ""
+    block = _block("diff", "field.diff", f"{removed}\n{added}", "diff", limit)
+    return block._replace(hidden=block.hidden + hidden)
+
+
+def _show_content(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
+    blocks = _show_value(field, tool_input, limit)
     extension = _file_name(tool_input).rpartition(".")[2].lower()
     return [block._replace(language=LANGUAGES.get(extension, "")) for block in blocks]
 
 
-def _show_questions(field: Field, tool_input: ToolInput) -> list[Block]:
+def _show_questions(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
     questions = tool_input[field.keys[0]]
     if not isinstance(questions, list):
-        return [_rest({field.keys[0]: questions})]
-    parts = questions[:MAX_PARTS]
-    return [_question(question) for question in parts] + _more(field, questions)
+        return [_rest({field.keys[0]: questions}, limit)]
+    return _each(field, questions, limit, lambda asked: [_question(asked, limit)])
 
 
-def _question(question: object) -> Block:
+def _question(question: object, limit: int) -> Block:
     """A question with its choices, one per line; anything odd as it came."""
     try:
         text = _question_text(question)  # type: ignore[arg-type]
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         text = _json(question, PRETTY_PART)
-    return Block("question", "field.questions", text)
+    return _block("question", "field.questions", text, "", limit)
 
 
 def _question_text(question: dict[str, Any]) -> str:
@@ -160,7 +206,7 @@ def _question_text(question: dict[str, Any]) -> str:
     lines += [f"{mark} {_option(option)}" for option in options]
     if rest:
         lines.append(_json(rest, PRETTY_PART))
-    return visible("\n".join(lines))
+    return "\n".join(lines)
 
 
 def _option(option: dict[str, Any]) -> str:
@@ -298,20 +344,36 @@ def row_name(tool_name: str) -> str:
     return MCP if tool_name.startswith("mcp__") else UNKNOWN
 
 
-def extract_tool_detail(tool_name: str, tool_input: ToolInput) -> ToolDetail:
-    """Everything a person needs to see of a tool call."""
+def extract_tool_detail(
+    tool_name: str, tool_input: ToolInput, limit: int = 0
+) -> ToolDetail:
+    """Everything a person needs to see of a tool call.
+
+    With a `limit`, both ends of what has more characters, at a price that does not grow
+    with what is left out.
+    """
     tool = TOOLS[row_name(tool_name)]
     blocks: list[Block] = []
     for field in tool.fields:
         if any(key in tool_input for key in field.keys):
-            blocks += _blocks(field, tool_input)
+            blocks += (field.show or _show_value)(field, tool_input, limit)
     named = {key for field in tool.fields for key in field.keys}
     rest = {key: tool_input[key] for key in tool_input if key not in named}
     if rest or not tool.fields:
-        blocks.append(_rest(rest, "field.other" if tool.fields else "field.input"))
+        label = "field.other" if tool.fields else "field.input"
+        blocks.append(_rest(rest, limit, label))
     return ToolDetail(
-        one_line(tool_name), tool.colour, _summary(tool_name, tool_input), tuple(blocks)
+        one_line(tool_name), tool.colour, summary(tool_name, tool_input), tuple(blocks)
     )
+
+
+def headline(tool_name: str, tool_input: ToolInput, limit: int) -> str:
+    """The beginning of what a call is about: its command, its file, its input."""
+    for field in TOOLS[row_name(tool_name)].fields:
+        if any(key in tool_input for key in field.keys):
+            blocks = (field.show or _show_value)(field, tool_input, limit)
+            return blocks[0].text if blocks else ""
+    return _rest(tool_input, limit).text if tool_input else ""
 
 
 def format_rules(tool_name: str, tool_input: ToolInput) -> Rules:
@@ -319,11 +381,8 @@ def format_rules(tool_name: str, tool_input: ToolInput) -> Rules:
     return RULE_FORMATTERS[row_name(tool_name)](tool_name, tool_input)
 
 
-def _blocks(field: Field, tool_input: ToolInput) -> list[Block]:
-    return (field.show or _show_value)(field, tool_input)
-
-
-def _summary(tool_name: str, tool_input: ToolInput) -> str:
+def summary(tool_name: str, tool_input: ToolInput) -> str:
+    """One line without secrets: tool and file name at most."""
     return one_line(f"{tool_name} {_file_name(tool_input)}", 80)
 
 
@@ -336,9 +395,12 @@ def _file_name(tool_input: ToolInput) -> str:
 
 
 def _rest(
-    value: object, label: str = "field.other", pretty: int = PRETTY_JSON
+    value: object,
+    limit: int,
+    label: str = "field.other",
+    pretty: int = PRETTY_JSON,
 ) -> Block:
-    return Block("code", label, _json(value, pretty), "json")
+    return _block("code", label, _json(value, pretty), "json", limit)
 
 
 def _json(value: object, pretty: int = PRETTY_JSON) -> str:
@@ -350,7 +412,7 @@ def _json(value: object, pretty: int = PRETTY_JSON) -> str:
         return "… (nested too deeply to show) …"
     if len(text) <= pretty and _is_shallow(value, PRETTY_LEVELS):
         text = json.dumps(value, ensure_ascii=False, indent=2)
-    return visible(text)
+    return text
 
 
 def _is_shallow(value: object, levels: int) -> bool:

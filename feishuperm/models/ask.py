@@ -92,15 +92,21 @@ class Ask(NamedTuple):
     digest: str = ""  # of the call: an answer to something else is refused
     cut: int = 0  # blocks left out, after `CUT_FIRST` of them
     masked: bool = False  # holds a secret that only its own page shows
+    veiled: bool = False  # what was masked could be more than a secret
 
     @property
     def project_name(self) -> str:
         return self.project.rstrip("/").rpartition("/")[2] or self.project
 
     @property
-    def partial(self) -> bool:
-        """Whether something of the call is not shown."""
+    def is_cut(self) -> bool:
+        """Whether something was too long to be shown."""
         return bool(self.cut) or any(block.hidden for block in self.blocks)
+
+    @property
+    def partial(self) -> bool:
+        """Whether something of the call is not shown that ought to be seen."""
+        return self.is_cut or self.veiled
 
     @property
     def offered(self) -> tuple[Offer, ...]:
@@ -189,6 +195,7 @@ NOTICES = {
     "supervisor_allow": ("green", ""),
     "supervisor_block": ("carmine", ""),
     "test": ("wathet", ""),
+    "tried": ("red", ""),
 }
 
 # What the items of a tuple are, where they are more than texts.
@@ -213,6 +220,19 @@ def shorten(ask: Ask, limit: int) -> Ask:
     return ask._replace(
         blocks=tuple(shorten_block(block, limit) for block in blocks), cut=cut
     )
+
+
+def fit(ask: Ask, size: int) -> Ask:
+    """The ask with at most so many characters in its blocks, cut from the longest."""
+    ask = shorten(ask, size)
+    lengths = sorted(len(block.text) + len(block.tail) for block in ask.blocks)
+    left = size
+    for place, length in enumerate(lengths):
+        share = left // (len(lengths) - place)
+        if length > share:
+            return shorten(ask, share)
+        left -= length
+    return ask
 
 
 def shorten_block(block: Block, limit: int) -> Block:

@@ -23,6 +23,7 @@ from feishuperm.models.kind import KINDS, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.request import DECIDED, TRANSITIONS, UNKNOWN, WAITING, Request
 from feishuperm.services import transcript
+from feishuperm.services.presenter import BROAD
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager
 from feishuperm.services.rule_writer import RulePlan, WriteResult
 
@@ -59,6 +60,9 @@ FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
 LEDGER_LAST_TRIES = 20  # when the server ends, LEDGER_SECONDS apart
+# What FEISHUPERM_SURFACES must name for an answer from each surface, if not its name.
+PLACES = {"link": ("webhook", "inbox"), "page": ("webhook", "inbox")}
+REFUSED_MOST = 1000  # attempts that are written down: a loop must not fill the disk
 NO_PLAN = RulePlan()
 LATEST = 1e11  # seconds: the year 5138, and still a date that can be shown
 
@@ -80,9 +84,11 @@ class Desk:
         self.notifier = notifier
         self._rule_writer = rule_writer
         self._ledger = ledger
+        self._surfaces = settings.surfaces()
         self._timers = timers
         self._clock = clock
         self._armed = math.inf  # when the next look at the deadlines is due
+        self._transcripts = transcript.Transcripts()
         self._watches: dict[str, Watch] = {}  # of waiting requests, by id
         self._looking = False
         self._next_look = 0
@@ -151,12 +157,18 @@ class Desk:
             return Receipt(statuses.UNKNOWN)
         if not request.waits() or self._settled_elsewhere(request):
             return self._receipt(statuses.ENDED, request)
+        if not self._may_answer(answer.surface):
+            return self._refuse(statuses.REFUSED, "answer.surface")
         row = KINDS[request.kind].action(answer.action)
         if row is None:
             return self._refuse(statuses.REFUSED, "answer.not_offered")
         if answer.digest and answer.digest != request.short_digest():
             return self._refuse(statuses.REFUSED, "answer.other")
         return self._settle(request, row, answer)
+
+    def _may_answer(self, surface: str) -> bool:
+        """Whether the user lets requests be answered there."""
+        return not self._surfaces.isdisjoint(PLACES.get(surface, (surface,)))
 
     def _settle(self, request: Request, row: Action, answer: Answer) -> Receipt:
         """Write what the button says, then end the request."""
@@ -171,6 +183,8 @@ class Desk:
         plan = NO_PLAN
         if payload is not None and row.writes_rule:
             plan = self.presenter.plan(request, payload)
+            if plan.broad and not answer.confirmed:
+                return self._refuse(statuses.CONFIRM, BROAD)
         if not self._intend(request, row, answer, plan):
             return self._unrecorded(request)
         written = self._write(request, plan) if row.writes_rule else WriteResult()
@@ -191,7 +205,7 @@ class Desk:
             "surface": answer.surface,
             "who": answer.who,
             "reason": row.reason(answer),
-            "rules": list(plan.rules),
+            "rules": list(self._new_rules(request, plan)),
             "denied": bool(row.message),
         }
         try:
@@ -205,6 +219,9 @@ class Desk:
         """Nothing is granted that nobody could look up later."""
         self.requests.release(request.id, "the ledger could not be written")
         return self._refuse(statuses.REFUSED, "answer.unrecorded")
+
+    def _new_rules(self, request: Request, plan: RulePlan) -> tuple[str, ...]:
+        return self._rule_writer.fresh(request.project, plan) if plan.rules else ()
 
     def _write(self, request: Request, plan: RulePlan) -> WriteResult:
         if plan.refusal:
@@ -220,16 +237,17 @@ class Desk:
     def refuse(self, id: str, what: str, who: str) -> Receipt:
         """The session that asks tried to answer itself: nothing is done but told.
 
-        It stands in the ledger once for each thing tried, and where the request ends.
+        It stands in the ledger once for each thing tried, and where the request ends;
+        people are told, since a card that is out cannot say it.
         """
         request = self.requests.get(id)
-        if request is not None and request.waits():
-            request.tried = who
-        if (id, what) not in self._refused:
+        error = self.presenter.say("page.agent", process=who)
+        if (id, what) not in self._refused and len(self._refused) < REFUSED_MOST:
             self._refused.add((id, what))
             log(f"{id}: refused {what!r} to {who}, of the session that asks", "warning")
             self._record(refusal_entry(request, what, who))
-        error = self.presenter.say("page.agent", process=who)
+            if request is not None and self.requests.mark_tried(request, who):
+                self.notifier.notify(self.presenter.tried(request, self._clock()))
         return Receipt(statuses.REFUSED, error=error)
 
     def seconds_left(self, request: Request) -> int:
@@ -257,7 +275,7 @@ class Desk:
 
     def _watch(self, request: Request, payload: PermissionRequestPayload) -> None:
         agent = payload.fields.get("agent_id")
-        watch = transcript.begin(
+        watch = self._transcripts.begin(
             payload.transcript_path(),
             payload.tool_name,
             payload.tool_input,
@@ -317,7 +335,9 @@ class Desk:
     # Memory.
 
     def _ended(self, request: Request) -> None:
-        self._watches.pop(request.id, None)
+        watch = self._watches.pop(request.id, None)
+        if watch is not None:
+            watch.close()
         self.notifier.settle(self.presenter.outcome(request))
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
         ticket = self._tickets.pop(request.id, None)
@@ -351,6 +371,10 @@ class Desk:
                 return
             pause(LEDGER_SECONDS)
         log(f"{self._ledger.pending()} ends are not in the ledger", "error")
+
+    def ledger_state(self) -> dict[str, Any]:
+        """How many entries the disk has not taken yet, and why; for `status`."""
+        return {"pending": self._ledger.pending(), "problem": self._ledger.problem}
 
     def remember(self) -> None:
         """Learn from the ledger how requests before this start ended."""

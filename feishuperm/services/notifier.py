@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from feishuperm.channels.base import Channel
-    from feishuperm.models.ask import Ask, Outcome
+    from feishuperm.models.ask import Ask, Notice, Outcome
     from feishuperm.models.request import Request
 
 
@@ -89,6 +89,11 @@ class Notifier:
         """Tell every channel that a request has ended."""
         for channel in self._channels:
             channel.settle(outcome)
+
+    def notify(self, notice: Notice) -> None:
+        """Tell something on every channel."""
+        for channel in self._channels:
+            channel.notify(notice)
 
     def states(self) -> list[dict[str, str]]:
         """Name, state and detail of every channel, for `status`."""

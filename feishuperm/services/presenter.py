@@ -7,25 +7,34 @@ row of its kind.  An event is decoded only where the caller has not done so alre
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from feishuperm.lib.git import current_branch
+from feishuperm.lib.log import redact
+from feishuperm.lib.secrets import HIDDEN
 from feishuperm.lib.text import text
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
-from feishuperm.models.ask import Ask, Outcome, shorten
+from feishuperm.models.ask import Ask, Notice, Outcome, fit
 from feishuperm.models.kind import KINDS, kind_of, offers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from feishuperm.models.kind import Action, Say
+    from feishuperm.models.ask import Block
+    from feishuperm.models.kind import Action, Kind, Say
     from feishuperm.models.payload import PermissionRequestPayload
     from feishuperm.models.request import Request
     from feishuperm.services.rule_writer import RulePlan, RuleWriter
 
-BRIEF = 20_000  # characters of a block; a card holds fewer, and a list shows fewer
+BROAD = "rule.broad"  # what a person has to read before a rule for all of a tool
+BRIEF = 20_000  # characters of all blocks; a card holds no more bytes
+
+# What a mask may hide: one word, that of a header behind its scheme.
+WORD = re.compile(r"(?:(?:Bearer|Basic|Token) )?[\w.~+/=:@%,-]*", re.ASCII | re.I)
+KEY_BEGIN, KEY_END = "-----BEGIN ", "-----END "
 
 # How a request can end without a person's answer: what happened, and a line about it.
 ENDS = {
@@ -53,9 +62,20 @@ class Presenter:
         self, request: Request, payload: PermissionRequestPayload | None = None
     ) -> Ask:
         """The whole request, as its own page shows it."""
-        payload = payload or request.payload()
+        return self._ask(request, payload or request.payload(), 0)
+
+    def brief(
+        self, request: Request, payload: PermissionRequestPayload | None = None
+    ) -> Ask:
+        """The request for cards and lists: of bounded size, without its secrets."""
+        ask = self._ask(request, payload or request.payload(), BRIEF)
+        return without_secrets(fit(ask, BRIEF))
+
+    def _ask(
+        self, request: Request, payload: PermissionRequestPayload, limit: int
+    ) -> Ask:
         kind = KINDS[request.kind]
-        ask = plain_ask(payload, request.id, request.project, self._language)
+        ask = plain_ask(payload, request.id, request.project, self._language, limit)
         fields = kind.fields(payload.tool_input, self.say)
         ask = ask._replace(
             created=request.created,
@@ -66,22 +86,35 @@ class Presenter:
             digest=request.short_digest(),
         )
         if request.waits() and any(row.writes_rule for row in kind.actions):
-            plan = self.plan(request, payload)
-            note = self.say(plan.refusal) if plan.refusal else ""
-            ask = ask._replace(rules=plan.rules, rule_note=note)
+            ask = self._with_rules(ask, kind, self.plan(request, payload))
         return ask
 
-    def brief(
-        self, request: Request, payload: PermissionRequestPayload | None = None
-    ) -> Ask:
-        """The request for cards and lists: of bounded size."""
-        return shorten(self.ask(request, payload), BRIEF)
+    def _with_rules(self, ask: Ask, kind: Kind, plan: RulePlan) -> Ask:
+        """The ask with what "always" would write, and what must be said before."""
+        note = plan.refusal or plan.note
+        ask = ask._replace(rules=plan.rules, rule_note=self.say(note) if note else "")
+        if not plan.broad:
+            return ask
+        writing = {row.name for row in kind.actions if row.writes_rule}
+        words = self.say(BROAD)
+        offers = (
+            offer._replace(confirm=words) if offer.name in writing else offer
+            for offer in ask.actions
+        )
+        return ask._replace(actions=tuple(offers))
 
     def plan(self, request: Request, payload: PermissionRequestPayload) -> RulePlan:
         """The rules that an answer which writes them would write."""
         return self._rule_writer.plan(
             payload.tool_name, payload.tool_input, request.project, payload.base.cwd
         )
+
+    def tried(self, request: Request, now: float) -> Notice:
+        """That the session which asks has tried to answer itself."""
+        said = self.say("ended.tried", process=request.tried)
+        branch = current_branch(request.project)
+        text = f"{said}\n{request.summary}"
+        return Notice("tried", now, request.project, branch, request.session, text)
 
     def outcome(self, request: Request) -> Outcome:
         """How a request ended; it must have."""
@@ -103,8 +136,8 @@ class Presenter:
             self.say(done),
             look,
             tuple(lines),
-            rules,
-            request.reason if request.state == states.DENIED else "",
+            tuple(map(redact, rules)),
+            redact(request.reason) if request.state == states.DENIED else "",
             request.summary,
             request.project,
             request.head,
@@ -112,12 +145,16 @@ class Presenter:
 
 
 def plain_ask(
-    payload: PermissionRequestPayload, id: str, project: str, language: str
+    payload: PermissionRequestPayload,
+    id: str,
+    project: str,
+    language: str,
+    limit: int = 0,
 ) -> Ask:
     """What there is to see of an event, with nothing to answer."""
     say = partial(text, language)
     kind = kind_of(payload.tool_name)
-    detail = extract_tool_detail(payload.tool_name, payload.tool_input)
+    detail = extract_tool_detail(payload.tool_name, payload.tool_input, limit)
     project = project or payload.base.cwd
     return Ask(
         id,
@@ -127,7 +164,7 @@ def plain_ask(
         say(kind.heading),
         payload.tool_name,
         detail.colour,
-        detail.summary,
+        redact(detail.summary),
         tuple(
             block._replace(label=say(block.label)) if block.label else block
             for block in detail.blocks
@@ -138,6 +175,55 @@ def plain_ask(
         payload.session_id(),
         _string(payload.fields.get("agent_type")),
     )
+
+
+def brief_ask(
+    payload: PermissionRequestPayload, id: str, project: str, language: str
+) -> Ask:
+    """The same as a card may show it."""
+    return without_secrets(fit(plain_ask(payload, id, project, language, BRIEF), BRIEF))
+
+
+def without_secrets(ask: Ask) -> Ask:
+    """The ask with its secrets masked; their place is the request's own page."""
+    blocks = tuple(map(_masked, ask.blocks))
+    rules = tuple(map(redact, ask.rules))
+    if blocks == ask.blocks and rules == ask.rules:
+        return ask
+    veiled = any(map(_is_veiled, ask.blocks, blocks))
+    return ask._replace(blocks=blocks, rules=rules, masked=True, veiled=veiled)
+
+
+def _masked(block: Block) -> Block:
+    tail = block.tail
+    # The end of a private key whose beginning was cut off.
+    end = tail.find(KEY_END)
+    if end >= 0 and not 0 <= tail.find(KEY_BEGIN) < end:
+        tail = HIDDEN + tail[end:]
+    return block._replace(text=redact(block.text), tail=redact(tail))
+
+
+def _is_veiled(block: Block, masked: Block) -> bool:
+    """Whether a mask could hide something that is done, such as `$(rm -rf ~)`."""
+    return not (
+        _hides_words(block.text, masked.text) and _hides_words(block.tail, masked.tail)
+    )
+
+
+def _hides_words(text: str, masked: str) -> bool:
+    """Whether only plain words are masked: nothing in them means anything to a shell.
+
+    Whatever lies between the parts that are still there, in their order, is masked.
+    """
+    first, *parts = masked.split(HIDDEN)
+    position = len(first)
+    for number, part in enumerate(parts, 1):
+        last = number == len(parts)
+        end = len(text) - len(part) if last else text.find(part, position)
+        if end < position or not WORD.fullmatch(text, position, end):
+            return False
+        position = end + len(part)
+    return True
 
 
 def _string(value: Any) -> str:

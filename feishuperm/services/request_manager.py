@@ -17,7 +17,7 @@ from collections import deque
 from feishuperm.errors import PayloadError, ProtocolError
 from feishuperm.lib.log import redact
 from feishuperm.lib.text import text
-from feishuperm.lib.tool import extract_tool_detail
+from feishuperm.lib.tool import headline, summary
 from feishuperm.models import request as states
 from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, kind_of
@@ -236,6 +236,13 @@ class RequestManager:
             request.shown = True
             self._waiters[request.id].send(b"S")
 
+    def mark_tried(self, request: Request, who: str) -> bool:
+        """The session itself tried to answer; whether that is new."""
+        fresh = request.waits() and not request.tried
+        if request.waits():
+            request.tried = who
+        return fresh
+
     def _end(
         self,
         id: str,
@@ -299,8 +306,7 @@ def new_request(
     deadline: float,
 ) -> Request:
     """The request of an event, with all that is ever said of it without its event."""
-    detail = extract_tool_detail(payload.tool_name, payload.tool_input)
-    shown = detail.blocks[0].text if detail.blocks else ""
+    shown = headline(payload.tool_name, payload.tool_input, DETAIL_READ)
     request = Request(
         hook.id,
         hook.raw,
@@ -310,8 +316,8 @@ def new_request(
         deadline,
         kind_of(payload.tool_name).name,
     )
-    request.summary = detail.summary
-    request.detail = redact(shown[:DETAIL_READ])[:DETAIL_CHARACTERS]
+    request.summary = redact(summary(payload.tool_name, payload.tool_input))
+    request.detail = redact(shown)[:DETAIL_CHARACTERS]
     request.session = payload.session_id()
     request.digest = hashlib.sha256(hook.raw).hexdigest()
     request.shown = hook.shown == SHOWN

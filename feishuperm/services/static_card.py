@@ -11,7 +11,7 @@ from feishuperm.lib.feishu import (
     send_feishu_card,
     send_first,
 )
-from feishuperm.services.presenter import plain_ask
+from feishuperm.services.presenter import brief_ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def send_static_card(
 ) -> None:
     """The request's card from the same template; the terminal asks."""
     project = os.environ.get("CLAUDE_PROJECT_DIR") or payload.base.cwd
-    ask = plain_ask(payload, request_id, project, settings.feishuperm_lang)
+    ask = brief_ask(payload, request_id, project, settings.feishuperm_lang)
     if not settings.feishu_webhook_url or ask.kind not in settings.feishuperm_notify:
         return
     send_first(

@@ -1,4 +1,4 @@
-"""Reads a session's transcript: has the terminal answered, when did the turn begin?
+"""Reads sessions' transcripts: has the terminal answered, when did the turn begin?
 
 A "Yes" at the keyboard tells the hook nothing.  But the client keeps a transcript, one
 JSON object per line: the pending call stands in it as a `tool_use` block, and when it
@@ -7,6 +7,9 @@ so the call is found by tool and input.  Nothing here decides a request; whoever
 gets one of four words, and a transcript that cannot be read or understood is `UNKNOWN`.
 
 A subagent has a transcript of its own, and the main session goes on while it waits.
+
+Many requests may wait in one session: its transcript is read once for all of them, a
+chunk at a time, and of a call's input only hashes are kept.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ import re
 import stat
 import time
 from datetime import datetime
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 PENDING = "pending"
@@ -33,56 +37,82 @@ OVER = (ANSWERED, MOVED_ON)
 # of the end first, and at more of it only when the call is not there.
 FIRST_TAIL = 64 << 10
 TAIL = 1 << 20
-STEP = 4 << 20  # the most that is read at one look, whatever has been added
 MAX_LINE = 16 << 20  # a result may be longer than any event; yet longer is skipped
+STEP = 4 << 20  # the most that is read at one look, whatever has been added
 MAX_CALL = 6 << 20  # a call is in an event as well, and those are shorter
-# A longer result is not decoded: its id is looked for as it is spelled.
-MAX_DECODED = 1 << 20
+MAX_DECODED = 1 << 20  # a longer result is known by the ids it spells
+FIRST_ITEMS = 50  # of a list: enough to tell one call from another
+MANY_IDS = 20  # to look for in a line; with more it is quicker to decode it
 # The client writes its lines a little late.  When an event comes, the result of the
 # call before it may still be missing, and so may the event's own call: which of two
 # calls alike is pending is only certain when they have had the time to appear.
 YOUNG_SECONDS = 1.0
 
+RESULT, RESULT_ID = b'"tool_result"', b'"tool_use_id"'
+RESULT_VALUE = re.compile(rb'\s{0,8}:\s{0,8}"([^"\\]{1,200})"')
+
+Shape = dict[str, int]  # of a tool's input: a hash for each of its keys
+
+
+class Use(NamedTuple):
+    """A call that begins."""
+
+    id: bytes
+    name: str
+    shape: Shape
+
+
+class Facts(NamedTuple):
+    """What a line says to whoever waits for a call."""
+
+    uses: tuple[Use, ...] = ()
+    over: frozenset[bytes] = frozenset()  # ids of calls that end
+    prompt: bool = False
+
 
 class Watch:
     """The notes on one pending call; ten thousand of them must stay small."""
 
-    __slots__ = ("ahead", "began", "clock", "ids", "offset", "path", "search", "state")
+    __slots__ = ("began", "clock", "ids", "reader", "search", "state")
 
     def __init__(
-        self, path: bytes, search: Search, tail: int, clock: Callable[[], float]
+        self, reader: Reader, search: Search, clock: Callable[[], float]
     ) -> None:
-        self.path = path
+        self.reader = reader
         self.clock = clock
         self.began = clock()
         self.search: Search | None = search  # until the call is found
         self.ids: tuple[bytes, ...] = ()  # of the call; of all, if several are alike
         self.state = UNKNOWN
-        self.offset = max(0, _size(path) - tail)
-        self.ahead = 0  # bytes past it that were looked at: a line without its end
 
     def check(self) -> str:
         """Read what was added since the last time; returns the state."""
-        if self.state in (PENDING, UNKNOWN):
-            for line in self._added_lines():
-                self._see(line)
-            self._conclude()
+        if self.state not in OVER:
+            self.reader.read()
+            self.conclude()
         return self.state
 
-    def _see(self, line: bytes) -> None:
+    def close(self) -> None:
+        """Nobody asks any more."""
+        self.reader.watches.pop(self, None)
+
+    def open_ids(self) -> tuple[bytes, ...]:
+        """The ids whose end would say something."""
+        search = self.search
+        return (*search.exact, *search.alike) if search else self.ids
+
+    def see(self, facts: Facts) -> None:
         if self.search is not None:
-            self.search.see(line)
-        elif self.state == PENDING and _is_about(line, self.ids):
-            short = len(line) <= MAX_DECODED
-            entry = _entry(line) if short else {}
-            over = _results(entry) if short else _spelled_results(line, self.ids)
-            self.ids = tuple(id for id in self.ids if id not in over)
+            self.search.see(facts)
+        elif self.state == PENDING:
+            self.ids = tuple(id for id in self.ids if id not in facts.over)
             if not self.ids:
                 self.state = ANSWERED
-            elif _is_prompt(entry):
+            elif facts.prompt:
                 self.state = MOVED_ON
 
-    def _conclude(self) -> None:
+    def conclude(self) -> None:
+        """Decide what was found, once it has had the time to appear."""
         search = self.search
         if search is None:
             return
@@ -101,31 +131,90 @@ class Watch:
             return
         self.search = None
 
-    def _added_lines(self) -> list[bytes]:
-        """Whole lines, of at most STEP bytes that were not looked at before."""
+
+class Search:
+    """Looks for the pending call of an event among the lines of a transcript."""
+
+    __slots__ = ("alike", "exact", "found_over", "live", "shape", "tool_name")
+
+    def __init__(self, tool_name: str, shape: Shape) -> None:
+        self.tool_name = tool_name
+        self.shape = shape
+        self.exact: dict[bytes, None] = {}  # ids, oldest first
+        self.alike: dict[bytes, None] = {}  # same tool, other input
+        self.live = False
+        self.found_over = False
+
+    def see(self, facts: Facts) -> None:
+        if facts.prompt:  # what an earlier turn left open is nobody's wait
+            self.exact.clear()
+            self.alike.clear()
+        for use in facts.uses:
+            if use.name == self.tool_name:
+                calls = self.exact if self._matches(use.shape) else self.alike
+                calls[use.id] = None
+        for id in facts.over:
+            self.found_over = self.found_over or (self.live and id in self.exact)
+            self.exact.pop(id, None)
+            self.alike.pop(id, None)
+
+    def _matches(self, given: Shape) -> bool:
+        # The event's input is the normalised one: it may hold more than was written.
+        return given.items() <= self.shape.items()
+
+    def pending(self) -> tuple[bytes, ...]:
+        """The ids that can be the call's: a plan, for one, differs from its event."""
+        return tuple(self.exact or self.alike)
+
+
+class Reader:
+    """One transcript, read once for all who watch it."""
+
+    __slots__ = ("ahead", "offset", "path", "watches")
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+        self.offset = 0  # what comes before has been read
+        self.ahead = 0  # bytes past it that were looked at: a line without its end
+        self.watches: dict[Watch, None] = {}
+
+    def look_back(self, watch: Watch, tail: int) -> None:
+        """Show a new watch the last so many bytes of what has been read."""
+        if self.watches:
+            self.read()
+            start = max(0, self.offset - tail)
+            data = _read(self.path, start)[: self.offset - start]
+        else:
+            start = max(0, _size(self.path) - tail)
+            data = _read(self.path, start)
+            data = data[: data.rfind(b"\n") + 1]
+            self.offset = start + len(data)
+        self._tell(data, [watch])
+
+    def read(self) -> None:
+        """Read at most STEP bytes of what was added, and tell every watch."""
         size = _size(self.path)
         if size == self.offset + self.ahead:
-            return []
+            return
         if size < self.offset + self.ahead:
             # Written anew, with calls that were over long ago.
             self.offset, self.ahead = max(0, size - TAIL), 0
-            if self.search is not None:
-                self.search.live = False
+            for watch in self.watches:
+                if watch.search is not None:
+                    watch.search.live = False
         data = _read(self.path, self.offset + self.ahead)
         end = data.rfind(b"\n") + 1
         if not end:
             self.ahead += len(data)
-            return []
-        lines = data[:end].split(b"\n")
-        if self.ahead:
-            lines[0] = self._begun(len(lines[0])) + lines[0]
+            return
+        data = self._begun(data.find(b"\n")) + data[:end]
         self.offset += self.ahead + end
         self.ahead = 0
-        return lines
+        self._tell(data, list(self.watches))
 
     def _begun(self, rest: int) -> bytes:
         """The part of a line that earlier looks went over; nothing if too long."""
-        if self.ahead + rest > MAX_LINE:
+        if not self.ahead or self.ahead + rest > MAX_LINE:
             return b""
         try:
             with open(_open_regular(self.path), "rb") as file:
@@ -134,76 +223,50 @@ class Watch:
         except (OSError, ValueError):
             return b""
 
-
-class Search:
-    """Looks for the pending call of an event among the lines of a transcript."""
-
-    __slots__ = ("alike", "exact", "found_over", "live", "tool_input", "tool_name")
-
-    def __init__(self, tool_name: str, tool_input: dict[str, Any]) -> None:
-        self.tool_name = tool_name
-        self.tool_input = tool_input
-        self.exact: dict[bytes, None] = {}  # ids, oldest first
-        self.alike: dict[bytes, None] = {}  # same tool, other input
-        self.live = False
-        self.found_over = False
-
-    def see(self, line: bytes) -> None:
-        name = self.tool_name.encode("utf-8", "replace")
-        if len(line) > MAX_CALL:
-            for id in _spelled_results(line, (*self.exact, *self.alike)):
-                self._is_over(id)
-            return
-        if not _is_about(line, (*self.exact, *self.alike), name):
-            return
-        entry = _entry(line)
-        if _is_prompt(entry):  # what an earlier turn left open is nobody's wait
-            self.exact.clear()
-            self.alike.clear()
-        for block in _blocks(entry, "tool_use"):
-            if block.get("name") == self.tool_name:
-                calls = self.exact if self._matches(block) else self.alike
-                calls[_id(block, "id")] = None
-        for id in _results(entry):
-            self._is_over(id)
-
-    def _is_over(self, id: bytes) -> None:
-        self.found_over = self.found_over or (self.live and id in self.exact)
-        self.exact.pop(id, None)
-        self.alike.pop(id, None)
-
-    def _matches(self, block: dict[str, Any]) -> bool:
-        # The event's input is the normalised one: it may hold more than was written.
-        given = block.get("input")
-        return isinstance(given, dict) and all(
-            key in self.tool_input and self.tool_input[key] == given[key]
-            for key in given
-        )
-
-    def pending(self) -> tuple[bytes, ...]:
-        """The ids that can be the call's: a plan, for one, differs from its event."""
-        return tuple(self.exact or self.alike)
+    def _tell(self, data: bytes, watches: list[Watch]) -> None:
+        names = {watch.search.tool_name for watch in watches if watch.search}
+        ids = {id for watch in watches for id in watch.open_ids()}
+        for line in data.split(b"\n"):
+            facts = _facts(line, names, ids)
+            if facts is not None:
+                ids.update(use.id for use in facts.uses)
+                for watch in watches:
+                    watch.see(facts)
 
 
-def begin(
-    path: str,
-    tool_name: str,
-    tool_input: dict[str, Any],
-    agent_id: str = "",
-    clock: Callable[[], float] = time.monotonic,
-) -> Watch | None:
-    """Start to watch for the end of a call; None when there is nothing to watch."""
-    if not path.startswith("/"):
-        return None
-    try:
-        encoded = os.fsencode(agent_transcript(path, agent_id))
-    except UnicodeEncodeError:
-        return None
-    for tail in (FIRST_TAIL, TAIL):
-        watch = Watch(encoded, Search(tool_name, tool_input), tail, clock)
-        if watch.check() == PENDING:
-            break
-    return watch
+class Transcripts:
+    """The transcripts of all sessions that have something waiting."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._readers: dict[bytes, Reader] = {}
+
+    def begin(
+        self, path: str, tool_name: str, tool_input: dict[str, Any], agent_id: str = ""
+    ) -> Watch | None:
+        """Start to watch for the end of a call; None when there is nothing to watch."""
+        if not path.startswith("/"):
+            return None
+        try:
+            encoded = os.fsencode(agent_transcript(path, agent_id))
+        except UnicodeEncodeError:
+            return None
+        reader, shape = self._reader(encoded), _shape(tool_input)
+        for tail in (FIRST_TAIL, TAIL):
+            watch = Watch(reader, Search(tool_name, shape), self._clock)
+            reader.look_back(watch, tail)
+            watch.conclude()
+            if watch.state == PENDING:
+                break
+        reader.watches[watch] = None
+        return watch
+
+    def _reader(self, path: bytes) -> Reader:
+        if path not in self._readers:
+            for old in [old for old, row in self._readers.items() if not row.watches]:
+                del self._readers[old]
+            self._readers[path] = Reader(path)
+        return self._readers[path]
 
 
 def agent_transcript(path: str, agent_id: str) -> str:
@@ -222,22 +285,62 @@ def turn_started(path: str) -> float:
         return 0.0
     lines = _read(encoded, max(0, _size(encoded) - TAIL)).split(b"\n")
     for line in reversed(lines):
-        entry = _entry(line) if _is_about(line, ()) else {}
+        entry = _entry(line) if _is_about(line, set(), set()) else {}
         if _is_prompt(entry):
             return _seconds(entry.get("timestamp"))
     return 0.0
 
 
-def _is_about(line: bytes, ids: tuple[bytes, ...], tool_name: bytes = b"") -> bool:
+def _facts(line: bytes, names: set[str], ids: set[bytes]) -> Facts | None:
+    """What a line says of calls of these names and ids; None: nothing."""
+    if len(line) > (MAX_DECODED if RESULT in line else MAX_CALL):
+        return Facts(over=frozenset(_ids_over(line)))
+    if not _is_about(line, names, ids):
+        return None
+    entry = _entry(line)
+    uses = [
+        Use(_id(block, "id"), block["name"], _shape(block.get("input")))
+        for block in _blocks(entry, "tool_use")
+        if block.get("name") in names
+    ]
+    return Facts(tuple(uses), frozenset(_results(entry)), _is_prompt(entry))
+
+
+def _is_about(line: bytes, names: set[str], ids: set[bytes]) -> bool:
     """Whether a line is worth decoding: our call, its result, or perhaps a prompt.
 
     The quotes are part of what is looked for: inside a JSON string they are escaped.
     """
-    if b'"tool_result"' in line:
-        return any(id in line for id in ids)
+    if RESULT in line:
+        return len(ids) > MANY_IDS or any(id in line for id in ids)
     if b'"tool_use"' in line:
-        return tool_name != b"" and tool_name in line
+        return any(name.encode("utf-8", "replace") in line for name in names)
     return b'"user"' in line
+
+
+def _ids_over(line: bytes) -> Iterator[bytes]:
+    """The ids a result names, without decoding it."""
+    position = line.find(RESULT_ID)
+    while position >= 0:
+        match = RESULT_VALUE.match(line, position + len(RESULT_ID))
+        if match is not None:
+            yield match[1]
+        position = line.find(RESULT_ID, position + 1)
+
+
+def _shape(tool_input: object) -> Shape:
+    """A hash for every key: megabytes need not be kept to be known again."""
+    if not isinstance(tool_input, dict):
+        return {"": -1}  # no value has this hash: it is like no other
+    return {key: hash(_canonical(value)) for key, value in tool_input.items()}
+
+
+def _canonical(value: object) -> object:
+    if isinstance(value, (str, bool, int, float, type(None))):
+        return value
+    size = len(value) if isinstance(value, list) else 0
+    shown = value[:FIRST_ITEMS] if isinstance(value, list) else value
+    return size, json.dumps(shown, sort_keys=True)
 
 
 def _entry(line: bytes) -> dict[str, Any]:
@@ -269,14 +372,6 @@ def _id(block: dict[str, Any], key: str) -> bytes:
 def _results(entry: dict[str, Any]) -> list[bytes]:
     """The ids of the calls that are over with this message."""
     return [_id(block, "tool_use_id") for block in _blocks(entry, "tool_result")]
-
-
-def _spelled_results(line: bytes, ids: tuple[bytes, ...]) -> list[bytes]:
-    """The same of some ids by how a result spells them: in a text, quotes differ."""
-    if b'"tool_result"' not in line:
-        return []
-    ends = (b'"tool_use_id":"%s"', b'"tool_use_id": "%s"')
-    return [id for id in ids if any(end % id in line for end in ends)]
 
 
 def _is_prompt(entry: dict[str, Any]) -> bool:

@@ -382,3 +382,17 @@ def test_wrong_unsigned_ids_of_a_page_do_not_shut_out_the_chat() -> None:
     assert place.send("GET", f"/allow?id={ID}", **page).status == 429
     tap = {**page, "sec_fetch_site": "none"}
     assert place.send("GET", f"/allow?id={ID}", **tap).status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/events", "/sessions"])
+def test_inbox_that_is_switched_off_opens_to_nobody(path: str) -> None:
+    away = Site(Asked(make_ask()), FEISHUPERM_SURFACES="app")
+    assert away.send("GET", path).status == 403
+    assert not away.inbox.streams
+
+
+def test_page_offers_nothing_where_pages_may_not_answer() -> None:
+    away = Site(Asked(make_ask()), FEISHUPERM_SURFACES="app")
+    page = Page(away.tap("/request").body)
+    assert page.all("form") == page.all("button") == []
+    assert "npm run build" in page.text

@@ -24,6 +24,9 @@ class FakeDesk:
     def states(self) -> list[object]:
         return []
 
+    def ledger_state(self) -> dict[str, object]:
+        return {"pending": 2, "problem": "No space left on device"}
+
     def waiting(self) -> list[object]:
         return []
 

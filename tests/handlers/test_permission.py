@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from feishuperm import wire
-from feishuperm.handlers.permission import PermissionHandler
+from feishuperm.errors import ProtocolError
+from feishuperm.handlers.permission import MAX_PARTS, PermissionHandler
 from feishuperm.protocol.frames import HookRequest
 from tests.handlers.gates import FakeClients
 from tests.served import EVENT
@@ -121,3 +122,49 @@ def test_frame_that_cannot_be_understood_is_released(
 def test_hook_that_hung_up_is_told_to_the_desk(desk: Desk) -> None:
     desk.handler.on_close(cast(Any, desk.connection))
     assert desk.parts.gone == [desk.connection]
+
+
+def test_event_is_decoded_once_on_its_way(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[object] = []
+    real = json.loads
+
+    def spy(text: Any, **more: Any) -> Any:
+        decoded.append(text)
+        return real(text, **more)
+
+    monkeypatch.setattr(json, "loads", spy)
+    desk.frame(b"Q", question(json.dumps(EVENT).encode()))
+    assert len(decoded) == 1
+
+
+def test_request_of_too_many_parts_is_told_of_and_left_to_the_terminal(
+    desk: Desk,
+) -> None:
+    event = {**EVENT, "tool_input": {"x": list(range(MAX_PARTS + 1))}}
+    assert desk.frame(b"Q", question(json.dumps(event).encode())) == [(b"R", b"")]
+    assert desk.parts.told == [("unreadable", "/srv/shop")]
+
+
+def test_long_text_with_many_commas_is_one_part(desk: Desk) -> None:
+    event = {**EVENT, "tool_input": {"command": 'echo 1,2,[3],{4}\\" ' * 20_000}}
+    assert desk.frame(b"Q", question(json.dumps(event).encode())) == []
+    assert len(desk.parts.registered) == 1
+
+
+def test_request_the_desk_refuses_is_released(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise ProtocolError("this id belongs to another request")
+
+    monkeypatch.setattr(desk.parts, "register", refuse)
+    sent = desk.frame(b"Q", question(json.dumps(EVENT).encode()))
+    assert sent == [(b"R", b"")]
+
+
+def test_event_nobody_waits_for_goes_to_the_notices(desk: Desk) -> None:
+    raw = json.dumps({**EVENT, "hook_event_name": "Stop"}).encode()
+    assert desk.frame(b"N", b"\0".join((b"1", b"/srv/shop", raw))) == [(b"R", b"")]
+    assert desk.parts.told == [("StopPayload", "/srv/shop")]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feishuperm.lib.json import json_get
+from feishuperm.lib.json import has_more_parts, json_get
 
 EVENT = (
     '{"tool_name": "Bash", "tool_input": {"command": "ls", "file_path": "/a",'
@@ -58,3 +59,29 @@ def test_empty_path_is_the_whole() -> None:
 @given(st.one_of(st.text(), st.binary(), st.recursive(st.none(), st.lists)), st.text())
 def test_nothing_raises(data: Any, path: str) -> None:
     json_get(data, path)
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers() | st.booleans() | st.none(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=30,
+    ),
+    st.integers(0, 40),
+)
+def test_parts_are_counted_whatever_the_texts_hold(value: Any, most: int) -> None:
+    data = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    assert has_more_parts(data, most) == (parts(value) > most)
+
+
+def parts(value: Any) -> int:
+    """Brackets that open, and commas."""
+    if not isinstance(value, (list, dict)):
+        return 0
+    inner = list(value.values()) if isinstance(value, dict) else value
+    return 1 + max(0, len(inner) - 1) + sum(map(parts, inner))
+
+
+@given(st.binary(max_size=50))
+def test_parts_of_rubbish_can_be_asked_for(data: bytes) -> None:
+    has_more_parts(data, 0)

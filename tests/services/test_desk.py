@@ -26,6 +26,7 @@ from feishuperm.services.ledger import Ticket
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter
 from feishuperm.services.rule_writer import RuleWriter
+from feishuperm.services.transcript import Transcripts
 from tests.kinds import extra
 from tests.lib.samples import CALLS
 from tests.served import EVENT
@@ -59,6 +60,7 @@ class Channel:
         self.passive = passive
         self.asks: list[tuple[Ask, Announcement]] = []
         self.outcomes: list[Outcome] = []
+        self.notices: list[Notice] = []
         self.looked_at = False
 
     def start(self) -> None: ...
@@ -71,7 +73,8 @@ class Channel:
     def settle(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
 
-    def notify(self, notice: Notice) -> None: ...
+    def notify(self, notice: Notice) -> None:
+        self.notices.append(notice)
 
     def watched(self) -> bool:
         return self.looked_at
@@ -163,6 +166,8 @@ class Watched:
 
     def check(self) -> str:
         return self.state
+
+    def close(self) -> None: ...
 
 
 class Bench:
@@ -474,6 +479,68 @@ def test_time_out_of_a_kind_that_tells_nothing_is_a_release(
     assert bench.request.state == states.EXPIRED
 
 
+def test_rule_for_every_call_of_a_tool_waits_for_the_words(bench: Bench) -> None:
+    waiter = bench.ask("WebSearch", query="x")
+    receipt = bench.answer("always")
+    assert receipt.status == statuses.CONFIRM
+    assert receipt.error == "这个工具的任何调用都将直接通过"
+    assert bench.rules() == []
+    assert bench.ledger.intents == []
+    assert waiter.frames == [(b"A", b"55")]
+    assert bench.answer("always", confirmed=True).status == statuses.SETTLED
+    assert bench.rules() == ["WebSearch"]
+
+
+@pytest.mark.parametrize(
+    ("surfaces", "refused"),
+    [
+        ("inbox,webhook", ()),
+        ("inbox", ()),
+        ("webhook", ("inbox",)),
+        ("app", ("inbox", "page", "link")),
+    ],
+)
+def test_answers_come_from_the_surfaces_the_user_named(
+    tmp_path: Path, surfaces: str, refused: tuple[str, ...]
+) -> None:
+    bench = Bench(
+        tmp_path,
+        FEISHUPERM_SURFACES=surfaces,
+        FEISHU_WEBHOOK_URL="0123456789abcdef0123456789abcdef",
+    )
+    for number, surface in enumerate(("inbox", "page", "link", "terminal")):
+        id = f"1700000000-{number:08x}"
+        bench.ask(id=id)
+        receipt = bench.desk.answer(Answer(id, "allow", surface=surface))
+        no = surface in refused or surface == "terminal"
+        assert receipt.status == (statuses.REFUSED if no else statuses.SETTLED)
+
+
+def test_session_that_tries_to_answer_itself_is_written_down_and_told(
+    bench: Bench,
+) -> None:
+    waiter = bench.ask()
+    for _ in range(3):
+        receipt = bench.desk.refuse(ID, "allow", "curl (pid 5)")
+        assert receipt.status == statuses.REFUSED
+        assert "curl (pid 5)" in receipt.error
+    bench.desk.refuse(ID, "always", "curl (pid 5)")
+    assert waiter.frames == [(b"A", b"55")]
+    bench.timers.turn(1)
+    assert [entry["event"] for entry in bench.ledger.ends] == ["refused"] * 2
+    [notice] = bench.channel.notices
+    assert "curl (pid 5)" in notice.text
+    bench.answer("deny")
+    assert "curl (pid 5)" in "".join(bench.channel.outcomes[0].lines)
+
+
+def test_endless_attempts_do_not_fill_the_ledger(bench: Bench) -> None:
+    for number in range(desks.REFUSED_MOST + 50):
+        bench.desk.refuse(f"1-{number}", "allow", "curl (pid 5)")
+    bench.timers.turn(1)
+    assert len(bench.ledger.ends) == desks.REFUSED_MOST
+
+
 # The record.
 
 
@@ -674,7 +741,7 @@ def test_answer_after_the_terminals_comes_too_late(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     watch = Watched("pending")
-    monkeypatch.setattr(desks.transcript, "begin", lambda *args: watch)
+    monkeypatch.setattr(Transcripts, "begin", lambda *args: watch)
     waiter = bench.ask()
     watch.state = state
     receipt = bench.answer("allow")
@@ -687,7 +754,7 @@ def test_transcripts_are_looked_at_while_anything_waits(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = Watched("pending")
-    monkeypatch.setattr(desks.transcript, "begin", lambda *args: watch)
+    monkeypatch.setattr(Transcripts, "begin", lambda *args: watch)
     bench.ask()
     bench.timers.turn(3)
     assert bench.request.waits()

@@ -19,6 +19,7 @@ from feishuperm.services.transcript import (
     MOVED_ON,
     PENDING,
     UNKNOWN,
+    Transcripts,
     Watch,
     agent_transcript,
     turn_started,
@@ -73,7 +74,7 @@ def line(kind: str, content: Any, **fields: Any) -> str:
 def begin(path: str, tool: str, tool_input: dict[str, Any], agent: str = "") -> Any:
     """A watch on which every look is minutes after the last."""
     clock = itertools.count(0.0, 100.0)
-    return transcript.begin(path, tool, tool_input, agent, lambda: next(clock))
+    return Transcripts(lambda: next(clock)).begin(path, tool, tool_input, agent)
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def test_result_written_late_is_not_taken_for_the_answer_of_the_next_call(
     """The same command twice: its first result may appear after the second event."""
     now = [0.0]
     path.write_text(use("1", **TOUCH))
-    watch = transcript.begin(str(path), "Bash", TOUCH, clock=lambda: now[0])
+    watch = Transcripts(lambda: now[0]).begin(str(path), "Bash", TOUCH)
     assert watch is not None
     now[0] = 0.2
     assert states(path, watch, [result("1")]) == [UNKNOWN]
@@ -164,7 +165,7 @@ def test_pending_call_of_the_same_tool_is_not_taken_for_the_events_own(
 ) -> None:
     now = [0.0]
     path.write_text(use("1", **TOUCH))
-    watch = transcript.begin(str(path), "Bash", TOUCH_TWO, clock=lambda: now[0])
+    watch = Transcripts(lambda: now[0]).begin(str(path), "Bash", TOUCH_TWO)
     assert watch is not None
     assert states(path, watch, [result("1"), use("2", **TOUCH_TWO)])[-1] == PENDING
     now[0] = 5.0
@@ -174,7 +175,7 @@ def test_pending_call_of_the_same_tool_is_not_taken_for_the_events_own(
 def test_quick_answer_is_seen_as_soon_as_it_is_certain(path: Path) -> None:
     now = [0.0]
     path.write_text(use("1", **TOUCH))
-    watch = transcript.begin(str(path), "Bash", TOUCH, clock=lambda: now[0])
+    watch = Transcripts(lambda: now[0]).begin(str(path), "Bash", TOUCH)
     assert watch is not None
     assert states(path, watch, [result("1")]) == [UNKNOWN]
     now[0] = transcript.YOUNG_SECONDS
@@ -418,8 +419,83 @@ def test_watch_of_a_found_call_is_small(path: Path) -> None:
     watch = begin(str(path), "Bash", {"command": "a" * 10_000})
     assert watch is not None
     assert watch.search is None
-    parts = [watch, watch.path, watch.offset, watch.ids, watch.ids[0]]
-    assert sum(map(sys.getsizeof, parts)) - len(watch.path) < 300
+    parts = [watch, watch.ids, watch.ids[0]]
+    assert sum(map(sys.getsizeof, parts)) < 250
+
+
+def test_watch_of_a_call_that_is_not_found_keeps_no_input(path: Path) -> None:
+    watch = begin(str(path), "Bash", {"command": "a" * 10_000})
+    assert watch is not None
+    assert watch.search is not None
+    assert sys.getsizeof(watch.search.shape) < 300
+    assert all(isinstance(value, int) for value in watch.search.shape.values())
+
+
+def test_many_watches_read_a_transcript_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line of a session with forty calls at once is decoded once."""
+    decoded: list[int] = []
+    real = transcript._entry
+
+    def spy(line: bytes) -> dict[str, Any]:
+        decoded.append(len(line))
+        return real(line)
+
+    clock = itertools.count(0.0, 100.0)
+    transcripts = Transcripts(lambda: next(clock))
+    inputs = [{"command": f"echo {number} " + "x" * 1000} for number in range(40)]
+    path.write_text(line("user", "go"))
+    watches = [transcripts.begin(str(path), "Bash", call) for call in inputs]
+    monkeypatch.setattr(transcript, "_entry", spy)
+    with path.open("a") as file:
+        for number, call in enumerate(inputs):
+            file.write(use(f"toolu_{number}_", **call))
+    assert {watch.check() for watch in watches if watch} == {PENDING}
+    assert len(decoded) == 40
+    with path.open("a") as file:
+        file.write(result("toolu_7_"))
+    found = [watch.check() for watch in watches if watch]
+    assert found == [ANSWERED if number == 7 else PENDING for number in range(40)]
+    assert len(decoded) == 41
+
+
+def test_late_watch_knows_what_an_earlier_one_has_read(path: Path) -> None:
+    clock = itertools.count(0.0, 100.0)
+    transcripts = Transcripts(lambda: next(clock))
+    path.write_text(use("1", command="a"))
+    first = transcripts.begin(str(path), "Bash", {"command": "a"})
+    with path.open("a") as file:
+        file.write(use("2", command="b"))
+    second = transcripts.begin(str(path), "Bash", {"command": "b"})
+    assert first is not None
+    assert second is not None
+    assert (first.check(), second.check()) == (PENDING, PENDING)
+    with path.open("a") as file:
+        file.write(result("2"))
+    assert (first.check(), second.check()) == (PENDING, ANSWERED)
+
+
+def test_transcript_nobody_watches_is_forgotten(tmp_path: Path) -> None:
+    transcripts = Transcripts()
+    for number in range(100):
+        watch = transcripts.begin(str(tmp_path / str(number)), "Bash", {})
+        assert watch is not None
+        watch.close()
+    assert len(transcripts._readers) == 1
+
+
+def test_result_too_long_to_decode_is_known_by_its_id(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript, "MAX_DECODED", 1000)
+    path.write_text(use("1", command="a"))
+    watch = begin(str(path), "Bash", {"command": "a"})
+    quoted = '{"tool_use_id":"1"}' * 100
+    assert states(path, watch, [result("2", quoted), result("1", quoted)]) == [
+        PENDING,
+        ANSWERED,
+    ]
 
 
 def test_turn_started_is_the_time_of_the_last_prompt(path: Path) -> None:

