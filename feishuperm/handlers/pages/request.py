@@ -6,7 +6,7 @@ from itertools import chain
 
 from feishuperm.handlers.pages.layout import facts, frame, shown
 from feishuperm.handlers.pages.pieces import blocks, buttons, clock, head, sheet
-from feishuperm.handlers.pages.result import end_facts, outcome_facts
+from feishuperm.handlers.pages.result import end_facts, ledger_fact, outcome_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +39,10 @@ def request_page(
 def record_page(ask: Ask, outcome: Outcome) -> Iterator[bytes]:
     """The same once it has ended: a record, without buttons."""
     lines = "".join(f"<p>{shown(line)}</p>" for line in outcome.lines)
+    rows = (*outcome_facts(outcome), *end_facts(outcome), ledger_fact(outcome))
     ended = (
         head(ask, ask.heading),
         f'<div class="outcome {outcome.look}">{shown(outcome.done)}{lines}</div>',
-        facts(ask.language, (*outcome_facts(outcome), *end_facts(outcome))),
+        facts(ask.language, rows),
     )
     return frame(ask.language, ask.heading, sheet(ask, chain(ended, blocks(ask))))

@@ -45,7 +45,8 @@ def result_page(language: str, receipt: Receipt, ask: Ask | None = None) -> byte
     rows = outcome_facts(outcome)
     if receipt.status == ENDED:
         rows += end_facts(outcome)[1:]  # the heading says when
-    about = facts(language, (*rows, *_about(ask))) + _subject(ask)
+    rows += (*_about(ask), ledger_fact(outcome))
+    about = facts(language, rows) + _subject(ask)
     return _verdict(language, heading, "".join(below), about, look, sign)
 
 
@@ -77,6 +78,7 @@ def result_json(language: str, receipt: Receipt) -> dict[str, Any]:
         return {**told, "over": not receipt.error, "title": title, "lines": [line]}
     title = text(language, "page.success" if settled else "page.invalid")
     rows = outcome_facts(outcome) + (() if settled else end_facts(outcome))
+    rows += (ledger_fact(outcome),)
     lines = [f"{text(language, row.label)}: {row.value}" for row in rows if row.value]
     return {
         **told,
@@ -87,12 +89,16 @@ def result_json(language: str, receipt: Receipt) -> dict[str, Any]:
 
 
 def outcome_facts(outcome: Outcome) -> tuple[Fact, ...]:
-    """What came with a decision, and where the ledger stood after it."""
+    """What came with a decision."""
     return (
         *(Fact("page.key.rule", rule, True) for rule in outcome.rules),
         Fact("page.key.reason", outcome.reason),
-        Fact("page.key.head", outcome.head),
     )
+
+
+def ledger_fact(outcome: Outcome) -> Fact:
+    """Where the ledger stood after it: `log verify --head` takes that."""
+    return Fact("page.key.head", outcome.head)
 
 
 def end_facts(outcome: Outcome) -> tuple[Fact, ...]:
