@@ -16,6 +16,12 @@ from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.engine.variables import UnsafeTemplate, shell_template, used_variables
 from feishuperm.errors import FeishupermError, FileError, PayloadError, ProtocolError
 from feishuperm.lib import settings_editor
+from feishuperm.lib.ancestry import (
+    BSD_INFO_BYTES,
+    find_marks,
+    parse_bsd_info,
+    printable,
+)
 from feishuperm.lib.config import read_config
 from feishuperm.lib.diff import unified_diff
 from feishuperm.lib.display import one_line, visible
@@ -23,6 +29,7 @@ from feishuperm.lib.files import parse_json
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.json import json_get
 from feishuperm.lib.log import redact
+from feishuperm.lib.peer import Packed, find_row, parse_diag, parse_pcblist
 from feishuperm.lib.secrets import mask
 from feishuperm.lib.tool import TOOLS, extract_tool_detail, format_rules
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
@@ -37,7 +44,13 @@ from feishuperm.protocol.frames import (
     parse_notice,
     parse_request,
 )
-from feishuperm.protocol.http1 import MAX_HEAD, RequestReader, parse_form, parse_target
+from feishuperm.protocol.http1 import (
+    MAX_HEAD,
+    Request,
+    RequestReader,
+    parse_form,
+    parse_target,
+)
 from feishuperm.protocol.stream_json import StreamJson
 from feishuperm.services import transcript
 from feishuperm.services.ledger import Ledger
@@ -45,6 +58,8 @@ from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.supervisor.verdict import read_verdict
 from tests.fuzz.fuzzing import Target
+from tests.handlers.gates import make_gate
+from tests.lib.test_peer import mac_connection, mac_table
 
 Run = Callable[[bytes], object]
 FOLDER = tempfile.TemporaryDirectory(prefix="fuzz")
@@ -388,10 +403,50 @@ SHELL_WORDS = (
 )
 JSON_WORDS = (b'{"a":', b"[[[[", b'"\\u0000"', b"1.5e300", b"-0", b'"type":"result",')
 
+NEAR, FAR = Packed(b"\x7f\0\0\1", 0x1234), Packed(b"\x7f\0\0\1", 8080)
+ROW = (
+    b"   1: 0100007F:1234 0100007F:1F90 01 00000000:00000000 00:00000000 00000000"
+    b"  1000        0 77 1 0\n"
+)
+
+
+def kernel_tables(data: bytes) -> None:
+    """What kernels and neighbours say of a connection, a process, a browser."""
+    for owner in (
+        find_row(data, NEAR, FAR),
+        parse_diag(data, NEAR, FAR),
+        parse_pcblist(data, NEAR, FAR),
+    ):
+        assert owner is None or owner.uid >= 0
+    find_marks(data)
+    printable(data)
+    parse_bsd_info(data.ljust(BSD_INFO_BYTES, b"\0"), data)
+
+
+def visitors(data: bytes) -> None:
+    """The headers the gate judges, and the cookie of a session."""
+    words = data.decode("latin-1").split("\n")
+    names = ("host", "origin", "cookie", "user-agent", "sec-fetch-site", "purpose")
+    request = Request("GET", "/", {}, dict(zip(names, words)), peer="192.0.2.7")
+    refusal = GATE.refusal(request)
+    assert refusal is None or refusal.status in (400, 403, 421)
+    GATE.is_finger(request)
+    GATE.is_own_form(request)
+    assert GATE.session(request) is None
+
+
+GATE = make_gate("https://box.example", None)
+VISIT = b"box.example:443\nhttps://box.example\na=b; feishuperm-443=x\nMozilla/5.0"
+
 TARGETS = (
     Target("http1", http1, (GET, POST, GET + POST), HTTP_WORDS),
     Target("form", form, (b"a=1&b=%E4%BD%A0+x&a=&=", b"id=1")),
     Target("target", target, (b"/allow?id=1&sig=2", b"/%E4%BD%A0?q=%ff", b"/")),
+    Target("kernel tables", kernel_tables, (
+        ROW * 3, mac_table(mac_connection(NEAR, FAR)), b"CLAUDECODE=1\0CLAUDE_PID=2\0"),
+        (ROW, b"CLAUDE_CODE_SESSION_ID=", b"\0\0\0\x10")),
+    Target("visitors", visitors, (VISIT, b"[::1]:80\nnull\n\nbot"), (
+        b"[", b"]:", b"bot", b"headless", b"; ", b"__Host-feishuperm-443=")),
     Target("frames", frames, (frame(b"Q", QUESTION), frame(b"R") * 5)),
     Target("frame bodies", frame_bodies, (QUESTION, b"1\0/p\0{}", b'{"command": 1}')),
     Target("stream-json", stream_json, (
