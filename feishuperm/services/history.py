@@ -15,14 +15,8 @@ import unicodedata
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.secrets import mask
-from feishuperm.services.ledger import (
-    EXACT,
-    INTENT,
-    REQUEST,
-    end_of,
-    entry_time,
-    place_in,
-)
+from feishuperm.services.ledger import INTENT, REQUEST
+from feishuperm.services.ledger_lines import EXACT, end_of, entry_time, place_in
 from feishuperm.services.rule_writer import settings_path
 
 TYPE_CHECKING = False
@@ -30,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from feishuperm.services.ledger import Entry, Ledger
+    from feishuperm.services.ledger import Ledger
     from feishuperm.services.ledger_check import Report
+    from feishuperm.services.ledger_lines import Entry
     from feishuperm.services.rule_writer import RuleWriter
 
 HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")

@@ -16,13 +16,12 @@ import os
 from typing import NamedTuple
 
 from feishuperm.lib.files import acquire
-from feishuperm.services.ledger import (
-    INTENT,
-    LOST,
-    WAIT,
+from feishuperm.services.ledger import INTENT, LOST, WAIT
+from feishuperm.services.ledger_lines import (
     Head,
     Place,
     decode,
+    end_of,
     entry_time,
     gap_between,
     is_sealed,
@@ -35,7 +34,8 @@ from feishuperm.services.ledger import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from feishuperm.services.ledger import Entry, Ledger
+    from feishuperm.services.ledger import Ledger
+    from feishuperm.services.ledger_lines import Entry
 
 MOST = 100  # sentences of one sort; a file full of rubbish needs no more
 # How long entries may stand without their head being written: a server syncs its ends
@@ -64,10 +64,10 @@ def check(ledger: Ledger, head: str = "") -> Report:
     """Read the whole ledger; `head` is what a person was shown. Raises OSError."""
     key = read_key(ledger.key_path)
     size, expected, locked = _snapshot(ledger, key)
-    reader = _Reader(key, head.lower())
+    reader = _Reader(key, expected, head.lower())
     for line in ledger.lines(size):
         reader.line(line)
-    reader.end(expected)
+    reader.end()
     if locked:
         reader.missing.append(f"entries cannot be written now: {locked}")
     return reader.report()
@@ -96,17 +96,17 @@ def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Head, str]:
 class _Reader:
     """Follows the chain through a file."""
 
-    def __init__(self, key: bytes, wanted: str) -> None:
+    def __init__(self, key: bytes, head: Head, wanted: str) -> None:
         self.problems: list[str] = []
         self.missing: list[str] = []
         self.notes: list[str] = []
         self._key = key
+        self._head = head
         self._wanted = wanted
         self._number = 0  # of the line
         self._count = self._keyed = 0
         self._last = Place()
-        self._since: dict[int, float] = {}  # base: time of its first line
-        self._when = 0.0
+        self._when = self._since = 0.0  # of the last line, of the first beyond the head
         self._gap = ""  # of the last line
         self._plain = ""  # hash of the last line without a key
         self._torn: tuple[int, bytes] = (0, b"")  # a line that may be vouched for
@@ -175,18 +175,17 @@ class _Reader:
 
     def _watch(self, entry: Entry, place: Place) -> None:
         """What the entry means for the report, beside being one."""
-        self._since.setdefault(place.base, entry_time(entry))
-        if len(self._since) > 2:
-            del self._since[min(self._since)]
+        if place.seq == self._head.seq + 1:
+            self._since = entry_time(entry)
         if self._after >= 0:
             self._after += 1
         elif self._wanted and place.hash.startswith(self._wanted):
             self._after = 0
-        event, intent = entry.get("event"), entry.get("intent")
+        event = entry.get("event")
         if event == INTENT:
             self._intents[place.seq] = self._number, entry
-        elif isinstance(intent, int):
-            self._intents.pop(intent, None)
+        elif end_of(entry):
+            self._intents.pop(end_of(entry), None)
             if entry.get("state") == "unknown":
                 self._note(
                     f"line {self._number}: request {entry.get('id')}: the server ended"
@@ -224,7 +223,7 @@ class _Reader:
 
     # At the end.
 
-    def end(self, head: Head) -> None:
+    def end(self) -> None:
         self._settle()
         if self._torn[0]:
             self._note(f"line {self._torn[0]}: cut off, the last write did not finish")
@@ -233,15 +232,15 @@ class _Reader:
                 f"line {number}: request {entry.get('id')} was being decided"
                 f" ({entry.get('action')}) and its end is not written"
             )
-        gap = gap_between(head, self._last)
+        gap = gap_between(self._head, self._last)
         if gap:
-            self._problem(_end_sentence(gap, head, self._last))
-        elif head.seq < self._last.seq:
-            self._judge_lag(head)
+            self._problem(_end_sentence(gap, self._head, self._last))
+        elif self._head.seq < self._last.seq:
+            self._judge_lag()
 
-    def _judge_lag(self, head: Head) -> None:
-        count = self._last.seq - head.seq
-        if self._when - self._since.get(head.seq, self._when) <= LAG_SECONDS:
+    def _judge_lag(self) -> None:
+        count = self._last.seq - self._head.seq
+        if self._when - self._since <= LAG_SECONDS:
             self._note(
                 f"the last {count} entries are newer than the head: a writer was"
                 " stopped, or is about to write it"
