@@ -132,6 +132,9 @@
     item.blocks.forEach(function (block) {
       body.appendChild(drawBlock(block));
     });
+    if (item.note) {
+      body.appendChild(make("p", "note", item.note));
+    }
     if (item.partial) {
       body.appendChild(link("link", t("button.more"), item.links.request));
     }

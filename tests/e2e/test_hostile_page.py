@@ -276,6 +276,52 @@ def test_cut_request_offers_refusals_in_the_inbox_and_everything_on_its_page(
     phone.close()
 
 
+WORDS = "这个工具的任何调用都将直接通过"
+
+
+@pytest.mark.parametrize("way", ["link", "page", "inbox"])
+def test_rule_for_every_call_of_a_tool_is_written_after_its_words_alone(
+    server: Served, browser: Any, way: str
+) -> None:
+    tool = f"mcp__db__{way}"
+    process, id = server.ask(event(tool, sql=f"select '{way}'"))
+    phone = Phone(browser, f"http://127.0.0.1:{server.port}")
+    start = {"link": f"/always?id={id}", "page": f"/request?id={id}", "inbox": "/"}
+    page = phone.open(server.link(start[way]))
+    if way == "page":
+        button(page, "始终允许").tap()
+    elif way == "inbox":
+        page.get_by_role("link", name="始终允许", exact=True).tap()
+    expect_text(page, "请确认操作", WORDS, f"select '{way}'")
+    assert server.waiting() == [id]
+    settings = server.project / ".claude" / "settings.local.json"
+    written = settings.read_text() if settings.exists() else ""
+    assert tool not in written
+    button(page, "始终允许").tap()
+    expect_text(page, "操作成功", "已始终允许", tool)
+    assert decision(finish(process))["behavior"] == "allow"
+    assert tool in settings.read_text()
+    phone.close()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_secret_is_masked_in_the_inbox_and_whole_on_its_page(
+    server: Served, browser: Any, scripts: bool
+) -> None:
+    secret = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+    asked = Asked(server, command=f"GITHUB_TOKEN={secret} git push")
+    phone = Phone(browser, asked.base)
+    page = phone.open(java_script_enabled=scripts)
+    expect_text(page.locator("article.item"), "git push", "***")
+    assert secret not in page.content()
+    page.locator("article.item").get_by_role("link", name="查看完整请求").tap()
+    page.wait_for_url("**/request?*")
+    assert secret in page.locator("pre.code").first.text_content()
+    button(page, "拒绝运行").tap()
+    assert decision(finish(asked.process))["behavior"] == "deny"
+    phone.close()
+
+
 # From elsewhere.
 
 

@@ -33,7 +33,7 @@ from feishuperm.handlers.pages.pieces import (
 from feishuperm.handlers.pages.result import surface_name
 from feishuperm.lib.display import visible
 from feishuperm.lib.text import text
-from feishuperm.models.ask import CUT_FIRST, FOREVER, shorten
+from feishuperm.models.ask import CUT_FIRST, FOREVER, fit
 from feishuperm.models.kind import KINDS
 
 TYPE_CHECKING = False
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from feishuperm.handlers.pages.pieces import Links
     from feishuperm.models.ask import Ask, Block, Field, Offer, Outcome
 
-BLOCK_LENGTH = 12_000  # characters of one block
-ITEM_LENGTH = 24_000  # of all blocks of a request
+ITEM_LENGTH = 16_000  # characters of all blocks of a request
 TEXTS = (
     *("inbox.live", "inbox.lost", "inbox.expand", "inbox.collapse", "inbox.hidden"),
     *("inbox.sending", "inbox.failed", "inbox.arrived", "inbox.settled"),
@@ -69,9 +68,7 @@ class Item(NamedTuple):
 
 def make_item(ask: Ask, links: Links) -> Item:
     """One waiting request. `links` has each offer by name, and "request"."""
-    ask = shorten(ask, BLOCK_LENGTH)
-    if sum(len(block.text) + len(block.tail) for block in ask.blocks) > ITEM_LENGTH:
-        ask = shorten(ask, ITEM_LENGTH // len(ask.blocks))
+    ask = fit(ask, ITEM_LENGTH)
     plain = _plain(ask, links).encode(errors="replace")
     return Item(_json(_item(ask, links)), plain)
 
@@ -98,11 +95,17 @@ def _item(ask: Ask, links: Links) -> dict[str, Any]:
             if any(field.name in offer["fields"] for offer in offers)
         ],
         "links": dict(links),
-        "partial": ask.partial,
+        "partial": ask.partial or ask.masked,
+        "note": _note(ask),
         "digest": ask.digest,
         "rules": [visible(rule) for rule in ask.rules] if lasting else [],
         "rule": visible(rule_hint(ask)) if lasting else "",
     }
+
+
+def _note(ask: Ask) -> str:
+    """What a reader has to know of what is shown."""
+    return text(ask.language, "card.masked") if ask.masked else ""
 
 
 def _where(ask: Ask) -> tuple[str, ...]:
@@ -156,6 +159,7 @@ def _plain(ask: Ask, links: Links) -> str:
         '<article class="sheet item stack">'
         + head(ask, ask.heading)
         + "".join(blocks(ask, ask.offered))
+        + (f'<p class="note">{shown(_note(ask))}</p>' if ask.masked else "")
         + f'<a class="button link" href="{shown(links["request"])}">'
         + f"{say(ask.language, 'button.more')}</a>"
         + buttons(ask, links, ask.offered)

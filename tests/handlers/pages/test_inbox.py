@@ -55,8 +55,8 @@ def test_long_content_keeps_both_ends_and_loses_the_buttons_that_grant() -> None
     item = item_of(make_ask(blocks=(Block("code", "", content),), rules=rules))
     block = item["blocks"][0]
     assert block["text"].startswith("start") and block["tail"].endswith("end")
-    assert len(block["text"] + block["tail"]) <= inbox.BLOCK_LENGTH
-    assert str(50_008 - inbox.BLOCK_LENGTH) in block["gap"]
+    assert len(block["text"] + block["tail"]) <= inbox.ITEM_LENGTH
+    assert str(50_008 - inbox.ITEM_LENGTH) in block["gap"]
     assert item["partial"]
     assert [offer["name"] for offer in item["offers"]] == ["deny", "interrupt"]
     assert item["rules"] == []
@@ -68,6 +68,14 @@ def test_many_long_blocks_stay_within_the_size_of_an_item() -> None:
     shown = sum(len(block.get("text", "")) for block in item["blocks"])
     assert shown <= inbox.ITEM_LENGTH
     assert [block["gap"] for block in item["blocks"] if "kind" not in block]
+
+
+def test_masked_request_says_so_and_leads_to_its_page() -> None:
+    ask = make_ask(masked=True)
+    item = item_of(ask)
+    assert item["partial"] and "***" in item["note"]
+    assert item["offers"][0]["name"] == "allow"
+    assert item["note"] in page_of(ask).text
 
 
 def test_request_can_be_answered_without_scripts() -> None:
