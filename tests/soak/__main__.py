@@ -30,6 +30,7 @@ class Soak:
         self.runs = 0
         self.hooks = 0
         self.taps = 0
+        self.successes = 0
         self.faults: Counter[str] = Counter()
         self.violations: list[Violation] = []
         self.lock = threading.Lock()
@@ -65,6 +66,7 @@ class Soak:
             self.violations += violations
             self.hooks += world.hooks
             self.taps += len(world.acts)
+            self.successes += len(world.successes)
         for violation in violations:
             print(f"soak: world {number}: {violation}", flush=True)
 
@@ -96,12 +98,13 @@ def main(arguments: list[str]) -> int:
         thread.join()
     counts = Counter(violation.kind for violation in soak.violations)
     print(
-        f"soak: {soak.runs} runs, {soak.hooks} hooks, {soak.taps} taps,"
-        f" {time.monotonic() - began:.0f} s (seed {seed})"
+        f"soak: {soak.runs} runs, {soak.hooks} hooks, {soak.taps} taps of which"
+        f" {soak.successes} decided, {time.monotonic() - began:.0f} s (seed {seed})"
     )
     print("soak: faults " + ", ".join(f"{n} {c}" for n, c in soak.faults.items()))
     print("soak: " + ", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
-    return int(bool(soak.violations))
+    # Where no tap decides anything, nothing was tried.
+    return int(bool(soak.violations) or soak.successes < soak.taps // 4)
 
 
 if __name__ == "__main__":
