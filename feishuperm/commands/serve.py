@@ -25,12 +25,8 @@ from feishuperm.lib.config import load_settings, state_dir
 from feishuperm.lib.files import guard_dir
 from feishuperm.lib.log import log
 from feishuperm.models.settings import BY_KEY
-from feishuperm.server.listen import (
-    HookAcceptor,
-    HttpAcceptor,
-    listen_http,
-    listen_unix,
-)
+from feishuperm.server.accept import HookAcceptor, HttpAcceptor
+from feishuperm.server.listen import listen_http, listen_unix
 from feishuperm.server.loop import Loop, caps, raise_file_limit
 from feishuperm.services.desk import Desk
 from feishuperm.services.ledger import Ledger

@@ -60,7 +60,8 @@ server.serve_forever()
 OURS = """
 import sys
 from feishuperm.protocol.http1 import Response
-from feishuperm.server.listen import HttpAcceptor, listen_http
+from feishuperm.server.accept import HttpAcceptor
+from feishuperm.server.listen import listen_http
 from feishuperm.server.loop import Loop
 PAGE = sys.stdin.buffer.read()
 def on_request(request, exchange):

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from feishuperm.server.loop import Loop
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+HAS_IPV6 = has_ipv6()
+
+
+def dead_socket(path: str) -> None:
+    """A socket file whose server is gone."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(path)
 
 
 class Clock:
