@@ -6,9 +6,10 @@ Needs nothing but Python 3.9: the tools go into a private environment in `.build
 shiv makes the archive; this file gives it another start.  The result is, in one file:
 
     sh text    finds the interpreter and runs BOOT with it, isolated; TEXT_SIZE bytes
-    heads      one per CPython, in slots of one length: magic and mark, then the index
-               of its codes and, ready to run, the loader and what `hook` needs
-    codes      per CPython, every other module: mark, then its code, compressed
+    table      for each minor version the length and place of its head, if any
+    heads      one per CPython: magic and mark, then the index of its codes and, ready
+               to run, the loader and what `hook` needs
+    codes      per CPython, every other module, compressed
     zip        from shiv: site-packages/, and our own __main__.py
 
 `feishuperm/loader.py` imports from it.  Nothing is ever unpacked, no file is written,
@@ -18,6 +19,7 @@ same set of CPythons: same bytes.
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import io
@@ -32,6 +34,7 @@ import sys
 import tempfile
 import threading
 import time
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -53,6 +56,7 @@ MINORS = range(9, 15)  # CPython 3.9 to 3.14 get compiled code; others run the s
 RELEASE_MINORS = range(9, 14)  # a release without one of these would start slowly
 SIZE_LIMIT = 1_500_000  # of a release
 TEXT_SIZE = 4096
+TABLE_SIZE = 8 * 32  # for Python 3.0 to 3.31
 # CPython 3.x: the one whose code of the same module is its dictionary for compression.
 # Names and texts are the same in all of them: together they take half the room.
 BASES = {9: 12, 10: 9, 11: 12, 13: 12, 14: 12}
@@ -71,7 +75,8 @@ try:
     from marshal import loads
     from posix import open, pread
     f = open(sys.argv[1], 0)
-    h = pread(f, @SLOT@, @TEXT@ + @SLOT@ * (sys.version_info[1] - 9))
+    t = pread(f, 8, @TEXT@ + 8 * sys.version_info[1])
+    h = pread(f, int.from_bytes(t[:4], "big"), int.from_bytes(t[4:], "big"))
     if h[:12] != m + b"@MARK@":
         raise KeyError
     i, h = loads(h[12:])
@@ -81,7 +86,7 @@ try:
 except Exception:
     from io import open
     exec(open(sys.argv[1], "rb").read(@TEXT@)[@OTHERS@:])
-g["start"](f, b"@MARK@", i, h)
+g["start"](f, i, h)
 """
 
 # What BOOT runs for want of a head that fits: the sources, on any other Python.  It
@@ -137,7 +142,8 @@ exec(compile(boot, "boot", "exec"), {"__name__": "__main__"})
 """
 
 # Runs in each CPython: every module's code, and the loader's with that of READY.
-# Annotations are for mypy; without them the code of two CPythons differs much less.
+# Annotations are for mypy; without them the code of two CPythons differs much less, and
+# so it does in a format of marshal that repeats a name instead of its number.
 COMPILE = """\
 import ast, marshal, sys
 
@@ -157,8 +163,10 @@ def compiled(file, text):
 modules, loader, ready = marshal.load(sys.stdin.buffer)
 code = {name: compiled(*module) for name, module in modules.items()}
 head = code.pop(loader), {name: (modules[name][0], code.pop(name)) for name in ready}
-codes = {name: marshal.dumps(one) for name, one in code.items()}
-sys.stdout.buffer.write(marshal.dumps((marshal.dumps(head), codes), 2))
+plain = 2 if sys.version_info < (3, 14) else marshal.version
+codes = {name: marshal.dumps(one, plain) for name, one in code.items()}
+parts = codes, marshal.dumps(head, plain), marshal.dumps(head)
+sys.stdout.buffer.write(marshal.dumps(parts, 2))
 """
 
 PROBE = """\
@@ -307,6 +315,9 @@ def run_shown(label: str, command: list[str], cwd: Path = ROOT) -> bool:
 # ---- the archive
 
 
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
 class Source(NamedTuple):
     """What goes into the archive, and the facts it is stamped with."""
 
@@ -359,11 +370,41 @@ def git(*arguments: str) -> str:
     return result.stdout.strip() if result.returncode == 0 else ""
 
 
+Place = tuple[int, int]  # row from 1, column in bytes
+
+
+def bare(source: bytes) -> bytes:
+    """The same program on the same lines, without what only people read.
+
+    Other Pythons and tracebacks need no more, and it is a fifth of the whole file.
+    """
+    lines = source.split(b"\n")
+    for (row, start), (last_row, end), text in sorted(prose(source), reverse=True):
+        left = lines[row - 1][:start] + text + lines[last_row - 1][end:]
+        lines[row - 1 : last_row] = [left.rstrip(), *[b""] * (last_row - row)]
+    return b"\n".join(lines)
+
+
+def prose(source: bytes) -> Iterator[tuple[Place, Place, bytes]]:
+    """Where docstrings and comments begin and end, and what is put in their place."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False):
+            text = node.body[0]
+            end = text.end_lineno or 0, text.end_col_offset or 0
+            yield (text.lineno, text.col_offset), end, b'""'
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            start = len(token.line[: token.start[1]].encode())
+            end = token.end[0], start + len(token.string.encode())
+            yield (token.start[0], start), end, b""
+
+
 class Compiled(NamedTuple):
     """The modules as one CPython's code."""
 
-    head: bytes  # the loader's, and that of READY
-    codes: dict[str, bytes]  # of all others by name
+    codes: dict[str, bytes]  # by name, but for the loader and READY
+    common: bytes  # of those, in the same format: a dictionary for all others
+    head: bytes  # the same, ready to run
 
 
 def find_modules(files: dict[str, bytes]) -> dict[str, str]:
@@ -397,7 +438,7 @@ def deflate(data: bytes, dictionary: bytes) -> bytes:
     return deflater.compress(data) + deflater.flush()
 
 
-Place = tuple[int, int]  # length and offset among the codes
+Span = tuple[int, int]  # offset among the codes, and length
 
 
 def bases_of(python: Python, pythons: Iterable[Python]) -> list[Python]:
@@ -410,59 +451,67 @@ def bases_of(python: Python, pythons: Iterable[Python]) -> list[Python]:
 class Body:
     """What stands between sh text and zip, and where."""
 
-    def __init__(self, mark: bytes, compiled: dict[Python, Compiled]) -> None:
-        # Should the file be overwritten under a process, its offsets lead to something
-        # else: the mark says so before marshal reads garbage.
+    def __init__(
+        self, mark: bytes, compiled: dict[Python, Compiled], modules: dict[str, str]
+    ) -> None:
+        # Should the file be replaced between sh and Python, what BOOT finds is not what
+        # it knows: the mark says so before marshal reads code of another loader.
         self.mark = mark
         self.compiled = compiled
+        self.modules = modules
         self.data = b""
-        self.common: dict[Python, Place] = {}
-        self.codes: dict[tuple[Python, str], Place] = {}
+        self.common: dict[Python, Span] = {}
+        self.sections: dict[Python, tuple[int, list[int]]] = {}
         for python in compiled:
             self.put_codes(python)
 
-    def put(self, data: bytes, dictionary: bytes = b"") -> Place:
-        offset = len(self.data)
-        self.data += self.mark + deflate(data, dictionary)
-        return len(self.data) - offset, offset
+    def put(self, data: bytes, dictionary: bytes = b"") -> int:
+        packed = deflate(data, dictionary)
+        self.data += packed
+        return len(packed)
 
     def put_codes(self, python: Python) -> None:
         first, *between = bases_of(python, self.compiled)
-        common = self.compiled[first].head
+        common = self.compiled[first].common
         near = self.compiled[[first, *between][-2]].codes if between else {}
         if not between:
-            self.common[python] = self.put(common)
-        for name, code in self.compiled[python].codes.items():
-            place = self.put(code, common + near.get(name, b""))
-            self.codes[python, name] = place
+            self.common[python] = len(self.data), self.put(common)
+        codes = self.compiled[python].codes
+        self.sections[python] = (
+            len(self.data),
+            [self.put(codes[name], common + near.get(name, b"")) for name in codes],
+        )
 
-    def make_head(self, python: Python, modules: dict[str, str], start: int) -> bytes:
+    def make_head(self, python: Python, start: int) -> bytes:
         """`start` is where the codes begin; the length does not depend on it."""
+        codes, _, head = self.compiled[python]
         bases = bases_of(python, self.compiled)
-        entries = {
-            name: (modules[name], [self.codes[base, name] for base in bases])
-            for name in self.compiled[python].codes
-        }
-        index = marshal.dumps((self.common[bases[0]], entries), 2)
-        parts = ((start, zlib.compress(index, 9)), self.compiled[python].head)
+        files = [self.modules[name] for name in codes]
+        sections = [self.sections[base] for base in bases]
+        index = marshal.dumps((self.common[bases[0]], files, sections), 2)
+        parts = ((start, zlib.compress(index, 9)), head)
         return bytes.fromhex(python.magic) + self.mark + marshal.dumps(parts, 2)
 
-    def make_slots(self, modules: dict[str, str]) -> list[bytes]:
-        """One head for each minor version, of one length; those not here are empty."""
-        heads = {p.minor: self.make_head(p, modules, 0) for p in self.compiled}
-        count = max(heads) - MINORS[0] + 1
-        size = max(map(len, heads.values()))
-        start = TEXT_SIZE + size * count
-        heads = {p.minor: self.make_head(p, modules, start) for p in self.compiled}
-        return [heads.get(MINORS[n], b"").ljust(size, b"\0") for n in range(count)]
+    def make_heads(self) -> bytes:
+        """The table of heads, and the heads."""
+        first = TEXT_SIZE + TABLE_SIZE
+        start = first + sum(len(self.make_head(python, 0)) for python in self.compiled)
+        table, heads = bytearray(TABLE_SIZE), b""
+        for python in self.compiled:
+            head = self.make_head(python, start)
+            entry = (len(head) << 32) + first + len(heads)
+            place = 8 * python.minor
+            table[place : place + 8] = entry.to_bytes(8, "big")
+            heads += head
+        return bytes(table) + heads
 
 
-def make_text(version: str, mark: bytes, slot: int) -> tuple[bytes, str]:
-    """The sh text for slots of a certain length, and the BOOT that is in it."""
+def make_text(version: str, mark: bytes) -> tuple[bytes, str]:
+    """The sh text, and the BOOT that is in it."""
     others = OTHERS.replace("@NAMES@", repr(HOOK_NAMES))
     room = TEXT_SIZE - len(others)
     boot = BOOT.replace("@OTHERS@", str(room)).replace("@MARK@", mark.decode())
-    boot = boot.replace("@SLOT@", str(slot)).replace("@TEXT@", str(TEXT_SIZE))
+    boot = boot.replace("@TEXT@", str(TEXT_SIZE))
     text = SH.replace("@VERSION@", version).replace("@BOOT@", boot)
     text = text.replace("@SH_NAMES@", " | ".join(HOOK_NAMES))
     if len(text) > room:
@@ -478,10 +527,9 @@ def make_prefix(
         results = pool.map(lambda python: compile_all(files, python), pythons)
         compiled = dict(zip(pythons, results))
     mark = source.build_id[:8].encode()
-    body = Body(mark, compiled)
-    slots = body.make_slots(find_modules(files))
-    text, boot = make_text(source.version, mark, len(slots[0]))
-    return b"".join([text, *slots, body.data]), boot
+    body = Body(mark, compiled, find_modules(files))
+    text, boot = make_text(source.version, mark)
+    return text + body.make_heads() + body.data, boot
 
 
 def build_facts(source: Source) -> bytes:
@@ -514,6 +562,8 @@ def make_archive(source: Source, pythons: list[Python]) -> bytes:
     """The whole file."""
     files = {"feishuperm/_build.py": build_facts(source), **source.files}
     prefix, boot = make_prefix(files, source, pythons)
+    for name in filter(lambda name: name.endswith(".py"), files):
+        files[name] = bare(files[name])
     members = run_shiv(files, source.epoch)
     members["LICENSE"] = source.licence
     members["__main__.py"] = MAIN.replace("@BOOT@", repr(boot)).encode()

@@ -19,9 +19,10 @@ from marshal import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import CodeType, ModuleType
 
-    Place = tuple[int, int]  # length and offset among the codes
+    Place = tuple[int, int]  # offset among the codes, and length
     # The source's name; its code for other CPythons and at last for this one, each
     # compressed against the one before.
     Entry = tuple[str, list[Place]]
@@ -35,12 +36,9 @@ HOOK_NAMES = ("feishuperm-hook", "permission-notify")
 class Loader:
     """Finder and loader of everything in the archive, for `sys.meta_path`."""
 
-    def __init__(
-        self, archive: str, fd: int, mark: bytes, packed: "Packed", ready: "Ready"
-    ) -> None:
+    def __init__(self, archive: str, fd: int, packed: "Packed", ready: "Ready") -> None:
         self.archive = archive
         self.fd = fd  # stays open: an upgrade puts another file at the same path
-        self.mark = mark
         self.start, self.packed = packed
         self.index: dict[str, Entry] = {}
         self.common = b""  # what every code was compressed against
@@ -92,12 +90,20 @@ class Loader:
 
     def _entry(self, name: str) -> "Entry":
         if self.packed:
-            from zlib import decompress
-
-            common, self.index = loads(decompress(self.packed))
-            self.common = self._inflate(common, b"")
-            self.packed = b""
+            self._unpack()
         return self.index[name]
+
+    def _unpack(self) -> None:
+        """Read the index: files, and per CPython where its codes begin and how long."""
+        from zlib import decompress
+
+        common, files, sections = loads(decompress(self.packed))
+        self.packed = b""
+        self.common = self._inflate(common, b"")
+        places = [accumulated(*section) for section in sections]
+        for file, *codes in zip(files, *places):
+            name = file[:-3].removesuffix("/__init__").replace("/", ".")
+            self.index[name] = (file, codes)
 
     def _load(self, name: str) -> "CodeType":
         _, places = self._entry(name)
@@ -108,23 +114,32 @@ class Loader:
         return code
 
     def _inflate(self, place: "Place", dictionary: bytes) -> bytes:
-        from zlib import decompressobj
+        """What was compressed against the dictionary, and nothing else.
 
-        return decompressobj(zdict=dictionary).decompress(self._read(place))
+        zlib puts a sum of the dictionary and one of the data beside them: if this file
+        is overwritten with another, marshal never gets to see what is there now.
+        """
+        import zlib
 
-    def _read(self, place: "Place") -> bytes:
-        size, offset = place
-        data = posix.pread(self.fd, size, self.start + offset)
-        if not data.startswith(self.mark):
-            raise ImportError(f"{self.archive} was overwritten while it was running")
-        return data[len(self.mark) :]
+        offset, size = place
+        inflater = zlib.decompressobj(zdict=dictionary)
+        try:
+            data = inflater.decompress(posix.pread(self.fd, size, self.start + offset))
+            if inflater.eof:
+                return data
+        except zlib.error:
+            pass
+        raise ImportError(f"{self.archive} was overwritten while it was running")
+
+
+def accumulated(offset: int, lengths: "list[int]") -> "Iterator[Place]":
+    for length in lengths:
+        yield offset, length
+        offset += length
 
 
 def start(
-    fd: int = -1,
-    mark: bytes = b"",
-    packed: "Packed" = (0, b""),
-    ready: "Ready | None" = None,
+    fd: int = -1, packed: "Packed" = (0, b""), ready: "Ready | None" = None
 ) -> None:
     """Run the command line of BOOT, from the file open as `fd` or from the sources."""
     argv = sys.argv
@@ -134,7 +149,7 @@ def start(
         len(argv) == 1 and archive.rpartition("/")[2] in HOOK_NAMES
     )
     if ready:
-        sys.meta_path.insert(0, Loader(archive, fd, mark, packed, ready))
+        sys.meta_path.insert(0, Loader(archive, fd, packed, ready))
     else:
         sys.path[0] = f"{archive}/site-packages"
     if is_hook:

@@ -113,6 +113,12 @@ def is_stale(archive: Path) -> bool:
     return newest > archive.stat().st_mtime
 
 
+def head_of(data: bytes, python: build.Python) -> tuple[int, int]:
+    """Length and place of one Python's code in a built file."""
+    entry = data[build.TEXT_SIZE + 8 * python.minor :][:8]
+    return int.from_bytes(entry[:4], "big"), int.from_bytes(entry[4:], "big")
+
+
 @pytest.fixture(scope="session")
 def pythons() -> list[build.Python]:
     """One CPython of each kind found on this machine, oldest first."""

@@ -183,26 +183,20 @@ def test_shiv_info_reads_it(pyz: Path) -> None:
 
 
 def test_boot_fits_between_single_quotes() -> None:
-    text, boot = build.make_text("1.2.3", b"01234567", 20000)
+    text, boot = build.make_text("1.2.3", b"01234567")
     assert "'" not in boot
     assert "@" not in boot
     assert len(text) == build.TEXT_SIZE
     compile(boot, "boot", "exec")
 
 
-def slot_of(data: bytes) -> int:
-    """The length of a head, as BOOT reads it."""
-    length = re.search(rb"pread\(f, (\d+), 4096 ", data)
-    assert length
-    return int(length[1])
-
-
-def test_every_head_is_in_its_slot(pyz: Path, pythons: list[build.Python]) -> None:
+def test_table_leads_to_the_heads(pyz: Path, pythons: list[build.Python]) -> None:
     data = pyz.read_bytes()
     mark = str(facts_of(pyz)["BUILD_ID"])[:8].encode()
     for python in pythons:
-        offset = build.TEXT_SIZE + slot_of(data) * (python.minor - 9)
+        size, offset = conftest.head_of(data, python)
         assert data[offset : offset + 12] == bytes.fromhex(python.magic) + mark
+        assert size < 40_000
 
 
 def test_zip_follows_the_codes_at_once(pyz: Path) -> None:
@@ -213,7 +207,7 @@ def test_zip_follows_the_codes_at_once(pyz: Path) -> None:
 
 def test_text_that_has_no_room_is_refused() -> None:
     with pytest.raises(build.BuildError, match="there is room for"):
-        build.make_text("1" * 4000, b"01234567", 20000)
+        build.make_text("1" * 4000, b"01234567")
 
 
 def test_module_that_does_not_compile_is_named(pythons: list[build.Python]) -> None:
@@ -223,7 +217,7 @@ def test_module_that_does_not_compile_is_named(pythons: list[build.Python]) -> N
         build.compile_all(files, pythons[0])
 
 
-ODD_SOURCE = """\
+ANNOTATED = """\
 async def f(a: int, *b: str, c: list[int], **d: object) -> None:
     e: int = 1
 def g(a, /, b: int) -> None:
@@ -238,7 +232,7 @@ def test_annotations_of_functions_go_and_those_of_classes_stay(
     pythons: list[build.Python],
 ) -> None:
     files = {f"{name.replace('.', '/')}.py": b"" for name in build.READY}
-    files.update({"feishuperm/loader.py": b"", "x.py": ODD_SOURCE.encode()})
+    files.update({"feishuperm/loader.py": b"", "x.py": ANNOTATED.encode()})
     python = next(p for p in pythons if p.path == os.path.realpath(sys.executable))
     code = marshal.loads(build.compile_all(files, python).codes["x"])
     space: dict[str, Any] = {"__name__": "x"}
@@ -246,6 +240,52 @@ def test_annotations_of_functions_go_and_those_of_classes_stay(
     assert not space["f"].__annotations__
     assert not space["g"].__annotations__
     assert space["C"].__annotations__ == {"field": int}
+
+
+def program(source: bytes) -> str:
+    """What a file means to Python, docstrings apart."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, build.DOCUMENTED) and ast.get_docstring(node, clean=False):
+            node.body[0].value.value = ""  # type: ignore[attr-defined]
+    return ast.dump(tree, include_attributes=False)
+
+
+def test_bare_sources_are_the_same_programs_on_the_same_lines() -> None:
+    for path in (ROOT / "feishuperm").rglob("*.py"):
+        source = path.read_bytes()
+        bare = build.bare(source)
+        assert program(bare) == program(source), path
+        assert bare.count(b"\n") == source.count(b"\n"), path
+
+
+ODD_SOURCE = '''\
+"""Doc 中文
+  of two lines"""  # and a comment
+x = "# no comment"  # 注释
+def f(): "one line"; return 1
+class C:
+    """only a docstring"""
+y = """
+# inside
+"""
+def g(a: "列表"):
+    # first
+    "late docstring"
+    "no docstring" # tail
+z: str = f"{x} # {y}" #
+'''
+
+
+def test_comments_go_and_lines_stay() -> None:
+    source = ODD_SOURCE.encode()
+    bare = build.bare(source)
+    assert program(bare) == program(source)
+    assert bare.decode().split("\n") == [
+        *('""', "", 'x = "# no comment"', 'def f(): ""; return 1', "class C:"),
+        *('    ""', 'y = """', "# inside", '"""', 'def g(a: "列表"):', ""),
+        *('    ""', '    "no docstring"', 'z: str = f"{x} # {y}"', ""),
+    ]
 
 
 # ---- the machine

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import build
-from tests.conftest import clean_env, need
+from tests.conftest import clean_env, head_of, need
 from tests.fakes.hook_server import ANSWER, EVENT, HookServer
 
 TRAPS = ("json", "socket", "_socket", "encodings", "posix", "os", "marshal", "site")
@@ -478,19 +478,13 @@ def test_no_python_at_all_is_told_in_one_line(
         assert (result.returncode, result.stdout, result.stderr) == (code, b"", text)
 
 
-def heads_of(data: bytes, pythons: list[build.Python]) -> list[int]:
-    """Where the code of each Python begins."""
-    length = re.search(rb"pread\(f, (\d+), 4096 ", data)
-    assert length
-    return [4096 + int(length[1]) * (python.minor - 9) for python in pythons]
-
-
 def test_unknown_bytecode_runs_the_source(
     pyz: Path, env: dict[str, str], pythons: list[build.Python], tmp_path: Path
 ) -> None:
     """A Python newer than the build, or PyPy, has no compiled code in the file."""
     data = bytearray(pyz.read_bytes())
-    for python, head in zip(pythons, heads_of(data, pythons)):
+    for python in pythons:
+        _, head = head_of(data, python)
         assert data[head : head + 4] == bytes.fromhex(python.magic)
         data[head : head + 4] = bytes(4)
     build.write_file(tmp_path / "changed", data, 0o755)
@@ -504,7 +498,8 @@ def test_code_of_another_build_is_never_run(
 ) -> None:
     """An upgrade between sh and Python moves the code; marshal must not see garbage."""
     data = bytearray(pyz.read_bytes())
-    for head in heads_of(data, pythons):
+    for python in pythons:
+        _, head = head_of(data, python)
         data[head + 4 : head + 64] = b"\xff" * 60
     build.write_file(tmp_path / "changed", data, 0o755)
     assert_answered(run([str(tmp_path / "changed"), "hook"], env, tmp_path))
@@ -524,9 +519,7 @@ def at_import(statement: str) -> str:
 def late_import(pyz: Path, tmp_path: Path, upgrade: str) -> bytes:
     """What a process says that imports a module after an upgrade of its archive."""
     copy = Path(shutil.copy(pyz, tmp_path / "running"))
-    data = pyz.read_bytes()
-    mark = re.findall(rb'm \+ b"([0-9a-f]{8})"', data)[0]
-    (tmp_path / "new").write_bytes(data.replace(mark, b"00000000"))
+    (tmp_path / "new").write_bytes(b"#!/bin/sh\n" + pyz.read_bytes())
     names = f"new, archive = {str(tmp_path / 'new')!r}, {str(copy)!r}\n"
     script = f"import os, shutil\n{names}{at_import(upgrade)}{boot_of(copy)}"
     command = [sys.executable, "-IBS", "-c", script, str(copy), "version", "--json"]
