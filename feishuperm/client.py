@@ -55,6 +55,9 @@ def run(environ: "Environ") -> None:
             reason = "no server"
         except NotPermission:
             pass
+    import gc
+
+    gc.disable()  # there is little garbage, and looking for it takes milliseconds
     from feishuperm.commands.hook import handle
 
     write_all(1, handle(raw, request_id.decode(), reason))

@@ -11,7 +11,6 @@ a project that nobody trusts is left out of everything here, see `Interactive`.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
@@ -34,7 +33,6 @@ CARD_SECONDS = 8  # for sending a card from the hook; Claude Code is waiting
 
 def handle(raw: bytes, request_id: str, reason: str) -> bytes:
     """The bytes to print for an event; `reason` is why the client gave it away."""
-    gc.disable()  # there is little garbage, and looking for it takes milliseconds
     hook = _Hook(raw)
     if len(raw) > wire.MAX_INPUT:
         return hook.endless()

@@ -22,7 +22,7 @@ import os
 
 from feishuperm.engine.variables import UnsafeTemplate, shell_template
 from feishuperm.errors import FileError
-from feishuperm.lib.config import claude_dir, home
+from feishuperm.lib.config import claude_dir, claude_settings, home
 from feishuperm.lib.files import read_json
 from feishuperm.models.hooks import (
     CALLBACK_TYPES,
@@ -202,14 +202,9 @@ class ConfigManager:
 
     def _read_settings(self, root: str) -> Iterator[tuple[str, Origin, dict[str, Any]]]:
         own, folder = claude_dir(self.environ), os.path.join(root, ".claude")
-        paths = {
-            "userSettings": os.path.join(own, "settings.json"),
-            "projectSettings": os.path.join(folder, "settings.json"),
-            "localSettings": os.path.join(folder, "settings.local.json"),
-        }
         at_home = _identity(own) == _identity(folder)
         seen = []
-        for source, path in paths.items():
+        for source, path in claude_settings(root, self.environ).items():
             file = _identity(path)
             data = None if file in seen else self._read(path)
             seen.append(file)

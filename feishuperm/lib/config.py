@@ -6,11 +6,12 @@ import os
 
 from feishuperm import wire
 from feishuperm.errors import UsageError
-from feishuperm.models.settings import BY_KEY, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from feishuperm.models.settings import Settings
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:
@@ -58,6 +59,9 @@ def load_settings(
     environ: Mapping[str, str] = os.environ, lenient: bool = False
 ) -> Settings:
     """The settings in force. Raises UsageError; `lenient` takes the default instead."""
+    # Late: most hook events ask for a folder only, and the table is long.
+    from feishuperm.models.settings import BY_KEY, Settings
+
     values = {}
     try:
         values = read_config(config_path(environ))
