@@ -92,27 +92,9 @@ class Server:
             make(self, settings) for name, make in CHANNELS.items() if name in surfaces
         ]
         self.channels = [channel for channel in made if channel is not None]
-        notifier = Notifier(
-            self.channels,
-            settings.feishuperm_notify,
-            settings.permission_notify_delay,
-            self._later,
-            self.loop.call_soon_threadsafe,
-        )
-        rule_writer = RuleWriter()
-        presenter = Presenter(
-            settings.feishuperm_lang,
-            settings.permission_request_timeout,
-            settings.permission_timeout_action,
-            rule_writer,
-        )
-        self.desk = Desk(
-            settings, presenter, notifier, rule_writer, Ledger(), self.loop
-        )
-        self.desk.remember()
+        self.desk = self._make_desk(settings)
         notices = Notices(self.channels, settings.feishuperm_notify)
         clients, tickets = Clients(), Tickets()
-        sessions = Sessions(os.path.join(state_dir(), "sessions.json"), self.url)
         control = Control(
             self.desk,
             self.links,
@@ -127,7 +109,42 @@ class Server:
             self.stop,
             self.hand_over,
         )
-        self.callback = Callback(
+        self.callback = self._make_callback(settings, tickets, clients, control)
+        handler = PermissionHandler(self.desk, notices, control, clients)
+        self.hooks = HookAcceptor(
+            self.loop, unix, handler.on_frame, handler.on_close, limits.hooks
+        )
+        self.browsers = HttpAcceptor(
+            self.loop, http, self.callback.on_request, limits.http
+        )
+        self._announce_start(settings, http.port)
+
+    def _make_desk(self, settings: Settings) -> Desk:
+        """The desk, with what it needs to say, to show and to write."""
+        notifier = Notifier(
+            self.channels,
+            settings.feishuperm_notify,
+            settings.permission_notify_delay,
+            self._later,
+            self.loop.call_soon_threadsafe,
+        )
+        rule_writer = RuleWriter()
+        presenter = Presenter(
+            settings.feishuperm_lang,
+            settings.permission_request_timeout,
+            settings.permission_timeout_action,
+            rule_writer,
+        )
+        desk = Desk(settings, presenter, notifier, rule_writer, Ledger(), self.loop)
+        desk.remember()
+        return desk
+
+    def _make_callback(
+        self, settings: Settings, tickets: Tickets, clients: Clients, control: Control
+    ) -> Callback:
+        """What answers browsers, behind its gate."""
+        sessions = Sessions(os.path.join(state_dir(), "sessions.json"), self.url)
+        return Callback(
             self.desk,
             Gate(self.url, sessions, clients),
             self.links,
@@ -139,14 +156,6 @@ class Server:
             Share(settings),
             self._later,
         )
-        handler = PermissionHandler(self.desk, notices, control, clients)
-        self.hooks = HookAcceptor(
-            self.loop, unix, handler.on_frame, handler.on_close, limits.hooks
-        )
-        self.browsers = HttpAcceptor(
-            self.loop, http, self.callback.on_request, limits.http
-        )
-        self._announce_start(settings, http.port)
 
     def _inbox_event(self) -> bytes:
         return self.callback.inbox.event()
