@@ -8,6 +8,7 @@ address was claimed is told in `server.listen`.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import socket
 
@@ -275,10 +276,11 @@ class HttpAcceptor(Acceptor):
         crowd = max(self._crowds.values(), key=len, default={})
         outnumbered = len(crowd) > len(self._crowds.get(own, ())) + 1
         latest = self._loop.now() - (0 if outnumbered else GRACE_SECONDS)
-        for connection in crowd:
-            if connection.waits_since <= latest:
-                connection.abort()
-                break
+        # More than one goes when some that were refused are still reading why.
+        surplus = len(self.connections) - self._limit + 1
+        idle = (c for c in crowd if c.waits_since <= latest)
+        for connection in list(itertools.islice(idle, surplus)):
+            connection.abort()
         return super().make_room(address)
 
     def refuse(self, sock: socket.socket) -> None:

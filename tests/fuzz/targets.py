@@ -62,7 +62,9 @@ from tests.handlers.gates import make_gate
 from tests.lib.test_peer import mac_connection, mac_table
 
 Run = Callable[[bytes], object]
-FOLDER = tempfile.TemporaryDirectory(prefix="fuzz")
+# In memory where there is such a place: a file for each of a million inputs.
+MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
+FOLDER = tempfile.TemporaryDirectory(prefix="fuzz", dir=MEMORY)
 STATUSES = (400, 411, 413, 431)
 
 
@@ -188,7 +190,8 @@ def questions(data: bytes) -> None:
 def transcripts(data: bytes) -> None:
     path = written("t.jsonl", data)
     now = [0.0]
-    watch = transcript.begin(path, "Bash", {"command": "ls"}, "", lambda: now[0])
+    all = transcript.Transcripts(lambda: now[0])
+    watch = all.begin(path, "Bash", {"command": "ls"})
     now[0] += 5
     assert watch is not None and watch.check() in (
         *(transcript.PENDING, transcript.ANSWERED),

@@ -150,6 +150,15 @@ def test_idle_browsers_make_room_after_a_moment(servers: Servers) -> None:
     assert len(servers.browsers.connections) == 2
 
 
+def test_those_who_were_refused_do_not_keep_others_out(servers: Servers) -> None:
+    for _ in range(6):
+        servers.browser()
+    servers.driver.until(lambda: len(servers.browsers.connections) == 6)
+    servers.driver.clock.seconds += accept_module.GRACE_SECONDS
+    assert servers.reply(servers.browser(), GET).startswith(b"HTTP/1.1 200")
+    assert len(servers.browsers.connections) == 2
+
+
 def test_browser_that_is_being_answered_is_not_put_out(servers: Servers) -> None:
     exchanges: list[Exchange] = []
     keep = [servers.browser(), servers.browser()]
