@@ -28,15 +28,15 @@ from feishuperm.lib.text import text
 from feishuperm.models.ask import (
     FOREVER,
     NO,
+    NOTICES,
     STOP,
     YES,
     Ask,
     Block,
+    Notice,
     shorten,
     shorten_block,
 )
-from feishuperm.models.ask import NOTICES as NOTICES
-from feishuperm.models.ask import Notice as Notice
 from feishuperm.models.kind import KINDS
 
 Card = dict[str, Any]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from feishuperm.lib.diff import Budget, unified_diff
 from feishuperm.lib.display import one_line, visible
 from feishuperm.models.ask import CUT_FIRST, CUT_LAST, Block, shorten_block
+from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 
 ToolInput = dict[str, Any]
 Rules = tuple[tuple[str, str], ...]  # (tool name, content); no content: the bare name
@@ -319,10 +320,10 @@ TOOLS = {
     "Task": Tool("turquoise", _text(*_AGENT), _no_rule),
     "Agent": Tool("turquoise", _text(*_AGENT), _no_rule),
     "Skill": Tool("purple", _text("skill", "args"), _no_rule),
-    "AskUserQuestion": Tool(
+    QUESTION_TOOL: Tool(
         "indigo", (Field(("questions",), "question", "", _show_questions),), _no_rule
     ),
-    "ExitPlanMode": Tool(
+    PLAN_TOOL: Tool(
         "blue", (Field(("plan",), "markdown"), _path("planFilePath")), _no_rule
     ),
     MCP: Tool("violet", (), _bare),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.models.ask import FOREVER, NO, STOP, YES, Answer, Field, Offer, Option
 from feishuperm.models.decision import Decision
+from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 from feishuperm.models.question import parse_answers, read_questions
 from feishuperm.models.request import ALLOWED, ANSWERED, DENIED
 
@@ -156,7 +157,7 @@ _ROWS = (
         _reason, _permission,
     ),
     Kind(
-        "question", frozenset(("AskUserQuestion",)),
+        "question", frozenset((QUESTION_TOOL,)),
         "card.title", "page.question", "page.nothing",
         (
             Action("answer", "/answer", "button.answer", "done.answer", YES, ANSWERED,
@@ -167,7 +168,7 @@ _ROWS = (
         _question_fields, _question,
     ),
     Kind(
-        "plan", frozenset(("ExitPlanMode",)),
+        "plan", frozenset((PLAN_TOOL,)),
         "card.title", "page.plan", "page.plan_empty",
         (
             Action("approve", "/allow", "button.approve", "done.approve", YES, ANSWERED,

@@ -1,4 +1,4 @@
-"""Names that several rooms must agree on: our programs, and tools that are ours."""
+"""Names that several rooms must agree on: our programs, and some tools."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ PROGRAMS = {
     "feishuperm-supervisor": "supervisor",
     "permission-notify": "hook",
 }
+# Tools of the client whose calls are something else than a permission.
+QUESTION_TOOL = "AskUserQuestion"
+PLAN_TOOL = "ExitPlanMode"
 # Tools that nobody has, so that no rule can ever match them.  The server settles the
 # doctor's at once: it rings no phone, writes no rule and keeps no record.
 DOCTOR_TOOL = "feishuperm-doctor"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from feishuperm.lib import feishu
 from feishuperm.lib.post import Reply, post_json
+from feishuperm.models.ask import Notice
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Case, Result
 
@@ -21,7 +22,7 @@ def send_hello(
     settings: Settings, post: Callable[[str, bytes], Reply] = post_json
 ) -> feishu.SendResult:
     """What Feishu said to a card that only says hello."""
-    notice = feishu.Notice("test", time.time())
+    notice = Notice("test", time.time())
     card = feishu.build_notice_card(notice, settings.feishuperm_lang)
     url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
     return feishu.send_feishu_card(url, card, secret, post)

@@ -26,6 +26,7 @@ from feishuperm.lib.program import (
     start_hook,
 )
 from feishuperm.lib.terminal import say
+from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 from feishuperm.setup.server_process import running_status, tries
 from feishuperm.setup.visitor import Visitor
 
@@ -72,8 +73,8 @@ def samples(project: str) -> list[Sample]:
     return [
         Sample("a command", "Bash", command, "/allow"),
         Sample("an edit", "Edit", edit, "/deny"),
-        Sample("a question", "AskUserQuestion", {"questions": [question]}, "/answer"),
-        Sample("a plan", "ExitPlanMode", {"plan": plan}, "/allow"),
+        Sample("a question", QUESTION_TOOL, {"questions": [question]}, "/answer"),
+        Sample("a plan", PLAN_TOOL, {"plan": plan}, "/allow"),
     ]
 
 

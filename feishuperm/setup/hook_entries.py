@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.lib import settings_editor as editor
 from feishuperm.models.hooks import DEFAULT_TIMEOUT
-from feishuperm.models.names import ARCHIVE, PROGRAMS
+from feishuperm.models.names import ARCHIVE, PROGRAMS, QUESTION_TOOL
 
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
 REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
@@ -56,7 +56,7 @@ def registrations(
     if supervisor:
         question, stop = review + REVIEW_SLACK, review_stop + REVIEW_SLACK
         rows.append(Registration("Stop", "", reviewer, stop))
-        rows.append(Registration("PreToolUse", "AskUserQuestion", reviewer, question))
+        rows.append(Registration("PreToolUse", QUESTION_TOOL, reviewer, question))
     return rows
 
 

@@ -6,6 +6,7 @@ know which is which.  It knows no review and no state.
 
 from __future__ import annotations
 
+from feishuperm.models.names import QUESTION_TOOL
 from feishuperm.supervisor.state import Row
 
 TYPE_CHECKING = False
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-QUESTION_TOOL = "AskUserQuestion"
 STOPS = ("Stop", "SubagentStop")
 MAX_MESSAGE = 50_000  # characters of the last message that the reviewer gets
 RUNNING = ("running", "pending")  # a background task in another state is over

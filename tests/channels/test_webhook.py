@@ -18,8 +18,8 @@ from feishuperm.channels.base import Announcement
 from feishuperm.channels.outbox import LONGEST_PAUSE, LONGEST_WITHOUT_WAITER, RateLimit
 from feishuperm.channels.webhook import LIMITS, WebhookChannel
 from feishuperm.lib import log as logging
-from feishuperm.lib.feishu import Notice
 from feishuperm.lib.post import Reply
+from feishuperm.models.ask import Notice
 from tests.asks import make_ask, url
 from tests.conftest import wait_until
 from tests.fakes.feishu import RATE_GATEWAY, TOKEN, FakeFeishu, Fault, every_url

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from feishuperm.lib import log as logging
 from feishuperm.lib.feishu import (
     CODES,
-    NOTICES,
     RETRY,
     SIMPLER,
     STYLES,
-    Notice,
     SendResult,
     build_notice_card,
     build_permission_card,
@@ -32,6 +30,7 @@ from feishuperm.lib.feishu import (
 )
 from feishuperm.lib.post import Reply, post_json
 from feishuperm.lib.text import LANGUAGES, text
+from feishuperm.models.ask import NOTICES, Notice
 from feishuperm.models.kind import KINDS, Action
 from tests.asks import ID, URL, make_ask, url
 from tests.fakes.feishu import (
