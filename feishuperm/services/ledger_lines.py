@@ -164,7 +164,10 @@ def unseal(line: bytes) -> tuple[bytes, str]:
 def is_sealed(key: bytes, line: bytes) -> bool:
     """Whether a line was written with this key and not changed since."""
     body, digest = unseal(line)
-    return bool(body) and hmac.compare_digest(_mac(key, body), digest)
+    # As bytes: of texts it takes none that is not ASCII, and a file holds anything.
+    return bool(body) and hmac.compare_digest(
+        _mac(key, body).encode(), digest.encode("latin-1")
+    )
 
 
 def gap_between(head: Head, last: Place) -> str:

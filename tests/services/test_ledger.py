@@ -852,6 +852,18 @@ def test_head_that_cannot_be_opened_for_want_of_files_is_waited_for(
     assert check(ledger).sound()
 
 
+def test_hash_that_is_no_text_is_a_changed_line_and_stops_nobody(
+    ledger: Ledger,
+) -> None:
+    path = fill(ledger, 3)
+    data = bytearray(path.read_bytes())
+    data[-10] = 0xE9
+    path.write_bytes(data)
+    fill(ledger, 1)
+    assert any("line 3" in problem for problem in check(ledger).problems)
+    assert ids(ledger)[-1] == "id-0"
+
+
 def test_head_a_moment_behind_is_told_as_a_crash(ledger: Ledger) -> None:
     fill(ledger, 3)
     kept = Path(ledger.head_path).read_bytes()
