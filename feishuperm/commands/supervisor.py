@@ -13,6 +13,7 @@ import time
 from signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
 
 from feishuperm import wire
+from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.log import log
@@ -68,7 +69,11 @@ def handle_event(started: float) -> None:
     alarm(STDIN_SECONDS)
     raw = wire.read_all(0)
     alarm(0)
-    supervisor = Supervisor(load_settings(lenient=True), started=started)
+    # What a project's `env` sets may not choose the reviewer.
+    config = ConfigManager(os.environ, lambda message: log(message, "warning"))
+    environ = config.own_environ(config.project_root(""))
+    settings = load_settings(environ, lenient=True)
+    supervisor = Supervisor(settings, environ, started=started)
     answer = supervisor.handle(raw)
     if answer is not None:
         text = json.dumps(answer, ensure_ascii=False)
