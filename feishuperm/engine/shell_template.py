@@ -42,7 +42,7 @@ DELIMITER = re.compile(r"[ \t]*(['\"]?)([A-Za-z_]\w*)\1(?=[ \t\n;&|)<>]|$)")
 ESAC = re.compile(r"esac(?=[\s;&|)]|$)")
 # Names the template sets itself, and those a shell sets from what it was given.
 SETS = re.compile(
-    r"([A-Za-z_]\w*)\+?=|\bfor\s+([A-Za-z_]\w*)|\bread\b([^;&|\n]*)", re.ASCII
+    r"\b([A-Za-z_]\w*)\+?=|\bfor\s+([A-Za-z_]\w*)|\bread\b([^;&|\n]*)", re.ASCII
 )
 SHELL_SETS = words_of("_ REPLY OPTARG BASH_REMATCH MATCH")
 

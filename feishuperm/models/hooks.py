@@ -173,6 +173,10 @@ class HooksConfig:
                 yield event, group
 
 
+# Wrong, nested too deeply, or with too large a number: no hook may end of it.
+NO_EXPRESSION = (re.error, RecursionError, OverflowError)
+
+
 def matches(matcher: str, value: str) -> bool:
     """Whether a matcher fits, by Claude Code's rule; an invalid one never does.
 
@@ -185,7 +189,7 @@ def matches(matcher: str, value: str) -> bool:
         return value in [name.strip() for name in matcher.replace(",", "|").split("|")]
     try:
         return re.search(matcher, value) is not None
-    except re.error:
+    except NO_EXPRESSION:
         return False
 
 
@@ -195,6 +199,6 @@ def matcher_problem(matcher: str) -> str:
         return ""
     try:
         re.compile(matcher)
-    except re.error as error:
+    except NO_EXPRESSION as error:
         return f"matcher {matcher!r} is no regular expression ({error})"
     return ""

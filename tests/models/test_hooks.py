@@ -68,6 +68,16 @@ def test_matchers_fit_as_in_the_client(
     assert matches(matcher, value) is expected
 
 
+@pytest.mark.parametrize(
+    "matcher", ["(" * 5000 + ")" * 5000, "x{99999999999999999999}"], ids=["deep", "big"]
+)
+def test_matcher_that_python_cannot_read_never_fits_and_ends_nothing(
+    matcher: str,
+) -> None:
+    assert matcher_problem(matcher)
+    assert not matches(matcher, "Bash")
+
+
 def test_invalid_matcher_is_told_and_star_is_none() -> None:
     assert "[bad" in matcher_problem("[bad")
     assert matcher_problem("*") == matcher_problem("") == matcher_problem("A|B") == ""
