@@ -343,6 +343,8 @@ class Desk:
         ticket = self._tickets.pop(request.id, None)
         if ticket is None:
             self._record(ledger_entry(request))
+            if request.action:  # it has no intent: at least a kill must not take it
+                self._ledger.flush()
         else:
             self._ledger.finish(ticket, ledger_entry(request))
             self._flush_later(LEDGER_SECONDS)

@@ -16,7 +16,8 @@ How to use it, in a process with one thread and a loop:
 `intend()` and `flush()` hold the thread for `QUICK` seconds at most beside the disk's
 own time.  What cannot be written (a lock held by somebody, a full disk, a folder that
 is read-only or gone) waits in memory, in its order, and is tried again by every later
-call. Past `MAX_WAITING` entries the further ones are only counted; that number becomes
+call; what fits into the spool (`services.ledger_spool`) survives even a kill.  Past
+`MAX_WAITING` entries the further ones are only counted; that number becomes
 an entry of its own (`event: lost`) as soon as anything can be written.  A process that
 lives a moment calls `append()` or `extend()`, which wait longer, and raise.
 
@@ -45,6 +46,7 @@ from feishuperm.services.ledger_lines import (
     decode,
     end_of,
     entry_time,
+    is_sealed,
     make_key,
     place_in,
     read_head,
@@ -52,8 +54,11 @@ from feishuperm.services.ledger_lines import (
     read_tail,
     reversed_lines,
     rule_mark,
+    seal,
+    with_marks,
     write_head,
 )
+from feishuperm.services.ledger_spool import Spool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +104,8 @@ class Ledger:
         self.problem = ""  # why the last attempt failed
         self._clock = clock
         self._waiting: list[Entry] = []
+        self._spool = Spool(os.path.splitext(self.path)[0] + ".late")
+        self._spooled = 0  # how many of the waiting are there too
         self._lost = 0
         self._unsynced = False
         self._head = ""  # the last hash this process has put on the disk
@@ -151,6 +158,7 @@ class Ledger:
                 self._write(backlog, QUICK if sync else 0.0, sync)
             except OSError as error:
                 self.problem = error.strerror or str(error)
+                self._spill()
             else:
                 self._written(len(backlog), sync)
         return self.pending() + self._unsynced
@@ -178,12 +186,21 @@ class Ledger:
         return self._head[:8]
 
     def recover(self) -> list[Entry]:
-        """Close the intents that a crash left open; returns the ends written."""
+        """Write what the last server left to be written, and close its open intents.
+
+        Returns the ends of those.
+        """
+        self._spool.prepare()
+        if not self._waiting:
+            self._waiting = self.late()
+            self._spooled = len(self._waiting)
+        ended = {end_of(entry) for entry in self._waiting}
         ends = []
         for intent in self.open_intents():
             when = entry_time(intent)
             # A process of that number may be another one: no intent takes a minute.
-            if self._clock() - when < 60 and _lives_elsewhere(intent.get("pid")):
+            lives = self._clock() - when < 60 and _lives_elsewhere(intent.get("pid"))
+            if lives or intent["seq"] in ended:
                 continue
             own = (*RESERVED, "time", "pid")
             end = {name: intent[name] for name in intent if name not in own}
@@ -192,6 +209,36 @@ class Ledger:
             self.note(end)
         self.flush()
         return ends
+
+    def late(self) -> list[Entry]:
+        """The entries in the spool that did not reach the ledger."""
+        lines = self._spool.read()
+        key = read_key(self.key_path) if lines else b""
+        sealed = [decode(line) for line in lines if key and is_sealed(key, line)]
+        entries = [entry for entry in sealed if entry is not None]
+        # Written, and then there was no time to clear the spool.
+        there = {entry.get("late") for entry in self._recent_lates()} if lines else ()
+        return [entry for entry in entries if entry.get("late") not in there]
+
+    def _recent_lates(self) -> Iterator[Entry]:
+        for entry in self._backwards():
+            if isinstance(entry.get("late"), str):
+                yield entry
+            if entry_time(entry) < self._clock() - DAY:
+                return
+
+    def _spill(self) -> None:
+        """Put what waits where a kill cannot take it."""
+        try:
+            key = read_key(self.key_path)
+        except OSError:
+            return
+        entries = self._waiting[self._spooled :]
+        for entry in entries:
+            entry.setdefault("late", os.urandom(8).hex())
+        lines = [seal(key, with_marks(key, entry))[0] for entry in entries]
+        if key and lines and self._spool.add(lines):
+            self._spooled = len(self._waiting)
 
     def _backlog(self) -> list[Entry]:
         """What is to be written next; what was lost is told at the end."""
@@ -204,8 +251,11 @@ class Ledger:
         if count > len(self._waiting):
             self._lost = 0
         del self._waiting[:count]
+        self._spooled = max(0, self._spooled - count)
         self.problem = ""
         self._unsynced = not sync
+        if sync and not self._waiting:
+            self._spool.clear()
 
     def _write(
         self,

@@ -68,6 +68,9 @@ def check(ledger: Ledger, head: str = "") -> Report:
     for line in ledger.lines(size):
         reader.line(line)
     reader.end()
+    late = len(ledger.late())
+    if late:
+        reader.missing.append(f"{late} entries wait for being written")
     if locked:
         reader.missing.append(f"entries cannot be written now: {locked}")
     return reader.report()

@@ -594,6 +594,76 @@ def test_unwritable_head_fails_no_entry_and_is_told(tmp_path: Path) -> None:
     )
 
 
+# What a kill must not take.
+
+
+SPOOLING = """
+import os, signal, sys
+from feishuperm.services.ledger import Ledger
+ledger = Ledger(sys.argv[1])
+ledger.recover()
+ticket = ledger.intend({"id": "allowed"})
+import fcntl
+other = open(sys.argv[1], "rb")
+fcntl.flock(other, fcntl.LOCK_EX)
+ledger.finish(ticket, {"event": "request", "id": "allowed"})
+ledger.note({"event": "request", "id": "denied", "reason": "TOKEN=s3cr3t",
+             "rules": ["Bash(TOKEN=s3cr3t)"]})
+assert ledger.flush() == 3
+if sys.argv[2] == "written":
+    other.close()
+    ledger._spool.clear = lambda: None
+    assert ledger.flush() == 0
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("when", ["waiting", "written"])
+def test_what_a_killed_server_could_not_write_is_written_by_the_next(
+    ledger: Ledger, when: str
+) -> None:
+    command = [sys.executable, "-c", SPOOLING, ledger.path, when]
+    assert subprocess.run(command, cwd=ROOT, timeout=60).returncode == -9
+    spool = Path(ledger.path).with_name("ledger.late")
+    assert b"denied" in spool.read_bytes()
+    assert b"s3cr3t" not in spool.read_bytes()
+    now = Ledger(ledger.path)
+    missing = check(now).missing
+    assert ("2 entries wait for being written" in missing) == (when == "waiting")
+    assert now.recover() == []
+    assert ids(now) == ["allowed", "allowed", "denied"]
+    assert check(now).sound()
+    assert now.recover() == []
+    assert len(ids(now)) == 3
+    present = ["Bash(TOKEN=s3cr3t)"]
+    assert now.exact(list(now.entries())[-1], present) == present
+
+
+def test_spooled_line_of_somebody_else_is_not_taken_in(ledger: Ledger) -> None:
+    fill(ledger, 1)
+    ledger.recover()
+    spool = Path(ledger.path).with_name("ledger.late")
+    forged = b'{"id": "forged", "late": "x"}\n' + b'{"id": "y", "hash": "0"}\n\0'
+    spool.write_bytes(forged + spool.read_bytes()[len(forged) :])
+    again = Ledger(ledger.path)
+    again.recover()
+    assert ids(again) == ["id-0"]
+
+
+def test_more_than_the_spool_holds_waits_in_memory_alone(
+    ledger: Ledger, held: Any
+) -> None:
+    ledger.recover()
+    for number in range(100):
+        ledger.note({"id": str(number), "detail": "x" * 1000})
+        ledger.flush()
+    assert 0 < len(Ledger(ledger.path).late()) < 17
+    held.close()
+    assert ledger.flush() == 0
+    assert len(ids(ledger)) == 101
+    assert Ledger(ledger.path).late() == []
+
+
 # Old ledgers.
 
 

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from feishuperm.services.ledger_check import check
+from feishuperm.services.ledger_spool import SIZE as SPOOL
 from tests.soak.world import DONE, LONGEST, Hook, World
 
 BEHAVIOUR = {"allow": "allow", "always": "allow", "deny": "deny", "interrupt": "deny"}
@@ -104,9 +105,9 @@ def lock_ledger(world: World, hooks: list[Hook], rng: random.Random) -> None:
 
 def fill_disk(world: World, hooks: list[Hook], rng: random.Random) -> None:
     """No file of the server can grow: to it, a full disk."""
-    # The head of the ledger is shorter than this, and overwritten in its place, which a
-    # full disk allows.
-    with world.limited(resource.RLIMIT_FSIZE, 512):
+    # What is overwritten in its place, which a full disk allows, is no longer than
+    # this: the head of the ledger, and the spool.
+    with world.limited(resource.RLIMIT_FSIZE, SPOOL):
         time.sleep(rng.uniform(0, AWAY))
 
 

@@ -1,0 +1,88 @@
+"""What the ledger cannot take now, kept where there is room for it already.
+
+A full disk has no room for another line, and a lock that somebody holds keeps the
+ledger shut; a server that is killed meanwhile must not take its entries along.  So this
+file is made when a server starts, at its full length, and is overwritten in place: its
+lines, then a zero byte.  A line is only ever added behind the others or given up with
+all of them, so a crash at any moment leaves whole lines.
+
+It knows lines and nothing of what is in them.  Nothing here raises: it is the second
+best place already.
+"""
+
+from __future__ import annotations
+
+import os
+
+from feishuperm.lib.files import private_dir, write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SIZE = 16 << 10  # bytes: some twenty decisions, which is hours of tapping
+END = b"\0"
+
+
+class Spool:
+    """One file, of one server at a time."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._end = 0  # where the next line goes
+
+    def prepare(self) -> None:
+        """Take the room while there is some."""
+        try:
+            private_dir(os.path.dirname(self.path))
+            fd = self._open(os.O_CREAT)
+            try:
+                size = os.fstat(fd).st_size
+                if size < SIZE:
+                    os.lseek(fd, size, os.SEEK_SET)
+                    write_all(fd, END * (SIZE - size))
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError:
+            pass
+
+    def read(self) -> list[bytes]:
+        """The lines that are kept."""
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(SIZE).partition(END)[0]
+        except OSError:
+            return []
+        *lines, _ = data.split(b"\n")
+        self._end = sum(len(line) + 1 for line in lines)
+        return lines
+
+    def add(self, lines: Sequence[bytes]) -> bool:
+        """Keep some more; whether there was room."""
+        data = b"\n".join([*lines, b""])
+        if self._end + len(data) >= SIZE or not self._put(data + END, self._end):
+            return False
+        self._end += len(data)
+        return True
+
+    def clear(self) -> None:
+        """Give all of them up."""
+        if self._end and self._put(END, 0):
+            self._end = 0
+
+    def _put(self, data: bytes, place: int) -> bool:
+        try:
+            fd = self._open()
+            try:
+                whole = os.pwrite(fd, data, place) == len(data)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError:
+            return False
+        return whole
+
+    def _open(self, flags: int = 0) -> int:
+        flags |= os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self.path, flags, 0o600)
