@@ -1,0 +1,365 @@
+"""Feishu's long connection above its frames: what arrives, what is due, what is dead.
+
+Knows no socket and no clock: bytes and the time come in, bytes and deliveries go out.
+A connection lives from a finished WebSocket handshake to its end; dialling the next one
+is the caller's, with what `read_endpoint()`, `refusal()` and `Backoff` say about it.
+
+    receive_data(data, now)   bytes that arrived
+    next_event()              a `Delivery` to be answered, or None
+    answer(delivery, ...)     its acknowledgement, at most three seconds later
+    data_to_send()            everything to be written now
+    tick(now, wall)           what time alone brings: pings, sleep noticed
+    trouble                   why it is of no use any more; empty while it is
+
+A platform that answers pings may still have stopped to deliver (seen in the field), and
+a laptop that slept has a socket that only looks open.  So a ping follows every card; a
+ping without any answer for PONG_SECONDS is the end; so is a clock that jumped; and a
+card that has been out for DEAF_SECONDS while nothing but pongs arrived asks for a fresh
+connection beside this one (`is_deaf()`), which stays until that one is up.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import random
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from feishuperm.errors import ProtocolError
+from feishuperm.protocol.feishu_frame import (
+    CONTROL,
+    DATA,
+    Frame,
+    decode_frame,
+    encode_frame,
+)
+from feishuperm.protocol.websocket import (
+    Close,
+    HandshakeRefused,
+    Message,
+    Ping,
+    WebSocket,
+    WebSocketError,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PING_SECONDS = 120.0  # until the platform says otherwise
+LEAST_PING, MOST_PING = 5.0, 600.0  # whatever it says
+PONG_SECONDS = 25.0  # 3 s led to needless reconnects in the field, a minute is too long
+DEAF_SECONDS = 20.0  # a card is out, and nothing but pongs
+JUMP_SECONDS = 20.0  # the wall clock ran ahead of ours: the machine slept
+ANSWER_SECONDS = 3.0  # the platform's own patience with an answer
+CHUNK_SECONDS = 10.0  # for all parts of a message
+MAX_PARTS = 64
+MAX_CHUNKED = 1 << 20  # bytes of a message in parts
+MAX_OPEN_MESSAGES = 32  # of which parts are missing
+HANDLED = ("event", "card")  # an app that was just set up gets `card` for the same
+
+
+class Delivery(NamedTuple):
+    """A message of the platform that wants an answer."""
+
+    payload: bytes
+    frame: Frame
+    received: float
+
+
+class Endpoint(NamedTuple):
+    """Where to connect; the address is a secret and good for one connection."""
+
+    url: str
+    service_id: int
+    ping_seconds: float
+
+
+class Refusal(ProtocolError):
+    """Feishu does not want a connection; `key` names the sentence for the person."""
+
+    def __init__(self, key: str, code: int, fatal: bool) -> None:
+        super().__init__(f"{key}: {code}")
+        self.key = key
+        self.code = code
+        self.fatal = fatal  # the same will be said again until somebody mends it
+
+
+# Code of a discovery or a handshake -> the key of what it means, and whether a person
+# has to do something about it.  What is not here is weather: try again.
+REFUSALS = {
+    1000040345: ("app.credentials", True),
+    1000040344: ("app.credentials", True),
+    10003: ("app.credentials", True),
+    10014: ("app.credentials", True),
+    10015: ("app.credentials", True),
+    1000040350: ("app.too_many", True),
+    403: ("app.forbidden", True),
+}
+
+
+def read_endpoint(status: int, body: bytes) -> Endpoint:
+    """What discovery answered. Raises Refusal."""
+    try:
+        answer = json.loads(body)
+        code = int(answer["code"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Refusal("app.unreachable", status, fatal=False) from None
+    if code:
+        raise Refusal(*_refused(code))
+    try:
+        url = answer["data"]["URL"]
+        query = parse_qs(urlsplit(url).query)
+        service_id = int(query["service_id"][0])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise Refusal("app.unreachable", code, fatal=False) from None
+    if not url.startswith(("ws://", "wss://")):
+        raise Refusal("app.unreachable", code, fatal=False)
+    return Endpoint(url, service_id, ping_seconds(answer["data"].get("ClientConfig")))
+
+
+def ping_seconds(config: object, known: float = PING_SECONDS) -> float:
+    """The interval a configuration asks for, within reason; it may name none."""
+    value = config.get("PingInterval") if isinstance(config, dict) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return known
+    return min(max(float(value), LEAST_PING), MOST_PING) if value > 0 else known
+
+
+def refusal(refused: HandshakeRefused) -> Refusal:
+    """What a refused handshake means: its status, or a code in a header."""
+    headers = refused.headers
+    for name in ("handshake-autherrcode", "handshake-status"):
+        code = headers.get(name, "")
+        if code.isascii() and code.isdigit() and int(code) in REFUSALS:
+            return Refusal(*_refused(int(code)))
+    return Refusal(*_refused(refused.status))
+
+
+def _refused(code: int) -> tuple[str, int, bool]:
+    key, fatal = REFUSALS.get(code, ("app.busy", False))
+    return key, code, fatal
+
+
+class Backoff:
+    """How long to wait before the next try; never in step with other machines."""
+
+    def __init__(
+        self,
+        first: float = 0.5,
+        most: float = 30.0,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._first = first
+        self._most = most
+        self._jitter = jitter
+        self._failures = 0
+
+    def failed(self) -> float:
+        """Seconds until the next try."""
+        longest = min(self._most, self._first * 2.0 ** min(self._failures, 10))
+        self._failures += 1
+        return longest * (0.5 + self._jitter() / 2)
+
+    def worked(self) -> None:
+        self._failures = 0
+
+
+class LongConnection:
+    """One connection, from its handshake to its end."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        now: float,
+        wall: float,
+        socket: WebSocket | None = None,
+    ) -> None:
+        self._socket = socket or WebSocket(client=True)
+        self._service_id = endpoint.service_id
+        self._interval = endpoint.ping_seconds
+        self._out: list[bytes] = []
+        self._chunks: dict[str, _Chunks] = {}
+        self._ahead = wall - now  # grows when the machine sleeps
+        self._pinged = -math.inf  # the oldest ping that nothing has followed
+        self._next_ping = now
+        self._card_out = math.inf  # since when a card waits and nothing but pongs came
+        self.trouble = ""
+        self.tick(now, wall)
+
+    # In.
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take what arrived; no data means that the other end is gone."""
+        if not data:
+            self.trouble = self.trouble or "closed by Feishu"
+        self._pinged = -math.inf
+        self._socket.receive_data(data)
+        self._now = now
+
+    def next_event(self) -> Delivery | None:
+        """The next message to be answered, or None."""
+        while not self.trouble:
+            try:
+                event = self._socket.next_event()
+                if event is None:
+                    return None
+                delivery = self._take(event)
+            except WebSocketError as error:
+                self._out.append(self._socket.send_close(error.code))
+                self.trouble = str(error)
+                return None
+            except ProtocolError:
+                continue  # one broken frame; its message is pushed again, or was none
+            if delivery is not None:
+                self._card_out = math.inf
+                return delivery
+        return None
+
+    def _take(self, event: object) -> Delivery | None:
+        if isinstance(event, Message):
+            return self._frame(decode_frame(event.data))
+        if isinstance(event, Ping):
+            self._out.append(self._socket.send_pong(event.data))
+        elif isinstance(event, Close):
+            self._out.append(self._socket.send_close(event.code))
+            self.trouble = f"closed by Feishu with code {event.code}"
+        return None
+
+    def _frame(self, frame: Frame) -> Delivery | None:
+        if frame.method == CONTROL:
+            if frame.header("type") == "pong" and frame.payload:
+                self._configure(frame.payload)
+            return None
+        if frame.method != DATA or frame.header("type") not in HANDLED:
+            return None
+        payload = self._assembled(frame)
+        if payload is None:
+            return None
+        return Delivery(payload, frame, self._now)
+
+    def _configure(self, payload: bytes) -> None:
+        """A pong may change the interval; what it leaves out stays as it is."""
+        try:
+            self._interval = ping_seconds(json.loads(payload), self._interval)
+        except (ValueError, RecursionError):
+            pass
+
+    def _assembled(self, frame: Frame) -> bytes | None:
+        """The payload, once all of its parts are there."""
+        total, number = _number(frame.header("sum")), _number(frame.header("seq"))
+        if total <= 1:
+            return frame.payload or b""
+        if total > MAX_PARTS or number >= total:
+            raise ProtocolError("a message in an impossible number of parts")
+        self._forget_chunks()
+        id = frame.header("message_id")
+        chunks = self._chunks.get(id)
+        if chunks is None or len(chunks.parts) != total:
+            chunks = self._chunks[id] = _Chunks(total, self._now)
+        chunks.parts[number] = frame.payload or b""
+        if sum(len(part or b"") for part in chunks.parts) > MAX_CHUNKED:
+            del self._chunks[id]
+            raise ProtocolError("a message in parts is too long")
+        if any(part is None for part in chunks.parts):
+            return None
+        del self._chunks[id]
+        return b"".join(part or b"" for part in chunks.parts)
+
+    def _forget_chunks(self) -> None:
+        late = [
+            id
+            for id, chunks in self._chunks.items()
+            if self._now - chunks.began > CHUNK_SECONDS
+        ]
+        surplus = list(self._chunks)[: max(0, len(self._chunks) - MAX_OPEN_MESSAGES)]
+        for id in {*late, *surplus}:
+            del self._chunks[id]
+
+    # Out.
+
+    def answer(
+        self, delivery: Delivery, now: float, reply: dict[str, Any] | None = None
+    ) -> bool:
+        """Acknowledge, with what a tap is answered; False: it comes too late."""
+        if self.trouble or now - delivery.received > ANSWER_SECONDS:
+            return False
+        # Without data some clients show an error; an empty object means "nothing".
+        data = json.dumps(reply or {}, ensure_ascii=False).encode()
+        body = {"code": 200, "data": base64.b64encode(data).decode()}
+        took = str(round((now - delivery.received) * 1000))
+        self._send(
+            delivery.frame._replace(
+                headers=(*delivery.frame.headers, ("biz_rt", took)),
+                payload=json.dumps(body).encode(),
+            )
+        )
+        return True
+
+    def card_sent(self, now: float) -> None:
+        """A card went out: make sure that its tap can come in."""
+        self._card_out = min(self._card_out, now)
+        self._ping(now)
+
+    def cards_settled(self) -> None:
+        """No card waits for a tap any more."""
+        self._card_out = math.inf
+
+    def close(self, code: int = 1000) -> None:
+        self._out.append(self._socket.send_close(code))
+        self.trouble = self.trouble or "closed"
+
+    def data_to_send(self) -> bytes:
+        """What is to be written, once."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def _send(self, frame: Frame) -> None:
+        self._out.append(self._socket.send_message(encode_frame(frame)))
+
+    def _ping(self, now: float) -> None:
+        headers = (("type", "ping"),)
+        self._send(Frame(service=self._service_id, method=CONTROL, headers=headers))
+        self._next_ping = now + self._interval
+        if self._pinged == -math.inf:
+            self._pinged = now
+
+    # Time.
+
+    def tick(self, now: float, wall: float) -> None:
+        """Do what time asks for; call it at `next_tick()` and when a card goes out."""
+        self._now = now
+        if wall - now - self._ahead > JUMP_SECONDS:
+            self.trouble = self.trouble or "the machine was asleep"
+        self._ahead = wall - now
+        if now - self._pinged >= PONG_SECONDS and self._pinged > -math.inf:
+            self.trouble = self.trouble or "Feishu answers no ping"
+        if not self.trouble and now >= self._next_ping:
+            self._ping(now)
+
+    def next_tick(self) -> float:
+        """When `tick()` has something to do."""
+        pong = self._pinged + PONG_SECONDS if self._pinged > -math.inf else math.inf
+        return min(self._next_ping, pong)
+
+    def is_deaf(self, now: float) -> bool:
+        """Whether a card has been out for long and nothing but pongs arrived."""
+        return now - self._card_out >= DEAF_SECONDS
+
+
+class _Chunks:
+    """The parts of a message that have come."""
+
+    __slots__ = ("began", "parts")
+
+    def __init__(self, total: int, began: float) -> None:
+        self.parts: list[bytes | None] = [None] * total
+        self.began = began
+
+
+def _number(value: str) -> int:
+    """A number in a header; 0 for anything else."""
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 9 else 0
