@@ -1,8 +1,9 @@
-"""One JSON POST over HTTP or HTTPS, through a proxy where the environment names one.
+"""One exchange over HTTP or HTTPS, through a proxy where the environment names one.
 
 Redirects are not followed: the answer is handed back as it came.  One deadline holds
 from connecting to the last byte; only looking up a name is the system's own time.  An
 error names the host and never the rest of the address, which holds a bot's token.
+`dial()` only connects, for who speaks another protocol over the same way out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import socket
 import ssl
 import time
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -21,7 +23,7 @@ from feishuperm.models.settings import url_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 MAX_REPLY = 65536  # Feishu answers in a few hundred bytes
 TIMEOUT = 8.0  # a card must be on the phone well within the person's 55 seconds
@@ -46,9 +48,53 @@ def post_json(
     environ: Mapping[str, str] = os.environ,
 ) -> Reply:
     """Send, and read the answer. Raises OSError whose text is ready to be shown."""
-    try:
+    return call(Call("POST", url, body, HEADERS), timeout, environ)
+
+
+class Call(NamedTuple):
+    """An HTTP request."""
+
+    method: str
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+def call(
+    request: Call,
+    timeout: float = TIMEOUT,
+    environ: Mapping[str, str] = os.environ,
+    ca_file: str = "",
+) -> Reply:
+    """Any request, and its answer. Raises OSError whose text is ready to be shown."""
+    until = time.monotonic() + timeout
+    with _failures_named(request.url):
+        address = urlsplit(request.url)
+        return _exchange(request, address, find_proxy(address, environ), until, ca_file)
+
+
+def dial(
+    url: str,
+    timeout: float = TIMEOUT,
+    environ: Mapping[str, str] = os.environ,
+    ca_file: str = "",
+) -> socket.socket:
+    """A connection to a `ws://` or `wss://` address, encrypted if that is `wss`.
+
+    Raises OSError whose text is ready to be shown.
+    """
+    until = time.monotonic() + timeout
+    with _failures_named(url):
         address = urlsplit(url)
-        return _exchange(address, body, timeout, find_proxy(address, environ))
+        return _connect(address, find_proxy(address, environ), until, ca_file)
+
+
+@contextmanager
+def _failures_named(url: str) -> Iterator[None]:
+    """Whatever goes wrong, as an OSError that names the host and nothing else."""
+    try:
+        yield
+        return
     except OSError as error:  # first: a certificate's is a ValueError too
         reason = error.strerror or str(error) or type(error).__name__
     except (ValueError, http.client.InvalidURL):
@@ -60,7 +106,8 @@ def post_json(
 
 def find_proxy(address: SplitResult, environ: Mapping[str, str]) -> SplitResult | None:
     """The proxy for an address, by `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`."""
-    names = (f"{address.scheme}_proxy", "all_proxy")
+    scheme = {"ws": "http", "wss": "https"}.get(address.scheme, address.scheme)
+    names = (f"{scheme}_proxy", "all_proxy")
     found = _first(environ, *names)
     if not found or _excluded(address.hostname or "", _first(environ, "no_proxy")):
         return None
@@ -81,17 +128,20 @@ def _excluded(host: str, exceptions: str) -> bool:
 
 
 def _exchange(
-    address: SplitResult, body: bytes, timeout: float, proxy: SplitResult | None
+    request: Call,
+    address: SplitResult,
+    proxy: SplitResult | None,
+    until: float,
+    ca_file: str,
 ) -> Reply:
-    until = time.monotonic() + timeout
     target = (address.path or "/") + (f"?{address.query}" if address.query else "")
-    headers = dict(HEADERS)
+    headers = dict(request.headers)
     if proxy and address.scheme == "http":
         target = address.geturl()
         headers.update(_proxy_headers(proxy))
-    with _connect(address, proxy, until) as sock:
+    with _connect(address, proxy, until, ca_file) as sock:
         connection = _connection(address, sock, until)
-        connection.request("POST", target, body, headers)
+        connection.request(request.method, target, request.body, headers)
         response = connection.getresponse()
         names = {name.lower(): value for name, value in response.getheaders()}
         return Reply(response.status, names, _read(response))
@@ -142,20 +192,24 @@ def _connection(
 
 
 def _connect(
-    address: SplitResult, proxy: SplitResult | None, until: float
+    address: SplitResult, proxy: SplitResult | None, until: float, ca_file: str
 ) -> socket.socket:
+    """A way to the address; through a proxy by a tunnel, but for plain `http`."""
     if proxy and proxy.scheme != "http":
         raise OSError(f"a proxy by {proxy.scheme}:// is not supported, only http://")
-    peer = proxy or address
-    port = 80 if proxy or address.scheme == "http" else 443
-    sock = _open(peer.hostname or "", peer.port or port, until)
+    secure = address.scheme in ("https", "wss")
+    port = address.port or (443 if secure else 80)
+    peer, peer_port = (proxy, proxy.port or 80) if proxy else (address, port)
+    sock = _open(peer.hostname or "", peer_port, until)
     try:
-        if address.scheme == "http":
+        if proxy and address.scheme != "http":
+            _tunnel(sock, address.hostname or "", port, proxy, until)
+        if not secure:
             return sock
-        if proxy:
-            _tunnel(sock, address, proxy, until)
         sock.settimeout(_left(until))
         context = ssl.create_default_context()
+        if ca_file:
+            context.load_verify_locations(ca_file)
         return context.wrap_socket(sock, server_hostname=address.hostname)
     except BaseException:
         sock.close()
@@ -185,12 +239,10 @@ def _open(host: str, port: int, until: float) -> socket.socket:
 
 
 def _tunnel(
-    sock: socket.socket, address: SplitResult, proxy: SplitResult, until: float
+    sock: socket.socket, host: str, port: int, proxy: SplitResult, until: float
 ) -> None:
     """Ask a proxy to pass on what follows."""
-    host = address.hostname or ""
-    name = f"[{host}]" if ":" in host else host
-    target = f"{name}:{address.port or 443}"
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     connection = _connection(proxy, sock, until)
     connection.request(
         "CONNECT", target, None, {"Host": target, **_proxy_headers(proxy)}

@@ -1,0 +1,303 @@
+"""The REST calls of a self-built Feishu app: one call each, and what its answer means.
+
+Queues, limits and retries are not known here.  The tenant token is fetched when a call
+needs one, kept, renewed before it ends, and once more when Feishu refuses it.  Nothing
+is called while nothing is to be sent.  A refusal comes back as a sentence that names
+the page of the console where it is mended; no sentence holds the secret or a token.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from typing import Any, NamedTuple
+
+from feishuperm.lib.display import one_line
+from feishuperm.lib.post import Call, Reply, call
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Post = Callable[[Call], Reply]
+
+TOKEN = "/open-apis/auth/v3/tenant_access_token/internal"
+MESSAGES = "/open-apis/im/v1/messages"
+FILES = "/open-apis/im/v1/files"
+ENDPOINT = "/callback/ws/endpoint"
+EARLY_SECONDS = 600.0  # a token is renewed so long before its end
+MAX_UUID = 50  # characters Feishu takes to tell a repeated message
+MAX_CARD = 30_000  # bytes of a whole request, as others measured it
+MAX_FILE = 30 << 20
+CARD = "interactive"
+JSON = "application/json; charset=utf-8"
+FORM = "multipart/form-data"
+
+RETRY, SIMPLER, FAIL, RENEW = "retry", "simpler", "fail", "renew"
+NO_ANSWER = -1
+# Code -> what it means for the call, what is wrong, and the page that mends it.
+CODES: dict[int, tuple[str, str, str]] = {
+    1: (RETRY, "Feishu is busy", ""),
+    2200: (RETRY, "Feishu has an internal error", ""),
+    10003: (FAIL, "FEISHU_APP_ID or FEISHU_APP_SECRET is malformed", "baseinfo"),
+    10014: (
+        FAIL,
+        "the app is unknown or switched off: check FEISHU_APP_ID",
+        "baseinfo",
+    ),
+    10015: (FAIL, "FEISHU_APP_SECRET is wrong", "baseinfo"),
+    11205: (FAIL, "the app has no bot, or was never published", "bot"),
+    11232: (RETRY, "too many messages", ""),
+    230001: (SIMPLER, "Feishu refused the message's form", ""),
+    230002: (FAIL, "the bot is not in the group of FEISHU_RECEIVE_ID", ""),
+    230006: (FAIL, "the app's bot is switched off: switch it on and publish", "bot"),
+    230011: (FAIL, "the message was recalled", ""),
+    230013: (FAIL, "the app is not available to this person", "version"),
+    230018: (FAIL, "the group does not let the bot write", ""),
+    230020: (RETRY, "too many messages to one person or group", ""),
+    230022: (SIMPLER, "Feishu refused the content as sensitive", ""),
+    230023: (FAIL, "too many unread urgent messages", ""),
+    230024: (FAIL, "no urgent messages are left this month", ""),
+    230025: (SIMPLER, "the message is too large for Feishu", ""),
+    230027: (FAIL, "the app lacks a permission", "auth"),
+    230028: (SIMPLER, "the content was refused by a data loss rule", ""),
+    230031: (FAIL, "the message is too old to be changed", ""),
+    230034: (FAIL, "FEISHU_RECEIVE_ID names nobody", ""),
+    230035: (FAIL, "the group does not let the bot write", ""),
+    230038: (FAIL, "FEISHU_RECEIVE_ID belongs to another company", ""),
+    230053: (FAIL, "this person has muted the bot", ""),
+    230099: (SIMPLER, "Feishu refused the card", ""),
+    230110: (FAIL, "the message was deleted", ""),
+    232009: (FAIL, "the group is gone", ""),
+    234006: (FAIL, "the file is too large for Feishu", ""),
+    234007: (FAIL, "the app's bot is switched off: switch it on and publish", "bot"),
+    99991400: (RETRY, "too many requests to Feishu", ""),
+    99991403: (FAIL, "the company's monthly calls to Feishu are used up", ""),
+    99991661: (RENEW, "Feishu wants a token", ""),
+    99991663: (RENEW, "Feishu refused the token", ""),
+    99991664: (RENEW, "Feishu refused the token", ""),
+    99991668: (RENEW, "Feishu refused the token", ""),
+    99991671: (RENEW, "Feishu refused the token", ""),
+    99991672: (FAIL, "the app lacks a permission; add it and publish", "auth"),
+    99991673: (FAIL, "the app is not installed: publish a version", "version"),
+    99992361: (FAIL, "the open_id belongs to another app", ""),
+    99992402: (SIMPLER, "Feishu refused a field of the message", ""),
+}
+
+
+class Result(NamedTuple):
+    """What became of a call."""
+
+    ok: bool
+    code: int  # Feishu's; 0 is success, -1 no answer of Feishu's
+    message: str  # what happened and what to do, without any secret
+    retry: bool = False  # the same may pass later
+    retry_after: float = 0.0  # seconds, if Feishu says so
+    fallback: bool = False  # a simpler message may pass now
+    data: Mapping[str, Any] = {}  # of the answer
+
+
+class AppApi:
+    """One app. Used from one thread at a time."""
+
+    def __init__(
+        self,
+        app_id: str,
+        secret: str,
+        base_url: str,
+        post: Post = call,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app_id = app_id
+        self._secret = secret
+        self._base_url = base_url
+        self._post = post
+        self._clock = clock
+        self._token = ""
+        self._token_until = 0.0
+
+    # Messages.
+
+    def send(
+        self, receiver: str, content: dict[str, Any], uuid: str, kind: str = CARD
+    ) -> Result:
+        """A message to a person or a chat; the same `uuid` within an hour is one."""
+        path = f"{MESSAGES}?receive_id_type={receiver_type(receiver)}"
+        body = {"receive_id": receiver, **_message(kind, content, uuid)}
+        return self.request("POST", path, body)
+
+    def reply(
+        self, message_id: str, content: dict[str, Any], uuid: str, kind: str = CARD
+    ) -> Result:
+        """A message below another one."""
+        path = f"{MESSAGES}/{message_id}/reply"
+        return self.request("POST", path, _message(kind, content, uuid))
+
+    def update(self, message_id: str, card: dict[str, Any]) -> Result:
+        """Change a card that was sent."""
+        body = {"content": encode(card)}
+        return self.request("PATCH", f"{MESSAGES}/{message_id}", body)
+
+    def urge(self, message_id: str, open_id: str) -> Result:
+        """Let a message of ours buzz."""
+        path = f"{MESSAGES}/{message_id}/urgent_app?user_id_type=open_id"
+        return self.request("PATCH", path, {"user_id_list": [open_id]})
+
+    def upload(self, name: str, data: bytes) -> Result:
+        """Hand a file in; `data["file_key"]` of the result is its name to send."""
+        boundary = secrets.token_hex(16)
+        parts = _multipart(boundary, name, data)
+        return self._authorised("POST", FILES, parts, f"{FORM}; boundary={boundary}")
+
+    def request(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> Result:
+        """Any call that needs a token."""
+        data = b"" if body is None else encode(body).encode()
+        return self._authorised(method, path, data, JSON)
+
+    def _authorised(self, method: str, path: str, data: bytes, kind: str) -> Result:
+        result = self._ensure_token()
+        if not result.ok:
+            return result
+        result = self._call(method, path, data, kind, self._token)
+        if not self._is_stale(result):
+            return result
+        self._token = ""
+        renewed = self._ensure_token()
+        if not renewed.ok:
+            return renewed
+        return self._call(method, path, data, kind, self._token)
+
+    def _is_stale(self, result: Result) -> bool:
+        return CODES.get(result.code, ("",))[0] == RENEW
+
+    # The token.
+
+    def _ensure_token(self) -> Result:
+        if self._token and self._clock() < self._token_until:
+            return Result(True, 0, "")
+        return self.fetch_token()
+
+    def fetch_token(self) -> Result:
+        """A new token; also the test whether id and secret fit together."""
+        body = {"app_id": self._app_id, "app_secret": self._secret}
+        result = self._call("POST", TOKEN, encode(body).encode(), JSON)
+        token, seconds = (
+            result.data.get("tenant_access_token"),
+            result.data.get("expire"),
+        )
+        if not result.ok:
+            return result
+        if not isinstance(token, str) or not isinstance(seconds, int) or not token:
+            return Result(False, NO_ANSWER, "Feishu gave no token", retry=True)
+        self._token = token
+        self._token_until = self._clock() + max(seconds - EARLY_SECONDS, seconds / 2)
+        return result
+
+    # The long connection.
+
+    def discover(self) -> Reply:
+        """Where to connect to, as Feishu says it. Raises OSError."""
+        body = {"AppID": self._app_id, "AppSecret": self._secret}
+        headers = {**_headers(JSON), "locale": "zh"}
+        url = self._base_url + ENDPOINT
+        return self._post(Call("POST", url, encode(body).encode(), headers))
+
+    # One exchange.
+
+    def _call(
+        self, method: str, path: str, data: bytes, kind: str, token: str = ""
+    ) -> Result:
+        headers = _headers(kind)
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            reply = self._post(Call(method, self._base_url + path, data, headers))
+        except OSError as error:
+            return Result(False, NO_ANSWER, str(error), retry=True)
+        return self.judge(reply)
+
+    def judge(self, reply: Reply) -> Result:
+        """What an answer means; most refusals come with a status of 400."""
+        answer = _decoded(reply.body)
+        code = answer.get("code")
+        if not isinstance(code, int) or isinstance(code, bool):
+            again = reply.status >= 500 or reply.status == 429
+            text = f"HTTP status {reply.status} and no answer of Feishu's"
+            return Result(False, NO_ANSWER, text, retry=again)
+        data = answer.get("data")
+        if code == 0:
+            return Result(True, 0, "", data=data if isinstance(data, dict) else answer)
+        return self._refusal(code, answer, reply)
+
+    def _refusal(self, code: int, answer: dict[str, Any], reply: Reply) -> Result:
+        verdict, advice, page = CODES.get(code, (SIMPLER, "", ""))
+        if reply.status >= 500 or reply.status == 429:
+            verdict = RETRY
+        text = f"{code}: {advice or one_line(str(answer.get('msg', '')))}"
+        if page:
+            text += f": {self.console(page)}"
+        return Result(
+            False,
+            code,
+            text,
+            verdict in (RETRY, RENEW),
+            _reset(reply.headers) if verdict == RETRY else 0.0,
+            verdict == SIMPLER,
+            answer,
+        )
+
+    def console(self, page: str) -> str:
+        """The address of a page of the developer's console about this app."""
+        return f"{self._base_url}/app/{self._app_id}/{page}"
+
+
+def receiver_type(receiver: str) -> str:
+    """Which kind of id this is, by its looks."""
+    prefixes = {"ou_": "open_id", "oc_": "chat_id", "on_": "union_id"}
+    if "@" in receiver:
+        return "email"
+    return prefixes.get(receiver[:3], "user_id")
+
+
+def encode(content: object) -> str:
+    """JSON in few bytes: a Chinese character is 3, and 6 as an escape."""
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+def _message(kind: str, content: dict[str, Any], uuid: str) -> dict[str, Any]:
+    return {"msg_type": kind, "content": encode(content), "uuid": uuid[:MAX_UUID]}
+
+
+def _headers(kind: str) -> dict[str, str]:
+    return {"Content-Type": kind, "User-Agent": "feishuperm"}
+
+
+def _multipart(boundary: str, name: str, data: bytes) -> bytes:
+    safe = "".join(
+        c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in name
+    )
+    head = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file_type"\r\n\r\n'
+        f'stream\r\n--{boundary}\r\nContent-Disposition: form-data; name="file_name"'
+        f"\r\n\r\n{safe}\r\n--{boundary}\r\n"
+        f'Content-Disposition: form-data; name="file"; filename="{safe}"\r\n'
+        "Content-Type: application/octet-stream\r\n\r\n"
+    )
+    return head.encode() + data + f"\r\n--{boundary}--\r\n".encode()
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _reset(headers: Mapping[str, str]) -> float:
+    """How long Feishu's gateway asks to wait, within reason."""
+    value = headers.get("x-ogw-ratelimit-reset") or headers.get("retry-after") or ""
+    return min(float(value), 60.0) if value.isascii() and value.isdigit() else 0.0
