@@ -1,0 +1,326 @@
+"""The long connection on the loop: dialled by a fake, spoken by the real protocol."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.protocol.feishu_frame import DATA, Frame, decode_frame, encode_frame
+from feishuperm.protocol.long_connection import Backoff, Delivery, Endpoint, Refusal
+from feishuperm.protocol.websocket import Close, Message, WebSocket
+from feishuperm.server import link as link_module
+from feishuperm.server.link import (
+    CLOSED,
+    FRESH_SECONDS,
+    LOOK_SECONDS,
+    MEND_SECONDS,
+    UP,
+    WAITING,
+    Dialled,
+    Link,
+    Outgoing,
+)
+from tests.server.conftest import LoopDriver
+
+ENDPOINT = Endpoint("wss://x/?service_id=7", 7, 120.0)
+WALL = 1_000_000.0
+
+
+class Far:
+    """The platform's end of one connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.sock.setblocking(False)
+        self.socket = WebSocket(client=False)
+
+    def read(self) -> list[Any]:
+        """Everything that arrived."""
+        try:
+            self.socket.receive_data(self.sock.recv(1 << 20))
+        except BlockingIOError:
+            pass
+        events = []
+        event = self.socket.next_event()
+        while event is not None:
+            events.append(event)
+            event = self.socket.next_event()
+        return events
+
+    def acks(self) -> list[Frame]:
+        frames = [decode_frame(e.data) for e in self.read() if isinstance(e, Message)]
+        return [frame for frame in frames if frame.method == DATA]
+
+    def push(self, payload: bytes) -> None:
+        headers = (("type", "event"), ("sum", "1"), ("seq", "0"), ("message_id", "m"))
+        frame = Frame(1, 2, 7, DATA, headers, payload=payload)
+        self.sock.send(self.socket.send_message(encode_frame(frame)))
+
+    def pong(self) -> None:
+        frame = Frame(headers=(("type", "pong"),))
+        self.sock.send(self.socket.send_message(encode_frame(frame)))
+
+
+class World:
+    """A link, its loop and clock, and whoever it dials."""
+
+    def __init__(self, driver: LoopDriver) -> None:
+        self.driver = driver
+        self.failures: list[Exception] = []
+        self.far: list[Far] = []
+        self.deliveries: list[bytes] = []
+        self.reply: dict[str, Any] = {}
+        self.answered: list[bool] = []
+        self.dials = 0
+        self.jump = 0.0
+        self.hold = threading.Event()
+        self.hold.set()
+        self.rest = b""
+        self.link = Link(
+            driver.loop,
+            self.dial,
+            self.deliver,
+            wall=lambda: driver.clock() + WALL + self.jump,
+            backoff=Backoff(jitter=lambda: 1.0),
+        )
+
+    def dial(self) -> Dialled:
+        self.hold.wait(10)
+        self.dials += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        near, far = socket.socketpair()
+        self.far.append(Far(far))
+        return Dialled(near, self.rest, ENDPOINT)
+
+    def deliver(self, delivery: Delivery, answer: Callable[[Any], bool]) -> None:
+        self.deliveries.append(delivery.payload)
+        self.answered.append(answer(self.reply))
+
+    def up(self) -> Far:
+        self.driver.until(lambda: self.link.state == UP)
+        return self.far[-1]
+
+    def pass_time(self, seconds: float) -> None:
+        """In steps, as the loop's own timer looks at it."""
+        while seconds > 0:
+            step = min(seconds, LOOK_SECONDS)
+            self.driver.advance(step)
+            seconds -= step
+
+
+@pytest.fixture
+def world(driver: LoopDriver) -> Iterator[World]:
+    world = World(driver)
+    world.link.start()
+    yield world
+    world.hold.set()
+    world.link.close()
+    driver.until(lambda: not world.link._is_dialling)
+    for far in world.far:
+        far.sock.close()
+    assert driver.errors == []
+
+
+def test_connection_pings_and_answers_what_it_is_brought(world: World) -> None:
+    far = world.up()
+    assert world.link.since == world.driver.clock() + WALL
+    world.reply = {"toast": {"type": "success", "content": "x"}}
+    far.push(b'{"tap":1}')
+    world.driver.until(lambda: world.deliveries)
+    assert world.deliveries == [b'{"tap":1}'] and world.answered == [True]
+    (ack,) = far.acks()
+    assert json.loads(ack.payload or b"")["code"] == 200
+
+
+def test_bytes_that_came_with_the_handshake_are_not_lost(driver: LoopDriver) -> None:
+    world = World(driver)
+    frame = Frame(1, 2, 7, DATA, (("type", "event"),), payload=b"early")
+    world.rest = WebSocket(client=False).send_message(encode_frame(frame))
+    world.link.start()
+    world.up()
+    assert world.deliveries == [b"early"]
+    world.link.close()
+    world.far[0].sock.close()
+
+
+def test_cut_connection_is_dialled_again_soon(world: World) -> None:
+    far = world.up()
+    far.sock.close()
+    world.driver.until(lambda: world.link.state == WAITING)
+    world.driver.advance(0.5)
+    assert world.up() is not far
+    assert world.dials == 2
+
+
+def test_failures_wait_longer_each_time_and_success_forgets_them(
+    world: World,
+) -> None:
+    far = world.up()
+    world.failures = [OSError("h: refused")] * 3
+    far.sock.close()
+    world.driver.until(lambda: world.link.state == WAITING)
+    for wait in (0.5, 1.0, 2.0):
+        dials = world.dials
+        world.driver.advance(wait)
+        world.driver.until(lambda dials=dials: world.dials > dials)  # type: ignore[misc]
+        world.driver.until(lambda: world.link.state == WAITING)
+        assert world.link.detail == "h: refused"
+    world.driver.advance(4.0)
+    world.up()
+
+
+def test_refusal_that_a_person_must_mend_is_not_hammered(driver: LoopDriver) -> None:
+    world = World(driver)
+    world.failures = [Refusal("app.credentials", 10015, fatal=True)]
+    world.link.start()
+    driver.until(lambda: world.link.state == WAITING and world.dials == 1)
+    assert world.link.detail == "app.credentials"
+    driver.advance(MEND_SECONDS - 1)
+    assert world.dials == 1
+    driver.advance(1)
+    world.up()
+    world.link.close()
+    world.far[0].sock.close()
+
+
+def test_silent_connection_is_given_up(world: World) -> None:
+    world.up()
+    world.pass_time(30)
+    world.driver.until(lambda: len(world.far) == 2)
+
+
+def test_sleep_is_noticed_by_the_clock(world: World) -> None:
+    far = world.up()
+    far.pong()
+    world.driver.step()
+    world.jump = 300.0
+    world.pass_time(LOOK_SECONDS)
+    assert world.link.detail == "the machine was asleep"
+
+
+def test_deaf_connection_is_replaced_before_it_goes(world: World) -> None:
+    old = world.up()
+    world.hold.clear()
+    world.link.card_sent()
+    for _ in range(5):
+        old.pong()
+        world.pass_time(5)
+    assert world.link.state == UP  # the old one stays until the new one is there
+    old.push(b"late")
+    world.driver.until(lambda: world.deliveries)
+    world.hold.set()
+    world.driver.until(lambda: len(world.far) == 2)
+    new = world.up()
+    world.driver.until(lambda: any(isinstance(e, Close) for e in old.read()))
+    new.push(b"new")
+    world.driver.until(lambda: world.deliveries[-1] == b"new")
+
+
+def test_fresh_connection_is_made_once_a_minute_at_most(world: World) -> None:
+    world.up()
+    for second in range(0, int(FRESH_SECONDS) + 40, 5):
+        world.link.card_sent()
+        world.far[-1].pong()
+        world.pass_time(5)
+        world.driver.until(lambda: not world.link._is_dialling)
+        if second < FRESH_SECONDS + 15:
+            assert world.dials <= 2
+    assert world.dials == 3
+
+
+def test_failed_replacement_leaves_the_old_connection_up(world: World) -> None:
+    far = world.up()
+    world.failures = [OSError("h: refused")]
+    world.link.card_sent()
+    for _ in range(5):
+        far.pong()
+        world.pass_time(5)
+    world.driver.until(lambda: world.dials == 2)
+    world.driver.step()
+    assert world.link.state == UP
+    far.push(b"x")
+    world.driver.until(lambda: world.deliveries)
+
+
+def test_answer_to_a_connection_that_is_gone_says_so(world: World) -> None:
+    far = world.up()
+    late: list[Callable[[Any], bool]] = []
+    world.link._on_delivery = lambda delivery, answer: late.append(answer)
+    far.push(b"x")
+    world.driver.until(lambda: late)
+    far.sock.close()
+    world.driver.until(lambda: world.link.state == WAITING)
+    assert late[0]({}) is False
+
+
+def test_closed_link_stays_closed(driver: LoopDriver) -> None:
+    world = World(driver)
+    world.hold.clear()
+    world.link.start()
+    world.link.close()
+    world.hold.set()
+    driver.until(lambda: world.far)
+    driver.step()
+    assert world.link.state == CLOSED
+    world.far[0].sock.close()
+
+
+# Over TLS.
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-keyout", str(path), "-out", f"{path}.crt"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
+    return path
+
+
+def test_tls_socket_is_read_to_its_last_decrypted_byte(
+    driver: LoopDriver, certificate: Path
+) -> None:
+    near, far = socket.socketpair()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate)
+    client = ssl.create_default_context(cafile=str(certificate))
+    wrapped: list[ssl.SSLSocket] = []
+    thread = threading.Thread(
+        target=lambda: wrapped.append(server.wrap_socket(far, server_side=True))
+    )
+    thread.start()
+    secure = client.wrap_socket(near, server_hostname="localhost")
+    thread.join(10)
+    received = bytearray()
+    gone: list[bool] = []
+    wire = Outgoing(driver.loop, secure, received.extend, lambda: gone.append(True))
+    data = bytes(range(256)) * 2000
+    sender = threading.Thread(target=wrapped[0].sendall, args=(data,))
+    sender.start()
+    driver.until(lambda: len(received) == len(data))
+    sender.join(10)
+    assert received == data
+    back = bytearray()
+
+    def read_back() -> None:
+        while len(back) < len(data):
+            back.extend(wrapped[0].recv(65536))
+
+    reader = threading.Thread(target=read_back)
+    reader.start()
+    wire.write(data)
+    driver.until(lambda: not reader.is_alive())
+    assert back == data
+    wrapped[0].close()
+    driver.until(lambda: gone)
+    assert link_module.BACKLOG > 1 << 20
