@@ -118,9 +118,20 @@ COMPONENTS = {
         " auto_resize max_rows show_icon label label_position value behaviors confirm"
         " fallback required"
     ),
+    "select_static": COMMON
+    | words(
+        "name placeholder options initial_option width disabled type behaviors confirm"
+        " required"
+    ),
+    "multi_select_static": COMMON
+    | words(
+        "name placeholder options selected_values width disabled type behaviors confirm"
+        " required"
+    ),
 }
 REMOVED = frozenset(("note", "action"))  # known to 1.0 only
-CALLBACK_ONLY = frozenset(("form", "input"))  # a custom bot gets no callbacks
+# A custom bot gets no callbacks.
+CALLBACK_ONLY = words("form input select_static multi_select_static")
 MAX_ELEMENTS, MAX_TABLES, MAX_DEPTH, MAX_BUTTON_TEXT = 200, 5, 5, 100
 ELEMENT_ID = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,19}\Z")
 TABLE = re.compile(r"^\s*\|?\s*:?-+:?\s*\|", re.MULTILINE)
@@ -219,11 +230,65 @@ def check_button(element: Json, webhook: bool, depth: int) -> None:
     width = element.get("width", "default")
     if width not in ("default", "fill") and not re.match(r"\d{3,}px\Z", str(width)):
         raise CardRefusal(200621, "unknown button width", width)
+    check_confirm(element)
+    needed: object = _REQUIRED
     if "form_action_type" in element:
         part(element, "name", str)
-        return
-    for behavior in part(element, "behaviors", list):
+        if element["form_action_type"] not in ("submit", "reset"):
+            raise CardRefusal(200621, "unknown form_action_type")
+        needed = []
+    for behavior in part(element, "behaviors", list, needed):
         check_behavior(behavior, webhook)
+
+
+def check_confirm(element: Json) -> None:
+    if "confirm" in element:
+        confirm = part(element, "confirm", dict)
+        only(confirm, frozenset(("title", "text")))
+        for key in ("title", "text"):
+            check_text(part(confirm, key, dict), ("plain_text",))
+
+
+def check_input(element: Json, webhook: bool, depth: int) -> None:
+    if not part(element, "name", str):
+        raise CardRefusal(200530, "name is empty")
+    limit = part(element, "max_length", int, 1000)
+    if not 1 <= limit <= 1000:
+        raise CardRefusal(200621, "max_length must be 1 to 1000", limit)
+    if len(part(element, "default_value", str, "")) > limit:
+        raise CardRefusal(200621, "default_value is longer than max_length")
+    for key in ("label", "placeholder"):
+        if key in element:
+            check_text(part(element, key, dict), ("plain_text",))
+            if len(element[key]["content"]) > MAX_BUTTON_TEXT:
+                raise CardRefusal(200621, f"{key} is too long")
+    if element.get("input_type", "text") not in ("text", "multiline_text", "password"):
+        raise CardRefusal(200621, "unknown input_type", element["input_type"])
+
+
+def check_select(element: Json, webhook: bool, depth: int) -> None:
+    if not part(element, "name", str):
+        raise CardRefusal(200530, "name is empty")
+    options = part(element, "options", list)
+    values = []
+    for option in options:
+        if not isinstance(option, dict):
+            raise bad_json("an option is not an object")
+        only(option, frozenset(("text", "value", "icon")))
+        check_text(part(option, "text", dict), ("plain_text",))
+        values.append(part(option, "value", str))
+    if not values or len(set(values)) != len(values):
+        raise CardRefusal(200621, "options must have values of their own")
+
+
+def check_panel(element: Json, webhook: bool, depth: int) -> None:
+    header = part(element, "header", dict)
+    only(header, PANEL_HEADER)
+    check_text(part(header, "title", dict), ("plain_text", "markdown"))
+    inside = part(element, "elements", list, [])
+    if any(child.get("tag") == "form" for child in every_element(inside)):
+        raise CardRefusal(200621, "a form must be at the root", "form")
+    check_elements(inside, webhook, depth + 1)
 
 
 def check_behavior(behavior: object, webhook: bool) -> None:
@@ -285,7 +350,15 @@ CHECKS: dict[str, Callable[[Json, bool, int], None]] = {
     "button": check_button,
     "column_set": check_column_set,
     "form": check_form,
+    "input": check_input,
+    "select_static": check_select,
+    "multi_select_static": check_select,
+    "collapsible_panel": check_panel,
 }
+PANEL_HEADER = words(
+    "title background_color vertical_align padding icon icon_position width"
+    " icon_expanded_angle position"
+)
 
 
 def check_text(text: Json, tags: tuple[str, ...] = ("plain_text", "lark_md")) -> None:
@@ -429,6 +502,7 @@ class FakeFeishu:
         self.refusals: list[int] = []  # codes of what it did not
         self.app_messages: dict[str, Json] = {}  # message_id -> body, of the app
         self.app_ids = {APP_ID}
+        self.tenant_token = TENANT_TOKEN
         self.faults: deque[Fault] = deque()
         self.refuse_texts: dict[str, int] = {}  # a word in the body -> code (DLP, ...)
         self.on_card: Callable[[Json], object] = lambda card: None  # a fast finger
@@ -469,17 +543,27 @@ class FakeFeishu:
         found = [one for one in self.messages if one["msg_type"] == "text"]
         return [one["content"]["text"] for one in found]
 
-    def answer(self, path: str, body: bytes, ip: str, headers: Any) -> Json:
-        """The answer to one POST; raises Refusal."""
+    def answer(
+        self, method: str, path: str, body: bytes, ip: str, headers: Any
+    ) -> Json:
+        """The answer to one request; raises Refusal."""
         with self._lock:
             self.requests.append((path, body))
             bare, _, query = path.partition("?")
+            if method != "POST":
+                return self.other(method, bare, query, body, headers)
             if bare.startswith("/open-apis/bot/v2/hook/"):
                 return self._hook(bare.rpartition("/")[2], body, ip)
             if bare == "/open-apis/auth/v3/tenant_access_token/internal":
                 return self._tenant_token(body)
             if bare == "/open-apis/im/v1/messages":
                 return self._create(query, body, headers)
+            return self.other(method, bare, query, body, headers)
+
+    def other(
+        self, method: str, path: str, query: str, body: bytes, headers: Any
+    ) -> Json:
+        """What only the whole platform knows; see `tests.fakes.feishu_app`."""
         raise Refusal(404, "page not found", 404)
 
     # The custom bot: token, size, IP, signature, keyword, rate, type, card.
@@ -594,16 +678,12 @@ class FakeFeishu:
         return {
             "code": 0,
             "msg": "ok",
-            "tenant_access_token": TENANT_TOKEN,
+            "tenant_access_token": self.tenant_token,
             "expire": 7200,
         }
 
     def _create(self, query: str, body: bytes, headers: Any) -> Json:
-        bearer = headers.get("Authorization", "")
-        if not bearer:
-            raise Refusal(99991661, "Missing access token for authorization.", 400)
-        if bearer != f"Bearer {TENANT_TOKEN}":
-            raise Refusal(99991663, "Invalid access token for authorization.", 400)
+        self.check_bearer(headers)
         message = json_object(body)
         if message is None or not isinstance(message.get("content"), str):
             raise Refusal(99992402, "field validation failed", 400)
@@ -613,6 +693,13 @@ class FakeFeishu:
             raise Refusal(230025, "The message content reaches its limit.", 400)
         self._check_app_card(message)
         return {"code": 0, "msg": "success", "data": self._keep(message)}
+
+    def check_bearer(self, headers: Any) -> None:
+        bearer = headers.get("Authorization", "")
+        if not bearer:
+            raise Refusal(99991661, "Missing access token for authorization.", 400)
+        if bearer != f"Bearer {self.tenant_token}":
+            raise Refusal(99991663, "Invalid access token for authorization.", 400)
 
     def _check_receiver(self, id_type: str, message: Json) -> None:
         prefixes = {"open_id": "ou_", "chat_id": "oc_", "union_id": "on_"}
@@ -664,6 +751,12 @@ def _handler(feishu: FakeFeishu) -> type[BaseHTTPRequestHandler]:
         timeout = 30
 
         def do_POST(self) -> None:
+            self._take("POST")
+
+        def do_PATCH(self) -> None:
+            self._take("PATCH")
+
+        def _take(self, method: str) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             if feishu.faults:
                 feishu.requests.append((self.path, body))
@@ -671,7 +764,7 @@ def _handler(feishu: FakeFeishu) -> type[BaseHTTPRequestHandler]:
                 return
             try:
                 answer = feishu.answer(
-                    self.path, body, self.client_address[0], self.headers
+                    method, self.path, body, self.client_address[0], self.headers
                 )
                 self._reply(200, answer)
             except Refusal as refusal:
@@ -680,7 +773,7 @@ def _handler(feishu: FakeFeishu) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             if self.path != "/sent":
-                self.send_error(404)
+                self._take("GET")
                 return
             self._reply(200, {"messages": feishu.messages, "refusals": feishu.refusals})
 
