@@ -29,7 +29,7 @@ ARROWS: dict[str, set[str]] = {
     "models": set(),
     "protocol": {"models"},
     "lib": {"models"},
-    "channels": {"lib", "models"},
+    "channels": {"lib", "protocol", "models"},
     "services": {"channels", "lib", "protocol", "models"},
     "handlers": {"services", "channels", "lib", "protocol", "models"},
     "engine": {"services", "lib", "protocol", "models"},

@@ -20,7 +20,7 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.protocol.long_connection import (
@@ -39,20 +39,15 @@ if TYPE_CHECKING:
 
     from feishuperm.server.loop import Loop, Timer
 
+    # A connection whose handshake is done, and what came behind it.
+    Dialled = tuple[socket.socket, bytes, Endpoint]
+
 FRESH_SECONDS = 60.0  # between two connections made because one seemed deaf
 MEND_SECONDS = 60.0  # until the next try after a refusal that a person has to mend
 LOOK_SECONDS = 5.0  # how often time is looked at: sleep, deafness
 BACKLOG = 4 << 20  # unread bytes after which Feishu must be gone
 
 DIALLING, UP, WAITING, CLOSED = "dialling", "up", "waiting", "closed"
-
-
-class Dialled(NamedTuple):
-    """A connection whose handshake is done, and what came behind it."""
-
-    sock: socket.socket
-    rest: bytes
-    endpoint: Endpoint
 
 
 class Outgoing(Connection):
@@ -124,7 +119,7 @@ class Link:
         self._dial = dial
         self._on_delivery = on_delivery
         self._on_change = on_change
-        self._wall = wall
+        self.wall = wall
         self._backoff = backoff or Backoff()
         self._live: _Live | None = None
         self._is_dialling = False
@@ -188,15 +183,16 @@ class Link:
 
     def _connected(self, dialled: Dialled) -> None:
         self._is_dialling = False
+        sock, rest, endpoint = dialled
         if self.state == CLOSED:
-            dialled.sock.close()
+            sock.close()
             return
-        old, self._live = self._live, _Live(self, self._loop, dialled)
+        old, self._live = self._live, _Live(self, self._loop, sock, endpoint)
         self._backoff.worked()
         self._enter(UP, "")
         if old is not None:
             old.end()
-        self._live.begin(dialled.rest)
+        self._live.begin(rest)
 
     # What a connection reports.
 
@@ -225,7 +221,7 @@ class Link:
             return
         now = self._loop.now()
         if self._live is not None:
-            self._live.tick(now, self._wall())
+            self._live.tick(now, self.wall())
         live = self._live
         if live is not None and live.long.is_deaf(now):
             self._freshen(now)
@@ -238,7 +234,7 @@ class Link:
 
     def _enter(self, state: str, detail: str) -> None:
         if (self.state == UP) != (state == UP):
-            self.since = self._wall()
+            self.since = self.wall()
         self.state, self.detail = state, detail
         self._on_change()
 
@@ -246,11 +242,13 @@ class Link:
 class _Live:
     """One connection, its socket and its protocol."""
 
-    def __init__(self, link: Link, loop: Loop, dialled: Dialled) -> None:
+    def __init__(
+        self, link: Link, loop: Loop, sock: socket.socket, endpoint: Endpoint
+    ) -> None:
         self._link = link
         self._loop = loop
-        self.long = LongConnection(dialled.endpoint, loop.now(), link._wall())
-        self._wire = Outgoing(loop, dialled.sock, self._received, self._closed)
+        self.long = LongConnection(endpoint, loop.now(), link.wall())
+        self._wire = Outgoing(loop, sock, self._received, self._closed)
 
     @property
     def is_open(self) -> bool:

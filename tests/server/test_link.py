@@ -24,7 +24,6 @@ from feishuperm.server.link import (
     MEND_SECONDS,
     UP,
     WAITING,
-    Dialled,
     Link,
     Outgoing,
 )
@@ -92,14 +91,14 @@ class World:
             backoff=Backoff(jitter=lambda: 1.0),
         )
 
-    def dial(self) -> Dialled:
+    def dial(self) -> tuple[socket.socket, bytes, Endpoint]:
         self.hold.wait(10)
         self.dials += 1
         if self.failures:
             raise self.failures.pop(0)
         near, far = socket.socketpair()
         self.far.append(Far(far))
-        return Dialled(near, self.rest, ENDPOINT)
+        return near, self.rest, ENDPOINT
 
     def deliver(self, delivery: Delivery, answer: Callable[[Any], bool]) -> None:
         self.deliveries.append(delivery.payload)

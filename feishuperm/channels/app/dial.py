@@ -1,0 +1,60 @@
+"""The way to a long connection: where Feishu wants it, and both handshakes.
+
+It blocks, so it runs in a thread of its own (see `server.link`).  The address holds
+secrets and is good for one connection: it is asked for anew each time and never shown.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from feishuperm.errors import ProtocolError
+from feishuperm.lib.post import dial
+from feishuperm.protocol.long_connection import Endpoint, read_endpoint, refusal
+from feishuperm.protocol.websocket import ClientHandshake, HandshakeRefused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from feishuperm.lib.feishu_app import AppApi
+
+    Connect = Callable[[str], socket.socket]
+
+RECEIVE_SIZE = 4096
+
+
+def dial_feishu(
+    api: AppApi, connect: Connect = dial
+) -> tuple[socket.socket, bytes, Endpoint]:
+    """A connection ready for frames, and what came behind its handshake.
+
+    Raises Refusal, ProtocolError and OSError; none of them holds the address.
+    """
+    reply = api.discover()
+    endpoint = read_endpoint(reply.status, reply.body)
+    sock = connect(endpoint.url)
+    try:
+        return sock, shake_hands(sock, endpoint.url), endpoint
+    except HandshakeRefused as refused:
+        sock.close()
+        raise refusal(refused) from None
+    except BaseException:
+        sock.close()
+        raise
+
+
+def shake_hands(sock: socket.socket, url: str) -> bytes:
+    """Open the WebSocket; the time-out of the socket holds for each step."""
+    address = urlsplit(url)
+    target = f"{address.path or '/'}?{address.query}"
+    handshake = ClientHandshake(address.netloc.rpartition("@")[2], target)
+    sock.sendall(handshake.request)
+    rest = None
+    while rest is None:
+        data = sock.recv(RECEIVE_SIZE)
+        if not data:
+            raise ProtocolError("the connection ended in its handshake")
+        rest = handshake.receive_data(data)
+    return rest
