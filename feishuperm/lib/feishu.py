@@ -83,13 +83,13 @@ def build_permission_card(
 
     def build(limit: int) -> Card:
         shown = shorten(ask, limit)
-        blocks = _shown(shown) if detail else [_div(_say(ask, "card.absent"))]
+        blocks = _shown(shown) if detail else [div(_say(ask, "card.absent"))]
         elements = [
             *_mention(at), _fields(_facts(ask)), {"tag": "hr"},
             *blocks, *_end(shown, url, detail),
         ]  # fmt: skip
         subtitle = f"{one_line(ask.tool)} · {ask.project_name}"
-        return _card(ask.title, subtitle, ask.colour, ask.summary, elements)
+        return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
 
     return _fit(build)
 
@@ -97,12 +97,12 @@ def build_permission_card(
 def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
     """The way to the whole request, the time left, and the buttons."""
     if url is None:
-        return [_note(_say(ask, "card.hint_terminal"))]
+        return [note(_say(ask, "card.hint_terminal"))]
     more = Button(_say(ask, "button.more"), url("/request", ask.id))
     # Nobody taps what they cannot see.
     buttons = _buttons(ask, url) if detail else ()
     hint = _say(ask, "card.hint", seconds=ask.seconds)
-    return [_button(more), _note(hint), *_button_rows(buttons)]
+    return [_button(more), note(hint), *_button_rows(buttons)]
 
 
 def _buttons(ask: Ask, url: Url) -> list[Button]:
@@ -133,11 +133,11 @@ def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
 
     def build(limit: int) -> Card:
         cut = shorten_block(block, limit)
-        shown = [{"tag": "hr"}, *_block(cut, language)] if said else []
+        shown = [{"tag": "hr"}, *block_elements(cut, language)] if said else []
         if cut.hidden:
-            shown.append(_note(text(language, "card.cut_note")))
+            shown.append(note(text(language, "card.cut_note")))
         elements = [*_mention(at), _fields(facts), *shown]
-        return _card(title, name, colour, name, elements)
+        return card_frame(title, name, colour, name, elements)
 
     return _fit(build)
 
@@ -195,7 +195,7 @@ def _hurried(ask: Ask, left: Callable[[], float] | None) -> Ask:
 # Building blocks of a card.
 
 
-def _card(
+def card_frame(
     title: str, subtitle: str, colour: str, summary: str, elements: list[Element]
 ) -> Card:
     return {
@@ -207,29 +207,29 @@ def _card(
         },
         "header": {
             "template": colour,
-            "title": _plain(title),
-            "subtitle": _plain(one_line(subtitle)),
+            "title": plain(title),
+            "subtitle": plain(one_line(subtitle)),
         },
         "body": {"elements": elements},
     }
 
 
-def _plain(content: str) -> Element:
+def plain(content: str) -> Element:
     return {"tag": "plain_text", "content": content}
 
 
-def _div(content: str) -> Element:
-    return {"tag": "div", "text": _plain(content)}
+def div(content: str) -> Element:
+    return {"tag": "div", "text": plain(content)}
 
 
-def _note(content: str) -> Element:
+def note(content: str) -> Element:
     look = {"text_size": "notation", "text_color": "grey"}
-    return {"tag": "div", "text": {**_plain(content), **look}}
+    return {"tag": "div", "text": {**plain(content), **look}}
 
 
 def _fields(pairs: Sequence[str]) -> Element:
     """Short texts in two columns, to be read along the rows."""
-    return _columns([[_div(pair) for pair in pairs[start::2]] for start in (0, 1)])
+    return columns([[div(pair) for pair in pairs[start::2]] for start in (0, 1)])
 
 
 def _mention(at: str) -> list[Element]:
@@ -243,7 +243,7 @@ def _button(button: Button) -> Element:
     address.update(pc_url="", ios_url="", android_url="")
     return {
         "tag": "button",
-        "text": _plain(button.text),
+        "text": plain(button.text),
         "type": button.style,
         "width": "fill",
         "behaviors": [address],
@@ -253,19 +253,19 @@ def _button(button: Button) -> Element:
 def _button_rows(buttons: Sequence[Button]) -> list[Element]:
     """Two buttons a row: four beside each other are too narrow for a thumb."""
     return [
-        _columns([[_button(button)] for button in buttons[start : start + 2]])
+        columns([[_button(button)] for button in buttons[start : start + 2]])
         for start in range(0, len(buttons), 2)
     ]
 
 
-def _columns(columns: list[list[Element]]) -> Element:
+def columns(groups: list[list[Element]]) -> Element:
     """Elements in columns of the same width, on a phone too."""
     return {
         "tag": "column_set",
         "flex_mode": "none",
         "columns": [
             {"tag": "column", "width": "weighted", "weight": 1, "elements": elements}
-            for elements in columns
+            for elements in groups
         ],
     }
 
@@ -305,14 +305,16 @@ def _pair(language: str, label: str, value: str) -> str:
 def _shown(ask: Ask) -> list[Element]:
     """The blocks, and a note if anything of them is missing."""
     elements = [
-        element for block in ask.blocks for element in _block(block, ask.language)
+        element
+        for block in ask.blocks
+        for element in block_elements(block, ask.language)
     ]
     if ask.cut:
-        elements.append(_note(_say(ask, "card.hidden", count=ask.cut)))
+        elements.append(note(_say(ask, "card.hidden", count=ask.cut)))
     if ask.is_cut:
-        elements.append(_note(_say(ask, "card.cut_note")))
+        elements.append(note(_say(ask, "card.cut_note")))
     if ask.masked:
-        elements.append(_note(_say(ask, "card.masked")))
+        elements.append(note(_say(ask, "card.masked")))
     return elements
 
 
@@ -324,13 +326,13 @@ def _content(block: Block, language: str) -> str:
     return f"{block.text}\n{note}\n{block.tail}"
 
 
-def _block(block: Block, language: str) -> list[Element]:
+def block_elements(block: Block, language: str) -> list[Element]:
     if block.kind not in ("code", "diff"):
-        return [_div(_labelled(block, language))]
+        return [div(_labelled(block, language))]
     content = _content(block, language)
-    label = [_note(block.label)] if block.label else []
+    label = [note(block.label)] if block.label else []
     if not content or ACTIVE.search(content):
-        return [*label, _div(content or text(language, "card.empty"))]
+        return [*label, div(content or text(language, "card.empty"))]
     fenced = f"```{block.language}\n{content}\n```"
     return [*label, {"tag": "markdown", "content": fenced}]
 
