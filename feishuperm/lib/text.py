@@ -112,6 +112,28 @@ TEXTS: dict[str, tuple[str, str]] = {
     "card.title": ("Claude Code 权限请求", "Claude Code permission request"),
     "card.took": ("耗时", "Took"),
     "card.tool": ("工具", "Tool"),
+    "card.fold": (
+        "展开全文（{lines} 行，{count} 个字符）",
+        "Show all of it ({lines} lines, {count} characters)",
+    ),
+    "card.attaching": (
+        "⚠ 内容过长，全文将以附件发送，收到后才能批准",
+        "⚠ Too long for a card: the whole follows as a file, and only then it can be "
+        "allowed",
+    ),
+    "card.attached": (
+        "⚠ 内容过长，全文见下方附件",
+        "⚠ Too long for a card: the whole is in the file below",
+    ),
+    "card.title_only": (
+        "卡片不显示内容，请打开页面查看后再决定",
+        "The card shows no content: open the page to see it and decide",
+    ),
+    "card.zero_deny": ("{time} 后自动拒绝", "denied automatically after {time}"),
+    "card.zero_terminal": ("{time} 后交回终端", "left to the terminal after {time}"),
+    "card.hurry": ("还剩 {seconds} 秒", "{seconds} seconds left"),
+    "card.signed": ("由 {who} 于 {time} 在 {where}", "by {who} at {time}, {where}"),
+    "card.signed_nobody": ("于 {time} {where}", "at {time} {where}"),
     "notice.failure": ("Claude Code 出错", "Claude Code failed"),
     "notice.notification": ("Claude Code 通知", "Claude Code notice"),
     "notice.stop": ("Claude Code 已完成", "Claude Code has finished"),
@@ -314,6 +336,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "The server ended while it was deciding this; look at the terminal",
     ),
     "surface.link": ("按钮链接", "button link"),
+    "surface.card": ("飞书卡片", "Feishu card"),
+    "surface.message": ("飞书消息", "Feishu message"),
     "surface.webhook": ("飞书卡片", "Feishu card"),
     "surface.page": ("请求页面", "request page"),
     "surface.inbox": ("收件箱", "inbox"),
@@ -336,6 +360,60 @@ TEXTS: dict[str, tuple[str, str]] = {
     "answer.other": (
         "请求的内容已不是看到的那个，没有执行。",
         "The request is not the one that was shown; nothing was done.",
+    ),
+    # The app: taps, texts, and what is wrong with it.
+    "answer.only_owner": ("只有 {owner} 可以操作", "Only {owner} may do this"),
+    "burst.allow_all": ("全部批准", "Allow all shown"),
+    "burst.deny_all": ("全部拒绝", "Deny all shown"),
+    "burst.changed": (
+        "卡片已更新，请再点一次",
+        "The card has changed: please tap again",
+    ),
+    "burst.done": ("已全部处理", "All of them are settled"),
+    "chat.help": (
+        "回复卡片：1-4、批准、始终、拒绝 [理由]、中断，或直接写答案。"
+        "命令：状态、静音 [时间]、恢复。",
+        "Reply to a card: 1-4, allow, always, deny [reason], interrupt, or the answer "
+        "itself. Commands: status, mute [time], on.",
+    ),
+    "chat.over": (
+        "这条消息对应的请求已经结束。",
+        "The request of that message is over.",
+    ),
+    "chat.unclear": (
+        "没看懂。请回复 1-4、批准、拒绝 [理由] 或 中断。",
+        "That is not clear. Reply 1-4, allow, deny [reason] or interrupt.",
+    ),
+    "chat.mean": (
+        "是指“{what}”吗？请直接回复那张卡片。",
+        "Did you mean “{what}”? Please reply to its card.",
+    ),
+    "chat.always": (
+        "将写入规则：\n{rules}\n再回复一次“始终”即写入。",
+        "This rule would be written:\n{rules}\nReply “always” once more to write it.",
+    ),
+    "chat.muted": (
+        "静音到 {time}，期间请求留在终端。",
+        "Muted until {time}; requests stay in the terminal.",
+    ),
+    "chat.on": ("已恢复。", "On again."),
+    "chat.nothing": ("没有等待处理的请求。", "Nothing is waiting."),
+    "app.credentials": (
+        "应用 ID 或密钥不对，请检查 FEISHU_APP_ID 和 FEISHU_APP_SECRET",
+        "FEISHU_APP_ID or FEISHU_APP_SECRET is wrong",
+    ),
+    "app.too_many": (
+        "这个应用的长连接太多（上限 50）",
+        "the app has too many long connections (50 at most)",
+    ),
+    "app.forbidden": (
+        "飞书拒绝了长连接：应用未发布或机器人未启用",
+        "Feishu refuses the long connection: publish the app and switch its bot on",
+    ),
+    "app.busy": ("飞书暂时繁忙", "Feishu is busy at the moment"),
+    "app.unreachable": (
+        "飞书的回答无法识别，可能有代理在中间",
+        "the answer is not Feishu's: a proxy may be in between",
     ),
     # Inbox.
     "inbox.title": ("收件箱", "Inbox"),

@@ -63,6 +63,7 @@ class Offer(NamedTuple):
     needs: bool = False  # means nothing without them: where none fit, open the page
     grants: bool = False  # lets something happen
     confirm: str = ""  # words a person has to agree to in a step of their own
+    words: bool = False  # what somebody writes without naming a button is meant for it
 
 
 class Ask(NamedTuple):

@@ -42,6 +42,7 @@ class Action(NamedTuple):
     reads: tuple[str, ...] = ()  # fields it takes along; ("*",): all of them
     needs: bool = False  # means nothing without its fields
     submit: str = ""  # key: on the button beside its fields, if it says more there
+    words: bool = False  # a text that names no button is meant for it
 
     def reason(self, answer: Answer) -> str:
         """What the person typed, if this button takes it along."""
@@ -161,7 +162,7 @@ _ROWS = (
         "card.title", "page.question", "page.nothing",
         (
             Action("answer", "/answer", "button.answer", "done.answer", YES, ANSWERED,
-                   reads=("*",), needs=True, submit="page.answer_submit"),
+                   reads=("*",), needs=True, submit="page.answer_submit", words=True),
             DENY._replace(label="button.decline", done="done.deny_question"),
             INTERRUPT,
         ),
@@ -173,7 +174,7 @@ _ROWS = (
         (
             Action("approve", "/allow", "button.approve", "done.approve", YES, ANSWERED,
                    "a"),
-            DENY._replace(label="button.reject", done="done.deny_plan"),
+            DENY._replace(label="button.reject", done="done.deny_plan", words=True),
             INTERRUPT,
         ),
         _reason, _plan,
@@ -205,6 +206,7 @@ def offers(kind: Kind, fields: tuple[Field, ...], say: Say) -> tuple[Offer, ...]
             else tuple(name for name in row.reads if name in names),
             row.needs,
             grants=not row.message,
+            words=row.words,
         )
         for row in kind.actions
     )

@@ -1,0 +1,231 @@
+"""Many requests of one session at once: one card, a line and two buttons each.
+
+    collecting   lines are gathered for a moment, then the card leaves
+    out          further lines change the card; every end changes it too
+    over         no line waits: the card is a record, and the next burst gets its own
+
+"All" means what the card showed when it was drawn: its digest covers the lines it
+offers, and a card that has changed since refuses it.  A line that cannot be judged by
+one line (something is cut, masked or has to be filled in) offers its refusal only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from functools import partial
+from typing import Any, ClassVar
+
+from feishuperm.channels.app.card import Mark, button
+from feishuperm.channels.app.store import Shown
+from feishuperm.lib.display import one_line
+from feishuperm.lib.feishu import card_frame, columns, div, note
+from feishuperm.lib.text import text
+from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from feishuperm.channels.app.channel import AppChannel
+    from feishuperm.channels.base import Announcement
+    from feishuperm.lib.feishu_app import Result
+
+GATHER_SECONDS = 0.5  # for more lines, before the card leaves or changes
+MOST_LINES = 20  # a card may hold 200 elements, and a line takes seven
+LINE = 200  # characters of a request
+ALL_YES, ALL_NO = "all:yes", "all:no"
+
+
+class Line:
+    """One request of a burst."""
+
+    def __init__(self, ask: Ask, announcement: Announcement | None) -> None:
+        self.ask = ask
+        self.announcement = announcement  # until the card with this line is out
+        self.outcome: Outcome | None = None
+
+    def offer(self, look: str) -> Offer | None:
+        """The button of that look, if one line is enough to tap it."""
+        for offer in self.ask.actions:
+            if offer.look == look and not offer.needs:
+                return offer if look == NO or self._is_plain() else None
+        return None
+
+    def _is_plain(self) -> bool:
+        return (
+            not self.ask.partial
+            and not self.ask.masked
+            and len(self.words()) < LINE
+            and not any(offer.needs for offer in self.ask.actions)
+        )
+
+    def words(self) -> str:
+        blocks = self.ask.blocks
+        said = blocks[0].text if blocks else self.ask.summary
+        rest = "\n…" if len(blocks) > 1 or len(said) > LINE else ""
+        return f"{self.ask.tool}: {said[:LINE]}{rest}"
+
+
+class Burst:
+    """The card of a session that asks for much at once."""
+
+    SECONDS: ClassVar[float] = 10.0
+    MOST: ClassVar[int] = 5  # requests in so many seconds that get cards of their own
+
+    def __init__(self, channel: AppChannel, session: str, nonce: str) -> None:
+        self._channel = channel
+        self._session = session
+        self._nonce = nonce
+        self._lines: dict[str, Line] = {}
+        self._due = False
+        self.message_id = ""
+
+    def takes(self, ask: Ask) -> bool:
+        """Whether one more line fits, and the card is not over."""
+        waiting = any(line.outcome is None for line in self._lines.values())
+        return waiting and len(self._lines) < MOST_LINES
+
+    def holds(self, id: str) -> bool:
+        return id in self._lines
+
+    def add(self, ask: Ask, announcement: Announcement | None) -> None:
+        self._lines[ask.id] = Line(ask, announcement)
+        self._redraw()
+
+    def restore(self, asks: list[Ask]) -> None:
+        """Take back the lines of a card that is out already."""
+        self._lines = {ask.id: Line(ask, None) for ask in asks}
+
+    def settle(self, outcome: Outcome) -> None:
+        self._lines[outcome.id].outcome = outcome
+        self._redraw()
+
+    def is_over(self) -> bool:
+        return all(line.outcome is not None for line in self._lines.values())
+
+    def tap(
+        self, value: dict[str, Any], action: dict[str, Any], who: str
+    ) -> dict[str, Any]:
+        """The answer to a tap on this card."""
+        nonce = value.get("nonce")
+        if not isinstance(nonce, str) or not hmac.compare_digest(
+            nonce.encode(), self._nonce.encode()
+        ):
+            return self._told("error", "answer.other")
+        name = value.get("action")
+        if name in (ALL_YES, ALL_NO):
+            if value.get("digest") != self._digest():
+                return self._told("warning", "burst.changed")
+            look = YES if name == ALL_YES else NO
+            for each in self._waiting():
+                offer = each.offer(look)
+                if offer is not None:
+                    self._answer(each, offer.name, who)
+            return self._told("success", "burst.done")
+        line = self._lines.get(str(value.get("id")))
+        if line is None or value.get("digest") != line.ask.digest:
+            return self._told("error", "answer.other")
+        return self._answered(line, str(name), who)
+
+    def _answer(self, line: Line, action: str, who: str) -> Any:
+        answer = Answer(line.ask.id, action, {}, "card", who, line.ask.digest, True)
+        return self._channel.counter.answer(answer)
+
+    def _answered(self, line: Line, action: str, who: str) -> dict[str, Any]:
+        if action not in [o.name for o in (line.offer(YES), line.offer(NO)) if o]:
+            return self._told("error", "answer.not_offered")
+        receipt = self._answer(line, action, who)
+        if receipt.outcome.done:
+            return self._channel.toast("success", receipt.outcome.done, self._card())
+        return self._channel.toast("error", receipt.error or self._say("page.invalid"))
+
+    def _told(self, kind: str, key: str) -> dict[str, Any]:
+        return self._channel.toast(kind, self._say(key), self._card())
+
+    # The card.
+
+    def _waiting(self) -> list[Line]:
+        return [line for line in self._lines.values() if line.outcome is None]
+
+    def _digest(self) -> str:
+        """Of the lines that wait, and of what each of them is about."""
+        parts = [f"{line.ask.id} {line.ask.digest}" for line in self._waiting()]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def _card(self) -> dict[str, Any]:
+        elements: list[dict[str, Any]] = []
+        for line in self._lines.values():
+            elements += self._line_elements(line)
+        elements += self._all_elements()
+        first = next(iter(self._lines.values())).ask
+        title = f"{first.title} ×{len(self._lines)}"
+        colour = "grey" if self.is_over() else first.colour
+        return card_frame(title, first.project_name, colour, first.summary, elements)
+
+    def _line_elements(self, line: Line) -> list[dict[str, Any]]:
+        if line.outcome is not None:
+            return [note(f"{line.outcome.done} · {one_line(line.words(), LINE)}")]
+        mark = Mark(line.ask.id, line.ask.digest, self._nonce)
+        offers = [o for o in (line.offer(YES), line.offer(NO)) if o is not None]
+        buttons = [[button(o.label, o.look, mark, o.name)] for o in offers]
+        return [div(line.words()), columns(buttons)] if buttons else [div(line.words())]
+
+    def _all_elements(self) -> list[dict[str, Any]]:
+        waiting = self._waiting()
+        if len(waiting) < 2:
+            return []
+        mark = Mark(self._session, self._digest(), self._nonce)
+        buttons = [button(self._say("burst.deny_all"), NO, mark, ALL_NO)]
+        if any(line.offer(YES) for line in waiting):
+            yes = button(self._say("burst.allow_all"), YES, mark, ALL_YES)
+            buttons.insert(0, yes)
+        return [{"tag": "hr"}, columns([[button] for button in buttons])]
+
+    def _say(self, key: str) -> str:
+        first = next(iter(self._lines.values())).ask
+        return text(first.language, key)
+
+    # Sending.
+
+    def _redraw(self) -> None:
+        """Send or change the card, a little later: more may come."""
+        if not self._due:
+            self._due = True
+            self._channel.later(GATHER_SECONDS, self._draw)
+
+    def _draw(self) -> None:
+        self._due = False
+        if not self.message_id and self.is_over():
+            return
+        new = [line for line in self._lines.values() if line.announcement is not None]
+        card = self._card()
+        call: Callable[[], Result]
+        if self.message_id:
+            call = partial(self._channel.api.update, self.message_id, card)
+        else:
+            call = partial(self._send, card)
+        self._channel.send_burst(call, partial(self._left, new))
+
+    def _send(self, card: dict[str, Any]) -> Result:
+        receiver = self._channel.people.receiver
+        result = self._channel.api.send(receiver, card, f"b-{self._nonce}")
+        message_id = result.data.get("message_id") if result.ok else None
+        if isinstance(message_id, str):
+            self.message_id = message_id
+        return result
+
+    def _left(self, new: list[Line], shown: bool, detail: str) -> None:
+        """The card with these lines is out, or will never be."""
+        for line in new:
+            if line.announcement is not None:
+                line.announcement.done(shown, detail)
+                line.announcement = None
+            if shown and line.outcome is None:
+                self._channel.store.put(Shown(line.ask, self._nonce, self.message_id))
+        if shown:
+            for id, line in self._lines.items():
+                if line.outcome is not None:
+                    self._channel.store.drop(id)
+            if self.is_over():
+                self._channel.burst_over(self._session, self)

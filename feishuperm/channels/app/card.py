@@ -1,0 +1,341 @@
+"""Cards of the app: an `Ask` or an `Outcome` in, a card of schema 2.0 out.
+
+The same ask as on every other surface, with buttons that call back.  A button's value
+holds the request's id, the action, the digest of what is shown and the card's nonce,
+and nothing more: what a tap means is looked up where the request waits.  What is long
+is folded, whole; what does not fit even so is attached as a file by the channel, and
+until that has arrived the card offers refusals only.
+
+A choice among a few answers is one button each, `answer:0`, `answer:1`, ...; whatever
+else has to be filled in is a form.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from feishuperm.lib.display import one_line
+from feishuperm.lib.feishu import (
+    SHORT_ID,
+    STYLES,
+    Card,
+    Element,
+    block_elements,
+    card_frame,
+    columns,
+    div,
+    note,
+    plain,
+)
+from feishuperm.lib.feishu_app import MAX_CARD, encode
+from feishuperm.lib.text import text
+from feishuperm.models.ask import Ask, Block, Field, Offer, Outcome, shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BUDGET = MAX_CARD - 2_000  # for what surrounds the card in a request
+FOLD = 1_200  # characters of a block that are seen at once
+PREVIEW = 500  # of a folded one
+LABEL = 100  # characters of a button
+MAX_BUTTONS = 8  # choices that are buttons; more are a list
+MAX_CHOICES = 100  # of a list
+RULES = 600  # characters of rules in a confirm
+LOOKS = {"good": "green", "bad": "red", "late": "grey"}
+WHERE = "surface."
+
+
+class Mark(NamedTuple):
+    """What a tap on a card has to bring back."""
+
+    id: str
+    digest: str
+    nonce: str
+
+    def value(self, action: str) -> dict[str, str]:
+        return {
+            "id": self.id,
+            "action": action,
+            "digest": self.digest,
+            "nonce": self.nonce,
+        }
+
+
+class Extra(NamedTuple):
+    """What a card says beside its request."""
+
+    hurry: str = ""  # a reminder
+    attached: bool = False  # the whole is in a file below
+    page: str = ""  # address of the request's own page, if a phone can open it
+
+
+NOTHING = Extra()
+
+
+# The card of a request that waits.
+
+
+def ask_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> tuple[Card, bool]:
+    """The card, and whether it holds everything there is to see."""
+    mark = Mark(ask.id, ask.digest, nonce)
+    card = _ask_card(ask, mark, extra, whole=True)
+    if not ask.partial and _fits(card):
+        return card, True
+    low, high = 0, FOLD * 4
+    while high - low > 50:
+        middle = (low + high) // 2
+        candidate = _ask_card(shorten(ask, middle), mark, extra, whole=False)
+        low, high = (middle, high) if _fits(candidate) else (low, middle)
+    return _ask_card(shorten(ask, low), mark, extra, whole=False), False
+
+
+def title_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> Card:
+    """A card that tells only what kind of request it is: nobody approves that."""
+    mark = Mark(ask.id, ask.digest, nonce)
+    refusals = [offer for offer in ask.actions if not offer.grants]
+    elements = [
+        div(text(ask.language, "card.title_only")),
+        *_page_button(ask, extra),
+        *_plain_buttons(refusals, mark),
+        _hint(ask),
+    ]
+    return card_frame(ask.title, "", "grey", ask.kind, elements)
+
+
+def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
+    offers = ask.actions if whole or extra.attached else ask.offered
+    elements = [
+        *([note(extra.hurry)] if extra.hurry else []),
+        *_blocks(ask),
+        *_missing(ask, extra, whole),
+        *_actions(ask, offers, mark),
+        *_page_button(ask, extra),
+        _hint(ask),
+        note(_facts(ask)),
+    ]
+    subtitle = " · ".join(filter(None, (one_line(ask.tool), ask.project_name)))
+    return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
+
+
+def _blocks(ask: Ask) -> list[Element]:
+    if not ask.blocks:
+        return [div(ask.empty)]
+    return [element for block in ask.blocks for element in _block(block, ask.language)]
+
+
+def _block(block: Block, language: str) -> list[Element]:
+    """A block, or its beginning and a panel with the whole of it."""
+    if len(block.text) <= FOLD or block.hidden:
+        return block_elements(block, language)
+    lines = block.text.count("\n") + 1
+    title = text(language, "card.fold", lines=lines, count=len(block.text))
+    begin = block._replace(text=block.text[:PREVIEW].rstrip() + "\n…")
+    panel = {
+        "tag": "collapsible_panel",
+        "expanded": False,
+        "header": {"title": plain(title)},
+        "elements": block_elements(block._replace(label=""), language),
+    }
+    return [*block_elements(begin, language), panel]
+
+
+def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
+    if whole:
+        return []
+    key = "card.attached" if extra.attached else "card.attaching"
+    return [note(text(ask.language, key))]
+
+
+def _hint(ask: Ask) -> Element:
+    ends = time.strftime("%H:%M:%S", time.localtime(ask.created + ask.seconds))
+    key = "card.zero_deny" if ask.at_zero == "deny" else "card.zero_terminal"
+    hint = text(ask.language, "card.hint", seconds=ask.seconds)
+    return note(f"{hint} · {text(ask.language, key, time=ends)}")
+
+
+def _facts(ask: Ask) -> str:
+    created = time.strftime("%H:%M:%S", time.localtime(ask.created))
+    facts = (ask.branch, ask.agent, ask.session[:SHORT_ID], created, ask.id)
+    return " · ".join(one_line(fact, 60) for fact in facts if fact)
+
+
+def _page_button(ask: Ask, extra: Extra) -> list[Element]:
+    if not extra.page:
+        return []
+    behavior = {"type": "open_url", "default_url": extra.page}
+    behavior.update(pc_url="", ios_url="", android_url="")
+    label = text(ask.language, "button.more")
+    return [{**_button_frame(label, "default"), "behaviors": [behavior]}]
+
+
+# Buttons and forms.
+
+
+def _actions(ask: Ask, offers: Sequence[Offer], mark: Mark) -> list[Element]:
+    fields = {field.name: field for field in ask.fields}
+    elements: list[Element] = []
+    row: list[Offer] = []  # buttons that need nothing, side by side
+    for offer in offers:
+        if offer.look == "forever" and not ask.rules:
+            continue
+        wanted = [fields[name] for name in offer.fields if name in fields]
+        if not wanted:
+            row.append(offer)
+            continue
+        elements += _plain_buttons(row, mark, ask)
+        row = []
+        elements += _filled(offer, wanted, mark)
+    return elements + _plain_buttons(row, mark, ask)
+
+
+def _filled(offer: Offer, fields: list[Field], mark: Mark) -> list[Element]:
+    """An answer that takes fields along: a choice of buttons, a form, or both."""
+    choice = fields[0]
+    if offer.needs and _is_one_choice(fields):
+        buttons = [
+            button(option.value, offer.look, mark, f"{offer.name}:{number}")
+            for number, option in enumerate(choice.options)
+        ]
+        question = [div(choice.label)] if choice.label else []
+        details = [
+            note(f"{option.value}: {option.detail}")
+            for option in choice.options
+            if option.detail
+        ]
+        return [*question, *details, *buttons, _form(offer, fields[1:], mark)]
+    return [_form(offer, fields, mark)]
+
+
+def _is_one_choice(fields: list[Field]) -> bool:
+    """Whether a tap on one of a few buttons is an answer."""
+    first, *others = fields
+    short = all(len(option.value) <= LABEL for option in first.options)
+    few = 0 < len(first.options) <= MAX_BUTTONS
+    return first.type == "one" and few and short and len(others) == 1
+
+
+def _form(offer: Offer, fields: list[Field], mark: Mark) -> Element:
+    submit = {
+        **button(offer.submit or offer.label, offer.look, mark, offer.name),
+        "name": f"submit_{offer.name}",
+        "form_action_type": "submit",
+    }
+    inputs = [element for field in fields for element in _input(field)]
+    return {
+        "tag": "form",
+        "name": f"form_{offer.name}",
+        "elements": [*inputs, submit],
+    }
+
+
+def _input(field: Field) -> list[Element]:
+    if field.type != "text" and field.options:
+        return [div(field.label), _select(field)]
+    lines = "multiline_text" if "\n" in field.value or field.value else "text"
+    element: Element = {
+        "tag": "input",
+        "name": field.name,
+        "input_type": lines,
+        "width": "fill",
+        "max_length": min(max(field.limit, 1), 1000),
+        "label": plain(one_line(field.label, LABEL)),
+        "placeholder": plain(one_line(field.hint, LABEL)),
+    }
+    if field.value:
+        element["default_value"] = field.value
+    return [element]
+
+
+def _select(field: Field) -> Element:
+    many = field.type == "many"
+    options = [
+        {"text": plain(one_line(_choice(option), LABEL)), "value": str(number)}
+        for number, option in enumerate(field.options[:MAX_CHOICES])
+    ]
+    tag = "multi_select_static" if many else "select_static"
+    return {"tag": tag, "name": field.name, "width": "fill", "options": options}
+
+
+def _choice(option: Any) -> str:
+    return f"{option.value}: {option.detail}" if option.detail else option.value
+
+
+def _plain_buttons(
+    offers: Sequence[Offer], mark: Mark, ask: Ask | None = None
+) -> list[Element]:
+    """Buttons that need nothing, two a row: a thumb is wide."""
+    buttons = [
+        {**button(offer.label, offer.look, mark, offer.name), **_confirm(offer, ask)}
+        for offer in offers
+    ]
+    return [
+        columns([[button] for button in buttons[start : start + 2]])
+        for start in range(0, len(buttons), 2)
+    ]
+
+
+def _confirm(offer: Offer, ask: Ask | None) -> Element:
+    """What has to be agreed to before the tap counts."""
+    words = [offer.confirm] if offer.confirm else []
+    if offer.look == "forever" and ask is not None:
+        words += ask.rules
+    if not words:
+        return {}
+    return {
+        "confirm": {
+            "title": plain(one_line(offer.label, LABEL)),
+            "text": plain("\n".join(words)[:RULES]),
+        }
+    }
+
+
+def button(label: str, look: str, mark: Mark, action: str) -> Element:
+    behavior = {"type": "callback", "value": mark.value(action)}
+    return {**_button_frame(label, STYLES[look]), "behaviors": [behavior]}
+
+
+def _button_frame(label: str, style: str) -> Element:
+    return {
+        "tag": "button",
+        "text": plain(one_line(label, LABEL)),
+        "type": style,
+        "width": "fill",
+    }
+
+
+# The card of a request that has ended.
+
+
+def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
+    """The same message as a record: what was done, by whom, and no button."""
+    language = outcome.language
+    elements = [
+        div(outcome.done),
+        *(note(line) for line in outcome.lines),
+        note(signed(outcome, who)),
+        *(note(f"{text(language, 'page.key.rule')}: {r}") for r in outcome.rules),
+        *([note(outcome.reason)] if outcome.reason else []),
+        {"tag": "hr"},
+        *_blocks(shorten(ask, FOLD)),
+        note(_facts(ask)),
+    ]
+    subtitle = " · ".join(filter(None, (one_line(ask.tool), ask.project_name)))
+    return card_frame(
+        outcome.done, subtitle, LOOKS[outcome.look], ask.summary, elements
+    )
+
+
+def signed(outcome: Outcome, who: str) -> str:
+    """Who did it, when, where, and where the ledger stands."""
+    language = outcome.language
+    moment = time.strftime("%H:%M:%S", time.localtime(outcome.ended))
+    where = text(language, WHERE + outcome.surface) if outcome.surface else ""
+    key = "card.signed" if who else "card.signed_nobody"
+    said = text(language, key, who=who, time=moment, where=where).rstrip(" 在")
+    return f"{said} · {outcome.head}" if outcome.head else said
+
+
+def _fits(card: Card) -> bool:
+    return len(encode(card).encode()) <= BUDGET

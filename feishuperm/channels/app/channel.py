@@ -1,0 +1,660 @@
+"""The Feishu app: cards whose buttons call back, and words that answer them.
+
+Cards leave through outboxes in threads of their own; taps and texts come in over the
+long connection, on the loop.  A tap is judged here by who tapped (the operator's
+open_id and nothing else), by the nonce of its card and by its message; what it means
+is the desk's.  The final card travels in the answer to the tap, and again as a change
+of the message for other devices.
+
+The life of a card:
+
+    queued -> out (message id known, kept over restarts) -> settled (no button left)
+    queued -> dropped, if its request ended before it left
+
+A request of which the card could not hold everything gets a file below it; only then
+may anybody grant it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import math
+import secrets
+import time
+from collections import OrderedDict, deque
+from functools import partial
+from typing import Any, NamedTuple
+
+from feishuperm.channels.app import chat
+from feishuperm.channels.app.burst import Burst
+from feishuperm.channels.app.card import Extra, ask_card, settled_card, title_card
+from feishuperm.channels.app.store import CardStore, Shown
+from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
+from feishuperm.lib.feishu import SendResult, build_notice_card
+from feishuperm.lib.log import log
+from feishuperm.lib.text import text
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Protocol
+
+    from feishuperm.channels.base import Announcement
+    from feishuperm.lib.feishu_app import AppApi, Result
+    from feishuperm.models.ask import Notice
+
+    class Line(Protocol):
+        """The long connection, see `server.link`."""
+
+        state: str
+        detail: str
+        since: float
+
+        def start(self) -> None: ...
+
+        def close(self) -> None: ...
+
+        def card_sent(self) -> None: ...
+
+        def cards_settled(self) -> None: ...
+
+
+PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one app
+CHANGE_LIMIT = ((40, 1.0), (1000, 60.0))
+CHANGE_SECONDS = 120.0  # a card that could not be changed for so long stays as it is
+NOTICE_SECONDS = 300.0
+AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
+RETURN_SECONDS = 20.0  # in which hooks come back to a new server
+REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
+LEAST_REMINDED = 20  # seconds; who has less needs no reminder
+ALWAYS_SECONDS = 120.0  # between "always" and its second word
+OLD_TEXT_SECONDS = 600.0  # a text pushed again so late answers nothing
+FILE_NAME = "request.txt"
+ANSWER = "answer."  # prefix of the keys of what a tap is told
+
+
+class People(NamedTuple):
+    """Who gets cards, and whose taps count."""
+
+    receiver: str
+    owners: frozenset[str]
+
+
+class Counter(NamedTuple):
+    """What the channel needs of the desk."""
+
+    answer: Callable[[Answer], Receipt]
+    waits: Callable[[str], bool]
+    whole: Callable[[str], Ask | None]  # the ask of a waiting request, nothing cut
+    outcome: Callable[[str], Outcome | None]  # of one that has ended
+    refused: Callable[[str, str, str], object]  # id, who, why: for the ledger
+    status: Callable[[], str]  # what waits, in words
+
+
+class AppChannel:
+    """One app. Everything but the outboxes' sending happens on the loop."""
+
+    name = "app"
+    passive = False
+
+    def __init__(
+        self,
+        api: AppApi,
+        people: People,
+        counter: Counter,
+        store: CardStore,
+        line: Callable[[Callable[..., object]], Line],
+        on_loop: Callable[[Callable[[], object]], object],
+        later: Callable[[float, Callable[[], None]], object],
+        language: str = "zh",
+        titles_only: bool = False,
+        urgent: bool = False,
+        page: Callable[[str], str] = lambda id: "",
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        nonce: Callable[[], str] = lambda: secrets.token_urlsafe(12),
+    ) -> None:
+        self.api = api
+        self.people = people
+        self.counter = counter
+        self.store = store
+        self._on_loop = on_loop
+        self.later = later
+        self._language = language
+        self._titles_only = titles_only
+        self._urgent = urgent
+        self._page = page
+        self._clock = clock
+        self._wall = wall
+        self._nonce = nonce
+        self._line = line(self.deliver)
+        limits = RateLimit(PERSON_LIMIT), RateLimit(CHANGE_LIMIT)
+        self._cards = Outbox("app", partial(_perform, limits[0], clock), limits[0])
+        self._changes = Outbox("app changes", partial(_perform, limits[1], clock),
+                               limits[1])  # fmt: skip
+        self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._always: dict[str, float] = {}  # requests somebody said "always" to
+        self._names: dict[str, str] = {}
+        self._bursts: dict[str, Burst] = {}
+        self._recent: dict[str, deque[float]] = {}  # by session
+
+    # The interface of a channel.
+
+    def start(self) -> None:
+        self._take_bursts_back()
+        self._cards.start()
+        self._changes.start()
+        self._line.start()
+        self.later(RETURN_SECONDS, self._settle_lost)
+
+    def close(self) -> None:
+        self._line.close()
+        self._cards.close()
+        self._changes.close()
+
+    def watched(self) -> bool:
+        return False
+
+    def state(self) -> tuple[str, str]:
+        if self._line.state != "up":
+            return "down", self._trouble()
+        state, detail = self._cards.state()
+        if self._is_muted():
+            until = time.strftime("%H:%M", time.localtime(self.store.muted_until))
+            return state, f"muted until {until}"
+        return state, detail
+
+    def facts(self) -> Mapping[str, Any]:
+        up = self._line.state == "up"
+        return {"connected_since": round(self._line.since, 3) if up else None}
+
+    def _trouble(self) -> str:
+        detail = self._line.detail
+        return text("en", detail) if detail.startswith("app.") else detail
+
+    def notify(self, notice: Notice) -> None:
+        card = partial(build_notice_card, notice, self._language)
+        uuid = self._nonce()
+        receiver = self.people.receiver
+        call = lambda: self.api.send(receiver, card(), uuid)  # noqa: E731
+        until = self._clock() + NOTICE_SECONDS
+        self._cards.add(Job((_form(call),), until, False))
+
+    def announce(self, ask: Ask, announcement: Announcement) -> None:
+        """Queue the card of a request, or a line of the card of many."""
+        if self._is_muted():
+            announcement.done(False, "muted in the chat")
+            return
+        if self._is_burst(ask):
+            self._join_burst(ask, announcement)
+            return
+        nonce = self._nonce()
+        card, whole = self._drawn(ask, nonce, Extra(page=self._page(ask.id)))
+        until, wanted, done = announcement
+        job = Job(
+            (_form(partial(self._send_card, ask, nonce, card)),),
+            self._clock() + until - self._wall(),
+            True,
+            wanted,
+            lambda shown, detail: self._on_loop(
+                partial(self._left, ask, whole, done, shown, detail)
+            ),
+        )
+        self._cards.add(job)
+
+    def settle(self, outcome: Outcome) -> None:
+        """A request ended: its card becomes a record, on every device."""
+        self._always.pop(outcome.id, None)
+        burst = self._burst_of(outcome.id)
+        if burst is not None:
+            burst.settle(outcome)
+            return
+        shown = self.store.get(outcome.id)
+        if shown is not None:
+            self.later(AFTER_ANSWER, partial(self._change, shown, outcome))
+        if not any(self.counter.waits(card.ask.id) for card in self.store.all()):
+            self._line.cards_settled()
+
+    # Cards out.
+
+    def _drawn(self, ask: Ask, nonce: str, extra: Extra) -> tuple[dict[str, Any], bool]:
+        if self._titles_only:
+            return title_card(ask, nonce, extra), True
+        return ask_card(ask, nonce, extra)
+
+    def _send_card(self, ask: Ask, nonce: str, card: dict[str, Any]) -> Result:
+        """In the outbox's thread: send, and keep the message's id."""
+        result = self.api.send(self.people.receiver, card, ask.id)
+        message_id = result.data.get("message_id") if result.ok else None
+        if isinstance(message_id, str):
+            self.store.put(Shown(ask, nonce, message_id))
+        return result
+
+    def _left(
+        self,
+        ask: Ask,
+        whole: bool,
+        done: Callable[[bool, str], object],
+        shown: bool,
+        detail: str,
+    ) -> None:
+        """A card is out, or will never be."""
+        done(shown, detail)
+        card = self.store.get(ask.id)
+        if not shown or card is None:
+            return
+        self._line.card_sent()
+        if not self.counter.waits(ask.id):
+            outcome = self.counter.outcome(ask.id)
+            if outcome is not None:
+                self._change(card, outcome)
+            return
+        if not whole:
+            self._attach(card)
+        left = ask.created + ask.seconds - self._wall()
+        if left >= LEAST_REMINDED:
+            self.later(left / 2, partial(self._remind, ask.id))
+        if self._urgent:
+            self.later(left * 2 / 3, partial(self._urge, ask.id))
+
+    def _attach(self, card: Shown) -> None:
+        """Put the whole below a card that could not hold it, then offer everything."""
+        whole = self.counter.whole(card.ask.id)
+        if whole is None:
+            return
+        content = "\n\n".join(
+            f"{block.label}\n{block.text}" if block.label else block.text
+            for block in whole.blocks
+        ).encode(errors="replace")
+        extra = Extra(attached=True, page=self._page(card.ask.id))
+        full, _ = ask_card(whole, card.nonce, extra)
+
+        def call() -> Result:
+            result = self.api.upload(FILE_NAME, content)
+            if not result.ok:
+                return result
+            key = {"file_key": result.data.get("file_key")}
+            result = self.api.reply(card.message_id, key, f"f-{card.ask.id}", "file")
+            if not result.ok or not self.counter.waits(card.ask.id):
+                return result
+            return self.api.update(card.message_id, full)
+
+        self._queue(call, whole.created + whole.seconds - self._wall())
+
+    def _change(self, card: Shown, outcome: Outcome) -> None:
+        """Turn a card into the record of how its request ended."""
+        record = settled_card(card.ask, outcome, self._name(outcome.who))
+
+        def call() -> Result:
+            result = self.api.update(card.message_id, record)
+            if not result.retry:
+                self.store.drop(card.ask.id)
+            return result
+
+        self._queue(call, CHANGE_SECONDS)
+
+    def _queue(self, call: Callable[[], Result], seconds: float) -> None:
+        self._changes.add(Job((_form(call),), self._clock() + seconds, True))
+
+    def _remind(self, id: str) -> None:
+        """Half the time is over: say so on the card and once below it."""
+        card = self.store.get(id)
+        if card is None or not self.counter.waits(id):
+            return
+        ask = card.ask
+        left = max(0, round(ask.created + ask.seconds - self._wall()))
+        hurry = text(self._language, "card.hurry", seconds=left)
+        said = {"text": hurry}
+        self._queue(
+            partial(self.api.reply, card.message_id, said, f"r-{id}", "text"), left
+        )
+
+    def _urge(self, id: str) -> None:
+        """Let the card buzz for the last third."""
+        card = self.store.get(id)
+        if card is None or not self.counter.waits(id):
+            return
+        for owner in sorted(self.people.owners):
+            self._queue(partial(self.api.urge, card.message_id, owner), 30.0)
+
+    def _settle_lost(self) -> None:
+        """After a restart: what nobody came back for has ended meanwhile."""
+        for card in self.store.all():
+            if self.counter.waits(card.ask.id):
+                continue
+            ended = self.counter.outcome(card.ask.id) or self._gone(card.ask)
+            burst = self._burst_of(card.ask.id)
+            if burst is not None:
+                burst.settle(ended)
+            else:
+                self._change(card, ended)
+
+    def _gone(self, ask: Ask) -> Outcome:
+        say = partial(text, self._language)
+        return Outcome(
+            ask.id, ask.kind, self._language, "gone", ended=self._wall(),
+            done=say("ended.gone"), lines=(say("ended.gone_hint"),),
+        )  # fmt: skip
+
+    def _take_bursts_back(self) -> None:
+        """After a restart: cards that several requests share are bursts."""
+        by_message: dict[str, list[Shown]] = {}
+        for card in self.store.all():
+            by_message.setdefault(card.message_id, []).append(card)
+        for message_id, cards in by_message.items():
+            if len(cards) > 1:
+                burst = Burst(self, cards[0].ask.session, cards[0].nonce)
+                burst.message_id = message_id
+                burst.restore([card.ask for card in cards])
+                self._bursts[cards[0].ask.session] = burst
+
+    # Many requests at once.
+
+    def _is_burst(self, ask: Ask) -> bool:
+        """Whether a session has asked for more than a person can tap apart."""
+        times = self._recent.setdefault(ask.session, deque())
+        now = self._clock()
+        while times and times[0] <= now - Burst.SECONDS:
+            times.popleft()
+        times.append(now)
+        if len(self._recent) > 200:
+            del self._recent[next(iter(self._recent))]
+        return bool(ask.session) and len(times) > Burst.MOST and not self._titles_only
+
+    def _join_burst(self, ask: Ask, announcement: Announcement) -> None:
+        burst = self._bursts.get(ask.session)
+        if burst is None or not burst.takes(ask):
+            burst = Burst(self, ask.session, self._nonce())
+            self._bursts[ask.session] = burst
+        burst.add(ask, announcement)
+
+    def send_burst(
+        self, call: Callable[[], Result], done: Callable[[bool, str], object]
+    ) -> None:
+        """Queue the card of a burst, or a change of it."""
+
+        def left(shown: bool, detail: str) -> None:
+            self._on_loop(partial(self._burst_left, done, shown, detail))
+
+        until = self._clock() + CHANGE_SECONDS
+        self._cards.add(Job((_form(call),), until, True, lambda: True, left))
+
+    def _burst_left(
+        self, done: Callable[[bool, str], object], shown: bool, detail: str
+    ) -> None:
+        done(shown, detail)
+        if shown:
+            self._line.card_sent()
+
+    def burst_over(self, session: str, burst: Burst) -> None:
+        """Nothing waits on this card any more."""
+        if self._bursts.get(session) is burst:
+            del self._bursts[session]
+
+    toast = staticmethod(lambda *parts: toast(*parts))
+
+    def _burst_of(self, id: str) -> Burst | None:
+        bursts = self._bursts.values()
+        return next((burst for burst in bursts if burst.holds(id)), None)
+
+    # Taps and texts in.
+
+    def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
+        """A message of the platform: understand it, do it, answer it."""
+        event = _event(delivery.payload)
+        kind = _path(event, "header", "event_type")
+        if kind == "card.action.trigger":
+            answer(self._once(event, self._tap))
+        elif kind == "im.message.receive_v1":
+            answer({})  # first: what a text leads to is told by texts
+            self._once(event, self._text, ("event", "message", "message_id"))
+        else:
+            answer({})  # unknown events are acknowledged, or they come again
+
+    def _once(
+        self,
+        event: dict[str, Any],
+        act: Callable[[dict[str, Any]], dict[str, Any]],
+        key: tuple[str, ...] = ("header", "event_id"),
+    ) -> dict[str, Any]:
+        """Act on an event, unless it was delivered before: then answer the same."""
+        id = _path(event, *key)
+        if id and id in self._answered:
+            return self._answered[id]
+        reply = act(event)
+        self._answered[id] = reply
+        while len(self._answered) > REMEMBERED_EVENTS:
+            self._answered.popitem(last=False)
+        return reply
+
+    def _tap(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a tap: a toast, and the card as it is now."""
+        who = _path(event, "event", "operator", "open_id")
+        action = _part(event, "event", "action")
+        value = _part(action, "value")
+        id = _path(value, "id")
+        if who not in self.people.owners:
+            self.counter.refused(id, who, "not an owner")
+            return toast("warning", self._only_owner())
+        message_id = _path(event, "event", "context", "open_message_id")
+        burst = self._burst_at(message_id)
+        if burst is not None:
+            return burst.tap(value, action, who)
+        card = self.store.get(id)
+        if card is None:
+            return self._stale(id)
+        if not _same(card, value, message_id):
+            self.counter.refused(id, who, "not the card of this request")
+            return toast("error", self._say("answer.other"))
+        receipt = self.counter.answer(read_tap(card.ask, value, action, who))
+        return self._receipt(card, receipt)
+
+    def _receipt(self, card: Shown, receipt: Receipt) -> dict[str, Any]:
+        if receipt.status in (statuses.SETTLED, statuses.ENDED):
+            outcome = receipt.outcome
+            record = settled_card(card.ask, outcome, self._name(outcome.who))
+            fresh = receipt.status == statuses.SETTLED
+            return toast("success" if fresh else "info", outcome.done, record)
+        if receipt.status == statuses.UNKNOWN:
+            record = settled_card(card.ask, self._gone(card.ask))
+            return toast("warning", self._say("ended.gone"), record)
+        again = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)
+        return toast("warning" if again else "error", receipt.error)
+
+    def _stale(self, id: str) -> dict[str, Any]:
+        """A tap on a card that is not open any more."""
+        outcome = self.counter.outcome(id)
+        if outcome is None:
+            return toast("warning", self._say("page.invalid"))
+        moment = time.strftime("%H:%M:%S", time.localtime(outcome.ended))
+        return toast("info", f"{outcome.done} {moment}")
+
+    def _burst_at(self, message_id: str) -> Burst | None:
+        bursts = self._bursts.values()
+        return next((b for b in bursts if b.message_id == message_id), None)
+
+    def _text(self, event: dict[str, Any]) -> dict[str, Any]:
+        """A text of somebody's; what it leads to is told below it."""
+        message = _part(event, "event", "message")
+        who = _path(event, "event", "sender", "sender_id", "open_id")
+        kind = _path(event, "event", "sender", "sender_type")
+        said = _said(message)
+        if kind != "user" or who not in self.people.owners or self._is_old(message):
+            return {}
+        answer = self._answer_text(message, said, who) if said else ""
+        self._tell(_path(message, "message_id"), answer or self._say("chat.help"))
+        return {}
+
+    def _is_old(self, message: dict[str, Any]) -> bool:
+        created = _path(message, "create_time")
+        seconds = int(created) / 1000 if created.isdigit() else self._wall()
+        return self._wall() - seconds > OLD_TEXT_SECONDS
+
+    def _answer_text(self, message: dict[str, Any], said: str, who: str) -> str:
+        """What to say to a text: a sentence, ready to be sent."""
+        card = None
+        for key in ("parent_id", "root_id"):
+            card = card or self.store.by_message(_path(message, key) or "-")
+        if card is not None:
+            return self._reply_to_card(card, said, who)
+        if _path(message, "parent_id"):
+            return self._say("chat.over")
+        command = chat.read_command(said)
+        if command is not None:
+            return self._obey(command)
+        waiting = [c for c in self.store.all() if self.counter.waits(c.ask.id)]
+        if len(waiting) == 1 and chat.read_reply(said, waiting[0].ask) is not None:
+            return self._say("chat.mean", what=waiting[0].ask.summary)
+        return self._say("chat.help")
+
+    def _reply_to_card(self, card: Shown, said: str, who: str) -> str:
+        reply = chat.read_reply(said, card.ask)
+        if reply is None:
+            return self._say("chat.unclear")
+        offer = card.ask.offer(reply.action)
+        if offer is not None and offer.look == statuses.FOREVER:
+            asked = self._always.get(card.ask.id, -math.inf)
+            if self._clock() - asked > ALWAYS_SECONDS:
+                self._always[card.ask.id] = self._clock()
+                return self._about_always(card.ask)
+        receipt = self.counter.answer(
+            Answer(card.ask.id, reply.action, reply.values, "message", who,
+                   card.ask.digest, True)
+        )  # fmt: skip
+        if receipt.status in (statuses.SETTLED, statuses.ENDED):
+            return receipt.outcome.done
+        return receipt.error or self._say("page.invalid")
+
+    def _about_always(self, ask: Ask) -> str:
+        if not ask.rules:
+            return ask.rule_note or self._say("answer.not_offered")
+        rules = "\n".join(ask.rules)
+        return self._say("chat.always", rules=rules)
+
+    def _obey(self, command: chat.Command) -> str:
+        if command.name == "status":
+            return self.counter.status()
+        if command.name == "mute":
+            until = self._wall() + command.seconds
+            self.store.mute(until)
+            moment = time.strftime("%m-%d %H:%M", time.localtime(until))
+            return self._say("chat.muted", time=moment)
+        if command.name == "on":
+            self.store.mute(0.0)
+            return self._say("chat.on")
+        return self._say("chat.help")
+
+    def _tell(self, message_id: str, said: str) -> None:
+        if not message_id:
+            return
+        content = {"text": said}
+        call = partial(self.api.reply, message_id, content, self._nonce(), "text")
+        self._queue(call, NOTICE_SECONDS)
+
+    # Small things.
+
+    def _is_muted(self) -> bool:
+        return self._wall() < self.store.muted_until
+
+    def _say(self, key: str, **values: object) -> str:
+        return text(self._language, key, **values)
+
+    def _only_owner(self) -> str:
+        names = "、".join(self._name(owner) for owner in sorted(self.people.owners))
+        return self._say("answer.only_owner", owner=names)
+
+    def _name(self, who: str) -> str:
+        """A person as a card names them: by the end of their id, if nothing better."""
+        return self._names.get(who) or (f"…{who[-6:]}" if who else "")
+
+
+def toast(
+    kind: str, content: str, card: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The answer to a tap."""
+    reply: dict[str, Any] = {"toast": {"type": kind, "content": content}}
+    if card is not None:
+        reply["card"] = {"type": "raw", "data": card}
+    return reply
+
+
+def read_tap(
+    ask: Ask, value: dict[str, Any], action: dict[str, Any], who: str
+) -> Answer:
+    """The answer that a tap means: its button, and what the form around it held."""
+    name, _, number = _path(value, "action").partition(":")
+    fields = {field.name: field for field in ask.fields}
+    values: dict[str, tuple[str, ...]] = {}
+    for key, given in _part(action, "form_value").items():
+        field = fields.get(key)
+        if field is not None:
+            values[key] = _values(given, tuple(o.value for o in field.options))
+    offer = ask.offer(name)
+    if number and offer is not None and offer.fields:
+        field = fields[offer.fields[0]]
+        options = tuple(option.value for option in field.options)
+        values = {field.name: _values(number, options)}
+    return Answer(ask.id, name, values, "card", who, _path(value, "digest"), True)
+
+
+def _values(given: object, options: tuple[str, ...]) -> tuple[str, ...]:
+    """A field's value; a choice travels as its number."""
+    parts = given if isinstance(given, list) else [given]
+    texts = tuple(part for part in parts if isinstance(part, str) and part)
+    if not options:
+        return texts
+    numbers = [int(part) for part in texts if part.isascii() and part.isdigit()]
+    return tuple(options[n] for n in numbers if n < len(options)) or texts
+
+
+def _same(card: Shown, value: dict[str, Any], message_id: str) -> bool:
+    """Whether a tap comes from the very card that was sent for its request."""
+    nonce = _path(value, "nonce").encode()
+    return message_id == card.message_id and hmac.compare_digest(
+        nonce, card.nonce.encode()
+    )
+
+
+def _perform(
+    limit: RateLimit, clock: Callable[[], float], message: dict[str, Any]
+) -> SendResult:
+    limit.note(clock())
+    result: Result = message["call"]()
+    return SendResult(*result[:6])
+
+
+def _form(call: Callable[[], Result]) -> Form:
+    return Form(lambda: {"call": call})
+
+
+def _event(payload: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(payload)
+    except (ValueError, RecursionError):
+        log("a message of Feishu's cannot be read", "warning")
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _part(value: object, *keys: str) -> dict[str, Any]:
+    """An object inside others; empty if it is not there."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _path(value: object, *keys: str) -> str:
+    """A text inside objects; empty if it is not there."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _said(message: dict[str, Any]) -> str:
+    """The words of a text message; empty for pictures and other things."""
+    if _path(message, "message_type") != "text":
+        return ""
+    return _path(_event(_path(message, "content").encode()), "text").strip()
