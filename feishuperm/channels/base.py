@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Mapping
+    from typing import Any, Protocol
 
     from feishuperm.models.ask import Ask, Notice, Outcome
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
         name: str
         passive: bool  # shows only to whoever looks
+        stands_in_for: str  # the channel that goes before it, as long as it can
 
         def start(self) -> None:
             """Begin to work; nothing is announced before."""
@@ -41,8 +43,14 @@ if TYPE_CHECKING:
         def watched(self) -> bool:
             """Whether somebody looks right now (passive channels only)."""
 
+        def muted(self) -> bool:
+            """Whether the person wants no request pushed for a while."""
+
         def state(self) -> tuple[str, str]:
             """`up` or `down`, and a detail a person can act on."""
+
+        def facts(self) -> Mapping[str, Any]:
+            """What else `status` tells of it."""
 
         def close(self) -> None:
             """Stop working; what is still on its way may be dropped."""

@@ -32,6 +32,7 @@ class InboxChannel:
 
     name = "inbox"
     passive = True
+    stands_in_for = ""
 
     def __init__(
         self,
@@ -57,6 +58,12 @@ class InboxChannel:
 
     def notify(self, notice: Notice) -> None:
         """Notices are for people who do not look."""
+
+    def muted(self) -> bool:
+        return False
+
+    def facts(self) -> dict[str, object]:
+        return {}
 
     def watched(self) -> bool:
         return bool(self._streams)

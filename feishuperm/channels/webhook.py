@@ -40,6 +40,7 @@ class WebhookChannel:
 
     name = "webhook"
     passive = False
+    stands_in_for = "app"
 
     def __init__(
         self,
@@ -86,6 +87,12 @@ class WebhookChannel:
 
     def settle(self, outcome: Outcome) -> None:
         """Nothing: a queued card is dropped by its own `wanted`."""
+
+    def muted(self) -> bool:
+        return False
+
+    def facts(self) -> dict[str, object]:
+        return {}
 
     def watched(self) -> bool:
         return False

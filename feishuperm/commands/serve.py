@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 
 from feishuperm import __version__
+from feishuperm.channels.app.channel import AppChannel, Counter, People
+from feishuperm.channels.app.dial import dial_feishu
+from feishuperm.channels.app.store import CardStore, hold
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.channels.webhook import WebhookChannel
 from feishuperm.handlers.access import Gate
@@ -22,10 +26,13 @@ from feishuperm.lib import secret_finders  # noqa: F401 - see above
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings, state_dir
+from feishuperm.lib.feishu_app import AppApi
 from feishuperm.lib.files import guard_dir
 from feishuperm.lib.log import log
-from feishuperm.models.settings import BY_KEY
+from feishuperm.lib.post import call, dial
+from feishuperm.models.settings import BY_KEY, SETTINGS, host_is_local, url_host
 from feishuperm.server.accept import HookAcceptor, HttpAcceptor
+from feishuperm.server.link import Link
 from feishuperm.server.listen import listen_http, listen_unix
 from feishuperm.server.loop import Loop, caps, raise_file_limit
 from feishuperm.services.desk import Desk
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from feishuperm.channels.base import Channel
-    from feishuperm.models.ask import Ask
+    from feishuperm.models.ask import Ask, Outcome
     from feishuperm.models.settings import Settings
 
 SUMMARY = "run the server in the foreground"
@@ -59,8 +66,9 @@ def main(args: list[str]) -> int:
     ArgumentParser("serve", SUMMARY, EPILOG).parse_args(args)
     settings = load_settings()
     logging.configure(level=settings.feishuperm_log_level, stderr=True)
-    for secret in (settings.feishu_webhook_url, settings.feishu_webhook_secret):
-        logging.hide(secret)
+    for setting in SETTINGS:
+        if setting.secret:
+            logging.hide(getattr(settings, setting.key.lower()))
     guard_dir(state_dir())
     server = Server(settings)
     try:
@@ -82,6 +90,7 @@ class Server:
             unix.close()
             raise
         self.loop = Loop(on_error=_report)
+        self.app_lock: object = None  # kept for as long as this server lives
         self.url = public_url(settings, http.port)
         self.links = Links(
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
@@ -156,6 +165,37 @@ class Server:
             Share(settings),
             self._later,
         )
+
+    def counter(self) -> Counter:
+        """The desk as a channel sees it; the desk is made after the channels."""
+
+        def waits(id: str) -> bool:
+            request = self.desk.requests.get(id)
+            return request is not None and request.waits()
+
+        def whole(id: str) -> Ask | None:
+            request = self.desk.requests.get(id)
+            return self.desk.presenter.ask(request) if request and waits(id) else None
+
+        def outcome(id: str) -> Outcome | None:
+            request = self.desk.requests.get(id)
+            ended = request is not None and not request.waits()
+            return self.desk.presenter.outcome(request) if request and ended else None
+
+        return Counter(
+            lambda answer: self.desk.answer(answer),
+            waits,
+            whole,
+            outcome,
+            lambda id, who, why: log(f"{id}: a tap of {who} is refused: {why}"),
+            lambda: self.desk.presenter.waiting(self.desk.requests.waiting()),
+        )
+
+    def page_for_a_phone(self, id: str) -> str:
+        """The address of a request's page, where a phone can open it."""
+        if host_is_local(url_host(self.url)):
+            return ""
+        return self.links.url("/request", id)
 
     def _inbox_event(self) -> bytes:
         return self.callback.inbox.event()
@@ -246,9 +286,39 @@ def _webhook(server: Server, settings: Settings) -> WebhookChannel | None:
     )
 
 
+def _app(server: Server, settings: Settings) -> AppChannel | None:
+    if not settings.feishu_app_id or not settings.feishu_app_secret:
+        return None
+    people = People(*settings.app_people())
+    files = os.path.join(state_dir(), settings.feishu_app_id)
+    server.app_lock = hold(files + ".lock")
+    ca_file = settings.feishuperm_ca_file
+    api = AppApi(
+        settings.feishu_app_id,
+        settings.feishu_app_secret,
+        settings.feishu_base_url,
+        partial(call, ca_file=ca_file),
+    )
+    dialling = partial(dial_feishu, api, partial(dial, ca_file=ca_file))
+    return AppChannel(
+        api,
+        people,
+        server.counter(),
+        CardStore(files + ".json"),
+        partial(Link, server.loop, dialling),
+        server.loop.call_soon_threadsafe,
+        server._later,
+        settings.feishuperm_lang,
+        settings.feishuperm_card == "title",
+        settings.feishu_urgent == "app",
+        page=server.page_for_a_phone,
+    )
+
+
 # Where requests are shown and answered; None: the user has not set it up.
 CHANNELS: dict[str, Callable[[Server, Settings], Channel | None]] = {
     "inbox": lambda server, settings: server.inbox,
+    "app": _app,
     "webhook": _webhook,
 }
 

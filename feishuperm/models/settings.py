@@ -96,6 +96,25 @@ def _names(*allowed: str) -> Callable[[str], frozenset[str]]:
     return parse
 
 
+def _app_id(value: str) -> str:
+    if value and not (value.startswith("cli_") and value[4:].isalnum()):
+        raise ValueError
+    return value
+
+
+def _open_ids(value: str) -> frozenset[str]:
+    ids = frozenset(part.strip() for part in value.split(",") if part.strip())
+    if not all(id.startswith("ou_") for id in ids):
+        raise ValueError
+    return ids
+
+
+def _path(value: str) -> str:
+    if value and not value.startswith("/"):
+        raise ValueError
+    return value
+
+
 def _socket_path(value: str) -> str:
     # sun_path holds 104 bytes on macOS and 108 on Linux, the closing NUL included.
     if not value.startswith("/") or len(value.encode()) > 103:
@@ -112,6 +131,17 @@ SETTINGS = (
             "custom bot of a Feishu group; its cards carry URL buttons", secret=True),
     Setting("FEISHU_WEBHOOK_SECRET", "", _text, "any text",
             "the custom bot's signing secret", secret=True),
+    Setting("FEISHU_APP_ID", "", _app_id, "the id of a self-built app, cli_...",
+            "self-built app: buttons inside the card, answered with no public address"),
+    Setting("FEISHU_APP_SECRET", "", _text, "any text",
+            "the app's secret", secret=True),
+    Setting("FEISHU_RECEIVE_ID", "", _text,
+            "an open_id (ou_), a chat (oc_), an e-mail address or a user_id",
+            "who gets the app's cards; the owner, if there is exactly one"),
+    Setting("FEISHU_OWNER_ID", "", _open_ids, "a comma list of open_ids (ou_)",
+            "whose taps and texts count; the receiver, if that is a person"),
+    Setting("FEISHU_URGENT", "off", _choice("off", "app"), "off or app",
+            "app: buzz for the last third of the wait"),
     Setting("FEISHU_BASE_URL", "https://open.feishu.cn", _url, _URL,
             "where a bot given by its token lives; Lark: https://open.larksuite.com"),
     Setting("FEISHU_AT", "", _text, "`all`, an open_id, or nothing",
@@ -148,6 +178,10 @@ SETTINGS = (
     Setting("FEISHUPERM_NOTIFY", "permission,question,plan", _names(*NOTIFY_KINDS),
             "a comma list of " + ", ".join(NOTIFY_KINDS),
             "which events make a card"),
+    Setting("FEISHUPERM_CARD", "full", _choice("full", "title"), "full or title",
+            "title: the app's cards carry no command, path or text"),
+    Setting("FEISHUPERM_CA_FILE", "", _path, "an absolute path",
+            "a certificate file trusted beside the system's, for a company proxy"),
     Setting("FEISHUPERM_LANG", "zh", _choice("zh", "en"), "zh or en",
             "language of cards, pages and messages"),
     Setting("FEISHUPERM_LOG_LEVEL", "info", _choice(*LOG_LEVELS),
@@ -172,6 +206,11 @@ class Settings:
 
     feishu_webhook_url: str
     feishu_webhook_secret: str
+    feishu_app_id: str
+    feishu_app_secret: str
+    feishu_receive_id: str
+    feishu_owner_id: frozenset[str]
+    feishu_urgent: str
     feishu_base_url: str
     feishu_at: str
     callback_server_url: str
@@ -186,6 +225,8 @@ class Settings:
     permission_notify_delay: int
     feishuperm_surfaces: frozenset[str]
     feishuperm_notify: frozenset[str]
+    feishuperm_card: str
+    feishuperm_ca_file: str
     feishuperm_lang: str
     feishuperm_log_level: str
     supervisor_max_iterations: int
@@ -207,6 +248,24 @@ class Settings:
             self.feishu_webhook_url = (
                 self.feishu_base_url + HOOK_PATH + self.feishu_webhook_url
             )
+
+    def app_people(self) -> tuple[str, frozenset[str]]:
+        """Who gets the app's cards, and whose taps count. Raises SettingError."""
+        owners, receiver = self.feishu_owner_id, self.feishu_receive_id
+        if not receiver and len(owners) == 1:
+            (receiver,) = owners
+        if not owners and receiver.startswith("ou_"):
+            owners = frozenset((receiver,))
+        if not receiver:
+            raise SettingError(
+                "FEISHU_RECEIVE_ID: nobody is named who gets the app's cards"
+            )
+        if not owners:
+            raise SettingError(
+                "FEISHU_OWNER_ID: name who may tap, since FEISHU_RECEIVE_ID is not the"
+                " open_id of one person"
+            )
+        return receiver, owners
 
     def url_is_local(self) -> bool:
         """Whether the buttons point to this machine only."""

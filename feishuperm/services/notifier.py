@@ -13,6 +13,7 @@ from feishuperm.channels.base import Announcement
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from feishuperm.channels.base import Channel
     from feishuperm.models.ask import Ask, Notice, Outcome
@@ -48,38 +49,42 @@ class Notifier:
 
         Without `push` only whoever looks sees it: the card is already out.
         """
-        wanted = push and ask.kind in self._kinds
+        muted = any(channel.muted() for channel in self._channels)
+        wanted = push and ask.kind in self._kinds and not muted
         pushing = [
             channel for channel in self._channels if wanted and not channel.passive
         ]
+        names = {channel.name for channel in pushing}
+        first = [c for c in pushing if c.stands_in_for not in names]
         failed: list[str] = []
 
-        def done(shown: bool, detail: str) -> None:
+        def done(name: str, shown: bool, detail: str) -> None:
             if shown:
                 on_shown(request)
                 return
             failed.append(detail)
+            show([c for c in pushing if c.stands_in_for == name])
             if len(failed) == len(pushing) and not self.watched():
                 on_failed(request, "; ".join(failed))
 
-        announcement = Announcement(
-            ask.created + ask.seconds,
-            request.waits,
-            lambda shown, detail: self._on_loop(lambda: done(shown, detail)),
-        )
-        for channel in self._channels:
-            if channel.passive:
-                channel.announce(ask, announcement)
+        def announcement(name: str) -> Announcement:
+            return Announcement(
+                ask.created + ask.seconds,
+                request.waits,
+                lambda shown, detail: self._on_loop(lambda: done(name, shown, detail)),
+            )
 
-        def send() -> None:
-            if request.waits():
-                for channel in pushing:
-                    channel.announce(ask, announcement)
+        def show(channels: Sequence[Channel]) -> None:
+            for channel in channels if request.waits() else ():
+                channel.announce(ask, announcement(channel.name))
 
-        if self._delay:
-            self._later(self._delay, send)
+        show([channel for channel in self._channels if channel.passive])
+        if push and muted and not self.watched():
+            on_failed(request, "muted in the chat")
+        elif self._delay:
+            self._later(self._delay, lambda: show(first))
         else:
-            send()
+            show(first)
 
     def watched(self) -> bool:
         """Whether somebody looks at a passive channel right now."""
@@ -95,9 +100,12 @@ class Notifier:
         for channel in self._channels:
             channel.notify(notice)
 
-    def states(self) -> list[dict[str, str]]:
+    def states(self) -> list[dict[str, Any]]:
         """Name, state and detail of every channel, for `status`."""
         return [
-            dict(zip(("name", "state", "detail"), (channel.name, *channel.state())))
-            for channel in self._channels
+            {
+                **dict(zip(("name", "state", "detail"), (c.name, *c.state()))),
+                **c.facts(),
+            }
+            for c in self._channels
         ]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from feishuperm.models.request import Request
     from feishuperm.services.rule_writer import RulePlan, RuleWriter
 
+LISTED = 10  # requests of a list in the chat
 BROAD = "rule.broad"  # what a person has to read before a rule for all of a tool
 BRIEF = 20_000  # characters of all blocks; a card holds no more bytes
 
@@ -115,6 +116,17 @@ class Presenter:
         branch = current_branch(request.project)
         text = f"{said}\n{request.summary}"
         return Notice("tried", now, request.project, branch, request.session, text)
+
+    def waiting(self, requests: list[Request]) -> str:
+        """What waits, in a few lines of a chat."""
+        if not requests:
+            return self.say("chat.nothing")
+        lines = [
+            f"{number}. {request.summary} · {project_name(request.project)}"
+            for number, request in enumerate(requests[:LISTED], 1)
+        ]
+        more = len(requests) - LISTED
+        return "\n".join([*lines, *([f"… +{more}"] if more > 0 else [])])
 
     def outcome(self, request: Request) -> Outcome:
         """How a request ended; it must have."""
@@ -224,6 +236,10 @@ def _hides_words(text: str, masked: str) -> bool:
             return False
         position = end + len(part)
     return True
+
+
+def project_name(project: str) -> str:
+    return project.rstrip("/").rpartition("/")[2] or project
 
 
 def _string(value: Any) -> str:

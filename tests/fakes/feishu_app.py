@@ -222,6 +222,7 @@ class FakePlatform(FakeFeishu):
         self.person_times: dict[str, deque[float]] = {}
         self.bot_status = 2
         self.subscribed = True
+        self.spoken: dict[str, Json] = {}  # what people wrote
         self._sent_texts = 0
 
     def __enter__(self) -> FakePlatform:
@@ -351,6 +352,7 @@ class FakePlatform(FakeFeishu):
         }  # fmt: skip
         if parent:
             message.update(parent_id=parent, root_id=parent)
+        self.spoken[message["message_id"]] = {"msg_type": "text"}
         sender = {"sender_id": {"open_id": who}, "sender_type": "user"}
         return self.connections.push(
             {
@@ -419,7 +421,7 @@ class FakePlatform(FakeFeishu):
     def _message(
         self, method: str, id: str, rest: list[str], query: str, body: bytes
     ) -> Json:
-        message = self.app_messages.get(id)
+        message = self.app_messages.get(id) or self.spoken.get(id)
         if message is None:
             raise Refusal(230001, "Your request contains an invalid parameter", 400)
         given = json_object(body)

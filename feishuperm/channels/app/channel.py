@@ -99,6 +99,7 @@ class AppChannel:
 
     name = "app"
     passive = False
+    stands_in_for = ""
 
     def __init__(
         self,
@@ -158,11 +159,14 @@ class AppChannel:
     def watched(self) -> bool:
         return False
 
+    def muted(self) -> bool:
+        return self._wall() < self.store.muted_until
+
     def state(self) -> tuple[str, str]:
         if self._line.state != "up":
             return "down", self._trouble()
         state, detail = self._cards.state()
-        if self._is_muted():
+        if self.muted():
             until = time.strftime("%H:%M", time.localtime(self.store.muted_until))
             return state, f"muted until {until}"
         return state, detail
@@ -185,9 +189,6 @@ class AppChannel:
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request, or a line of the card of many."""
-        if self._is_muted():
-            announcement.done(False, "muted in the chat")
-            return
         if self._is_burst(ask):
             self._join_burst(ask, announcement)
             return
@@ -213,7 +214,7 @@ class AppChannel:
             burst.settle(outcome)
             return
         shown = self.store.get(outcome.id)
-        if shown is not None:
+        if shown is not None and shown.message_id:
             self.later(AFTER_ANSWER, partial(self._change, shown, outcome))
         if not any(self.counter.waits(card.ask.id) for card in self.store.all()):
             self._line.cards_settled()
@@ -226,7 +227,12 @@ class AppChannel:
         return ask_card(ask, nonce, extra)
 
     def _send_card(self, ask: Ask, nonce: str, card: dict[str, Any]) -> Result:
-        """In the outbox's thread: send, and keep the message's id."""
+        """In the outbox's thread: send, and keep the message's id.
+
+        The nonce is kept first: a thumb may be faster than Feishu's answer to us.
+        """
+        if self.store.get(ask.id) is None:
+            self.store.put(Shown(ask, nonce, ""))
         result = self.api.send(self.people.receiver, card, ask.id)
         message_id = result.data.get("message_id") if result.ok else None
         if isinstance(message_id, str):
@@ -449,6 +455,9 @@ class AppChannel:
         if not _same(card, value, message_id):
             self.counter.refused(id, who, "not the card of this request")
             return toast("error", self._say("answer.other"))
+        if not card.message_id:
+            card = card._replace(message_id=message_id)
+            self.store.put(card)
         receipt = self.counter.answer(read_tap(card.ask, value, action, who))
         return self._receipt(card, receipt)
 
@@ -556,9 +565,6 @@ class AppChannel:
 
     # Small things.
 
-    def _is_muted(self) -> bool:
-        return self._wall() < self.store.muted_until
-
     def _say(self, key: str, **values: object) -> str:
         return text(self._language, key, **values)
 
@@ -611,9 +617,12 @@ def _values(given: object, options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _same(card: Shown, value: dict[str, Any], message_id: str) -> bool:
-    """Whether a tap comes from the very card that was sent for its request."""
+    """Whether a tap comes from the very card that was sent for its request.
+
+    Nobody can know the nonce of a card whose message has no id yet but its receiver.
+    """
     nonce = _path(value, "nonce").encode()
-    return message_id == card.message_id and hmac.compare_digest(
+    return card.message_id in ("", message_id) and hmac.compare_digest(
         nonce, card.nonce.encode()
     )
 

@@ -11,14 +11,34 @@ import json
 import threading
 from typing import Any, NamedTuple
 
-from feishuperm.errors import FileError, PayloadError
+from feishuperm.errors import FileError, PayloadError, UsageError
 from feishuperm.lib.files import read_json
 from feishuperm.lib.log import log
-from feishuperm.lib.store import write_atomic
+from feishuperm.lib.store import Locked, write_atomic
 from feishuperm.models.ask import Ask, from_plain, shorten, to_plain
 
 MOST = 500  # open cards; a person answers a dozen
 BLOCK = 2_000  # characters of a block that a settled card shows again
+
+
+LOCK_SECONDS = 3.0  # for the server before this one to end
+
+
+def hold(path: str) -> Locked:
+    """The lock of an app on this machine, kept while it is served. Raises UsageError.
+
+    Feishu hands each tap to one connection at random: two servers of one app would
+    lose half of them each.
+    """
+    lock = Locked(path, LOCK_SECONDS)
+    try:
+        lock.__enter__()
+    except FileError:
+        raise UsageError(
+            "another server of this machine already serves this Feishu app",
+            "feishuperm status",
+        ) from None
+    return lock
 
 
 class Shown(NamedTuple):
