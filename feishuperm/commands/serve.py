@@ -40,7 +40,7 @@ from feishuperm.services.ledger import Ledger
 from feishuperm.services.links import Links, load_key
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
-from feishuperm.services.presenter import Presenter
+from feishuperm.services.presenter import Presenter, without_secrets
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.services.sessions import Sessions, Tickets
 
@@ -175,7 +175,9 @@ class Server:
 
         def whole(id: str) -> Ask | None:
             request = self.desk.requests.get(id)
-            return self.desk.presenter.ask(request) if request and waits(id) else None
+            if request is None or not request.waits():
+                return None
+            return without_secrets(self.desk.presenter.ask(request))
 
         def outcome(id: str) -> Outcome | None:
             request = self.desk.requests.get(id)
@@ -187,7 +189,7 @@ class Server:
             waits,
             whole,
             outcome,
-            lambda id, who, why: log(f"{id}: a tap of {who} is refused: {why}"),
+            lambda id, action, who: self.desk.note_stranger(id, action, who),
             lambda: self.desk.presenter.waiting(self.desk.requests.waiting()),
         )
 

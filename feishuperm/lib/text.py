@@ -380,6 +380,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "这条消息对应的请求已经结束。",
         "The request of that message is over.",
     ),
+    "chat.burst": (
+        "这张卡片有多个请求，请直接点按卡片上的按钮。",
+        "That card holds several requests: please tap its buttons.",
+    ),
     "chat.unclear": (
         "没看懂。请回复 1-4、批准、拒绝 [理由] 或 中断。",
         "That is not clear. Reply 1-4, allow, deny [reason] or interrupt.",

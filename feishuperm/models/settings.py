@@ -282,9 +282,9 @@ class Settings:
 
     def possible_surfaces(self) -> frozenset[str]:
         """What is set up to show a request: the inbox always is."""
-        return frozenset(
-            ("inbox", "webhook") if self.feishu_webhook_url else ("inbox",)
-        )
+        has_app = bool(self.feishu_app_id and self.feishu_app_secret)
+        kept = {"app": has_app, "webhook": bool(self.feishu_webhook_url)}
+        return frozenset(("inbox", *(name for name, is_set in kept.items() if is_set)))
 
     def surfaces(self) -> frozenset[str]:
         """Where a request may be answered."""

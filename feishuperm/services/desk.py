@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import time
 
+from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Receipt
@@ -61,7 +62,12 @@ LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be wr
 LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
 LEDGER_LAST_TRIES = 20  # when the server ends, LEDGER_SECONDS apart
 # What FEISHUPERM_SURFACES must name for an answer from each surface, if not its name.
-PLACES = {"link": ("webhook", "inbox"), "page": ("webhook", "inbox")}
+PLACES = {
+    "link": ("webhook", "inbox"),
+    "page": ("webhook", "inbox"),
+    "card": ("app",),
+    "message": ("app",),
+}
 REFUSED_MOST = 1000  # attempts that are written down: a loop must not fill the disk
 NO_PLAN = RulePlan()
 LATEST = 1e11  # seconds: the year 5138, and still a date that can be shown
@@ -249,6 +255,17 @@ class Desk:
             if request is not None and self.requests.mark_tried(request, who):
                 self.notifier.notify(self.presenter.tried(request, self._clock()))
         return Receipt(statuses.REFUSED, error=error)
+
+    def note_stranger(self, id: str, what: str, who: str) -> None:
+        """Somebody tapped who must not, or on a card that is not the request's."""
+        request = self.requests.get(id)
+        id, what, who = (one_line(said, 64) for said in (id, what, who))
+        attempt = (id, f"{what} {who}")
+        if attempt in self._refused or len(self._refused) >= REFUSED_MOST:
+            return
+        self._refused.add(attempt)
+        log(f"{id}: refused {what!r} to {who}, who may not", "warning")
+        self._record(refusal_entry(request, what, who))
 
     def seconds_left(self, request: Request) -> int:
         """How long a person still has."""

@@ -88,7 +88,7 @@ def test_stranger_taps_in_vain(served: Served, feishu: FakePlatform) -> None:
     hook = served.hook(event())
     message = sent(feishu)
     tap = feishu.tap(message, "批准运行", who=STRANGER)
-    assert tap.toast["type"] == "warning" and tap.card is None
+    assert tap.toast["type"] == "error" and tap.card is None
     assert hook.poll() is None
     assert feishu.tap(message, "批准运行").ok
     assert decision(finish(hook)) == {"behavior": "allow"}

@@ -55,6 +55,8 @@ class Waiter:
 class Channel:
     """Remembers what it is told."""
 
+    stands_in_for = ""
+
     def __init__(self, name: str = "fake", passive: bool = False) -> None:
         self.name = name
         self.passive = passive
@@ -79,8 +81,14 @@ class Channel:
     def watched(self) -> bool:
         return self.looked_at
 
+    def muted(self) -> bool:
+        return False
+
     def state(self) -> tuple[str, str]:
         return "up", ""
+
+    def facts(self) -> dict[str, Any]:
+        return {}
 
 
 class Timers:

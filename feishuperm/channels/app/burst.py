@@ -25,8 +25,6 @@ from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from feishuperm.channels.app.channel import AppChannel
     from feishuperm.channels.base import Announcement
     from feishuperm.lib.feishu_app import Result
@@ -48,7 +46,7 @@ class Line:
     def offer(self, look: str) -> Offer | None:
         """The button of that look, if one line is enough to tap it."""
         for offer in self.ask.actions:
-            if offer.look == look and not offer.needs:
+            if offer.look == look and not offer.needs and not offer.confirm:
                 return offer if look == NO or self._is_plain() else None
         return None
 
@@ -56,15 +54,22 @@ class Line:
         return (
             not self.ask.partial
             and not self.ask.masked
-            and len(self.words()) < LINE
+            and len(self._whole()) <= LINE
             and not any(offer.needs for offer in self.ask.actions)
         )
 
     def words(self) -> str:
-        blocks = self.ask.blocks
-        said = blocks[0].text if blocks else self.ask.summary
-        rest = "\n…" if len(blocks) > 1 or len(said) > LINE else ""
-        return f"{self.ask.tool}: {said[:LINE]}{rest}"
+        whole = self._whole()
+        rest = "\n…" if len(whole) > LINE or self.ask.partial else ""
+        return f"{self.ask.tool}: {whole[:LINE]}{rest}"
+
+    def _whole(self) -> str:
+        """Everything there is to see of the request."""
+        blocks = [
+            f"{block.label}: {block.text}" if block.label else block.text
+            for block in self.ask.blocks
+        ]
+        return "\n".join(blocks) or self.ask.empty or self.ask.summary
 
 
 class Burst:
@@ -75,13 +80,13 @@ class Burst:
 
     def __init__(self, channel: AppChannel, session: str, nonce: str) -> None:
         self._channel = channel
-        self._session = session
-        self._nonce = nonce
+        self.session = session
+        self.nonce = nonce
         self._lines: dict[str, Line] = {}
         self._due = False
         self.message_id = ""
 
-    def takes(self, ask: Ask) -> bool:
+    def takes(self) -> bool:
         """Whether one more line fits, and the card is not over."""
         waiting = any(line.outcome is None for line in self._lines.values())
         return waiting and len(self._lines) < MOST_LINES
@@ -110,7 +115,7 @@ class Burst:
         """The answer to a tap on this card."""
         nonce = value.get("nonce")
         if not isinstance(nonce, str) or not hmac.compare_digest(
-            nonce.encode(), self._nonce.encode()
+            nonce.encode(), self.nonce.encode()
         ):
             return self._told("error", "answer.other")
         name = value.get("action")
@@ -129,7 +134,7 @@ class Burst:
         return self._answered(line, str(name), who)
 
     def _answer(self, line: Line, action: str, who: str) -> Any:
-        answer = Answer(line.ask.id, action, {}, "card", who, line.ask.digest, True)
+        answer = Answer(line.ask.id, action, {}, "card", who, line.ask.digest)
         return self._channel.counter.answer(answer)
 
     def _answered(self, line: Line, action: str, who: str) -> dict[str, Any]:
@@ -166,7 +171,7 @@ class Burst:
     def _line_elements(self, line: Line) -> list[dict[str, Any]]:
         if line.outcome is not None:
             return [note(f"{line.outcome.done} · {one_line(line.words(), LINE)}")]
-        mark = Mark(line.ask.id, line.ask.digest, self._nonce)
+        mark = Mark(line.ask.id, line.ask.digest, self.nonce)
         offers = [o for o in (line.offer(YES), line.offer(NO)) if o is not None]
         buttons = [[button(o.label, o.look, mark, o.name)] for o in offers]
         return [div(line.words()), columns(buttons)] if buttons else [div(line.words())]
@@ -175,7 +180,7 @@ class Burst:
         waiting = self._waiting()
         if len(waiting) < 2:
             return []
-        mark = Mark(self._session, self._digest(), self._nonce)
+        mark = Mark(self.session, self._digest(), self.nonce)
         buttons = [button(self._say("burst.deny_all"), NO, mark, ALL_NO)]
         if any(line.offer(YES) for line in waiting):
             yes = button(self._say("burst.allow_all"), YES, mark, ALL_YES)
@@ -197,19 +202,18 @@ class Burst:
     def _draw(self) -> None:
         self._due = False
         if not self.message_id and self.is_over():
+            self._channel.burst_over(self)
             return
         new = [line for line in self._lines.values() if line.announcement is not None]
-        card = self._card()
-        call: Callable[[], Result]
-        if self.message_id:
-            call = partial(self._channel.api.update, self.message_id, card)
-        else:
-            call = partial(self._send, card)
-        self._channel.send_burst(call, partial(self._left, new))
+        send = partial(self._send, self._card())
+        self._channel.send_burst(send, partial(self._left, new))
 
     def _send(self, card: dict[str, Any]) -> Result:
-        receiver = self._channel.people.receiver
-        result = self._channel.api.send(receiver, card, f"b-{self._nonce}")
+        """In the outbox's thread: the card, or its change once it is out."""
+        api, receiver = self._channel.api, self._channel.people.receiver
+        if self.message_id:
+            return api.update(self.message_id, card)
+        result = api.send(receiver, card, f"b-{self.nonce}")
         message_id = result.data.get("message_id") if result.ok else None
         if isinstance(message_id, str):
             self.message_id = message_id
@@ -222,10 +226,10 @@ class Burst:
                 line.announcement.done(shown, detail)
                 line.announcement = None
             if shown and line.outcome is None:
-                self._channel.store.put(Shown(line.ask, self._nonce, self.message_id))
+                self._channel.store.put(Shown(line.ask, self.nonce, self.message_id))
         if shown:
             for id, line in self._lines.items():
                 if line.outcome is not None:
                     self._channel.store.drop(id)
             if self.is_over():
-                self._channel.burst_over(self._session, self)
+                self._channel.burst_over(self)

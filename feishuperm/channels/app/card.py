@@ -30,7 +30,7 @@ from feishuperm.lib.feishu import (
 )
 from feishuperm.lib.feishu_app import MAX_CARD, encode
 from feishuperm.lib.text import text
-from feishuperm.models.ask import Ask, Block, Field, Offer, Outcome, shorten
+from feishuperm.models.ask import FOREVER, Ask, Block, Field, Offer, Outcome, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,18 +96,20 @@ def title_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> Card:
     mark = Mark(ask.id, ask.digest, nonce)
     refusals = [offer for offer in ask.actions if not offer.grants]
     elements = [
+        *_hurry(extra),
         div(text(ask.language, "card.title_only")),
         *_page_button(ask, extra),
-        *_plain_buttons(refusals, mark),
+        *_plain_buttons(refusals, mark, ask),
         _hint(ask),
     ]
     return card_frame(ask.title, "", "grey", ask.kind, elements)
 
 
 def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
-    offers = ask.actions if whole or extra.attached else ask.offered
+    seen = whole or (extra.attached and not ask.veiled)
+    offers = [offer for offer in ask.actions if seen or not offer.grants]
     elements = [
-        *([note(extra.hurry)] if extra.hurry else []),
+        *_hurry(extra),
         *_blocks(ask),
         *_missing(ask, extra, whole),
         *_actions(ask, offers, mark),
@@ -117,6 +119,10 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
     ]
     subtitle = " · ".join(filter(None, (one_line(ask.tool), ask.project_name)))
     return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
+
+
+def _hurry(extra: Extra) -> list[Element]:
+    return [note(extra.hurry)] if extra.hurry else []
 
 
 def _blocks(ask: Ask) -> list[Element]:
@@ -142,10 +148,10 @@ def _block(block: Block, language: str) -> list[Element]:
 
 
 def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
-    if whole:
-        return []
-    key = "card.attached" if extra.attached else "card.attaching"
-    return [note(text(ask.language, key))]
+    keys = ["card.masked"] if ask.masked else []
+    if not whole and not ask.veiled:
+        keys.append("card.attached" if extra.attached else "card.attaching")
+    return [note(text(ask.language, key)) for key in keys]
 
 
 def _hint(ask: Ask) -> Element:
@@ -178,7 +184,7 @@ def _actions(ask: Ask, offers: Sequence[Offer], mark: Mark) -> list[Element]:
     elements: list[Element] = []
     row: list[Offer] = []  # buttons that need nothing, side by side
     for offer in offers:
-        if offer.look == "forever" and not ask.rules:
+        if not is_offered(offer, ask):
             continue
         wanted = [fields[name] for name in offer.fields if name in fields]
         if not wanted:
@@ -186,16 +192,26 @@ def _actions(ask: Ask, offers: Sequence[Offer], mark: Mark) -> list[Element]:
             continue
         elements += _plain_buttons(row, mark, ask)
         row = []
-        elements += _filled(offer, wanted, mark)
+        elements += _filled(offer, wanted, mark, ask)
     return elements + _plain_buttons(row, mark, ask)
 
 
-def _filled(offer: Offer, fields: list[Field], mark: Mark) -> list[Element]:
+def is_offered(offer: Offer, ask: Ask) -> bool:
+    """Whether a card has this button: "always" only where its rules fit a confirm."""
+    if offer.look != FOREVER:
+        return True
+    return bool(ask.rules) and len(confirm_words(offer, ask)) <= RULES
+
+
+def _filled(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> list[Element]:
     """An answer that takes fields along: a choice of buttons, a form, or both."""
     choice = fields[0]
     if offer.needs and _is_one_choice(fields):
         buttons = [
-            button(option.value, offer.look, mark, f"{offer.name}:{number}")
+            {
+                **button(option.value, offer.look, mark, f"{offer.name}:{number}"),
+                **_confirm(offer, ask),
+            }
             for number, option in enumerate(choice.options)
         ]
         question = [div(choice.label)] if choice.label else []
@@ -204,8 +220,8 @@ def _filled(offer: Offer, fields: list[Field], mark: Mark) -> list[Element]:
             for option in choice.options
             if option.detail
         ]
-        return [*question, *details, *buttons, _form(offer, fields[1:], mark)]
-    return [_form(offer, fields, mark)]
+        return [*question, *details, *buttons, _form(offer, fields[1:], mark, ask)]
+    return [_form(offer, fields, mark, ask)]
 
 
 def _is_one_choice(fields: list[Field]) -> bool:
@@ -216,9 +232,10 @@ def _is_one_choice(fields: list[Field]) -> bool:
     return first.type == "one" and few and short and len(others) == 1
 
 
-def _form(offer: Offer, fields: list[Field], mark: Mark) -> Element:
+def _form(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> Element:
     submit = {
         **button(offer.submit or offer.label, offer.look, mark, offer.name),
+        **_confirm(offer, ask),
         "name": f"submit_{offer.name}",
         "form_action_type": "submit",
     }
@@ -262,9 +279,7 @@ def _choice(option: Any) -> str:
     return f"{option.value}: {option.detail}" if option.detail else option.value
 
 
-def _plain_buttons(
-    offers: Sequence[Offer], mark: Mark, ask: Ask | None = None
-) -> list[Element]:
+def _plain_buttons(offers: Sequence[Offer], mark: Mark, ask: Ask) -> list[Element]:
     """Buttons that need nothing, two a row: a thumb is wide."""
     buttons = [
         {**button(offer.label, offer.look, mark, offer.name), **_confirm(offer, ask)}
@@ -276,19 +291,16 @@ def _plain_buttons(
     ]
 
 
-def _confirm(offer: Offer, ask: Ask | None) -> Element:
-    """What has to be agreed to before the tap counts."""
-    words = [offer.confirm] if offer.confirm else []
-    if offer.look == "forever" and ask is not None:
-        words += ask.rules
-    if not words:
-        return {}
-    return {
-        "confirm": {
-            "title": plain(one_line(offer.label, LABEL)),
-            "text": plain("\n".join(words)[:RULES]),
-        }
-    }
+def confirm_words(offer: Offer, ask: Ask) -> str:
+    """What has to be agreed to before the tap counts; for "always" its exact rules."""
+    rules = ask.rules if offer.look == FOREVER else ()
+    return "\n".join(filter(None, (offer.confirm, *rules)))
+
+
+def _confirm(offer: Offer, ask: Ask) -> Element:
+    words = confirm_words(offer, ask)
+    title = plain(one_line(offer.label, LABEL))
+    return {"confirm": {"title": title, "text": plain(words)}} if words else {}
 
 
 def button(label: str, look: str, mark: Mark, action: str) -> Element:

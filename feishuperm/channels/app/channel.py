@@ -28,7 +28,14 @@ from typing import Any, NamedTuple
 
 from feishuperm.channels.app import chat
 from feishuperm.channels.app.burst import Burst
-from feishuperm.channels.app.card import Extra, ask_card, settled_card, title_card
+from feishuperm.channels.app.card import (
+    Extra,
+    ask_card,
+    confirm_words,
+    is_offered,
+    settled_card,
+    title_card,
+)
 from feishuperm.channels.app.store import CardStore, Shown
 from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
 from feishuperm.lib.feishu import SendResult, build_notice_card
@@ -90,7 +97,7 @@ class Counter(NamedTuple):
     waits: Callable[[str], bool]
     whole: Callable[[str], Ask | None]  # the ask of a waiting request, nothing cut
     outcome: Callable[[str], Outcome | None]  # of one that has ended
-    refused: Callable[[str, str, str], object]  # id, who, why: for the ledger
+    refused: Callable[[str, str, str], object]  # id, action, who: for the ledger
     status: Callable[[], str]  # what waits, in words
 
 
@@ -137,9 +144,9 @@ class AppChannel:
         self._changes = Outbox("app changes", partial(_perform, limits[1], clock),
                                limits[1])  # fmt: skip
         self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._always: dict[str, float] = {}  # requests somebody said "always" to
+        self._always: dict[str, tuple[str, float]] = {}  # said once, by request
         self._names: dict[str, str] = {}
-        self._bursts: dict[str, Burst] = {}
+        self._bursts: list[Burst] = []  # those with a line that waits
         self._recent: dict[str, deque[float]] = {}  # by session
 
     # The interface of a channel.
@@ -189,14 +196,21 @@ class AppChannel:
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request, or a line of the card of many."""
-        if self._is_burst(ask):
+        kept = self.store.get(ask.id)
+        if kept is not None and kept.ask.digest != ask.digest:
+            kept = None
+        if kept is not None and kept.message_id:
+            self._take_back(kept, ask, announcement)
+            return
+        if kept is None and self._is_burst(ask):
             self._join_burst(ask, announcement)
             return
-        nonce = self._nonce()
+        nonce = kept.nonce if kept is not None else self._nonce()
         card, whole = self._drawn(ask, nonce, Extra(page=self._page(ask.id)))
         until, wanted, done = announcement
+        shown = Shown(ask, nonce, "", whole and not self._titles_only)
         job = Job(
-            (_form(partial(self._send_card, ask, nonce, card)),),
+            (_form(partial(self._send_card, shown, card)),),
             self._clock() + until - self._wall(),
             True,
             wanted,
@@ -214,7 +228,7 @@ class AppChannel:
             burst.settle(outcome)
             return
         shown = self.store.get(outcome.id)
-        if shown is not None and shown.message_id:
+        if shown is not None:
             self.later(AFTER_ANSWER, partial(self._change, shown, outcome))
         if not any(self.counter.waits(card.ask.id) for card in self.store.all()):
             self._line.cards_settled()
@@ -226,17 +240,27 @@ class AppChannel:
             return title_card(ask, nonce, extra), True
         return ask_card(ask, nonce, extra)
 
-    def _send_card(self, ask: Ask, nonce: str, card: dict[str, Any]) -> Result:
+    def _take_back(self, card: Shown, ask: Ask, announcement: Announcement) -> None:
+        """A request has come back whose card is out since the server before."""
+        if self._burst_of(card.ask.id) is not None:
+            self._line.card_sent()
+            announcement.done(True, "")
+        else:
+            whole = card.grants or self._titles_only
+            self._left(ask, whole, announcement.done, True, "")
+
+    def _send_card(self, shown: Shown, card: dict[str, Any]) -> Result:
         """In the outbox's thread: send, and keep the message's id.
 
         The nonce is kept first: a thumb may be faster than Feishu's answer to us.
         """
-        if self.store.get(ask.id) is None:
-            self.store.put(Shown(ask, nonce, ""))
-        result = self.api.send(self.people.receiver, card, ask.id)
+        id = shown.ask.id
+        if self.store.get(id) is None:
+            self.store.put(shown)
+        result = self.api.send(self.people.receiver, card, id)
         message_id = result.data.get("message_id") if result.ok else None
         if isinstance(message_id, str):
-            self.store.put(Shown(ask, nonce, message_id))
+            self.store.put(shown._replace(message_id=message_id))
         return result
 
     def _left(
@@ -251,6 +275,8 @@ class AppChannel:
         done(shown, detail)
         card = self.store.get(ask.id)
         if not shown or card is None:
+            if not self.counter.waits(ask.id):
+                self.store.drop(ask.id)
             return
         self._line.card_sent()
         if not self.counter.waits(ask.id):
@@ -269,7 +295,7 @@ class AppChannel:
     def _attach(self, card: Shown) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
         whole = self.counter.whole(card.ask.id)
-        if whole is None:
+        if whole is None or whole.veiled:  # only its page shows what a mask hides
             return
         content = "\n\n".join(
             f"{block.label}\n{block.text}" if block.label else block.text
@@ -286,12 +312,20 @@ class AppChannel:
             result = self.api.reply(card.message_id, key, f"f-{card.ask.id}", "file")
             if not result.ok or not self.counter.waits(card.ask.id):
                 return result
-            return self.api.update(card.message_id, full)
+            result = self.api.update(card.message_id, full)
+            if result.ok and self.store.get(card.ask.id) is not None:
+                self.store.put(card._replace(grants=True))
+            return result
 
         self._queue(call, whole.created + whole.seconds - self._wall())
 
     def _change(self, card: Shown, outcome: Outcome) -> None:
         """Turn a card into the record of how its request ended."""
+        if not card.message_id:  # it may have left meanwhile
+            card = self.store.get(card.ask.id) or card
+        if not card.message_id:
+            self.store.drop(card.ask.id)
+            return
         record = settled_card(card.ask, outcome, self._name(outcome.who))
 
         def call() -> Result:
@@ -302,8 +336,14 @@ class AppChannel:
 
         self._queue(call, CHANGE_SECONDS)
 
-    def _queue(self, call: Callable[[], Result], seconds: float) -> None:
-        self._changes.add(Job((_form(call),), self._clock() + seconds, True))
+    def _queue(
+        self,
+        call: Callable[[], Result],
+        seconds: float,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        job = Job((_form(call),), self._clock() + seconds, True, wanted)
+        self._changes.add(job)
 
     def _remind(self, id: str) -> None:
         """Half the time is over: say so on the card and once below it."""
@@ -313,10 +353,26 @@ class AppChannel:
         ask = card.ask
         left = max(0, round(ask.created + ask.seconds - self._wall()))
         hurry = text(self._language, "card.hurry", seconds=left)
-        said = {"text": hurry}
-        self._queue(
-            partial(self.api.reply, card.message_id, said, f"r-{id}", "text"), left
+        reply = partial(self.api.reply, card.message_id, {"text": hurry}, f"r-{id}",
+                        "text")  # fmt: skip
+        waits = partial(self.counter.waits, id)
+        self._queue(reply, left, waits)
+        hurried = self._hurried(card, hurry)
+        if hurried is not None:
+            change = partial(self.api.update, card.message_id, hurried)
+            self._queue(change, left, waits)
+
+    def _hurried(self, card: Shown, hurry: str) -> dict[str, Any] | None:
+        """The card with a reminder; None if it would then hold less than before."""
+        whole = self.counter.whole(card.ask.id)
+        if whole is None:
+            return None
+        extra = Extra(attached=card.grants, page=self._page(card.ask.id))
+        before, after = (
+            self._drawn(whole, card.nonce, extra._replace(hurry=words))
+            for words in ("", hurry)
         )
+        return after[0] if before[1] == after[1] else None
 
     def _urge(self, id: str) -> None:
         """Let the card buzz for the last third."""
@@ -351,11 +407,11 @@ class AppChannel:
         for card in self.store.all():
             by_message.setdefault(card.message_id, []).append(card)
         for message_id, cards in by_message.items():
-            if len(cards) > 1:
+            if len(cards) > 1 and message_id:
                 burst = Burst(self, cards[0].ask.session, cards[0].nonce)
                 burst.message_id = message_id
                 burst.restore([card.ask for card in cards])
-                self._bursts[cards[0].ask.session] = burst
+                self._bursts.append(burst)
 
     # Many requests at once.
 
@@ -371,10 +427,11 @@ class AppChannel:
         return bool(ask.session) and len(times) > Burst.MOST and not self._titles_only
 
     def _join_burst(self, ask: Ask, announcement: Announcement) -> None:
-        burst = self._bursts.get(ask.session)
-        if burst is None or not burst.takes(ask):
+        bursts = (b for b in self._bursts if b.session == ask.session and b.takes())
+        burst = next(bursts, None)
+        if burst is None:
             burst = Burst(self, ask.session, self._nonce())
-            self._bursts[ask.session] = burst
+            self._bursts.append(burst)
         burst.add(ask, announcement)
 
     def send_burst(
@@ -395,16 +452,15 @@ class AppChannel:
         if shown:
             self._line.card_sent()
 
-    def burst_over(self, session: str, burst: Burst) -> None:
+    def burst_over(self, burst: Burst) -> None:
         """Nothing waits on this card any more."""
-        if self._bursts.get(session) is burst:
-            del self._bursts[session]
+        if burst in self._bursts:
+            self._bursts.remove(burst)
 
     toast = staticmethod(lambda *parts: toast(*parts))
 
     def _burst_of(self, id: str) -> Burst | None:
-        bursts = self._bursts.values()
-        return next((burst for burst in bursts if burst.holds(id)), None)
+        return next((burst for burst in self._bursts if burst.holds(id)), None)
 
     # Taps and texts in.
 
@@ -443,23 +499,32 @@ class AppChannel:
         value = _part(action, "value")
         id = _path(value, "id")
         if who not in self.people.owners:
-            self.counter.refused(id, who, "not an owner")
-            return toast("warning", self._only_owner())
+            self.counter.refused(id, _path(value, "action"), who)
+            return toast("error", self._only_owner())
         message_id = _path(event, "event", "context", "open_message_id")
-        burst = self._burst_at(message_id)
+        burst = self._burst_at(message_id, _path(value, "nonce"))
         if burst is not None:
             return burst.tap(value, action, who)
         card = self.store.get(id)
         if card is None:
             return self._stale(id)
         if not _same(card, value, message_id):
-            self.counter.refused(id, who, "not the card of this request")
+            self.counter.refused(id, _path(value, "action"), who)
             return toast("error", self._say("answer.other"))
         if not card.message_id:
             card = card._replace(message_id=message_id)
             self.store.put(card)
-        receipt = self.counter.answer(read_tap(card.ask, value, action, who))
-        return self._receipt(card, receipt)
+        answer = read_tap(card.ask, value, action, who)
+        if not self._may(card, answer.action):
+            return toast("error", self._say("answer.not_offered"))
+        return self._receipt(card, self.counter.answer(answer))
+
+    def _may(self, card: Shown, action: str) -> bool:
+        """Whether the card offers this: nobody grants what it does not show whole."""
+        offer = card.ask.offer(action)
+        if offer is None or not is_offered(offer, card.ask):
+            return False
+        return card.grants or not offer.grants
 
     def _receipt(self, card: Shown, receipt: Receipt) -> dict[str, Any]:
         if receipt.status in (statuses.SETTLED, statuses.ENDED):
@@ -481,9 +546,15 @@ class AppChannel:
         moment = time.strftime("%H:%M:%S", time.localtime(outcome.ended))
         return toast("info", f"{outcome.done} {moment}")
 
-    def _burst_at(self, message_id: str) -> Burst | None:
-        bursts = self._bursts.values()
-        return next((b for b in bursts if b.message_id == message_id), None)
+    def _burst_at(self, message_id: str, nonce: str) -> Burst | None:
+        """The burst of a tap; before its message has an id, that of the nonce."""
+        for burst in self._bursts:
+            if burst.message_id == message_id or (
+                not burst.message_id
+                and hmac.compare_digest(burst.nonce.encode(), nonce.encode())
+            ):
+                return burst
+        return None
 
     def _text(self, event: dict[str, Any]) -> dict[str, Any]:
         """A text of somebody's; what it leads to is told below it."""
@@ -493,9 +564,22 @@ class AppChannel:
         said = _said(message)
         if kind != "user" or who not in self.people.owners or self._is_old(message):
             return {}
+        if not self._is_for_us(message, said):
+            return {}
         answer = self._answer_text(message, said, who) if said else ""
         self._tell(_path(message, "message_id"), answer or self._say("chat.help"))
         return {}
+
+    def _is_for_us(self, message: dict[str, Any], said: str) -> bool:
+        """Whether a text is meant for the bot: in a group, most are not."""
+        if _path(message, "chat_type") != "group" or chat.MENTION.search(said):
+            return True
+        return self._replied_to(message) is not None
+
+    def _replied_to(self, message: dict[str, Any]) -> Shown | None:
+        ids = (_path(message, key) for key in ("parent_id", "root_id"))
+        cards = (self.store.by_message(id) for id in ids if id)
+        return next((card for card in cards if card is not None), None)
 
     def _is_old(self, message: dict[str, Any]) -> bool:
         created = _path(message, "create_time")
@@ -504,9 +588,9 @@ class AppChannel:
 
     def _answer_text(self, message: dict[str, Any], said: str, who: str) -> str:
         """What to say to a text: a sentence, ready to be sent."""
-        card = None
-        for key in ("parent_id", "root_id"):
-            card = card or self.store.by_message(_path(message, key) or "-")
+        card = self._replied_to(message)
+        if card is not None and self._burst_of(card.ask.id) is not None:
+            return self._say("chat.burst")
         if card is not None:
             return self._reply_to_card(card, said, who)
         if _path(message, "parent_id"):
@@ -524,24 +608,27 @@ class AppChannel:
         if reply is None:
             return self._say("chat.unclear")
         offer = card.ask.offer(reply.action)
-        if offer is not None and offer.look == statuses.FOREVER:
-            asked = self._always.get(card.ask.id, -math.inf)
-            if self._clock() - asked > ALWAYS_SECONDS:
-                self._always[card.ask.id] = self._clock()
-                return self._about_always(card.ask)
+        always = offer is not None and offer.look == statuses.FOREVER
+        if always and not card.ask.rules:
+            return card.ask.rule_note or self._say("answer.not_offered")
+        if offer is None or (offer.grants and not card.grants):
+            return self._say("answer.not_offered")
+        words = confirm_words(offer, card.ask)
+        if words and not self._said_twice(card.ask.id, offer.name):
+            return self._say("chat.always", rules=words)
         receipt = self.counter.answer(
             Answer(card.ask.id, reply.action, reply.values, "message", who,
-                   card.ask.digest, True)
+                   card.ask.digest, bool(words))
         )  # fmt: skip
         if receipt.status in (statuses.SETTLED, statuses.ENDED):
             return receipt.outcome.done
         return receipt.error or self._say("page.invalid")
 
-    def _about_always(self, ask: Ask) -> str:
-        if not ask.rules:
-            return ask.rule_note or self._say("answer.not_offered")
-        rules = "\n".join(ask.rules)
-        return self._say("chat.always", rules=rules)
+    def _said_twice(self, id: str, action: str) -> bool:
+        """Whether these words were said before, and their meaning was told then."""
+        before, now = self._always.get(id, ("", -math.inf)), self._clock()
+        self._always[id] = (action, now)
+        return before[0] == action and now - before[1] <= ALWAYS_SECONDS
 
     def _obey(self, command: chat.Command) -> str:
         if command.name == "status":
@@ -603,7 +690,8 @@ def read_tap(
         field = fields[offer.fields[0]]
         options = tuple(option.value for option in field.options)
         values = {field.name: _values(number, options)}
-    return Answer(ask.id, name, values, "card", who, _path(value, "digest"), True)
+    confirmed = offer is not None and bool(confirm_words(offer, ask))
+    return Answer(ask.id, name, values, "card", who, _path(value, "digest"), confirmed)
 
 
 def _values(given: object, options: tuple[str, ...]) -> tuple[str, ...]:
@@ -613,7 +701,7 @@ def _values(given: object, options: tuple[str, ...]) -> tuple[str, ...]:
     if not options:
         return texts
     numbers = [int(part) for part in texts if part.isascii() and part.isdigit()]
-    return tuple(options[n] for n in numbers if n < len(options)) or texts
+    return tuple(options[n] for n in numbers if n < len(options))
 
 
 def _same(card: Shown, value: dict[str, Any], message_id: str) -> bool:

@@ -12,25 +12,26 @@ import threading
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError, PayloadError, UsageError
-from feishuperm.lib.files import read_json
+from feishuperm.lib.files import locked, read_json, write_atomic
 from feishuperm.lib.log import log
-from feishuperm.lib.store import Locked, write_atomic
 from feishuperm.models.ask import Ask, from_plain, shorten, to_plain
 
-MOST = 500  # open cards; a person answers a dozen
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+MOST = 1_000  # open cards, as many as an outbox queues
 BLOCK = 2_000  # characters of a block that a settled card shows again
-
-
 LOCK_SECONDS = 3.0  # for the server before this one to end
 
 
-def hold(path: str) -> Locked:
+def hold(path: str) -> AbstractContextManager[None]:
     """The lock of an app on this machine, kept while it is served. Raises UsageError.
 
     Feishu hands each tap to one connection at random: two servers of one app would
     lose half of them each.
     """
-    lock = Locked(path, LOCK_SECONDS)
+    lock = locked(path, LOCK_SECONDS)
     try:
         lock.__enter__()
     except FileError:
@@ -46,7 +47,8 @@ class Shown(NamedTuple):
 
     ask: Ask
     nonce: str
-    message_id: str
+    message_id: str  # empty until Feishu has told it
+    grants: bool = True  # it shows the whole, or has it attached: it may be granted
 
 
 class CardStore:
@@ -120,9 +122,10 @@ def _shown(card: Any) -> Shown | None:
     if not isinstance(card, dict):
         return None
     nonce, message_id = card.get("nonce"), card.get("message_id")
-    if not isinstance(nonce, str) or not isinstance(message_id, str):
+    if not isinstance(nonce, str) or not isinstance(message_id, str) or not nonce:
         return None
     try:
-        return Shown(from_plain(Ask, card.get("ask")), nonce, message_id)
+        ask = from_plain(Ask, card.get("ask"))
+        return Shown(ask, nonce, message_id, card.get("grants") is True)
     except PayloadError:
         return None
