@@ -30,7 +30,16 @@ from feishuperm.lib.feishu import (
 )
 from feishuperm.lib.feishu_app import MAX_CARD, encode
 from feishuperm.lib.text import text
-from feishuperm.models.ask import FOREVER, Ask, Block, Field, Offer, Outcome, shorten
+from feishuperm.models.ask import (
+    FOREVER,
+    Ask,
+    Block,
+    Field,
+    Offer,
+    Outcome,
+    fit,
+    shorten,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
 
 BUDGET = MAX_CARD - 2_000  # for what surrounds the card in a request
 FOLD = 1_200  # characters of a block that are seen at once
+RECORD = 4_000  # characters of a request that has ended
 PREVIEW = 500  # of a folded one
 LABEL = 100  # characters of a button
 MAX_BUTTONS = 8  # choices that are buttons; more are a list
@@ -330,7 +340,7 @@ def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
         *(note(f"{text(language, 'page.key.rule')}: {r}") for r in outcome.rules),
         *([note(outcome.reason)] if outcome.reason else []),
         {"tag": "hr"},
-        *_blocks(shorten(ask, FOLD)),
+        *_blocks(fit(ask, RECORD)),
         note(_facts(ask)),
     ]
     subtitle = " · ".join(filter(None, (one_line(ask.tool), ask.project_name)))

@@ -78,6 +78,7 @@ RETURN_SECONDS = 20.0  # in which hooks come back to a new server
 REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
 LEAST_REMINDED = 20  # seconds; who has less needs no reminder
 ALWAYS_SECONDS = 120.0  # between "always" and its second word
+TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
 OLD_TEXT_SECONDS = 600.0  # a text pushed again so late answers nothing
 FILE_NAME = "request.txt"
 ANSWER = "answer."  # prefix of the keys of what a tap is told
@@ -564,11 +565,19 @@ class AppChannel:
         said = _said(message)
         if kind != "user" or who not in self.people.owners or self._is_old(message):
             return {}
+        respond = partial(self._respond, message, said, who)
+        elsewhere = _path(message, "parent_id") and not self._replied_to(message)
+        if elsewhere and any(not card.message_id for card in self.store.all()):
+            self.later(TEXT_SECONDS, respond)  # it may be the card that leaves now
+        else:
+            respond()
+        return {}
+
+    def _respond(self, message: dict[str, Any], said: str, who: str) -> None:
         if not self._is_for_us(message, said):
-            return {}
+            return
         answer = self._answer_text(message, said, who) if said else ""
         self._tell(_path(message, "message_id"), answer or self._say("chat.help"))
-        return {}
 
     def _is_for_us(self, message: dict[str, Any], said: str) -> bool:
         """Whether a text is meant for the bot: in a group, most are not."""
