@@ -1,0 +1,254 @@
+"""An app channel between fakes: no thread, no socket, a clock to turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from feishuperm.channels.app.channel import AppChannel, Counter, People
+from feishuperm.channels.app.store import CardStore
+from feishuperm.channels.base import Announcement
+from feishuperm.lib.feishu_app import Result
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
+from tests.fakes.feishu import check_card, every_element
+from tests.services.test_desk import Timers
+from tests.services.test_presenter import brief
+
+OWNER, STRANGER = "ou_owner1", "ou_stranger"
+START = 1_700_000_000.0
+Json = dict[str, Any]
+
+
+class Delivery(NamedTuple):
+    payload: bytes
+
+
+class Api:
+    """Takes calls down; refuses when told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ...]] = []
+        self.cards: dict[str, Json] = {}  # as they look now
+        self.sent: dict[str, str] = {}  # uuid -> message id
+        self.texts: list[tuple[str, str]] = []
+        self.files: list[bytes] = []
+        self.refuses = False
+        self.while_sending: Callable[[], object] = lambda: None
+
+    def _result(self, **data: str) -> Result:
+        if self.refuses:
+            return Result(False, 230013, "not available")
+        return Result(True, 0, "", data=data)
+
+    def send(self, receiver: str, card: Json, uuid: str, kind: str = "") -> Result:
+        check_card(card, webhook=False)
+        id = self.sent.get(uuid) or f"om_{len(self.sent) + 1}"
+        self.calls.append(("send", id))
+        if not self.refuses and uuid not in self.sent:
+            self.sent[uuid] = id
+            self.cards[id] = card
+        self.while_sending()
+        return self._result(message_id=id)
+
+    def update(self, message_id: str, card: Json) -> Result:
+        check_card(card, webhook=False)
+        assert message_id
+        self.calls.append(("update", message_id))
+        self.cards[message_id] = card
+        return self._result()
+
+    def reply(self, message_id: str, content: Json, uuid: str, kind: str) -> Result:
+        self.calls.append(("reply", message_id, kind))
+        if kind == "text":
+            self.texts.append((message_id, content["text"]))
+        return self._result(message_id="om_reply")
+
+    def upload(self, name: str, data: bytes) -> Result:
+        self.files.append(data)
+        return self._result(file_key="file_1")
+
+    def urge(self, message_id: str, who: str) -> Result:
+        self.calls.append(("urge", message_id, who))
+        return self._result()
+
+
+class Line:
+    """A long connection that is up."""
+
+    state, detail, since = "up", "", START
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.settled = 0
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def card_sent(self) -> None:
+        self.sent += 1
+
+    def cards_settled(self) -> None:
+        self.settled += 1
+
+
+class Bench:
+    """One channel and everything around it."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.folder = folder
+        self.options = options
+        self.api = Api()
+        self.timers = Timers()
+        self.asks: dict[str, Ask] = {}  # those that wait, whole
+        self.outcomes: dict[str, Outcome] = {}
+        self.answers: list[Answer] = []
+        self.refused: list[tuple[str, str, str]] = []
+        self.done: list[tuple[bool, str]] = []
+        self.events = 0
+        self.start()
+
+    def start(self) -> None:
+        """A server starts; the one before is gone."""
+        self.line = Line()
+        self.channel = AppChannel(
+            self.api,  # type: ignore[arg-type]
+            People(OWNER, frozenset((OWNER,))),
+            Counter(
+                self._answer,
+                lambda id: id in self.asks,
+                self.asks.get,
+                self.outcomes.get,
+                lambda *parts: self.refused.append(parts),
+                lambda: f"{len(self.asks)} waiting",
+            ),
+            CardStore(str(self.folder / "cards.json")),
+            lambda deliver: self.line,
+            lambda fn: fn(),
+            lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
+            clock=lambda: self.timers.time,
+            wall=lambda: START + self.timers.time,
+            **self.options,
+        )
+        for box in (self.channel._cards, self.channel._changes):
+            box._clock = lambda: self.timers.time
+
+    # The desk.
+
+    def _answer(self, answer: Answer) -> Receipt:
+        self.answers.append(answer)
+        ask = self.asks.get(answer.id)
+        if ask is None:
+            outcome = self.outcomes.get(answer.id)
+            if outcome is None:
+                return Receipt(statuses.UNKNOWN)
+            return Receipt(statuses.ENDED, outcome)
+        if answer.digest != ask.digest:
+            return Receipt(statuses.REFUSED, error="other")
+        outcome = self.end(answer.id, answer.action, "card", answer.who)
+        return Receipt(statuses.SETTLED, outcome)
+
+    def end(
+        self, id: str, action: str = "", surface: str = "", who: str = ""
+    ) -> Outcome:
+        """A request ends, here or elsewhere."""
+        ask = self.asks.pop(id)
+        outcome = Outcome(
+            id, ask.kind, "zh", "allowed", action, surface, who, START, f"done {action}"
+        )
+        self.outcomes[id] = outcome
+        self.channel.settle(outcome)
+        return outcome
+
+    # A session.
+
+    def ask(self, id: str = "1-00000001", **tool_input: Any) -> Ask:
+        """A request that waits."""
+        made = brief(**(tool_input or {"command": f"npm run {id}"}))
+        made = made._replace(id=id, digest=f"d-{id}", created=START + self.timers.time)
+        return self.announce(made)
+
+    def announce(self, made: Ask) -> Ask:
+        self.asks[made.id] = made
+        waits = lambda: made.id in self.asks  # noqa: E731
+        done = lambda shown, detail: self.done.append((shown, detail))  # noqa: E731
+        until = made.created + made.seconds
+        self.channel.announce(made, Announcement(until, waits, done))
+        self.pump()
+        return made
+
+    def turn(self, seconds: float) -> None:
+        self.timers.turn(seconds)
+        self.pump()
+
+    def pump(self) -> None:
+        """Let the outboxes send what they may."""
+        for box in (self.channel._cards, self.channel._changes):
+            for _ in range(100):
+                wait = box.step()
+                if wait is None:
+                    break
+                self.timers.time += wait
+
+    # A phone.
+
+    def buttons(self, message_id: str) -> dict[str, Json]:
+        """Action and request -> value, of every button that calls back."""
+        values = [
+            element["behaviors"][0]["value"]
+            for element in every_element(self.api.cards[message_id]["body"])
+            if element["tag"] == "button"
+        ]
+        return {f"{value['action']} {value['id']}": value for value in values}
+
+    def tap(self, message_id: str, action: str, **options: Any) -> Json:
+        """Tap the first button of this action, whatever its request."""
+        found = self.buttons(message_id)
+        key = next(key for key in found if key.startswith(action))
+        return self.act(message_id, found[key], **options)
+
+    def act(
+        self, message_id: str, value: Json, who: str = OWNER, event_id: str = "",
+        form: Json | None = None,
+    ) -> Json:  # fmt: skip
+        self.events += 1
+        header = {
+            "event_type": "card.action.trigger",
+            "event_id": event_id or f"e{self.events}",
+        }
+        event = {
+            "operator": {"open_id": who},
+            "action": {"value": value, "form_value": form or {}},
+            "context": {"open_message_id": message_id},
+        }
+        return self.deliver({"header": header, "event": event})
+
+    def say(self, text: str, parent: str = "", who: str = OWNER, **message: Any) -> str:
+        """Write to the bot; what it says back, or nothing."""
+        self.events += 1
+        before = len(self.api.texts)
+        content = {
+            "message_id": f"om_t{self.events}", "parent_id": parent,
+            "message_type": "text", "content": json.dumps({"text": text}), **message,
+        }  # fmt: skip
+        sender = {"sender_type": "user", "sender_id": {"open_id": who}}
+        header = {"event_type": "im.message.receive_v1"}
+        event = {"sender": sender, "message": content}
+        assert self.deliver({"header": header, "event": event}) == {}
+        self.pump()
+        told = self.api.texts[before:]
+        return told[0][1] if told else ""
+
+    def deliver(self, event: object) -> Json:
+        replies: list[Json] = []
+        payload = json.dumps(event).encode()
+        self.channel.deliver(
+            Delivery(payload), lambda reply: bool(replies.append(reply) or True)
+        )
+        (reply,) = replies
+        if "card" in reply:
+            check_card(reply["card"]["data"], webhook=False)
+        return reply

@@ -1,0 +1,250 @@
+"""Cards of the app: what they show, what they offer, and what they never offer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from feishuperm.channels.app.card import (
+    RULES,
+    Extra,
+    ask_card,
+    confirm_words,
+    settled_card,
+    title_card,
+)
+from feishuperm.lib.feishu_app import MAX_CARD, encode
+from feishuperm.models.ask import Ask, Outcome
+from tests.fakes.feishu import check_card, every_element, every_text
+from tests.services.test_presenter import TOKEN, brief, whole
+
+NONCE = "n0nce"
+BARE = Extra()
+Json = dict[str, Any]
+QUESTION = {
+    "question": "Which color?",
+    "header": "Color",
+    "options": [{"label": "Red", "description": "warm"}, {"label": "Blue"}],
+    "multiSelect": False,
+}
+
+
+def drawn(ask: Ask, extra: Extra = BARE) -> Json:
+    card, is_whole = ask_card(ask, NONCE, extra)
+    check_card(card, webhook=False)
+    assert len(encode(card).encode()) < MAX_CARD
+    assert is_whole == (not ask.partial and "⚠ 内容过长" not in str(card))
+    return card
+
+
+def buttons(card: Json) -> dict[str, Json]:
+    """Label -> button, of those that call back."""
+    return {
+        element["text"]["content"]: element
+        for element in every_element(card["body"])
+        if element["tag"] == "button" and element["behaviors"][0]["type"] == "callback"
+    }
+
+
+def actions(card: Json) -> list[str]:
+    values = [b["behaviors"][0]["value"] for b in buttons(card).values()]
+    return [value["action"] for value in values]
+
+
+def tagged(card: Json, tag: str) -> list[Json]:
+    return [e for e in every_element(card["body"]) if e["tag"] == tag]
+
+
+def test_permission_has_four_buttons_with_a_mark_and_nothing_more() -> None:
+    ask = brief(command="npm test")
+    found = buttons(drawn(ask))
+    assert sorted(found) == sorted(["批准运行", "始终允许", "拒绝运行", "拒绝并中断"])
+    for button in found.values():
+        (behavior,) = button["behaviors"]
+        value = behavior["value"]
+        assert set(value) == {"id", "action", "digest", "nonce"}
+        assert (value["id"], value["digest"]) == (ask.id, ask.digest)
+        assert value["nonce"] == NONCE
+
+
+def test_reason_is_typed_in_a_form_around_the_refusal() -> None:
+    (form,) = tagged(drawn(brief(command="npm test")), "form")
+    (field,) = [e for e in form["elements"] if e["tag"] == "input"]
+    (submit,) = [e for e in form["elements"] if e["tag"] == "button"]
+    assert field["name"] == "reason"
+    assert submit["behaviors"][0]["value"]["action"] == "deny"
+
+
+def test_always_shows_its_exact_rule_before_it_counts() -> None:
+    ask = brief(command="npm test")
+    always = buttons(drawn(ask))["始终允许"]
+    assert always["confirm"]["text"]["content"] == "\n".join(ask.rules)
+    assert "npm test" in always["confirm"]["text"]["content"]
+
+
+def test_rule_for_all_of_a_tool_is_said_in_the_confirm() -> None:
+    ask = brief("WebSearch", query="x")
+    offer = ask.offer("always")
+    assert offer is not None and offer.confirm
+    said = buttons(drawn(ask))["始终允许"]["confirm"]["text"]["content"]
+    assert said == confirm_words(offer, ask)
+    assert offer.confirm in said and ask.rules[0] in said
+
+
+def test_always_is_left_out_without_a_rule_or_with_one_too_long_to_show() -> None:
+    ask = brief(command="npm test")
+    for rules in ((), ("Bash(" + "x" * RULES + ")",)):
+        assert "always" not in actions(drawn(ask._replace(rules=rules)))
+
+
+def test_secret_is_masked_in_the_request_and_in_its_rule() -> None:
+    ask = brief(command=f"curl -H 'Authorization: Bearer {TOKEN}' https://x.io")
+    assert ask.masked
+    card = drawn(ask)
+    assert TOKEN not in encode(card)
+    assert "遮盖" in encode(card)
+
+
+def test_veiled_request_is_never_granted_on_the_card_not_even_attached() -> None:
+    ask = brief(command="npm test")._replace(masked=True, veiled=True)
+    for extra in (Extra(), Extra(attached=True)):
+        assert sorted(actions(drawn(ask, extra))) == ["deny", "interrupt"]
+
+
+def test_long_request_is_folded_whole() -> None:
+    command = "\n".join(f"echo line {n}" for n in range(400))
+    card = drawn(brief(command=command))
+    (panel,) = tagged(card, "collapsible_panel")
+    assert command in "".join(every_text({"body": panel}))
+    assert "allow" in actions(card)
+
+
+@pytest.mark.parametrize("sign", ["x", "汉", "\\", '"', "\n"])
+def test_more_than_a_card_holds_is_refused_only_until_it_is_attached(
+    sign: str,
+) -> None:
+    ask = whole(command="echo " + sign * 40_000 + "; rm -rf ~")
+    assert sorted(actions(drawn(ask))) == ["deny", "interrupt"]
+    attached, is_whole = ask_card(ask, NONCE, Extra(attached=True))
+    check_card(attached, webhook=False)
+    assert not is_whole and "allow" in actions(attached)
+    assert "rm -rf ~" in encode(attached)  # both ends are seen
+
+
+def test_title_card_tells_nothing_and_can_only_refuse() -> None:
+    ask = brief(command="npm run canary", description="canary")
+    card = title_card(ask, NONCE, Extra(hurry="10 s"))
+    check_card(card, webhook=False)
+    assert sorted(actions(card)) == ["deny", "interrupt"]
+    assert "canary" not in encode(card) and "shop" not in encode(card)
+    assert "10 s" in encode(card)
+
+
+def test_single_choice_is_one_button_each_and_a_field_for_own_words() -> None:
+    ask = brief("AskUserQuestion", questions=[QUESTION])
+    card = drawn(ask)
+    found = buttons(card)
+    assert found["Red"]["behaviors"][0]["value"]["action"] == "answer:0"
+    assert found["Blue"]["behaviors"][0]["value"]["action"] == "answer:1"
+    (form,) = [f for f in tagged(card, "form") if f["name"] == "form_answer"]
+    assert [e["tag"] for e in form["elements"]] == ["input", "button"]
+    assert "warm" in encode(card)
+
+
+@pytest.mark.parametrize(
+    ("questions", "tags"),
+    [
+        ([{**QUESTION, "multiSelect": True}], ["multi_select_static"]),
+        (
+            [QUESTION, {**QUESTION, "question": "And?", "multiSelect": True}],
+            ["select_static", "multi_select_static"],
+        ),
+    ],
+)
+def test_other_questions_are_a_form(questions: list[Json], tags: list[str]) -> None:
+    card = drawn(brief("AskUserQuestion", questions=questions))
+    (form,) = [f for f in tagged(card, "form") if f["name"] == "form_answer"]
+    selects = [e for e in form["elements"] if "select" in e["tag"]]
+    assert [select["tag"] for select in selects] == tags
+    assert [o["value"] for o in selects[0]["options"]] == ["0", "1"]
+
+
+def test_plan_is_approved_or_sent_back_with_a_reason() -> None:
+    card = drawn(brief("ExitPlanMode", plan="# Plan\n\n1. do it"))
+    assert {"批准计划", "拒绝计划"} <= set(buttons(card))
+    assert "1. do it" in encode(card).replace("\\n", "\n")
+
+
+def test_reminder_stands_on_the_card() -> None:
+    assert "还剩 27 秒" in encode(drawn(brief(command="x"), Extra(hurry="还剩 27 秒")))
+
+
+def test_page_is_a_plain_link() -> None:
+    card = drawn(brief(command="x"), Extra(page="https://me.example/request?id=1"))
+    links = [
+        button["behaviors"][0]["default_url"]
+        for button in tagged(card, "button")
+        if button["behaviors"][0]["type"] == "open_url"
+    ]
+    assert links == ["https://me.example/request?id=1"]
+
+
+HOSTILE = (
+    "<at id=all></at> [tap](https://evil.example) ``` **x** \u202e<font color='red'>"
+)
+
+
+@pytest.mark.parametrize("name", ["command", "description", "file_path", "plan"])
+def test_hostile_text_is_no_markup(name: str) -> None:
+    tools = {"file_path": "Write", "plan": "ExitPlanMode"}
+    given: Json = {"command": "x", name: HOSTILE}
+    if name == "file_path":
+        given["content"] = HOSTILE
+    card = drawn(brief(tools.get(name, "Bash"), **given))
+    for element in tagged(card, "markdown"):
+        assert "<at" not in element["content"] and "](" not in element["content"]
+
+
+def test_hostile_option_is_no_markup_and_fits_its_button() -> None:
+    options = [{"label": HOSTILE + "y" * 200}, {"label": HOSTILE}]
+    card = drawn(brief("AskUserQuestion", questions=[{**QUESTION, "options": options}]))
+    assert not [e for e in tagged(card, "markdown") if "<at" in e["content"]]
+
+
+def outcome(**values: Any) -> Outcome:
+    kept = {
+        "id": "1", "state": "allowed", "action": "allow", "surface": "card",
+        "ended": 1700000000.0, "done": "已批准运行", "look": "good", "head": "abcd1234",
+    }  # fmt: skip
+    return Outcome(**{**kept, **values})
+
+
+def test_settled_card_is_a_record_without_a_button() -> None:
+    card = settled_card(brief(command="npm test"), outcome(), "…owner1")
+    check_card(card, webhook=False)
+    assert tagged(card, "button") == [] and tagged(card, "form") == []
+    said = json.dumps(card, ensure_ascii=False)
+    for words in ("已批准运行", "由 …owner1 于", "飞书卡片", "abcd1234", "npm test"):
+        assert words in said
+    assert card["header"]["template"] == "green"
+
+
+def test_settled_card_tells_reason_rules_and_an_end_without_a_person() -> None:
+    ask = brief(command="npm test")
+    denied = settled_card(ask, outcome(look="bad", reason="先跑测试", rules=("R(x)",)))
+    assert "先跑测试" in encode(denied) and "R(x)" in encode(denied)
+    assert denied["header"]["template"] == "red"
+    late = settled_card(ask, outcome(surface="", done="已超时，自动拒绝", look="late"))
+    check_card(late, webhook=False)
+    assert late["header"]["template"] == "grey" and "在 ·" not in encode(late)
+
+
+def test_settled_card_of_something_large_still_fits() -> None:
+    large = whole("MultiEdit", file_path="/x", edits=[
+        {"old_string": "汉" * 3000, "new_string": "字" * 3000} for _ in range(40)
+    ])  # fmt: skip
+    card = settled_card(large, outcome(), "…owner1")
+    check_card(card, webhook=False)
+    assert len(encode(card).encode()) < MAX_CARD

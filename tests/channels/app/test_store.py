@@ -1,0 +1,103 @@
+"""The open cards of an app: kept over restarts, whatever became of the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from feishuperm.channels.app import store
+from feishuperm.channels.app.store import BLOCK, CardStore, Shown, hold
+from feishuperm.errors import UsageError
+from tests.services.test_presenter import brief
+
+ASK = brief(command="npm test")
+
+
+def at(tmp_path: Path) -> str:
+    return str(tmp_path / "cards.json")
+
+
+def shown(id: str = "1-00000001", message_id: str = "om_1") -> Shown:
+    return Shown(ASK._replace(id=id), "nonce", message_id, False)
+
+
+def test_cards_and_silence_survive_a_restart(tmp_path: Path) -> None:
+    cards = CardStore(at(tmp_path))
+    cards.put(shown())
+    cards.mute(5.5)
+    again = CardStore(at(tmp_path))
+    assert again.all() == [shown()] and again.muted_until == 5.5
+    assert again.get("1-00000001") == again.by_message("om_1") == shown()
+    again.drop("1-00000001")
+    assert CardStore(at(tmp_path)).all() == []
+
+
+def test_file_is_for_this_user_alone(tmp_path: Path) -> None:
+    CardStore(at(tmp_path)).put(shown())
+    assert Path(at(tmp_path)).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "5",
+        '{"cards": 5, "muted_until": "x"}',
+        '{"cards": [5, {}, {"nonce": "n"}, {"nonce": "", "message_id": ""}]}',
+        '{"cards": [{"nonce": "n", "message_id": "m", "ask": {"id": 5}}]}',
+    ],
+)
+def test_broken_file_is_an_empty_store_that_works(tmp_path: Path, content: str) -> None:
+    Path(at(tmp_path)).write_text(content)
+    cards = CardStore(at(tmp_path))
+    assert cards.all() == [] and cards.muted_until == 0.0
+    cards.put(shown())
+    assert CardStore(at(tmp_path)).all() == [shown()]
+
+
+def test_edited_file_grants_nothing_it_does_not_say(tmp_path: Path) -> None:
+    cards = CardStore(at(tmp_path))
+    cards.put(shown()._replace(grants=True))
+    kept = json.loads(Path(at(tmp_path)).read_text())
+    del kept["cards"][0]["grants"]
+    Path(at(tmp_path)).write_text(json.dumps(kept))
+    (card,) = CardStore(at(tmp_path)).all()
+    assert not card.grants
+
+
+def test_store_is_bounded_in_cards_and_in_what_it_keeps_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST", 3)
+    cards = CardStore(at(tmp_path))
+    for number in range(5):
+        cards.put(shown(f"{number}-00000000"))
+    assert [card.ask.id[0] for card in cards.all()] == ["2", "3", "4"]
+    large = brief(command="x" * 15_000)
+    cards.put(Shown(large, "n", "om_2"))
+    kept = cards.get(large.id)
+    assert kept is not None and len(kept.ask.blocks[0].text) <= BLOCK
+
+
+def test_disk_that_takes_nothing_does_not_stop_the_channel(tmp_path: Path) -> None:
+    cards = CardStore(str(tmp_path / "gone" / "x" / "cards.json"))
+    (tmp_path / "gone").write_text("a file, not a folder")
+    cards.put(shown())
+    assert cards.get("1-00000001") == shown()
+
+
+def test_second_server_of_one_app_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.0)
+    first = hold(at(tmp_path))
+    with pytest.raises(UsageError, match="already serves"):
+        hold(at(tmp_path))
+    first.__exit__(None, None, None)
+    hold(at(tmp_path)).__exit__(None, None, None)
