@@ -23,6 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
@@ -104,7 +105,8 @@ class Connections:
     def cut(self) -> None:
         """Reset every connection: no close frame."""
         for connection in list(self.open):
-            connection.socket.shutdown(2)
+            with suppress(OSError):  # it went by itself
+                connection.socket.shutdown(2)
 
     def _request(
         self, connection: ServerConnection, request: Request
