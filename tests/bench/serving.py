@@ -122,7 +122,8 @@ class BuiltServer:
     def get(self, path: str) -> bytes:
         """The whole answer to one GET on a connection of its own, as a tap makes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=30) as sock:
-            sock.sendall(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+            head = f"GET {path} HTTP/1.1\r\nHost: localhost:{self.port}\r\n"
+            sock.sendall(f"{head}Connection: close\r\n\r\n".encode())
             return sock.makefile("rb").read()
 
     def rss(self) -> int:

@@ -13,6 +13,7 @@ from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, Kind, kind_of, offers
 from feishuperm.models.names import DOCTOR_TOOL
 from feishuperm.models.request import TRANSITIONS, WAITING
+from feishuperm.models.settings import NOTIFY_KINDS
 
 ROWS = list(KINDS.values())
 say = partial(text, "zh")
@@ -129,3 +130,7 @@ def test_only_what_lets_something_happen_grants() -> None:
         ("question", "answer"),
         ("plan", "approve"),
     ]
+
+
+def test_every_kind_has_its_word_in_the_setting_that_chooses_cards() -> None:
+    assert set(KINDS) <= set(NOTIFY_KINDS)
