@@ -23,6 +23,7 @@ import ast
 import fcntl
 import hashlib
 import io
+import itertools
 import json
 import marshal
 import os
@@ -40,6 +41,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType
 from typing import NamedTuple
 
 from feishuperm.models.names import PROGRAMS
@@ -139,34 +141,6 @@ if sys.executable and not (sys.flags.isolated and sys.flags.no_site):
     posix.execve(sys.executable, command, posix.environ)
 sys.argv.insert(0, "-c")
 exec(compile(boot, "boot", "exec"), {"__name__": "__main__"})
-"""
-
-# Runs in each CPython: every module's code, and the loader's with that of READY.
-# Annotations are for mypy; without them the code of two CPythons differs much less, and
-# so it does in a format of marshal that repeats a name instead of its number.
-COMPILE = """\
-import ast, marshal, sys
-
-class Bare(ast.NodeTransformer):
-    def visit_FunctionDef(self, node):
-        node.returns = None
-        return self.generic_visit(node)
-    visit_AsyncFunctionDef = visit_FunctionDef
-    def visit_arg(self, node):
-        node.annotation = None
-        return node
-
-def compiled(file, text):
-    tree = Bare().visit(ast.parse(text, file))
-    return compile(tree, file, "exec", 0, True, 2)
-
-modules, loader, ready = marshal.load(sys.stdin.buffer)
-code = {name: compiled(*module) for name, module in modules.items()}
-head = code.pop(loader), {name: (modules[name][0], code.pop(name)) for name in ready}
-plain = 2 if sys.version_info < (3, 14) else marshal.version
-codes = {name: marshal.dumps(one, plain) for name, one in code.items()}
-parts = codes, marshal.dumps(head, plain), marshal.dumps(head)
-sys.stdout.buffer.write(marshal.dumps(parts, 2))
 """
 
 PROBE = """\
@@ -399,6 +373,93 @@ def prose(source: bytes) -> Iterator[tuple[Place, Place, bytes]]:
             yield (token.start[0], start), end, b""
 
 
+# ---- code: from here to `compile_stdin` runs in each CPython
+
+
+class Bare(ast.NodeTransformer):
+    """Takes out what is for mypy: so the code of two CPythons differs much less."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        return None if node.module == "__future__" else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+
+def compile_module(file: str, text: bytes) -> CodeType:
+    tree = Bare().visit(ast.parse(text, file))
+    flags = annotations.compiler_flag
+    code: CodeType = compile(tree, file, "exec", flags, True, 2)
+    return shorten_lines(code) if sys.version_info >= (3, 11) else code
+
+
+def shorten_lines(code: CodeType) -> CodeType:
+    """The same code with one entry for a line, where Python has one for each step.
+
+    The table of lines would be a tenth of the whole file (Objects/locations.md in
+    CPython's sources describes it; 3.10 had a shorter one).
+    """
+    constants = (
+        shorten_lines(item) if isinstance(item, CodeType) else item
+        for item in code.co_consts
+    )
+    table = b"".join(encode_lines(lines_of(code), code.co_firstlineno))
+    short = code.replace(co_linetable=table, co_consts=tuple(constants))
+    assert lines_of(short) == lines_of(code)
+    return short
+
+
+def lines_of(code: CodeType) -> list[int | None]:
+    """The line of every two bytes of code."""
+    spans = code.co_lines()  # type: ignore[attr-defined,unused-ignore]
+    return [line for start, end, line in spans for _ in range(start, end, 2)]
+
+
+def encode_lines(lines: list[int | None], last: int) -> Iterator[bytes]:
+    for line, units in itertools.groupby(lines):
+        left = len(list(units))
+        while left:
+            length = min(left, 8)
+            left -= length
+            if line is None:
+                yield bytes([0x80 | 15 << 3 | length - 1])
+                continue
+            step, last = line - last, line
+            value = -step << 1 | 1 if step < 0 else step << 1
+            yield bytes([0x80 | 13 << 3 | length - 1, *six_bits(value)])
+
+
+def six_bits(value: int) -> Iterator[int]:
+    while value > 63:
+        yield 64 | value & 63
+        value >>= 6
+    yield value
+
+
+def compile_stdin() -> int:
+    """For `compile_all`: {name: (file, text)} in, the parts of Compiled out."""
+    modules = marshal.load(sys.stdin.buffer)
+    code = {name: compile_module(*module) for name, module in modules.items()}
+    ready = {name: (modules[name][0], code.pop(name)) for name in READY}
+    head = code.pop(LOADER), ready
+    # This format repeats a name instead of its number: sister's code is then alike.
+    plain = 2 if sys.version_info < (3, 14) else marshal.version
+    codes = {
+        name: marshal.dumps(item, plain) if modules[name][1] else b""
+        for name, item in code.items()
+    }
+    parts = codes, marshal.dumps(head, plain), marshal.dumps(head)
+    sys.stdout.buffer.write(marshal.dumps(parts, 2))
+    return 0
+
+
 class Compiled(NamedTuple):
     """The modules as one CPython's code."""
 
@@ -420,11 +481,10 @@ def compile_all(files: dict[str, bytes], python: Python) -> Compiled:
     """Compile every module with one CPython. Raises BuildError."""
     modules = {name: (file, files[file]) for name, file in find_modules(files).items()}
     result = subprocess.run(
-        # Columns in tracebacks would take a quarter of the code's size.
-        [python.path, "-BsS", "-X", "no_debug_ranges", "-c", COMPILE],
+        [python.path, "-BsS", __file__, "--compile"],
         env={"PYTHONHASHSEED": "0"},  # sets among the constants are written in order
         cwd="/",
-        input=marshal.dumps((modules, LOADER, READY), 2),
+        input=marshal.dumps(modules, 2),
         capture_output=True,
     )
     if result.returncode:
@@ -466,7 +526,7 @@ class Body:
             self.put_codes(python)
 
     def put(self, data: bytes, dictionary: bytes = b"") -> int:
-        packed = deflate(data, dictionary)
+        packed = deflate(data, dictionary) if data else b""
         self.data += packed
         return len(packed)
 
@@ -837,6 +897,8 @@ def usage() -> str:
 
 
 def main(arguments: list[str]) -> int:
+    if arguments == ["--compile"]:
+        return compile_stdin()
     if set(arguments[:1]) & {"-h", "--help", "help"}:
         print(usage())
         return 0

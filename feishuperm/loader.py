@@ -63,12 +63,15 @@ class Loader:
 
     def exec_module(self, module: "ModuleType") -> None:
         module.__file__ = self.get_filename(module.__name__)
-        exec(self.get_code(module.__name__), module.__dict__)
+        code = self.get_code(module.__name__)
+        if code:
+            exec(code, module.__dict__)
 
-    def get_code(self, name: str) -> "CodeType":
-        """Raises ImportError when the file has been overwritten with another."""
+    def get_code(self, name: str) -> "CodeType | None":
+        """None for an empty file; ImportError when another lies over this one."""
         code = self.ready[name][1] if name in self.ready else self._load(name)
-        _fix_co_filename(code, self.get_filename(name))
+        if code:
+            _fix_co_filename(code, self.get_filename(name))
         return code
 
     def get_filename(self, name: str) -> str:
@@ -105,12 +108,11 @@ class Loader:
             name = file[:-3].removesuffix("/__init__").replace("/", ".")
             self.index[name] = (file, codes)
 
-    def _load(self, name: str) -> "CodeType":
-        _, places = self._entry(name)
+    def _load(self, name: str) -> "CodeType | None":
         data = b""
-        for place in places:
-            data = self._inflate(place, self.common + data)
-        code: CodeType = loads(data)
+        for place in self._entry(name)[1]:
+            data = self._inflate(place, self.common + data) if place[1] else b""
+        code: CodeType | None = loads(data) if data else None
         return code
 
     def _inflate(self, place: "Place", dictionary: bytes) -> bytes:

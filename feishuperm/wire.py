@@ -11,11 +11,11 @@ The hook loads this at every permission request, so it keeps to builtins, `_sock
 import posix
 import sys
 from _signal import alarm
-from _socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket
 from time import monotonic, sleep, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
     from collections.abc import Callable, Mapping
 
     Environ = Mapping[bytes, bytes]
@@ -106,17 +106,22 @@ def socket_path(environ: "Environ") -> bytes:
     return values.get(b"PERMISSION_SOCKET_PATH") or DEFAULT_SOCKET
 
 
-def peer_uid(sock: socket) -> int:
+def peer_uid(sock: "socket") -> int:
     """The user at the other end: anybody may have put a socket on a path in /tmp."""
     if sys.platform == "darwin":  # struct xucred at SOL_LOCAL: version, uid, ...
         credentials = sock.getsockopt(0, 1, 76)
     else:  # struct ucred at SO_PEERCRED: pid, uid, gid
+        from _socket import SOL_SOCKET
+
         credentials = sock.getsockopt(SOL_SOCKET, 17, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
-def connect(path: bytes) -> socket:
+def connect(path: bytes) -> "socket":
     """A socket to our own server. Raises NoServer."""
+    # Most events never get here, and it is a library to load.
+    from _socket import AF_UNIX, SOCK_STREAM, socket
+
     sock = socket(AF_UNIX, SOCK_STREAM)
     try:
         sock.connect(path)
@@ -133,7 +138,7 @@ def frame(kind: bytes, body: bytes) -> bytes:
     return (len(body) + 1).to_bytes(4, "big") + kind + body
 
 
-def receive(sock: socket, size: int) -> bytes:
+def receive(sock: "socket", size: int) -> bytes:
     """Exactly `size` bytes, or nothing when the other end is gone."""
     data = b""
     while len(data) < size:
@@ -147,7 +152,7 @@ def receive(sock: socket, size: int) -> bytes:
     return data
 
 
-def receive_frame(sock: socket) -> "tuple[bytes, bytes]":
+def receive_frame(sock: "socket") -> "tuple[bytes, bytes]":
     """The next (kind, body); kind is empty when the other end is gone or insane."""
     size = int.from_bytes(receive(sock, 4), "big")
     data = receive(sock, size) if 0 < size <= MAX_ANSWER else b""

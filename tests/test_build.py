@@ -239,7 +239,22 @@ def test_annotations_of_functions_go_and_those_of_classes_stay(
     exec(code, space)
     assert not space["f"].__annotations__
     assert not space["g"].__annotations__
-    assert space["C"].__annotations__ == {"field": int}
+    assert space["C"].__annotations__ == {"field": "int"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="its table is short already")
+def test_shortened_table_names_the_same_lines() -> None:
+    text = "def f(x):\n    return (x +\n" + "\n" * 300 + "        1 / x)\n"
+    text += "try:\n    f(0)\nexcept ZeroDivisionError as error:\n    caught = error\n"
+    text += "long = [\n" + "    f(1),\n" * 200 + "]\n"
+    code = compile(text, "x", "exec")
+    short = build.shorten_lines(code)
+    assert build.lines_of(short) == build.lines_of(code)
+    assert len(short.co_linetable) < len(code.co_linetable) / 2
+    space: dict[str, Any] = {}
+    exec(short, space)
+    trace = space["caught"].__traceback__
+    assert (trace.tb_lineno, trace.tb_next.tb_lineno) == (305, 303)
 
 
 def program(source: bytes) -> str:
