@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.fakes.feishu import APP_ID, APP_SECRET
-from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform
+from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform, Handshake
 from tests.served import Served, decision, event, finish
 
 
@@ -40,6 +40,12 @@ def sent(feishu: FakePlatform, count: int = 1) -> str:
     """The id of the newest card, once so many are out."""
     wait_until(lambda: len(feishu.app_messages) >= count)
     return feishu.last
+
+
+def ledger(served: Served) -> str:
+    """Everything that is written down."""
+    parts = sorted(served.home.rglob("ledger*"))
+    return "".join(path.read_text() for path in parts if path.suffix == ".jsonl")
 
 
 def texts(card: object) -> str:
@@ -90,6 +96,8 @@ def test_stranger_taps_in_vain(served: Served, feishu: FakePlatform) -> None:
     tap = feishu.tap(message, "批准运行", who=STRANGER)
     assert tap.toast["type"] == "error" and tap.card is None
     assert hook.poll() is None
+    wait_until(lambda: '"event": "refused"' in ledger(served))
+    assert STRANGER in ledger(served)
     assert feishu.tap(message, "批准运行").ok
     assert decision(finish(hook)) == {"behavior": "allow"}
 
@@ -131,3 +139,27 @@ def test_server_that_restarts_takes_its_open_cards_back(
     assert feishu.tap(message, "批准运行").ok
     assert decision(finish(hook)) == {"behavior": "allow"}
     assert len(feishu.app_messages) == 1
+
+
+def test_no_secret_of_the_app_is_written_or_told(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    feishu.discovery.append({"code": 1, "msg": f"busy {APP_SECRET}"})
+    refused = (("Handshake-Msg", APP_SECRET), ("Handshake-Status", "514"))
+    feishu.connections.refusals.append(Handshake(514, refused))
+    settings = {**app_settings(feishu), "FEISHUPERM_LOG_LEVEL": "debug"}
+    with Served(pyz, tmp_path, **settings) as served:
+        wait_until(lambda: feishu.connections.open)
+        hook = served.hook(event())
+        message = sent(feishu)
+        status = json.dumps(served.status())
+        feishu.connections.cut()
+        wait_until(lambda: feishu.connections.made > 1 and feishu.connections.open)
+        assert feishu.tap(message, "批准运行").ok
+        assert decision(finish(hook)) == {"behavior": "allow"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    written = b"".join(path.read_bytes() for path in files if path != pyz)
+    canaries = (APP_SECRET, feishu.tenant_token, *feishu.connections.issued)
+    assert len(feishu.connections.issued) > 1
+    for canary in canaries:
+        assert canary not in status and canary.encode() not in written

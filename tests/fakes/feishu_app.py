@@ -83,6 +83,7 @@ class Connections:
         self.config: Json | None = None  # sent with every pong
         self.pongs = True
         self.tickets: set[str] = set()
+        self.issued: list[str] = []  # every ticket there was
         self._lock = threading.Lock()
         self._answers: dict[str, tuple[threading.Event, list[Any]]] = {}
         self._server = serve(
@@ -397,6 +398,7 @@ class FakePlatform(FakeFeishu):
             return {"code": 1000040345, "msg": "app_id or app_secret is invalid"}
         ticket = f"{self.connections.random.getrandbits(64):x}"
         self.connections.tickets.add(ticket)
+        self.connections.issued.append(ticket)
         url = (
             f"ws://127.0.0.1:{self.connections.port}/ws/v2?device_id=1"
             f"&service_id={SERVICE}&access_key=k&ticket={ticket}"

@@ -801,3 +801,16 @@ def test_every_kind_of_the_table_can_be_asked_and_refused(bench: Bench) -> None:
         waiter = bench.ask(tool_name, id)
         assert bench.answer("deny", id=id).status == statuses.SETTLED
         assert waiter.decision()["behavior"] == "deny"
+
+
+def test_tap_of_a_stranger_is_in_the_ledger_once(bench: Bench) -> None:
+    bench.ask()
+    for _ in range(3):
+        bench.desk.note_stranger(ID, "allow", "ou_stranger")
+    bench.desk.note_stranger("gone", "allow\n" + "x" * 1000, "ou_stranger")
+    bench.timers.turn(1)
+    refused = [e for e in bench.ledger.ends if e["event"] == "refused"]
+    assert [entry["id"] for entry in refused] == [ID, ""]
+    assert refused[0]["who"] == "ou_stranger" and refused[0]["summary"]
+    assert len(refused[1]["action"]) <= 64 and "\n" not in refused[1]["action"]
+    assert bench.request.waits() and not bench.request.tried
