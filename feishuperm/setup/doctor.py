@@ -33,7 +33,7 @@ CHECKS: dict[str, Callable[[Case], Iterator[Result]]] = {
     "socket": server.check_socket,
     "http": server.check_http,
     "loopback": server.check_loopback,
-    "feishu": feishu.check_bot,
+    "feishu": feishu.check_feishu,
     "clock": feishu.check_clock,
     "loop": server.check_loop,
 }
