@@ -11,6 +11,7 @@ sent until its hook has the decision; those that end are replaced by new ones.
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import sys
 import time
@@ -22,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from feishuperm import wire  # noqa: E402
 from feishuperm.services.links import Links, load_key  # noqa: E402
-from tests.bench.serving import ARCHIVE, BuiltServer, event  # noqa: E402
+from tests.bench.serving import ARCHIVE, BuiltServer, event, go_first  # noqa: E402
 
 WAITING, RATE, SECONDS = 10_000, 200, 60
 LIMIT = 0.250  # seconds, for 99 of 100
@@ -46,6 +47,7 @@ class Load:
         self.real: dict[str, asyncio.subprocess.Process] = {}
         self.exits: list[float] = []
         self.lost = 0
+        self.per_tap = 0.0  # seconds of work of the server, the new request included
         self.parking = asyncio.Semaphore(PARKING)
 
     async def park(self) -> None:
@@ -82,6 +84,12 @@ class Load:
         answer = await reader.read()
         writer.close()
         return answer
+
+    def work(self) -> float:
+        """Seconds that the server has worked so far."""
+        with open(f"/proc/{self.server.process.pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def start_real(self, number: int) -> None:
         """A hook that is a process; it waits until it is tapped."""
@@ -135,6 +143,7 @@ async def run(load: Load, waiting: int, rate: int, seconds: int) -> None:
     await asyncio.gather(*(load.park() for _ in range(waiting)))
     print(f"load: {waiting} wait", flush=True)
     began = time.monotonic()
+    before = load.work()
     taps = []
     for number in range(rate * seconds):
         await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
@@ -142,11 +151,13 @@ async def run(load: Load, waiting: int, rate: int, seconds: int) -> None:
         if real and number % (rate * seconds // REAL) == 0:
             taps.append(asyncio.ensure_future(load.tap_real(*real.pop())))
     await asyncio.gather(*taps)
+    load.per_tap = (load.work() - before) / max(1, len(taps))
 
 
 def main(arguments: list[str]) -> int:
     given = [int(argument) for argument in arguments]
     waiting, rate, seconds = [*given, *(WAITING, RATE, SECONDS)[len(given) :]]
+    go_first()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     server = BuiltServer()
@@ -158,7 +169,7 @@ def main(arguments: list[str]) -> int:
     print(
         f"load: {waiting} waiting, {rate} taps a second for {seconds} s:"
         f" tap to decision {shares(load.times)}, tap to exit {shares(load.exits)};"
-        f" {load.lost} lost"
+        f" {load.lost} lost; {load.per_tap * 1000:.1f} ms of work for each tap"
     )
     return int(load.lost > 0 or share(load.times, 99) > LIMIT)
 
