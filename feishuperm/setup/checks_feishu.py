@@ -17,6 +17,7 @@ from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, edit
 
 BOT_INFO = "/open-apis/bot/v3/info"
+CONNECTIONS = "/open-apis/event/v1/connection"
 BOT_ENABLED = 2
 BOT_OPTIONS = "--webhook URL --secret TEXT"
 BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner mends
@@ -74,6 +75,15 @@ def check_app(case: Case) -> Iterator[Result]:
         yield Result(FAIL, text, f"open {api.console('version')}")
     else:
         yield Result(OK, "the app's bot is ready")
+        yield from check_connections(api)
+
+
+def check_connections(api: AppApi) -> Iterator[Result]:
+    """Feishu hands each tap to one connection at random: there may be one only."""
+    count = api.request("GET", CONNECTIONS).data.get("online_instance_cnt")
+    if isinstance(count, int) and count > 1:
+        text = f"the app has {count} connections: each tap reaches only one of them"
+        yield Result(WARN, text, "end the other server, or give it an app of its own")
 
 
 def check_bot(case: Case) -> Iterator[Result]:

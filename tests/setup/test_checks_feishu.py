@@ -125,3 +125,19 @@ def test_app_that_cannot_work_is_a_fault_with_its_remedy(
         patient.write_config(**app_of(feishu, **values))
         assert states(patient, "feishu") == FAIL
         assert "wrong-secret" not in str(patient.examine("feishu"))
+
+
+@pytest.mark.parametrize(("count", "state"), [(0, OK), (1, OK), (2, WARN)])
+def test_second_machine_on_the_same_app_is_named(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, count: int, state: str
+) -> None:
+    with FakePlatform() as feishu:
+        about = feishu._about
+        answer = {"code": 0, "msg": "", "data": {"online_instance_cnt": count}}
+        monkeypatch.setattr(
+            feishu,
+            "_about",
+            lambda route: answer if "connection" in route else about(route),
+        )
+        patient.write_config(**app_of(feishu))
+        assert states(patient, "feishu") == state
