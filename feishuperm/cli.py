@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from importlib import import_module
 
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.models.names import PROGRAMS
@@ -98,9 +99,7 @@ def run(command: str, args: list[str]) -> int:
         return 0
     if command == "hook":
         return run_hook(args)
-    # importlib would bring a dozen modules for the same
-    module = __import__(module_name(command), fromlist=("main",))
-    code: int = module.main(args)
+    code: int = import_module(module_name(command)).main(args)
     return code
 
 

@@ -10,6 +10,8 @@ and the terminal dialog stays as it is.  SIGTERM keeps its default action, which
 the process at once; the server sees the connection close.
 """
 
+from __future__ import annotations
+
 import posix
 from _signal import SIGALRM, alarm, signal
 
@@ -37,7 +39,7 @@ PERMISSION = (
 )
 
 
-def run(environ: "Environ") -> None:
+def run(environ: Environ) -> None:
     """One event, start to end."""
     signal(SIGALRM, lambda *_: posix._exit(0))
     alarm(ACK_SECONDS)

@@ -11,6 +11,8 @@ keeps to what every Python has loaded at its start, and brings zlib when `hook` 
 more than the modules that came with the first read.
 """
 
+from __future__ import annotations
+
 import posix
 import sys
 from _frozen_importlib import ModuleSpec
@@ -36,7 +38,7 @@ HOOK_NAMES = ("feishuperm-hook", "permission-notify")
 class Loader:
     """Finder and loader of everything in the archive, for `sys.meta_path`."""
 
-    def __init__(self, archive: str, fd: int, packed: "Packed", ready: "Ready") -> None:
+    def __init__(self, archive: str, fd: int, packed: Packed, ready: Ready) -> None:
         self.archive = archive
         self.fd = fd  # stays open: an upgrade puts another file at the same path
         self.start, self.packed = packed
@@ -46,7 +48,7 @@ class Loader:
 
     def find_spec(
         self, name: str, path: object = None, target: object = None
-    ) -> "ModuleSpec | None":
+    ) -> ModuleSpec | None:
         if not name.startswith("feishuperm"):
             return None
         try:
@@ -61,13 +63,13 @@ class Loader:
     def create_module(self, spec: ModuleSpec) -> None:
         """Python's own kind of module will do."""
 
-    def exec_module(self, module: "ModuleType") -> None:
+    def exec_module(self, module: ModuleType) -> None:
         module.__file__ = self.get_filename(module.__name__)
         code = self.get_code(module.__name__)
         if code:
             exec(code, module.__dict__)
 
-    def get_code(self, name: str) -> "CodeType | None":
+    def get_code(self, name: str) -> CodeType | None:
         """None for an empty file; ImportError when another lies over this one."""
         code = self.ready[name][1] if name in self.ready else self._load(name)
         if code:
@@ -91,7 +93,7 @@ class Loader:
 
         return zipimporter(self.archive).get_data(path)
 
-    def _entry(self, name: str) -> "Entry":
+    def _entry(self, name: str) -> Entry:
         if self.packed:
             self._unpack()
         return self.index[name]
@@ -108,14 +110,14 @@ class Loader:
             name = file[:-3].removesuffix("/__init__").replace("/", ".")
             self.index[name] = (file, codes)
 
-    def _load(self, name: str) -> "CodeType | None":
+    def _load(self, name: str) -> CodeType | None:
         data = b""
         for place in self._entry(name)[1]:
             data = self._inflate(place, self.common + data) if place[1] else b""
         code: CodeType | None = loads(data) if data else None
         return code
 
-    def _inflate(self, place: "Place", dictionary: bytes) -> bytes:
+    def _inflate(self, place: Place, dictionary: bytes) -> bytes:
         """What was compressed against the dictionary, and nothing else.
 
         zlib puts a sum of the dictionary and one of the data beside them: if this file
@@ -134,15 +136,13 @@ class Loader:
         raise ImportError(f"{self.archive} was overwritten while it was running")
 
 
-def accumulated(offset: int, lengths: "list[int]") -> "Iterator[Place]":
+def accumulated(offset: int, lengths: list[int]) -> Iterator[Place]:
     for length in lengths:
         yield offset, length
         offset += length
 
 
-def start(
-    fd: int = -1, packed: "Packed" = (0, b""), ready: "Ready | None" = None
-) -> None:
+def start(fd: int = -1, packed: Packed = (0, b""), ready: Ready | None = None) -> None:
     """Run the command line of BOOT, from the file open as `fd` or from the sources."""
     argv = sys.argv
     del argv[0]

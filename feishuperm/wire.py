@@ -8,6 +8,8 @@ The hook loads this at every permission request, so it keeps to builtins, `_sock
 `_signal`: `socket` or `os` alone would cost as much as Python's own start.
 """
 
+from __future__ import annotations
+
 import posix
 import sys
 from _signal import alarm
@@ -54,7 +56,7 @@ def read_all(fd: int, limit: int = MAX_INPUT) -> bytes:
     return b"".join(parts)
 
 
-def home(environ: "Environ") -> bytes:
+def home(environ: Environ) -> bytes:
     """The user's folder; without any, a place that can be neither read nor made."""
     path = environ.get(b"HOME")
     if path:
@@ -67,7 +69,7 @@ def home(environ: "Environ") -> bytes:
         return b"/dev/null"
 
 
-def config_path(environ: "Environ") -> bytes:
+def config_path(environ: Environ) -> bytes:
     """The file that holds the settings which the environment does not name."""
     named = environ.get(b"FEISHUPERM_CONFIG")
     if named:
@@ -89,7 +91,7 @@ def parse_config(data: bytes) -> dict[bytes, bytes]:
     return values
 
 
-def socket_path(environ: "Environ") -> bytes:
+def socket_path(environ: Environ) -> bytes:
     """Where the server listens: environment, then config.env, then the default."""
     path = environ.get(b"PERMISSION_SOCKET_PATH")
     if path:
@@ -106,7 +108,7 @@ def socket_path(environ: "Environ") -> bytes:
     return values.get(b"PERMISSION_SOCKET_PATH") or DEFAULT_SOCKET
 
 
-def peer_uid(sock: "socket") -> int:
+def peer_uid(sock: socket) -> int:
     """The user at the other end: anybody may have put a socket on a path in /tmp."""
     if sys.platform == "darwin":  # struct xucred at SOL_LOCAL: version, uid, ...
         credentials = sock.getsockopt(0, 1, 76)
@@ -117,7 +119,7 @@ def peer_uid(sock: "socket") -> int:
     return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
-def connect(path: bytes) -> "socket":
+def connect(path: bytes) -> socket:
     """A socket to our own server. Raises NoServer."""
     # Most events never get here, and it is a library to load.
     from _socket import AF_UNIX, SOCK_STREAM, socket
@@ -138,7 +140,7 @@ def frame(kind: bytes, body: bytes) -> bytes:
     return (len(body) + 1).to_bytes(4, "big") + kind + body
 
 
-def receive(sock: "socket", size: int) -> bytes:
+def receive(sock: socket, size: int) -> bytes:
     """Exactly `size` bytes, or nothing when the other end is gone."""
     data = b""
     while len(data) < size:
@@ -152,7 +154,7 @@ def receive(sock: "socket", size: int) -> bytes:
     return data
 
 
-def receive_frame(sock: "socket") -> "tuple[bytes, bytes]":
+def receive_frame(sock: socket) -> tuple[bytes, bytes]:
     """The next (kind, body); kind is empty when the other end is gone or insane."""
     size = int.from_bytes(receive(sock, 4), "big")
     data = receive(sock, size) if 0 < size <= MAX_ANSWER else b""
@@ -166,9 +168,9 @@ def new_id() -> bytes:
 
 def reconnect(
     path: bytes,
-    connect: "Callable[[bytes], socket]" = connect,
-    until: "float | None" = None,
-) -> "socket | None":
+    connect: Callable[[bytes], socket] = connect,
+    until: float | None = None,
+) -> socket | None:
     """A socket to the restarted server, or None when it stays away too long."""
     limit = monotonic() + RESTART_SECONDS
     if until is not None and until < limit:
@@ -187,8 +189,8 @@ def ask(
     path: bytes,
     request_id: bytes,
     project: bytes,
-    guard: "Callable[[int], object]" = alarm,
-    connect: "Callable[[bytes], socket]" = connect,
+    guard: Callable[[int], object] = alarm,
+    connect: Callable[[bytes], socket] = connect,
 ) -> bytes:
     """Relay one event and wait: the bytes to print, empty for "no decision".
 

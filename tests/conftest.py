@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import pytest
 
 import build
+from tests import system_parts
 
 ROOT = Path(build.__file__).resolve().parent
 TEST_SECONDS = 180  # no test is allowed to hang; the slowest takes a tenth of that
@@ -30,7 +31,11 @@ TEST_SECONDS = 180  # no test is allowed to hang; the slowest takes a tenth of t
 # marker: (what it needs, how it is found, how to get it)
 PARTS: dict[str, tuple[str, Callable[[], object], str]] = {
     "browser": ("Chromium", lambda: shutil.which("chromium"), "apt install chromium"),
-    "claude": ("Claude Code", build.find_claude, "npm, then python3 build.py test"),
+    "claude": (
+        "Claude Code",
+        system_parts.find_claude,
+        "npm, then python3 build.py test",
+    ),
     "sdk": (
         "the official SDKs",
         lambda: (

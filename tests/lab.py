@@ -10,7 +10,6 @@ Only processes started here are ended, by pid.
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -26,11 +25,10 @@ from typing import Any, TypeVar
 
 from tests.fakes import mcp
 from tests.fakes.model import Model, Turn
+from tests.system_parts import find_claude
 
 T = TypeVar("T")
 KEY = "sk-ant-dummy-" + "0123456789abcdef" * 4
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-INSTALLED = ".build/claude/node_modules/@anthropic-ai/claude-code-*/claude"
 QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "DISABLE_AUTOUPDATER",
@@ -41,9 +39,8 @@ QUIET = (
 
 def claude_binary() -> str:
     """The real client, or an empty string where it is not installed."""
-    named = os.environ.get("FEISHUPERM_TEST_CLAUDE")
-    found = [named] if named else sorted(glob.glob(os.path.join(ROOT, INSTALLED)))
-    return found[0] if found and os.access(found[0], os.X_OK) else ""
+    path = find_claude()
+    return path if os.access(path, os.X_OK) else ""
 
 
 def wait_for(probe: Callable[[], T], what: str, timeout: float = 30) -> T:

@@ -1,0 +1,75 @@
+"""The programs that some tests drive: brought where we may, named where not.
+
+    python3 tests/system_parts.py
+
+`build.py test` runs this first.  What is still missing then, the tests say themselves
+when they skip (`conftest.PARTS`); with CI set, they fail instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import build
+
+CLAUDE = build.CACHE / "claude"
+CLAUDE_VERSION = "2.1.325"  # the client whose behaviour the tests were written from
+# What is looked for in PATH, and the Debian packages that bring it.
+SYSTEM_PARTS = {
+    "chromium": ("chromium", "fonts-noto-cjk"),
+    "tmux": ("tmux",),
+    "strace": ("strace",),
+    "valgrind": ("valgrind",),
+    "busybox": ("busybox-static",),
+    "shellcheck": ("shellcheck",),
+    "curl": ("curl", "ca-certificates"),
+}
+
+
+def ensure_system_parts() -> None:
+    """Install what is missing, where we may; the tests say what they had to skip."""
+    missing = [name for name in SYSTEM_PARTS if not shutil.which(name)]
+    if not missing:
+        return
+    if os.geteuid() or not shutil.which("apt-get"):
+        build.say(f"not installed (needs root and apt): {', '.join(missing)}")
+        return
+    apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
+    build.run_shown("apt-get update", [*apt, "update"])
+    for name in missing:
+        build.say(f"installing {name}")
+        packages = SYSTEM_PARTS[name]
+        build.run_shown(name, [*apt, "install", "--no-install-recommends", *packages])
+
+
+def find_claude() -> str:
+    """The real Claude Code: named by the environment, else the one in .build."""
+    named = os.environ.get("FEISHUPERM_TEST_CLAUDE", "")
+    if named:
+        return named
+    pattern = "node_modules/@anthropic-ai/claude-code-*/claude"
+    return next((str(path) for path in sorted(CLAUDE.glob(pattern))), "")
+
+
+def ensure_claude() -> None:
+    """Install the real client for the tests that drive it."""
+    if find_claude():
+        return
+    if not shutil.which("npm"):
+        build.say("not installed (needs npm): Claude Code")
+        return
+    build.say("installing Claude Code into .build/claude")
+    CLAUDE.mkdir(parents=True, exist_ok=True)
+    npm = ["npm", "install", "--prefix", str(CLAUDE), "--no-audit", "--no-fund"]
+    npm += ["--ignore-scripts", f"@anthropic-ai/claude-code@{CLAUDE_VERSION}"]
+    build.run_shown("npm", npm, CLAUDE)
+
+
+if __name__ == "__main__":
+    ensure_system_parts()
+    ensure_claude()

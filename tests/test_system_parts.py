@@ -1,0 +1,22 @@
+"""What the tests need of the system, on a machine that has none of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import system_parts
+
+
+def test_without_root_or_npm_the_missing_parts_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(system_parts, "CLAUDE", tmp_path)
+    monkeypatch.delenv("FEISHUPERM_TEST_CLAUDE", raising=False)
+    system_parts.ensure_system_parts()
+    system_parts.ensure_claude()
+    said = capsys.readouterr().out
+    assert "not installed (needs root and apt): chromium, tmux, strace" in said
+    assert "not installed (needs npm): Claude Code" in said
