@@ -212,7 +212,7 @@ def find_row(rows: bytes, near: Packed, far: Packed) -> Owner | None:
                 owner = Owner(int(columns[4]), int(columns[6]))
             except (ValueError, IndexError):
                 continue
-            if state in CONNECTED and owner.inode:
+            if state in CONNECTED and owner.inode > 0 and owner.uid >= 0:
                 return owner
     return None
 

@@ -67,8 +67,9 @@ _NO_RULE = {"Glob": "rule.search", "Grep": "rule.search"}
 _REFUSALS = {"Bash": _COMMAND, "Edit": _PATH, "Read": _PATH}
 # `mcp__server` alone would allow every tool of the server.
 _BARE = re.compile(
-    r"(?!mcp__)[A-Za-z][\w-]*|mcp__[\w-]*?[^\W_][\w-]*?__[\w-]+", re.ASCII
+    r"(?!mcp__)[A-Za-z][\w-]*|mcp__[_-]*[A-Za-z0-9][\w-]*__[\w-]+", re.ASCII
 )
+MAX_NAME = 200  # of a tool; a longer one costs the square of its length to judge
 
 
 # Measured: a rule does not cover where output goes, `/dev/null` and other descriptors
@@ -256,7 +257,8 @@ def _normal(path: str) -> str:
 def _refusal(tool: str, content: str) -> str:
     """Why this rule would not be exact; empty when it is."""
     if not content:
-        return "" if _BARE.fullmatch(tool) else "rule.none"
+        fits = len(tool) <= MAX_NAME and _BARE.fullmatch(tool)
+        return "" if fits else "rule.none"
     if len(content) > MAX_RULE:  # before some MB are searched for what else is wrong
         return "rule.long"
     for pattern, key in _REFUSALS.get(tool, _NAME):

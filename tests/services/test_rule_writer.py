@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -710,3 +711,28 @@ def test_writing_then_undoing_gives_back_the_same_values(
     assert WRITER.undo(str(project), added) == added
     allow = {"allow": present or []}
     assert json.loads(path.read_text()) == {**value, "permissions": allow}
+
+
+def test_endless_name_of_a_tool_is_judged_at_once() -> None:
+    name = "mcp__db__qu" + "__db__qu" * 50_000 + "!"
+    began = time.thread_time()
+    assert RuleWriter().plan(name, {}, "/project").refusal
+    assert time.thread_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "has_rule"),
+    [
+        ("mcp__db__query", True),
+        ("mcp___-x__y", True),
+        ("mcp__a__b__c", True),
+        ("mcp__db", False),
+        ("mcp____query", False),
+        ("mcp__db__", False),
+        ("mcp__-_-__x", False),
+    ],
+)
+def test_bare_name_of_an_mcp_tool_names_server_and_tool(
+    name: str, has_rule: bool
+) -> None:
+    assert bool(RuleWriter().plan(name, {}, "/project").rules) is has_rule
