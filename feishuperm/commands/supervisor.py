@@ -17,6 +17,7 @@ from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.log import log
+from feishuperm.supervisor.event import CAP_VARIABLE
 from feishuperm.supervisor.supervisor import Supervisor
 
 TYPE_CHECKING = False
@@ -71,7 +72,10 @@ def handle_event(started: float) -> None:
     alarm(0)
     # What a project's `env` sets may not choose the reviewer.
     config = ConfigManager(os.environ, lambda message: log(message, "warning"))
-    environ = config.own_environ(config.project_root(""))
+    environ = dict(config.own_environ(config.project_root("")))
+    cap = os.environ.get(CAP_VARIABLE)
+    if cap:  # the client obeys it, whoever has set it
+        environ[CAP_VARIABLE] = cap
     settings = load_settings(environ, lenient=True)
     supervisor = Supervisor(settings, environ, started=started)
     answer = supervisor.handle(raw)
