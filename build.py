@@ -792,14 +792,11 @@ def command_lint(arguments: list[str]) -> int:
 
 
 def command_bench(arguments: list[str]) -> int:
-    """Build, then run every tests/bench/bench_*.py, or the named ones."""
+    """Build, run every bench or the named ones, and print one table of ratios."""
     command_build([])
     ensure_tools()
-    benches = sorted((ROOT / "tests" / "bench").glob("bench_*.py"))
-    wanted = [b for b in benches if not arguments or b.stem[6:] in arguments]
-    if not wanted:
-        raise BuildError("bench: choose from " + ", ".join(b.stem[6:] for b in benches))
-    return max(subprocess.call([str(TOOLS_PYTHON), str(b)], cwd=ROOT) for b in wanted)
+    bench = [str(TOOLS_PYTHON), "-m", "tests.bench", *arguments]
+    return subprocess.call(bench, cwd=ROOT)
 
 
 # The long forms of proofs whose short forms are tests.

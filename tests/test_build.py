@@ -454,7 +454,6 @@ def test_missing_part_skips_here_and_fails_in_ci(
         (["--help"], 0, "usage: python3 build.py"),
         (["nonsense"], 2, "build: unknown command nonsense"),
         (["--nonsense"], 1, "build: unknown argument --nonsense"),
-        (["bench", "nonsense"], 1, "build: bench: choose from "),
     ],
 )
 def test_command_line_of_the_build(

@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.bench.serving import ARCHIVE, BuiltServer, event, go_first
+from tests.bench.table import row
 
 HOOKS = 20
 CROWD = 1000
@@ -99,8 +100,8 @@ def main() -> int:
         f"worst of {HOOKS} {times[-1] * 1e3:.1f} ms; "
         f"{median / least:.1f} times the end of a `cat` ({least * 1e3:.1f} ms)"
     )
-    verdict = "holds" if median < LIMIT else "DOES NOT HOLD"
-    print(f"median under {LIMIT * 1e3:.0f} ms: {verdict} ({median * 1e3:.1f})")
+    what = f"tap to the hook's exit, {CROWD} waiting"
+    row(what, "median by the clock", median * 1e3, LIMIT * 1e3, "ms")
     return 0
 
 

@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from feishuperm import wire  # noqa: E402
 from feishuperm.services.links import Links, load_key  # noqa: E402
+from tests.bench.table import row  # noqa: E402
 
 WORST = 0.050  # seconds that nothing may exceed
 BIG = 3 << 20
@@ -251,7 +252,8 @@ def main(names: list[str]) -> int:
             f" of work {work * 1000:7.1f} ms",
             flush=True,
         )
-    print(f"turns: worst {worst * 1000:.1f} ms, limit {WORST * 1000:.0f} ms")
+    limit = WORST * 1000
+    row("the longest turn of the loop", "of work", worst * 1000, limit, "ms")
     return int(worst > WORST)
 
 
