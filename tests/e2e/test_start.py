@@ -506,11 +506,11 @@ def test_code_of_another_build_is_never_run(
 
 
 def at_import(statement: str) -> str:
-    """Code that does something just before `version` is imported."""
+    """Code that does something just before `version` imports a module."""
     return (
         "import sys\n"
         "def late(event, args):\n"
-        "    if event == 'import' and args[0] == 'feishuperm.commands.version':\n"
+        "    if event == 'import' and args[0] == 'feishuperm.lib.arguments':\n"
         f"        {statement}\n"
         "sys.addaudithook(late)\n"
     )
