@@ -7,6 +7,7 @@ ends the reviewer.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -14,7 +15,6 @@ from signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
 
 from feishuperm import wire
 from feishuperm.engine.config_manager import ConfigManager
-from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.log import log
 from feishuperm.supervisor.event import CAP_VARIABLE
@@ -36,6 +36,12 @@ STDIN_SECONDS = 10  # the client closes stdin at once; whoever does not is no cl
 def main(args: list[str]) -> int:
     if not args and not os.isatty(0):
         run_hook()
+    return run_switches(args)
+
+
+def run_switches(args: list[str]) -> int:
+    """`on`, `off` and `status`: another program, of which a review needs nothing."""
+    from feishuperm.lib.arguments import ArgumentParser
     from feishuperm.supervisor.switch import current_session, run_switch
 
     parser = ArgumentParser("supervisor", SUMMARY, EPILOG)
@@ -56,6 +62,7 @@ def main(args: list[str]) -> int:
 def run_hook() -> NoReturn:
     """One event, start to end; never raises, always exits 0."""
     started = time.monotonic()
+    gc.disable()  # there is little garbage, and looking for it takes milliseconds
     for number in (SIGTERM, SIGINT, SIGHUP, SIGALRM):
         signal(number, lambda *_: os._exit(0))
     try:

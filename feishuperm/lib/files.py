@@ -90,18 +90,20 @@ def write_atomic(
     data: bytes,
     mode: int | None = None,
     check: Callable[[], None] | None = None,
+    lasting: bool = True,
 ) -> None:
     """Replace a file as a whole, or make it. Raises FileError, with the old one intact.
 
     Without `mode` an existing file keeps its own; a new one can be read by others as
     the umask allows, and written by nobody else whatever it allows.  A link stays a
     link: what it points to is replaced.  `check` is called at the last moment before
-    the change and may raise to prevent it.
+    the change and may raise to prevent it.  What is not `lasting` may be lost with the
+    power; it spares the wait for the disk.
     """
     try:
         target = os.path.realpath(path)
         old = _replaceable(target)
-        _replace(target, data, old, mode, check)
+        _replace(target, data, old, mode, check, lasting)
     except (OSError, ValueError) as error:
         raise failure("cannot write", path, error) from None
 
@@ -234,6 +236,7 @@ def _replace(
     old: os.stat_result | None,
     mode: int | None,
     check: Callable[[], None] | None,
+    lasting: bool,
 ) -> None:
     if mode is None and old is not None:
         mode = stat.S_IMODE(old.st_mode)
@@ -244,6 +247,8 @@ def _replace(
     try:
         try:
             _fill(fd, data, old, mode)
+            if lasting:
+                os.fsync(fd)
         finally:
             os.close(fd)
         if check is not None:
@@ -252,7 +257,8 @@ def _replace(
     except BaseException:
         _remove(temporary)
         raise
-    _sync_folder(folder)
+    if lasting:
+        _sync_folder(folder)
 
 
 def _fill(fd: int, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
@@ -261,7 +267,6 @@ def _fill(fd: int, data: bytes, old: os.stat_result | None, mode: int | None) ->
         os.fchown(fd, old.st_uid, old.st_gid)
     if mode is not None:
         os.fchmod(fd, mode)  # after chown, which clears set-id bits
-    os.fsync(fd)
 
 
 def _sync_folder(folder: str) -> None:

@@ -176,7 +176,8 @@ class SupervisorState:
             private_dir(self.folder)
         except OSError as error:
             raise FileError(f"cannot make {self.folder}: {error.strerror}") from None
-        write_atomic(path, json.dumps(value).encode() + b"\n", 0o600)
+        data = json.dumps(value).encode() + b"\n"
+        write_atomic(path, data, 0o600, lasting=False)  # the session waits for us
 
 
 def is_session(session: str) -> bool:

@@ -365,3 +365,12 @@ def test_lines_of_several_threads_never_mix(state: Path) -> None:
     lines = path.read_bytes().split(b"\n")
     assert sorted(lines) == [b"", *[b"a" * 3000] * 50, *[b"b" * 3000] * 50]
     assert (mode_of(path), mode_of(state)) == (0o600, 0o700)
+
+
+def test_what_need_not_last_is_written_whole_without_waiting_for_the_disk(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files.os, "fsync", lambda fd: pytest.fail("waited"))
+    write_atomic(str(target), b"new", 0o600, lasting=False)
+    assert target.read_bytes() == b"new"
+    assert os.listdir(target.parent) == [target.name]
