@@ -21,6 +21,7 @@ from feishuperm.wire import (
     NoServer,
     NotPermission,
     ask,
+    connect,
     new_id,
     read_all,
     socket_path,
@@ -29,6 +30,8 @@ from feishuperm.wire import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
+
     from feishuperm.wire import Environ
 
 # Inside a JSON string these quotes would be escaped, so only a key can match.  A nested
@@ -41,7 +44,21 @@ PERMISSION = (
 
 def run(environ: Environ) -> None:
     """One event, start to end."""
-    signal(SIGALRM, lambda *_: posix._exit(0))
+    held: list[socket] = []  # the connection to the server
+
+    def hold(path: bytes) -> socket:
+        held[:] = [connect(path)]
+        return held[0]
+
+    def look_once_more(*_: object) -> None:
+        """Time is up.  A decision that came while nobody let us run still counts."""
+        signal(SIGALRM, lambda *_: posix._exit(0))
+        if not held:
+            posix._exit(0)
+        alarm(1)
+        held[0].setblocking(False)
+
+    signal(SIGALRM, look_once_more)
     alarm(ACK_SECONDS)
     raw = read_all(0)
     request_id = new_id()
@@ -51,7 +68,8 @@ def run(environ: Environ) -> None:
     if relayed and (PERMISSION[0] in raw or PERMISSION[1] in raw):
         project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
         try:
-            answer = ask(raw, socket_path(environ), request_id, project)
+            path = socket_path(environ)
+            answer = ask(raw, path, request_id, project, alarm, hold)
             return write_all(1, answer)
         except NoServer:
             reason = "no server"

@@ -105,7 +105,7 @@ def test_request_is_relayed_and_its_answer_printed(
 
     monkeypatch.setattr(client, "ask", ask)
     assert run(monkeypatch, EVENT, path) == ANSWER
-    assert [(raw, where) for raw, where, _, _ in asked] == [(EVENT, os.fsencode(path))]
+    assert [(raw, where) for raw, where, *_ in asked] == [(EVENT, os.fsencode(path))]
     assert handed.calls == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -87,6 +88,32 @@ def test_hook_of_a_crash_looping_server_ends_by_its_deadline(
             served.start()
             assert time.monotonic() - began < 4 + 3 + 3
         finish(hook)
+
+
+def hook_pid(served: Served, process: Any) -> int:
+    """The hook itself, whatever has started it."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return int(children.split()[0]) if children.split() else process.pid
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_hook_that_could_not_run_until_its_deadline_still_takes_what_came(
+    pyz: Path, home: Path, answered: bool
+) -> None:
+    """A machine that stands still for seconds: the page said "done", so it is."""
+    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="3") as served:
+        hook, id = served.ask(event())
+        pid = hook_pid(served, hook)
+        os.kill(pid, signal.SIGSTOP)
+        began = time.monotonic()
+        if answered:
+            assert served.get(f"/deny?id={id}").status == 200
+        else:
+            served.kill()
+        time.sleep(max(0.0, began + 3 + 3 + 1 - time.monotonic()))
+        os.kill(pid, signal.SIGCONT)
+        printed = finish(hook, timeout=3)
+        assert ("deny" in printed) is answered
 
 
 def test_deleted_socket_file_is_bound_anew(served: Served) -> None:
