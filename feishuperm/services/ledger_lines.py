@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
-BLOCK = 64 << 10  # what is read at a time from the end of the file
+BLOCK = 4 << 10  # what is read at first from the end of the file: a few lines
+MAX_BLOCK = 64 << 10  # and what at last, for whoever reads on
 MAX_LINE = 1 << 20  # bytes; none of ours comes near, so a longer one is no entry
 MAX_TEXT = 8192  # characters of one value
 LOOK_BACK = 1000  # lines among which the last entry is looked for
@@ -315,8 +316,10 @@ def reversed_lines(fd: int, size: int) -> Iterator[bytes]:
     In place of a line that is too long for an entry comes a zero byte.
     """
     data, start, skipping = b"", size, False
+    block = BLOCK
     while start > 0:
-        length = min(BLOCK, start)
+        length = min(block, start)
+        block = min(2 * block, MAX_BLOCK)
         start -= length
         data, *lines = (os.pread(fd, length, start) + data).split(b"\n")
         if lines and skipping:
