@@ -21,7 +21,7 @@ import math
 import os
 import struct
 import sys
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, islice, takewhile
 from typing import NamedTuple
 
 TYPE_CHECKING = False
@@ -37,6 +37,7 @@ MARKS = (SESSION_MARK, CLIENT_MARK, HOST_MARK)
 MAX_ENVIRON = 256 << 10  # more than any shell passes on; the marks stand among the rest
 MAX_CLIENTS = 2000  # sessions that have asked; the oldest is forgotten first
 MAX_DEPTH = 64  # of a process tree
+MAX_FILES = 1 << 16  # of one process; with more, they are as good as hidden
 MAX_SUSPECTS = 1000  # whose open files are looked at; sessions with more are refused
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox")
 
@@ -319,11 +320,14 @@ class Linux:
         """Whether a process has this socket open; None: it does not let us look."""
         folder, target = f"{self._root}/{pid}/fd", f"socket:[{inode}]"
         try:
-            names = os.listdir(folder)
+            with os.scandir(folder) as files:
+                names = [file.name for file in islice(files, MAX_FILES + 1)]
         except PermissionError:
             return None
         except OSError:
             return False  # it has ended
+        if len(names) > MAX_FILES:
+            return None
         for name in names:
             try:
                 if os.readlink(f"{folder}/{name}") == target:

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -505,3 +506,16 @@ def test_process_of_a_mac_is_read() -> None:
     assert parse_bsd_info(bytes(info), arguments) == Process(
         41, 7_000_005, 40, 39, "curl", frozenset({b"CLAUDECODE=1"})
     )
+
+
+def test_process_with_endless_files_is_taken_for_one_that_hides_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "7" / "fd"
+    folder.mkdir(parents=True)
+    for number in range(4):
+        (folder / str(number)).symlink_to("socket:[9]")
+    system = ancestry.Linux(str(tmp_path))
+    assert system.holds(7, 9) is True
+    monkeypatch.setattr(ancestry, "MAX_FILES", 3)
+    assert system.holds(7, 9) is None
