@@ -60,7 +60,9 @@ def crash_loop(world: World, hooks: list[Hook], rng: random.Random) -> None:
 
 
 def hand_over(world: World, hooks: list[Hook], rng: random.Random) -> None:
-    world.control(command="handover")
+    # Another fault may have deleted the socket file, for a second or so.
+    while world.control(command="handover") is None:
+        time.sleep(0.1)
     assert world.server is not None
     world.server.wait(15)
     time.sleep(rng.uniform(0, AWAY))
