@@ -267,6 +267,18 @@ class Session:
         """Press keys by tmux's names: "Enter", "Escape", "Down"."""
         self.tmux("send-keys", "-t", "s", *keys)
 
+    def press(self, key: str, until: str, times: int = 5) -> None:
+        """Press a key till the screen matches: a dialog just drawn may miss it."""
+        for _ in range(times - 1):
+            self.keys(key)
+            try:
+                self.wait(until, timeout=10)
+                return
+            except TimeoutError:
+                continue
+        self.keys(key)
+        self.wait(until)
+
     def type(self, words: str) -> None:
         """Type a line and send it once the client has shown it."""
         self.tmux("send-keys", "-t", "s", "-l", words)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.fakes.model import text, tool
-from tests.lab import Lab, Session
+from tests.lab import Lab
 from tests.served import Served
 
 pytestmark = pytest.mark.claude
@@ -202,13 +202,10 @@ def test_evening_at_the_keyboard_is_as_without_us(lab: Lab) -> None:
     yes, no = bash("touch yes"), bash("touch no")
     lab.model.push([yes], [no], [text("bye")])
     session = lab.session("go")
-    answer(session, "Enter")
-    assert not result(lab, yes).is_error
-    answer(session, "Escape")
-    session.wait("Interrupted")
-    assert lab_has(lab, "yes") and not lab_has(lab, "no")
-
-
-def answer(session: Session, key: str) -> None:
     session.wait(DIALOG)
-    session.keys(key)
+    session.keys("Enter")
+    assert not result(lab, yes).is_error
+    session.wait("touch no")
+    session.wait(DIALOG)
+    session.press("Escape", until="Interrupted")
+    assert lab_has(lab, "yes") and not lab_has(lab, "no")

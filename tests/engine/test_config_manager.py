@@ -328,9 +328,13 @@ def test_what_a_project_sets_is_put_back_as_the_client_was_started(
     manager = with_trust(project, False)
     own = {"HOME": str(project.home), "CLAUDE_PID": ""}
     client = subprocess.Popen(
-        ["/bin/sleep", "60"], env={"PATH": "/mine", "X": "y"}, stdin=subprocess.PIPE
+        ["/bin/sh", "-c", "echo up; read end"],
+        env={"PATH": "/mine", "X": "y"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     try:
+        assert client.stdout and client.stdout.readline() == b"up\n"
         own["CLAUDE_PID"] = str(client.pid)
         manager.environ = {**own, "PATH": "./bin", "NEW": "x"}
         assert manager.own_environ(str(project.root)) == {**own, "PATH": "/mine"}
