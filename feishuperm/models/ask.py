@@ -42,7 +42,7 @@ class Field(NamedTuple):
     """Something a person may fill in."""
 
     name: str = ""
-    type: str = "text"  # or "one", "many": a choice among the options
+    type: str = "text"  # "lines": a longer one; "one", "many": a choice of options
     label: str = ""
     hint: str = ""
     heading: str = ""  # a word or two above the label
@@ -77,6 +77,10 @@ class Ask(NamedTuple):
     tool: str = ""
     colour: str = "grey"
     summary: str = ""  # one line without secrets
+    why: str = ""  # what Claude said last before it asked; a line or two
+    prompt: str = ""  # first line of what it works on
+    dangers: tuple[str, ...] = ()  # sentences to show in red; most calls have none
+    facts: tuple[str, ...] = ()  # sentences to show beside it without colour
     blocks: tuple[Block, ...] = ()
     empty: str = ""  # the sentence instead, where there are none
     project: str = ""  # directory
