@@ -177,15 +177,15 @@ def plain_ask(
         payload.tool_name,
         detail.colour,
         redact(detail.summary),
-        tuple(
+        blocks=tuple(
             block._replace(label=say(block.label)) if block.label else block
             for block in detail.blocks
         ),
-        say(kind.empty),
-        project,
-        current_branch(project),
-        payload.session_id(),
-        _string(payload.fields.get("agent_type")),
+        empty=say(kind.empty),
+        project=project,
+        branch=current_branch(project),
+        session=payload.session_id(),
+        agent=_string(payload.fields.get("agent_type")),
     )
 
 
