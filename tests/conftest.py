@@ -1,8 +1,8 @@
 """What every test may use: the built file, a clean home, waiting without hanging.
 
 Helpers are imported by name: `from tests.conftest import clean_env, wait_until`.
-Tests marked `browser`, `claude` or `sdk` need a part of the system that may be missing;
-they are skipped then, by name, and with CI=true they fail instead.
+Tests marked `browser`, `claude`, `sdk` or `node` need a part of the system that may be
+missing; they are skipped then, by name, and with CI=true they fail instead.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ PARTS: dict[str, tuple[str, Callable[[], object], str]] = {
             and importlib.util.find_spec("lark_oapi")
         ),
         "python3 build.py test",
+    ),
+    "node": (
+        "Feishu's Node SDK",
+        system_parts.find_node_sdk,
+        "npm, then python3 build.py test",
     ),
 }
 

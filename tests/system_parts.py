@@ -19,6 +19,8 @@ import build
 
 CLAUDE = build.CACHE / "claude"
 CLAUDE_VERSION = "2.1.325"  # the client whose behaviour the tests were written from
+NODE_SDK = build.CACHE / "lark"
+NODE_SDK_VERSION = "1.74.0"  # of Feishu's own client, an oracle for the fake platform
 # What is looked for in PATH, and the Debian packages that bring it.
 SYSTEM_PARTS = {
     "chromium": ("chromium", "fonts-noto-cjk"),
@@ -58,18 +60,34 @@ def find_claude() -> str:
 
 def ensure_claude() -> None:
     """Install the real client for the tests that drive it."""
-    if find_claude():
-        return
+    if not find_claude():
+        package = f"@anthropic-ai/claude-code@{CLAUDE_VERSION}"
+        install_node_package("Claude Code", CLAUDE, package)
+
+
+def find_node_sdk() -> bool:
+    """Whether Feishu's client for Node is there, and a Node to run it."""
+    package = NODE_SDK / "node_modules" / "@larksuiteoapi" / "node-sdk"
+    return bool(shutil.which("node")) and package.is_dir()
+
+
+def ensure_node_sdk() -> None:
+    if not find_node_sdk():
+        package = f"@larksuiteoapi/node-sdk@{NODE_SDK_VERSION}"
+        install_node_package("Feishu's Node SDK", NODE_SDK, package)
+
+
+def install_node_package(name: str, folder: Path, package: str) -> None:
     if not shutil.which("npm"):
-        build.say("not installed (needs npm): Claude Code")
+        build.say(f"not installed (needs npm): {name}")
         return
-    build.say("installing Claude Code into .build/claude")
-    CLAUDE.mkdir(parents=True, exist_ok=True)
-    npm = ["npm", "install", "--prefix", str(CLAUDE), "--no-audit", "--no-fund"]
-    npm += ["--ignore-scripts", f"@anthropic-ai/claude-code@{CLAUDE_VERSION}"]
-    build.run_shown("npm", npm, CLAUDE)
+    build.say(f"installing {name} into .build/{folder.name}")
+    folder.mkdir(parents=True, exist_ok=True)
+    npm = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund"]
+    build.run_shown("npm", [*npm, "--ignore-scripts", package], folder)
 
 
 if __name__ == "__main__":
     ensure_system_parts()
     ensure_claude()
+    ensure_node_sdk()

@@ -1,15 +1,19 @@
-"""The fake platform is true: the official client works against it."""
+"""The fake platform is true: both official clients work against it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from tests.conftest import wait_until
 from tests.fakes.feishu import APP_ID, APP_SECRET
 from tests.fakes.feishu_app import OWNER, FakePlatform
+from tests.system_parts import NODE_SDK
 
 CLIENT = """\
 import sys
@@ -30,14 +34,78 @@ lark.ws.Client(app, secret, event_handler=builder.build(), domain=domain).start(
 """
 
 
+# Sends a card, turns a tap into a toast and another card, a text into a change.
+NODE_CLIENT = """\
+const lark = require("@larksuiteoapi/node-sdk");
+const [appId, appSecret, domain, owner] = process.argv.slice(1);
+const options = { appId, appSecret, domain, loggerLevel: lark.LoggerLevel.error };
+const client = new lark.Client(options);
+const card = (words, elements) => ({
+  schema: "2.0",
+  header: { title: { tag: "plain_text", content: words } },
+  body: { elements },
+});
+const button = {
+  tag: "button",
+  text: { tag: "plain_text", content: "allow" },
+  behaviors: [{ type: "callback", value: { action: "allow" } }],
+};
+let message;
+const dispatcher = new lark.EventDispatcher({}).register({
+  "card.action.trigger": async (event) => ({
+    toast: {
+      type: "info",
+      content: `${event.operator.open_id} ${event.action.value.action}`,
+    },
+    card: { type: "raw", data: card("tapped", []) },
+  }),
+  "im.message.receive_v1": async (event) => {
+    const words = JSON.parse(event.message.content).text;
+    const content = JSON.stringify(card(words, []));
+    await client.im.message.patch({
+      path: { message_id: message },
+      data: { content },
+    });
+  },
+});
+client.im.message
+  .create({
+    params: { receive_id_type: "open_id" },
+    data: {
+      receive_id: owner,
+      msg_type: "interactive",
+      content: JSON.stringify(card("sent", [button])),
+      uuid: "u-1",
+    },
+  })
+  .then((answer) => {
+    message = answer.data.message_id;
+    new lark.WSClient(options).start({ eventDispatcher: dispatcher });
+  });
+"""
+
+
+@contextlib.contextmanager
+def running(command: list[str], **environ: str) -> Iterator[None]:
+    """A client as a process of its own, ended by its id."""
+    client = subprocess.Popen(
+        command,
+        env={**os.environ, **environ},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        client.kill()
+        client.wait(10)
+
+
 @pytest.mark.sdk
 def test_official_client_connects_takes_a_tap_and_answers_it() -> None:
     with FakePlatform() as feishu:
         command = [sys.executable, "-c", CLIENT, APP_ID, APP_SECRET, feishu.base_url]
-        client = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
+        with running(command):
             wait_until(lambda: feishu.connections.open and feishu.connections.pings)
             feishu.app_messages["om_1"] = {"msg_type": "interactive", "content": "{}"}
             action = {"tag": "button", "value": {"action": "allow"}}
@@ -46,6 +114,25 @@ def test_official_client_connects_takes_a_tap_and_answers_it() -> None:
                 assert tap.ok, tap
                 assert tap.toast == {"type": "info", "content": f"{OWNER} allow"}
             assert feishu.say("hello") == {"code": 200}
-        finally:
-            client.kill()
-            client.wait(10)
+
+
+@pytest.mark.node
+def test_official_node_client_sends_takes_a_tap_and_changes_its_card() -> None:
+    with FakePlatform() as feishu:
+        command = ["node", "-e", NODE_CLIENT, APP_ID, APP_SECRET]
+        command += [feishu.base_url, OWNER]
+        with running(command, NODE_PATH=str(NODE_SDK / "node_modules")):
+            wait_until(lambda: feishu.connections.open and feishu.connections.pings)
+            assert feishu.card(feishu.last)["header"]["title"]["content"] == "sent"
+            sent = feishu.app_messages[feishu.last]["content"]
+            for parts in (1, 3):
+                feishu.app_messages[feishu.last]["content"] = sent
+                tap = feishu.tap(feishu.last, "allow", parts=parts)
+                assert tap.ok, tap
+                assert tap.toast == {"type": "info", "content": f"{OWNER} allow"}
+                assert tap.card == feishu.card(feishu.last)
+                assert feishu.buttons(feishu.last) == []
+            assert feishu.say("changed") == {"code": 200}
+            (change,) = wait_until(lambda: feishu.patches)
+            assert change[0] == feishu.last
+            assert change[1]["header"]["title"]["content"] == "changed"
