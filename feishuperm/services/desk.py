@@ -401,6 +401,7 @@ class Desk:
             for end in self._ledger.recover():
                 if end.get("rules"):
                     self._rule_writer.tidy(str(end.get("project")))
+            if self._ledger.pending():
                 self._flush_later(LEDGER_SECONDS)
             entries = self._ledger.recent(REMEMBER_SECONDS)
         except OSError as error:

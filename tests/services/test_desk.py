@@ -682,6 +682,18 @@ def test_ends_of_the_last_server_are_known_to_the_next(bench: Bench) -> None:
     assert receipt.outcome.rules == ("Bash(npm test)",)
 
 
+def test_what_the_last_server_could_not_write_is_tried_again_by_itself(
+    bench: Bench,
+) -> None:
+    """The disk may take nothing at the start, and nobody may ever tap again."""
+    bench.ledger.full = True
+    bench.ledger.waiting = [{"event": "request"}]
+    bench.desk.remember()
+    bench.ledger.full = False
+    bench.timers.turn(2)
+    assert bench.ledger.ends == [{"event": "request"}]
+
+
 def test_hook_whose_server_died_while_it_decided_is_left_to_the_terminal(
     bench: Bench,
 ) -> None:

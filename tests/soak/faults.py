@@ -34,6 +34,7 @@ STATES = {"allow": "allowed", "always": "allowed", "deny": "denied"}
 KINDS = ("hung", "doubled", "lost", "unrecorded", "broken", "disagree")
 AWAY = 0.6  # seconds at most that a server is away
 SETTLE = 0.4  # for the ledger to be written after the last end
+LATE = 10.0  # for what a lock or a full disk kept from it, which the server knows
 
 
 class Violation(NamedTuple):
@@ -150,6 +151,7 @@ class Run:
         self._wait()
         self.world.start()
         time.sleep(SETTLE)
+        self._await_ledger()
         self._judge()
         return self.violations
 
@@ -191,6 +193,14 @@ class Run:
                 hook.kill()
                 hook.kill_client()
                 hook.reader.join(10)
+
+    def _await_ledger(self) -> None:
+        """The server tries again every second until the disk takes what it has."""
+        until = time.monotonic() + LATE
+        while self._status().get("ledger", {}).get("pending"):
+            if time.monotonic() > until:
+                return
+            time.sleep(0.05)
 
     # The reckoning.
 
