@@ -77,10 +77,6 @@ class Ask(NamedTuple):
     tool: str = ""
     colour: str = "grey"
     summary: str = ""  # one line without secrets
-    why: str = ""  # what Claude said last before it asked; a line or two
-    prompt: str = ""  # first line of what it works on
-    dangers: tuple[str, ...] = ()  # sentences to show in red; most calls have none
-    facts: tuple[str, ...] = ()  # sentences to show beside it without colour
     blocks: tuple[Block, ...] = ()
     empty: str = ""  # the sentence instead, where there are none
     project: str = ""  # directory
@@ -98,6 +94,10 @@ class Ask(NamedTuple):
     cut: int = 0  # blocks left out, after `CUT_FIRST` of them
     masked: bool = False  # holds a secret that only its own page shows
     veiled: bool = False  # what was masked could be more than a secret
+    why: str = ""  # what Claude said last before it asked; a line or two
+    prompt: str = ""  # first line of what it works on
+    dangers: tuple[str, ...] = ()  # sentences to show in red; most calls have none
+    facts: tuple[str, ...] = ()  # sentences to show beside it without colour
 
     @property
     def project_name(self) -> str:
