@@ -363,6 +363,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     # The app: taps, texts, and what is wrong with it.
     "answer.only_owner": ("只有 {owner} 可以操作", "Only {owner} may do this"),
+    "answer.again": (
+        "服务刚刚重启，请再点一次",
+        "The server has just restarted: please tap again",
+    ),
     "burst.allow_all": ("全部批准", "Allow all shown"),
     "burst.deny_all": ("全部拒绝", "Deny all shown"),
     "burst.changed": (

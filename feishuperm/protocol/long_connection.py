@@ -12,10 +12,11 @@ is the caller's, with what `read_endpoint()`, `refusal()` and `Backoff` say abou
     trouble                   why it is of no use any more; empty while it is
 
 A platform that answers pings may still have stopped to deliver (seen in the field), and
-a laptop that slept has a socket that only looks open.  So a ping follows every card; a
-ping without any answer for PONG_SECONDS is the end; so is a clock that jumped; and a
-card that has been out for DEAF_SECONDS while nothing but pongs arrived asks for a fresh
-connection beside this one (`is_deaf()`), which stays until that one is up.
+a laptop that slept has a socket that only looks open.  So a ping follows every card,
+and others while one is out; a ping without any answer for PONG_SECONDS is the end; so
+is a clock that jumped; and a card that has been out for DEAF_SECONDS while nothing but
+pongs arrived asks for a fresh connection beside this one (`is_deaf()`), which stays
+until that one is up.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 PING_SECONDS = 120.0  # until the platform says otherwise
 LEAST_PING, MOST_PING = 5.0, 600.0  # whatever it says
 PONG_SECONDS = 25.0  # 3 s led to needless reconnects in the field, a minute is too long
+CARD_PING_SECONDS = 5.0  # while a card is out: silence is noticed within 35 s
 DEAF_SECONDS = 20.0  # a card is out, and nothing but pongs
 JUMP_SECONDS = 20.0  # the wall clock ran ahead of ours: the machine slept
 ANSWER_SECONDS = 3.0  # the platform's own patience with an answer
@@ -184,7 +186,7 @@ class LongConnection:
         self._chunks: dict[str, _Chunks] = {}
         self._ahead = wall - now  # grows when the machine sleeps
         self._pinged = -math.inf  # the oldest ping that nothing has followed
-        self._next_ping = now
+        self._last_ping = -math.inf
         self._card_out = math.inf  # since when a card waits and nothing but pongs came
         self.trouble = ""
         self.tick(now, wall)
@@ -214,7 +216,8 @@ class LongConnection:
             except ProtocolError:
                 continue  # one broken frame; its message is pushed again, or was none
             if delivery is not None:
-                self._card_out = math.inf
+                if self._card_out < math.inf:
+                    self._card_out = self._now
                 return delivery
         return None
 
@@ -323,7 +326,7 @@ class LongConnection:
     def _ping(self, now: float) -> None:
         headers = (("type", "ping"),)
         self._send(Frame(service=self._service_id, method=CONTROL, headers=headers))
-        self._next_ping = now + self._interval
+        self._last_ping = now
         if self._pinged == -math.inf:
             self._pinged = now
 
@@ -337,13 +340,18 @@ class LongConnection:
         self._ahead = wall - now
         if now - self._pinged >= PONG_SECONDS and self._pinged > -math.inf:
             self.trouble = self.trouble or "Feishu answers no ping"
-        if not self.trouble and now >= self._next_ping:
+        if not self.trouble and now >= self._next_ping():
             self._ping(now)
+
+    def _next_ping(self) -> float:
+        is_card_out = self._card_out < math.inf
+        seconds = CARD_PING_SECONDS if is_card_out else self._interval
+        return self._last_ping + seconds
 
     def next_tick(self) -> float:
         """When `tick()` has something to do."""
         pong = self._pinged + PONG_SECONDS if self._pinged > -math.inf else math.inf
-        return min(self._next_ping, pong)
+        return min(self._next_ping(), pong)
 
     def is_deaf(self, now: float) -> bool:
         """Whether a card has been out for long and nothing but pongs arrived."""

@@ -123,6 +123,7 @@ class Link:
         self._backoff = backoff or Backoff()
         self._live: _Live | None = None
         self._is_dialling = False
+        self._is_card_out = False
         self._freshened = -FRESH_SECONDS
         self._look: Timer | None = None
         self.state = WAITING
@@ -143,12 +144,14 @@ class Link:
 
     def card_sent(self) -> None:
         """A card is out: its tap must be able to come in."""
+        self._is_card_out = True
         if self._live is not None:
             self._live.long.card_sent(self._loop.now())
             self._live.flush()
 
     def cards_settled(self) -> None:
         """Nothing waits for a tap."""
+        self._is_card_out = False
         if self._live is not None:
             self._live.long.cards_settled()
 
@@ -192,6 +195,8 @@ class Link:
         self._enter(UP, "")
         if old is not None:
             old.end()
+        if self._is_card_out:
+            self._live.long.card_sent(self._loop.now())
         self._live.begin(rest)
 
     # What a connection reports.

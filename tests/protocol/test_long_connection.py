@@ -379,17 +379,40 @@ def test_card_out_with_nothing_but_pongs_makes_it_deaf() -> None:
     assert not platform.client.trouble
 
 
-def test_any_event_or_a_settled_card_shows_that_it_hears() -> None:
-    for hears in (True, False):
-        platform = Platform()
-        platform.client.card_sent(platform.now)
-        platform.deliver(PONG_FRAME)
-        if hears:
-            platform.deliver(event_frame(b"{}"))
-        else:
-            platform.client.cards_settled()
-        platform.now += lc.DEAF_SECONDS
-        assert not platform.client.is_deaf(platform.now)
+def test_settled_card_ends_the_watch() -> None:
+    platform = Platform()
+    platform.client.card_sent(platform.now)
+    platform.deliver(PONG_FRAME)
+    platform.client.cards_settled()
+    platform.now += lc.DEAF_SECONDS
+    assert not platform.client.is_deaf(platform.now)
+
+
+def test_event_shows_that_it_hears_and_the_watch_over_other_cards_goes_on() -> None:
+    platform = Platform()
+    platform.client.card_sent(platform.now)
+    platform.deliver(PONG_FRAME)
+    platform.now += lc.DEAF_SECONDS - 1
+    platform.deliver(event_frame(b"{}"))
+    platform.now += lc.DEAF_SECONDS - 1
+    assert not platform.client.is_deaf(platform.now)
+    platform.now += 1
+    assert platform.client.is_deaf(platform.now)
+
+
+def test_while_a_card_is_out_pings_are_frequent() -> None:
+    """A connection that falls silent must not be found out by the next rare ping."""
+    platform = Platform()
+    platform.client.card_sent(platform.now)
+    platform.deliver(PONG_FRAME)
+    platform.frames()
+    platform.pass_time(lc.CARD_PING_SECONDS)
+    assert [is_ping(frame) for frame in platform.frames()] == [True]
+    platform.client.cards_settled()
+    platform.deliver(PONG_FRAME)
+    platform.pass_time(lc.CARD_PING_SECONDS)
+    platform.pass_time(lc.CARD_PING_SECONDS)
+    assert platform.frames() == []
 
 
 @settings(max_examples=500, deadline=None)

@@ -236,6 +236,38 @@ def test_fresh_connection_is_made_once_a_minute_at_most(world: World) -> None:
     assert world.dials == 3
 
 
+def test_silence_while_a_card_is_out_is_noticed_whatever_came_before(
+    world: World,
+) -> None:
+    """Half-open right after a fresh connection, which is not made again so soon."""
+    world.link.card_sent()
+    world.up().push(b"a tap on another card")
+    world.driver.until(lambda: world.deliveries)
+    for _ in range(5):
+        world.far[-1].pong()
+        world.pass_time(5)
+    world.driver.until(lambda: len(world.far) == 2 and not world.link._is_dialling)
+    world.pass_time(30)
+    world.driver.until(lambda: world.link.state == WAITING)
+    world.driver.advance(0.5)
+    world.driver.until(lambda: len(world.far) == 3)
+
+
+def test_new_connection_knows_nothing_waits_any_more(world: World) -> None:
+    far = world.up()
+    world.link.card_sent()
+    far.sock.close()
+    world.driver.until(lambda: world.link.state == WAITING)
+    world.link.cards_settled()
+    world.driver.advance(0.5)
+    far = world.up()
+    far.pong()
+    world.driver.step()
+    far.read()
+    world.pass_time(30)
+    assert far.read() == [] and world.dials == 2
+
+
 def test_failed_replacement_leaves_the_old_connection_up(world: World) -> None:
     far = world.up()
     world.failures = [OSError("h: refused")]

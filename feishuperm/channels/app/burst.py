@@ -21,7 +21,7 @@ from feishuperm.channels.app.store import Shown
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import card_frame, columns, div, note
 from feishuperm.lib.text import text
-from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome
+from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,17 +123,21 @@ class Burst:
             if value.get("digest") != self._digest():
                 return self._told("warning", "burst.changed")
             look = YES if name == ALL_YES else NO
-            for each in self._waiting():
-                offer = each.offer(look)
-                if offer is not None:
-                    self._answer(each, offer.name, who)
-            return self._told("success", "burst.done")
+            return self._answer_all(look, who)
         line = self._lines.get(str(value.get("id")))
         if line is None or value.get("digest") != line.ask.digest:
             return self._told("error", "answer.other")
         return self._answered(line, str(name), who)
 
-    def _answer(self, line: Line, action: str, who: str) -> Any:
+    def _answer_all(self, look: str, who: str) -> dict[str, Any]:
+        offers = [(line, line.offer(look)) for line in self._waiting()]
+        receipts = [self._answer(line, o.name, who) for line, o in offers if o]
+        failed = [receipt for receipt in receipts if not receipt.outcome.done]
+        return (
+            self._failed(failed[0]) if failed else self._told("success", "burst.done")
+        )
+
+    def _answer(self, line: Line, action: str, who: str) -> Receipt:
         answer = Answer(line.ask.id, action, {}, "card", who, line.ask.digest)
         return self._channel.counter.answer(answer)
 
@@ -143,7 +147,12 @@ class Burst:
         receipt = self._answer(line, action, who)
         if receipt.outcome.done:
             return self._channel.toast("success", receipt.outcome.done, self._card())
-        return self._channel.toast("error", receipt.error or self._say("page.invalid"))
+        return self._failed(receipt)
+
+    def _failed(self, receipt: Receipt) -> dict[str, Any]:
+        if receipt.error:
+            return self._channel.toast("error", receipt.error)
+        return self._channel.toast("warning", self._channel.missing())
 
     def _told(self, kind: str, key: str) -> dict[str, Any]:
         return self._channel.toast(kind, self._say(key), self._card())

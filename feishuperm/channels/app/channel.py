@@ -139,6 +139,7 @@ class AppChannel:
         self._clock = clock
         self._wall = wall
         self._nonce = nonce
+        self._back_by = clock() + RETURN_SECONDS
         self._line = line(self.deliver)
         limits = RateLimit(PERSON_LIMIT), RateLimit(CHANGE_LIMIT)
         self._cards = Outbox("app", partial(_perform, limits[0], clock), limits[0])
@@ -227,9 +228,8 @@ class AppChannel:
         burst = self._burst_of(outcome.id)
         if burst is not None:
             burst.settle(outcome)
-            return
         shown = self.store.get(outcome.id)
-        if shown is not None:
+        if shown is not None and burst is None:
             self.later(AFTER_ANSWER, partial(self._change, shown, outcome))
         if not any(self.counter.waits(card.ask.id) for card in self.store.all()):
             self._line.cards_settled()
@@ -279,12 +279,12 @@ class AppChannel:
             if not self.counter.waits(ask.id):
                 self.store.drop(ask.id)
             return
-        self._line.card_sent()
         if not self.counter.waits(ask.id):
             outcome = self.counter.outcome(ask.id)
             if outcome is not None:
                 self._change(card, outcome)
             return
+        self._line.card_sent()
         if not whole:
             self._attach(card)
         left = ask.created + ask.seconds - self._wall()
@@ -450,7 +450,7 @@ class AppChannel:
         self, done: Callable[[bool, str], object], shown: bool, detail: str
     ) -> None:
         done(shown, detail)
-        if shown:
+        if shown and not all(burst.is_over() for burst in self._bursts):
             self._line.card_sent()
 
     def burst_over(self, burst: Burst) -> None:
@@ -533,11 +533,18 @@ class AppChannel:
             record = settled_card(card.ask, outcome, self._name(outcome.who))
             fresh = receipt.status == statuses.SETTLED
             return toast("success" if fresh else "info", outcome.done, record)
+        if receipt.status == statuses.UNKNOWN and self._clock() < self._back_by:
+            return toast("warning", self.missing())
         if receipt.status == statuses.UNKNOWN:
             record = settled_card(card.ask, self._gone(card.ask))
-            return toast("warning", self._say("ended.gone"), record)
+            return toast("warning", self.missing(), record)
         again = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)
         return toast("warning" if again else "error", receipt.error)
+
+    def missing(self) -> str:
+        """What is said of a request that is not here: not yet, or not any more."""
+        is_early = self._clock() < self._back_by
+        return self._say("answer.again" if is_early else "ended.gone")
 
     def _stale(self, id: str) -> dict[str, Any]:
         """A tap on a card that is not open any more."""

@@ -83,6 +83,7 @@ class Line:
     def __init__(self) -> None:
         self.sent = 0
         self.settled = 0
+        self.is_watched = False
 
     def start(self) -> None: ...
 
@@ -90,9 +91,11 @@ class Line:
 
     def card_sent(self) -> None:
         self.sent += 1
+        self.is_watched = True
 
     def cards_settled(self) -> None:
         self.settled += 1
+        self.is_watched = False
 
 
 class Bench:

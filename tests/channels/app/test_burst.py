@@ -174,6 +174,37 @@ def test_server_that_restarts_takes_the_card_of_many_back(bench: Bench) -> None:
     assert f"deny {id_of(8)}" in bench.buttons(BURST)
 
 
+def test_tap_on_a_line_whose_request_is_not_back_yet_is_to_be_tried_again(
+    bench: Bench,
+) -> None:
+    fill(bench)
+    asks = list(bench.asks.values())
+    bench.asks.clear()
+    bench.start()
+    bench.channel._take_bursts_back()
+    buttons = bench.buttons(BURST)
+    line = buttons[f"deny {id_of(7)}"]
+    (everything,) = (v for key, v in buttons.items() if key.startswith("all:no"))
+    for value in (line, everything):
+        toast = bench.act(BURST, value)["toast"]
+        assert toast["type"] == "warning" and "请再点一次" in toast["content"]
+    for ask in asks:
+        bench.announce(ask)
+    assert bench.act(BURST, line)["toast"]["type"] == "success"
+
+
+def test_line_is_not_watched_once_the_last_request_of_a_burst_has_ended(
+    bench: Bench,
+) -> None:
+    fill(bench)
+    for number in range(1, 9):
+        assert bench.line.is_watched
+        bench.end(id_of(number))
+    assert not bench.line.is_watched
+    bench.turn(1)  # the record has left
+    assert not bench.line.is_watched
+
+
 def test_burst_that_ended_before_its_card_left_sends_none(bench: Bench) -> None:
     bench.ask(id_of(6))
     bench.end(id_of(6))

@@ -168,6 +168,7 @@ def test_tap_on_a_request_nobody_knows_is_told_so(bench: Bench) -> None:
     bench.ask()
     value = bench.buttons(CARD)[f"allow {ID}"]
     del bench.asks[ID]
+    bench.turn(RETURN_SECONDS)
     reply = bench.act(CARD, value)
     assert reply["toast"]["type"] == "warning" and "card" in reply
     reply = bench.act(CARD, {**value, "id": "9-00000009"})
@@ -407,6 +408,25 @@ def test_request_that_comes_back_keeps_its_card(bench: Bench) -> None:
     assert bench.done == [(True, ""), (True, "")]
     assert [call for call in bench.api.calls if call[0] == "send"] == [("send", CARD)]
     assert bench.tap(CARD, "allow")["toast"]["type"] == "success"
+
+
+def test_tap_before_its_request_has_come_back_is_to_be_tried_again(
+    bench: Bench,
+) -> None:
+    ask = bench.ask()
+    bench.asks.clear()
+    bench.start()
+    reply = bench.tap(CARD, "allow")
+    assert reply["toast"]["type"] == "warning"
+    assert "请再点一次" in reply["toast"]["content"] and "card" not in reply
+    bench.announce(ask)
+    assert bench.tap(CARD, "allow")["toast"]["type"] == "success"
+
+
+def test_card_of_a_request_that_ended_meanwhile_is_not_watched(bench: Bench) -> None:
+    bench.api.while_sending = lambda: bench.end(ID) if ID in bench.asks else None
+    bench.ask()
+    assert not bench.line.is_watched
 
 
 def test_request_that_comes_back_is_still_reminded(bench: Bench) -> None:
