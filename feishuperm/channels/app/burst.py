@@ -133,9 +133,9 @@ class Burst:
         offers = [(line, line.offer(look)) for line in self._waiting()]
         receipts = [self._answer(line, o.name, who) for line, o in offers if o]
         failed = [receipt for receipt in receipts if not receipt.outcome.done]
-        return (
-            self._failed(failed[0]) if failed else self._told("success", "burst.done")
-        )
+        if failed:
+            return self._failed(failed[0])
+        return self._told("success", "burst.done")
 
     def _answer(self, line: Line, action: str, who: str) -> Receipt:
         answer = Answer(line.ask.id, action, {}, "card", who, line.ask.digest)
