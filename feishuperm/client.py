@@ -3,7 +3,8 @@
 Claude Code starts this for every permission request, so it has to cost no more than
 Python itself: it relays bytes and lets the server think.  It never parses JSON, and on
 its normal path imports nothing but builtins and `wire`.  What needs more (no server,
-another event, unreadable input) is handed to `commands.hook`, late.
+another event, unreadable input) is handed to `commands.hook`, late.  An event that is
+another agent's, who read Claude Code's settings, gets nothing: see `lib.hosts`.
 
 It always exits 0 and prints one JSON object or nothing: nothing means "no decision",
 and the terminal dialog stays as it is.  SIGTERM keeps its default action, which ends
@@ -22,6 +23,7 @@ from feishuperm.wire import (
     NotPermission,
     ask,
     connect,
+    may_be_strange,
     new_id,
     read_all,
     socket_path,
@@ -61,6 +63,11 @@ def run(environ: Environ) -> None:
     signal(SIGALRM, look_once_more)
     alarm(ACK_SECONDS)
     raw = read_all(0)
+    if may_be_strange(raw, environ):
+        from feishuperm.lib.hosts import pass_over
+
+        if pass_over(raw, environ):
+            return
     request_id = new_id()
     reason = "event"
     # Inside a `run`, which asks by itself, somebody has to look whose event it is.

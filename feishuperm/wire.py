@@ -1,8 +1,8 @@
 """What both ends of the unix socket agree on, and how one end asks the other.
 
 Frames and their limits, where the socket and the settings file are, who is at the other
-end, and the conversation of a waiting hook.  Both ends and every reader of config.env
-take it from here.
+end, whose event it is, and the conversation of a waiting hook.  Both ends and every
+reader of config.env take it from here.
 
 The hook loads this at every permission request, so it keeps to builtins, `_socket` and
 `_signal`: `socket` or `os` alone would cost as much as Python's own start.
@@ -33,6 +33,22 @@ ACK_SECONDS = 10  # a server that has not even said "registered" by then is froz
 GUARD_SECONDS = 3  # past the server's own deadline, and still under the hook timeout
 RESTART_SECONDS = 10  # how long a server may be away before the terminal takes over
 DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
+
+# What agents leave on the hooks of Claude Code's settings that they run: variables
+# of their own, fields and folders in their events.  Rows of `lib.hosts`, here as bytes.
+HOST_VARIABLES = (
+    *(b"COPILOT_CLI", b"COPILOT_PROJECT_DIR", b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
+    *(b"QWEN_PROJECT_DIR", b"QWEN_CODE_SESSION_ID", b"GEMINI_SESSION_ID"),
+    *(b"GEMINI_PROJECT_DIR", b"FACTORY_PROJECT_DIR", b"DROID_PROJECT_DIR"),
+    *(b"QODER_HOOK_SOURCE", b"QODER_HOOK_VERSION", b"AUGMENT_HOOK_EVENT"),
+)
+HOST_MARKS = (
+    *(b'"turn_id"', b'"timestamp"', b'"hookName"', b'"hookEventName"', b'"sessionId"'),
+    *(b'"workspaceRoot"', b'"message_id"', b'"client_type"', b'"is_mcp_tool"'),
+    *(b'"event_type"', b'"working_directory"', b'"conversation_id"', b'"model"'),
+    *(b'"generation_id"', b'"workspace_roots"', b"/.codex/", b"/.qwen/", b"/.copilot/"),
+    *(b"/.grok/", b"/.gemini/", b"/.factory/", b"/.qoder/"),
+)
 
 
 class NoServer(Exception):
@@ -67,6 +83,43 @@ def home(environ: Environ) -> bytes:
         return pwd.getpwuid(posix.getuid()).pw_dir.encode(errors="surrogateescape")
     except KeyError:
         return b"/dev/null"
+
+
+def first_text(raw: bytes, key: bytes) -> bytes:
+    """The first text with a key in some JSON; empty without one, or with an escape."""
+    start = raw.find(b'"%s":' % key) + len(key) + 3
+    if start < len(key) + 3:
+        return b""
+    if raw[start : start + 1] == b" ":
+        start += 1
+    end = raw.find(b'"', start + 1)
+    text = raw[start + 1 : end]
+    return b"" if raw[start : start + 1] != b'"' or b"\\" in text else text
+
+
+def is_claude(raw: bytes, environ: Environ) -> bool:
+    """Whether an event is plainly Claude Code's: by its session, or its transcript."""
+    session = first_text(raw, b"session_id")
+    if not session or environ.get(b"CLAUDE_CODE_SESSION_ID") == session:
+        return bool(session)
+    path = first_text(raw, b"transcript_path")
+    base = environ.get(b"CLAUDE_CONFIG_DIR") or environ.get(b"HOME", b"") + b"/.claude"
+    return path.startswith(base + b"/projects/") and path.endswith(
+        b"/%s.jsonl" % session
+    )
+
+
+def may_be_strange(raw: bytes, environ: Environ) -> bool:
+    """Whether somebody has to look closer: no sign of Claude's, but another host's."""
+    if is_claude(raw, environ):
+        return False
+    for name in HOST_VARIABLES:
+        if name in environ:
+            return True
+    for mark in HOST_MARKS:  # noqa: SIM110 - `any` would start a generator
+        if mark in raw:
+            return True
+    return False
 
 
 def config_path(environ: Environ) -> bytes:

@@ -22,7 +22,7 @@ IDS = [path.relative_to(ROOT).as_posix() for path in SOURCES]
 ARROWS: dict[str, set[str]] = {
     "cli": {"client", "lib", "models"},
     "__main__": {"cli"},
-    "client": {"commands"},  # late, when the server is not there
+    "client": {"commands", "lib"},  # late: no server, or another agent's event
     "loader": {"cli", "client"},
     "errors": set(),
     "wire": set(),

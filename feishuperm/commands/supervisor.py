@@ -8,17 +8,11 @@ ends the reviewer.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import time
-from signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
+from _signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
 
 from feishuperm import wire
-from feishuperm.engine.config_manager import ConfigManager
-from feishuperm.lib.config import load_settings
-from feishuperm.lib.log import log
-from feishuperm.supervisor.event import CAP_VARIABLE
-from feishuperm.supervisor.supervisor import Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,6 +62,8 @@ def run_hook() -> NoReturn:
     try:
         handle_event(started)
     except BaseException as error:  # whatever it is, it must not stop Claude Code
+        from feishuperm.lib.log import log
+
         log(f"supervisor: {type(error).__name__}: {error}", "error")
     os._exit(0)  # everything is written; taking the interpreter down takes a while
 
@@ -77,6 +73,24 @@ def handle_event(started: float) -> None:
     alarm(STDIN_SECONDS)
     raw = wire.read_all(0)
     alarm(0)
+    if wire.may_be_strange(raw, os.environb):
+        from feishuperm.lib.hosts import pass_over
+
+        if pass_over(raw, os.environb):  # a blocked stop would drive another agent on
+            return
+    answer_event(raw, started)
+
+
+def answer_event(raw: bytes, started: float) -> None:
+    """Review an event of Claude Code's."""
+    import json  # late, as all of this: a stranger's event must cost nothing
+
+    from feishuperm.engine.config_manager import ConfigManager
+    from feishuperm.lib.config import load_settings
+    from feishuperm.lib.log import log
+    from feishuperm.supervisor.event import CAP_VARIABLE
+    from feishuperm.supervisor.supervisor import Supervisor
+
     # What a project's `env` sets may not choose the reviewer.
     config = ConfigManager(os.environ, lambda message: log(message, "warning"))
     environ = dict(config.own_environ(config.project_root("")))

@@ -79,7 +79,8 @@ def start_hook(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=dict(environ),
+        # Whatever shell this is typed in, the hook must not take us for a stranger.
+        env={**environ, "CLAUDE_CODE_SESSION_ID": str(event.get("session_id", ""))},
     )
     assert process.stdin is not None
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from feishuperm.commands import supervisor as command
+from feishuperm.supervisor import supervisor
 
 
 class Reviewer:
@@ -40,7 +41,7 @@ def test_project_cannot_choose_the_reviewer(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(folder.parent))
     monkeypatch.delenv("CLAUDE_PID", raising=False)
-    monkeypatch.setattr(command, "Supervisor", Reviewer)
+    monkeypatch.setattr(supervisor, "Supervisor", Reviewer)
     monkeypatch.setattr(command.wire, "read_all", lambda fd: b"{}")
     command.handle_event(time.monotonic())
     settings, environ = Reviewer.made
@@ -54,7 +55,7 @@ def test_reviewer_of_the_users_own_choice_stays(
     monkeypatch.setenv("SUPERVISOR_COMMAND", "my-reviewer")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path))
-    monkeypatch.setattr(command, "Supervisor", Reviewer)
+    monkeypatch.setattr(supervisor, "Supervisor", Reviewer)
     monkeypatch.setattr(command.wire, "read_all", lambda fd: b"{}")
     command.handle_event(time.monotonic())
     assert Reviewer.made[0].supervisor_command == "my-reviewer"
