@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         def announce(self, ask: Ask, announcement: Announcement) -> None:
             """Show a request."""
 
+        def renew(self) -> None:
+            """More is known of what waits; only a passive channel need show it."""
+
         def settle(self, outcome: Outcome) -> None:
             """A request has ended, here or elsewhere."""
 

@@ -53,6 +53,9 @@ class InboxChannel:
         self._arrived(ask)
         self.refresh()
 
+    def renew(self) -> None:
+        self.refresh()
+
     def settle(self, outcome: Outcome) -> None:
         self.refresh()
 

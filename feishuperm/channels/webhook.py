@@ -85,6 +85,9 @@ class WebhookChannel:
         forms = (Form(lambda: card_message(card())),)
         self._outbox.add(Job(forms, self._clock() + NOTICE_SECONDS, False))
 
+    def renew(self) -> None:
+        """A card that is out stays as it is."""
+
     def settle(self, outcome: Outcome) -> None:
         """Nothing: a queued card is dropped by its own `wanted`."""
 

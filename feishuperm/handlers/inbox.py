@@ -177,7 +177,11 @@ class Inbox:
         not made in this turn is in the next state.
         """
         before, until = self._items, self._ticks() + ITEM_SECONDS
-        self._items = {row.id: before[row.id] for row in waiting if row.id in before}
+        self._items = {
+            row.id: before[row.id]
+            for row in waiting
+            if row.id in before and before[row.id].why == row.why
+        }
         for asked in waiting:
             if asked.id not in self._items:
                 ask = self._desk.presenter.brief(asked)

@@ -24,7 +24,7 @@ from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.json import json_get
 from feishuperm.lib.log import log
 from feishuperm.lib.post import Reply, post_json
-from feishuperm.lib.text import text
+from feishuperm.lib.text import at_zero, text
 from feishuperm.models.ask import (
     FOREVER,
     NO,
@@ -85,8 +85,8 @@ def build_permission_card(
         shown = shorten(ask, limit)
         blocks = _shown(shown) if detail else [div(_say(ask, "card.absent"))]
         elements = [
-            *_mention(at), _fields(_facts(ask)), {"tag": "hr"},
-            *blocks, *_end(shown, url, detail),
+            *_mention(at), *blocks, {"tag": "hr"}, _fields(_facts(ask)),
+            *_end(shown, url, detail),
         ]  # fmt: skip
         subtitle = f"{one_line(ask.tool)} · {ask.project_name}"
         return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
@@ -102,7 +102,15 @@ def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
     # Nobody taps what they cannot see.
     buttons = _buttons(ask, url) if detail else ()
     hint = _say(ask, "card.hint", seconds=ask.seconds)
-    return [_button(more), note(hint), *_button_rows(buttons)]
+    hints = " · ".join(filter(None, (hint, at_zero(ask))))
+    return [_button(more), note(hints), *_rules(ask, buttons), *_button_rows(buttons)]
+
+
+def _rules(ask: Ask, buttons: Sequence[Button]) -> list[Element]:
+    """The rule that one of the buttons would write."""
+    if not ask.rules or all(button.style != STYLES[FOREVER] for button in buttons):
+        return []
+    return [note(_pair(ask.language, _say(ask, "card.rule"), "\n".join(ask.rules)))]
 
 
 def _buttons(ask: Ask, url: Url) -> list[Button]:
@@ -227,6 +235,10 @@ def note(content: str) -> Element:
     return {"tag": "div", "text": {**plain(content), **look}}
 
 
+def coloured(content: str, colour: str) -> Element:
+    return {"tag": "div", "text": {**plain(content), "text_color": colour}}
+
+
 def _fields(pairs: Sequence[str]) -> Element:
     """Short texts in two columns, to be read along the rows."""
     return columns([[div(pair) for pair in pairs[start::2]] for start in (0, 1)])
@@ -303,12 +315,10 @@ def _pair(language: str, label: str, value: str) -> str:
 
 
 def _shown(ask: Ask) -> list[Element]:
-    """The blocks, and a note if anything of them is missing."""
-    elements = [
-        element
-        for block in ask.blocks
-        for element in block_elements(block, ask.language)
-    ]
+    """The blocks, what is to be known of them, and a note if anything is missing."""
+    drawn = [block_elements(block, ask.language) for block in ask.blocks] or [[]]
+    drawn.insert(1, about_elements(ask))
+    elements = [element for part in drawn for element in part]
     if ask.cut:
         elements.append(note(_say(ask, "card.hidden", count=ask.cut)))
     if ask.is_cut:
@@ -316,6 +326,14 @@ def _shown(ask: Ask) -> list[Element]:
     if ask.masked:
         elements.append(note(_say(ask, "card.masked")))
     return elements
+
+
+def about_elements(ask: Ask) -> list[Element]:
+    """What is dangerous, in red; then why it is asked, and what else it does."""
+    red = [coloured(line, "red") for line in ask.dangers]
+    words = (("page.why", ask.why), ("page.prompt", ask.prompt))
+    said = [note(f"{_say(ask, key)} {line}") for key, line in words if line]
+    return [*red, *said, *map(note, ask.facts)]
 
 
 def _content(block: Block, language: str) -> str:

@@ -6,6 +6,12 @@ terminal or a log shows is English and stays where it is printed.
 
 from __future__ import annotations
 
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.models.ask import Ask
+
 TEXTS: dict[str, tuple[str, str]] = {
     # What the model is told.
     "message.deny": ("用户通过飞书拒绝", "Denied by the user in Feishu"),
@@ -72,7 +78,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "button.deny": ("拒绝运行", "Deny"),
     "button.interrupt": ("拒绝并中断", "Deny and interrupt"),
     "button.approve": ("批准计划", "Approve plan"),
-    "button.reject": ("拒绝计划", "Reject plan"),
+    "button.reject": ("退回计划", "Send the plan back"),
     "button.more": ("查看完整请求", "See the whole request"),
     "button.answer": ("回答问题", "Answer"),
     "button.decline": ("不回答", "Rather not answer"),
@@ -107,9 +113,14 @@ TEXTS: dict[str, tuple[str, str]] = {
     "card.pair": ("{label}：{value}", "{label}: {value}"),
     "card.project": ("项目", "Project"),
     "card.request": ("请求", "Request"),
+    "card.rule": ("始终允许将写入规则", "Always allow would write this rule"),
     "card.session": ("会话", "Session"),
     "card.time": ("时间", "Time"),
     "card.title": ("Claude Code 权限请求", "Claude Code permission request"),
+    "card.title_question": ("Claude Code 提问", "Claude Code asks"),
+    "card.title_plan": ("Claude Code 计划", "Claude Code plan"),
+    "kind.question": ("提问", "Question"),
+    "kind.plan": ("计划", "Plan"),
     "card.took": ("耗时", "Took"),
     "card.tool": ("工具", "Tool"),
     "card.fold": (
@@ -265,6 +276,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "page.question": ("Claude 的提问", "A question from Claude"),
     "page.plan": ("计划待批准", "A plan to approve"),
     "page.back": ("可以关闭此页面，回到飞书。", "You can close this page."),
+    "page.why": ("Claude 说：", "Claude said:"),
+    "page.prompt": ("任务：", "Working on:"),
     "page.left": ("剩余 {left}", "{left} left"),
     "page.until": ("请在 {until} 前操作", "Decide before {until}"),
     "page.time_over": ("时间已到", "Time is over"),
@@ -275,7 +288,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Never ask again; writes this rule for the project:",
     ),
     "page.always_none": ("不会写入规则：{why}", "No rule will be written: {why}"),
-    "page.answer_submit": ("提交回答", "Send the answer"),
+    "page.answer_submit": ("提交", "Send"),
     "page.answer_other": ("其他（自己填写）", "Other (in your own words)"),
     "page.answer_other_single": (
         "填写后代替上面的选择",
@@ -308,7 +321,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     # What became of a request.
     "done.answer": ("已提交回答", "Answered"),
     "done.approve": ("已批准计划", "Plan approved"),
-    "done.deny_plan": ("已拒绝计划", "Plan rejected"),
+    "done.deny_plan": ("已退回计划", "Plan sent back"),
     "done.deny_question": ("已拒绝回答", "Question declined"),
     "ended.expired": ("请求已过期", "The request has expired"),
     "ended.expired_denied": (
@@ -339,7 +352,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "surface.card": ("飞书卡片", "Feishu card"),
     "surface.message": ("飞书消息", "Feishu message"),
     "surface.webhook": ("飞书卡片", "Feishu card"),
-    "surface.page": ("请求页面", "request page"),
+    "surface.page": ("网页", "web page"),
     "surface.inbox": ("收件箱", "inbox"),
     "surface.terminal": ("终端", "terminal"),
     "surface.control": ("命令行", "command line"),
@@ -530,6 +543,14 @@ TEXTS: dict[str, tuple[str, str]] = {
 }
 
 LANGUAGES = ("zh", "en")
+
+
+def at_zero(ask: Ask) -> str:
+    """What happens when the time of a request is over, and when that is."""
+    if ask.at_zero not in ("deny", "terminal"):
+        return ""
+    ends = time.strftime("%H:%M", time.localtime(ask.created + ask.seconds))
+    return text(ask.language, f"card.zero_{ask.at_zero}", time=ends)
 
 
 def text(language: str, key: str, **values: object) -> str:

@@ -62,6 +62,7 @@ class Kind(NamedTuple):
     reply: Callable[[Action, ToolInput, Answer, Say], Decision | str]  # or text key
     expired: str = "message.expired"  # key: what the model is told; empty: nothing
     event: str = "PermissionRequest"
+    noun: str = ""  # key: what people call it; empty: by the name of its tool
 
     def action(self, name: str) -> Action | None:
         return next((row for row in self.actions if row.name == name), None)
@@ -159,25 +160,25 @@ _ROWS = (
     ),
     Kind(
         "question", frozenset((QUESTION_TOOL,)),
-        "card.title", "page.question", "page.nothing",
+        "card.title_question", "page.question", "page.nothing",
         (
             Action("answer", "/answer", "button.answer", "done.answer", YES, ANSWERED,
                    reads=("*",), needs=True, submit="page.answer_submit", words=True),
             DENY._replace(label="button.decline", done="done.deny_question"),
             INTERRUPT,
         ),
-        _question_fields, _question,
+        _question_fields, _question, noun="kind.question",
     ),
     Kind(
         "plan", frozenset((PLAN_TOOL,)),
-        "card.title", "page.plan", "page.plan_empty",
+        "card.title_plan", "page.plan", "page.plan_empty",
         (
             Action("approve", "/allow", "button.approve", "done.approve", YES, ANSWERED,
                    "a"),
             DENY._replace(label="button.reject", done="done.deny_plan", words=True),
             INTERRUPT,
         ),
-        _reason, _plan,
+        _reason, _plan, noun="kind.plan",
     ),
 )  # fmt: skip
 

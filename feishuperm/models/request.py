@@ -67,6 +67,7 @@ class Request:
         "known_rules",
         "note",
         "project",
+        "prompt",
         "raw",
         "reason",
         "rules",
@@ -78,6 +79,7 @@ class Request:
         "tool_name",
         "tried",
         "who",
+        "why",
     )
 
     def __init__(
@@ -108,6 +110,8 @@ class Request:
         self.known_rules: tuple[str, ...] = ()  # those that were there already
         self.summary = tool_name  # one line for lists, without secrets
         self.detail = ""  # the beginning of what it is about, for the ledger
+        self.why = ""  # what Claude said last before it, without secrets
+        self.prompt = ""  # the first line of what it works on, the same
         self.session = ""
         self.digest = ""  # of the event: an answer to something else is refused
         self.note = ""  # key of a sentence the result page adds

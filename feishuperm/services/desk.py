@@ -57,6 +57,10 @@ TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
 TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
 LOOK_SECONDS = 0.005  # after which the others have their look soon, not now
 SOON_SECONDS = 0.02
+# A card waits so long for the words before its call: the client writes them down while
+# it starts the hook, and they arrived within 0.1 s whenever that was measured.
+WORDS_SECONDS = 0.3
+WORDS_LOOK_SECONDS = 0.05
 FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
@@ -96,6 +100,7 @@ class Desk:
         self._armed = math.inf  # when the next look at the deadlines is due
         self._transcripts = transcript.Transcripts()
         self._watches: dict[str, Watch] = {}  # of waiting requests, by id
+        self._unheard: set[str] = set()  # those whose words are not there yet
         self._looking = False
         self._next_look = 0
         self._closed = False
@@ -134,12 +139,15 @@ class Desk:
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
         if request.id not in self._watches:
             self._watch(request, payload)
+        ask, patience = self.presenter.brief(request, payload), now + WORDS_SECONDS
         self.notifier.announce(
             request,
-            self.presenter.brief(request, payload),
+            ask,
             self.requests.mark_shown,
             self._nobody_sees,
             push=not request.shown,
+            hold=lambda: self._hold(request, patience),
+            renew=lambda: self.presenter.with_words(ask, request),
         )
 
     def _nobody_sees(self, request: Request, why: str) -> None:
@@ -301,9 +309,30 @@ class Desk:
         if watch is None:
             return
         self._watches[request.id] = watch
+        self._unheard.add(request.id)
+        self._hear(request)
         if not self._looking:
             self._looking = True
             self._later(TRANSCRIPT_SECONDS, self._look)
+
+    def _hear(self, request: Request) -> bool:
+        """Take down what was said before the call; whether that is new."""
+        watch = self._watches.get(request.id)
+        if request.id not in self._unheard or watch is None or not watch.has_call():
+            return False
+        self._unheard.discard(request.id)
+        self.presenter.hear(request, *watch.words())
+        return True
+
+    def _hold(self, request: Request, until: float) -> float:
+        """How long a card should wait before it is looked at again; 0: send it."""
+        watch = self._watches.get(request.id)
+        if request.id not in self._unheard or watch is None or not watch.may_follow():
+            return 0.0
+        if self._settled_elsewhere(request) or self._hear(request):
+            self.notifier.renew()
+            return 0.0
+        return WORDS_LOOK_SECONDS if self._timers.now() < until else 0.0
 
     def _look(self) -> None:
         """Look at the next few transcripts; go on while anything is watched."""
@@ -314,8 +343,9 @@ class Desk:
         self._next_look = start
         for id in watched[start : start + TRANSCRIPTS_PER_LOOK]:
             request = self.requests.get(id)
-            if request is not None:
-                self._settled_elsewhere(request)
+            waits = request is not None and not self._settled_elsewhere(request)
+            if request is not None and waits and self._hear(request):
+                self.notifier.renew()
             self._next_look += 1
             if self._timers.now() > until:
                 pause = SOON_SECONDS
@@ -353,6 +383,7 @@ class Desk:
 
     def _ended(self, request: Request) -> None:
         watch = self._watches.pop(request.id, None)
+        self._unheard.discard(request.id)
         if watch is not None:
             watch.close()
         self.notifier.settle(self.presenter.outcome(request))

@@ -44,10 +44,13 @@ class Notifier:
         on_shown: Callable[[Request], None],
         on_failed: Callable[[Request, str], None],
         push: bool = True,
+        hold: Callable[[], float] = lambda: 0.0,
+        renew: Callable[[], Ask] | None = None,
     ) -> None:
         """Show the request everywhere; one of the two callables may follow later.
 
-        Without `push` only whoever looks sees it: the card is already out.
+        Without `push` only whoever looks sees it: the card is already out.  A card goes
+        out once `hold` says 0, as `renew` makes it then.
         """
         muted = any(channel.muted() for channel in self._channels)
         wanted = push and ask.kind in self._kinds and not muted
@@ -76,19 +79,32 @@ class Notifier:
 
         def show(channels: Sequence[Channel]) -> None:
             for channel in channels if request.waits() else ():
-                channel.announce(ask, announcement(channel.name))
+                newest = renew() if renew and not channel.passive else ask
+                channel.announce(newest, announcement(channel.name))
+
+        def show_when_free() -> None:
+            wait = hold() if first and request.waits() else 0.0
+            if wait > 0:
+                self._later(wait, show_when_free)
+            else:
+                show(first)
 
         show([channel for channel in self._channels if channel.passive])
         if push and muted and not self.watched():
             on_failed(request, "muted in the chat")
         elif self._delay:
-            self._later(self._delay, lambda: show(first))
+            self._later(self._delay, show_when_free)
         else:
-            show(first)
+            show_when_free()
 
     def watched(self) -> bool:
         """Whether somebody looks at a passive channel right now."""
         return any(channel.watched() for channel in self._channels if channel.passive)
+
+    def renew(self) -> None:
+        """More is known of what waits: whoever looks sees it."""
+        for channel in self._channels:
+            channel.renew()
 
     def settle(self, outcome: Outcome) -> None:
         """Tell every channel that a request has ended."""

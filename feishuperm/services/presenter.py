@@ -10,20 +10,20 @@ from __future__ import annotations
 import re
 from functools import partial
 
+from feishuperm.lib.display import one_line
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.log import redact
 from feishuperm.lib.secrets import HIDDEN
 from feishuperm.lib.text import text
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
-from feishuperm.models.ask import Ask, Notice, Outcome, fit
+from feishuperm.models.ask import Ask, Block, Notice, Outcome, fit
 from feishuperm.models.kind import KINDS, kind_of, offers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from feishuperm.models.ask import Block
     from feishuperm.models.kind import Action, Kind, Say
     from feishuperm.models.payload import PermissionRequestPayload
     from feishuperm.models.request import Request
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 LISTED = 10  # requests of a list in the chat
 BROAD = "rule.broad"  # what a person has to read before a rule for all of a tool
 BRIEF = 20_000  # characters of all blocks; a card holds no more bytes
+WORDS_READ = 8000  # characters of what Claude said: its last paragraph is in them
+WORDS_SHOWN = 300
+PROMPT_SHOWN = 120
 
 # What a mask may hide: one word, that of a header behind its scheme.
 WORD = re.compile(r"(?:(?:Bearer|Basic|Token) )?[\w.~+/=:@%,-]*", re.ASCII | re.I)
@@ -85,6 +88,8 @@ class Presenter:
             actions=offers(kind, fields, self.say),
             fields=fields,
             digest=request.short_digest(),
+            why=request.why,
+            prompt=request.prompt,
         )
         if request.waits() and any(row.writes_rule for row in kind.actions):
             ask = self._with_rules(ask, kind, self.plan(request, payload))
@@ -110,11 +115,21 @@ class Presenter:
             payload.tool_name, payload.tool_input, request.project, payload.base.cwd
         )
 
+    def hear(self, request: Request, said: str, prompt: str) -> None:
+        """Take down why a call is made, as it may be shown."""
+        request.why = last_paragraph(said)
+        first = redact(prompt[:WORDS_READ].strip()).partition("\n")[0]
+        request.prompt = one_line(first, PROMPT_SHOWN)
+
+    def with_words(self, ask: Ask, request: Request) -> Ask:
+        """The ask, with what has been heard since it was made."""
+        return ask._replace(why=request.why, prompt=request.prompt)
+
     def tried(self, request: Request, now: float) -> Notice:
         """That the session which asks has tried to answer itself."""
         said = self.say("ended.tried", process=request.tried)
         branch = current_branch(request.project)
-        text = f"{said}\n{request.summary}"
+        text = f"{said}\n{self.summary(request)}"
         return Notice("tried", now, request.project, branch, request.session, text)
 
     def waiting(self, requests: list[Request]) -> str:
@@ -122,11 +137,16 @@ class Presenter:
         if not requests:
             return self.say("chat.nothing")
         lines = [
-            f"{number}. {request.summary} · {project_name(request.project)}"
+            f"{number}. {self.summary(request)} · {project_name(request.project)}"
             for number, request in enumerate(requests[:LISTED], 1)
         ]
         more = len(requests) - LISTED
         return "\n".join([*lines, *([f"… +{more}"] if more > 0 else [])])
+
+    def summary(self, request: Request) -> str:
+        """A request on one line, as people call it."""
+        noun = KINDS[request.kind].noun
+        return self.say(noun) if noun else request.summary
 
     def outcome(self, request: Request) -> Outcome:
         """How a request ended; it must have."""
@@ -150,7 +170,7 @@ class Presenter:
             tuple(lines),
             tuple(map(redact, rules)),
             redact(request.reason) if request.state == states.DENIED else "",
-            request.summary,
+            self.summary(request),
             request.project,
             request.head,
         )
@@ -174,9 +194,9 @@ def plain_ask(
         language,
         say(kind.title),
         say(kind.heading),
-        payload.tool_name,
+        say(kind.noun) if kind.noun else payload.tool_name,
         detail.colour,
-        redact(detail.summary),
+        say(kind.noun) if kind.noun else redact(detail.summary),
         blocks=tuple(
             block._replace(label=say(block.label)) if block.label else block
             for block in detail.blocks
@@ -236,6 +256,15 @@ def _hides_words(text: str, masked: str) -> bool:
             return False
         position = end + len(part)
     return True
+
+
+def last_paragraph(said: str) -> str:
+    """The end of what Claude said: one line, without secrets."""
+    end = said
+    if len(said) > WORDS_READ:  # half a word may be half a secret
+        end = said[-WORDS_READ:].partition(" ")[2]
+    end = _masked(Block(tail=end)).tail.rstrip()
+    return one_line(end.rpartition("\n\n")[2], WORDS_SHOWN)
 
 
 def project_name(project: str) -> str:

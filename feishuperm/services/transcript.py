@@ -1,4 +1,4 @@
-"""Reads sessions' transcripts: has the terminal answered, when did the turn begin?
+"""Reads sessions' transcripts: has the terminal answered, what did Claude say last?
 
 A "Yes" at the keyboard tells the hook nothing.  But the client keeps a transcript, one
 JSON object per line: the pending call stands in it as a `tool_use` block, and when it
@@ -41,6 +41,7 @@ MAX_LINE = 16 << 20  # a result may be longer than any event; yet longer is skip
 STEP = 4 << 20  # the most that is read at one look, whatever has been added
 MAX_CALL = 6 << 20  # a call is in an event as well, and those are shorter
 MAX_DECODED = 1 << 20  # a longer result is known by the ids it spells
+MAX_SPOKEN = 64 << 10  # a longer line holds no words that anybody wants to read
 FIRST_ITEMS = 50  # of a list: enough to tell one call from another
 MANY_IDS = 20  # to look for in a line; with more it is quicker to decode it
 # The client writes its lines a little late.  When an event comes, the result of the
@@ -70,6 +71,13 @@ class Facts(NamedTuple):
     prompt: bool = False
 
 
+class Words(NamedTuple):
+    """Why a call is made, as far as the transcript tells."""
+
+    said: str = ""  # by Claude, last before the call
+    prompt: str = ""  # what the person wrote
+
+
 class Watch:
     """The notes on one pending call; ten thousand of them must stay small."""
 
@@ -95,6 +103,18 @@ class Watch:
     def close(self) -> None:
         """Nobody asks any more."""
         self.reader.watches.pop(self, None)
+
+    def has_call(self) -> bool:
+        """Whether the call is in the transcript, and so is what was said before it."""
+        return bool(self.ids or (self.search and self.search.pending()))
+
+    def may_follow(self) -> bool:
+        """Whether there is a transcript in which the call may still appear."""
+        return self.search is not None and self.reader.offset > 0
+
+    def words(self) -> Words:
+        """What was said before the call."""
+        return last_words(self.reader.path)
 
     def open_ids(self) -> tuple[bytes, ...]:
         """The ids whose end would say something."""
@@ -289,6 +309,59 @@ def turn_started(path: str) -> float:
         if _is_prompt(entry):
             return _seconds(entry.get("timestamp"))
     return 0.0
+
+
+def last_words(path: bytes) -> Words:
+    """What Claude said last in this turn, and what it works on.
+
+    Only lines that may hold either are decoded, from the end.  The prompt of a long
+    turn is far away; the client notes it again and again, on one line.
+    """
+    words = Words()
+    for tail in (FIRST_TAIL, TAIL):
+        data = _read(path, max(0, _size(path) - tail))
+        words, is_whole = _words(data.split(b"\n"))
+        if is_whole or len(data) < tail:
+            break
+    return words
+
+
+def _words(lines: list[bytes]) -> tuple[Words, bool]:
+    """The words in these lines, and whether the turn begins in them."""
+    said = noted = ""
+    for line in reversed(lines):
+        if len(line) > MAX_SPOKEN or RESULT in line or b'"tool_use"' in line:
+            continue
+        if b'"assistant"' in line and not said:
+            said = _spoken(_entry(line))
+        elif b'"last-prompt"' in line and not noted:
+            noted = _noted(line)
+        elif b'"user"' in line:
+            entry = _entry(line)
+            if _is_prompt(entry):
+                return Words(said, _spoken(entry)), True
+    return Words(said, noted), False
+
+
+def _spoken(entry: dict[str, Any]) -> str:
+    """The text of a message; of several pieces the last, whatever it is made of."""
+    message = entry.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, str):
+        return content.strip()
+    pieces = [block.get("text") for block in _blocks(entry, "text")]
+    texts = [piece.strip() for piece in pieces if isinstance(piece, str)]
+    return next((piece for piece in reversed(texts) if piece), "")
+
+
+def _noted(line: bytes) -> str:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return ""
+    is_note = isinstance(entry, dict) and entry.get("type") == "last-prompt"
+    noted = entry.get("lastPrompt") if is_note else ""
+    return noted.strip() if isinstance(noted, str) else ""
 
 
 def _facts(line: bytes, names: set[str], ids: set[bytes]) -> Facts | None:

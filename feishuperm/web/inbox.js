@@ -126,12 +126,21 @@
     clock.setAttribute("role", "timer");
     var bar = make("div", "bar", "", make("i"));
     var head = make("div", "", "", make("span", "tool", item.tool), make("p", "where", where));
-    card.appendChild(make("header", "head", "", head, clock));
+    var timing = make("div", "timing", "", clock, item.zero && make("span", "zero", item.zero));
+    card.appendChild(make("header", "head", "", head, timing));
     card.appendChild(bar);
     var body = make("div", "body stack");
-    item.blocks.forEach(function (block) {
+    var about = make("div", "about stack");
+    drawAbout(item, about);
+    item.blocks.forEach(function (block, place) {
       body.appendChild(drawBlock(block));
+      if (!place) {
+        body.appendChild(about);
+      }
     });
+    if (!item.blocks.length) {
+      body.appendChild(about);
+    }
     if (item.note) {
       body.appendChild(make("p", "note", item.note));
     }
@@ -144,7 +153,30 @@
     card.addEventListener("focusin", function () {
       select(item.id);
     });
-    return { item: item, node: card, actions: actions, clock: clock, bar: bar, sent: false, over: false };
+    return { item: item, node: card, about: about, actions: actions, clock: clock, bar: bar, sent: false, over: false };
+  }
+
+  // What is dangerous, why it is asked, what else it does. The words may come later.
+  function drawAbout(item, into) {
+    into.textContent = "";
+    item.dangers.forEach(function (line) {
+      into.appendChild(make("p", "danger", line));
+    });
+    [["why", t("page.why")], ["prompt", t("page.prompt")]].forEach(function (row) {
+      if (item[row[0]]) {
+        var words = make("p", row[0], "", make("span", "", row[1]));
+        words.appendChild(document.createTextNode(" " + item[row[0]]));
+        into.appendChild(words);
+      }
+    });
+    if (item.facts.length) {
+      var facts = make("ul", "plain-facts");
+      item.facts.forEach(function (line) {
+        facts.appendChild(make("li", "", line));
+      });
+      into.appendChild(facts);
+    }
+    into.hidden = !into.children.length;
   }
 
   function drawActions(item) {
@@ -387,6 +419,7 @@
       }
       if (cards[item.id]) {
         cards[item.id].deadline = news.deadlines[item.id];
+        drawAbout(item, cards[item.id].about);
       } else {
         arrive(item, news.deadlines[item.id]);
       }

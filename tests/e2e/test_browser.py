@@ -620,7 +620,7 @@ def test_questions_are_answered_by_choice_and_own_words(
     groups.nth(1).get_by_label("其他（自己填写）").fill("数字人民币")
     groups.nth(2).get_by_text("单页", exact=True).tap()
     groups.nth(2).get_by_label("其他（自己填写）").fill("没有了")
-    button(page, "提交回答").tap()
+    button(page, "提交").tap()
     expect_text(page, "操作成功", "已提交回答")
     decision = hook.decision()
     assert decision["behavior"] == "allow"
@@ -637,11 +637,11 @@ def test_empty_answer_is_asked_for_again(station: Station, phone: Phone) -> None
     hook = station.ask("AskUserQuestion", {"questions": [COLOUR]})
     page = phone.open()
     card(page, hook).get_by_role("link", name="回答问题").tap()
-    button(page, "提交回答").tap()
+    button(page, "提交").tap()
     expect_text(page, "请至少回答一个问题")
     assert hook.waits()
     page.get_by_text("单页", exact=True).tap()
-    button(page, "提交回答").tap()
+    button(page, "提交").tap()
     expect_text(page, "已提交回答")
     answers = hook.decision()["updatedInput"]["answers"]
     assert answers == {"支付页面用哪种布局？": "单页"}
@@ -664,8 +664,8 @@ def test_plan_is_rejected_with_a_reason(station: Station, phone: Phone) -> None:
     hook = station.ask("ExitPlanMode", PLAN)
     page = phone.open()
     card(page, hook).get_by_label("拒绝理由（可选）").fill("太大")
-    button(card(page, hook), "拒绝计划").tap()
-    expect_text(card(page, hook), "已拒绝计划")
+    button(card(page, hook), "退回计划").tap()
+    expect_text(card(page, hook), "已退回计划")
     assert hook.decision()["message"] == "用户通过飞书拒绝：太大"
 
 

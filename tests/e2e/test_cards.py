@@ -96,6 +96,13 @@ def test_tap_on_the_cards_button_decides(
     assert decision(finish(hook))["behavior"] == behavior
 
 
+# What people call it: its title, and its name instead of the tool's.
+NAMED = {
+    "AskUserQuestion": ("Claude Code 提问", "提问"),
+    "ExitPlanMode": ("Claude Code 计划", "计划"),
+}
+
+
 def test_card_of_every_tool_gets_through(served: Served, feishu: FakeFeishu) -> None:
     """Scenario: 卡片消息内容完整"""
     for count, (tool_name, tool_input) in enumerate(CALLS.items(), 1):
@@ -103,8 +110,9 @@ def test_card_of_every_tool_gets_through(served: Served, feishu: FakeFeishu) -> 
         wait_until(lambda count=count: len(feishu.cards) == count)
         card = feishu.cards[-1]
         text = "\n".join(every_text(card))
-        assert card["header"]["title"]["content"] == "Claude Code 权限请求"
-        assert request_id in text and tool_name in text and "请在 55 秒内操作" in text
+        title, name = NAMED.get(tool_name, ("Claude Code 权限请求", tool_name))
+        assert card["header"]["title"]["content"] == title
+        assert request_id in text and name in text and "请在 55 秒内操作" in text
         hook.terminate()
         hook.wait(20)
     assert feishu.refusals == []

@@ -33,6 +33,7 @@ class Asked:
         self.raw = raw
         self.ask = ask
         self.ended = ended
+        self.why = ask.why
 
     def waits(self) -> bool:
         return not self.ended

@@ -168,7 +168,7 @@ def test_card_without_buttons_is_the_same_template() -> None:
     bare = build_permission_card(request)
     assert every_url(bare) == []
     assert bare["header"] == full["header"]
-    assert bare["body"]["elements"][:-1] == full["body"]["elements"][:-4]
+    assert bare["body"]["elements"][:-1] == full["body"]["elements"][:-5]
     assert "请在终端操作" in every_text(bare)
     assert not any("秒内操作" in text for text in every_text(bare))
 
@@ -513,3 +513,38 @@ def test_group_that_forbids_mentions_gets_the_card_without() -> None:
         [card] = feishu.cards
     assert every_url(card) == [MORE, *(url(row.path, ID) for row in ACTIONS)]
     assert markdown(card) == ["```bash\nnpm run build && echo done\n```"]
+
+
+# What has to be known of a call.
+
+
+def test_card_shows_command_dangers_why_facts_and_rule_in_this_order() -> None:
+    ask = make_ask(
+        "Bash",
+        {"command": "curl x | sh", "description": "装"},
+        dangers=("运行下载的内容 <at id=all></at>",),
+        why="I will install it.",
+        prompt="set things up",
+        facts=("连接 x",),
+    )
+    card = build_permission_card(ask, url)
+    texts = [" ".join(every_text(part)) for part in card["body"]["elements"]]
+    order = ("curl x", "运行下载", "I will", "set things", "连接 x", "装")
+    places = [next(i for i, text in enumerate(texts) if w in text) for w in order]
+    assert places == sorted(places)
+    red = card["body"]["elements"][places[1]]["text"]
+    assert (red["tag"], red["text_color"]) == ("plain_text", "red")
+    (hint,) = (text for text in every_text(card) if "秒内操作" in text)
+    assert re.fullmatch(r"请在 55 秒内操作 · \d\d:\d\d 后自动拒绝", hint)
+    assert any("Bash(curl x | sh)" in text for text in every_text(card))
+    check_card(card)
+
+
+def test_question_and_plan_are_titled_for_people() -> None:
+    for tool, title in (
+        ("AskUserQuestion", "Claude Code 提问"),
+        ("ExitPlanMode", "Claude Code 计划"),
+    ):
+        card = build_permission_card(make_ask(tool), url)
+        assert card["header"]["title"]["content"] == title
+        assert not any(tool in text for text in every_text(card))

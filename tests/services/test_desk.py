@@ -64,6 +64,7 @@ class Channel:
         self.outcomes: list[Outcome] = []
         self.notices: list[Notice] = []
         self.looked_at = False
+        self.renewed = 0
 
     def start(self) -> None: ...
 
@@ -71,6 +72,9 @@ class Channel:
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         self.asks.append((ask, announcement))
+
+    def renew(self) -> None:
+        self.renewed += 1
 
     def settle(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
@@ -175,6 +179,12 @@ class Watched:
     def check(self) -> str:
         return self.state
 
+    def has_call(self) -> bool:
+        return False
+
+    def may_follow(self) -> bool:
+        return False
+
     def close(self) -> None: ...
 
 
@@ -213,11 +223,18 @@ class Bench:
         )
 
     def ask(
-        self, tool_name: str = "Bash", id: str = ID, shown: str = "", **tool_input: Any
+        self,
+        tool_name: str = "Bash",
+        id: str = ID,
+        shown: str = "",
+        transcript_path: str = "",
+        **tool_input: Any,
     ) -> Waiter:
         """A hook comes with an event."""
         call = tool_input or CALLS.get(tool_name, {})
         event = {**EVENT, "tool_name": tool_name, "tool_input": call}
+        if transcript_path:
+            event["transcript_path"] = transcript_path
         raw = json.dumps(event).encode()
         waiter = Waiter()
         hook = HookRequest("2", id, shown, str(self.project), raw)
@@ -826,3 +843,66 @@ def test_tap_of_a_stranger_is_in_the_ledger_once(bench: Bench) -> None:
     assert refused[0]["who"] == "ou_stranger" and refused[0]["summary"]
     assert len(refused[1]["action"]) <= 64 and "\n" not in refused[1]["action"]
     assert bench.request.waits() and not bench.request.tried
+
+
+# Why a call is made.
+
+
+def spoken(*texts: str, prompt: str = "fix the build\nplease") -> str:
+    """A transcript: a prompt, and what Claude said since."""
+    lines: list[Any] = [{"type": "user", "message": {"content": prompt}}]
+    for text in texts:
+        content = [{"type": "text", "text": text}]
+        lines.append({"type": "assistant", "message": {"content": content}})
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def called(command: str = "npm test") -> str:
+    block = {
+        "type": "tool_use",
+        "id": "toolu_1",
+        "name": "Bash",
+        "input": {"command": command},
+    }
+    line = {"type": "assistant", "message": {"content": [block]}}
+    return json.dumps(line) + "\n"
+
+
+def test_card_says_why_and_what_claude_works_on(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(spoken("Earlier words", "First.\n\nNow the tests.") + called())
+    bench = Bench(tmp_path)
+    bench.ask(command="npm test", transcript_path=str(path))
+    ((ask, _),) = bench.channel.asks
+    assert (ask.why, ask.prompt) == ("Now the tests.", "fix the build")
+
+
+def test_card_waits_a_moment_for_words_that_come_late(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(spoken("Of an earlier call"))
+    bench = Bench(tmp_path)
+    bench.ask(command="npm test", transcript_path=str(path))
+    assert bench.channel.asks == []
+    ((ask, _),) = bench.inbox.asks  # whoever looks need not wait
+    assert ask.why == ""
+    with path.open("a") as file:
+        file.write(spoken("Of this call")[len(spoken()) :] + called())
+    bench.timers.turn(0.1)
+    ((ask, _),) = bench.channel.asks
+    assert ask.why == "Of this call"
+    assert bench.inbox.renewed == 1
+
+
+def test_card_does_not_wait_long_for_words_that_never_come(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(spoken("Of an earlier call"))
+    bench = Bench(tmp_path)
+    bench.ask(command="npm test", transcript_path=str(path))
+    bench.timers.turn(desks.WORDS_SECONDS + 0.1)
+    ((ask, _),) = bench.channel.asks
+    assert ask.why == ""
+    with path.open("a") as file:
+        file.write(called())
+    bench.timers.turn(1.0)
+    assert bench.desk.requests.waiting()[0].why == "Of an earlier call"
+    assert bench.inbox.renewed == 1

@@ -15,7 +15,12 @@ from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, Kind
 from feishuperm.models.request import Request
 from feishuperm.protocol.frames import HookRequest
-from feishuperm.services.presenter import BRIEF, Presenter, brief_ask
+from feishuperm.services.presenter import (
+    BRIEF,
+    Presenter,
+    brief_ask,
+    last_paragraph,
+)
 from feishuperm.services.request_manager import new_request
 from feishuperm.services.rule_writer import RuleWriter
 from tests.asks import ID, payload_of, url
@@ -260,7 +265,7 @@ def ended(state: str, action: str = "", tool_name: str = "Bash") -> Request:
         ("AskUserQuestion", "answer", states.ANSWERED, "已提交回答", "good"),
         ("AskUserQuestion", "deny", states.DENIED, "已拒绝回答", "bad"),
         ("ExitPlanMode", "approve", states.ANSWERED, "已批准计划", "good"),
-        ("ExitPlanMode", "deny", states.DENIED, "已拒绝计划", "bad"),
+        ("ExitPlanMode", "deny", states.DENIED, "已退回计划", "bad"),
     ],
 )
 def test_outcome_says_what_a_person_did(
@@ -338,3 +343,30 @@ def test_attempt_of_the_session_itself_is_named() -> None:
     request.end(states.DENIED, 1.0)
     request.action = "deny"
     assert "curl (pid 5)" in "".join(presenter().outcome(request).lines)
+
+
+# Why a call is made.
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Now the tests.", "Now the tests."),
+        ("First this.\n\nThen\nthat. ", "Then that."),
+        ("a\u202eb", "a⟦U+202E⟧b"),
+        ("run it with API_KEY=sk-ant-0123456789abcdef0123", "run it with API_KEY=***"),
+        ("", ""),
+        ("word " * 100, "word " * 59 + "word…"),
+        ("x" * 9000 + " the end", "the end"),
+    ],
+)
+def test_why_is_the_last_paragraph_on_one_line_without_secrets(
+    said: str, shown: str
+) -> None:
+    assert last_paragraph(said) == shown
+
+
+def test_why_shows_no_end_of_a_key_whose_beginning_is_cut_off() -> None:
+    body = "\n".join("MIIEpAIBAAKCAQEA0123456789" for _ in range(400))
+    said = f"-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY----- ok"
+    assert "MIIE" not in last_paragraph(said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from feishuperm.services.transcript import (
     Transcripts,
     Watch,
     agent_transcript,
+    last_words,
     turn_started,
 )
 
@@ -507,3 +509,56 @@ def test_turn_started_is_the_time_of_the_last_prompt(path: Path) -> None:
     assert turn_started(str(path)) == 0.0
     for none in ("", "/none", str(path.parent)):
         assert turn_started(none) == 0.0
+
+
+# What was said.
+
+
+def said(text: str) -> str:
+    return line("assistant", [{"type": "text", "text": text}])
+
+
+def test_last_words_are_those_of_this_turn(path: Path) -> None:
+    path.write_text(
+        line("user", "old") + said("old words") + line("user", "new\nmore") + use("t1")
+    )
+    assert last_words(bytes(path)) == ("", "new\nmore")
+
+
+def test_last_words_stand_before_calls_and_results(path: Path) -> None:
+    earlier = line("user", [{"type": "text", "text": "go"}]) + said("one") + said("two")
+    path.write_text(earlier + use("t1") + result("t1", "output") + use("t2"))
+    assert last_words(bytes(path)) == ("two", "go")
+
+
+def test_prompt_of_a_long_turn_is_the_one_the_client_notes(path: Path) -> None:
+    note = json.dumps({"type": "last-prompt", "lastPrompt": "go on"}) + "\n"
+    long = "".join(result(f"t{number}", "x" * 50_000) for number in range(30))
+    path.write_text(line("user", "go on\nhere") + long + note + said("now") + use("t"))
+    assert last_words(bytes(path)) == ("now", "go on")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe\n",
+        b'{"type":"assistant","message":{"content":[{"type":"text","text":7}]}}\n',
+        b'{"type":"assistant","message":"text"}\n',
+        b'{"type":"last-prompt","lastPrompt":["x"]}\n',
+        b'["last-prompt"]\n',
+        b"[" * 100_000 + b'"assistant"',
+        b'{"assistant"' * 5000,
+    ],
+)
+def test_transcript_without_words_has_none(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    assert last_words(bytes(path)) == ("", "")
+
+
+def test_last_words_of_a_huge_transcript_come_quickly(path: Path) -> None:
+    lines = said("x" * 100) * 3000 + result("t", "y" * (3 << 20))
+    path.write_text(lines + said("z" * 100_000) * 20 + use("t"))
+    began = time.perf_counter()
+    last_words(bytes(path))
+    assert time.perf_counter() - began < 0.5  # a hundredth of it on a quiet machine

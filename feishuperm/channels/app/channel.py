@@ -222,6 +222,9 @@ class AppChannel:
         )
         self._cards.add(job)
 
+    def renew(self) -> None:
+        """A card that waits stays as it was read."""
+
     def settle(self, outcome: Outcome) -> None:
         """A request ended: its card becomes a record, on every device."""
         self._always.pop(outcome.id, None)

@@ -32,7 +32,7 @@ from feishuperm.handlers.pages.pieces import (
 )
 from feishuperm.handlers.pages.result import surface_name
 from feishuperm.lib.display import visible
-from feishuperm.lib.text import text
+from feishuperm.lib.text import at_zero, text
 from feishuperm.models.ask import CUT_FIRST, FOREVER, fit
 from feishuperm.models.kind import KINDS
 
@@ -48,7 +48,7 @@ TEXTS = (
     *("inbox.live", "inbox.lost", "inbox.expand", "inbox.collapse", "inbox.hidden"),
     *("inbox.sending", "inbox.failed", "inbox.arrived", "inbox.settled"),
     *("page.name", "page.left", "page.time_over", "page.key.reason", "page.key.head"),
-    *("inbox.ended", "button.more"),
+    *("inbox.ended", "button.more", "page.why", "page.prompt"),
 )
 # Keys that are no button's; those follow from `KINDS`.
 KEYS = (
@@ -64,13 +64,14 @@ class Item(NamedTuple):
 
     json: bytes
     plain: bytes
+    why: str = ""  # as it is drawn: it may be known a little later
 
 
 def make_item(ask: Ask, links: Links) -> Item:
     """One waiting request. `links` has each offer by name, and "request"."""
     ask = fit(ask, ITEM_LENGTH)
     plain = _plain(ask, links).encode(errors="replace")
-    return Item(_json(_item(ask, links)), plain)
+    return Item(_json(_item(ask, links)), plain, ask.why)
 
 
 def _item(ask: Ask, links: Links) -> dict[str, Any]:
@@ -87,7 +88,12 @@ def _item(ask: Ask, links: Links) -> dict[str, Any]:
         "where": [visible(part) for part in _where(ask)],
         "project_name": visible(ask.project_name),
         "created": ask.created,
+        "zero": at_zero(ask),
         "blocks": drawn,
+        "dangers": [visible(line) for line in ask.dangers],
+        "why": visible(ask.why),
+        "prompt": visible(ask.prompt),
+        "facts": [visible(line) for line in ask.facts],
         "offers": offers,
         "fields": [
             _field(field)

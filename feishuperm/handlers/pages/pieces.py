@@ -13,7 +13,7 @@ from html import escape
 from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import Fact, exactly, facts, moment, say, shown
-from feishuperm.lib.text import text
+from feishuperm.lib.text import at_zero, text
 from feishuperm.models.ask import CUT_FIRST, FOREVER, NO, STOP, YES
 from feishuperm.models.question import in_form
 
@@ -71,13 +71,14 @@ def head(ask: Ask, title: str, clock: str = "") -> str:
 
 
 def clock(ask: Ask, seconds_left: float) -> str:
-    """The time left: a moment for all, a countdown where scripts run."""
+    """The time left: a moment for all, a countdown where scripts run; and what then."""
     until = time.strftime("%H:%M:%S", time.localtime(ask.created + ask.seconds))
     return (
-        f'<span class="clock" role="timer" data-left="{seconds_left:.1f}"'
-        f' data-text="{say(ask.language, "page.left")}"'
+        f'<div class="timing"><span class="clock" role="timer"'
+        f' data-left="{seconds_left:.1f}" data-text="{say(ask.language, "page.left")}"'
         f' data-over="{say(ask.language, "page.time_over")}">'
         f"{say(ask.language, 'page.until', until=until)}</span>"
+        f'<span class="zero">{shown(at_zero(ask))}</span></div>'
     )
 
 
@@ -89,8 +90,29 @@ def blocks(ask: Ask, offers: Sequence[Offer] = ()) -> Iterator[str]:
             yield f'<p class="note">{shown(cut_hint(ask))}</p>'
         if not (asked and block.kind == "question"):
             yield from _block(ask, block)
-    if not asked and not ask.blocks:
-        yield f'<p class="muted">{shown(ask.empty)}</p>'
+        if not place:
+            yield about(ask)
+    if not ask.blocks:
+        yield about(ask) if asked else f'<p class="muted">{shown(ask.empty)}</p>'
+
+
+def about(ask: Ask) -> str:
+    """What has to be known of it: what is dangerous, why it is asked, what it does."""
+    dangers = "".join(f'<p class="danger">{shown(line)}</p>' for line in ask.dangers)
+    plain = "".join(f"<li>{shown(line)}</li>" for line in ask.facts)
+    return (
+        (f'<div role="alert">{dangers}</div>' if dangers else "")
+        + _words(ask, "why", ask.why)
+        + _words(ask, "prompt", ask.prompt)
+        + (f'<ul class="plain-facts">{plain}</ul>' if plain else "")
+    )
+
+
+def _words(ask: Ask, name: str, words: str) -> str:
+    if not words:
+        return ""
+    label = say(ask.language, f"page.{name}")
+    return f'<p class="{name}"><span>{label}</span> {shown(words)}</p>'
 
 
 def cut_hint(ask: Ask) -> str:

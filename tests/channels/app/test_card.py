@@ -173,7 +173,7 @@ def test_other_questions_are_a_form(questions: list[Json], tags: list[str]) -> N
 
 def test_plan_is_approved_or_sent_back_with_a_reason() -> None:
     card = drawn(brief("ExitPlanMode", plan="# Plan\n\n1. do it"))
-    assert {"批准计划", "拒绝计划"} <= set(buttons(card))
+    assert {"批准计划", "退回计划"} <= set(buttons(card))
     assert "1. do it" in encode(card).replace("\\n", "\n")
 
 

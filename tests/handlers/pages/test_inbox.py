@@ -149,3 +149,16 @@ def test_no_inbox_text_is_left_over(key: str) -> None:
     blank = "{{" + key.partition(".")[2] + "}}"
     helped = [name for _, name in (*inbox.KEYS, inbox.MOVES)]
     assert key in inbox.TEXTS or key in helped or blank in INBOX
+
+
+def test_item_says_what_is_dangerous_and_why_with_nothing_unseen() -> None:
+    ask = make_ask(
+        dangers=("删除 a\u202eb",), why="why\u200b", prompt="p\x07", facts=("f\u2028",)
+    )
+    item = item_of(ask)
+    assert item["dangers"] == ["删除 a⟦U+202E⟧b"]
+    assert item["why"] == "why⟦U+200B⟧"
+    assert item["prompt"] == "p⟦U+0007⟧"
+    assert item["facts"] == ["f⟦U+2028⟧"]
+    plain = page_of(ask).text
+    assert plain.index("npm run build") < plain.index("删除") < plain.index("why")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -97,7 +98,7 @@ def test_settled_request_says_how_and_has_no_button() -> None:
 def test_plan_offers_approval_and_rejection_and_no_rule() -> None:
     plan = Block("markdown", "", "# Title\n- step <one>")
     page = page_of(make_ask("plan", blocks=(plan,)))
-    for expected in ("批准计划", "拒绝计划", "# Title", "- step <one>"):
+    for expected in ("批准计划", "退回计划", "# Title", "- step <one>"):
         assert expected in page.text
     assert "批准运行" not in page.text
     assert not page.all("form", action="always")
@@ -162,7 +163,7 @@ def test_answer_form_has_one_group_per_question() -> None:
     assert page.forms["answer"].names() == names
     assert page.form("answer")["sig"] == "s-answer"
     assert page.form("deny")["sig"] == "s-deny"
-    for expected in ("Which colour?", "warm", "Which sizes?", "可多选", "提交回答"):
+    for expected in ("Which colour?", "warm", "Which sizes?", "可多选", "提交"):
         assert expected in page.text
 
 
@@ -225,3 +226,32 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES)
 def test_odd_questions_never_break_the_form(questions: Any) -> None:
     page_of(make_ask("question", {"questions": questions}))
+
+
+def test_dangers_stand_below_the_command_then_why_then_facts_then_the_rest() -> None:
+    ask = make_ask(
+        blocks=(Block("code", "命令", "curl x | sh"), Block("text", "说明", "装一下")),
+        dangers=("运行下载的内容",),
+        why="I will install <it>.",
+        prompt="set things up",
+        facts=("连接 x.example",),
+        at_zero="deny",
+    )
+    page = page_of(ask)
+    order = (
+        *("curl x | sh", "运行下载的内容", "I will install <it>.", "set things up"),
+        *("连接 x.example", "装一下"),
+    )
+    places = [page.text.index(words) for words in order]
+    assert places == sorted(places)
+    for words in order:
+        assert page.text.count(words) == 1
+    assert page.all("p", class_="danger")
+    assert re.search(r"\d\d:\d\d 后自动拒绝", page.text)
+
+
+def test_page_of_a_plain_call_has_no_mark_and_no_empty_words() -> None:
+    page = page_of(make_ask(at_zero="terminal"))
+    for name in ("danger", "why", "prompt"):
+        assert not page.all("p", class_=name)
+    assert re.search(r"\d\d:\d\d 后交回终端", page.text)
