@@ -9,7 +9,8 @@ shiv makes the archive; this file gives it another start.  The result is, in one
     table      for each minor version the length and place of its head, if any
     heads      one per CPython: magic and mark, then the index of its codes and, ready
                to run, the loader and what `hook` needs
-    codes      per CPython, every other module, compressed
+    codes      per CPython, each other module that starts often, compressed
+    rest       every other module, for all CPythons together
     zip        from shiv: site-packages/, and our own __main__.py
 
 `feishuperm/loader.py` imports from it.  Nothing is ever unpacked, no file is written,
@@ -43,6 +44,7 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
+from feishuperm.loader import CONSTS, INNER
 from feishuperm.models.names import PROGRAMS
 
 ROOT = Path(__file__).resolve().parent
@@ -54,7 +56,7 @@ ARCHIVE = DIST / "feishuperm.pyz"
 
 MINORS = range(9, 15)  # CPython 3.9 to 3.14 get compiled code; others run the source
 RELEASE_MINORS = range(9, 14)  # a release without one of these would start slowly
-SIZE_LIMIT = 2_000_000  # of a release: 60 bytes for a line, 12 of them as source
+SIZE_LIMIT = 1_500_000  # of a release: 45 bytes for a line, 12 of them as source
 TEXT_SIZE = 4096
 TABLE_SIZE = 8 * 32  # for Python 3.0 to 3.31
 # CPython 3.x: the one whose code of the same module is its dictionary for compression.
@@ -62,6 +64,25 @@ TABLE_SIZE = 8 * 32  # for Python 3.0 to 3.31
 BASES = {9: 12, 10: 9, 11: 12, 13: 12, 14: 12}
 LOADER = "feishuperm.loader"
 READY = ("feishuperm", "feishuperm.client", "feishuperm.wire")  # what `hook` imports
+# These and what they import start with many an event, or say the version: each is read
+# by itself.
+OFTEN = tuple(
+    f"feishuperm.{name}"
+    for name in (
+        "_build",
+        "cli",
+        "commands.hook",
+        "commands.supervisor",
+        "commands.version",
+        "engine.hook_output",
+        "engine.run_mark",
+        "engine.script_host",
+        "engine.shell_template",
+        "engine.trust",
+        "lib.secret_finders",
+        "services.ledger",
+    )
+)
 NO_GIT_EPOCH = 1_767_225_600  # 2026-01-01: any constant will do
 HOOK_NAMES = tuple(name for name, command in PROGRAMS.items() if command == "hook")
 
@@ -440,29 +461,85 @@ def six_bits(value: int) -> Iterator[int]:
     yield value
 
 
+def code_fields() -> list[str]:
+    """What this CPython makes a code object of, in the order its type takes it."""
+    names = ["argcount", "posonlyargcount", "kwonlyargcount", "nlocals", "stacksize"]
+    names += ["flags", "code", "consts", "names", "varnames", "filename", "name"]
+    if sys.version_info >= (3, 11):
+        names += ["qualname", "firstlineno", "linetable", "exceptiontable"]
+    else:
+        line_table = "linetable" if sys.version_info >= (3, 10) else "lnotab"
+        names += ["firstlineno", line_table]
+    return [f"co_{name}" for name in [*names, "freevars", "cellvars"]]
+
+
+def take_apart(code: CodeType) -> Iterator[list[object]]:
+    """What its code objects are made of, those inside another before that one."""
+    parts = [getattr(code, name) for name in code_fields()]
+    parts[CONSTS] = tuple(
+        INNER if isinstance(item, CodeType) else item for item in code.co_consts
+    )
+    for item in code.co_consts:
+        if isinstance(item, CodeType):
+            yield from take_apart(item)
+    yield parts
+
+
 def compile_stdin() -> int:
-    """For `compile_all`: {name: (file, text)} in, the parts of Compiled out."""
-    modules = marshal.load(sys.stdin.buffer)
+    """For `compile_all`: ({name: (file, text)}, often) in, Compiled out."""
+    modules, often = marshal.load(sys.stdin.buffer)
     code = {name: compile_module(*module) for name, module in modules.items()}
     ready = {name: (modules[name][0], code.pop(name)) for name in READY}
     head = code.pop(LOADER), ready
     # This format repeats a name instead of its number: sister's code is then alike.
     plain = 2 if sys.version_info < (3, 14) else marshal.version
     codes = {
-        name: marshal.dumps(item, plain) if modules[name][1] else b""
-        for name, item in code.items()
+        name: marshal.dumps(code[name], plain) if modules[name][1] else b""
+        for name in often
     }
-    parts = codes, marshal.dumps(head, plain), marshal.dumps(head)
-    sys.stdout.buffer.write(marshal.dumps(parts, 2))
+    rest = {
+        name: list(take_apart(code[name])) if modules[name][1] else []
+        for name in sorted(code.keys() - codes)
+    }
+    # Like stands beside like: a seventh less to store than one after the other.
+    columns = [list(column) for column in zip(*itertools.chain(*rest.values()))]
+    compiled = (
+        codes,
+        marshal.dumps(head, plain),
+        marshal.dumps(head),
+        {name: len(parts) for name, parts in rest.items()},
+        marshal.dumps(columns, plain),
+    )
+    sys.stdout.buffer.write(marshal.dumps(compiled, 2))
     return 0
 
 
 class Compiled(NamedTuple):
     """The modules as one CPython's code."""
 
-    codes: dict[str, bytes]  # by name, but for the loader and READY
+    codes: dict[str, bytes]  # by name, what starts often, but for the loader and READY
     common: bytes  # of those, in the same format: a dictionary for all others
     head: bytes  # the same, ready to run
+    counts: dict[str, int]  # by name, all others: of how many code objects
+    columns: bytes  # what these are made of, a list for each of code_fields()
+
+
+def starts_often(files: dict[str, bytes]) -> list[str]:
+    """OFTEN, and what is imported with them, but for what is ready to run."""
+    modules, names, left = find_modules(files), set(), list(OFTEN)
+    while left:
+        name = left.pop()
+        if name in modules and name not in names:
+            names.add(name)
+            left += [name.rpartition(".")[0], *imports_of(files[modules[name]])]
+    return sorted(names.difference(READY, [LOADER]))
+
+
+def imports_of(text: bytes) -> Iterator[str]:
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def find_modules(files: dict[str, bytes]) -> dict[str, str]:
@@ -481,7 +558,7 @@ def compile_all(files: dict[str, bytes], python: Python) -> Compiled:
         [python.path, "-BsS", __file__, "--compile"],
         env={"PYTHONHASHSEED": "0"},  # sets among the constants are written in order
         cwd="/",
-        input=marshal.dumps(modules, 2),
+        input=marshal.dumps((modules, starts_often(files)), 2),
         capture_output=True,
     )
     if result.returncode:
@@ -493,6 +570,16 @@ def deflate(data: bytes, dictionary: bytes) -> bytes:
     """As small as zlib can, given a text that is much the same."""
     deflater = zlib.compressobj(9, zdict=dictionary)
     return deflater.compress(data) + deflater.flush()
+
+
+def squeeze(data: bytes) -> bytes:
+    """As small as lzma can, when likes may be far apart."""
+    import lzma  # of this Python alone: those that compile may lack it
+
+    memory = 1 << 24  # a reader needs as much, if there is so much to read
+    options = {"preset": 9 | lzma.PRESET_EXTREME, "dict_size": memory, "pb": 0}
+    filters = [{"id": lzma.FILTER_LZMA2, **options}]
+    return lzma.compress(data, check=lzma.CHECK_NONE, filters=filters)
 
 
 Span = tuple[int, int]  # offset among the codes, and length
@@ -521,6 +608,8 @@ class Body:
         self.sections: dict[Python, tuple[int, list[int]]] = {}
         for python in compiled:
             self.put_codes(python)
+        self.rest: dict[Python, tuple[int, int, int]] = {}
+        self.rest_place = len(self.data), self.put_rest()
 
     def put(self, data: bytes, dictionary: bytes = b"") -> int:
         packed = deflate(data, dictionary) if data else b""
@@ -539,14 +628,29 @@ class Body:
             [self.put(codes[name], common + near.get(name, b"")) for name in codes],
         )
 
+    def put_rest(self) -> int:
+        """A reader stops at the end of its part: the newest Pythons wait least."""
+        rest = b""
+        for python in sorted(self.compiled, key=lambda python: -python.minor):
+            columns = self.compiled[python].columns
+            end = len(rest) + len(columns)
+            self.rest[python] = len(rest), end, zlib.crc32(columns)
+            rest += columns
+        packed = squeeze(rest)
+        self.data += packed
+        return len(packed)
+
     def make_head(self, python: Python, start: int) -> bytes:
         """`start` is where the codes begin; the length does not depend on it."""
-        codes, _, head = self.compiled[python]
+        compiled = self.compiled[python]
         bases = bases_of(python, self.compiled)
-        files = [self.modules[name] for name in codes]
+        files = [self.modules[name] for name in (*compiled.codes, *compiled.counts)]
         sections = [self.sections[base] for base in bases]
-        index = marshal.dumps((self.common[bases[0]], files, sections), 2)
-        parts = ((start, zlib.compress(index, 9)), head)
+        counts = list(compiled.counts.values())
+        rest = self.rest_place, *self.rest[python]
+        index = self.common[bases[0]], files, sections, counts, rest
+        packed = zlib.compress(marshal.dumps(index, 2), 9)
+        parts = ((start, packed), compiled.head)
         return bytes.fromhex(python.magic) + self.mark + marshal.dumps(parts, 2)
 
     def make_heads(self) -> bytes:

@@ -3,8 +3,10 @@
 The build lays down every module's code once per CPython (see build.py for the layout);
 BOOT, in the sh text, runs this file's own code and calls `start()`.  From then on
 `import feishuperm.x` is a read at a known offset: no folder is listed, no zip directory
-read, nothing compiled and nothing written.  The sources in the zip serve Pythons that
-the build did not know, and tracebacks.
+read, nothing compiled and nothing written.  Modules that start often are read one by
+one; the first of the others brings them all, which takes some hundredths of a second.
+The sources in the zip serve Pythons that the build did not know or that have no lzma,
+and tracebacks.
 
 It knows nothing of what the modules are for, and runs before anything is imported: it
 keeps to what every Python has loaded at its start, and brings zlib when `hook` needs
@@ -21,18 +23,22 @@ from marshal import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import CodeType, ModuleType
+    from typing import Any
 
+    Parts = tuple[Any, ...]  # what a code object is made of
     Place = tuple[int, int]  # offset among the codes, and length
-    # The source's name; its code for other CPythons and at last for this one, each
-    # compressed against the one before.
-    Entry = tuple[str, list[Place]]
+    # The place of what is compressed with lzma; where in it this CPython's part begins
+    # and ends, and its sum.
+    Section = tuple[Place, int, int, int]
     Packed = tuple[int, bytes]  # where the codes begin; their index, compressed
     Ready = dict[str, tuple[str, CodeType]]  # what came with the first read
 
 INIT = "/__init__.py"
 HOOK_NAMES = ("feishuperm-hook", "permission-notify")
+CONSTS = 7  # the place of the constants among what a code object is made of
+INNER = StopIteration  # stands there for a code object inside this one
 
 
 class Loader:
@@ -42,9 +48,15 @@ class Loader:
         self.archive = archive
         self.fd = fd  # stays open: an upgrade puts another file at the same path
         self.start, self.packed = packed
-        self.index: dict[str, Entry] = {}
-        self.common = b""  # what every code was compressed against
         self.ready = ready
+        self.files: dict[str, str] = {}  # by module, but for what is ready
+        # Of a module that starts often: its code for other CPythons and at last for
+        # this one, each compressed against the one before.
+        self.places: dict[str, list[Place]] = {}
+        self.common = b""  # what every one of them was compressed against
+        self.rest: dict[str, int] = {}  # all others: of how many code objects each
+        self.section: Section = (0, 0), 0, 0, 0
+        self.parts: dict[str, list[Parts]] = {}  # theirs, until they are imported
 
     def find_spec(
         self, name: str, path: object = None, target: object = None
@@ -53,7 +65,9 @@ class Loader:
             return None
         try:
             file = self.get_filename(name)
-        except KeyError:
+            if name in self.rest:
+                import _lzma  # noqa: F401 without it, Python itself finds the source
+        except (KeyError, ImportError):
             return None
         spec = ModuleSpec(name, self, origin=file)  # type: ignore[arg-type]
         if file.endswith(INIT):
@@ -71,14 +85,17 @@ class Loader:
 
     def get_code(self, name: str) -> CodeType | None:
         """None for an empty file; ImportError when another lies over this one."""
+        file = self.get_filename(name)
         code = self.ready[name][1] if name in self.ready else self._load(name)
         if code:
-            _fix_co_filename(code, self.get_filename(name))
+            _fix_co_filename(code, file)
         return code
 
     def get_filename(self, name: str) -> str:
         """As zipimport names it, which serves the same modules to other Pythons."""
-        file = self.ready[name][0] if name in self.ready else self._entry(name)[0]
+        if self.packed and name not in self.ready:
+            self._unpack()
+        file = self.ready[name][0] if name in self.ready else self.files[name]
         return f"{self.archive}/site-packages/{file}"
 
     def is_package(self, name: str) -> bool:
@@ -93,26 +110,28 @@ class Loader:
 
         return zipimporter(self.archive).get_data(path)
 
-    def _entry(self, name: str) -> Entry:
-        if self.packed:
-            self._unpack()
-        return self.index[name]
-
     def _unpack(self) -> None:
-        """Read the index: files, and per CPython where its codes begin and how long."""
+        """Read the index: files, and where or of how many parts their codes are."""
         from zlib import decompress
 
-        common, files, sections = loads(decompress(self.packed))
+        common, files, sections, counts, self.section = loads(decompress(self.packed))
         self.packed = b""
         self.common = self._inflate(common, b"")
+        names = [
+            file[:-3].removesuffix("/__init__").replace("/", ".") for file in files
+        ]
+        self.files = dict(zip(names, files))
         places = [accumulated(*section) for section in sections]
-        for file, *codes in zip(files, *places):
-            name = file[:-3].removesuffix("/__init__").replace("/", ".")
-            self.index[name] = (file, codes)
+        self.places = {name: codes for name, *codes in zip(names, *places)}
+        self.rest = dict(zip(names[len(self.places) :], counts))
 
     def _load(self, name: str) -> CodeType | None:
+        if name in self.rest:
+            if name not in self.parts:
+                self._read_rest()
+            return assemble(self.parts.pop(name))
         data = b""
-        for place in self._entry(name)[1]:
+        for place in self.places[name]:
             data = self._inflate(place, self.common + data) if place[1] else b""
         code: CodeType | None = loads(data) if data else None
         return code
@@ -125,21 +144,59 @@ class Loader:
         """
         import zlib
 
-        offset, size = place
         inflater = zlib.decompressobj(zdict=dictionary)
         try:
-            data = inflater.decompress(posix.pread(self.fd, size, self.start + offset))
-            if inflater.eof:
+            data = inflater.decompress(self._read(place))
+            if inflater.eof and not inflater.unused_data:
                 return data
         except zlib.error:
             pass
-        raise ImportError(f"{self.archive} was overwritten while it was running")
+        raise self._overwritten()
+
+    def _read_rest(self) -> None:
+        """Take the parts of every module that does not start often.
+
+        Those of other CPythons stand before them in one stream, hence a sum of their
+        own.
+        """
+        from _lzma import LZMADecompressor, LZMAError
+        from zlib import crc32
+
+        place, begin, end, total = self.section
+        try:
+            data = LZMADecompressor().decompress(self._read(place), end)[begin:]
+        except LZMAError:
+            raise self._overwritten() from None
+        if crc32(data) != total:
+            raise self._overwritten()
+        rows = zip(*loads(data))
+        for name, count in self.rest.items():
+            self.parts[name] = [next(rows) for _ in range(count)]
+
+    def _read(self, place: Place) -> bytes:
+        return posix.pread(self.fd, place[1], self.start + place[0])
+
+    def _overwritten(self) -> ImportError:
+        return ImportError(f"{self.archive} was overwritten while it was running")
 
 
 def accumulated(offset: int, lengths: list[int]) -> Iterator[Place]:
     for length in lengths:
         yield offset, length
         offset += length
+
+
+def assemble(parts: Iterable[Parts]) -> CodeType | None:
+    """A module's code; what is inside a code object stands before it."""
+    made: list[CodeType] = []
+    for part in parts:
+        first = len(made) - part[CONSTS].count(INNER)
+        inner = iter(made[first:])
+        del made[first:]
+        consts = (next(inner) if item is INNER else item for item in part[CONSTS])
+        fields = [*part[:CONSTS], tuple(consts), *part[CONSTS + 1 :]]
+        made.append(type(assemble.__code__)(*fields))
+    return made[0] if made else None
 
 
 def start(fd: int = -1, packed: Packed = (0, b""), ready: Ready | None = None) -> None:

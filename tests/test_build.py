@@ -226,15 +226,16 @@ def g(a, /, b: int) -> None:
 class C:
     field: int = 1
 """
+OFTEN = "feishuperm/_build.py"
 
 
 def test_annotations_of_functions_go_and_those_of_classes_stay(
     pythons: list[build.Python],
 ) -> None:
     files = {f"{name.replace('.', '/')}.py": b"" for name in build.READY}
-    files.update({"feishuperm/loader.py": b"", "x.py": ANNOTATED.encode()})
+    files.update({"feishuperm/loader.py": b"", OFTEN: ANNOTATED.encode()})
     python = next(p for p in pythons if p.path == os.path.realpath(sys.executable))
-    code = marshal.loads(build.compile_all(files, python).codes["x"])
+    code = marshal.loads(build.compile_all(files, python).codes["feishuperm._build"])
     space: dict[str, Any] = {"__name__": "x"}
     exec(code, space)
     assert not space["f"].__annotations__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import sys
 import types
@@ -22,9 +23,23 @@ FILES = {
     "feishuperm/client.py": b"",
     "feishuperm/loader.py": b"",
     "feishuperm/wire.py": b"",
+    "feishuperm/commands/__init__.py": b"",
+    "feishuperm/commands/version.py": b"from feishuperm.room import table\n",
     "feishuperm/room/__init__.py": b"",
     "feishuperm/room/table.py": b"def f():\n    return 'here'\n",
+    "feishuperm/shed/__init__.py": b"",
+    "feishuperm/shed/ladder.py": b"""\
+class Ladder:
+    def climb(self, steps=(1, 2)):
+        return [(lambda: step)() for step in steps]
+def f():
+    def deeper():
+        return "here" if Ladder().climb() == [1, 2] else "lost"
+    return deeper()
+""",
 }
+OFTEN, SELDOM = "feishuperm.room.table", "feishuperm.shed.ladder"
+both = pytest.mark.parametrize("name", [OFTEN, SELDOM])
 
 
 @pytest.fixture(params=["alone", "on its bases"])
@@ -45,12 +60,32 @@ def archive(
     os.close(fd)
 
 
-def test_module_runs_and_names_its_source(archive: loader.Loader) -> None:
-    module: Any = types.ModuleType("feishuperm.room.table")
+@both
+def test_module_runs_and_names_its_source(archive: loader.Loader, name: str) -> None:
+    module: Any = types.ModuleType(name)
     archive.exec_module(module)
     assert module.f() == "here"
-    file = f"{archive.archive}/site-packages/feishuperm/room/table.py"
+    file = f"{archive.archive}/site-packages/{name.replace('.', '/')}.py"
     assert (module.__file__, module.f.__code__.co_filename) == (file, file)
+
+
+def test_what_starts_often_is_read_by_itself(archive: loader.Loader) -> None:
+    assert archive.get_code(OFTEN)
+    assert not archive.parts
+
+
+def test_code_that_was_taken_is_read_again(archive: loader.Loader) -> None:
+    first = archive.get_code(SELDOM)
+    assert SELDOM not in archive.parts
+    assert archive.get_code(SELDOM) == first
+
+
+def test_python_without_lzma_finds_the_source_itself(
+    archive: loader.Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "_lzma", None)
+    assert archive.find_spec(SELDOM) is None
+    assert archive.find_spec(OFTEN)
 
 
 def test_what_came_with_the_head_needs_no_read(archive: loader.Loader) -> None:
@@ -61,7 +96,10 @@ def test_what_came_with_the_head_needs_no_read(archive: loader.Loader) -> None:
     assert archive.packed
 
 
-@pytest.mark.parametrize("name", ["feishuperm", "feishuperm.room"])
+PACKAGES = ["feishuperm", "feishuperm.room", "feishuperm.shed"]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
 def test_package_says_where_it_is(archive: loader.Loader, name: str) -> None:
     spec = archive.find_spec(name)
     folder = f"{archive.archive}/site-packages/{name.replace('.', '/')}"
@@ -71,11 +109,12 @@ def test_package_says_where_it_is(archive: loader.Loader, name: str) -> None:
     assert archive.is_package(name)
 
 
-def test_module_is_no_package(archive: loader.Loader) -> None:
-    spec = archive.find_spec("feishuperm.room.table")
+@both
+def test_module_is_no_package(archive: loader.Loader, name: str) -> None:
+    spec = archive.find_spec(name)
     assert spec
     assert spec.submodule_search_locations is None
-    assert not archive.is_package("feishuperm.room.table")
+    assert not archive.is_package(name)
 
 
 @pytest.mark.parametrize("name", ["json", "feishuperm.none", "feishupermx", "x"])
@@ -90,19 +129,35 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "garbage": lambda data: b"\xff" * len(data),
     "zeros": lambda data: bytes(len(data)),
     "moved": lambda data: b"x" + data,
-    "cut": lambda data: data[:-3],
-    "other codes": lambda data: data[:-9] + zlib.compress(b"x"),
+    "cut": lambda data: data[: len(data) // 2],
 }
 
 
+@both
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_code_that_is_not_what_was_built_is_never_run(
-    archive: loader.Loader, damage: str
+    archive: loader.Loader, damage: str, name: str
 ) -> None:
     path = Path(archive.archive)
     path.write_bytes(DAMAGE[damage](path.read_bytes()))
     with pytest.raises(ImportError, match="was overwritten while it was running"):
-        archive.get_code("feishuperm.room.table")
+        archive.get_code(name)
+
+
+@pytest.mark.parametrize(
+    "name, other", [(OFTEN, zlib.compress(b"x")), (SELDOM, lzma.compress(b"x" * 99))]
+)
+@pytest.mark.parametrize("missing", [0, 3])
+def test_other_code_at_the_same_place_is_never_run(
+    archive: loader.Loader, name: str, other: bytes, missing: int
+) -> None:
+    assert archive.get_filename(name)  # the index is read
+    place = archive.places[name][-1] if name == OFTEN else archive.section[0]
+    with open(archive.archive, "r+b") as file:
+        file.seek(archive.start + place[0])
+        file.write(other[: len(other) - missing].ljust(place[1], b"\0"))
+    with pytest.raises(ImportError, match="was overwritten while it was running"):
+        archive.get_code(name)
 
 
 def test_every_name_of_the_hook_is_known_everywhere() -> None:

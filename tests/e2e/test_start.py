@@ -627,3 +627,34 @@ def test_modules_the_hook_loads(
         hook = run([*start, boot, str(pyz), "hook"], env, tmp_path)
         assert hook.stdout == ANSWER
         assert imported(hook.stderr) - imported(bare.stderr) == {"_socket", *ours}
+
+
+FREQUENT: dict[str, tuple[str, str, str]] = {
+    "version": ("version", "", "feishuperm._build"),
+    "a command": ("hook", "PreToolUse", "feishuperm.engine.shell_template"),
+    "a script": ("hook", "PostToolUse", "feishuperm.engine.script_host"),
+    "a stop": ("supervisor", "Stop", "feishuperm.supervisor.supervisor"),
+}
+
+
+@pytest.mark.parametrize("case", FREQUENT)
+def test_what_starts_often_never_waits_for_the_code_of_everything_else(
+    pyz: Path, env: dict[str, str], home: Path, tmp_path: Path, case: str
+) -> None:
+    script = tmp_path / "callback.py"
+    script.write_text("def main(event):\n    return {}\n")
+    text = 'printf "{}" "$TOOL"'
+    rows = [
+        {"event": "PreToolUse", "type": "command", "command": text},
+        {"event": "PostToolUse", "type": "script", "script": str(script)},
+    ]
+    (home / ".claude").mkdir()
+    settings = home / ".claude" / "settings.json"
+    settings.write_text(json.dumps({"feishuperm": {"callbacks": rows}}))
+    command, event, module = FREQUENT[case]
+    fields = {"hook_event_name": event, "tool_name": "Bash", "cwd": str(tmp_path)}
+    start = [sys.executable, "-IBS", "-X", "importtime", "-c", boot_of(pyz), str(pyz)]
+    result = run([*start, command], env, tmp_path, json.dumps(fields).encode())
+    assert result.returncode == 0
+    assert module in imported(result.stderr)
+    assert "_lzma" not in imported(result.stderr)
