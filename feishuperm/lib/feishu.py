@@ -115,7 +115,8 @@ def _rules(ask: Ask, buttons: Sequence[Button]) -> list[Element]:
 
 def _buttons(ask: Ask, url: Url) -> list[Button]:
     """What may be answered from a card; a route that needs more opens its page."""
-    rows = ((offer, KINDS[ask.kind].action(offer.name)) for offer in ask.offered)
+    offers = (offer for offer in ask.offered if not ask.edits(offer))
+    rows = ((offer, KINDS[ask.kind].action(offer.name)) for offer in offers)
     return [
         Button(offer.label, url(row.path, ask.id), STYLES[offer.look])
         for offer, row in rows

@@ -50,6 +50,11 @@ class Field(NamedTuple):
     value: str = ""  # what it holds at first
     limit: int = TEXT_LIMIT
 
+    @property
+    def edits(self) -> bool:
+        """Whether it holds a text of the call, to be changed."""
+        return self.type == "lines" and bool(self.value)
+
 
 class Offer(NamedTuple):
     """A button as it is offered."""
@@ -124,6 +129,17 @@ class Ask(NamedTuple):
         """The button of this name, if it is offered."""
         return next((offer for offer in self.actions if offer.name == name), None)
 
+    def edits(self, offer: Offer) -> bool:
+        """Whether this button lets a text of the call itself be changed."""
+        return any(field.name in offer.fields for field in self.fields if field.edits)
+
+    def without_edit(self) -> Ask:
+        """The ask where no text of the call can be changed: not all of it is seen."""
+        return self._replace(
+            actions=tuple(offer for offer in self.actions if not self.edits(offer)),
+            fields=tuple(field for field in self.fields if not field.edits),
+        )
+
 
 class Answer(NamedTuple):
     """What came back from a surface."""
@@ -156,6 +172,7 @@ class Outcome(NamedTuple):
     look: str = "late"  # "good", "bad" or "late"
     lines: tuple[str, ...] = ()  # sentences about it
     rules: tuple[str, ...] = ()  # "always" wrote these, or found them there
+    ran: str = ""  # the command that ran instead of the one that was asked for
     reason: str = ""  # what the person typed
     summary: str = ""
     project: str = ""

@@ -13,7 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from feishuperm.models.ask import FOREVER, NO, STOP, YES, Answer, Field, Offer, Option
+from feishuperm.models.ask import (
+    FOREVER,
+    NO,
+    STOP,
+    TEXT_LIMIT,
+    YES,
+    Answer,
+    Field,
+    Offer,
+    Option,
+)
 from feishuperm.models.decision import Decision
 from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 from feishuperm.models.question import parse_answers, read_questions
@@ -21,7 +31,7 @@ from feishuperm.models.request import ALLOWED, ANSWERED, DENIED
 
 Say = Callable[..., str]
 ToolInput = dict[str, Any]
-REASON = "reason"
+REASON, COMMAND = "reason", "command"
 
 
 class Action(NamedTuple):
@@ -38,11 +48,17 @@ class Action(NamedTuple):
     message_reason: str = ""  # the same, when a reason was typed
     interrupts: bool = False
     writes_rule: bool = False
-    once: str = ""  # key: once it is done, if no rule came of it
+    once: str = ""  # key: once it is done, if no rule and no change came of it
     reads: tuple[str, ...] = ()  # fields it takes along; ("*",): all of them
     needs: bool = False  # means nothing without its fields
     submit: str = ""  # key: on the button beside its fields, if it says more there
     words: bool = False  # a text that names no button is meant for it
+    tools: frozenset[str] = frozenset()  # whose calls have it; empty: all
+
+    def ran(self, decision: Decision) -> str:
+        """The command that runs instead of what was asked; empty: none does."""
+        changed = decision.updated_input if COMMAND in self.reads else None
+        return str(changed[COMMAND]) if changed else ""
 
     def reason(self, answer: Answer) -> str:
         """What the person typed, if this button takes it along."""
@@ -100,7 +116,38 @@ def _permission(
 ) -> Decision | str:
     if action.message:
         return _refusal(action, answer, say)
+    if COMMAND in action.reads:
+        return _edited(tool_input, answer.values.get(COMMAND, ()))
     return Decision.allow()
+
+
+def _edited(tool_input: ToolInput, values: tuple[str, ...]) -> Decision | str:
+    """What runs is what was typed, letter by letter."""
+    if not is_editable(tool_input):
+        return "answer.not_offered"
+    # A form of a browser ends its lines in another way.
+    typed = "".join(values).replace("\r\n", "\n")
+    if not typed.strip():
+        return "answer.empty"
+    if len(typed) > TEXT_LIMIT:
+        return "answer.long"
+    if typed == tool_input[COMMAND]:
+        return Decision.allow()
+    return Decision.allow(updated_input={**tool_input, COMMAND: typed})
+
+
+def is_editable(tool_input: ToolInput) -> bool:
+    """Whether a field can hold the command, and all of it."""
+    command = tool_input.get(COMMAND)
+    return isinstance(command, str) and 0 < len(command) <= TEXT_LIMIT
+
+
+def _permission_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
+    reason = _reason(tool_input, say)
+    if not is_editable(tool_input):
+        return reason
+    command = tool_input[COMMAND]
+    return (*reason, Field(COMMAND, "lines", say("field.command"), value=command))
 
 
 def _plan(
@@ -155,8 +202,11 @@ _ROWS = (
                    ALLOWED, "w", writes_rule=True, once="done.allow"),
             DENY,
             INTERRUPT,
+            Action("edit", "/edit", "button.edit", "done.edit", YES, ALLOWED,
+                   once="done.allow", reads=(COMMAND,), needs=True,
+                   tools=frozenset(("Bash",))),
         ),
-        _reason, _permission,
+        _permission_fields, _permission,
     ),
     Kind(
         "question", frozenset((QUESTION_TOOL,)),
@@ -192,8 +242,10 @@ def kind_of(tool_name: str, event: str = "PermissionRequest") -> Kind:
     return next(own, None) or next(row for row in rows if not row.tools)
 
 
-def offers(kind: Kind, fields: tuple[Field, ...], say: Say) -> tuple[Offer, ...]:
-    """The buttons of a row, as they are offered."""
+def offers(
+    kind: Kind, fields: tuple[Field, ...], say: Say, tool: str = ""
+) -> tuple[Offer, ...]:
+    """The buttons of a row, as they are offered for a call of this tool."""
     names = tuple(field.name for field in fields)
     return tuple(
         Offer(
@@ -210,4 +262,5 @@ def offers(kind: Kind, fields: tuple[Field, ...], say: Say) -> tuple[Offer, ...]
             words=row.words,
         )
         for row in kind.actions
+        if not row.tools or (tool in row.tools and set(row.reads) <= set(names))
     )

@@ -68,6 +68,7 @@ class Request:
         "note",
         "project",
         "prompt",
+        "ran",
         "raw",
         "reason",
         "rules",
@@ -108,6 +109,7 @@ class Request:
         self.reason = ""  # what the person typed, or why it ended by itself
         self.rules: tuple[str, ...] = ()  # rule texts an "always" wrote
         self.known_rules: tuple[str, ...] = ()  # those that were there already
+        self.ran = ""  # the command that ran instead, without its secrets
         self.summary = tool_name  # one line for lists, without secrets
         self.detail = ""  # the beginning of what it is about, for the ledger
         self.why = ""  # what Claude said last before it, without secrets

@@ -16,7 +16,7 @@ import math
 import time
 
 from feishuperm.lib.display import one_line
-from feishuperm.lib.log import log
+from feishuperm.lib.log import log, redact
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Receipt
 from feishuperm.models.decision import Decision
@@ -174,7 +174,7 @@ class Desk:
         if not self._may_answer(answer.surface):
             return self._refuse(statuses.REFUSED, "answer.surface")
         row = KINDS[request.kind].action(answer.action)
-        if row is None:
+        if row is None or (row.tools and request.tool_name not in row.tools):
             return self._refuse(statuses.REFUSED, "answer.not_offered")
         if answer.digest and answer.digest != request.short_digest():
             return self._refuse(statuses.REFUSED, "answer.other")
@@ -199,7 +199,7 @@ class Desk:
             plan = self.presenter.plan(request, payload)
             if plan.broad and not answer.confirmed:
                 return self._refuse(statuses.CONFIRM, BROAD)
-        if not self._intend(request, row, answer, plan):
+        if not self._intend(request, row, answer, plan, row.ran(decision)):
             return self._unrecorded(request)
         written = self._write(request, plan) if row.writes_rule else WriteResult()
         # Nobody is told "this once" and given more.
@@ -209,7 +209,12 @@ class Desk:
         return self._receipt(statuses.SETTLED, request)
 
     def _intend(
-        self, request: Request, row: Action, answer: Answer, plan: RulePlan
+        self,
+        request: Request,
+        row: Action,
+        answer: Answer,
+        plan: RulePlan,
+        ran: str = "",
     ) -> bool:
         """Put on the disk what is about to be done; whether it may be done."""
         entry = {
@@ -221,6 +226,7 @@ class Desk:
             "reason": row.reason(answer),
             "rules": list(self._new_rules(request, plan)),
             "denied": bool(row.message),
+            **_changed(redact(ran)),
         }
         try:
             self._tickets[request.id] = self._ledger.intend(entry)
@@ -470,7 +476,13 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "session": request.session,
         "created": round(request.created, 3),
         "ended": round(request.ended, 3),
+        **_changed(request.ran),
     }
+
+
+def _changed(ran: str) -> dict[str, str]:
+    """What an entry says of a command that a person changed before it ran."""
+    return {"ran": ran} if ran else {}
 
 
 def refusal_entry(request: Request | None, what: str, who: str) -> dict[str, Any]:
@@ -519,6 +531,7 @@ def _remembered(entry: dict[str, Any], state: str) -> Request:
     request.who = str(entry.get("who") or "")
     request.rules = tuple(map(str, entry["rules"]))
     request.summary = str(entry["summary"])
+    request.ran = str(entry.get("ran") or "")
     request.ended = ended
     # Whether the clock denied it; its hook has long been told.
     request.decision = Decision.deny() if entry["denied"] else None

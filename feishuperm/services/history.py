@@ -78,6 +78,8 @@ def _row(entry: Entry) -> tuple[str, ...]:
     detail = entry.get("detail")
     if isinstance(rules, list) and rules:
         detail = ", ".join(map(str, rules))
+    if entry.get("ran"):
+        detail = f"{detail or ''} -> {entry['ran']}"
     if entry.get("reason"):
         detail = f"{detail or ''} ({entry['reason']})"
     by = entry.get("surface")

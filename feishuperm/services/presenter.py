@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from feishuperm.lib.display import one_line
+from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.log import redact
 from feishuperm.lib.secrets import HIDDEN
@@ -42,7 +42,7 @@ KEY_BEGIN, KEY_END = "-----BEGIN ", "-----END "
 
 # How a request can end without a person's answer: what happened, and a line about it.
 ENDS = {
-    states.EXPIRED: ("ended.expired", ""),  # the line depends on the decision
+    states.EXPIRED: ("", "ended.expired"),  # what happened depends on the decision
     states.TERMINAL: ("ended.terminal", ""),
     states.GONE: ("ended.gone", "ended.gone_hint"),
     states.RELEASED: ("ended.released", "ended.released_hint"),
@@ -85,12 +85,14 @@ class Presenter:
             created=request.created,
             seconds=self._seconds,
             at_zero=self._at_zero if kind.expired else "terminal",
-            actions=offers(kind, fields, self.say),
+            actions=offers(kind, fields, self.say, payload.tool_name),
             fields=fields,
             digest=request.short_digest(),
             why=request.why,
             prompt=request.prompt,
         )
+        if any(visible(field.value) != field.value for field in fields if field.edits):
+            ask = ask.without_edit()  # a field would not show what is there
         if request.waits() and any(row.writes_rule for row in kind.actions):
             ask = self._with_rules(ask, kind, self.plan(request, payload))
         return ask
@@ -169,6 +171,7 @@ class Presenter:
             look,
             tuple(lines),
             tuple(map(redact, rules)),
+            request.ran,
             redact(request.reason) if request.state == states.DENIED else "",
             self.summary(request),
             request.project,
@@ -223,7 +226,8 @@ def without_secrets(ask: Ask) -> Ask:
     if blocks == ask.blocks and rules == ask.rules:
         return ask
     veiled = any(map(_is_veiled, ask.blocks, blocks))
-    return ask._replace(blocks=blocks, rules=rules, masked=True, veiled=veiled)
+    ask = ask._replace(blocks=blocks, rules=rules, masked=True, veiled=veiled)
+    return ask.without_edit()
 
 
 def _masked(block: Block) -> Block:
@@ -277,8 +281,8 @@ def _string(value: Any) -> str:
 
 def _action_end(row: Action, request: Request) -> tuple[str, str, str]:
     """Text key, look and line of what a person did."""
-    written = request.rules or request.known_rules
-    done = row.once if row.writes_rule and not written else row.done
+    more = request.rules or request.known_rules or request.ran
+    done = row.once if row.once and not more else row.done
     return done, "bad" if row.message else "good", ""
 
 
@@ -287,5 +291,5 @@ def _other_end(request: Request) -> tuple[str, str, str]:
     done, line = ENDS[request.state]
     if request.state == states.EXPIRED:
         denied = request.decision is not None
-        line = "ended.expired_denied" if denied else "ended.expired_terminal"
+        done = "ended.expired_denied" if denied else "ended.expired_terminal"
     return done, "late", line

@@ -181,6 +181,7 @@ class RequestManager:
         request.action = row.name
         request.surface = answer.surface
         request.who = answer.who
+        request.ran = redact(row.ran(decision))
         if written is not None:
             request.rules, request.known_rules, request.note = written
         request.head = head

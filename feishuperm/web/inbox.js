@@ -187,8 +187,12 @@
     }
     var box = make("div", "actions");
     drawn(["yes"]).forEach(function (offer) {
-      drawFields(item, offer, box);
-      box.appendChild(button(item, offer));
+      var into = offer.edits ? make("details", "", "", make("summary", "", offer.label)) : box;
+      drawFields(item, offer, into);
+      into.appendChild(button(item, offer));
+      if (into !== box) {
+        box.appendChild(into);
+      }
     });
     if (drawn(FIRM).length) {
       box.appendChild(drawRefusals(item, drawn(FIRM)));
@@ -221,9 +225,22 @@
   function drawFields(item, offer, into) {
     item.fields.forEach(function (field) {
       if (offer.fields.indexOf(field.name) >= 0) {
-        into.appendChild(field.type === "text" ? drawText(item, offer, field) : drawChoice(item, offer, field));
+        into.appendChild(DRAWN[field.type](item, offer, field));
       }
     });
+  }
+
+  var DRAWN = { text: drawText, lines: drawLines, one: drawChoice, many: drawChoice };
+
+  function drawLines(item, offer, field) {
+    var element = make("textarea");
+    element.name = field.name;
+    element.value = field.value;
+    element.maxLength = field.limit;
+    element.spellcheck = false;
+    element.placeholder = field.hint;
+    element.dataset.offer = offer.name;
+    return make("label", "field", field.label, element);
   }
 
   function input(offer, field, type, value) {
@@ -321,8 +338,10 @@
     var parts = offer.link.split("?");
     var form = new URLSearchParams(parts[1] || "");
     form.set("digest", card.item.digest);
-    card.node.querySelectorAll("input[data-offer=" + CSS.escape(offer.name) + "]").forEach(function (element) {
-      if (element.type === "text" ? element.value.trim() : element.checked) {
+    card.node.querySelectorAll("[data-offer=" + CSS.escape(offer.name) + "]").forEach(function (element) {
+      if (element.tagName === "TEXTAREA") {
+        form.append(element.name, element.value); // letter by letter
+      } else if (element.type === "text" ? element.value.trim() : element.checked) {
         form.append(element.dataset.field || element.name, element.value.trim());
       }
     });
@@ -336,7 +355,7 @@
   }
 
   function freeze(card, frozen) {
-    card.node.querySelectorAll("button[data-action], input").forEach(function (element) {
+    card.node.querySelectorAll("button[data-action], input, textarea").forEach(function (element) {
       element.disabled = frozen;
     });
   }
@@ -460,7 +479,7 @@
       var row = make("div", "row", "", make("span", "", item.what), make("span", "done-" + item.look, item.done));
       var facts = [item.project_name, time(item.ended), item.surface].filter(Boolean).join(" · ");
       var entry = make("li", "", "", row, make("p", "muted", facts));
-      item.rules.forEach(function (rule) {
+      (item.ran ? [item.ran] : []).concat(item.rules).forEach(function (rule) {
         entry.appendChild(make("code", "rule", rule));
       });
       var reason = item.reason ? [t("page.key.reason") + ": " + item.reason] : [];
@@ -634,7 +653,7 @@
       return;
     }
     var tag = event.target.tagName;
-    if (tag === "INPUT" || (event.key === "Enter" && (tag === "BUTTON" || tag === "A"))) {
+    if (tag === "INPUT" || tag === "TEXTAREA" || (event.key === "Enter" && (tag === "BUTTON" || tag === "A" || tag === "SUMMARY"))) {
       return;
     }
     var key = event.key.length === 1 ? event.key.toLowerCase() : event.key;

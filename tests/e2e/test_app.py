@@ -90,6 +90,33 @@ def test_reason_typed_beside_deny_reaches_claude(
     assert decision(finish(hook))["message"] == "用户通过飞书拒绝：先跑测试"
 
 
+def test_edited_command_is_what_runs_and_every_surface_says_so(
+    served: Served, feishu: FakePlatform
+) -> None:
+    hook = served.hook(event(command="npm run build", timeout=5))
+    typed = "npm run build \\\n  --if-present "
+    tap = feishu.tap(sent(feishu), "修改后批准", {"command": typed})
+    assert tap.ok and tap.toast["content"] == "已修改后批准"
+    assert decision(finish(hook)) == {
+        "behavior": "allow",
+        "updatedInput": {"command": typed, "timeout": 5},
+    }
+    assert "--if-present" in texts(tap.card) and "改后运行" in texts(tap.card)
+    wait_until(lambda: "--if-present" in ledger(served))
+    page = served.get("/")
+    assert "--if-present" in page.text
+
+
+def test_emptied_command_does_not_run(served: Served, feishu: FakePlatform) -> None:
+    hook = served.hook(event())
+    message = sent(feishu)
+    tap = feishu.tap(message, "修改后批准", {"command": " "})
+    assert tap.toast["type"] == "warning" and tap.card is None
+    assert hook.poll() is None
+    assert feishu.tap(message, "拒绝运行").ok
+    assert decision(finish(hook))["behavior"] == "deny"
+
+
 def test_stranger_taps_in_vain(served: Served, feishu: FakePlatform) -> None:
     hook = served.hook(event())
     message = sent(feishu)

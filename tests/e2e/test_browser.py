@@ -312,13 +312,43 @@ def test_tap_on_allow_in_the_inbox_lets_the_hook_print_allow(
 def test_typed_reason_reaches_the_model(station: Station, phone: Phone) -> None:
     hook = station.ask("Bash", BUILD)
     page = phone.open()
-    card(page, hook).get_by_label("拒绝理由（可选）").fill("先跑测试")
+    card(page, hook).get_by_label("拒绝理由").fill("先跑测试")
     button(card(page, hook), "拒绝运行").tap()
     assert hook.decision() == {
         "behavior": "deny",
         "message": "用户通过飞书拒绝：先跑测试",
     }
     expect_text(page.locator("#recent"), "理由: 先跑测试")
+
+
+EDITED = " npm run build \\\n  --if-present\n"
+
+
+def test_command_edited_in_the_inbox_runs_as_typed(
+    station: Station, phone: Phone
+) -> None:
+    hook = station.ask("Bash", BUILD)
+    page = phone.open()
+    card(page, hook).locator("summary").tap()
+    area = card(page, hook).locator("textarea")
+    assert area.input_value() == BUILD["command"]
+    area.fill(EDITED)
+    button(card(page, hook), "修改后批准").tap()
+    assert hook.decision()["updatedInput"] == {**BUILD, "command": EDITED}
+    expect_text(page.locator("#recent"), "已修改后批准", "--if-present")
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_command_edited_on_its_page_runs_as_typed(
+    station: Station, phone: Phone, scripts: bool
+) -> None:
+    hook = station.ask("Bash", BUILD)
+    page = phone.open(hook.links["request"], java_script_enabled=scripts)
+    page.locator("summary").tap()
+    page.locator("textarea").fill(EDITED)
+    button(page, "修改后批准").tap()
+    expect_text(page, "操作成功", "已修改后批准", "--if-present")
+    assert hook.decision()["updatedInput"] == {**BUILD, "command": EDITED}
 
 
 def test_deny_and_interrupt_ends_the_turn(station: Station, phone: Phone) -> None:
@@ -530,7 +560,7 @@ def test_link_of_a_card_decides_once_and_reload_and_back_are_safe(
     take(page, "result", tmp_path, 450)
     assert hook.decision()["behavior"] == "allow"
     page.reload()
-    expect_text(page, "请求无效或已过期", "已批准运行", "按钮链接")
+    expect_text(page, "请求无效或已过期", "已批准运行", "网页")
     page.goto(station.url + hook.links["interrupt"])
     expect_text(page, "请求无效或已过期", "已批准运行")
     page.go_back()
@@ -555,11 +585,11 @@ def test_tap_after_the_timeout_shows_expired_page(
         hook = station.ask("Bash", BUILD)
         whole = phone.open(hook.links["request"])
         assert hook.decision()["message"] == "权限请求超时，自动拒绝"
-        expect_text(card(page, hook), "请求已过期")
+        expect_text(card(page, hook), "已超时，自动拒绝")
         expect_text(whole, "时间已到")
         assert button(whole, "批准运行").is_disabled()
         late = phone.open(hook.links["allow"])
-        expect_text(late, "请求无效或已过期", "请求已过期", "已自动拒绝")
+        expect_text(late, "请求无效或已过期", "请求已过期", "自动拒绝")
         whole.reload()
         expect_text(whole, "请求已过期", "npm run build")
         assert whole.locator("button").count() == 0
@@ -597,7 +627,7 @@ def test_request_page_decides_with_and_without_scripts(
     hook = station.ask("Edit", EDIT)
     page = phone.open(hook.links["request"], java_script_enabled=scripts)
     expect_text(page, "剩余" if scripts else "前操作", "+const sum")
-    page.get_by_label("拒绝理由（可选）").fill("保留循环")
+    page.get_by_label("拒绝理由").fill("保留循环")
     button(page, "拒绝运行").tap()
     expect_text(page, "操作成功", "已拒绝运行", "保留循环")
     assert hook.decision()["message"] == "用户通过飞书拒绝：保留循环"
@@ -663,7 +693,7 @@ def test_plan_is_approved(station: Station, phone: Phone) -> None:
 def test_plan_is_rejected_with_a_reason(station: Station, phone: Phone) -> None:
     hook = station.ask("ExitPlanMode", PLAN)
     page = phone.open()
-    card(page, hook).get_by_label("拒绝理由（可选）").fill("太大")
+    card(page, hook).get_by_label("拒绝理由").fill("太大")
     button(card(page, hook), "退回计划").tap()
     expect_text(card(page, hook), "已退回计划")
     assert hook.decision()["message"] == "用户通过飞书拒绝：太大"

@@ -44,7 +44,8 @@ from tests.fakes.feishu import (
 )
 from tests.lib.samples import CALLS
 
-ACTIONS = KINDS["permission"].actions
+# What a tap alone decides; a field to fill in is the page's.
+ACTIONS = [row for row in KINDS["permission"].actions if not row.needs]
 MORE = url("/request", ID)
 OK = Reply(200, {}, b'{"code":0,"msg":"success"}')
 # What would be live in Feishu's markdown, wherever it stands.

@@ -77,6 +77,55 @@ def test_allow_lets_the_tool_run() -> None:
         assert output(reply("permission", action)) == {"behavior": "allow"}
 
 
+CALL = {"command": "rm  -rf build\n", "description": "clean", "timeout": 5}
+
+
+@pytest.mark.parametrize(
+    "typed", [" rm -rf ./build ", "a\nb\n", "echo '好'", "x" * 1000, "rm  -rf build"]
+)
+def test_edited_command_runs_letter_by_letter_beside_the_rest_of_the_call(
+    typed: str,
+) -> None:
+    decision = reply("permission", "edit", CALL, command=typed)
+    assert output(decision)["updatedInput"] == {**CALL, "command": typed}
+
+
+def test_browser_s_line_ends_are_no_change() -> None:
+    decision = reply("permission", "edit", CALL, command="rm  -rf build\r\n")
+    assert output(decision) == {"behavior": "allow"}
+    decision = reply("permission", "edit", CALL, command="a\r\nb")
+    assert output(decision)["updatedInput"]["command"] == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("call", "typed", "error"),
+    [
+        (CALL, "", "answer.empty"),
+        (CALL, " \r\n\t", "answer.empty"),
+        (CALL, "x" * 1001, "answer.long"),
+        ({"command": "x" * 1001}, "ls", "answer.not_offered"),
+        ({"command": ["ls"]}, "ls", "answer.not_offered"),
+        ({}, "ls", "answer.not_offered"),
+    ],
+)
+def test_edited_command_is_never_cut_or_guessed(
+    call: Any, typed: str, error: str
+) -> None:
+    assert reply("permission", "edit", call, command=typed) == error
+
+
+def test_edit_is_offered_for_commands_that_a_field_holds() -> None:
+    row = KINDS["permission"]
+
+    def names(tool: str, call: dict[str, Any]) -> list[str]:
+        return [o.name for o in offers(row, row.fields(call, say), say, tool)]
+
+    assert "edit" in names("Bash", CALL)
+    assert "edit" not in names("mcp__shell__run", CALL)
+    assert "edit" not in names("Bash", {"command": "x" * 1001})
+    assert "edit" not in names("Bash", {"command": 5})
+
+
 def test_typed_reason_reaches_the_model_unless_the_turn_ends() -> None:
     told = output(reply("permission", "deny", reason=" not now "))
     assert told == {"behavior": "deny", "message": "用户通过飞书拒绝：not now"}

@@ -265,6 +265,52 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
+# What is changed before it runs.
+
+
+def test_edited_command_is_on_the_disk_before_it_runs_and_without_its_secrets(
+    bench: Bench,
+) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    waiter = bench.ask(command="npm test", timeout=5)
+    receipt = bench.answer("edit", values={"command": f"X={secret} npm test"})
+    assert waiter.decision()["updatedInput"] == {
+        "command": f"X={secret} npm test",
+        "timeout": 5,
+    }
+    (intent,), (end,) = bench.ledger.intents, bench.ledger.ends
+    for entry in (intent, end):
+        assert entry["action"] == "edit" and entry["ran"].endswith("npm test")
+    assert receipt.outcome.ran == end["ran"]
+    assert secret not in repr((bench.ledger.intents, bench.ledger.ends, receipt))
+    again = remembered(end)
+    assert again is not None and again.ran == end["ran"]
+    assert bench.history[0] == "intent"
+
+
+def test_unchanged_command_is_merely_allowed(bench: Bench) -> None:
+    waiter = bench.ask(command="npm test")
+    receipt = bench.answer("edit", values={"command": "npm test"})
+    assert waiter.decision() == {"behavior": "allow"}
+    assert receipt.outcome.done == "已批准运行"
+    assert "ran" not in bench.ledger.ends[0]
+
+
+def test_edit_of_another_tool_or_of_what_was_not_shown_is_refused(
+    bench: Bench,
+) -> None:
+    bench.ask("mcp__shell__run", command="ls")
+    receipt = bench.answer("edit", values={"command": "rm -rf /"})
+    assert receipt.status == statuses.REFUSED and bench.request.waits()
+    bench.ask(id="1700000001-0123abcd", command="ls")
+    receipt = bench.answer(
+        "edit", id="1700000001-0123abcd", values={"command": "x"}, digest="0" * 16
+    )
+    assert receipt.status == statuses.REFUSED
+    receipt = bench.answer("edit", id="1700000001-0123abcd")
+    assert receipt.status == statuses.INCOMPLETE and not bench.ledger.intents
+
+
 # In.
 
 

@@ -68,6 +68,7 @@ def test_ask_says_what_a_person_needs_in_their_language() -> None:
         "Always allow",
         "Deny",
         "Deny and interrupt",
+        "Edit and allow",
     ]
     assert (ask.seconds, ask.at_zero) == (55, "terminal")
     assert ask.rules == ("Bash(npm test)",)
@@ -291,8 +292,8 @@ def test_always_that_wrote_nothing_is_called_what_it_was() -> None:
 @pytest.mark.parametrize(
     ("state", "denies", "done", "line"),
     [
-        (states.EXPIRED, True, "请求已过期", "自动拒绝"),
-        (states.EXPIRED, False, "请求已过期", "终端"),
+        (states.EXPIRED, True, "已超时，自动拒绝", "请求已过期"),
+        (states.EXPIRED, False, "已超时，交回终端", "请求已过期"),
         (states.GONE, False, "会话已结束", "不再等待"),
         (states.RELEASED, False, "已交回终端", "终端"),
         (states.TERMINAL, False, "请求已在终端处理", ""),
@@ -370,3 +371,25 @@ def test_why_shows_no_end_of_a_key_whose_beginning_is_cut_off() -> None:
     body = "\n".join("MIIEpAIBAAKCAQEA0123456789" for _ in range(400))
     said = f"-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY----- ok"
     assert "MIIE" not in last_paragraph(said)
+
+
+def test_command_is_edited_only_where_all_of_it_can_be_seen() -> None:
+    (field,) = [f for f in brief(command="npm test\n").fields if f.edits]
+    assert (field.name, field.type, field.value) == ("command", "lines", "npm test\n")
+    for hidden in ("ls \u202e", "ls\r", "a\u200bb", f"curl -H 'X: {TOKEN}'"):
+        ask = brief(command=hidden)
+        assert ask.offer("edit") is None and not any(f.edits for f in ask.fields)
+    assert TOKEN not in repr(brief(command=f"curl -H 'X: {TOKEN}'"))
+    assert whole(command=f"curl -H 'X: {TOKEN}'").offer("edit") is not None
+
+
+def test_edited_command_is_told_and_an_unchanged_one_was_merely_allowed() -> None:
+    request = ended(states.ALLOWED, "edit")
+    assert presenter().outcome(request).done == "已批准运行"
+    request.ran = "ls -l"
+    outcome = presenter().outcome(request)
+    assert (outcome.done, outcome.ran, outcome.look) == (
+        "已修改后批准",
+        "ls -l",
+        "good",
+    )

@@ -52,10 +52,7 @@ class Line:
 
     def _is_plain(self) -> bool:
         return (
-            not self.ask.partial
-            and not self.ask.masked
-            and len(self._whole()) <= LINE
-            and not any(offer.needs for offer in self.ask.actions)
+            not self.ask.partial and not self.ask.masked and len(self._whole()) <= LINE
         )
 
     def words(self) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from feishuperm.lib.display import one_line
+from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.feishu import (
     SHORT_ID,
     STYLES,
@@ -117,6 +117,7 @@ def title_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> Card:
 
 def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
     seen = whole or (extra.attached and not ask.veiled)
+    ask = ask if whole else ask.without_edit()
     offers = [offer for offer in ask.actions if seen or not offer.grants]
     elements = [
         *_hurry(extra),
@@ -258,9 +259,9 @@ def _form(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> Element:
 
 
 def _input(field: Field) -> list[Element]:
-    if field.type != "text" and field.options:
+    if field.options:
         return [div(field.label), _select(field)]
-    lines = "multiline_text" if "\n" in field.value or field.value else "text"
+    lines = "multiline_text" if field.type == "lines" else "text"
     element: Element = {
         "tag": "input",
         "name": field.name,
@@ -337,6 +338,7 @@ def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
         div(outcome.done),
         *(note(line) for line in outcome.lines),
         note(signed(outcome, who)),
+        *_ran(outcome),
         *(note(f"{text(language, 'page.key.rule')}: {r}") for r in outcome.rules),
         *([note(outcome.reason)] if outcome.reason else []),
         {"tag": "hr"},
@@ -347,6 +349,15 @@ def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
     return card_frame(
         outcome.done, subtitle, LOOKS[outcome.look], ask.summary, elements
     )
+
+
+def _ran(outcome: Outcome) -> list[Element]:
+    """The command that ran instead of the one below."""
+    if not outcome.ran:
+        return []
+    label = text(outcome.language, "page.key.ran")
+    block = Block("code", label, visible(outcome.ran), "bash")
+    return block_elements(block, outcome.language)
 
 
 def signed(outcome: Outcome, who: str) -> str:

@@ -67,10 +67,11 @@ def read_reply(text: str, ask: Ask) -> Reply | None:
 
 def _numbered(said: str, ask: Ask) -> Offer | None:
     """A digit stands for a button, where no number could be an answer."""
-    if any(offer.needs for offer in ask.actions) or not said.isascii():
+    buttons = [offer for offer in ask.actions if not offer.needs]
+    if not any(offer.grants for offer in buttons) or not said.isascii():
         return None
     number = int(said) if said.isdigit() and len(said) == 1 else 0
-    return ask.actions[number - 1] if 0 < number <= len(ask.actions) else None
+    return buttons[number - 1] if 0 < number <= len(buttons) else None
 
 
 def _named(word: str, ask: Ask) -> Offer | None:

@@ -78,7 +78,7 @@ def _item(ask: Ask, links: Links) -> dict[str, Any]:
     drawn = [_block(ask, block) for block in ask.blocks]
     if ask.cut:
         drawn.insert(CUT_FIRST, {"gap": cut_hint(ask)})
-    offers = [_offer(offer, links) for offer in ask.offered]
+    offers = [_offer(ask, offer, links) for offer in ask.offered]
     lasting = any(offer.look == FOREVER for offer in ask.offered)
     return {
         "id": ask.id,
@@ -145,9 +145,10 @@ def _field(field: Field) -> dict[str, Any]:
     }
 
 
-def _offer(offer: Offer, links: Links) -> dict[str, Any]:
+def _offer(ask: Ask, offer: Offer, links: Links) -> dict[str, Any]:
     """A button; one that needs more than a press opens its page instead."""
-    opens = offer.needs or bool(offer.confirm)
+    edits = ask.edits(offer)
+    opens = (offer.needs and not edits) or bool(offer.confirm)
     return {
         "name": offer.name,
         "label": offer.label,
@@ -155,6 +156,7 @@ def _offer(offer: Offer, links: Links) -> dict[str, Any]:
         "key": offer.key,
         "link": links[offer.name],
         "opens": opens,
+        "edits": edits,  # apart, and folded: it is wanted seldom
         "fields": [] if opens else list(offer.fields),
     }
 
@@ -183,6 +185,7 @@ def recent_item(outcome: Outcome) -> dict[str, Any]:
         "look": outcome.look,
         "surface": visible(surface_name(outcome.language, outcome.surface)),
         "ended": outcome.ended,
+        "ran": visible(outcome.ran),
         "rules": [visible(rule) for rule in outcome.rules],
         "reason": visible(outcome.reason),
         "notes": [visible(line) for line in outcome.lines],

@@ -196,12 +196,17 @@ def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:
     """One button with all it sends."""
     path, _, query = link.partition("?")
     label = offer.submit if offer.needs else offer.label
-    return (
+    form = (
         f'<form class="stack" method="post" action="{shown(path)}">'
         + hidden((*parse_qsl(query), ("digest", ask.digest)))
         + _fields(ask, offer, values)
         + f'<button class="{escape(offer.look)}">{shown(label)}</button></form>'
     )
+    if not ask.edits(offer):
+        return form
+    # It is wanted seldom; what was typed and not taken is seen again at once.
+    state = " open" if offer.fields[0] in values else ""
+    return f"<details{state}><summary>{shown(label)}</summary>{form}</details>"
 
 
 def hidden(pairs: Iterable[tuple[str, str]]) -> str:
@@ -232,6 +237,14 @@ def _fields(ask: Ask, offer: Offer, values: Values) -> str:
 
 def _text_field(field: Field, values: Values, look: str = "field") -> str:
     value = (values.get(field.name) or (field.value,))[0]
+    if field.type == "lines":
+        # A browser takes one line end away behind the tag.
+        return (
+            f'<label class="{look}">{shown(field.label)}'
+            f'<textarea name="{shown(field.name)}" maxlength="{field.limit}"'
+            f' placeholder="{shown(field.hint)}" spellcheck="false"'
+            f' autocomplete="off">\n{escape(value)}</textarea></label>'
+        )
     return (
         f'<label class="{look}">{shown(field.label)}'
         f'<input type="text" name="{shown(field.name)}"'

@@ -91,6 +91,7 @@ def result_json(language: str, receipt: Receipt) -> dict[str, Any]:
 def outcome_facts(outcome: Outcome) -> tuple[Fact, ...]:
     """What came with a decision."""
     return (
+        Fact("page.key.ran", outcome.ran, True),
         *(Fact("page.key.rule", rule, True) for rule in outcome.rules),
         Fact("page.key.reason", outcome.reason),
     )

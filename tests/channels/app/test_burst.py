@@ -84,6 +84,15 @@ def test_all_yes_covers_plain_lines_only(bench: Bench) -> None:
     assert answered(bench) == [(id_of(6), "allow")]
 
 
+def test_line_of_many_is_allowed_though_its_command_could_be_edited(
+    bench: Bench,
+) -> None:
+    fill(bench)
+    assert bench.asks[id_of(6)].offer("edit") is not None
+    assert f"allow {id_of(6)}" in bench.buttons(BURST)
+    assert f"edit {id_of(6)}" not in bench.buttons(BURST)
+
+
 def test_request_of_several_parts_is_no_plain_line_unless_all_are_shown(
     bench: Bench,
 ) -> None:

@@ -57,11 +57,15 @@ def tagged(card: Json, tag: str) -> list[Json]:
     return [e for e in every_element(card["body"]) if e["tag"] == tag]
 
 
-def test_permission_has_four_buttons_with_a_mark_and_nothing_more() -> None:
+def test_permission_has_its_buttons_with_a_mark_and_nothing_more() -> None:
     ask = brief(command="npm test")
-    found = buttons(drawn(ask))
-    assert sorted(found) == sorted(["批准运行", "始终允许", "拒绝运行", "拒绝并中断"])
-    for button in found.values():
+    shown = buttons(drawn(ask))
+    labels = ["批准运行", "始终允许", "拒绝运行", "拒绝并中断"]
+    assert sorted(shown) == sorted([*labels, "修改后批准"])
+    assert sorted(buttons(drawn(brief("Write", file_path="/a", content="")))) == sorted(
+        labels
+    )
+    for button in shown.values():
         (behavior,) = button["behaviors"]
         value = behavior["value"]
         assert set(value) == {"id", "action", "digest", "nonce"}
@@ -70,11 +74,44 @@ def test_permission_has_four_buttons_with_a_mark_and_nothing_more() -> None:
 
 
 def test_reason_is_typed_in_a_form_around_the_refusal() -> None:
-    (form,) = tagged(drawn(brief(command="npm test")), "form")
+    form, _ = tagged(drawn(brief(command="npm test")), "form")
     (field,) = [e for e in form["elements"] if e["tag"] == "input"]
     (submit,) = [e for e in form["elements"] if e["tag"] == "button"]
     assert field["name"] == "reason"
     assert submit["behaviors"][0]["value"]["action"] == "deny"
+
+
+def test_command_is_edited_in_a_field_that_holds_all_of_it() -> None:
+    command = "npm test\n  --watch"
+    _, form = tagged(drawn(brief(command=command)), "form")
+    (field,) = [e for e in form["elements"] if e["tag"] == "input"]
+    assert (field["name"], field["default_value"]) == ("command", command)
+    assert (field["input_type"], field["max_length"]) == ("multiline_text", 1000)
+    (submit,) = [e for e in form["elements"] if e["tag"] == "button"]
+    assert submit["behaviors"][0]["value"]["action"] == "edit"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        brief(command="x" * 1001),
+        brief(command=f"curl -H 'X: {TOKEN}'"),
+        brief(command="ls", description="y" * 40_000),
+    ],
+    ids=["long", "masked", "cut"],
+)
+def test_what_is_not_seen_whole_is_not_edited(ask: Ask) -> None:
+    for extra in (BARE, Extra(attached=True)):
+        assert "修改后批准" not in buttons(drawn(ask, extra))
+
+
+def test_settled_card_shows_what_ran_instead_and_what_was_asked() -> None:
+    outcome = Outcome(done="已修改后批准", look="good", ran="npm test -- `a` \u202e")
+    card = settled_card(brief(command="npm run build"), outcome)
+    check_card(card, webhook=False)
+    shown = "\n".join(every_text(card))
+    assert shown.index("npm test -- `a` ⟦U+202E⟧") < shown.index("npm run build")
+    assert "改后运行" in shown
 
 
 def test_always_shows_its_exact_rule_before_it_counts() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from feishuperm.channels.app.channel import RETURN_SECONDS
 from feishuperm.channels.app.store import CardStore
-from feishuperm.models.ask import Notice
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Notice, Receipt
 from tests.channels.app.bench import OWNER, STRANGER, Bench
 from tests.services.test_presenter import brief, whole
 
@@ -59,6 +60,25 @@ def test_reason_of_the_form_goes_along(bench: Bench) -> None:
     bench.ask()
     bench.tap(CARD, "deny", form={"reason": "not now", "other": "x", "answer": 5})
     assert bench.answers[0].values == {"reason": ("not now",)}
+
+
+def test_edited_command_goes_along_as_it_was_typed(bench: Bench) -> None:
+    bench.ask()
+    bench.tap(CARD, "edit", form={"command": " ls -l\n", "reason": "x"})
+    (answer,) = bench.answers
+    assert answer.action == "edit" and answer.values["command"] == (" ls -l\n",)
+
+
+def test_edit_that_was_emptied_is_sent_back_and_may_be_tried_again(
+    bench: Bench,
+) -> None:
+    bench.ask()
+    bench.channel.counter = bench.channel.counter._replace(
+        answer=lambda answer: Receipt(statuses.INCOMPLETE, error="empty")
+    )
+    reply = bench.tap(CARD, "edit", form={"command": ""})
+    assert reply["toast"] == {"type": "warning", "content": "empty"}
+    assert "card" not in reply
 
 
 def test_always_is_confirmed_by_the_dialog_of_its_button(bench: Bench) -> None:
@@ -136,7 +156,7 @@ def test_button_of_one_request_does_not_answer_another(bench: Bench) -> None:
 def test_action_the_card_does_not_have_is_refused(bench: Bench) -> None:
     bench.ask()
     value = bench.buttons(CARD)[f"allow {ID}"]
-    for action in ("answer", "edit", "", "allow_all"):
+    for action in ("answer", "approve", "", "allow_all"):
         reply = bench.act(CARD, {**value, "action": action})
         assert reply["toast"]["type"] == "error"
     assert bench.answers == []

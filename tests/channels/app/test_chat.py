@@ -19,7 +19,9 @@ def say(key: str, **values: object) -> str:
 def ask(kind: str, **tool_input: object) -> Ask:
     row = KINDS[kind]
     fields = row.fields(dict(tool_input), say)
-    return Ask("1-00000000", kind, actions=offers(row, fields, say), fields=fields)
+    return Ask(
+        "1-00000000", kind, actions=offers(row, fields, say, "Bash"), fields=fields
+    )
 
 
 PERMISSION = ask("permission", command="npm test")
@@ -56,6 +58,14 @@ def question(multiple: bool = False, count: int = 1) -> Ask:
 def test_word_below_a_card_is_its_button(text: str, action: str) -> None:
     reply = read_reply(text, PERMISSION)
     assert reply == Reply(action, {})
+
+
+def test_numbers_are_those_of_the_four_buttons_whatever_else_there_is() -> None:
+    assert PERMISSION.offer("edit") is not None
+    replies = [read_reply(number, PERMISSION) for number in "12345"]
+    names = [reply and reply.action for reply in replies]
+    assert names == ["allow", "always", "deny", "interrupt", None]
+    assert read_reply("edit", PERMISSION) is None
 
 
 def test_rest_of_a_refusal_is_its_reason() -> None:

@@ -28,12 +28,12 @@ class Form:
         return {
             field["name"]: field["value"]
             for field in self.inputs
-            if field["type"] == "hidden"
+            if field.get("type") == "hidden"
         }
 
     def names(self) -> list[str]:
         """The fields a person fills in."""
-        return [field["name"] for field in self.inputs if field["type"] != "hidden"]
+        return [field["name"] for field in self.inputs if field.get("type") != "hidden"]
 
 
 class Page(HTMLParser):
@@ -112,7 +112,7 @@ def make_ask(kind: str = "permission", tool_input: Any = None, **changes: Any) -
         return text("zh", key, **values)
 
     row = KINDS[kind]
-    fields = row.fields(tool_input or {}, say)
+    fields = row.fields(tool_input or {"command": "npm run build"}, say)
     ask = Ask(
         id=ID,
         kind=kind,
@@ -126,7 +126,7 @@ def make_ask(kind: str = "permission", tool_input: Any = None, **changes: Any) -
         session="5e55",
         created=1_700_000_000.0,
         seconds=55,
-        actions=offers(row, fields, say),
+        actions=offers(row, fields, say, "Bash"),
         fields=fields,
         digest="d16e57",
     )

@@ -29,12 +29,15 @@ def page_of(*asks: Ask) -> Page:
 
 def test_item_carries_what_the_script_draws() -> None:
     item = item_of(make_ask(rules=("Bash(x)",)))
-    names = ["allow", "always", "deny", "interrupt"]
+    names = ["allow", "always", "deny", "interrupt", "edit"]
     assert [offer["name"] for offer in item["offers"]] == names
-    assert [offer["key"] for offer in item["offers"]] == ["a", "w", "d", "i"]
+    edit = item["offers"][-1]
+    assert edit["edits"] and not edit["opens"] and edit["fields"] == ["command"]
+    assert item["fields"][-1]["value"] == "npm run build"
+    assert [offer["key"] for offer in item["offers"]] == ["a", "w", "d", "i", ""]
     assert item["offers"][1]["link"] == f"always?id={ID}&sig=s-always"
     assert item["offers"][2]["fields"] == ["reason"]
-    assert [field["name"] for field in item["fields"]] == ["reason"]
+    assert [field["name"] for field in item["fields"]] == ["reason", "command"]
     assert item["rules"] == ["Bash(x)"]
     assert item["digest"] == "d16e57"
     assert not item["partial"]
@@ -106,6 +109,7 @@ def test_recent_item_says_who_where_when_and_which_rule() -> None:
         "look": "good",
         "surface": "收件箱",
         "ended": outcome.ended,
+        "ran": "",
         "rules": ["Bash(x)"],
         "reason": "",
         "notes": [],

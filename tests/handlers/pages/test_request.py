@@ -91,7 +91,7 @@ def test_settled_request_says_how_and_has_no_button() -> None:
     page = Page.of(record_page(make_ask(), outcome))
     assert not page.all("button")
     assert not page.all("form")
-    for expected in ("已始终允许", "按钮链接", "Bash(npm run build)", "a1b2c3"):
+    for expected in ("已始终允许", "网页", "Bash(npm run build)", "a1b2c3"):
         assert expected in page.text
 
 
@@ -145,6 +145,26 @@ def test_refusing_a_question_by_link_still_shows_the_question() -> None:
 
 
 # Fields.
+
+
+def test_command_is_edited_in_an_area_that_keeps_every_line() -> None:
+    command = "\nnpm test </textarea><b>\n"
+    page = page_of(make_ask(tool_input={"command": command}))
+    (area,) = page.all("textarea")
+    assert (area["name"], area["maxlength"]) == ("command", "1000")
+    assert "npm test </textarea><b>" in page.text and not page.all("b")
+    assert page.button("edit") == "修改后批准"
+    assert page.form("edit")["digest"] == "d16e57"
+    ask = make_ask(tool_input={"command": command})
+    source = b"".join(request_page(ask, make_links(ask), 9))
+    assert b">\n\nnpm test" in source
+
+
+def test_edited_command_that_was_not_taken_is_still_there() -> None:
+    page = page_of(make_ask(), error="too long", values={"command": ["ls -l"]})
+    assert "open" in page.all("details")[0]
+    assert "ls -l" in page.text
+    assert "open" not in page_of(make_ask()).all("details")[0]
 
 
 def test_answer_form_has_one_group_per_question() -> None:

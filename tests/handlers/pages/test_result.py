@@ -43,10 +43,10 @@ def test_unknown_id_shows_invalid_page() -> None:
 
 def test_tap_after_timeout_shows_expired_page() -> None:
     """Scenario: 超时后按钮点击处理"""
-    lines = ("超时无人操作，已自动拒绝。",)
-    outcome = make_outcome("请求已过期", action="", look="late", lines=lines)
+    lines = ("请求已过期：没有人及时操作。",)
+    outcome = make_outcome("已超时，自动拒绝", action="", look="late", lines=lines)
     page = Page(result_page("zh", Receipt(ENDED, outcome), make_ask()))
-    for expected in ("请求无效或已过期", "请求已过期", "已自动拒绝"):
+    for expected in ("请求无效或已过期", "请求已过期", "自动拒绝"):
         assert expected in page.text
 
 
