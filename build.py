@@ -907,13 +907,14 @@ def command_bench(arguments: list[str]) -> int:
 SOAKS = {
     "fuzz": ("-m", "tests.fuzz"),
     "faults": ("-m", "tests.soak"),
+    "app": ("-m", "tests.soak.app"),
     "turns": ("tests/bench/bench_turns.py",),
     "load": ("tests/bench/bench_load.py",),
 }
 
 
 def command_soak(arguments: list[str]) -> int:
-    """Build, then try for half an hour to break it: fuzz, faults, turns, load."""
+    """Build, then try for an hour to break it: fuzz, faults, app, turns, load."""
     command_build([])
     ensure_tools()
     unknown = [name for name in arguments if name not in SOAKS]

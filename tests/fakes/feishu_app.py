@@ -17,8 +17,11 @@ A `Phone` is what one person sees; `tap()` and `say()` act as the owner unless t
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
+import logging
 import random
+import socket
 import threading
 import time
 from collections import deque
@@ -52,6 +55,8 @@ SERVICE = 33554678
 ANSWER_SECONDS = 3.0  # for the answer to a tap
 MAX_FILE = 30 << 20
 TOASTS = ("info", "success", "error", "warning")
+QUIET = logging.getLogger("tests.fakes.feishu_app")  # handshakes that faults cut short
+QUIET.disabled = True
 
 
 class Tap(NamedTuple):
@@ -82,6 +87,8 @@ class Connections:
         self.refusals: deque[Handshake] = deque()
         self.config: Json | None = None  # sent with every pong
         self.pongs = True
+        self.silent: set[ServerConnection] = set()  # half-open: nothing comes or goes
+        self.deaf: set[ServerConnection] = set()  # pongs, and nothing else
         self.tickets: set[str] = set()
         self.issued: list[str] = []  # every ticket there was
         self._lock = threading.Lock()
@@ -89,6 +96,7 @@ class Connections:
         self._server = serve(
             self._handle, "127.0.0.1", 0, process_request=self._request,
             compression=None, ping_interval=None, max_size=None, close_timeout=1,
+            logger=QUIET,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
@@ -104,10 +112,24 @@ class Connections:
         self._thread.join(10)
 
     def cut(self) -> None:
-        """Reset every connection: no close frame."""
+        """End every connection without a close frame."""
         for connection in list(self.open):
             with suppress(OSError):  # it went by itself
-                connection.socket.shutdown(2)
+                connection.socket.shutdown(socket.SHUT_RDWR)
+
+    def reset(self) -> None:
+        """Cut every connection so that its other end gets an error, not an end."""
+        for connection in list(self.open):
+            # To connect to nowhere is how a thread resets what another one reads.
+            ctypes.CDLL(None).connect(connection.socket.fileno(), bytes(16), 16)
+
+    def silence(self) -> None:
+        """Every connection looks open and is dead, as after a lost network."""
+        self.silent.update(self.open)
+
+    def deafen(self) -> None:
+        """Every connection answers pings and delivers nothing more."""
+        self.deaf.update(self.open)
 
     def _request(
         self, connection: ServerConnection, request: Request
@@ -135,8 +157,12 @@ class Connections:
         finally:
             with self._lock:
                 self.open.remove(connection)
+            self.silent.discard(connection)
+            self.deaf.discard(connection)
 
     def _take(self, connection: ServerConnection, frame: Any) -> None:
+        if connection in self.silent:
+            return
         headers = {header.key: header.value for header in frame.headers}
         assert frame.IsInitialized(), "a required field is missing"
         if frame.method == 0:
@@ -174,6 +200,8 @@ class Connections:
         id = f"m-{self.random.getrandbits(64):016x}"
         arrived, answers = self._answers[id] = (threading.Event(), [])
         frames = list(self._frames(event, type, parts, id))
+        if connection in self.silent or connection in self.deaf:
+            frames = []
         try:
             for frame in frames:
                 connection.send(frame)
@@ -294,10 +322,16 @@ class FakePlatform(FakeFeishu):
         self, message_id: str, action: Json, who: str = OWNER, **options: Any
     ) -> Tap:
         """Any action on a message, also one that no button of it has."""
+        return self.happen(
+            message_id, self.tap_event(message_id, action, who), **options
+        )
+
+    def happen(self, message_id: str, event: Json, **options: Any) -> Tap:
+        """Deliver the event of a tap, and see what the phone makes of the answer."""
         if not self.subscribed:
             return Tap(False, {}, None, 200340)
         began = time.monotonic()
-        body = self.connections.push(self.tap_event(message_id, action, who), **options)
+        body = self.connections.push(event, **options)
         took = time.monotonic() - began
         if body is None:
             return Tap(False, {}, None, 200341, took)
