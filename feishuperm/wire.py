@@ -32,6 +32,10 @@ MAX_ANSWER = 4 << 20  # an answer repeats the questions or the plan, nothing lar
 ACK_SECONDS = 10  # a server that has not even said "registered" by then is frozen
 GUARD_SECONDS = 3  # past the server's own deadline, and still under the hook timeout
 RESTART_SECONDS = 10  # how long a server may be away before the terminal takes over
+# What a hook is told of its request, one after the other, and how it says so when it
+# comes back: registered, shown, and its clock stopped by somebody who reads.
+NEWS = b" ASH"
+FLAGS = (b"", b"again", b"shown", b"held")
 DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
 
 # What agents leave on the hooks of Claude Code's settings that they run: variables
@@ -249,14 +253,15 @@ def ask(
 
     A connection that ends without a verdict is a server that restarts; the same id is
     registered again, so the card in the person's hand stays good.  The person's time
-    runs from the first acknowledgement by our own clock, whatever later servers say;
-    a frame of a kind not known here is skipped, so that a newer server may say more.
+    runs from the first acknowledgement by our own clock, whatever later servers say; it
+    is made longer once, by a person who reads.  A frame of a kind not known here is
+    skipped, so that a newer server may say more.
     `guard` is told how many seconds from now the wait must be over at the latest;
     `connect` may be a caller's own, who wants to end the wait by closing the socket.
     Raises NoServer and NotPermission.
     """
     sock: socket | None = connect(path)
-    shown = b""
+    knows = 0  # how far it has come with this request
     until: float | None = None
     is_old = False  # the server knows version 1 only
     guard(ACK_SECONDS)
@@ -265,21 +270,21 @@ def ask(
         if until is not None and not is_old:
             header = RETURNING % max(1, until - monotonic() + 1)
         try:
-            question = b"\0".join((header, request_id, shown, project, raw))
+            question = b"\0".join((header, request_id, FLAGS[knows], project, raw))
             sock.sendall(frame(b"Q", question))
         except OSError:
             pass  # a refusal may already wait to be read
         kind = b" "
         while kind:
             kind, body = receive_frame(sock)
-            if kind == b"A":
-                if until is None:
+            news = NEWS.find(kind)
+            if news > knows:
+                knows = news
+                if kind != b"S":  # how long it will wait
                     until = monotonic() + int(body)
                     guard(int(body) + GUARD_SECONDS)
-                shown = shown or b"again"
+            if kind == b"A":
                 header = PROTOCOL  # understood
-            elif kind == b"S":
-                shown = b"shown"
             elif kind == b"D":
                 return body if body[:1] == b"{" and body[-1:] == b"\n" else b""
             elif kind == b"R":

@@ -156,6 +156,20 @@ def test_deadline_runs_from_the_first_acknowledgement_alone(
     assert 10 < len(server.requests) < 14
 
 
+def test_person_who_reads_makes_the_wait_longer_once(
+    path: str, quick_clock: list[float]
+) -> None:
+    """Whatever a server says later, the hook ends before its own time-out."""
+    guards: list[int] = []
+    reads = frame(b"A", b"55") + frame(b"S") + frame(b"H", b"300")
+    answers = [sends(reads), sends(frame(b"A", b"9") + frame(b"H", b"900") + DECIDE)]
+    with HookServer(path, answers) as server:
+        assert ask(path, guards) == ANSWER
+    assert guards == [wire.ACK_SECONDS, 55 + wire.GUARD_SECONDS, 300 + 3]
+    assert [request[0] for request in server.requests] == [b"1", b"2 300"]
+    assert [request[2] for request in server.requests] == [b"", b"held"]
+
+
 @pytest.mark.parametrize("last", [DECIDE, frame(b"R")], ids=["decides", "releases"])
 def test_server_of_the_last_version_is_asked_in_its_own(path: str, last: bytes) -> None:
     """It refuses a header that it does not know, as a new one refuses anything."""

@@ -143,6 +143,7 @@ class Server:
             settings.permission_request_timeout,
             settings.permission_timeout_action,
             rule_writer,
+            settings.permission_hold,
         )
         desk = Desk(settings, presenter, notifier, rule_writer, Ledger(), self.loop)
         desk.remember()

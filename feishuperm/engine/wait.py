@@ -58,7 +58,7 @@ class Wait:
                 pass
 
     def _guard(self, seconds: int) -> None:
-        self.registered = seconds != wire.ACK_SECONDS
+        self.registered = self.registered or seconds != wire.ACK_SECONDS
         self.deadline = time.monotonic() + seconds
 
     def _connect(self, path: bytes) -> socket:

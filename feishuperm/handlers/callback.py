@@ -184,9 +184,11 @@ class Callback:
             return self._over(request, asked)
         row = KINDS[asked.kind].by_path(request.path)
         if row is None or row.needs:  # not this request's, or more than a tap
+            self._opened(request, asked)
             return self._whole(asked)
         asks = self._asks_first(grants=not row.message)
         if asks or not self._gate.is_finger(request):
+            self._opened(request, asked)
             return self._confirm(asked, row.name)
         return self._answer(request, asked, Answer(asked.id, row.name, surface="link"))
 
@@ -223,9 +225,26 @@ class Callback:
         asked = self._find(request, request.query)
         if asked is None or not asked.raw:
             return self._over(request, asked)
+        self._opened(request, asked)
+        return self._whole(asked)
+
+    def hold(self, request: http1.Request) -> Reply:
+        """Somebody says that they are reading: the clock stops."""
+        form = own_form(self._gate, request)
+        own = {name: form[name][0] for name in OWN_FIELDS if name in form}
+        asked = self._find(request, own)
+        if asked is None or not asked.waits():
+            return self._over(request, asked)
+        held = self._desk.hold(asked.id)
+        if IN_PLACE in request.headers:
+            return as_json({"held": held})
+        return self._whole(asked)
+
+    def _opened(self, request: http1.Request, asked: Request) -> None:
+        """A page shows a request: to a person, as far as can be told, who reads it."""
         if self._gate.is_finger(request):
             self._desk.requests.mark_shown(asked)
-        return self._whole(asked)
+            self._desk.hold(asked.id)
 
     def _answer(self, request: http1.Request, asked: Request, answer: Answer) -> Reply:
         """Hand an answer in, and say what came of it."""
@@ -344,6 +363,7 @@ class Callback:
 BUTTON: dict[str, Route] = {"GET": Callback.tap, "POST": Callback.press}
 ROUTES: dict[str, dict[str, Route]] = {
     "/request": {"GET": Callback.show},
+    "/hold": {"POST": Callback.hold},
     "/": {
         "GET": lambda callback, request: callback.inbox.home(request),
         "POST": lambda callback, request: callback.inbox.enter(request),

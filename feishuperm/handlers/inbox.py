@@ -180,7 +180,7 @@ class Inbox:
         self._items = {
             row.id: before[row.id]
             for row in waiting
-            if row.id in before and before[row.id].why == row.why
+            if row.id in before and before[row.id].is_fresh(row)
         }
         for asked in waiting:
             if asked.id not in self._items:
@@ -198,7 +198,7 @@ def links_of(links: Links, ask: Ask) -> dict[str, str]:
     They are relative, since a proxy may add a prefix.
     """
     paths = {row.name: row.path for row in KINDS[ask.kind].actions}
-    paths["request"] = "/request"
+    paths.update(request="/request", hold="/hold")
     return {name: links.path(path, ask.id)[1:] for name, path in paths.items()}
 
 

@@ -81,6 +81,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "button.approve": ("批准计划", "Approve plan"),
     "button.reject": ("退回计划", "Send the plan back"),
     "button.more": ("查看完整请求", "See the whole request"),
+    "button.hold": ("我在看", "Hold"),
     "button.answer": ("回答问题", "Answer"),
     "button.decline": ("不回答", "Rather not answer"),
     # What a button did.

@@ -103,6 +103,7 @@ class Ask(NamedTuple):
     prompt: str = ""  # first line of what it works on
     dangers: tuple[str, ...] = ()  # sentences to show in red; most calls have none
     facts: tuple[str, ...] = ()  # sentences to show beside it without colour
+    hold: bool = False  # a person who reads may stop its clock (`Desk.hold`)
 
     @property
     def project_name(self) -> str:

@@ -62,6 +62,7 @@ class Request:
         "digest",
         "ended",
         "head",
+        "held",
         "id",
         "kind",
         "known_rules",
@@ -102,6 +103,7 @@ class Request:
         self.deadline = deadline  # monotonic: the loop waits for it
         self.state = WAITING
         self.shown = False  # a card was delivered or a page displayed it
+        self.held = False  # somebody reads it: its clock was stopped, once
         self.decision: Decision | None = None
         self.action = ""  # of its kind, if a person answered
         self.surface = ""  # "link", "page", "inbox", "terminal", ...

@@ -163,12 +163,15 @@ SETTINGS = (
     Setting("PERMISSION_SOCKET_PATH", "/tmp/claude-permission.sock", _socket_path,
             "an absolute path of at most 103 bytes",
             "unix socket between hook and server"),
-    # Claude Code ends a hook at its own `timeout`; `install` writes this plus 5.
+    # Claude Code ends a hook at its own `timeout`; `install` writes this and the hold
+    # below plus 5.
     Setting("PERMISSION_REQUEST_TIMEOUT", "55", _number(1, 86400), _SECONDS,
             "seconds a person has"),
     Setting("PERMISSION_TIMEOUT_ACTION", "deny", _choice("deny", "terminal"),
             "deny or terminal",
             "when they are over: deny, or leave it to the terminal"),
+    Setting("PERMISSION_HOLD", "0", _number(0, 86400), "whole seconds from 0 to 86400",
+            "seconds that reading a request, or the hold button, may stop the clock"),
     Setting("PERMISSION_NOTIFY_DELAY", "0", _number(0, 86400),
             "whole seconds from 0 to 86400",
             "seconds before the card; none is sent if the terminal answered"),
@@ -222,6 +225,7 @@ class Settings:
     permission_socket_path: str
     permission_request_timeout: int
     permission_timeout_action: str
+    permission_hold: int
     permission_notify_delay: int
     feishuperm_surfaces: frozenset[str]
     feishuperm_notify: frozenset[str]

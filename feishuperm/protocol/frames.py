@@ -40,7 +40,8 @@ NOT_TOLD = -1
 MAX_FRAME = wire.MAX_EVENT + 8192
 REQUEST_ID = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")
 SHOWN = "shown"
-SHOWN_FLAGS = ("", "again", SHOWN)
+HELD = "held"  # shown, and its clock was stopped
+SHOWN_FLAGS = ("", "again", SHOWN, HELD)
 LENGTH = 4
 
 

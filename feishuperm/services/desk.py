@@ -114,6 +114,7 @@ class Desk:
             settings.feishuperm_lang,
             self._ended,
             clock,
+            settings.permission_hold,
         )
         self._later(FORGET_SECONDS, self._forget)
 
@@ -137,6 +138,7 @@ class Desk:
             return
         self._arm()
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
+        self.requests.tell_held(request, now)
         if request.id not in self._watches:
             self._watch(request, payload)
         ask, patience = self.presenter.brief(request, payload), now + WORDS_SECONDS
@@ -146,7 +148,7 @@ class Desk:
             self.requests.mark_shown,
             self._nobody_sees,
             push=not request.shown,
-            hold=lambda: self._hold(request, patience),
+            hold=lambda: self._card_pause(request, patience),
             renew=lambda: self.presenter.with_words(ask, request),
         )
 
@@ -161,6 +163,19 @@ class Desk:
         request = self.requests.of_waiter(waiter)
         if request is not None and not self._settled_elsewhere(request):
             self.requests.disconnect(waiter)
+
+    def hold(self, id: str, who: str = "") -> bool:
+        """Somebody reads a request, or says so: its clock stops; whether it stands.
+
+        It runs on when the time of the hook itself is over, `PERMISSION_HOLD` later.
+        """
+        request = self.requests.get(id)
+        if request is None or not request.waits() or self._settled_elsewhere(request):
+            return False
+        if self.requests.hold(request, self._timers.now()):
+            log(f"{id}: the clock is stopped, {who or 'somebody'} reads")
+            self.notifier.renew()
+        return request.held
 
     # Out.
 
@@ -330,7 +345,7 @@ class Desk:
         self.presenter.hear(request, *watch.words())
         return True
 
-    def _hold(self, request: Request, until: float) -> float:
+    def _card_pause(self, request: Request, until: float) -> float:
         """How long a card should wait before it is looked at again; 0: send it."""
         watch = self._watches.get(request.id)
         if request.id not in self._unheard or watch is None or not watch.may_follow():

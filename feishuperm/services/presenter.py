@@ -54,10 +54,16 @@ class Presenter:
     """One per server: knows the language, the patience and the rules."""
 
     def __init__(
-        self, language: str, seconds: int, at_zero: str, rule_writer: RuleWriter
+        self,
+        language: str,
+        seconds: int,
+        at_zero: str,
+        rule_writer: RuleWriter,
+        hold: int = 0,
     ) -> None:
         self._language = language
         self._seconds = seconds
+        self._hold = hold  # seconds more for what somebody reads
         self._at_zero = at_zero
         self._rule_writer = rule_writer
         self.say: Say = partial(text, language)
@@ -83,7 +89,8 @@ class Presenter:
         fields = kind.fields(payload.tool_input, self.say)
         ask = ask._replace(
             created=request.created,
-            seconds=self._seconds,
+            seconds=self._seconds + (self._hold if request.held else 0),
+            hold=self._hold > 0 and request.waits() and not request.held,
             at_zero=self._at_zero if kind.expired else "terminal",
             actions=offers(kind, fields, self.say, payload.tool_name),
             fields=fields,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
+import math
 import time
 from collections import deque
 
@@ -22,7 +23,7 @@ from feishuperm.models import request as states
 from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, kind_of
 from feishuperm.models.request import Request
-from feishuperm.protocol.frames import NOT_TOLD, SHOWN
+from feishuperm.protocol.frames import HELD, NOT_TOLD, SHOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,8 +65,10 @@ class RequestManager:
         language: str,
         on_end: Callable[[Request], None],
         clock: Callable[[], float] = time.time,
+        hold: int = 0,
     ) -> None:
         self._timeout = timeout
+        self._hold = hold  # seconds a person who reads may have besides
         self._denies = timeout_action == "deny"
         self._language = language
         self._on_end = on_end
@@ -97,20 +100,23 @@ class RequestManager:
         if not _is_flat(payload.tool_input, MAX_DEPTH):
             raise PayloadError("the tool's input is nested too deeply to be shown")
         created = self._clock()
-        passed = self._passed(hook, created)
-        deadline = now + max(1.0, self._timeout - passed)
+        held = hook.shown == HELD and self._hold > 0
+        whole = self._timeout + (self._hold if held else 0)
+        passed = self._passed(hook, created, whole)
+        deadline = now + max(1.0, whole - passed)
         request = new_request(hook, payload, created - passed, deadline)
+        request.held = held
         self._requests[hook.id] = request
         self._attach(request, waiter)
         heapq.heappush(self._deadlines, (deadline, hook.id))
         return request
 
-    def _passed(self, hook: HookRequest, now: float) -> float:
-        """How much of its time is over for a hook that lost its server."""
+    def _passed(self, hook: HookRequest, now: float, whole: int) -> float:
+        """How much of its whole time is over for a hook that lost its server."""
         if not hook.shown:
             return 0.0
         if hook.left != NOT_TOLD:  # by its own clock, which nobody sets
-            return max(0.0, self._timeout - hook.left)
+            return max(0.0, whole - hook.left)
         return max(0.0, now - int(hook.id.partition("-")[0]))
 
     def _return_to(
@@ -124,7 +130,7 @@ class RequestManager:
             return None
         self._detach(request.id)
         self._attach(request, waiter)
-        request.shown = request.shown or hook.shown == SHOWN
+        request.shown = request.shown or hook.shown in (SHOWN, HELD)
         return request
 
     def _attach(self, request: Request, waiter: Waiter) -> None:
@@ -207,9 +213,9 @@ class RequestManager:
         """End those whose time is over, some at a time; returns what ended."""
         ended: list[Request] = []
         while self._deadlines and self._deadlines[0][0] <= now and len(ended) < most:
-            id = heapq.heappop(self._deadlines)[1]
+            due, id = heapq.heappop(self._deadlines)
             request = self._requests.get(id)
-            if request is not None and request.waits():
+            if request is not None and request.waits() and request.deadline <= due:
                 self._time_out(request)
                 ended.append(request)
         return ended
@@ -226,7 +232,7 @@ class RequestManager:
         """When `expire()` has something to do next."""
         while self._deadlines:
             deadline, id = self._deadlines[0]
-            if id in self._waiters:
+            if id in self._waiters and self._requests[id].deadline <= deadline:
                 return deadline
             heapq.heappop(self._deadlines)
         return None
@@ -236,6 +242,23 @@ class RequestManager:
         if request.waits() and not request.shown:
             request.shown = True
             self._waiters[request.id].send(b"S")
+
+    def hold(self, request: Request, now: float) -> bool:
+        """Somebody reads it: give all the time its hook has, once; whether it did."""
+        if not self._hold or not request.waits() or request.held:
+            return False
+        self.mark_shown(request)
+        request.held = True
+        request.deadline += self._hold
+        heapq.heappush(self._deadlines, (request.deadline, request.id))
+        self.tell_held(request, now)
+        return True
+
+    def tell_held(self, request: Request, now: float) -> None:
+        """Let the hook wait as long; it has an alarm of its own."""
+        if request.held:
+            left = math.ceil(request.deadline - now)
+            self._waiters[request.id].send(b"H", b"%d" % max(1, left))
 
     def mark_tried(self, request: Request, who: str) -> bool:
         """The session itself tried to answer; whether that is new."""
@@ -321,7 +344,7 @@ def new_request(
     request.detail = redact(shown)[:DETAIL_CHARACTERS]
     request.session = payload.session_id()
     request.digest = hashlib.sha256(hook.raw).hexdigest()
-    request.shown = hook.shown == SHOWN
+    request.shown = hook.shown in (SHOWN, HELD)
     return request
 
 

@@ -126,8 +126,9 @@
     clock.setAttribute("role", "timer");
     var bar = make("div", "bar", "", make("i"));
     var head = make("div", "", "", make("span", "tool", item.tool), make("p", "where", where));
-    var timing = make("div", "timing", "", clock, item.zero && make("span", "zero", item.zero));
-    card.appendChild(make("header", "head", "", head, timing));
+    var holder = drawHolder(item);
+    var zero = make("span", "zero", item.zero);
+    card.appendChild(make("header", "head", "", head, make("div", "timing", "", clock, zero, holder)));
     card.appendChild(bar);
     var body = make("div", "body stack");
     var about = make("div", "about stack");
@@ -153,7 +154,18 @@
     card.addEventListener("focusin", function () {
       select(item.id);
     });
-    return { item: item, node: card, about: about, actions: actions, clock: clock, bar: bar, sent: false, over: false };
+    return {
+      item: item,
+      node: card,
+      about: about,
+      actions: actions,
+      clock: clock,
+      zero: zero,
+      holder: holder,
+      bar: bar,
+      sent: false,
+      over: false,
+    };
   }
 
   // What is dangerous, why it is asked, what else it does. The words may come later.
@@ -177,6 +189,20 @@
       into.appendChild(facts);
     }
     into.hidden = !into.children.length;
+  }
+
+  // "I am reading": stops the clock, where it may be stopped.
+  function drawHolder(item) {
+    var element = make("button", "link hold", t("button.hold"));
+    element.type = "button";
+    element.hidden = !item.hold;
+    element.addEventListener("click", function () {
+      element.hidden = true;
+      post(cards[item.id], { name: "hold", link: item.links.hold }).catch(function () {
+        element.hidden = false;
+      });
+    });
+    return element;
   }
 
   function drawActions(item) {
@@ -439,6 +465,8 @@
       if (cards[item.id]) {
         cards[item.id].deadline = news.deadlines[item.id];
         drawAbout(item, cards[item.id].about);
+        cards[item.id].zero.textContent = item.zero;
+        cards[item.id].holder.hidden = !item.hold;
       } else {
         arrive(item, news.deadlines[item.id]);
       }

@@ -34,6 +34,7 @@ class Asked:
         self.ask = ask
         self.ended = ended
         self.why = ask.why
+        self.held = False
 
     def waits(self) -> bool:
         return not self.ended
@@ -47,6 +48,7 @@ class FakeDesk:
         self.answers: list[Answer] = []
         self.refused: list[tuple[str, str, str]] = []
         self.seen: list[str] = []
+        self.held: list[str] = []
         self.receipt = Receipt(statuses.SETTLED, make_outcome())
         self.requests = self
         self.presenter = self
@@ -63,6 +65,10 @@ class FakeDesk:
 
     def mark_shown(self, asked: Asked) -> None:
         self.seen.append(asked.id)
+
+    def hold(self, id: str) -> bool:
+        self.held.append(id)
+        return True
 
     def seconds_left(self, asked: Asked) -> int:
         return 30

@@ -396,3 +396,49 @@ def test_page_offers_nothing_where_pages_may_not_answer() -> None:
     page = Page(away.tap("/request").body)
     assert page.all("form") == page.all("button") == []
     assert "npm run build" in page.text
+
+
+# Reading.
+
+
+@pytest.mark.parametrize("path", ["/request", "/answer"])
+def test_opening_a_request_stops_its_clock(path: str) -> None:
+    here = site("question")
+    assert here.tap(path, **PHONE).status == 200
+    assert (here.desk.held, here.desk.seen) == ([ID], [ID])
+
+
+def test_page_that_asks_before_it_allows_stops_the_clock_too() -> None:
+    here = Site(Asked(make_ask()), CALLBACK_CONFIRM="on")
+    here.tap("/allow", **PHONE)
+    assert (here.desk.held, here.desk.answers) == ([ID], [])
+
+
+@pytest.mark.parametrize(
+    "headers", [PREVIEW, {"purpose": "prefetch"}, {"sec-purpose": "prefetch"}]
+)
+def test_preview_and_prefetch_stop_no_clock(headers: dict[str, str]) -> None:
+    here = site("permission")
+    for path in ("/request", "/allow", "/always"):
+        here.tap(path, **headers)
+        here.send("HEAD", LINKS.path(path, ID))
+    assert (here.desk.held, here.desk.seen) == ([], [])
+
+
+def test_hold_button_stops_the_clock_and_shows_the_request() -> None:
+    here = site("permission")
+    assert "批准运行" in told(here.press("/hold"))
+    response = here.press("/hold", headers={"x-feishuperm": "1"})
+    assert json.loads(response.body) == {"held": True}
+    assert here.desk.held == [ID, ID]
+    assert here.desk.answers == []
+
+
+def test_hold_is_a_form_of_ours_with_a_signature_of_its_own() -> None:
+    here = site("permission")
+    form = {"id": ID, "sig": LINKS.signature("/request", ID)}
+    assert here.send("POST", "/hold", urlencode(form)).status == 404
+    assert here.tap("/hold").status == 405
+    foreign = {"sec-fetch-site": "cross-site", "origin": "https://evil.example"}
+    assert here.press("/hold", headers=foreign).status == 403
+    assert here.desk.held == []

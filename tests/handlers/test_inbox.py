@@ -36,6 +36,16 @@ def test_item_of_a_request_is_made_once() -> None:
     assert state["deadlines"]["1-00000000"] == 1_700_000_030.0
 
 
+def test_item_with_a_stopped_clock_is_drawn_anew() -> None:
+    asked = Asked(make_ask(hold=True))
+    here = Site(asked)
+    assert b'action="hold"' in here.send("GET", "/").body
+    asked.ask, asked.held = make_ask(hold=False, seconds=355), True
+    page = here.send("GET", "/").body
+    assert b'action="hold"' not in page
+    assert here.desk.made == 2
+
+
 def test_large_request_is_drawn_when_it_arrives_and_a_small_one_when_looked_at() -> (
     None
 ):

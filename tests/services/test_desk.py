@@ -204,6 +204,7 @@ class Bench:
             read.permission_request_timeout,
             read.permission_timeout_action,
             writer,
+            read.permission_hold,
         )
         notifier = Notifier(
             [self.inbox, self.channel],

@@ -42,11 +42,11 @@ class FakeWaiter:
 class Desk:
     """A manager with a clock to turn and a record of ends."""
 
-    def __init__(self, timeout: int = 55, action: str = "deny") -> None:
+    def __init__(self, timeout: int = 55, action: str = "deny", hold: int = 0) -> None:
         self.wall = 1_700_000_000.0
         self.ended: list[Request] = []
         self.manager = RequestManager(
-            timeout, action, "zh", self.ended.append, lambda: self.wall
+            timeout, action, "zh", self.ended.append, lambda: self.wall, hold
         )
 
     def ask(

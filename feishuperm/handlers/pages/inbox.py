@@ -28,6 +28,7 @@ from feishuperm.handlers.pages.pieces import (
     cut_hint,
     gap_hint,
     head,
+    hold_form,
     rule_hint,
 )
 from feishuperm.handlers.pages.result import surface_name
@@ -42,13 +43,14 @@ if TYPE_CHECKING:
 
     from feishuperm.handlers.pages.pieces import Links
     from feishuperm.models.ask import Ask, Block, Field, Offer, Outcome
+    from feishuperm.models.request import Request
 
 ITEM_LENGTH = 16_000  # characters of all blocks of a request
 TEXTS = (
     *("inbox.live", "inbox.lost", "inbox.expand", "inbox.collapse", "inbox.hidden"),
     *("inbox.sending", "inbox.failed", "inbox.arrived", "inbox.settled"),
     *("page.name", "page.left", "page.time_over", "page.key.reason", "page.key.head"),
-    *("inbox.ended", "button.more", "page.why", "page.prompt"),
+    *("inbox.ended", "button.more", "button.hold", "page.why", "page.prompt"),
 )
 # Keys that are no button's; those follow from `KINDS`.
 KEYS = (
@@ -65,13 +67,18 @@ class Item(NamedTuple):
     json: bytes
     plain: bytes
     why: str = ""  # as it is drawn: it may be known a little later
+    hold: bool = False  # drawn with the button that stops its clock
+
+    def is_fresh(self, request: Request) -> bool:
+        """Whether nothing that is drawn has changed since."""
+        return self.why == request.why and not (self.hold and request.held)
 
 
 def make_item(ask: Ask, links: Links) -> Item:
     """One waiting request. `links` has each offer by name, and "request"."""
     ask = fit(ask, ITEM_LENGTH)
     plain = _plain(ask, links).encode(errors="replace")
-    return Item(_json(_item(ask, links)), plain, ask.why)
+    return Item(_json(_item(ask, links)), plain, ask.why, ask.hold)
 
 
 def _item(ask: Ask, links: Links) -> dict[str, Any]:
@@ -89,6 +96,7 @@ def _item(ask: Ask, links: Links) -> dict[str, Any]:
         "project_name": visible(ask.project_name),
         "created": ask.created,
         "zero": at_zero(ask),
+        "hold": ask.hold,
         "blocks": drawn,
         "dangers": [visible(line) for line in ask.dangers],
         "why": visible(ask.why),
@@ -170,6 +178,7 @@ def _plain(ask: Ask, links: Links) -> str:
         + (f'<p class="note">{shown(_note(ask))}</p>' if ask.masked else "")
         + f'<a class="button link" href="{shown(links["request"])}">'
         + f"{say(ask.language, 'button.more')}</a>"
+        + (hold_form(ask, links["hold"]) if ask.hold else "")
         + buttons(ask, links, ask.offered)
         + "</article>"
     )

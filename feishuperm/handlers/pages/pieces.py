@@ -209,6 +209,15 @@ def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:
     return f"<details{state}><summary>{shown(label)}</summary>{form}</details>"
 
 
+def hold_form(ask: Ask, link: str) -> str:
+    """The button that stops the clock for somebody who reads."""
+    path, _, query = link.partition("?")
+    return (
+        f'<form method="post" action="{shown(path)}">{hidden(parse_qsl(query))}'
+        f'<button class="link">{say(ask.language, "button.hold")}</button></form>'
+    )
+
+
 def hidden(pairs: Iterable[tuple[str, str]]) -> str:
     return "".join(
         f'<input type="hidden" name="{shown(name)}" value="{shown(value)}">'
