@@ -79,8 +79,11 @@ OFTEN = tuple(
         "engine.script_host",
         "engine.shell_template",
         "engine.trust",
+        "lib.log",
         "lib.secret_finders",
+        "models.settings",
         "services.ledger",
+        "supervisor.supervisor",
     )
 )
 NO_GIT_EPOCH = 1_767_225_600  # 2026-01-01: any constant will do
