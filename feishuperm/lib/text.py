@@ -402,6 +402,14 @@ TEXTS: dict[str, tuple[str, str]] = {
         "The card has changed: please tap again",
     ),
     "burst.done": ("已全部处理", "All of them are settled"),
+    "burst.left": (
+        "已处理 {count} 个；未包含：{what}",
+        "{count} are settled; left out: {what}",
+    ),
+    "burst.not_all": (
+        "“全部批准”不包含有危险或未完整显示的 {count} 个请求",
+        "“Allow all shown” leaves out {count} that are dangerous or not shown whole",
+    ),
     "chat.help": (
         "回复卡片：1-4、批准、始终、拒绝 [理由]、中断，或直接写答案。"
         "命令：状态、静音 [时间]、恢复。",

@@ -7,6 +7,7 @@
 "All" means what the card showed when it was drawn: its digest covers the lines it
 offers, and a card that has changed since refuses it.  A line that cannot be judged by
 one line (something is cut, masked or has to be filled in) offers its refusal only.
+"Allow all" leaves these out, and every line with a danger, and says which.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, ClassVar
 from feishuperm.channels.app.card import Mark, button
 from feishuperm.channels.app.store import Shown
 from feishuperm.lib.display import one_line
-from feishuperm.lib.feishu import card_frame, columns, div, note
+from feishuperm.lib.feishu import card_frame, coloured, columns, div, note
 from feishuperm.lib.text import text
 from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
 
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from feishuperm.lib.feishu_app import Result
 
 GATHER_SECONDS = 0.5  # for more lines, before the card leaves or changes
-MOST_LINES = 20  # a card may hold 200 elements, and a line takes seven
+MOST_LINES = 16  # a card may hold 200 elements and 30 kB; a line takes nine, and 2 kB
 LINE = 200  # characters of a request
+DANGERS = 120  # characters about what is dangerous in it
+NAME, NAMED = 40, 3  # characters of what was left out, and how many are named
 ALL_YES, ALL_NO = "all:yes", "all:no"
 
 
@@ -49,6 +52,10 @@ class Line:
             if offer.look == look and not offer.needs and not offer.confirm:
                 return offer if look == NO or self._is_plain() else None
         return None
+
+    def is_for_all(self, look: str) -> bool:
+        """Whether "all" covers it: what is dangerous is allowed by itself or not."""
+        return self.offer(look) is not None and (look == NO or not self.ask.dangers)
 
     def _is_plain(self) -> bool:
         return (
@@ -81,7 +88,9 @@ class Burst:
         self.nonce = nonce
         self._lines: dict[str, Line] = {}
         self._due = False
+        self._hurry = ""  # a reminder
         self.message_id = ""
+        self.is_watched = False  # reminders are on their way
 
     def takes(self) -> bool:
         """Whether one more line fits, and the card is not over."""
@@ -127,12 +136,17 @@ class Burst:
         return self._answered(line, str(name), who)
 
     def _answer_all(self, look: str, who: str) -> dict[str, Any]:
-        offers = [(line, line.offer(look)) for line in self._waiting()]
+        covered = [line for line in self._waiting() if line.is_for_all(look)]
+        offers = [(line, line.offer(look)) for line in covered]
         receipts = [self._answer(line, o.name, who) for line, o in offers if o]
         failed = [receipt for receipt in receipts if not receipt.outcome.done]
         if failed:
             return self._failed(failed[0])
-        return self._told("success", "burst.done")
+        left_out = self._waiting()
+        if not left_out:
+            return self._told("success", "burst.done")
+        names = "；".join(one_line(line.words(), NAME) for line in left_out[:NAMED])
+        return self._told("success", "burst.left", count=len(covered), what=names)
 
     def _answer(self, line: Line, action: str, who: str) -> Receipt:
         answer = Answer(line.ask.id, action, {}, "card", who, line.ask.digest)
@@ -151,8 +165,8 @@ class Burst:
             return self._channel.toast("error", receipt.error)
         return self._channel.toast("warning", self._channel.missing())
 
-    def _told(self, kind: str, key: str) -> dict[str, Any]:
-        return self._channel.toast(kind, self._say(key), self._card())
+    def _told(self, kind: str, key: str, **values: object) -> dict[str, Any]:
+        return self._channel.toast(kind, self._say(key, **values), self._card())
 
     # The card.
 
@@ -165,7 +179,7 @@ class Burst:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def _card(self) -> dict[str, Any]:
-        elements: list[dict[str, Any]] = []
+        elements = [note(self._hurry)] if self._hurry and not self.is_over() else []
         for line in self._lines.values():
             elements += self._line_elements(line)
         elements += self._all_elements()
@@ -180,7 +194,9 @@ class Burst:
         mark = Mark(line.ask.id, line.ask.digest, self.nonce)
         offers = [o for o in (line.offer(YES), line.offer(NO)) if o is not None]
         buttons = [[button(o.label, o.look, mark, o.name)] for o in offers]
-        return [div(line.words()), columns(buttons)] if buttons else [div(line.words())]
+        dangers = one_line("；".join(line.ask.dangers), DANGERS)
+        red = [coloured(dangers, "red")] if dangers else []
+        return [div(line.words()), *red, *([columns(buttons)] if buttons else [])]
 
     def _all_elements(self) -> list[dict[str, Any]]:
         waiting = self._waiting()
@@ -188,14 +204,30 @@ class Burst:
             return []
         mark = Mark(self.session, self._digest(), self.nonce)
         buttons = [button(self._say("burst.deny_all"), NO, mark, ALL_NO)]
-        if any(line.offer(YES) for line in waiting):
+        left_out = sum(not line.is_for_all(YES) for line in waiting)
+        hints = []
+        if left_out < len(waiting):
             yes = button(self._say("burst.allow_all"), YES, mark, ALL_YES)
             buttons.insert(0, yes)
-        return [{"tag": "hr"}, columns([[button] for button in buttons])]
+            if left_out:
+                hints.append(note(self._say("burst.not_all", count=left_out)))
+        return [{"tag": "hr"}, *hints, columns([[button] for button in buttons])]
 
-    def _say(self, key: str) -> str:
+    def _say(self, key: str, **values: object) -> str:
         first = next(iter(self._lines.values())).ask
-        return text(first.language, key)
+        return text(first.language, key, **values)
+
+    # Time.
+
+    def ends(self) -> float:
+        """When the first of those that wait runs out of time; wall clock."""
+        waiting = self._waiting()
+        return min(line.ask.created + line.ask.seconds for line in waiting)
+
+    def hurry(self, words: str) -> None:
+        """Say on the card that time runs out."""
+        self._hurry = words
+        self._redraw()
 
     # Sending.
 
@@ -239,3 +271,5 @@ class Burst:
                     self._channel.store.drop(id)
             if self.is_over():
                 self._channel.burst_over(self)
+            else:
+                self._channel.watch_burst(self)

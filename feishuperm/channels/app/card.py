@@ -21,6 +21,7 @@ from feishuperm.lib.feishu import (
     STYLES,
     Card,
     Element,
+    about_elements,
     block_elements,
     card_frame,
     columns,
@@ -29,7 +30,7 @@ from feishuperm.lib.feishu import (
     plain,
 )
 from feishuperm.lib.feishu_app import MAX_CARD, encode
-from feishuperm.lib.text import text
+from feishuperm.lib.text import at_zero, text
 from feishuperm.models.ask import (
     FOREVER,
     Ask,
@@ -137,9 +138,10 @@ def _hurry(extra: Extra) -> list[Element]:
 
 
 def _blocks(ask: Ask) -> list[Element]:
-    if not ask.blocks:
-        return [div(ask.empty)]
-    return [element for block in ask.blocks for element in _block(block, ask.language)]
+    """What is asked, and right below it what is to be known of it."""
+    drawn = [_block(block, ask.language) for block in ask.blocks] or [[div(ask.empty)]]
+    drawn.insert(1, about_elements(ask))
+    return [element for part in drawn for element in part]
 
 
 def _block(block: Block, language: str) -> list[Element]:
@@ -166,10 +168,8 @@ def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
 
 
 def _hint(ask: Ask) -> Element:
-    ends = time.strftime("%H:%M:%S", time.localtime(ask.created + ask.seconds))
-    key = "card.zero_deny" if ask.at_zero == "deny" else "card.zero_terminal"
     hint = text(ask.language, "card.hint", seconds=ask.seconds)
-    return note(f"{hint} · {text(ask.language, key, time=ends)}")
+    return note(" · ".join(filter(None, (hint, at_zero(ask)))))
 
 
 def _facts(ask: Ask) -> str:

@@ -246,9 +246,11 @@ class AppChannel:
 
     def _take_back(self, card: Shown, ask: Ask, announcement: Announcement) -> None:
         """A request has come back whose card is out since the server before."""
-        if self._burst_of(card.ask.id) is not None:
+        burst = self._burst_of(card.ask.id)
+        if burst is not None:
             self._line.card_sent()
             announcement.done(True, "")
+            self.watch_burst(burst)
         else:
             whole = card.grants or self._titles_only
             self._left(ask, whole, announcement.done, True, "")
@@ -290,11 +292,18 @@ class AppChannel:
         self._line.card_sent()
         if not whole:
             self._attach(card)
-        left = ask.created + ask.seconds - self._wall()
+        ends = ask.created + ask.seconds
+        self._escalate(ends, partial(self._remind, ask.id), partial(self._urge, ask.id))
+
+    def _escalate(
+        self, ends: float, remind: Callable[[], None], urge: Callable[[], None]
+    ) -> None:
+        """Remind at half time, buzz for the last third."""
+        left = ends - self._wall()
         if left >= LEAST_REMINDED:
-            self.later(left / 2, partial(self._remind, ask.id))
+            self.later(left / 2, remind)
         if self._urgent:
-            self.later(left * 2 / 3, partial(self._urge, ask.id))
+            self.later(left * 2 / 3, urge)
 
     def _attach(self, card: Shown) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
@@ -354,17 +363,25 @@ class AppChannel:
         card = self.store.get(id)
         if card is None or not self.counter.waits(id):
             return
-        ask = card.ask
-        left = max(0, round(ask.created + ask.seconds - self._wall()))
-        hurry = text(self._language, "card.hurry", seconds=left)
-        reply = partial(self.api.reply, card.message_id, {"text": hurry}, f"r-{id}",
-                        "text")  # fmt: skip
         waits = partial(self.counter.waits, id)
-        self._queue(reply, left, waits)
+        ends = card.ask.created + card.ask.seconds
+        left, hurry = self._say_left(card.message_id, ends, f"r-{id}", waits)
         hurried = self._hurried(card, hurry)
         if hurried is not None:
             change = partial(self.api.update, card.message_id, hurried)
             self._queue(change, left, waits)
+
+    def _say_left(
+        self, message_id: str, ends: float, uuid: str, waits: Callable[[], bool]
+    ) -> tuple[float, str]:
+        """Say below a card how much time is left; returns it, and what was said."""
+        left = max(0, round(ends - self._wall()))
+        hurry = text(self._language, "card.hurry", seconds=left)
+        content = {"text": hurry}
+        self._queue(
+            partial(self.api.reply, message_id, content, uuid, "text"), left, waits
+        )
+        return left, hurry
 
     def _hurried(self, card: Shown, hurry: str) -> dict[str, Any] | None:
         """The card with a reminder; None if it would then hold less than before."""
@@ -381,10 +398,12 @@ class AppChannel:
     def _urge(self, id: str) -> None:
         """Let the card buzz for the last third."""
         card = self.store.get(id)
-        if card is None or not self.counter.waits(id):
-            return
+        if card is not None and self.counter.waits(id):
+            self._buzz(card.message_id)
+
+    def _buzz(self, message_id: str) -> None:
         for owner in sorted(self.people.owners):
-            self._queue(partial(self.api.urge, card.message_id, owner), 30.0)
+            self._queue(partial(self.api.urge, message_id, owner), 30.0)
 
     def _settle_lost(self) -> None:
         """After a restart: what nobody came back for has ended meanwhile."""
@@ -437,6 +456,25 @@ class AppChannel:
             burst = Burst(self, ask.session, self._nonce())
             self._bursts.append(burst)
         burst.add(ask, announcement)
+
+    def watch_burst(self, burst: Burst) -> None:
+        """Remind of the card of many by its first line that runs out; once."""
+        if burst.is_watched:
+            return
+        burst.is_watched = True
+
+        def remind() -> None:
+            if not burst.is_over():
+                uuid = f"r-{burst.nonce}"
+                waits = lambda: not burst.is_over()  # noqa: E731
+                _, hurry = self._say_left(burst.message_id, burst.ends(), uuid, waits)
+                burst.hurry(hurry)
+
+        def urge() -> None:
+            if not burst.is_over():
+                self._buzz(burst.message_id)
+
+        self._escalate(burst.ends(), remind, urge)
 
     def send_burst(
         self, call: Callable[[], Result], done: Callable[[bool, str], object]

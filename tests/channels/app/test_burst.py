@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from feishuperm.channels.app.burst import MOST_LINES
-from tests.channels.app.bench import STRANGER, Bench
+from feishuperm.lib.feishu_app import MAX_CARD, encode
+from tests.channels.app.bench import START, STRANGER, Bench
+from tests.services.test_presenter import brief
 
 BURST = "om_6"
 
@@ -91,6 +93,64 @@ def test_line_of_many_is_allowed_though_its_command_could_be_edited(
     assert bench.asks[id_of(6)].offer("edit") is not None
     assert f"allow {id_of(6)}" in bench.buttons(BURST)
     assert f"edit {id_of(6)}" not in bench.buttons(BURST)
+
+
+def test_all_yes_never_covers_a_danger_and_says_what_it_left_out(bench: Bench) -> None:
+    fill(bench)
+    made = bench.asks[id_of(8)]
+    danger = made._replace(id="9-00000009", digest="d9", dangers=("deletes /srv",))
+    bench.announce(danger)
+    bench.turn(1)
+    shown = str(bench.api.cards[BURST])
+    assert "deletes /srv" in shown and "不包含有危险或未完整显示的 1 个" in shown
+    reply = bench.tap(BURST, "all:yes")
+    assert "9-00000009" not in [id for id, _ in answered(bench)]
+    assert len(answered(bench)) == 3
+    assert f"npm run {id_of(8)}" in reply["toast"]["content"]
+    bench.turn(1)
+    bench.tap(BURST, "allow 9-00000009")
+    assert answered(bench)[-1] == ("9-00000009", "allow")
+
+
+def test_full_card_of_dangers_still_fits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for number in range(5 + MOST_LINES):
+        made = brief(command="字" * 150)._replace(
+            id=f"{number}-00000000",
+            digest=f"d{number}",
+            dangers=("危险" * 100,),
+            created=START,
+        )
+        bench.announce(made)
+    bench.turn(3)
+    assert len(str(bench.api.cards[BURST])) > 5000  # checked as it was sent
+    assert len(encode(bench.api.cards[BURST]).encode()) < MAX_CARD
+
+
+def test_card_of_many_reminds_once_and_buzzes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, urgent=True)
+    for number in range(1, 9):
+        bench.ask(id_of(number))
+    bench.turn(1)
+    bench.turn(28)
+    below = [text for message, text in bench.api.texts if message == BURST]
+    assert len(below) == 1 and "还剩" in below[0]
+    bench.turn(1)
+    assert below[0] in str(bench.api.cards[BURST])
+    bench.turn(10)
+    assert [call[1] for call in bench.api.calls if call[0] == "urge"].count(BURST) == 1
+    assert len([text for message, text in bench.api.texts if message == BURST]) == 1
+
+
+def test_nobody_is_reminded_of_many_that_have_ended(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, urgent=True)
+    for number in range(1, 8):
+        bench.ask(id_of(number))
+    bench.turn(1)
+    bench.tap(BURST, "all:no")
+    bench.turn(50)
+    assert BURST not in [message for message, _ in bench.api.texts]
+    assert ("urge", BURST) not in [call[:2] for call in bench.api.calls]
 
 
 def test_request_of_several_parts_is_no_plain_line_unless_all_are_shown(

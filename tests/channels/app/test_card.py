@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -79,6 +80,34 @@ def test_reason_is_typed_in_a_form_around_the_refusal() -> None:
     (submit,) = [e for e in form["elements"] if e["tag"] == "button"]
     assert field["name"] == "reason"
     assert submit["behaviors"][0]["value"]["action"] == "deny"
+
+
+def test_danger_stands_red_right_below_the_command_then_why_then_facts() -> None:
+    ask = brief(command="rm -rf /srv/x", description="clean up")._replace(
+        dangers=("deletes outside the project",),
+        why="I tidy up.",
+        prompt="make it small",
+        facts=("host: example.org",),
+    )
+    card = drawn(ask)
+    shown = "\n".join(every_text(card))
+    order = ["rm -rf", *ask.dangers, ask.why, ask.prompt, *ask.facts, "clean up"]
+    places = [shown.index(words) for words in order]
+    assert places == sorted(places)
+    (red,) = [e for e in tagged(card, "div") if e["text"].get("text_color") == "red"]
+    assert red["text"]["content"] == ask.dangers[0]
+    assert ask.dangers[0] in str(settled_card(ask, Outcome(done="x")))
+    assert ask.dangers[0] not in str(title_card(ask, NONCE))
+
+
+@pytest.mark.parametrize(
+    ("at_zero", "words"),
+    [("deny", " 后自动拒绝"), ("terminal", " 后交回终端")],
+)
+def test_card_says_by_the_clock_what_happens_at_zero(at_zero: str, words: str) -> None:
+    ask = brief(command="ls")._replace(created=1_700_000_000.0, at_zero=at_zero)
+    ends = time.strftime("%H:%M", time.localtime(ask.created + ask.seconds))
+    assert ends + words in "".join(every_text(drawn(ask)))
 
 
 def test_command_is_edited_in_a_field_that_holds_all_of_it() -> None:
