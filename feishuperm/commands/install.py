@@ -11,6 +11,7 @@ from feishuperm.lib.files import locked
 from feishuperm.lib.program import archive_path
 from feishuperm.setup.install import Install
 from feishuperm.setup.service_unit import KINDS
+from feishuperm.setup.waiting import duration
 
 SUMMARY = "register hooks, service and config file"
 EPILOG = """\
@@ -54,6 +55,8 @@ def parser() -> ArgumentParser:
     add("--webhook", metavar="URL", help="the Feishu group bot")
     add("--secret", metavar="TEXT", help="its signing secret")
     add("--callback-url", metavar="URL", help="what the buttons point to")
+    wait = "how long a request waits, such as 10m; sets the hook's time-out too"
+    add("--wait", metavar="TIME", type=duration, help=wait)
     add("--port", metavar="N", help="the port of the server")
     for name, text in FLAGS.items():
         add(name, action="store_true", help=text)

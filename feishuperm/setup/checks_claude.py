@@ -59,6 +59,7 @@ def check_hooks(case: Case) -> Iterator[Result]:
 def check_hook(case: Case, path: str, hook: Hook) -> Result:
     """One entry: can it run, does it wait long enough, for every tool."""
     wait = case.settings.permission_request_timeout
+    hold = case.settings.permission_hold
     missing = missing_program(str(hook.entry["command"]), case.environ)
     timeout = hook.entry.get("timeout", 600.0)
     if missing:
@@ -67,6 +68,12 @@ def check_hook(case: Case, path: str, hook: Hook) -> Result:
     if not isinstance(timeout, float) or timeout < wait + HOOK_SLACK:
         text = f"its timeout is not {HOOK_SLACK} s above the wait of {wait} s"
         return Result(FAIL, f"{path}: {text}", case.register(path))
+    if timeout < wait + hold + HOOK_SLACK:
+        text = (
+            f"its timeout of {timeout:g} s ends a request that somebody reads: it is "
+            f"not {HOOK_SLACK} s above the wait of {wait} s and the hold of {hold} s"
+        )
+        return Result(WARN, f"{path}: {text}", case.register(path))
     if hook.matcher not in ("", "*", ".*"):
         return Result(WARN, f"{path}: only asked for {hook.matcher!r}", edit(path))
     return Result(OK, f"{path}, timeout {timeout:g} s")

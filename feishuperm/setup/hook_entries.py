@@ -29,6 +29,7 @@ class Registration(NamedTuple):
     matcher: str
     program: str
     timeout: int
+    exactly: bool = False  # a longer time-out that is there does not stay
 
 
 class Hook(NamedTuple):
@@ -47,11 +48,15 @@ def registrations(
     supervisor: bool = False,
     review: int = 0,
     review_stop: int = 0,
+    exactly: bool = False,
 ) -> list[Registration]:
-    """The hook entries for a set of wishes, the permission hook first."""
+    """The hook entries for a set of wishes, the permission hook first.
+
+    `timeout` is how long it may wait; `exactly` so, whatever its entry says now.
+    """
     hook, reviewer = "feishuperm-hook", "feishuperm-supervisor"
     asks = "PermissionRequest"
-    rows = [Registration(asks, "*", hook, timeout + HOOK_SLACK)]
+    rows = [Registration(asks, "*", hook, timeout + HOOK_SLACK, exactly)]
     rows += [Registration(e, "", hook, EVENT_TIMEOUT) for e in events if e != asks]
     if supervisor:
         question, stop = review + REVIEW_SLACK, review_stop + REVIEW_SLACK
@@ -98,7 +103,7 @@ def put_hook(
     where it stands, and a longer time-out that somebody gave it stays; a second one of
     the same program is cut out.
     """
-    program, timeout = program_of(command), wanted.timeout
+    program = program_of(command)
     present = [
         hook
         for hook in own_hooks(text, {command, *own})
@@ -107,8 +112,8 @@ def put_hook(
     for hook in reversed(present[1:]):
         text = _drop_hook(text, hook, "")
     if present:
-        return _mend(text, present[0], command, timeout)
-    entry = {"type": "command", "command": command, "timeout": timeout}
+        return _mend(text, present[0], command, wanted)
+    entry = {"type": "command", "command": command, "timeout": wanted.timeout}
     matcher = {"matcher": wanted.matcher} if wanted.matcher else {}
     group = {**matcher, "hooks": [entry]}
     return editor.add_item(text, ("hooks", wanted.event), group)
@@ -135,12 +140,12 @@ def _entries(hooks: Any) -> Iterator[tuple[editor.Path, str, str, dict[str, Any]
                     yield path, event, str(group.get("matcher", "")), entry
 
 
-def _mend(text: str, hook: Hook, command: str, timeout: int) -> str:
-    wanted: dict[str, Any] = {"type": "command", "command": command}
+def _mend(text: str, hook: Hook, command: str, wanted: Registration) -> str:
+    entry: dict[str, Any] = {"type": "command", "command": command}
     given = hook.entry.get("timeout")
-    if not isinstance(given, float) or given < timeout:
-        wanted["timeout"] = timeout
-    for key, value in wanted.items():
+    if not isinstance(given, float) or given < wanted.timeout or wanted.exactly:
+        entry["timeout"] = wanted.timeout
+    for key, value in entry.items():
         if hook.entry.get(key, editor.MISSING) != value:
             text = editor.set_value(text, (*hook.path, key), value)
     return text

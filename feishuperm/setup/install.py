@@ -160,11 +160,12 @@ class Install:
 
     def claude_step(self, settings: Settings) -> ClaudeStep:
         rows = registrations(
-            settings.permission_request_timeout,
+            settings.permission_request_timeout + settings.permission_hold,
             event_names(self.options.events),
             self.options.supervisor,
             settings.supervisor_timeout,
             settings.supervisor_stop_timeout,
+            exactly=bool(self.options.wait),
         )
         values = {claude_step.DEFAULT_MODE: self.mode} if self.mode else {}
         absent: claude_step.Values = {}

@@ -14,6 +14,7 @@ from feishuperm.setup.ports import (
     own_socket,
     port_settings,
 )
+from feishuperm.setup.waiting import wait_settings
 
 FLAGS = {
     "webhook": "FEISHU_WEBHOOK_URL",
@@ -82,6 +83,8 @@ def asked_config(options: Options, environ: Mapping[str, str]) -> dict[str, str]
     for flag, key in FLAGS.items():
         if getattr(options, flag):
             asked[key] = getattr(options, flag)
+    if options.wait:
+        asked.update(wait_settings(options.wait))
     if options.port and "CALLBACK_SERVER_URL" not in asked:
         asked.update(port_settings(options.port))
     return asked

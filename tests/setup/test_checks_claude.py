@@ -38,6 +38,17 @@ def test_hook_entry(patient: Patient, change: dict[str, Any], state: str) -> Non
     assert states(patient, "hooks") == state
 
 
+@pytest.mark.parametrize(("timeout", "state"), [(359, WARN), (360, OK)])
+def test_hook_that_would_end_before_somebody_has_read(
+    patient: Patient, timeout: int, state: str
+) -> None:
+    patient.write_config(PERMISSION_HOLD="300")
+    groups = patient.settings_value["hooks"]["PermissionRequest"]
+    groups[0]["hooks"] = [{**HOOK, "timeout": timeout}]
+    patient.write_settings()
+    assert states(patient, "hooks") == state
+
+
 def test_hook_for_some_tools_only(patient: Patient) -> None:
     patient.settings_value["hooks"]["PermissionRequest"][0]["matcher"] = "Bash"
     patient.write_settings()
