@@ -93,7 +93,10 @@ class AppWorld(World):
         }
 
     def open_cards(self) -> list[str]:
-        return [key for key in list(self.feishu.app_messages) if self.values(key)]
+        """Messages that can still be tapped; reminders are texts."""
+        messages = list(self.feishu.app_messages.items())
+        cards = [key for key, m in messages if m["msg_type"] == "interactive"]
+        return [key for key in cards if self.values(key)]
 
 
 # Faults of the line; those of the server are shared with the other soak.
