@@ -38,6 +38,7 @@ import time
 import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -397,6 +398,9 @@ def prose(source: bytes) -> Iterator[tuple[Place, Place, bytes]]:
 # ---- code: from here to `compile_stdin` runs in each CPython
 
 
+TYPING = ("collections.abc", "types", "typing")
+
+
 class Bare(ast.NodeTransformer):
     """Takes out what is for mypy: so the code of two CPythons differs much less."""
 
@@ -414,8 +418,25 @@ class Bare(ast.NodeTransformer):
         return node
 
 
+def drop_types(tree: ast.Module) -> None:
+    """Take out the imports of names that only annotations used: they take time."""
+    names = names_in(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign):
+            names.subtract(names_in(node.annotation))  # is kept as text
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module in TYPING:
+            node.names = [alias for alias in node.names if names[alias.name]]
+    tree.body = [node for node in tree.body if getattr(node, "names", True)]
+
+
+def names_in(tree: ast.AST) -> Counter[str]:
+    return Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
 def compile_module(file: str, text: bytes) -> CodeType:
     tree = Bare().visit(ast.parse(text, file))
+    drop_types(tree)
     flags = annotations.compiler_flag
     code: CodeType = compile(tree, file, "exec", flags, True, 2)
     return shorten_lines(code) if sys.version_info >= (3, 11) else code

@@ -218,6 +218,8 @@ def test_module_that_does_not_compile_is_named(pythons: list[build.Python]) -> N
 
 
 ANNOTATED = """\
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 async def f(a: int, *b: str, c: list[int], **d: object) -> None:
     e: int = 1
 def g(a, /, b: int) -> None:
@@ -225,11 +227,13 @@ def g(a, /, b: int) -> None:
         return c
 class C:
     field: int = 1
+class D(NamedTuple):
+    field: Mapping[str, Any] = {}
 """
 OFTEN = "feishuperm/_build.py"
 
 
-def test_annotations_of_functions_go_and_those_of_classes_stay(
+def test_annotations_of_functions_go_with_their_imports_those_of_classes_stay(
     pythons: list[build.Python],
 ) -> None:
     files = {f"{name.replace('.', '/')}.py": b"" for name in build.READY}
@@ -241,6 +245,8 @@ def test_annotations_of_functions_go_and_those_of_classes_stay(
     assert not space["f"].__annotations__
     assert not space["g"].__annotations__
     assert space["C"].__annotations__ == {"field": "int"}
+    assert space["D"]() == ({},)
+    assert space.keys() & {"Any", "Mapping", "NamedTuple"} == {"NamedTuple"}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="its table is short already")

@@ -37,8 +37,13 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
+from feishuperm.engine.config_manager import ProjectConfig
+from feishuperm.engine.hook_manager import HookManager
+from feishuperm.engine.screen import Screen
 from feishuperm.engine.wait import Wait
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
@@ -49,15 +54,6 @@ from feishuperm.protocol.stream_json import (
     Message,
     StreamJson,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from feishuperm.engine.config_manager import ProjectConfig
-    from feishuperm.engine.hook_manager import HookManager
-    from feishuperm.engine.screen import Screen
 
 FLAGS = (
     "--output-format", "stream-json",

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from feishuperm.engine.config_manager import merge_settings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from feishuperm.engine.config_manager import ProjectConfig
-    from feishuperm.engine.hook_manager import HookManager
-    from feishuperm.engine.sdk_hooks import HookMatcher
+from feishuperm.engine.config_manager import ProjectConfig, merge_settings
+from feishuperm.engine.hook_manager import HookManager
+from feishuperm.engine.sdk_hooks import HookMatcher
 
 
 class MessageRouter:

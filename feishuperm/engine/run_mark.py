@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Mapping
 
 from feishuperm.lib.config import state_dir
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 VARIABLE = "FEISHUPERM_RUN"
 

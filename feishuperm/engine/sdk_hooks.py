@@ -6,18 +6,14 @@ No SDK is imported: theirs look at the attributes of a matcher, not at its type.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+from feishuperm.engine.hook_manager import HookManager
 from feishuperm.engine.hook_output import for_client
+from feishuperm.models.hooks import HookCallback, HooksConfig
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Any
-
-    from feishuperm.engine.hook_manager import HookManager
-    from feishuperm.models.hooks import HookCallback, HooksConfig
-
-    SdkCallback = Callable[..., Awaitable[dict[str, Any]]]
+SdkCallback = Callable[..., Awaitable[dict[str, Any]]]
 
 SLACK = 5  # seconds past our own deadlines before a client gives a callback up
 

@@ -10,13 +10,10 @@ known gets its arguments as data: what it does with them is its author's duty, a
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import NoReturn
 
 from feishuperm.engine.variables import VARIABLES, UnsafeTemplate
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import NoReturn
 
 
 def words_of(text: str) -> frozenset[str]:

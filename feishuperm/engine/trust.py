@@ -15,16 +15,13 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import home, state_dir
 from feishuperm.lib.files import parse_json, read_bytes, read_json
 from feishuperm.lib.git import main_folder, top_folder
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
 
 SETTINGS = (".claude/settings.json", ".claude/settings.local.json", ".mcp.json")
 SCRIPT_FOLDERS = (".claude/hooks", "hooks")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 
 from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.engine.trust import Records, Trust, content_hash, project_content
@@ -18,10 +19,6 @@ from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.display import one_line, visible
 from feishuperm.services.ledger import Ledger
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 SESSION = ("CLAUDECODE", "CLAUDE_CODE_SESSION_ID")
 

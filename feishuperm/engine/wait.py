@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import os
 import time
+from _socket import socket
 
 from feishuperm import wire
 from feishuperm.lib.control import NotRunningError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from _socket import socket
 
 
 class Wait:

@@ -21,14 +21,11 @@ import math
 import os
 import struct
 import sys
+from collections.abc import Iterable, Iterator
 from itertools import dropwhile, islice, takewhile
 from typing import NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from feishuperm.lib.peer import Owner
+from feishuperm.lib.peer import Owner
 
 SESSION_MARK = b"CLAUDE_CODE_SESSION_ID="
 CLIENT_MARK = b"CLAUDE_PID="

@@ -8,12 +8,10 @@ and a hint.
 
 from __future__ import annotations
 
-from feishuperm.errors import UsageError
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NoReturn
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from typing import Any, NoReturn
+from feishuperm.errors import UsageError
 
 COLUMNS = 68  # of the line of usage, behind its first word
 MARGIN = 24  # where help begins; a longer name has a line of its own

@@ -12,11 +12,8 @@ import select
 import subprocess
 import time
 from _signal import SIGKILL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 SHELL = "/bin/sh"
 # What is read of the child; RESULT is one more descriptor, which RESULT_FD names to it.

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from feishuperm import wire
 from feishuperm.errors import FeishupermError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 
 class NotRunningError(FeishupermError):

@@ -10,14 +10,11 @@ lines, then all of the new.  Several diffs can share one budget.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    Opcode = tuple[str, int, int, int, int]
+Opcode = tuple[str, int, int, int, int]
 
 CONTEXT = 3  # unchanged lines around a change, as everywhere
 MAX_STEPS = 500_000  # a twentieth of a second; a person's edits need some thousand

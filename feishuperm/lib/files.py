@@ -16,15 +16,12 @@ import os
 import stat
 import time
 import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import state_dir
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
 
 MAX_JSON = 16 << 20  # settings files are kilobytes; this only stops an accident
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -14,16 +14,13 @@ import fcntl
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.files import append_line
 from feishuperm.lib.secrets import HIDDEN, mask
 from feishuperm.models.settings import LOG_LEVELS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_FILE = 1 << 20  # weeks of decisions; three of them are kept
 OLD_FILES = 2

@@ -19,13 +19,10 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Iterator
 from typing import NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    End = tuple[str, int]  # address and port
+End = tuple[str, int]  # address and port
 
 V4_MAPPED = bytes(10) + b"\xff\xff"  # how an IPv4 address looks to an IPv6 socket
 

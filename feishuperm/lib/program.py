@@ -8,13 +8,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import feishuperm
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
 
 INSIDE = "/site-packages/feishuperm/__init__.py"
 FROM_SOURCE = (

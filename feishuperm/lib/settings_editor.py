@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import FeishupermError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BOM = "\ufeff"
 MISSING: Any = object()

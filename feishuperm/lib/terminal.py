@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import visible
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.errors import FeishupermError
 
 
 def say(text: str) -> None:

@@ -7,11 +7,8 @@ Values only.  Where they come from is `engine.config_manager`'s business, what t
 from __future__ import annotations
 
 import re
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 # Every event, and the field its matchers look at; empty: every matcher fits.
 HOOK_EVENTS = {

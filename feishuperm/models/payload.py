@@ -13,13 +13,10 @@ event without a type of its own becomes a `HookPayload`.  Types can be matched:
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from feishuperm.errors import PayloadError
 from feishuperm.models.hooks import HOOK_EVENTS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class BaseFields:

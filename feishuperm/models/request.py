@@ -10,11 +10,8 @@ ten thousand decoded trees.  `payload()` decodes anew for the few moments that n
 
 from __future__ import annotations
 
+from feishuperm.models.decision import Decision
 from feishuperm.models.payload import PermissionRequestPayload, parse_payload
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.models.decision import Decision
 
 WAITING = "waiting"
 ALLOWED = "allowed"  # a person let it run, once or always

@@ -6,12 +6,10 @@ environment (see `lib.config`).  Attributes are the keys in lower case.
 
 from __future__ import annotations
 
-from feishuperm.errors import SettingError
+from collections.abc import Callable, Mapping
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+from feishuperm.errors import SettingError
 
 NOTIFY_KINDS = ("permission", "question", "plan", "stop", "notification", "failure")
 SURFACES = ("inbox", "webhook", "app", "gateway")

@@ -7,13 +7,10 @@ even when they are zero.  Nothing is known here of what a frame means.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from feishuperm.errors import ProtocolError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CONTROL, DATA = 0, 1  # methods
 MAX_HEADERS = 64  # the platform sends eight

@@ -23,14 +23,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from feishuperm import wire
 from feishuperm.errors import ProtocolError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 PROTOCOL = wire.PROTOCOL.decode()
 # Version 2 names the seconds that a hook which comes back has left.

@@ -23,14 +23,11 @@ Any of them ends in a ProtocolError, after which the reader is of no more use.  
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from feishuperm.errors import ProtocolError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 MAX_HEAD = 16384  # browsers stay under 8 kB; a proxy adds a little
 MAX_BODY = 1 << 20  # the longest form is an answer with typed text

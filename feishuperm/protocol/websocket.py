@@ -23,13 +23,10 @@ import hashlib
 import hmac
 import os
 import re
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Union
 
 from feishuperm.errors import ProtocolError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_HANDSHAKE = 16384  # a response head; proxies add a few headers

@@ -11,22 +11,19 @@ import errno
 import itertools
 import os
 import socket
+from collections.abc import Callable
 
 from feishuperm.protocol.frames import frame
-from feishuperm.protocol.http1 import plain_response
-from feishuperm.server.connection import HookConnection, HttpConnection
-from feishuperm.server.listen import BACKLOG, ListenError, listen_unix
-from feishuperm.server.loop import READ, Handler
+from feishuperm.protocol.http1 import Request, plain_response
+from feishuperm.server.connection import (
+    Connection,
+    Exchange,
+    HookConnection,
+    HttpConnection,
+)
+from feishuperm.server.listen import BACKLOG, Listener, ListenError, listen_unix
+from feishuperm.server.loop import READ, Handler, Loop
 from feishuperm.wire import peer_uid
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.protocol.http1 import Request
-    from feishuperm.server.connection import Connection, Exchange
-    from feishuperm.server.listen import Listener
-    from feishuperm.server.loop import Loop
 
 ACCEPTS_PER_TICK = 32  # so that a rush of new clients cannot starve the present ones
 SWEEP_SECONDS = 5.0

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 import socket
+from collections.abc import Callable, Iterable
 
 from feishuperm.errors import ProtocolError
 from feishuperm.protocol.frames import FrameReader, frame
@@ -39,13 +40,7 @@ from feishuperm.protocol.http1 import (
     plain_response,
     stream_head,
 )
-from feishuperm.server.loop import READ, WRITE, Handler
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from feishuperm.server.loop import Loop
+from feishuperm.server.loop import READ, WRITE, Handler, Loop
 
 RECEIVE_SIZE = 65536
 NEVER = math.inf

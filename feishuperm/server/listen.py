@@ -19,12 +19,9 @@ import fcntl
 import os
 import socket
 import stat
+from collections.abc import Sequence
 
 from feishuperm.errors import FeishupermError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BACKLOG = 1024
 PORT_TRIES = 20  # for a free port that is free in both families

@@ -20,14 +20,10 @@ import socket
 import sys
 import time
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE

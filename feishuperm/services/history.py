@@ -11,23 +11,16 @@ import json
 import sys
 import time
 import unicodedata
+from collections.abc import Sequence
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.secrets import mask
-from feishuperm.services.ledger import INTENT, REQUEST
-from feishuperm.services.ledger_lines import EXACT, end_of, entry_time, place_in
-from feishuperm.services.rule_writer import settings_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from feishuperm.services.ledger import Ledger
-    from feishuperm.services.ledger_check import Report
-    from feishuperm.services.ledger_lines import Entry
-    from feishuperm.services.rule_writer import RuleWriter
+from feishuperm.services.ledger import INTENT, REQUEST, Ledger
+from feishuperm.services.ledger_check import Report
+from feishuperm.services.ledger_lines import EXACT, Entry, end_of, entry_time, place_in
+from feishuperm.services.rule_writer import RuleWriter, settings_path
 
 HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
 HEAD_CHARACTERS = 8  # what a card shows; fewer may be those of several entries

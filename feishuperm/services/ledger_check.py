@@ -16,8 +16,9 @@ import os
 from typing import NamedTuple
 
 from feishuperm.lib.files import acquire
-from feishuperm.services.ledger import INTENT, LOST, WAIT
+from feishuperm.services.ledger import INTENT, LOST, WAIT, Ledger
 from feishuperm.services.ledger_lines import (
+    Entry,
     Head,
     Place,
     decode,
@@ -31,11 +32,6 @@ from feishuperm.services.ledger_lines import (
     read_key,
     unseal,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.services.ledger import Ledger
-    from feishuperm.services.ledger_lines import Entry
 
 MOST = 100  # sentences of one sort; a file full of rubbish needs no more
 # How long entries may stand without their head being written: a server syncs its ends

@@ -27,14 +27,11 @@ import hashlib
 import hmac
 import json
 import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from feishuperm.lib.files import private_dir, write_all
 from feishuperm.lib.secrets import mask
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Entry = dict[str, Any]
 

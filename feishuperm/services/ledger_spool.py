@@ -13,12 +13,9 @@ best place already.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from feishuperm.lib.files import private_dir, write_all
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIZE = 16 << 10  # bytes: some twenty decisions, which is hours of tapping
 END = b"\0"

@@ -14,32 +14,27 @@ import itertools
 import math
 import time
 from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from feishuperm.errors import PayloadError, ProtocolError
 from feishuperm.lib.log import redact
 from feishuperm.lib.text import text
 from feishuperm.lib.tool import headline, summary
 from feishuperm.models import request as states
+from feishuperm.models.ask import Answer
 from feishuperm.models.decision import Decision
-from feishuperm.models.kind import KINDS, kind_of
+from feishuperm.models.kind import KINDS, Action, kind_of
+from feishuperm.models.payload import PermissionRequestPayload
 from feishuperm.models.request import Request
-from feishuperm.protocol.frames import HELD, NOT_TOLD, SHOWN
+from feishuperm.protocol.frames import HELD, NOT_TOLD, SHOWN, HookRequest
+from feishuperm.services.rule_writer import WriteResult
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Protocol
 
-    from feishuperm.models.ask import Answer
-    from feishuperm.models.kind import Action
-    from feishuperm.models.payload import PermissionRequestPayload
-    from feishuperm.protocol.frames import HookRequest
-    from feishuperm.services.rule_writer import WriteResult
+class Waiter(Protocol):
+    """The hook's end of a request."""
 
-    class Waiter(Protocol):
-        """The hook's end of a request."""
-
-        def send(self, kind: bytes, body: bytes = b"") -> None: ...
+    def send(self, kind: bytes, body: bytes = b"") -> None: ...
 
 
 MAX_DEPTH = 100  # of a tool's input: no tool needs it, and showing it would overflow

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
@@ -36,10 +37,6 @@ from feishuperm.lib.settings_editor import (
     get_value,
 )
 from feishuperm.lib.tool import format_rules
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 ALLOW = ("permissions", "allow")
 PATH_KEYS = ("file_path", "notebook_path", "path")

@@ -18,16 +18,12 @@ import json
 import os
 import secrets
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 TICKET_SECONDS = 600
 MAX_TICKETS = 20  # made and not used; the oldest gives way

@@ -11,14 +11,11 @@ import json
 import os
 import re
 import time
+from collections.abc import Callable
+from typing import Any
 
 from feishuperm.errors import FileError, UsageError
 from feishuperm.lib.files import locked, private_dir, read_json, write_atomic
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 SESSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")  # no path, no option
 KEPT_SECONDS = 30 * 86400  # a session that was idle for a month is not resumed

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import time
+from typing import Any
 
 from feishuperm.errors import FileError, UsageError
 from feishuperm.lib.config import claude_settings, load_settings, state_dir
@@ -15,10 +16,6 @@ from feishuperm.lib.files import read_json
 from feishuperm.lib.terminal import say
 from feishuperm.supervisor.event import CAP_VARIABLE, DEFAULT_CAP, client_cap
 from feishuperm.supervisor.state import SupervisorState, check_session
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 SHOWN_SESSIONS = 5  # --json has them all
 SHOWN_VERDICTS = 5

@@ -649,7 +649,7 @@ def test_callbacks_of_one_tool_call_take_turns_and_others_do_not_wait(
 def test_manager_imports_neither_asyncio_nor_an_sdk() -> None:
     code = (
         "import sys; import feishuperm.engine.application; "
-        "print(*sorted({'asyncio', 'typing', 'logging', 'dataclasses', 'argparse',"
+        "print(*sorted({'asyncio', 'logging', 'dataclasses', 'argparse',"
         " 'claude_agent_sdk', 'tempfile'} & set(sys.modules)))"
     )
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
