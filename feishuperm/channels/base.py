@@ -49,6 +49,9 @@ if TYPE_CHECKING:
         def muted(self) -> bool:
             """Whether the person wants no request pushed for a while."""
 
+        def keeps(self, id: str) -> bool:
+            """Whether a card of this request is out that it can still change."""
+
         def state(self) -> tuple[str, str]:
             """`up` or `down`, and a detail a person can act on."""
 

@@ -65,6 +65,9 @@ class InboxChannel:
     def muted(self) -> bool:
         return False
 
+    def keeps(self, id: str) -> bool:
+        return False
+
     def facts(self) -> dict[str, object]:
         return {}
 

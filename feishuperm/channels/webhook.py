@@ -94,6 +94,9 @@ class WebhookChannel:
     def muted(self) -> bool:
         return False
 
+    def keeps(self, id: str) -> bool:
+        return False
+
     def facts(self) -> dict[str, object]:
         return {}
 

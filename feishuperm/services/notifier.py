@@ -49,13 +49,15 @@ class Notifier:
     ) -> None:
         """Show the request everywhere; one of the two callables may follow later.
 
-        Without `push` only whoever looks sees it: the card is already out.  A card goes
-        out once `hold` says 0, as `renew` makes it then.
+        Without `push` only whoever looks sees it, and a channel whose card is out, to
+        watch over it.  A card goes out once `hold` says 0, as `renew` makes it then.
         """
         muted = any(channel.muted() for channel in self._channels)
         wanted = push and ask.kind in self._kinds and not muted
         pushing = [
-            channel for channel in self._channels if wanted and not channel.passive
+            channel
+            for channel in self._channels
+            if not channel.passive and (wanted or channel.keeps(ask.id))
         ]
         names = {channel.name for channel in pushing}
         first = [c for c in pushing if c.stands_in_for not in names]

@@ -159,10 +159,12 @@ def test_server_that_restarts_takes_its_open_cards_back(
     hook = served.hook(event())
     message = sent(feishu)
     wait_until(lambda: served.waiting())
+    pings = feishu.connections.pings
     served.kill()
     wait_until(lambda: not feishu.connections.open)
     served.start()
     wait_until(lambda: feishu.connections.open and served.waiting())
+    wait_until(lambda: feishu.connections.pings >= pings + 2)  # one of them for it
     assert feishu.tap(message, "批准运行").ok
     assert decision(finish(hook)) == {"behavior": "allow"}
     assert len(feishu.app_messages) == 1

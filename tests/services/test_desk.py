@@ -64,6 +64,7 @@ class Channel:
         self.outcomes: list[Outcome] = []
         self.notices: list[Notice] = []
         self.looked_at = False
+        self.kept = False
         self.renewed = 0
 
     def start(self) -> None: ...
@@ -87,6 +88,9 @@ class Channel:
 
     def muted(self) -> bool:
         return False
+
+    def keeps(self, id: str) -> bool:
+        return self.kept
 
     def state(self) -> tuple[str, str]:
         return "up", ""
@@ -334,6 +338,13 @@ def test_card_that_was_shown_before_a_restart_is_not_sent_again(bench: Bench) ->
     assert bench.request.shown
     assert bench.channel.asks == []
     assert len(bench.inbox.asks) == 1
+
+
+def test_channel_whose_card_is_out_takes_a_request_back(bench: Bench) -> None:
+    """It is not pushed again, but somebody has to watch over its card."""
+    bench.channel.kept = True
+    bench.ask(shown="shown")
+    assert len(bench.channel.asks) == 1
 
 
 def test_kind_that_is_not_pushed_is_in_the_inbox_only(tmp_path: Path) -> None:

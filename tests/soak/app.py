@@ -48,6 +48,7 @@ SECONDS = 120  # that a person has: twice a fresh connection, once a minute
 KINDS = ("hung", "doubled", "lost", "unrecorded", "misled", "stuck", "open", "broken")
 ACTIONS = ("allow", "allow", "always", "deny", "interrupt")
 AGAIN = "请再点一次"
+TIMED_OUT = "权限请求超时，自动拒绝"
 SETTLE_SECONDS = 40.0  # a new server settles lost cards after 20
 
 
@@ -252,7 +253,7 @@ class AppRun:
             return
         mine = [press for press in self.world.presses if press.id == hook.id]
         successes = [press for press in mine if press.word == "acknowledged"]
-        actions = [end["action"] for end in ends if end["state"] != "unknown"]
+        actions = [end["action"] for end in ends]  # or what was about to be done
         if len(ends) > 1 or len(successes) > 1:
             self._say("doubled", hook, f"{successes}, the ledger has {ends}")
         for press in successes:
@@ -261,10 +262,10 @@ class AppRun:
             if actions != [press.action] or ends[0]["who"] != OWNER:
                 self._say("lost", hook, f"{press.action}, the ledger has {ends}")
         tapped = {BEHAVIOUR[p.action] for p in mine} & {decision.get("behavior")}
-        if decision and (not tapped or not actions):
+        if not decision or decision.get("message") == TIMED_OUT:
+            self._say("stuck", hook, f"had no answer: {mine} {ends}")
+        elif not tapped or not actions:
             self._say("unrecorded", hook, f"printed {decision}, ledger {ends}")
-        if not decision:
-            self._say("stuck", hook, f"went back to the terminal: {mine} {ends}")
 
     def _say(self, kind: str, hook: Hook, what: str) -> None:
         name = Path(hook.project).name

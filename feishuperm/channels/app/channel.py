@@ -171,6 +171,10 @@ class AppChannel:
     def muted(self) -> bool:
         return self._wall() < self.store.muted_until
 
+    def keeps(self, id: str) -> bool:
+        card = self.store.get(id)
+        return card is not None and bool(card.message_id)
+
     def state(self) -> tuple[str, str]:
         if self._line.state != "up":
             return "down", self._trouble()
