@@ -307,7 +307,7 @@ def _app(server: Server, settings: Settings) -> AppChannel | None:
         api,
         people,
         server.counter(),
-        CardStore(files + ".json"),
+        CardStore(files + ".cards"),
         partial(Link, server.loop, dialling),
         server.loop.call_soon_threadsafe,
         server._later,

@@ -262,6 +262,8 @@ class AppRun:
             if actions != [press.action] or ends[0]["who"] != OWNER:
                 self._say("lost", hook, f"{press.action}, the ledger has {ends}")
         tapped = {BEHAVIOUR[p.action] for p in mine} & {decision.get("behavior")}
+        if not decision and [end["state"] for end in ends] == ["unknown"]:
+            return  # killed between the intent and the end: the terminal asks
         if not decision or decision.get("message") == TIMED_OUT:
             self._say("stuck", hook, f"had no answer: {mine} {ends}")
         elif not tapped or not actions:

@@ -1,18 +1,20 @@
 """Which card belongs to which request: kept over restarts.
 
-One small JSON file of this user's alone.  A server that comes back knows its open
-cards by it: taps on them are checked against the nonce, and what ended meanwhile is
-settled.  Two threads use it, so it has a lock.
+A folder of this user's alone with one small JSON file for each card: a thousand may be
+open, and none of them is written again because of another.  A server that comes back
+knows its open cards by it: taps on them are checked against the nonce, and what ended
+meanwhile is settled.  Two threads use it, so it has a lock.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError, PayloadError, UsageError
-from feishuperm.lib.files import locked, read_json, write_atomic
+from feishuperm.lib.files import locked, private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.models.ask import Ask, from_plain, shorten, to_plain
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST = 1_000  # open cards, as many as an outbox queues
 BLOCK = 2_000  # characters of a block that a settled card shows again
+MUTED = "muted.json"
 LOCK_SECONDS = 3.0  # for the server before this one to end
 
 
@@ -54,8 +57,8 @@ class Shown(NamedTuple):
 class CardStore:
     """The open cards of one app, by request."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
         self._lock = threading.Lock()
         self._cards: dict[str, Shown] = {}
         self.muted_until = 0.0  # wall clock
@@ -73,48 +76,64 @@ class CardStore:
         return list(self._cards.values())
 
     def put(self, shown: Shown) -> None:
+        card = shown._replace(ask=shorten(shown.ask, BLOCK))
         with self._lock:
-            self._cards[shown.ask.id] = shown._replace(ask=shorten(shown.ask, BLOCK))
+            self._cards[card.ask.id] = card
+            self._write(
+                _name(card.ask.id), {**card._asdict(), "ask": to_plain(card.ask)}
+            )
             while len(self._cards) > MOST:
-                del self._cards[next(iter(self._cards))]
-            self._save()
+                self._drop(next(iter(self._cards)))
 
     def drop(self, id: str) -> None:
         with self._lock:
-            if self._cards.pop(id, None) is not None:
-                self._save()
+            if id in self._cards:
+                self._drop(id)
 
     def mute(self, until: float) -> None:
         with self._lock:
             self.muted_until = until
-            self._save()
+            self._write(MUTED, until)
+
+    def _drop(self, id: str) -> None:
+        del self._cards[id]
+        try:
+            os.unlink(os.path.join(self._folder, _name(id)))
+        except OSError:  # it could not be written either; settling it twice is no harm
+            pass
+
+    def _write(self, name: str, value: object) -> None:
+        data = json.dumps(value).encode()
+        try:
+            private_dir(self._folder)
+            write_atomic(os.path.join(self._folder, name), data, 0o600, lasting=False)
+        except (OSError, FileError) as error:
+            log(f"open cards are not kept: {error}", "error")
 
     def _load(self) -> None:
+        """Read what was kept; the names begin with the time, so in that order."""
         try:
-            kept = read_json(self._path)
-        except FileError as error:
-            log(f"open cards are forgotten: {error}", "warning")
+            names = sorted(os.listdir(self._folder))
+        except OSError:
             return
-        if not isinstance(kept, dict):
-            return
-        muted = kept.get("muted_until")
-        self.muted_until = float(muted) if isinstance(muted, (int, float)) else 0.0
-        cards = kept.get("cards")
-        for card in cards if isinstance(cards, list) else []:
-            shown = _shown(card)
-            if shown is not None:
-                self._cards[shown.ask.id] = shown
+        for name in names:
+            try:
+                self._take(name, read_json(os.path.join(self._folder, name)))
+            except FileError as error:
+                log(f"an open card is forgotten: {error}", "warning")
 
-    def _save(self) -> None:
-        cards = [
-            {**card._asdict(), "ask": to_plain(card.ask)}
-            for card in self._cards.values()
-        ]
-        kept = {"muted_until": self.muted_until, "cards": cards}
-        try:
-            write_atomic(self._path, json.dumps(kept).encode(), 0o600)
-        except FileError as error:
-            log(f"open cards are not kept: {error}", "error")
+    def _take(self, name: str, kept: Any) -> None:
+        if name == MUTED:
+            self.muted_until = float(kept) if isinstance(kept, (int, float)) else 0.0
+            return
+        shown = _shown(kept)
+        if shown is not None and name == _name(shown.ask.id):
+            self._cards[shown.ask.id] = shown
+
+
+def _name(id: str) -> str:
+    """The file of a request's card; ids are digits and letters (`protocol.frames`)."""
+    return f"{id}.json"
 
 
 def _shown(card: Any) -> Shown | None:

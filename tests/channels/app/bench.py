@@ -128,7 +128,7 @@ class Bench:
                 lambda *parts: self.refused.append(parts),
                 lambda: f"{len(self.asks)} waiting",
             ),
-            CardStore(str(self.folder / "cards.json")),
+            CardStore(str(self.folder / "cards")),
             lambda deliver: self.line,
             lambda fn: fn(),
             lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),

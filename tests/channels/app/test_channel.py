@@ -480,7 +480,7 @@ def test_cards_nobody_came_back_for_are_settled(bench: Bench) -> None:
     bench.turn(2)
     assert bench.buttons(CARD) == {} == bench.buttons("om_2")
     assert "会话已结束" in str(bench.api.cards[CARD])
-    assert CardStore(str(bench.folder / "cards.json")).all() == []
+    assert CardStore(str(bench.folder / "cards")).all() == []
 
 
 def test_card_that_cannot_be_sent_is_told_and_forgotten_with_its_request(
