@@ -107,7 +107,7 @@ class Terminal:
         until = time.monotonic() + timeout
         while True:
             state = self.tmux("list-panes", "-F", "#{pane_dead} #{pane_dead_status}")
-            if state.startswith("1"):
+            if state.startswith("1") and len(state.split()) == 2:
                 return int(state.split()[1])
             assert time.monotonic() < until, self.screen()
             time.sleep(0.03)

@@ -23,6 +23,9 @@ FLAGS = {
     "--no-hooks": "leave Claude Code's settings alone",
     "--supervisor": "also review stops and questions before they reach you",
     "--no-service": "do not start or keep the server",
+    "--setup": "go through the questions again",
+    "--rescan": "by one more scan, give the app what it lacks",
+    "--no-qr": "show the link alone",
     "--no-input": "never ask anything",
     "--dry-run": "only say what would be done",
 }
@@ -54,6 +57,7 @@ def parser() -> ArgumentParser:
     add("--service", choices=tuple(KINDS), help="how to keep the server running")
     add("--webhook", metavar="URL", help="the Feishu group bot")
     add("--secret", metavar="TEXT", help="its signing secret")
+    add("--qr", metavar="FILE", help="draw the QR code to this SVG file")
     add("--callback-url", metavar="URL", help="what the buttons point to")
     wait = "how long a request waits, such as 10m; sets the hook's time-out too"
     add("--wait", metavar="TIME", type=duration, help=wait)

@@ -140,6 +140,8 @@ SETTINGS = (
             "whose taps and texts count; the receiver, if that is a person"),
     Setting("FEISHU_URGENT", "off", _choice("off", "app"), "off or app",
             "app: buzz for the last third of the wait"),
+    Setting("FEISHU_ACCOUNTS_URL", "https://accounts.feishu.cn", _url, _URL,
+            "where an app is created by a scan"),
     Setting("FEISHU_BASE_URL", "https://open.feishu.cn", _url, _URL,
             "where a bot given by its token lives; Lark: https://open.larksuite.com"),
     Setting("FEISHU_AT", "", _text, "`all`, an open_id, or nothing",
@@ -212,6 +214,7 @@ class Settings:
     feishu_receive_id: str
     feishu_owner_id: frozenset[str]
     feishu_urgent: str
+    feishu_accounts_url: str
     feishu_base_url: str
     feishu_at: str
     callback_server_url: str

@@ -15,8 +15,11 @@ from feishuperm.lib.program import permission_event
 from feishuperm.lib.terminal import say
 from feishuperm.lib.text import TEXTS
 from feishuperm.models.names import TEST_TOOL
+from feishuperm.services.ledger import Ledger
 
 POLL_SECONDS = 0.25
+LOOKED_AT = 50  # entries of the ledger; others may be answered meanwhile
+BOTS = {"app": "the app", "webhook": "the group bot"}
 
 
 def watch(
@@ -41,14 +44,27 @@ def watch(
 
 
 def bot_problem(status: dict[str, Any]) -> str:
-    """What is wrong with the group bot, if anything. Raises without one."""
-    for channel in status["channels"]:
-        if channel["name"] == "webhook":
-            down = channel["state"] != "up"
-            return f"the group bot is down: {channel['detail']}" if down else ""
-    raise FeishupermError(
-        "the server has no Feishu group bot", "feishuperm install, or feishuperm demo"
-    )
+    """What is wrong with the app and the group bot, if anything. Raises without any.
+
+    One that is up will do: the bot stands in for an app that cannot send.
+    """
+    channels = [channel for channel in status["channels"] if channel["name"] in BOTS]
+    if not channels:
+        raise FeishupermError(
+            "the server has no Feishu group bot and no app",
+            "feishuperm install --setup, or feishuperm demo",
+        )
+    if any(channel["state"] == "up" for channel in channels):
+        return ""
+    return f"{BOTS[channels[0]['name']]} is down: {channels[0]['detail']}"
+
+
+def last_answer(ledger: Ledger) -> tuple[str, str]:
+    """Where the last test card was answered, and by whom; empty if it was not."""
+    for entry in reversed(ledger.latest(LOOKED_AT)):
+        if entry.get("tool") == TEST_TOOL:
+            return str(entry.get("surface") or ""), str(entry.get("who") or "")
+    return "", ""
 
 
 def is_late(output: str) -> bool:

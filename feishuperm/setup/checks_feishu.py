@@ -5,20 +5,15 @@ from __future__ import annotations
 import email.utils
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 
-from feishuperm.errors import SettingError
 from feishuperm.lib import feishu
 from feishuperm.lib.config import config_path
-from feishuperm.lib.feishu_app import AppApi
-from feishuperm.lib.post import Reply, call, post_json
+from feishuperm.lib.post import Reply, post_json
 from feishuperm.models.ask import Notice
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, edit
+from feishuperm.setup.checks_app import AppCheck, app_state
 
-BOT_INFO = "/open-apis/bot/v3/info"
-CONNECTIONS = "/open-apis/event/v1/connection"
-BOT_ENABLED = 2
 BOT_OPTIONS = "--webhook URL --secret TEXT"
 BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner mends
 SIGN_SKEW = 3600  # Feishu refuses signatures that are older, or as much too new
@@ -51,39 +46,11 @@ def check_feishu(case: Case) -> Iterator[Result]:
 
 
 def check_app(case: Case) -> Iterator[Result]:
-    """The app's settings, its credentials and its bot; no card is sent."""
-    settings = case.settings
+    """All that Feishu says of the app; no card is sent."""
     fix = edit(config_path(case.environ))
-    if not settings.feishu_app_secret:
-        yield Result(FAIL, "FEISHU_APP_ID is set without FEISHU_APP_SECRET", fix)
-        return
-    try:
-        settings.app_people()
-    except SettingError as error:
-        yield Result(FAIL, str(error), fix)
-        return
-    post = partial(call, ca_file=settings.feishuperm_ca_file)
-    api = AppApi(settings.feishu_app_id, settings.feishu_app_secret,
-                 settings.feishu_base_url, post)  # fmt: skip
-    result = api.request("GET", BOT_INFO)
-    bot = result.data.get("bot")
-    status = bot.get("activate_status") if isinstance(bot, dict) else None
-    if not result.ok:
-        yield Result(FAIL, f"the app cannot be used: {result.message}", fix)
-    elif status != BOT_ENABLED:
-        text = f"the app's bot is not in use (status {status}): publish a version"
-        yield Result(FAIL, text, f"open {api.console('version')}")
-    else:
-        yield Result(OK, "the app's bot is ready")
-        yield from check_connections(api)
-
-
-def check_connections(api: AppApi) -> Iterator[Result]:
-    """Feishu hands each tap to one connection at random: there may be one only."""
-    count = api.request("GET", CONNECTIONS).data.get("online_instance_cnt")
-    if isinstance(count, int) and count > 1:
-        text = f"the app has {count} connections: each tap reaches only one of them"
-        yield Result(WARN, text, "end the other server, or give it an app of its own")
+    rescan, test = case.install("--rescan"), case.mends("test-card")
+    held = app_state(case.status) == "up"
+    yield from AppCheck(case.settings, fix, rescan, test, held).results()
 
 
 def check_bot(case: Case) -> Iterator[Result]:

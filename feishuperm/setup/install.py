@@ -12,6 +12,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from feishuperm import __version__
@@ -23,6 +24,7 @@ from feishuperm.lib.terminal import say, warn
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_step, server_process
+from feishuperm.setup.app_setup import AppSetup
 from feishuperm.setup.checks_feishu import send_test
 from feishuperm.setup.claude_step import ClaudeStep, SlashStep
 from feishuperm.setup.config_step import ConfigStep
@@ -35,7 +37,7 @@ from feishuperm.setup.server_process import running_status, wait_until_running
 from feishuperm.setup.service_step import ServiceStep, recorded_service
 from feishuperm.setup.service_unit import KINDS, Service, choose_service
 from feishuperm.setup.status import inbox_link
-from feishuperm.setup.wanted_config import WantedConfig
+from feishuperm.setup.wanted_config import BOT, WantedConfig
 from feishuperm.supervisor.event import CAP_VARIABLE
 from feishuperm.supervisor.switch import slash_commands, wanted_cap
 
@@ -56,7 +58,9 @@ class Install:
         recorded = self.manifest.record("service").get("socket", "")
         if self.status is None and recorded:
             self.socket, self.status = recorded, running_status(recorded)
-        self.questions = Questions(self.config)
+        command = partial(self.command, "feishuperm")
+        self.app = AppSetup(self.config, self.manifest, options, command)
+        self.questions = Questions(self.config, self.app)
         self.mode = options.permission_mode or ""
         self.status_after: dict[str, Any] = {}
 
@@ -85,6 +89,8 @@ class Install:
                 say(f"  {row}")
         done = "installed" if any(changes.values()) else "up to date"
         say(f"feishuperm {__version__} is {done}{self.where(service)}")
+        if self.app.is_new and service is not None:
+            self.try_app()
         for row in self.config.stricter() if upgrades else ():
             say(f"note: {row}")
         self.tell(service)
@@ -94,11 +100,44 @@ class Install:
 
     def ask(self) -> None:
         """On a terminal, ask for what nothing else says."""
+        if self.options.rescan:
+            self.rescan()
         if self.options.no_input or not can_ask():
             return
-        about_mode = not (self.options.no_hooks or self.mode)
-        self.questions.ask(about_mode and self.needs_mode())
+        self.questions.ask(self.asks_place(), self.asks_mode())
         self.mode = self.mode or self.questions.mode
+
+    def rescan(self) -> None:
+        """Let a person add to the app what it lacks. Raises FeishupermError."""
+        app_id = self.config.settings().feishu_app_id
+        if not app_id:
+            raise FeishupermError("there is no app yet", "feishuperm install --setup")
+        self.app.scan(app_id)
+
+    def is_first(self) -> bool:
+        """Whether nothing was asked before: a later run only does what it is told."""
+        return not self.manifest.record("program")
+
+    def asks_place(self) -> bool:
+        """Whether to ask where requests go."""
+        is_said = self.app.is_set or self.config.has(BOT[0])
+        return bool(self.options.setup or (self.is_first() and not is_said))
+
+    def asks_mode(self) -> bool:
+        """Whether to ask if Claude Code shall ask."""
+        is_said = self.options.no_hooks or self.mode
+        wanted = self.options.setup or self.is_first()
+        return bool(wanted and not is_said and self.needs_mode())
+
+    def try_app(self) -> None:
+        """Look at a new app, and wait for the tap of whoever is there."""
+        settings = self.config.settings()
+        if "app" not in settings.surfaces():
+            return
+        socket = settings.permission_socket_path
+        self.app.verify(socket)
+        if not self.options.no_input and can_ask():
+            self.app.await_tap(socket, settings.permission_request_timeout)
 
     def try_bot(self) -> None:
         """Without a person, a bot that does not answer is told and kept."""
@@ -114,10 +153,10 @@ class Install:
             say(f"inbox: {inbox_link()}")
             if service.kind == "background" or "linger" in service.keeps:
                 say(f"note: {service.keeps}")
-        if self.config.settings().feishu_webhook_url:
+        if self.config.settings().surfaces() - {"inbox"}:
             first = f"see a card on your phone: {program} test-card"
         else:
-            first = f"connect Feishu (it asks for the group bot): {program} install"
+            first = f"connect Feishu by a scan: {program} install --setup"
         if self.needs_mode() and not self.mode:
             third = f"make Claude Code ask: {program} install --permission-mode default"
         else:

@@ -22,6 +22,7 @@ FLAGS = {
     "callback_url": "CALLBACK_SERVER_URL",
     "port": "CALLBACK_SERVER_PORT",
 }
+SURFACES = "FEISHUPERM_SURFACES"
 BOT = ("FEISHU_WEBHOOK_URL", "FEISHU_WEBHOOK_SECRET")
 
 
@@ -45,6 +46,13 @@ class WantedConfig:
         return self.has(BOT[0]) and any(
             key in self.new and self.new[key] != self.old.get(key) for key in BOT
         )
+
+    def with_surface(self, name: str) -> dict[str, str]:
+        """What to set so that a surface is used; nothing where no list forbids it."""
+        listed = self.settings().feishuperm_surfaces
+        if not listed or name in listed:
+            return {}
+        return {SURFACES: ",".join(sorted({*listed, name}))}
 
     def complete(self, own_port: int, serves: bool = True) -> None:
         """Choose what nobody said: a socket of this user's own, a port that is free.

@@ -395,7 +395,7 @@ def test_nothing_is_asked_and_nothing_read_on_a_pipe(machine: Machine) -> None:
     given += ["--port", str(free_port())]
     result = machine.call("sh", str(SCRIPT), *given, stdin="y\n" * 10)
     assert result.returncode == 0, result.stderr
-    assert "[y/N]" not in result.stdout and "Webhook" not in result.stdout
+    assert "[y/N]" not in result.stdout and "Choose" not in result.stdout
 
 
 def test_terminal_is_asked_for_the_bot_and_the_mode(machine: Machine) -> None:
@@ -408,6 +408,7 @@ def test_terminal_is_asked_for_the_bot_and_the_mode(machine: Machine) -> None:
             command,
             machine.environ,
             [
+                ("Choose [1]", "3"),
                 ("Webhook address", "https://open.feishu.cn/open-apis/bot/hook/old"),
                 ("Signing secret", ""),
                 ("Webhook address", feishu.webhook_url),

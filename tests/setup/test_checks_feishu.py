@@ -13,8 +13,6 @@ from feishuperm.models.settings import Settings
 from feishuperm.setup import checks_feishu
 from feishuperm.setup.case import FAIL, OK, WARN
 from feishuperm.setup.checks_feishu import send_hello, send_test
-from tests.fakes.feishu import APP_ID, APP_SECRET
-from tests.fakes.feishu_app import OWNER, FakePlatform
 from tests.setup.patient import Patient, answer, fixes, states
 
 BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
@@ -89,55 +87,3 @@ def test_problem_is_what_feishu_said(
         checks_feishu, "send_hello", lambda settings: send_hello(settings, post)
     )
     assert (send_test(settings) == "") == good
-
-
-def app_of(feishu: FakePlatform, **values: str) -> dict[str, str]:
-    return {
-        "FEISHU_APP_ID": APP_ID,
-        "FEISHU_APP_SECRET": APP_SECRET,
-        "FEISHU_BASE_URL": feishu.base_url,
-        "FEISHU_RECEIVE_ID": OWNER,
-        **values,
-    }
-
-
-def test_app_that_is_ready_needs_no_group_bot(patient: Patient) -> None:
-    with FakePlatform() as feishu:
-        patient.write_config(**app_of(feishu))
-        assert states(patient, "feishu") == OK
-        assert feishu.app_messages == {}
-
-
-@pytest.mark.parametrize(
-    ("values", "status"),
-    [
-        ({"FEISHU_APP_SECRET": ""}, 2),
-        ({"FEISHU_APP_SECRET": "wrong-secret-of-an-app"}, 2),
-        ({"FEISHU_RECEIVE_ID": "oc_group"}, 2),
-        ({}, 0),
-    ],
-)
-def test_app_that_cannot_work_is_a_fault_with_its_remedy(
-    patient: Patient, values: dict[str, str], status: int
-) -> None:
-    with FakePlatform() as feishu:
-        feishu.bot_status = status
-        patient.write_config(**app_of(feishu, **values))
-        assert states(patient, "feishu") == FAIL
-        assert "wrong-secret" not in str(patient.examine("feishu"))
-
-
-@pytest.mark.parametrize(("count", "state"), [(0, OK), (1, OK), (2, WARN)])
-def test_second_machine_on_the_same_app_is_named(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch, count: int, state: str
-) -> None:
-    with FakePlatform() as feishu:
-        about = feishu._about
-        answer = {"code": 0, "msg": "", "data": {"online_instance_cnt": count}}
-        monkeypatch.setattr(
-            feishu,
-            "_about",
-            lambda route: answer if "connection" in route else about(route),
-        )
-        patient.write_config(**app_of(feishu))
-        assert states(patient, "feishu") == state

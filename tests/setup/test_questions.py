@@ -11,8 +11,18 @@ from feishuperm.commands.install import parser
 from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
 from feishuperm.setup import questions
+from feishuperm.setup.app_setup import AppSetup
+from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.questions import Questions
 from feishuperm.setup.wanted_config import WantedConfig
+
+
+def asking(environ: dict[str, str], *args: str) -> Questions:
+    """The questions of an install with these arguments."""
+    options = parser().parse_args(args)
+    config = WantedConfig(options, environ)
+    app = AppSetup(config, Manifest(environ), options, lambda: "feishuperm")
+    return Questions(config, app)
 
 
 def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
@@ -34,10 +44,9 @@ def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
     answers = iter([f"{bot}good", "n"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     monkeypatch.setattr(questions.getpass, "getpass", lambda prompt: "")
-    options = parser().parse_args(["--webhook", f"{bot}bad"])
-    made = Questions(WantedConfig(options, bare))
+    made = asking(bare, "--webhook", f"{bot}bad")
     assert questions.can_ask()
-    made.ask(about_mode=True)
+    made.ask(about_place=False, about_mode=True)
     assert sent == [(f"{bot}bad", "old"), (f"{bot}good", "")]
     assert (
         made.tried
@@ -53,8 +62,8 @@ def test_ctrl_d_ends_the_questions(
         raise EOFError
 
     monkeypatch.setattr("builtins.input", gone)
-    made = Questions(WantedConfig(parser().parse_args([]), bare))
-    made.ask(about_mode=True)
+    made = asking(bare)
+    made.ask(about_place=True, about_mode=True)
     assert (made.mode, made.tried, made.config.new) == ("", False, {})
 
 
@@ -62,10 +71,10 @@ def test_mode_is_changed_by_a_yes_only(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for answer, mode in (("y", "default"), ("", ""), ("no", "")):
-        answers = iter(["", answer])
+        answers = iter(["4", answer])
         monkeypatch.setattr("builtins.input", lambda prompt: next(answers))  # noqa: B023
-        made = Questions(WantedConfig(parser().parse_args([]), bare))
-        made.ask(about_mode=True)
+        made = asking(bare)
+        made.ask(about_place=True, about_mode=True)
         assert made.mode == mode
 
 
@@ -74,9 +83,9 @@ def test_answer_of_feishus_cannot_play_with_the_terminal(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    answers = iter(["https://open.feishu.cn/open-apis/bot/v2/hook/x", ""])
+    answers = iter(["3", "https://open.feishu.cn/open-apis/bot/v2/hook/x", ""])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     monkeypatch.setattr(questions.getpass, "getpass", lambda prompt: "")
     monkeypatch.setattr(questions, "send_test", lambda settings: "\x1b[2J no")
-    Questions(WantedConfig(parser().parse_args([]), bare)).ask(about_mode=False)
+    asking(bare).ask(about_place=True, about_mode=False)
     assert "\x1b" not in capsys.readouterr().out
