@@ -14,6 +14,7 @@ from importlib import import_module
 
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.models.names import PROGRAMS
+from feishuperm.wire import KINDS
 
 # What each command does, in the order of `--help`.
 COMMANDS = {
@@ -109,10 +110,10 @@ def module_name(command: str) -> str:
 
 def run_hook(args: list[str]) -> int:
     """`hook` without the short way of the built file; see `client`."""
-    if args:
+    if args and not (len(args) == 1 and args[0] in KINDS):
         from feishuperm.lib.arguments import ArgumentParser
 
-        usage = "feishuperm hook <EVENT.json"
+        usage = f"feishuperm hook [{'|'.join(KINDS)}] <EVENT.json"
         ArgumentParser("hook", COMMANDS["hook"], usage=usage).parse_args(args)
     from feishuperm import client
 

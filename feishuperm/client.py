@@ -14,15 +14,18 @@ the process at once; the server sees the connection close.
 from __future__ import annotations
 
 import posix
+import sys
 from _signal import SIGALRM, alarm, signal
 
 from feishuperm.wire import (
     ACK_SECONDS,
+    KINDS,
     MAX_EVENT,
     NoServer,
     NotPermission,
     ask,
     connect,
+    is_marked,
     may_be_strange,
     new_id,
     read_all,
@@ -42,6 +45,7 @@ PERMISSION = (
     b'"hook_event_name":"PermissionRequest"',
     b'"hook_event_name": "PermissionRequest"',
 )
+TOOL_CALL = (b'"hook_event_name":"PreToolUse"', b'"hook_event_name": "PreToolUse"')
 
 
 def run(environ: Environ) -> None:
@@ -63,6 +67,11 @@ def run(environ: Environ) -> None:
     signal(SIGALRM, look_once_more)
     alarm(ACK_SECONDS)
     raw = read_all(0)
+    kind = sys.argv[-1] if sys.argv[-1] in KINDS else ""
+    # Before every tool call: nearly always there is nothing to ask for.
+    is_call = kind and (TOOL_CALL[0] in raw or TOOL_CALL[1] in raw)
+    if is_call and not is_marked(socket_path(environ)):
+        return
     if may_be_strange(raw, environ):
         from feishuperm.lib.hosts import pass_over
 
@@ -72,7 +81,7 @@ def run(environ: Environ) -> None:
     reason = "event"
     # Inside a `run`, which asks by itself, somebody has to look whose event it is.
     relayed = len(raw) <= MAX_EVENT and b"FEISHUPERM_RUN" not in environ
-    if relayed and (PERMISSION[0] in raw or PERMISSION[1] in raw):
+    if relayed and not kind and (PERMISSION[0] in raw or PERMISSION[1] in raw):
         project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
         try:
             path = socket_path(environ)
@@ -87,7 +96,7 @@ def run(environ: Environ) -> None:
     gc.disable()  # there is little garbage, and looking for it takes milliseconds
     from feishuperm.commands.hook import handle
 
-    write_all(1, handle(raw, request_id.decode(), reason))
+    write_all(1, handle(raw, request_id.decode(), reason, kind))
 
 
 def main() -> None:

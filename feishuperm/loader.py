@@ -39,6 +39,7 @@ INIT = "/__init__.py"
 HOOK_NAMES = ("feishuperm-hook", "permission-notify")
 CONSTS = 7  # the place of the constants among what a code object is made of
 INNER = StopIteration  # stands there for a code object inside this one
+HOOK_ARGUMENTS: tuple[list[str], ...] = ([], ["next"], ["denied"], ["form"])
 
 
 class Loader:
@@ -204,9 +205,9 @@ def start(fd: int = -1, packed: Packed = (0, b""), ready: Ready | None = None) -
     argv = sys.argv
     del argv[0]
     archive = absolute(argv[0])
-    is_hook = argv[1:] == ["hook"] or (
-        len(argv) == 1 and archive.rpartition("/")[2] in HOOK_NAMES
-    )
+    words = ["hook"] if archive.rpartition("/")[2] in HOOK_NAMES else []
+    words += argv[1:]
+    is_hook = words[:1] == ["hook"] and words[1:] in HOOK_ARGUMENTS
     if ready:
         sys.meta_path.insert(0, Loader(archive, fd, packed, ready))
     else:

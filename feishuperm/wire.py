@@ -37,6 +37,8 @@ RESTART_SECONDS = 10  # how long a server may be away before the terminal takes 
 NEWS = b" ASH"
 FLAGS = (b"", b"again", b"shown", b"held")
 DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
+KINDS = ("next", "denied", "form")  # what a hook may be for, and for nothing else
+MARK = b".retry"  # beside the socket while a refused call may run after all
 
 # What agents leave on the hooks of Claude Code's settings that they run: variables
 # of their own, fields and folders in their events.  Rows of `lib.hosts`, here as bytes.
@@ -61,6 +63,15 @@ class NoServer(Exception):
 
 class NotPermission(Exception):
     """The server read the event: it is not a permission request."""
+
+
+def is_marked(path: bytes) -> bool:
+    """Whether the server at this socket lets some refused call run after all."""
+    try:
+        posix.stat(path + MARK)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def read_all(fd: int, limit: int = MAX_INPUT) -> bytes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import signal
 import subprocess
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -129,10 +131,10 @@ class Served:
 
     # Hooks.
 
-    def hook(self, body: dict[str, Any] | bytes, **environ: str) -> Any:
+    def hook(self, body: dict[str, Any] | bytes, kind: str = "", **environ: str) -> Any:
         """Start a hook with an event; returns the process."""
         process = subprocess.Popen(
-            [self.pyz, "hook"],
+            [self.pyz, "hook", *([kind] if kind else [])],
             env={
                 **self.environ,
                 "CLAUDE_PROJECT_DIR": str(self.project),
@@ -151,10 +153,12 @@ class Served:
         process.stdin = None
         return process
 
-    def ask(self, body: dict[str, Any], **environ: str) -> tuple[Any, str]:
+    def ask(
+        self, body: dict[str, Any], kind: str = "", **environ: str
+    ) -> tuple[Any, str]:
         """Start a hook and wait until it is registered; (process, request id)."""
         before = set(self.waiting())
-        process = self.hook(body, **environ)
+        process = self.hook(body, kind, **environ)
         new = wait_until(lambda: set(self.waiting()) - before)
         return process, new.pop()
 
@@ -189,6 +193,24 @@ class Served:
             "Origin": f"http://127.0.0.1:{self.port}",  # as a page of ours has it
         }
         return self.request("POST", path, body, form)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """While somebody looks at the inbox."""
+        page = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        page.request("GET", "/events")
+        stream = page.getresponse()
+        stream.readline()
+        try:
+            yield
+        finally:
+            stream.close()
+            page.close()
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """Every entry, oldest first."""
+        path = self.home / ".local" / "state" / "feishuperm" / "ledger.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
 
     def enter_inbox(self) -> str:
         """Use the link that `status` prints; returns the cookie it becomes."""

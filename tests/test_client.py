@@ -30,7 +30,7 @@ class Handed:
     def __init__(self) -> None:
         self.calls: list[tuple[bytes, str]] = []
 
-    def handle(self, raw: bytes, request_id: str, reason: str) -> bytes:
+    def handle(self, raw: bytes, request_id: str, reason: str, kind: str = "") -> bytes:
         assert re.fullmatch(r"\d{10}-[0-9a-f]{8}", request_id)
         self.calls.append((raw, reason))
         return b"{}\n"

@@ -28,22 +28,32 @@ if TYPE_CHECKING:
 
 # As in `client.PERMISSION`: only a key can look like this.
 PRE_TOOL_USE = (b'"hook_event_name":"PreToolUse"', b'"hook_event_name": "PreToolUse"')
+# Events that a person may answer, or has answered before.
+ASKED = ("PermissionDenied", "PreToolUse")
 CARD_SECONDS = 8  # for sending a card from the hook; Claude Code is waiting
 
 
-def handle(raw: bytes, request_id: str, reason: str) -> bytes:
-    """The bytes to print for an event; `reason` is why the client gave it away."""
+def handle(raw: bytes, request_id: str, reason: str, kind: str = "") -> bytes:
+    """The bytes to print for an event; `reason` is why the client gave it away.
+
+    With a `kind` the hook is there for what a person is asked by it, nothing else.
+    """
     hook = _Hook(raw)
     if len(raw) > wire.MAX_INPUT:
         return hook.endless()
     event = hook.fields.get("hook_event_name")
     ours = hook.is_of_a_run()
+    if kind:
+        return b"" if ours or event not in ASKED else hook.person(request_id)
     if not isinstance(event, str) or event in ("", "PermissionRequest"):
         return b"" if ours else hook.permission(request_id, reason)
     if event in NOTICE_EVENTS:
         hook.relay_notice(event)
     alarm(0)  # callbacks have time-outs of their own
-    return b"" if ours else hook.callbacks()
+    if ours:
+        return b""
+    output = hook.callbacks()
+    return hook.person(request_id) if not output and event in ASKED else output
 
 
 class _Hook:
@@ -121,6 +131,18 @@ class _Hook:
 
         send_static_card(payload, request_id, settings)
         return b""
+
+    def person(self, request_id: str) -> bytes:
+        """What a person says to the event; nothing where nobody can be asked."""
+        path = os.fsencode(self.settings().permission_socket_path)
+        is_call = self.fields.get("hook_event_name") == "PreToolUse"
+        if len(self.raw) > wire.MAX_EVENT or (is_call and not wire.is_marked(path)):
+            return b""
+        signal(SIGALRM, _leave)
+        try:
+            return wire.ask(self.raw, path, request_id.encode(), _project())
+        except (wire.NoServer, wire.NotPermission):
+            return b""
 
     def _unreadable(self, error: Exception, settings: Settings) -> bytes:
         from feishuperm.services.static_card import tell_unreadable

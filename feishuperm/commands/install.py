@@ -50,7 +50,7 @@ def parser() -> ArgumentParser:
     made = ArgumentParser("install", SUMMARY, EPILOG)
     add = made.add_argument
     add("--prefix", metavar="DIR", help="where share/ and bin/ are (default: ~/.local)")
-    more = "more events for cards without buttons, such as Stop,Notification"
+    more = "more to tell (Stop, Notification, ...) or to ask you (denied)"
     add("--events", metavar="LIST", default="", help=more)
     mode = "let Claude Code ask: sets permissions.defaultMode"
     add("--permission-mode", choices=("default",), help=mode)

@@ -13,7 +13,7 @@ from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
 from feishuperm.lib.json import has_more_parts
 from feishuperm.lib.log import log
 from feishuperm.lib.peer import peer_pid
-from feishuperm.models.payload import PermissionRequestPayload, parse_payload
+from feishuperm.models.payload import AskPayload, PreToolUsePayload, parse_payload
 from feishuperm.protocol.frames import parse_control, parse_notice, parse_request
 
 TYPE_CHECKING = False
@@ -69,7 +69,10 @@ class PermissionHandler:
         except PayloadError:
             self._notices.unreadable(hook.project)
             raise
-        if not isinstance(payload, PermissionRequestPayload):
+        if isinstance(payload, PreToolUsePayload):
+            self._desk.let_through(payload, connection)
+            return
+        if not isinstance(payload, AskPayload):
             connection.send(b"E")
             return
         self._clients.add(_pid(connection), payload.session_id())

@@ -23,6 +23,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "用户通过飞书拒绝并中断",
         "Denied and interrupted by the user in Feishu",
     ),
+    "message.once": (
+        "用户已放行这一次调用",
+        "The user lets this call through, once",
+    ),
     "message.expired": (
         "权限请求超时，自动拒绝",
         "Permission request timed out, denied automatically",
@@ -80,6 +84,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "button.edit": ("修改后批准", "Edit and allow"),
     "button.approve": ("批准计划", "Approve plan"),
     "button.reject": ("退回计划", "Send the plan back"),
+    "button.once": ("放行一次", "Let it run once"),
+    "button.stand": ("不放行", "Leave it refused"),
     "button.more": ("查看完整请求", "See the whole request"),
     "button.hold": ("我在看", "Hold"),
     "button.answer": ("回答问题", "Answer"),
@@ -124,6 +130,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "card.title_plan": ("Claude Code 计划", "Claude Code plan"),
     "kind.question": ("提问", "Question"),
     "kind.plan": ("计划", "Plan"),
+    "card.title_denied": ("自动模式拒绝了", "Auto mode has refused"),
     "card.took": ("耗时", "Took"),
     "card.tool": ("工具", "Tool"),
     "card.fold": (
@@ -144,6 +151,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "The card shows no content: open the page to see it and decide",
     ),
     "card.zero_deny": ("{time} 后自动拒绝", "denied automatically after {time}"),
+    "card.zero_stands": ("{time} 后维持拒绝", "stays refused after {time}"),
     "card.zero_terminal": ("{time} 后交回终端", "left to the terminal after {time}"),
     "card.hurry": ("还剩 {seconds} 秒", "{seconds} seconds left"),
     "card.signed": ("由 {who} 于 {time} 在 {where}", "by {who} at {time}, {where}"),
@@ -195,6 +203,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "field.prompt": ("提示词", "Prompt"),
     "field.query": ("搜索", "Query"),
     "field.questions": ("问题", "Question"),
+    "field.remark": ("拒绝原因", "Why it was refused"),
     "field.run_in_background": ("后台运行", "In the background"),
     "field.skill": ("技能", "Skill"),
     "field.subagent_type": ("子代理", "Agent"),
@@ -278,6 +287,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "page.request": ("权限请求", "Permission request"),
     "page.question": ("Claude Code 提问", "Claude Code question"),
     "page.plan": ("Claude Code 计划", "Claude Code plan"),
+    "page.denied": ("自动模式拒绝了", "Auto mode has refused"),
     "page.back": ("可以关闭此页面，回到飞书。", "You can close this page."),
     "page.why": ("Claude 说：", "Claude said:"),
     "page.prompt": ("任务：", "Working on:"),
@@ -327,6 +337,11 @@ TEXTS: dict[str, tuple[str, str]] = {
     "done.approve": ("已批准计划", "Plan approved"),
     "done.deny_plan": ("已退回计划", "Plan sent back"),
     "done.deny_question": ("已拒绝回答", "Question declined"),
+    "done.once": (
+        "已放行一次，十分钟内有效",
+        "It may run once, within ten minutes",
+    ),
+    "done.stand": ("未放行", "It stays refused"),
     "ended.expired": (
         "请求已过期：没有人及时操作。",
         "The request has expired: nobody answered in time.",
@@ -338,6 +353,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "ended.expired_terminal": (
         "已超时，交回终端",
         "Timed out, left to the terminal",
+    ),
+    "ended.expired_stands": (
+        "已超时，维持拒绝",
+        "Timed out, still refused",
     ),
     "ended.terminal": ("请求已在终端处理", "Answered in the terminal"),
     "ended.gone": ("会话已结束", "The session has ended"),
@@ -570,7 +589,7 @@ LANGUAGES = ("zh", "en")
 
 def at_zero(ask: Ask) -> str:
     """What happens when the time of a request is over, and when that is."""
-    if ask.at_zero not in ("deny", "terminal"):
+    if not ask.at_zero:
         return ""
     ends = time.strftime("%H:%M", time.localtime(ask.created + ask.seconds))
     return text(ask.language, f"card.zero_{ask.at_zero}", time=ends)

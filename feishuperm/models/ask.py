@@ -90,7 +90,7 @@ class Ask(NamedTuple):
     agent: str = ""  # the subagent that asks
     created: float = 0.0  # wall clock
     seconds: int = 0  # how long the person has, from `created`
-    at_zero: str = ""  # "deny" or "terminal"
+    at_zero: str = ""  # "deny", "terminal" or "stands"
     actions: tuple[Offer, ...] = ()
     fields: tuple[Field, ...] = ()
     rules: tuple[str, ...] = ()  # what "always" would write

@@ -9,7 +9,14 @@ from typing import Any
 class Decision:
     """What a person decided. Made by `allow()` or `deny()`, then only read."""
 
-    __slots__ = ("behavior", "interrupt", "message", "updated_input", "updated_rules")
+    __slots__ = (
+        "behavior",
+        "interrupt",
+        "message",
+        "output",
+        "updated_input",
+        "updated_rules",
+    )
 
     def __init__(
         self,
@@ -18,12 +25,14 @@ class Decision:
         interrupt: bool = False,
         updated_input: dict[str, Any] | None = None,
         updated_rules: tuple[tuple[str, str], ...] = (),
+        output: dict[str, Any] | None = None,
     ) -> None:
         self.behavior = behavior
         self.message = message
         self.interrupt = interrupt
         self.updated_input = updated_input
         self.updated_rules = updated_rules
+        self.output = output  # of another event than PermissionRequest; empty: nothing
 
     @classmethod
     def allow(
@@ -39,17 +48,37 @@ class Decision:
         """Refuse the tool; `interrupt` also ends the turn."""
         return cls("deny", message=message, interrupt=interrupt)
 
+    @classmethod
+    def other(cls, output: dict[str, Any], denies: bool = False) -> Decision:
+        """The answer to another event than a PermissionRequest; empty: say nothing."""
+        return cls("deny" if denies else "allow", output=output)
+
+    @classmethod
+    def let_through(cls, reason: str) -> Decision:
+        """The answer to the PreToolUse of a call that may run."""
+        said = {"permissionDecision": "allow", "permissionDecisionReason": reason}
+        return cls.other(
+            {"hookSpecificOutput": {"hookEventName": "PreToolUse", **said}}
+        )
+
     def with_rules(self, rules: tuple[tuple[str, str], ...]) -> Decision:
         """The same, with rules for this session."""
         return Decision(
-            self.behavior, self.message, self.interrupt, self.updated_input, rules
+            self.behavior,
+            self.message,
+            self.interrupt,
+            self.updated_input,
+            rules,
+            self.output,
         )
 
     def is_denial(self) -> bool:
         return self.behavior == "deny"
 
     def to_hook_output(self) -> dict[str, Any]:
-        """The object the PermissionRequest hook prints."""
+        """The object the hook prints."""
+        if self.output is not None:
+            return self.output
         decision: dict[str, Any] = {"behavior": self.behavior}
         if self.message:
             decision["message"] = self.message
@@ -76,6 +105,8 @@ class Decision:
     def to_stdout(self) -> bytes:
         """The hook's whole standard output."""
         output = self.to_hook_output()
+        if not output:
+            return b""
         try:
             return json.dumps(output, ensure_ascii=False).encode() + b"\n"
         except UnicodeEncodeError:  # half a surrogate pair in the event's own texts

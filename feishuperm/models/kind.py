@@ -44,7 +44,9 @@ class Action(NamedTuple):
     look: str
     state: str  # of the request afterwards
     key: str = ""  # on a keyboard
-    message: str = ""  # key of what the model is told; empty: it lets something happen
+    # Key of what the model is told, in kinds that tell it anything; empty: it lets
+    # something happen.
+    message: str = ""
     message_reason: str = ""  # the same, when a reason was typed
     interrupts: bool = False
     writes_rule: bool = False
@@ -54,6 +56,7 @@ class Action(NamedTuple):
     submit: str = ""  # key: on the button beside its fields, if it says more there
     words: bool = False  # a text that names no button is meant for it
     tools: frozenset[str] = frozenset()  # whose calls have it; empty: all
+    reprieves: bool = False  # lets the refused call run when it comes again, once
 
     def ran(self, decision: Decision) -> str:
         """The command that runs instead of what was asked; empty: none does."""
@@ -79,6 +82,14 @@ class Kind(NamedTuple):
     expired: str = "message.expired"  # key: what the model is told; empty: nothing
     event: str = "PermissionRequest"
     noun: str = ""  # key: what people call it; empty: by the name of its tool
+    at_zero: str = ""  # what happens then, if not what the settings say
+    lapsed: str = "ended.expired_terminal"  # key: once that has happened
+    holds_desk: bool = False  # the terminal can do nothing while it waits
+
+    @property
+    def of_a_call(self) -> bool:
+        """Whether it is over as soon as a call is: the terminal asks the same."""
+        return self.event == "PermissionRequest"
 
     def action(self, name: str) -> Action | None:
         return next((row for row in self.actions if row.name == name), None)
@@ -171,6 +182,20 @@ def _question(
     return Decision.allow(updated_input={**tool_input, "answers": answers})
 
 
+def _denied(
+    action: Action, tool_input: ToolInput, answer: Answer, say: Say
+) -> Decision | str:
+    if action.message:
+        return Decision.other({}, denies=True)
+    return Decision.other(
+        {"hookSpecificOutput": {"hookEventName": "PermissionDenied", "retry": True}}
+    )
+
+
+def _no_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
+    return ()
+
+
 def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     fields: list[Field] = []
     for number, question in enumerate(read_questions(tool_input.get("questions"))):
@@ -229,6 +254,17 @@ _ROWS = (
             INTERRUPT,
         ),
         _reason, _plan, noun="kind.plan",
+    ),
+    Kind(
+        "denied", frozenset(), "card.title_denied", "page.denied", "page.nothing",
+        (
+            Action("allow", "/allow", "button.once", "done.once", YES, ALLOWED, "a",
+                   reprieves=True),
+            DENY._replace(label="button.stand", done="done.stand",
+                          message="done.stand", message_reason="", reads=()),
+        ),
+        _no_fields, _denied, expired="", event="PermissionDenied",
+        at_zero="stands", lapsed="ended.expired_stands", holds_desk=True,
     ),
 )  # fmt: skip
 

@@ -83,17 +83,34 @@ class ToolPayload(HookPayload):
         )
 
 
-class PermissionRequestPayload(ToolPayload):
-    """Claude Code asks whether a tool may run. It carries no tool_use_id."""
-
-    EVENT = "PermissionRequest"
+class AskPayload(ToolPayload):
+    """An event that waits for a person: its `EVENT` is that of a row of `KINDS`."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         super().__init__(fields)
         if not self.tool_name.strip():
-            raise PayloadError("a PermissionRequest event without tool_name")
+            raise PayloadError(f"a {self.EVENT} event without tool_name")
         if not isinstance(fields.get("tool_input"), dict):
-            raise PayloadError("a PermissionRequest event without a tool_input object")
+            raise PayloadError(f"a {self.EVENT} event without a tool_input object")
+
+    def remark(self) -> str:
+        """What the client itself says of it."""
+        return ""
+
+
+class PermissionRequestPayload(AskPayload):
+    """Claude Code asks whether a tool may run. It carries no tool_use_id."""
+
+    EVENT = "PermissionRequest"
+
+
+class PermissionDeniedPayload(AskPayload):
+    """The client's own auto mode has refused a call."""
+
+    EVENT = "PermissionDenied"
+
+    def remark(self) -> str:
+        return _string(self.fields, "reason")
 
 
 class PreToolUsePayload(ToolPayload):
@@ -130,7 +147,8 @@ class SubagentStopPayload(StopPayload):
 
 
 OWN_TYPES = (
-    *(PermissionRequestPayload, PreToolUsePayload, PostToolUsePayload),
+    *(PermissionRequestPayload, PermissionDeniedPayload),
+    *(PreToolUsePayload, PostToolUsePayload),
     *(NotificationPayload, StopPayload, SubagentStopPayload),
 )
 

@@ -11,7 +11,7 @@ ten thousand decoded trees.  `payload()` decodes anew for the few moments that n
 from __future__ import annotations
 
 from feishuperm.models.decision import Decision
-from feishuperm.models.payload import PermissionRequestPayload, parse_payload
+from feishuperm.models.payload import AskPayload, parse_payload
 
 WAITING = "waiting"
 ALLOWED = "allowed"  # a person let it run, once or always
@@ -52,6 +52,7 @@ class Request:
 
     __slots__ = (
         "action",
+        "call",
         "created",
         "deadline",
         "decision",
@@ -77,6 +78,7 @@ class Request:
         "surface",
         "tool_name",
         "tried",
+        "until",
         "who",
         "why",
     )
@@ -114,16 +116,18 @@ class Request:
         self.why = ""  # what Claude said last before it, without secrets
         self.prompt = ""  # the first line of what it works on, the same
         self.session = ""
+        self.call = ""  # digest of the call, where an answer may let it run later
+        self.until = 0.0  # monotonic: how long it may
         self.digest = ""  # of the event: an answer to something else is refused
         self.note = ""  # key of a sentence the result page adds
         self.tried = ""  # the process of its own session that tried to answer it
         self.ended = 0.0  # wall clock
         self.head = ""  # the first characters of the ledger's head after it
 
-    def payload(self) -> PermissionRequestPayload:
+    def payload(self) -> AskPayload:
         """The event, decoded anew."""
         payload = parse_payload(self.raw)
-        assert isinstance(payload, PermissionRequestPayload)
+        assert isinstance(payload, AskPayload)
         return payload
 
     def short_digest(self) -> str:

@@ -11,7 +11,10 @@ from typing import Any
 
 from feishuperm.errors import SettingError
 
-NOTIFY_KINDS = ("permission", "question", "plan", "stop", "notification", "failure")
+NOTIFY_KINDS = (
+    *("permission", "question", "plan", "denied"),
+    *("stop", "notification", "failure"),
+)
 SURFACES = ("inbox", "webhook", "app", "gateway")
 MIN_TOKEN = 16  # characters; a custom bot's is a UUID
 HOOK_PATH = "/open-apis/bot/v2/hook/"

@@ -25,6 +25,8 @@ from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.request import DECIDED, TRANSITIONS, UNKNOWN, WAITING, Request
 from feishuperm.services import transcript
 from feishuperm.services.presenter import BROAD
+from feishuperm.services.reprieves import SECONDS as REPRIEVE_SECONDS
+from feishuperm.services.reprieves import Reprieves
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager
 from feishuperm.services.rule_writer import RulePlan, WriteResult
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from feishuperm.models.ask import Answer
     from feishuperm.models.kind import Action
-    from feishuperm.models.payload import PermissionRequestPayload
+    from feishuperm.models.payload import AskPayload, PreToolUsePayload
     from feishuperm.models.settings import Settings
     from feishuperm.protocol.frames import HookRequest
     from feishuperm.services.ledger import Ledger, Ticket
@@ -108,6 +110,9 @@ class Desk:
         self._tickets: dict[str, Ticket] = {}  # intents whose requests end right now
         self._flushing = False
         self._refused: set[tuple[str, str]] = set()  # ids, and what was tried
+        self._reprieves = Reprieves(
+            ledger, settings.permission_socket_path, clock, timers.now
+        )
         self.requests = RequestManager(
             settings.permission_request_timeout,
             settings.permission_timeout_action,
@@ -120,9 +125,7 @@ class Desk:
 
     # In.
 
-    def register(
-        self, hook: HookRequest, payload: PermissionRequestPayload, waiter: Waiter
-    ) -> None:
+    def register(self, hook: HookRequest, payload: AskPayload, waiter: Waiter) -> None:
         """Take a request in and show it to people; `payload` is its event, decoded."""
         if self._handed_over:
             return  # its connection is about to be closed, which means "again"
@@ -155,6 +158,17 @@ class Desk:
     def _nobody_sees(self, request: Request, why: str) -> None:
         if self.requests.release(request.id, why):
             log(f"{request.id}: no surface could show it, left to the terminal: {why}")
+
+    def let_through(self, payload: PreToolUsePayload, waiter: Waiter) -> None:
+        """A tool call begins: a person may have let it through before, once."""
+        id = "" if self._handed_over else self._reprieves.spend(payload)
+        if not id:
+            waiter.send(b"R")
+            return
+        log(f"{id}: the call that auto mode refused is let through")
+        self._flush_later(LEDGER_SECONDS)
+        reason = self.presenter.say("message.once")
+        waiter.send(b"D", Decision.let_through(reason).to_stdout())
 
     def hook_gone(self, waiter: Waiter) -> None:
         """The hook ended by itself: so did its session, or the terminal answered."""
@@ -219,6 +233,8 @@ class Desk:
         written = self._write(request, plan) if row.writes_rule else WriteResult()
         # Nobody is told "this once" and given more.
         rules = () if written.problem else plan.session_rules
+        if row.reprieves:
+            self._reprieves.grant(request)
         head = self._ledger.head() if request.id in self._tickets else ""
         self.requests.resolve(answer, row, decision.with_rules(rules), written, head)
         return self._receipt(statuses.SETTLED, request)
@@ -319,14 +335,16 @@ class Desk:
 
     # The terminal's answer, seen in the transcript.
 
-    def _watch(self, request: Request, payload: PermissionRequestPayload) -> None:
-        agent = payload.fields.get("agent_id")
-        watch = self._transcripts.begin(
-            payload.transcript_path(),
-            payload.tool_name,
-            payload.tool_input,
-            agent if isinstance(agent, str) else "",
-        )
+    def _watch(self, request: Request, payload: AskPayload) -> None:
+        given = payload.fields.get("agent_id")
+        agent = given if isinstance(given, str) else ""
+        path = payload.transcript_path()
+        if KINDS[request.kind].of_a_call:
+            watch = self._transcripts.begin(
+                path, payload.tool_name, payload.tool_input, agent
+            )
+        else:
+            watch = self._transcripts.follow(path, agent)
         if watch is None:
             return
         self._watches[request.id] = watch
@@ -456,9 +474,11 @@ class Desk:
             if self._ledger.pending():
                 self._flush_later(LEDGER_SECONDS)
             entries = self._ledger.recent(REMEMBER_SECONDS)
+            vouched = self._ledger.vouched(REPRIEVE_SECONDS)
         except OSError as error:
             log(f"the ledger cannot be read: {error}", "error")
             return
+        self._reprieves.restore(vouched)
         for entry in entries:
             request = remembered(entry)
             if request is not None:
@@ -466,6 +486,7 @@ class Desk:
 
     def _forget(self) -> None:
         self.requests.forget()
+        self._reprieves.forget()
         self._refused.clear()
         self._later(FORGET_SECONDS, self._forget)
 
@@ -489,6 +510,7 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "digest": request.digest,
         "project": request.project,
         "session": request.session,
+        **_later_call(request),
         "created": round(request.created, 3),
         "ended": round(request.ended, 3),
         **_changed(request.ran),
@@ -498,6 +520,13 @@ def ledger_entry(request: Request) -> dict[str, Any]:
 def _changed(ran: str) -> dict[str, str]:
     """What an entry says of a command that a person changed before it ran."""
     return {"ran": ran} if ran else {}
+
+
+def _later_call(request: Request) -> dict[str, Any]:
+    """Which call may run later, and for how long."""
+    if not request.until:
+        return {}
+    return {"call": request.call, "until": round(request.until, 3)}
 
 
 def refusal_entry(request: Request | None, what: str, who: str) -> dict[str, Any]:

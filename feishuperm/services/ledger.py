@@ -41,14 +41,17 @@ from feishuperm.services.ledger_lines import (
     MAX_LINE,
     RESERVED,
     Chain,
+    Head,
     append_data,
     clean,
     decode,
     end_of,
     entry_time,
+    gap_between,
     is_sealed,
     make_key,
     place_in,
+    place_of,
     read_head,
     read_key,
     read_tail,
@@ -332,6 +335,30 @@ class Ledger:
                 break
         return latest[::-1]
 
+    def vouched(self, seconds: float) -> list[Entry]:
+        """The same as far as it can be relied on; nothing where the end is missing.
+
+        Each line is sealed and follows from the one before, up to the head.
+        """
+        key, since = read_key(self.key_path), self._clock() - seconds
+        head = read_head(self.head_path, key) if key else Head(why="missing")
+        latest: list[Entry] = []
+        lines = self._backward_lines() if key else iter(())
+        next(lines, b"")  # what follows the last line end
+        for line in lines:
+            place, entry = place_of(line), decode(line)
+            if place is None or entry is None or not is_sealed(key, line):
+                break
+            follows = (
+                latest[-1].get("prev") == place.hash
+                if latest
+                else not gap_between(head, place)
+            )
+            if not follows or entry_time(entry) < since:
+                break
+            latest.append(entry)
+        return latest[::-1]
+
     def find(self, id: str) -> list[Entry]:
         """All entries about one request, oldest first."""
         return [entry for entry in self.entries() if entry.get("id") == id]
@@ -388,15 +415,18 @@ class Ledger:
             return
 
     def _backwards(self) -> Iterator[Entry]:
+        for line in self._backward_lines():
+            entry = decode(line)
+            if entry is not None:
+                yield entry
+
+    def _backward_lines(self) -> Iterator[bytes]:
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return
         try:
-            for line in reversed_lines(fd, os.fstat(fd).st_size):
-                entry = decode(line)
-                if entry is not None:
-                    yield entry
+            yield from reversed_lines(fd, os.fstat(fd).st_size)
         finally:
             os.close(fd)
 

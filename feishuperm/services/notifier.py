@@ -9,6 +9,7 @@ waits for an answer that cannot come.
 from __future__ import annotations
 
 from feishuperm.channels.base import Announcement
+from feishuperm.models.kind import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ class Notifier:
                 show(first)
 
         show([channel for channel in self._channels if channel.passive])
-        if push and muted and not self.watched():
-            on_failed(request, "muted in the chat")
+        idle = KINDS[ask.kind].holds_desk and not pushing
+        if push and (muted or idle) and not self.watched():
+            on_failed(request, "muted in the chat" if muted else "nobody looks")
         elif self._delay:
             self._later(self._delay, show_when_free)
         else:

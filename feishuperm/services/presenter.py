@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from feishuperm.models.kind import Action, Kind, Say
-    from feishuperm.models.payload import PermissionRequestPayload
+    from feishuperm.models.payload import AskPayload
     from feishuperm.models.request import Request
     from feishuperm.services.rule_writer import RulePlan, RuleWriter
 
 LISTED = 10  # requests of a list in the chat
 BROAD = "rule.broad"  # what a person has to read before a rule for all of a tool
+REMARK = 2000  # characters of what the client says of an event
 BRIEF = 20_000  # characters of all blocks; a card holds no more bytes
 WORDS_READ = 8000  # characters of what Claude said: its last paragraph is in them
 WORDS_SHOWN = 300
@@ -68,22 +69,16 @@ class Presenter:
         self._rule_writer = rule_writer
         self.say: Say = partial(text, language)
 
-    def ask(
-        self, request: Request, payload: PermissionRequestPayload | None = None
-    ) -> Ask:
+    def ask(self, request: Request, payload: AskPayload | None = None) -> Ask:
         """The whole request, as its own page shows it."""
         return self._ask(request, payload or request.payload(), 0)
 
-    def brief(
-        self, request: Request, payload: PermissionRequestPayload | None = None
-    ) -> Ask:
+    def brief(self, request: Request, payload: AskPayload | None = None) -> Ask:
         """The request for cards and lists: of bounded size, without its secrets."""
         ask = self._ask(request, payload or request.payload(), BRIEF)
         return without_secrets(fit(ask, BRIEF))
 
-    def _ask(
-        self, request: Request, payload: PermissionRequestPayload, limit: int
-    ) -> Ask:
+    def _ask(self, request: Request, payload: AskPayload, limit: int) -> Ask:
         kind = KINDS[request.kind]
         ask = plain_ask(payload, request.id, request.project, self._language, limit)
         fields = kind.fields(payload.tool_input, self.say)
@@ -91,7 +86,7 @@ class Presenter:
             created=request.created,
             seconds=self._seconds + (self._hold if request.held else 0),
             hold=self._hold > 0 and request.waits() and not request.held,
-            at_zero=self._at_zero if kind.expired else "terminal",
+            at_zero=kind.at_zero or (self._at_zero if kind.expired else "terminal"),
             actions=offers(kind, fields, self.say, payload.tool_name),
             fields=fields,
             digest=request.short_digest(),
@@ -118,7 +113,7 @@ class Presenter:
         )
         return ask._replace(actions=tuple(offers))
 
-    def plan(self, request: Request, payload: PermissionRequestPayload) -> RulePlan:
+    def plan(self, request: Request, payload: AskPayload) -> RulePlan:
         """The rules that an answer which writes them would write."""
         return self._rule_writer.plan(
             payload.tool_name, payload.tool_input, request.project, payload.base.cwd
@@ -187,7 +182,7 @@ class Presenter:
 
 
 def plain_ask(
-    payload: PermissionRequestPayload,
+    payload: AskPayload,
     id: str,
     project: str,
     language: str,
@@ -195,7 +190,7 @@ def plain_ask(
 ) -> Ask:
     """What there is to see of an event, with nothing to answer."""
     say = partial(text, language)
-    kind = kind_of(payload.tool_name)
+    kind = kind_of(payload.tool_name, payload.EVENT)
     detail = extract_tool_detail(payload.tool_name, payload.tool_input, limit)
     project = project or payload.base.cwd
     return Ask(
@@ -209,7 +204,7 @@ def plain_ask(
         say(kind.noun) if kind.noun else redact(detail.summary),
         blocks=tuple(
             block._replace(label=say(block.label)) if block.label else block
-            for block in detail.blocks
+            for block in (*detail.blocks, *remark_blocks(payload))
         ),
         empty=say(kind.empty),
         project=project,
@@ -219,9 +214,13 @@ def plain_ask(
     )
 
 
-def brief_ask(
-    payload: PermissionRequestPayload, id: str, project: str, language: str
-) -> Ask:
+def remark_blocks(payload: AskPayload) -> tuple[Block, ...]:
+    """What the client says of the event, below what it is about."""
+    remark = payload.remark()[:REMARK]
+    return (Block("text", "field.remark", visible(remark)),) if remark else ()
+
+
+def brief_ask(payload: AskPayload, id: str, project: str, language: str) -> Ask:
     """The same as a card may show it."""
     return without_secrets(fit(plain_ask(payload, id, project, language, BRIEF), BRIEF))
 
@@ -298,5 +297,5 @@ def _other_end(request: Request) -> tuple[str, str, str]:
     done, line = ENDS[request.state]
     if request.state == states.EXPIRED:
         denied = request.decision is not None
-        done = "ended.expired_denied" if denied else "ended.expired_terminal"
+        done = "ended.expired_denied" if denied else KINDS[request.kind].lapsed
     return done, "late", line

@@ -25,9 +25,10 @@ from feishuperm.models import request as states
 from feishuperm.models.ask import Answer
 from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, Action, kind_of
-from feishuperm.models.payload import PermissionRequestPayload
+from feishuperm.models.payload import AskPayload
 from feishuperm.models.request import Request
 from feishuperm.protocol.frames import HELD, NOT_TOLD, SHOWN, HookRequest
+from feishuperm.services.reprieves import call_digest
 from feishuperm.services.rule_writer import WriteResult
 
 
@@ -80,7 +81,7 @@ class RequestManager:
     def register(
         self,
         hook: HookRequest,
-        payload: PermissionRequestPayload,
+        payload: AskPayload,
         waiter: Waiter,
         now: float,
     ) -> Request | None:
@@ -293,10 +294,8 @@ class RequestManager:
             oldest.raw = b""
 
     def _deliver(self, request: Request, waiter: Waiter) -> None:
-        if request.decision is None:
-            waiter.send(b"R")
-        else:
-            waiter.send(b"D", request.decision.to_stdout())
+        output = request.decision.to_stdout() if request.decision else b""
+        waiter.send(b"D" if output else b"R", output)
 
     # Memory.
 
@@ -320,7 +319,7 @@ class RequestManager:
 
 def new_request(
     hook: HookRequest,
-    payload: PermissionRequestPayload,
+    payload: AskPayload,
     created: float,
     deadline: float,
 ) -> Request:
@@ -333,12 +332,14 @@ def new_request(
         hook.project or payload.base.cwd,
         created,
         deadline,
-        kind_of(payload.tool_name).name,
+        kind_of(payload.tool_name, payload.EVENT).name,
     )
     request.summary = redact(summary(payload.tool_name, payload.tool_input))
     request.detail = redact(shown)[:DETAIL_CHARACTERS]
     request.session = payload.session_id()
     request.digest = hashlib.sha256(hook.raw).hexdigest()
+    if any(action.reprieves for action in KINDS[request.kind].actions):
+        request.call = call_digest(payload)
     request.shown = hook.shown in (SHOWN, HELD)
     return request
 

@@ -15,13 +15,11 @@ from feishuperm.services.presenter import brief_ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from feishuperm.models.payload import PermissionRequestPayload
+    from feishuperm.models.payload import AskPayload
     from feishuperm.models.settings import Settings
 
 
-def send_static_card(
-    payload: PermissionRequestPayload, request_id: str, settings: Settings
-) -> None:
+def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -> None:
     """The request's card from the same template; the terminal asks."""
     project = os.environ.get("CLAUDE_PROJECT_DIR") or payload.base.cwd
     ask = brief_ask(payload, request_id, project, settings.feishuperm_lang)

@@ -49,6 +49,7 @@ MANY_IDS = 20  # to look for in a line; with more it is quicker to decode it
 # calls alike is pending is only certain when they have had the time to appear.
 YOUNG_SECONDS = 1.0
 
+NO_CALL = b"\0"  # an id that no line can name
 RESULT, RESULT_ID = b'"tool_result"', b'"tool_use_id"'
 RESULT_VALUE = re.compile(rb'\s{0,8}:\s{0,8}"([^"\\]{1,200})"')
 
@@ -84,12 +85,12 @@ class Watch:
     __slots__ = ("began", "clock", "ids", "reader", "search", "state")
 
     def __init__(
-        self, reader: Reader, search: Search, clock: Callable[[], float]
+        self, reader: Reader, search: Search | None, clock: Callable[[], float]
     ) -> None:
         self.reader = reader
         self.clock = clock
         self.began = clock()
-        self.search: Search | None = search  # until the call is found
+        self.search = search  # until the call is found
         self.ids: tuple[bytes, ...] = ()  # of the call; of all, if several are alike
         self.state = UNKNOWN
 
@@ -279,6 +280,20 @@ class Transcripts:
             if watch.state == PENDING:
                 break
         reader.watches[watch] = None
+        return watch
+
+    def follow(self, path: str, agent_id: str = "") -> Watch | None:
+        """Start to watch for a prompt that a person writes from now on."""
+        if not path.startswith("/"):
+            return None
+        try:
+            encoded = os.fsencode(agent_transcript(path, agent_id))
+        except UnicodeEncodeError:
+            return None
+        watch = Watch(self._reader(encoded), None, self._clock)
+        watch.ids, watch.state = (NO_CALL,), PENDING
+        watch.reader.look_back(watch, 0)
+        watch.reader.watches[watch] = None
         return watch
 
     def _reader(self, path: bytes) -> Reader:

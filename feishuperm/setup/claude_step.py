@@ -16,7 +16,13 @@ from feishuperm.lib.config import claude_dir
 from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.setup import files
 from feishuperm.setup.files import digest
-from feishuperm.setup.hook_entries import Registration, drop_hooks, own_hooks, put_hook
+from feishuperm.setup.hook_entries import (
+    Registration,
+    drop_hooks,
+    kind_in,
+    own_hooks,
+    put_hook,
+)
 from feishuperm.setup.manifest import Manifest, Record, Step
 from feishuperm.setup.program_step import own_commands
 
@@ -121,7 +127,13 @@ def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
     except FeishupermError:
         return []
     return [
-        Registration(h.event, h.matcher, h.program, int(h.entry.get("timeout") or 1))
+        Registration(
+            h.event,
+            h.matcher,
+            h.program,
+            int(h.entry.get("timeout") or 1),
+            kind=kind_in(h.entry["command"]),
+        )
         for h in hooks
     ]
 

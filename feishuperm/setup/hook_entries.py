@@ -14,11 +14,18 @@ from typing import Any, NamedTuple
 from feishuperm.lib import settings_editor as editor
 from feishuperm.models.hooks import DEFAULT_TIMEOUT
 from feishuperm.models.names import ARCHIVE, PROGRAMS, QUESTION_TOOL
+from feishuperm.wire import KINDS
 
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
 REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
 # Other events run the user's callbacks, which have so long unless they say otherwise.
 EVENT_TIMEOUT = int(DEFAULT_TIMEOUT) + REVIEW_SLACK
+CALL_TIMEOUT = 20  # for a look before a tool call; it takes milliseconds
+# What each kind of `wire.KINDS` is asked by: event and seconds, 0 for those that a
+# person has.
+KIND_EVENTS: dict[str, tuple[tuple[str, int], ...]] = {
+    "denied": (("PermissionDenied", 0), ("PreToolUse", CALL_TIMEOUT)),
+}
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -30,6 +37,7 @@ class Registration(NamedTuple):
     program: str
     timeout: int
     exactly: bool = False  # a longer time-out that is there does not stay
+    kind: str = ""  # a word after the program: it is there for this alone
 
 
 class Hook(NamedTuple):
@@ -57,12 +65,32 @@ def registrations(
     hook, reviewer = "feishuperm-hook", "feishuperm-supervisor"
     asks = "PermissionRequest"
     rows = [Registration(asks, "*", hook, timeout + HOOK_SLACK, exactly)]
-    rows += [Registration(e, "", hook, EVENT_TIMEOUT) for e in events if e != asks]
+    kinds = [name for name in events if name in KINDS]
+    plain = [name for name in events if name not in (asks, *KINDS)]
+    rows += [Registration(event, "", hook, EVENT_TIMEOUT) for event in plain]
+    rows += [row for kind in kinds for row in _kind_rows(kind, timeout, plain)]
     if supervisor:
         question, stop = review + REVIEW_SLACK, review_stop + REVIEW_SLACK
         rows.append(Registration("Stop", "", reviewer, stop))
         rows.append(Registration("PreToolUse", QUESTION_TOOL, reviewer, question))
     return rows
+
+
+def _kind_rows(
+    kind: str, timeout: int, plain: Collection[str]
+) -> Iterator[Registration]:
+    """The entries of a kind; one for everything does its work as well."""
+    for event, seconds in KIND_EVENTS[kind]:
+        if event not in plain:
+            yield Registration(
+                event, "", "feishuperm-hook", seconds or timeout + HOOK_SLACK, kind=kind
+            )
+
+
+def kind_in(command: object) -> str:
+    """What a hook command of ours is there for alone; empty: for everything."""
+    word = command.rpartition(" ")[2] if isinstance(command, str) else ""
+    return word if word in KINDS else ""
 
 
 def program_of(command: object) -> str:
@@ -107,7 +135,9 @@ def put_hook(
     present = [
         hook
         for hook in own_hooks(text, {command, *own})
-        if hook.event == wanted.event and hook.program == program
+        if hook.event == wanted.event
+        and hook.program == program
+        and kind_in(hook.entry["command"]) == kind_in(command)
     ]
     for hook in reversed(present[1:]):
         text = _drop_hook(text, hook, "")

@@ -28,7 +28,7 @@ from feishuperm.setup.app_setup import AppSetup
 from feishuperm.setup.checks_feishu import send_test
 from feishuperm.setup.claude_step import ClaudeStep, SlashStep
 from feishuperm.setup.config_step import ConfigStep
-from feishuperm.setup.hook_entries import Registration, registrations
+from feishuperm.setup.hook_entries import KIND_EVENTS, Registration, registrations
 from feishuperm.setup.manifest import Manifest, Record, Step
 from feishuperm.setup.ports import port_of
 from feishuperm.setup.program_step import ProgramStep, interpreter, own_commands
@@ -230,7 +230,10 @@ class Install:
     def with_commands(
         self, rows: Iterable[Registration]
     ) -> list[tuple[Registration, str]]:
-        return [(row, self.hook_command(row.program)) for row in rows]
+        return [
+            (row, f"{self.hook_command(row.program)} {row.kind}".rstrip())
+            for row in rows
+        ]
 
     def service(self) -> Service:
         """How to keep the server running. Raises where that cannot work."""
@@ -369,9 +372,10 @@ def is_open(path: str) -> bool:
 def event_names(given: str) -> list[str]:
     """The events of a comma list. Raises UsageError for one Claude Code never sends."""
     names = [name.strip() for name in given.split(",") if name.strip()]
+    known = (*KIND_EVENTS, *HOOK_EVENTS)
     for name in names:
-        if name not in HOOK_EVENTS:
-            near = difflib.get_close_matches(name, HOOK_EVENTS, 1)
-            hint = f"did you mean {near[0]}?" if near else ", ".join(HOOK_EVENTS)
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else ", ".join(known)
             raise UsageError(f"--events: {name!r} is no hook event", hint)
     return names

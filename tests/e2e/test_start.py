@@ -659,3 +659,16 @@ def test_what_starts_often_never_waits_for_the_code_of_everything_else(
     assert module in imported(result.stderr)
     heavy = {"argparse", "asyncio", "dataclasses", "logging", "typing", "_lzma"}
     assert not imported(result.stderr) & heavy
+
+
+def test_modules_the_hook_loads_before_a_tool_call(
+    pyz: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    """Not even the socket: nearly always there is nothing to ask for."""
+    call = EVENT.replace(b"PermissionRequest", b"PreToolUse")
+    start = [sys.executable, "-IBS", "-X", "importtime", "-c"]
+    bare = run([*start, "import time"], env, tmp_path)
+    hook = run([*start, boot_of(pyz), str(pyz), "hook", "denied"], env, tmp_path, call)
+    assert hook.stdout == b""
+    ours = {"feishuperm", "feishuperm.client", "feishuperm.wire"}
+    assert imported(hook.stderr) - imported(bare.stderr) == ours

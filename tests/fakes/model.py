@@ -84,6 +84,8 @@ class Model:
     def __init__(self, script: Mapping[str, Iterable[Turn]] | None = None) -> None:
         self.script = {lane: list(turns) for lane, turns in (script or {}).items()}
         self.requests: list[Exchange] = []
+        # In auto mode: why a call is flagged, or nothing.
+        self.flags: Callable[[Block], str] = lambda block: ""
         self.changed = threading.Condition()
         self.httpd = _Server(("127.0.0.1", 0), _Handler)
         self.httpd.model = self
@@ -189,7 +191,10 @@ class _Handler(BaseHTTPRequestHandler):
         if not path.endswith("/v1/messages"):
             self.server.model.record(Exchange("", self.command, path, body, []))
             return self._json({"input_tokens": 100} if "count_tokens" in path else {})
-        message = _message(body, self.server.model.take(self.command, path, body))
+        model = self.server.model
+        message = _message(body, model.take(self.command, path, body))
+        if body.get("safeguards"):
+            message["safeguard_results"] = [_verdict(message["content"], model.flags)]
         return self._stream(message) if body.get("stream") else self._json(message)
 
     def _json(self, reply: Mapping[str, Any]) -> None:
@@ -226,9 +231,26 @@ def _message(body: Mapping[str, Any], blocks: list[Block]) -> dict[str, Any]:
     }
 
 
+def _verdict(blocks: list[Block], flags: Callable[[Block], str]) -> Block:
+    """What the client's auto mode is told of the calls in a message."""
+    told = {}
+    for block in blocks:
+        if block["type"] == "tool_use":
+            why = flags(block)
+            outcome = "flagged" if why else "not_flagged"
+            told[block["id"]] = {
+                "type": "evaluated",
+                "outcome": outcome,
+                **({"explanation": why} if why else {}),
+            }
+    status = {"type": "available", "tool_uses": told}
+    return {"type": "dangerous_tool_use", "status": status}
+
+
 def _events(message: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """The server-sent events of one message, each block in a single delta."""
     start = {**message, "content": [], "stop_reason": None}
+    start.pop("safeguard_results", None)
     yield {"type": "message_start", "message": start}
     for index, block in enumerate(message["content"]):
         if block["type"] == "text":
@@ -242,5 +264,7 @@ def _events(message: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    if "safeguard_results" in message:
+        end["safeguard_results"] = message["safeguard_results"]
     yield {"type": "message_delta", "delta": end, "usage": {"output_tokens": 20}}
     yield {"type": "message_stop"}

@@ -27,6 +27,10 @@ class Parts:
     def register(self, hook: HookRequest, payload: object, waiter: object) -> None:
         self.registered.append(hook)
 
+    def let_through(self, payload: Any, waiter: Any) -> None:
+        self.told.append(("call", payload.tool_name))
+        waiter.send(b"R")
+
     def unreadable(self, project: str) -> None:
         self.told.append(("unreadable", project))
 
@@ -107,8 +111,15 @@ def test_unreadable_request_is_told_of_and_left_to_the_terminal(desk: Desk) -> N
 
 
 def test_other_event_is_sent_back_to_the_hook(desk: Desk) -> None:
-    other = {**EVENT, "hook_event_name": "PreToolUse"}
+    other = {**EVENT, "hook_event_name": "PostToolUse"}
     assert desk.frame(b"Q", question(json.dumps(other).encode())) == [(b"E", b"")]
+    assert not desk.parts.registered
+
+
+def test_call_that_begins_is_shown_to_the_desk(desk: Desk) -> None:
+    call = {**EVENT, "hook_event_name": "PreToolUse"}
+    assert desk.frame(b"Q", question(json.dumps(call).encode())) == [(b"R", b"")]
+    assert desk.parts.told == [("call", "Bash")]
     assert not desk.parts.registered
 
 

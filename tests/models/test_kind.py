@@ -60,10 +60,9 @@ def test_buttons_of_a_row_have_names_routes_and_keys_of_their_own(row: Kind) -> 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_every_kind_can_be_refused(row: Kind) -> None:
-    assert [action.name for action in row.actions if action.message] == [
-        "deny",
-        "interrupt",
-    ]
+    refusals = [action.name for action in row.actions if action.message]
+    # A turn can only be ended where a call waits.
+    assert refusals == ["deny", *(["interrupt"] if row.of_a_call else [])]
 
 
 def test_kind_of_a_tool() -> None:
@@ -178,7 +177,15 @@ def test_only_what_lets_something_happen_grants() -> None:
         ("permission", "always"),
         ("question", "answer"),
         ("plan", "approve"),
+        ("denied", "allow"),
     ]
+
+
+def test_call_that_auto_mode_refused_may_be_tried_again() -> None:
+    retry = {"hookSpecificOutput": {"hookEventName": "PermissionDenied", "retry": True}}
+    assert reply("denied", "allow").to_hook_output() == retry
+    assert reply("denied", "deny").to_stdout() == b""
+    assert reply("denied", "deny").is_denial()
 
 
 def test_every_kind_has_its_word_in_the_setting_that_chooses_cards() -> None:

@@ -16,7 +16,7 @@ from feishuperm.models import request as states
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
 from feishuperm.models.kind import KINDS, Kind
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
-from feishuperm.models.payload import PermissionRequestPayload
+from feishuperm.models.payload import AskPayload, PreToolUsePayload, parse_payload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
@@ -173,6 +173,9 @@ class FakeLedger:
     def recent(self, seconds: float) -> list[dict[str, Any]]:
         return self.before
 
+    def vouched(self, seconds: float) -> list[dict[str, Any]]:
+        return self.before
+
 
 class Watched:
     """A transcript that says what it is told to say."""
@@ -235,15 +238,21 @@ class Bench:
         transcript_path: str = "",
         **tool_input: Any,
     ) -> Waiter:
-        """A hook comes with an event."""
+        """A hook comes with a permission request."""
         call = tool_input or CALLS.get(tool_name, {})
         event = {**EVENT, "tool_name": tool_name, "tool_input": call}
         if transcript_path:
             event["transcript_path"] = transcript_path
-        raw = json.dumps(event).encode()
+        return self.bring(event, id, shown)
+
+    def bring(self, event: dict[str, Any], id: str = ID, shown: str = "") -> Waiter:
+        """A hook comes with an event."""
         waiter = Waiter()
+        raw = json.dumps(event).encode()
         hook = HookRequest("2", id, shown, str(self.project), raw)
-        self.desk.register(hook, PermissionRequestPayload(event), waiter)
+        payload = parse_payload(raw)
+        assert isinstance(payload, AskPayload)
+        self.desk.register(hook, payload, waiter)
         return waiter
 
     def answer(self, action: str, **more: Any) -> Receipt:
@@ -964,3 +973,81 @@ def test_card_does_not_wait_long_for_words_that_never_come(tmp_path: Path) -> No
     bench.timers.turn(1.0)
     assert bench.desk.requests.waiting()[0].why == "Of an earlier call"
     assert bench.inbox.renewed == 1
+
+
+# What auto mode refused.
+
+DENIED = {**EVENT, "hook_event_name": "PermissionDenied", "reason": "Looks risky"}
+
+
+def let_through(bench: Bench, **changes: Any) -> tuple[bytes, bytes]:
+    waiter = Waiter()
+    event = {**EVENT, "hook_event_name": "PreToolUse", **changes}
+    bench.desk.let_through(PreToolUsePayload(event), waiter)
+    return waiter.frames[-1]
+
+
+@pytest.fixture
+def denying(tmp_path: Path) -> Bench:
+    return Bench(
+        tmp_path,
+        FEISHUPERM_NOTIFY="denied",
+        PERMISSION_SOCKET_PATH=str(tmp_path / "s.sock"),
+    )
+
+
+def test_refused_call_is_asked_about_with_the_reason(denying: Bench) -> None:
+    waiter = denying.bring(DENIED)
+    [(ask, _)] = denying.channel.asks
+    assert (ask.kind, ask.at_zero, ask.blocks[-1].text) == (
+        "denied",
+        "stands",
+        "Looks risky",
+    )
+    assert [offer.label for offer in ask.actions] == ["放行一次", "不放行"]
+    assert denying.answer("allow").status == statuses.SETTLED
+    assert json.loads(waiter.frames[-1][1])["hookSpecificOutput"]["retry"] is True
+    assert denying.history[0] == "intent"
+    assert let_through(denying)[0] == b"D"
+    assert let_through(denying) == (b"R", b"")
+
+
+def test_refusal_that_stands_lets_nothing_through(denying: Bench) -> None:
+    waiter = denying.bring(DENIED)
+    denying.answer("deny")
+    assert waiter.frames[-1] == (b"R", b"")
+    assert let_through(denying) == (b"R", b"")
+
+
+def test_refusal_that_cannot_be_recorded_is_not_lifted(denying: Bench) -> None:
+    waiter = denying.bring(DENIED)
+    denying.ledger.full = True
+    assert denying.answer("allow").status == statuses.REFUSED
+    denying.ledger.full = False
+    assert waiter.frames[-1] == (b"R", b"")
+    assert let_through(denying) == (b"R", b"")
+
+
+def test_permission_that_was_given_lets_no_refused_call_through(
+    denying: Bench,
+) -> None:
+    denying.ask()
+    denying.answer("allow")
+    assert let_through(denying) == (b"R", b"")
+
+
+def test_terminal_that_can_do_nothing_is_not_kept_where_nobody_looks(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, FEISHUPERM_NOTIFY="permission")
+    assert bench.bring(DENIED).frames[-1] == (b"R", b"")
+    bench.inbox.looked_at = True
+    waiter = bench.bring(DENIED, "1700000001-0123abcd")
+    assert waiter.frames[-1][0] == b"A"
+
+
+def test_refused_call_that_comes_back_after_a_restart_keeps_waiting(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, FEISHUPERM_NOTIFY="permission")
+    assert bench.bring(DENIED, shown="shown").frames[-1][0] == b"A"

@@ -226,6 +226,17 @@ def test_next_prompt_means_moved_on(path: Path) -> None:
     assert states(path, watch, [result("1")]) == [MOVED_ON]
 
 
+def test_prompt_written_from_now_on_ends_what_only_waits_for_one(path: Path) -> None:
+    path.write_text(line("user", "before") + "\n")
+    watch = Transcripts().follow(str(path))
+    assert (
+        states(path, watch, [use("a"), result("a"), line("assistant", "said")])
+        == [PENDING] * 3
+    )
+    machine = line("user", "<task-notification>", origin={"kind": "task-notification"})
+    assert states(path, watch, [machine, line("user", "go on")]) == [PENDING, MOVED_ON]
+
+
 def test_earlier_call_of_the_same_kind_is_no_answer(path: Path) -> None:
     path.write_text(use("1", command="a") + result("1") + use("2", command="a"))
     watch = begin(str(path), "Bash", {"command": "a"})

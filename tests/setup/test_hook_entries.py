@@ -281,6 +281,38 @@ def test_any_object_in_any_layout_survives(
     assert remove(after, text) == text
 
 
+def test_kind_has_the_entries_it_needs_and_a_command_of_its_own() -> None:
+    rows = registrations(55, ["denied"])[1:]
+    assert [(row.event, row.timeout, row.kind) for row in rows] == [
+        ("PermissionDenied", 60, "denied"),
+        ("PreToolUse", 20, "denied"),
+    ]
+    text = install("{}")
+    own = [*OWN, f"{HOOK} denied"]
+    for row in rows:
+        text = put_hook(text, row, f"{HOOK} {row.kind}", own)
+    assert [hook.entry["command"] for hook in find_hooks(text)] == [
+        HOOK,
+        f"{HOOK} denied",
+        f"{HOOK} denied",
+    ]
+    assert drop_hooks(text, own, "{}") == "{}"
+
+
+def test_entry_for_everything_does_the_work_of_a_kind() -> None:
+    rows = registrations(55, ["denied", "PreToolUse"])[1:]
+    assert [(row.event, row.kind) for row in rows] == [
+        ("PreToolUse", ""),
+        ("PermissionDenied", "denied"),
+    ]
+
+
+def test_entry_of_a_kind_stands_beside_the_one_for_everything() -> None:
+    plain = Registration("PreToolUse", "", "", 70)
+    text = put_hook(put_hook("{}", plain, HOOK, OWN), plain, f"{HOOK} denied", OWN)
+    assert len(find_hooks(text)) == 2
+
+
 def test_registrations_outlast_our_own_wait() -> None:
     """Scenario: PermissionRequest Hook 配置"""
     rows = registrations(55, ["Stop", "PermissionRequest"], True, 30, 300)
