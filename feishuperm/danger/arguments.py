@@ -1,0 +1,177 @@
+"""What programs have in common: their options, the paths and hosts they are given.
+
+A program that is not known reads the paths and visits the hosts among its arguments,
+and that is all that can be said of it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from feishuperm.danger import deeds
+from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNKNOWN
+from feishuperm.danger.scene import NOTHING, SECRET, Arg, Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from feishuperm.danger.scene import Args, Scene
+
+
+SHELLS = [
+    "sh",
+    "bash",
+    "rbash",
+    "dash",
+    "ash",
+    "zsh",
+    "ksh",
+    "mksh",
+    "yash",
+    "csh",
+    "tcsh",
+    "fish",
+]
+
+
+HOST = re.compile(
+    r"\b(?:https?|ftp|wss?|ssh|git|s3|gs)://(?:[^@/\s]*@)?([^/\s:?#'\"]+)"
+)
+
+
+SSH_HOST = re.compile(r"(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*):(?!//)(.*)", re.DOTALL)
+
+
+_PATHLIKE = re.compile(r"(?:~|/|\.\./|\.\.\Z)")
+
+
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
+
+
+def options(args: Sequence[str]) -> list[str]:
+    return [arg for arg in args if arg.startswith("-") and arg != "-"]
+
+
+def has(args: Sequence[str], short: str, *long: str) -> bool:
+    """Whether an option is among the arguments: a letter, or a long name."""
+    for arg in options(args):
+        if arg.startswith("--"):
+            if arg.partition("=")[0] in long:
+                return True
+        elif arg in long or (short and set(short) & set(arg[1:])):
+            return True
+    return False
+
+
+def operands(args: Args, valued: str = "") -> Args:
+    """The arguments that are no options, nor the values of some."""
+    taking = valued.split()
+    rest: Args = []
+    skip = ended = False
+    for arg in args:
+        if skip:
+            skip = False
+        elif arg == "--" and not ended:
+            ended = True
+        elif arg.startswith("-") and arg != "-" and not ended:
+            skip = arg in taking
+        else:
+            rest.append(arg)
+    return rest
+
+
+def behind(args: Args, valued: str, before: int = 0) -> Args:
+    """What stands behind a wrapper's own options and words: a command."""
+    taking = valued.split()
+    at = 0
+    while at < len(args) and (args[at].startswith("-") or _ASSIGNED.match(args[at])):
+        if args[at] == "--":
+            at += 1
+            break
+        at += 2 if args[at] in taking else 1
+    return args[at + before :]
+
+
+def value_of(args: Args, *names: str) -> Arg | None:
+    """The value of an option: `-o x`, `-ox`, `--out=x`."""
+    for place, arg in enumerate(args):
+        for name in names:
+            if arg == name and place + 1 < len(args):
+                return args[place + 1]
+            if arg.startswith(name + "=") or (
+                len(name) == 2 and arg.startswith(name) and arg != name
+            ):
+                return Arg(arg[len(name) :].lstrip("="), arg.origin, arg.what)
+    return None
+
+
+def look(scene: Scene, args: Iterable[Arg]) -> Flow:
+    """Paths and hosts among arguments: facts, and keys that flow on."""
+    flow = NOTHING._replace(text=None)
+    for arg in args:
+        visit(scene, arg)
+        path = arg.partition("=")[2] if arg.startswith("-") else arg
+        path = path[1:] if path.startswith("@") else path
+        if _PATHLIKE.match(path) and "://" not in path and "\n" not in path[:200]:
+            flow = scene.reads(path) or flow
+        elif arg.origin:
+            flow = Flow(None, arg.origin, arg.what)
+    return flow
+
+
+def look_through(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """grep and its kin: paths and what flows through."""
+    out = look(scene, args)
+    return Flow(None, out.origin or flow.origin, out.what or flow.what)
+
+
+def visit(scene: Scene, text: str) -> None:
+    for match in HOST.finditer(text[:2000]):
+        scene.fact("fact.host", match[1].replace(UNKNOWN, "…"))
+
+
+def leak(scene: Scene, flow: Flow, host: str) -> None:
+    if flow.origin == SECRET:
+        scene.mark("danger.leak", f"{flow.what} → {host}")
+
+
+def words(name: str, args: Sequence[str]) -> str:
+    """A command as it is named to a person."""
+    shown = [arg for arg in args[:8] if len(arg) < 40 and "\n" not in arg]
+    return " ".join([name, *shown[:4]]).replace(UNKNOWN, "…")
+
+
+def unknown(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """A program that nobody has told us about; its name is the first word."""
+    name = args[0].rpartition("/")[2]
+    known = recognise(scene, name, args[1:])
+    if (
+        not known
+        and _PATHLIKE.match(args[0])
+        and scene.place(args[0]).kind in (OUTSIDE, TEMPORARY)
+    ):
+        scene.reads(args[0])
+    _shell_among(scene, args[1:])
+    out = look(scene, args[1:])
+    return Flow(None, out.origin or flow.origin, out.what or flow.what)
+
+
+def recognise(scene: Scene, name: str, args: Args) -> bool:
+    keys = deeds.deeds(name.lower(), args)
+    for key in keys:
+        add = scene.mark if key.startswith("danger.") else scene.fact
+        add(key, words(name, args))
+    return bool(keys)
+
+
+def _shell_among(scene: Scene, args: Args) -> None:
+    """`anything sh -c TEXT`: whoever the first is, it may run the rest."""
+    for place, arg in enumerate(args[:-1]):
+        if arg in SHELLS and re.fullmatch(r"-\w*c", args[place + 1]):
+            scene.call(args[place:], NOTHING)
+            return
+
+
+def by_words(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    return unknown(scene, name, [Arg(name), *args], flow)

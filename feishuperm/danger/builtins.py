@@ -1,0 +1,111 @@
+"""What a shell does itself, and programs whose output can be told."""
+
+from __future__ import annotations
+
+import re
+
+from feishuperm.danger.arguments import operands
+from feishuperm.danger.places import UNKNOWN
+from feishuperm.danger.scene import NOTHING, Arg, Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from feishuperm.danger.scene import Args, Scene
+
+
+def echo(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    parts = list(args)
+    while parts and re.fullmatch(r"-[neE]+", parts[0]):
+        escapes = "e" in parts.pop(0)
+        if escapes:
+            parts = [Arg(_unescaped(part), part.origin, part.what) for part in parts]
+    origin = next((arg for arg in args if arg.origin), Arg(""))
+    return Flow(" ".join(parts) + "\n", origin.origin, origin.what)
+
+
+def printf(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    if args[:1] == ["-v"]:
+        return NOTHING
+    parts = args[1:] if args and "%" in args[0] else args
+    origin = next((arg for arg in args if arg.origin), Arg(""))
+    return Flow(_unescaped("\n".join(parts)), origin.origin, origin.what)
+
+
+def _unescaped(text: str) -> str:
+    text = text.replace("\\n", "\n").replace("\\t", "\t")
+    return re.sub(
+        r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{1,3}))",
+        lambda m: chr(int(m[1], 16) if m[1] else int(m[2], 8)),
+        text,
+    )
+
+
+# What a program prints, as far as that matters.
+TOLD: dict[str, Callable[[Scene], str]] = {
+    "pwd": lambda scene: scene.cwd,
+    "mktemp": lambda scene: "/tmp/x",
+    "whoami": lambda scene: "user",
+    "date": lambda scene: "1",
+    "nproc": lambda scene: "2",
+}
+
+
+def told(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    return Flow(TOLD[name](scene))
+
+
+def which(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    rest = operands(args)
+    return Flow(rest[-1] if rest else "")
+
+
+def passes(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """Filters: what goes in comes out, in other words."""
+    return Flow(None, flow.origin, flow.what)
+
+
+def nothing(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    return NOTHING
+
+
+def cd(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    rest = operands(args)
+    if not rest:
+        scene.cwd = scene.ground.home or UNKNOWN
+    elif UNKNOWN in rest[0] or rest[0] == "-":
+        scene.cwd = UNKNOWN
+    else:
+        full = scene.ground.full(rest[0], "" if scene.cwd == UNKNOWN else scene.cwd)
+        unsure = scene.cwd == UNKNOWN and not rest[0].startswith(("/", "~"))
+        scene.cwd = UNKNOWN if unsure else full
+    return NOTHING
+
+
+def declare(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    for arg in operands(args):
+        if "=" in arg:
+            scene.assign(arg)
+    return NOTHING
+
+
+def read_variable(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    for name in operands(args, "-p -d -n -t -u -a"):
+        scene.variables[name] = (Arg(UNKNOWN, flow.origin, flow.what),)
+    return NOTHING
+
+
+def trap(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """Runs when the shell ends: now, as far as we are concerned."""
+    rest = operands(args)
+    if len(rest) > 1 and rest[0] not in ("", "-"):
+        scene.run(rest[0])
+    return NOTHING
+
+
+def alias(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    for arg in operands(args):
+        if "=" in arg:
+            scene.run(Arg(arg.partition("=")[2]))
+    return NOTHING

@@ -1,0 +1,133 @@
+"""Code in other languages than a shell's: what it deletes, runs or fetches.
+
+Nothing is parsed: calls that matter are looked for by name, with the text literal that
+follows.  What is run as a command is handed back to be read as one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+MAX_CODE = 50_000  # characters
+
+_TEXT = r"""\s*\(?\s*\[?\s*[rbf]?(["'`])((?:(?!\1)[^\\\n]){0,500})\1"""
+_DELETES = re.compile(
+    r"(?:rmtree|rm_rf|rm_r|remove_tree|os\.remove|os\.unlink|os\.rmdir|os\.removedirs"
+    r"|rmSync|rmdirSync|unlinkSync|fs\.rm|fs\.rmdir|fs\.unlink|FileUtils\.rm\w*"
+    r"|File\.delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
+    r"|del|unlink)" + _TEXT
+)
+_DELETES_UNSEEN = re.compile(
+    r"\b(?:rmtree|rm_rf|rmSync|RemoveAll|remove_dir_all|rimraf)\s*\("
+)
+_RUNS = re.compile(
+    r"(?:\b(?:system|popen|exec\w*|spawn\w*|run|call|check_call|check_output|Popen|getoutput"
+    r"|getstatusoutput|shell_exec|passthru|Command|ShellExecute))"
+    + _TEXT
+    + r"([^)]{0,500})"
+)
+_BACKQUOTED = re.compile(r"(?:^|[\s=(;])`([^`\n]{1,500})`|%x[({]([^)}]{1,500})[)}]")
+_WRITES = re.compile(
+    r"(?:\bopen|writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream"
+    r"|File\.write|Path)"
+    + _TEXT
+    + r"(?=[^)]*?(?:,\s*(?:mode\s*=\s*)?[\"'][rb]*[wax+]|\)\s*\.write_|,))"
+)
+_URL = re.compile(r"https?://([^/\s'\"`$)]{1,100})")
+_FETCHES = re.compile(
+    r"\b(?:urlopen|requests\.get|fetch|urlretrieve|http\.get|axios)\b"
+)
+_EVALUATES = re.compile(r"\b(?:exec|eval|Function|instance_eval|loads)\s*\(")
+_DECODES = re.compile(
+    r"b64decode|base64|fromhex|unhexlify|atob|decompress|rot13|unpack"
+)
+_PIECES = re.compile(r"""(["'])((?:(?!\1)[^\\\n]){0,200})\1""")
+
+
+class CodeReading(NamedTuple):
+    """What code would do, as far as its text says."""
+
+    deletes: tuple[str, ...] = ()
+    deletes_unseen: bool = False
+    writes: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    downloads: bool = False  # and evaluates what came
+    decodes: bool = False
+
+
+def read_code(text: str) -> CodeReading:
+    """Look through code for what matters."""
+    text = text[:MAX_CODE]
+    deletes = tuple(match[2] for match in _DELETES.finditer(text))[:10]
+    backquoted = (match[1] or match[2] for match in _BACKQUOTED.finditer(text))
+    runs = (*(_joined(match) for match in _RUNS.finditer(text)), *backquoted)
+    evaluates = bool(_EVALUATES.search(text))
+    return CodeReading(
+        deletes,
+        not deletes and bool(_DELETES_UNSEEN.search(text)),
+        tuple(match[2] for match in _WRITES.finditer(text))[:10],
+        runs[:10],
+        tuple(match[1] for match in _URL.finditer(text))[:10],
+        evaluates and bool(_FETCHES.search(text)),
+        evaluates and bool(_DECODES.search(text)),
+    )
+
+
+def _joined(match: re.Match[str]) -> str:
+    """A command, given as one text or as a list of them."""
+    pieces = (piece[2] for piece in _PIECES.finditer(match[3]))
+    if match[0].rstrip().endswith("(") or not match[3].lstrip().startswith(","):
+        return match[2]
+    return " ".join([match[2], *pieces])
+
+
+_PS_DELETES = re.compile(
+    r"\b(?:Remove-Item|ri|rm|rmdir|rd|del|erase)\b(?P<rest>[^;|\n]{0,1000})", re.I
+)
+_PS_PATH = re.compile(r"""["']([^"'\n]{1,300})["']|(?<=\s)([^\s"'-][^\s"']{0,300})""")
+_PS_EVALUATES = re.compile(r"\b(?:iex|Invoke-Expression)\b", re.I)
+_PS_FETCHES = re.compile(
+    r"\b(?:iwr|irm|Invoke-WebRequest|Invoke-RestMethod|DownloadString|DownloadFile)\b",
+    re.I,
+)
+_PS_MARKS = (
+    ("danger.decoded", re.compile(
+        r"-e(?:nc|ncodedcommand)?\s+[A-Za-z0-9+/=]{16,}|FromBase64String", re.I)),
+    ("danger.root", re.compile(r"-Verb\s+RunAs|\bgsudo\b", re.I)),
+    ("danger.machine", re.compile(
+        r"\b(?:Stop-Computer|Restart-Computer|Remove-VM|Stop-Service|Disable-\w+)\b",
+        re.I)),
+    ("danger.device", re.compile(
+        r"\b(?:Format-Volume|Clear-Disk|Initialize-Disk|Remove-Partition)\b", re.I)),
+    ("danger.permissions", re.compile(
+        r"\b(?:Set-ExecutionPolicy|Set-Acl|Set-MpPreference|Add-LocalGroupMember)\b",
+        re.I)),
+    ("danger.startup", re.compile(
+        r"\$PROFILE\b|Register-ScheduledTask|New-Service|CurrentVersion\\+Run", re.I)),
+    ("danger.data", re.compile(
+        r"\b(?:Remove-ItemProperty|reg\s+delete|Clear-Content|Clear-RecycleBin"
+        r"|Remove-SqlDatabase|vssadmin\s+delete)\b", re.I)),
+)  # fmt: skip
+
+
+def powershell_marks(text: str) -> list[str]:
+    """The keys of what PowerShell text would do."""
+    text = text[:MAX_CODE]
+    keys = [key for key, pattern in _PS_MARKS if pattern.search(text)]
+    if _PS_EVALUATES.search(text) and _PS_FETCHES.search(text):
+        keys.append("danger.downloaded")
+    return keys
+
+
+def powershell_deletes(text: str) -> list[tuple[str, bool]]:
+    """The paths that PowerShell text deletes, and whether with all below them."""
+    deleted = []
+    for match in _PS_DELETES.finditer(text[:MAX_CODE]):
+        rest = match["rest"]
+        recursive = bool(re.search(r"-r(?:ecurse)?\b|/s\b|-rf\b", rest, re.I))
+        for path in _PS_PATH.finditer(rest):
+            if not (path[2] or "").startswith("/"):
+                deleted.append(((path[1] or path[2]).replace("\\", "/"), recursive))
+    return deleted[:10]

@@ -1,0 +1,269 @@
+"""Commands that are known by their words alone: what they do, as a table.
+
+A line names a program and words that follow each other among its first arguments;
+`*` stands for the rest of a word, `|` parts words of which one is meant.  Options are
+not looked at, `--dry-run` and `--help` apart: what only says what it would do does
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOOKED_AT = 10  # words of a command
+HARMLESS = re.compile(r"--(?:dry-?run(?:=.*)?|help|simulate)|-whatif", re.IGNORECASE)
+
+DEEDS = {
+    "danger.publish": """
+        npm|pnpm|yarn|bun|lerna|rush publish
+        npm|pnpm|yarn unpublish|deprecate|dist-tag|owner|access
+        cargo publish|yank|owner
+        gem push|yank|owner
+        twine|eas|snapcraft upload|submit|release
+        poetry|uv|flit|hatch|pdm|maturin|changeset|ovsx|vsce|jsr|pub publish
+        python setup.py upload
+        mvn|mvnw deploy
+        gradle|gradlew publish*|uploadArchives|closeAndRelease*
+        docker|podman|nerdctl|buildah|skopeo|crane|helm|oras push|copy
+        docker|podman compose push
+        docker buildx build --push
+        docker manifest push
+        gh release|gist create|upload|edit
+        gh repo create|edit|rename|archive
+        glab release create
+        dotnet nuget push
+        nuget push
+        pod trunk push
+        dart pub publish
+        flutter pub publish
+        goreleaser release
+        semantic-release|np|release-it|standard-version
+        gh-pages|surge
+        vercel|netlify|firebase|wrangler|fly|flyctl|railway deploy|publish|up
+        serverless|sls|cdk|sam|eb deploy|publish|up
+        gcloud app|run|functions deploy
+        az webapp|functionapp up|deploy*
+        heroku container:release|container:push
+        clasp push|deploy
+        expo publish
+        fastlane release|deliver|beta|pilot|supply
+    """,
+    "danger.force": """
+        gh pr merge --admin
+    """,
+    "danger.data": """
+        aws s3|s3api rm --recursive
+        aws s3 rb
+        aws s3 sync --delete
+        aws * delete-*|purge-*|remove-*|deregister-*|batch-delete-*
+        aws dynamodb batch-write-item
+        gsutil rm|rb
+        gcloud sql|storage|spanner|bigtable|firestore|datastore * delete|rm
+        gcloud pubsub|secrets|kms * delete|rm
+        gcloud storage rm
+        gcloud firestore|sql databases delete
+        bq rm
+        az storage|sql|cosmosdb|keyvault|postgres|mysql * delete|purge|remove*
+        az * delete
+        mc rm|rb
+        rclone delete|purge|deletefile|rmdirs|sync
+        s3cmd del|rb|sync
+        dropdb|dropuser
+        mysqladmin drop|shutdown|flush-*
+        createdb|pg_restore --clean
+        pg_dropcluster
+        rails|rake|bin/rails db:drop|db:reset|db:purge|db:schema:load
+        artisan migrate:fresh|migrate:reset|db:wipe
+        php artisan migrate:fresh|migrate:reset|db:wipe
+        manage.py flush|reset_db|sqlflush
+        python manage.py flush|reset_db
+        prisma migrate reset
+        prisma db push --force-reset|--accept-data-loss
+        npx prisma migrate reset
+        supabase db reset
+        alembic downgrade
+        sequelize db:drop|db:migrate:undo:all
+        typeorm schema:drop
+        heroku pg:reset|pg:wipe
+        heroku apps:destroy|addons:destroy
+        docker|podman volume rm|prune
+        docker|podman system prune
+        docker|podman compose down -v
+        docker|podman compose down --volumes
+        docker-compose down -v
+        docker-compose down --volumes
+        zfs|zpool|lvremove|vgremove|pvremove|btrfs destroy|rollback|delete
+        lvremove|vgremove|pvremove
+        restic|borg|duplicity forget|prune|delete|remove*
+        redis-cli flushall|flushdb|shutdown
+        etcdctl del
+        consul kv delete
+        vault kv|secrets|token|delete delete|destroy|disable|revoke
+        vault delete
+        mongo|mongosh --eval
+        kafka-topics* --delete
+        nats stream rm|purge
+        rabbitmqctl reset|delete_*|purge_queue|force_reset
+        influx delete
+        elasticdump --delete
+        tmutil delete
+        svn delete|rm
+        gh repo|release|secret|variable|gist|cache|run|label delete|remove|set
+        glab repo|release delete
+        hub delete
+        ipfs repo gc
+    """,
+    "danger.machine": """
+        shutdown|reboot|halt|poweroff|telinit
+        init 0|6
+        systemctl|loginctl poweroff|reboot|halt|kexec|suspend|hibernate|rescue|emergency
+        terraform|tofu|terragrunt|pulumi|cdk|cdktf|vagrant destroy|remove|down
+        serverless|sls remove
+        terraform|tofu|terragrunt apply -auto-approve
+        terraform|tofu|terragrunt apply --auto-approve
+        terraform|tofu|terragrunt apply -destroy
+        terraform|tofu|terragrunt state rm
+        terraform|tofu|terragrunt run-all apply|destroy
+        pulumi up --yes
+        pulumi up -y
+        kubectl|oc|k3s|k|kubectx delete|drain|cordon|replace
+        kubectl|oc k scale --replicas=0
+        helm|helmfile uninstall|delete|destroy
+        aws * terminate-*|stop-*|reboot-*
+        gcloud * delete|stop|reset
+        gcloud compute instances|disks|networks delete
+        az vm|group|aks|container|acr delete|deallocate
+        doctl|linode-cli|hcloud|scw|vultr-cli|ibmcloud|oci * delete|destroy|rm|terminate
+        flyctl|fly apps|machine|volumes destroy
+        heroku ps:stop
+        virsh|prlctl|multipass|lxc|incus destroy|undefine|delete|purge
+        VBoxManage unregistervm
+        eksctl|kops|kind|minikube|k3d delete
+        argocd app delete
+        nomad|docker job|swarm|stack|node stop|leave|rm
+        docker stack|service|swarm rm|leave
+        ansible|ansible-playbook -m
+        ipmitool power|chassis
+        launchctl unload|bootout|disable|remove
+        iptables|ip6tables|nft -f|flush|-x|--flush
+        ufw disable|reset
+        pfctl -d
+        setenforce 0
+        swapoff -a
+        csrutil|spctl disable|--master-disable
+    """,
+    "danger.startup": """
+        systemctl enable|disable|mask|unmask|link|edit|set-default
+        update-rc.d|chkconfig
+        launchctl load|bootstrap|enable|submit
+        schtasks /create
+        chsh
+    """,
+    "danger.permissions": """
+        aws iam create-*|attach-*|put-*|update-*|add-*
+        aws s3api put-bucket-policy|put-bucket-acl|put-public-access-block
+        aws ec2 authorize-security-group-*
+        gcloud * add-iam-policy-binding|set-iam-policy
+        az role assignment create
+        kubectl create clusterrolebinding|rolebinding
+        useradd|usermod|userdel|groupadd|groupmod|passwd|chpasswd|visudo|adduser|deluser
+        dscl|sysadminctl|dseditgroup
+        claude config set
+        claude mcp add
+        claude plugin install
+        feishuperm passes add
+        feishuperm uninstall|stop|trust
+        setfacl|setcap
+        gh auth token|refresh|logout
+        icacls|takeown
+    """,
+    "danger.keys": """
+        gpg --delete-secret-keys|--delete-keys|--import
+        ssh-copy-id
+        security delete-*|add-*|import
+        keytool -delete
+        gh ssh-key|gpg-key add|delete
+        gh secret set|delete
+        gh auth login
+        aws configure set
+        npm login|adduser|token
+    """,
+    "danger.device": """
+        mkfs*|mke2fs|mkswap|wipefs|fdisk|sfdisk|gdisk|sgdisk|parted|blkdiscard|hdparm|newfs*
+        cryptsetup luksformat|luksformat|erase|luksErase
+        diskutil erase*|partitionDisk|apfs|zeroDisk
+        format
+        mdadm --zero-superblock
+        nvme format|sanitize
+        badblocks -w
+    """,
+    "fact.container": """
+        docker|podman rm|rmi|kill|stop|down
+        docker|podman container|image|builder|network rm|prune
+        docker|podman compose down|rm|kill|stop
+        docker-compose down|rm|kill|stop
+    """,
+    "fact.remote": """
+        gh pr|issue create|merge|close|comment|edit|review|ready|reopen|delete
+        gh workflow run
+        gh api
+        glab mr|issue create|merge|close|note
+        kubectl|oc apply|create|patch|edit|scale|rollout|exec|cp|set|label|annotate
+        helm|helmfile install|upgrade|apply|sync
+        terraform|tofu|terragrunt apply|import
+        pulumi up
+        ansible-playbook *
+        aws|gcloud|az|doctl *
+        systemctl start|stop|restart|reload|kill
+        launchctl kickstart|stop|start
+        vercel|netlify|heroku *
+    """,
+}
+
+
+def _word(pattern: str) -> str:
+    parts = (re.escape(part).replace(r"\*", r"[^ ]*") for part in pattern.split("|"))
+    return f"(?:{'|'.join(parts)})"
+
+
+def _compile() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """Program -> the deeds it is known for, in the order of the table."""
+    rows: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for key, lines in DEEDS.items():
+        for line in lines.split("\n"):
+            if not line.strip():
+                continue
+            names, *words = line.split()
+            # Between the words of a line others may stand, as values of options.
+            inner = r"(?: [^ ]+){0,4}? ".join(map(_word, words))
+            pattern = re.compile(rf"(?:^|.* ){inner}(?: |$)" if words else "")
+            for name in names.split("|"):
+                rows.setdefault(name.lower(), []).append((key, pattern))
+    return rows
+
+
+_ROWS = _compile()
+_STARS = sorted(name[:-1] for name in _ROWS if name.endswith("*"))
+
+
+def names() -> list[str]:
+    return list(_ROWS)
+
+
+def deeds(name: str, args: Sequence[str]) -> list[str]:
+    """The keys of what a command does, if it is one of the table."""
+    rows = _ROWS.get(name)
+    if rows is None:
+        star = next((star for star in _STARS if name.startswith(star)), None)
+        rows = _ROWS[star + "*"] if star is not None else []
+    if not rows or any(HARMLESS.fullmatch(arg) for arg in args):
+        return []
+    shown = (arg if 0 < len(arg) < 60 and " " not in arg else "_" for arg in args)
+    text = " ".join(word for _, word in zip(range(LOOKED_AT), shown))
+    keys = [key for key, pattern in rows if pattern.match(text)]
+    marks = [key for key in dict.fromkeys(keys) if key.startswith("danger.")]
+    return marks or list(dict.fromkeys(keys))

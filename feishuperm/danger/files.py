@@ -1,0 +1,257 @@
+"""Programs that read, write, move and delete files, and what they send on."""
+
+from __future__ import annotations
+
+import re
+
+from feishuperm.danger.arguments import (
+    SSH_HOST,
+    has,
+    leak,
+    look,
+    operands,
+    recognise,
+    value_of,
+    words,
+)
+from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNSURE
+from feishuperm.danger.scene import DECODED, NOTHING, Arg, Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.danger.scene import Args, Scene
+
+
+ALWAYS_DECODE = ("uudecode", "gunzip", "zcat", "bzcat", "xzcat", "unxz", "rev", "tr")
+DECODERS = ("base64", "base32", "xxd", "openssl", "gpg", *ALWAYS_DECODE)
+
+
+def rm(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    recursive = has(args, "rR", "--recursive", "--no-preserve-root")
+    for path in operands(args):
+        scene.deletes(path, recursive or path.origin != "")
+    return NOTHING
+
+
+def shred(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    for path in operands(args, "-n -s --iterations --size"):
+        place = scene.place(path)
+        if place.kind == TEMPORARY:
+            scene.fact("fact.deletes", scene.show(place))
+        else:
+            scene.mark(
+                "danger.device" if place.device else "danger.wipe",
+                words("shred", [scene.show(place)]),
+            )
+    return NOTHING
+
+
+def truncate(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    for path in operands(args, "-s -r --size --reference"):
+        scene.writes(path)
+        size = value_of(args, "-s", "--size") or ""
+        if scene.place(path).kind not in (OUTSIDE, TEMPORARY) and size == "0":
+            scene.mark("danger.wipe", words("truncate", [path]))
+    return NOTHING
+
+
+_MOVE_VALUED = (
+    "-t --target-directory -S --suffix -m -o -g --mode -e --exclude --include -i -P -p"
+    " -F -l"
+)
+_REMOTE = ("rsync", "scp")
+
+
+def move(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """cp, mv, ln, install, rsync, scp: the last word is written."""
+    rest = operands(args, _MOVE_VALUED)
+    target = None
+    if name not in _REMOTE:
+        target = value_of(args, "-t", "--target-directory")
+    if target is None and len(rest) > 1:
+        target, rest = rest[-1], rest[:-1]
+    origin = Flow()
+    for path in rest:
+        origin = moved_from(scene, name, path) or origin
+    if target is not None:
+        moved_to(scene, name, target, origin, rest)
+    if name == "rsync":
+        _synchronise(scene, args, target)
+    return NOTHING
+
+
+def _synchronise(scene: Scene, args: Args, target: Arg | None) -> None:
+    if target is not None and any(arg.startswith("--del") for arg in args):
+        remote = SSH_HOST.fullmatch(target)
+        if remote:
+            scene.mark("danger.delete", target)
+        else:
+            scene.deletes(target.rstrip("/") or "/", recursive=True)
+    shell = value_of(args, "-e", "--rsh")
+    if shell is not None:
+        scene.run(shell)
+
+
+def moved_from(scene: Scene, name: str, path: Arg) -> Flow | None:
+    remote = SSH_HOST.fullmatch(path) if name in ("rsync", "scp") else None
+    if remote:
+        scene.fact("fact.host", remote[1])
+        return None
+    if name == "mv":
+        place = scene.place(path)
+        if place.kind == OUTSIDE or place.protected:
+            scene.deletes(path)
+        elif place.whole or place.path.endswith("/.git"):
+            scene.mark("danger.wipe", words("mv", [path]))
+    return scene.reads(path)
+
+
+def moved_to(scene: Scene, name: str, target: Arg, origin: Flow, rest: Args) -> None:
+    remote = SSH_HOST.fullmatch(target) if name in ("rsync", "scp") else None
+    if remote:
+        scene.fact("fact.host", remote[1])
+        leak(scene, origin, remote[1])
+        return
+    place = scene.place(target)
+    leaf = rest[-1].rstrip("/").rpartition("/")[2] if rest else ""
+    inner = f"{target.rstrip('/')}/{leaf}"
+    if not place.protected and leaf and scene.place(inner).protected:
+        scene.writes(inner)
+    else:
+        scene.writes(target)
+    if origin.origin:
+        scene.keep(target, origin)
+
+
+def dd(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    for arg in args:
+        name, _, value = arg.partition("=")
+        if name == "of":
+            scene.writes(value)
+        elif name == "if":
+            scene.reads(value)
+    return flow
+
+
+def tee(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    for path in operands(args):
+        scene.writes(path, appends=has(args, "a", "--append"))
+        scene.keep(path, flow)
+    return flow
+
+
+def reader(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """cat and its kin: what they read flows on."""
+    rest = operands(args, "-n -c -f -d -A -B -C -m -e")
+    if not rest or rest == ["-"]:
+        return flow
+    out = Flow()
+    for path in rest:
+        out = scene.reads(path) or (
+            Flow(None, path.origin, path.what) if path.origin else out
+        )
+    return out
+
+
+def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    changes = any(re.match(r"-\w*i|--in-place", arg) for arg in args)
+    rest = operands(args, "-e -f --expression --file -l")
+    given = value_of(args, "-e", "--expression", "-f", "--file") is not None
+    files = rest if given else rest[1:]
+    texts = [value_of(args, "-e", "--expression") or Arg("")] if given else rest[:1]
+    for text in texts:
+        for match in re.finditer(
+            r"(?:^|[;\n}])\s*\d*[wW]\s+([^\s;]+)|/w\s+([^\s;]+)\Z", text[:2000]
+        ):
+            scene.writes(match[1] or match[2])
+        if re.search(r"/[gipI0-9]*e\Z|^\s*\d*e\s+\S", text[:2000]):
+            scene.fact("fact.opaque", "sed e")
+    if changes:
+        in_place(scene, files)
+        return NOTHING
+    return reader(scene, name, files, flow) if files else flow._replace(text=None)
+
+
+def in_place(scene: Scene, files: Args) -> None:
+    for path in files:
+        scene.writes(path)
+
+
+_AWK_RUNS = re.compile(
+    r"""system\s*\(\s*"([^"]*)"|\|\s*"([^"]*)"|"([^"]*)"\s*\|\s*getline"""
+)
+
+
+_AWK_WRITES = re.compile(r"""(?:print|printf)[^;}]*>\s*"([^"]+)\"""")
+
+
+def awk(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    rest = operands(args, "-F -v -f --field-separator --assign")
+    for text in rest[:1]:
+        for match in _AWK_RUNS.finditer(text[:20_000]):
+            scene.run(Arg(match[1] or match[2] or match[3] or ""))
+        for match in _AWK_WRITES.finditer(text[:20_000]):
+            scene.writes(match[1])
+    return reader(scene, name, rest[1:], flow._replace(text=None))
+
+
+_SET_ID = re.compile(r"[ugoa]*[+=]\w*s\w*|[2467]\d{3}")
+_FOR_ALL = re.compile(r"0?777|a?[+=]\w*w\w*|[ug]*o[ug]*[+=]\w*w\w*")
+_PRIVATE = re.compile(r"0?[4-7]00")
+
+
+def change_mode(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """chmod, chown: who may do what with a file."""
+    rest = operands(args, "--reference")
+    recursive = has(args, "R", "--recursive")
+    mode = rest[0] if rest and name == "chmod" else ""
+    if _SET_ID.fullmatch(mode) or (recursive and _FOR_ALL.fullmatch(mode)):
+        scene.mark("danger.permissions", words(name, args))
+    for path in rest[1:]:
+        place = scene.place(path)
+        shown = words(name, [mode, scene.show(place)])
+        if place.protected and not _PRIVATE.fullmatch(mode):
+            scene.mark(place.protected, shown)
+        elif place.kind == OUTSIDE or (recursive and place.kind == UNSURE):
+            scene.mark("danger.permissions", shown)
+    return NOTHING
+
+
+def makes(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """mkdir, touch: something new; outside of the project a fact."""
+    for path in operands(args, "-m -t -d -r --mode --date --reference"):
+        place = scene.place(path)
+        if place.protected and place.protected != "danger.permissions":
+            scene.mark(place.protected, scene.show(place))
+        elif place.kind == OUTSIDE:
+            scene.fact("fact.outside", scene.show(place))
+    return NOTHING
+
+
+def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """tar, unzip: into a folder; an archive may bring any path."""
+    target = value_of(args, "-C", "-d", "--directory")
+    action = value_of(
+        args, "--checkpoint-action", "--to-command", "--use-compress-program"
+    )
+    if action is not None:
+        scene.run(Arg(re.sub(r"\Aexec=", "", action)))
+    if target is not None:
+        place = scene.place(target)
+        if place.kind == OUTSIDE:
+            scene.mark("danger.overwrite", scene.show(place))
+        scene.keep(target, flow)
+    out = look(scene, [arg for arg in args if arg is not target])
+    return Flow(None, out.origin or flow.origin, out.what or flow.what)
+
+
+def decoder(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """base64 -d and its kin: what comes out was not to be read."""
+    recognise(scene, name, args)
+    rest = flow if name == "tr" else reader(scene, name, args, flow)
+    out = value_of(args, "-out") if name == "openssl" else None
+    if out is not None:
+        scene.writes(out)
+    if name not in ALWAYS_DECODE and not has(args, "dDr", "--decode", "--decrypt"):
+        return Flow(None, rest.origin, rest.what)
+    return Flow(None, rest.origin or DECODED, rest.what or name)

@@ -1,0 +1,168 @@
+"""Package managers: what is installed, published, or fetched to be run."""
+
+from __future__ import annotations
+
+import re
+
+from feishuperm.danger.arguments import (
+    behind,
+    look,
+    operands,
+    recognise,
+    unknown,
+    value_of,
+    words,
+)
+from feishuperm.danger.scene import Arg, Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.danger.scene import Args, Scene
+
+
+_INSTALLS = {
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), "install i add ci update upgrade"),
+    **dict.fromkeys(("pip", "pipx", "conda", "mamba", "micromamba"), "install update"),
+    "uv": "add sync", "poetry": "add install", "pdm": "add", "pipenv": "install",
+    "cargo": "install add", "go": "get install", "gem": "install",
+    "bundle": "install add",
+    "brew": "install upgrade tap", "apt": "install upgrade",
+    "apt-get": "install upgrade dist-upgrade",
+    "dnf": "install upgrade", "yum": "install update", "apk": "add upgrade",
+    "pacman": "-S -Syu -Sy",
+    "zypper": "install", "snap": "install", "flatpak": "install",
+    "composer": "install require",
+    "dotnet": "add", "nuget": "install", "choco": "install", "winget": "install",
+    "scoop": "install",
+    "port": "install", "nix-env": "-i -iA", "helm": "repo",
+    "code": "--install-extension",
+    "rustup": "install update", "nvm": "install", "asdf": "install",
+    "mise": "install use",
+    "luarocks": "install", "cpan": "", "cpanm": "", "opam": "install",
+    "stack": "install",
+    "cabal": "install", "mix": "deps.get", "pod": "install", "gh": "extension",
+}  # fmt: skip
+
+
+_UNINSTALLS = {
+    "apt": "remove purge autoremove", "apt-get": "remove purge autoremove",
+    "dnf": "remove", "yum": "remove erase", "pacman": "-R -Rs -Rns",
+    "brew": "uninstall remove",
+    "apk": "del", "snap": "remove", "zypper": "remove",
+}  # fmt: skip
+
+
+_RUNS_PACKAGE = {
+    "npx": 0, "bunx": 0, "uvx": 0, "pnpx": 0, "pkgx": 0,
+    "npm exec": 1, "npm x": 1, "pnpm dlx": 1, "yarn dlx": 1, "pipx run": 1,
+    "uv tool run": 2,
+    "bun x": 1,
+}  # fmt: skip
+
+
+MANAGERS = sorted({*_INSTALLS, *(phrase.split()[0] for phrase in _RUNS_PACKAGE)})
+
+
+def packages(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    if _runs_package(scene, name, args, flow):
+        return Flow()
+    recognise(scene, name, args)
+    rest = operands(
+        args,
+        "--prefix -C -w --workspace --filter --registry -r --index-url -i --tag"
+        " --features --root --git -t --target",
+    )
+    verbs = _INSTALLS.get(name, "").split()
+    started = [arg for arg in args if arg in verbs]
+    if started:
+        _install(scene, name, started[0], args, rest)
+    elif rest[:1] and rest[0] in _UNINSTALLS.get(name, "").split():
+        scene.mark("danger.machine", words(name, args))
+    elif name in (
+        "npm",
+        "pnpm",
+        "yarn",
+        "uv",
+        "poetry",
+        "bundle",
+        "pipenv",
+        "conda",
+        "go",
+        "cargo",
+        "pdm",
+        "bun",
+        "rustup",
+        "gh",
+    ):
+        _run_by(scene, name, args, rest, flow)
+    look(scene, args)
+    return Flow()
+
+
+def _install(scene: Scene, name: str, verb: str, args: Args, rest: Args) -> None:
+    wanted = [arg for arg in rest if arg != verb]
+    scene.fact("fact.installs", " ".join([name, *wanted[:6]]))
+    target = (
+        value_of(args, "-t", "--target", "--prefix", "--root")
+        if name.startswith("pip")
+        else None
+    )
+    if target is not None:
+        scene.writes(target)
+
+
+def _run_by(scene: Scene, name: str, args: Args, rest: Args, flow: Flow) -> None:
+    """`uv run cmd`, `poetry run cmd`, `bundle exec cmd`."""
+    if rest[:1] in (["run"], ["exec"]) and name not in (
+        "npm",
+        "pnpm",
+        "yarn",
+        "go",
+        "cargo",
+        "bun",
+        "gh",
+    ):
+        at = args.index(rest[0]) + 1
+        scene.call(
+            behind(args[at:], "--with -p --python -n --name --env --extra --group"),
+            flow,
+        )
+    elif name == "go" and rest[:1] == ["run"] and any("@" in arg for arg in rest[1:2]):
+        scene.fact("fact.package", rest[1])
+
+
+def _runs_package(scene: Scene, name: str, args: Args, flow: Flow) -> bool:
+    for phrase, before in _RUNS_PACKAGE.items():
+        first, *words_ = phrase.split()
+        if name == first and list(args[: len(words_)]) == words_:
+            rest = behind(
+                args[before:], "-p --package --with --from -c --call --python"
+            )
+            call = value_of(args, "-c", "--call")
+            if call is not None:
+                scene.run(call)
+            if rest:
+                scene.fact("fact.package", rest[0])
+                bare = Arg(re.sub(r"(?<=.)@[^/]*\Z", "", rest[0]))
+                if bare.lower() in scene.programs:
+                    scene.call([bare, *rest[1:]], flow)
+                else:
+                    unknown(scene, name, [bare, *rest[1:]], flow)
+            return True
+    return False
+
+
+_PUBLISHES = re.compile(r"publish|release|deploy(?:-prod(?:uction)?)?|push|upload")
+
+
+def make(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """A target by its name tells what it does."""
+    recognise(scene, name, args)
+    rest = operands(args, "-C -f -j -I -o -W --directory --file")
+    if any(_PUBLISHES.fullmatch(goal) for goal in rest):
+        scene.mark("danger.publish", words(name, args))
+    text = value_of(args, "--eval", "-E")
+    if text is not None:
+        scene.run(text)
+    look(scene, args)
+    return Flow()

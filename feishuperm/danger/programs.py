@@ -1,0 +1,79 @@
+"""Which program does what: one row per function, with the names it answers to."""
+
+from __future__ import annotations
+
+from feishuperm.danger import builtins, deeds, files, network, packages, runners, system
+from feishuperm.danger.arguments import SHELLS, by_words, look_through, unknown
+from feishuperm.danger.git import git
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.danger.scene import Program
+
+ROWS: tuple[tuple[Program, str], ...] = (
+    (unknown, "*"),
+    (runners.as_root, " ".join(runners.ROOT)),
+    (runners.su, "su runuser"),
+    (runners.env, "env"),
+    (runners.shell, " ".join(SHELLS)),
+    (runners.interpreter, " ".join(runners.CODE_OPTIONS)),
+    (runners.evaluate, "eval"),
+    (runners.source, "source ."),
+    (runners.xargs, "xargs"),
+    (runners.find, "find gfind fd fdfind"),
+    (runners.ssh, "ssh mosh rsh autossh"),
+    (runners.container, "docker podman nerdctl docker-compose"),
+    (runners.kubectl, "kubectl oc"),
+    (runners.terminals, "tmux screen zellij"),
+    (runners.editor, "vi vim nvim ex view emacs gdb lldb ed"),
+    (files.rm, "rm unlink rmdir trash grm rimraf del trash-put srm"),
+    (files.shred, "shred"),
+    (files.truncate, "truncate"),
+    (files.move, "cp mv ln install rsync scp gcp gmv"),
+    (files.dd, "dd"),
+    (files.tee, "tee sponge"),
+    (files.reader, "cat head tail less more bat tac nl strings hexdump od"),
+    (files.sed, "sed gsed"),
+    (files.awk, "awk gawk mawk nawk"),
+    (files.change_mode, "chmod chown chgrp chattr chflags"),
+    (files.makes, "mkdir touch mkfifo"),
+    (files.unpack, "tar bsdtar gtar unzip 7z cpio"),
+    (files.decoder, " ".join(files.DECODERS)),
+    (look_through, "sort uniq cut grep egrep rg wc column fold jq yq paste"),
+    (builtins.echo, "echo print"),
+    (builtins.printf, "printf"),
+    (builtins.told, " ".join(builtins.TOLD)),
+    (builtins.which, "which"),
+    (builtins.passes, "basename dirname"),
+    (builtins.nothing, "true false : exit return break continue shift wait sleep set"),
+    (builtins.nothing, "shopt [ [[ (( test"),
+    (builtins.cd, "cd pushd"),
+    (builtins.declare, "export local readonly declare typeset"),
+    (builtins.read_variable, "read"),
+    (builtins.trap, "trap"),
+    (builtins.alias, "alias"),
+    (network.download, "curl wget aria2c http https xh axel lynx fetch ftp curlie"),
+    (network.netcat, "nc ncat netcat socat telnet"),
+    (git, "git"),
+    (packages.packages, " ".join(packages.MANAGERS)),
+    (packages.make, "make gmake just task rake"),
+    (system.sql_client, " ".join(system.SQL_CLIENTS)),
+    (system.crontab, "crontab"),
+    (system.at, "at batch"),
+    (system.kill, "kill"),
+    (system.powershell, "pwsh powershell"),
+    (system.cmd, "cmd"),
+)
+
+
+def _table() -> dict[str, Program]:
+    table: dict[str, Program] = dict.fromkeys(deeds.names(), by_words)
+    table.update(
+        {name: runners.wrapped(*row) for name, row in runners.WRAPPERS.items()}
+    )
+    for program, names in ROWS:
+        table.update(dict.fromkeys(names.split(), program))
+    return table
+
+
+PROGRAMS = _table()

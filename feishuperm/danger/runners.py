@@ -1,0 +1,419 @@
+"""Programs that run others: wrappers, shells, interpreters, on this machine or not."""
+
+from __future__ import annotations
+
+import re
+
+from feishuperm.danger import code
+from feishuperm.danger.arguments import (
+    HOST,
+    SHELLS,
+    behind,
+    has,
+    leak,
+    look,
+    operands,
+    options,
+    recognise,
+    unknown,
+    value_of,
+    words,
+)
+from feishuperm.danger.files import in_place
+from feishuperm.danger.places import UNKNOWN, UNSURE
+from feishuperm.danger.scene import DECODED, DOWNLOADED, NOTHING, Arg, Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.danger.scene import Args, Program, Scene
+
+
+# Wrapper -> options that take a word, words of its own before the command.
+WRAPPERS = {
+    "command": ("", 0), "builtin": ("", 0), "exec": ("-a", 0), "nohup": ("", 0),
+    "nice": ("-n", 0), "ionice": ("-c -n -p", 0), "time": ("-f -o", 0),
+    "timeout": ("-k -s --kill-after --signal", 1), "setsid": ("", 0),
+    "stdbuf": ("-i -o -e", 0), "chroot": ("--userspec --groups", 1),
+    "busybox": ("", 0), "toybox": ("", 0), "caffeinate": ("-t -w", 0),
+    "strace": ("-e -o -p -s", 0), "ltrace": ("-e -o", 0), "unbuffer": ("", 0),
+    "xvfb-run": ("-s -n", 0), "dotenv": ("-e -f", 0), "cross-env": ("", 0),
+    "taskset": ("", 1), "chrt": ("", 1), "numactl": ("", 0), "prlimit": ("", 0),
+    "watch": ("-n --interval", 0), "hyperfine": ("-w -r -n", 0),
+    "entr": ("", 0), "nodemon": ("--exec -x -w", 0), "firejail": ("", 0),
+    "fakeroot": ("", 0), "catchsegv": ("", 0), "direnv": ("", 2), "aws-vault": ("", 2),
+    "doppler": ("", 1), "systemd-run": ("-u -p --unit --property", 0),
+    "flock": ("-w -E", 1), "parallel": ("-j -a --jobs", 0), "uvicorn": ("", 0),
+    "winpty": ("", 0), "rlwrap": ("", 0), "script": ("", 0), "sem": ("", 0),
+    "gtimeout": ("-k -s", 1), "ts": ("", 0), "bwrap": ("--bind --ro-bind", 0),
+}  # fmt: skip
+
+
+ROOT = {
+    "sudo": "-u -g -p -C -h -r -t -T -U -D -R --user --group --host --prompt",
+    "doas": "-u -C", "pkexec": "--user", "gosu": "", "su-exec": "", "run0": "-u",
+    "gsudo": "", "dzdo": "-u -g",
+}  # fmt: skip
+
+
+def wrapped(valued: str, before: int) -> Program:
+    def program(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+        rest = behind(args, valued, before)
+        text = value_of(args[: len(args) - len(rest)], "-c", "--command", "--exec")
+        if text is not None:
+            scene.run(text)
+        if len(rest) == 1 and " " in rest[0]:
+            return scene.run(rest[0])
+        return scene.call(rest, flow) if rest else flow
+
+    return program
+
+
+def as_root(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    rest = behind(args, ROOT[name])
+    if rest or has(args, "sie", "--shell", "--login", "--edit"):
+        scene.mark("danger.root", words(name, rest))
+    if has(args[: len(args) - len(rest)], "e", "--edit"):
+        for path in rest:
+            scene.writes(path)
+        return NOTHING
+    return scene.call(rest, flow) if rest else NOTHING
+
+
+def su(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    scene.mark("danger.root", words("su", args))
+    text = value_of(args, "-c", "--command")
+    if text is not None:
+        scene.run(text)
+    return Flow()
+
+
+def env(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    text = value_of(args, "-S", "--split-string")
+    rest = behind(args, "-u -C --unset --chdir")
+    if text is not None:
+        return scene.run(text)
+    return scene.call(rest, flow) if rest else Flow()
+
+
+def shell(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """A text, a script, or what it is given to read."""
+    for place, arg in enumerate(args):
+        if re.fullmatch(r"-\w*c\w*", arg) and place + 1 < len(args):
+            rest = [a for a in args[place + 1 :] if not re.fullmatch(r"[-+]\w+", a)]
+            return scene.run(rest[0]) if rest else NOTHING
+    rest = operands(args, "-o -O --rcfile --init-file")
+    if not rest or rest[0] == "-" or has(args, "s") or rest[0] == "/dev/stdin":
+        scene.run_input(flow)
+        return Flow()
+    return script(scene, rest[0], rest[1:])
+
+
+def script(scene: Scene, path: Arg, args: Args) -> Flow:
+    """A file is run."""
+    scene.suspicious(path.origin, path.what)
+    flow = scene.reads(path)
+    if flow is not None:
+        scene.suspicious(flow.origin, flow.what)
+    if scene.place(path).kind == UNSURE and not path.origin:
+        scene.fact("fact.opaque", path)
+    return look(scene, args)
+
+
+def evaluate(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    text = " ".join(args)
+    origin = next((arg for arg in args if arg.origin), Arg(""))
+    return scene.run(Arg(text, origin.origin, origin.what))
+
+
+def source(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    if args:
+        if args[0] == "/dev/stdin":
+            scene.run_input(flow)
+        script(scene, args[0], args[1:])
+    return Flow()
+
+
+CODE_OPTIONS = {
+    "python": r"-\w*c", "pypy": r"-\w*c", "perl": r"-\w*[eE]", "ruby": r"-\w*e",
+    "node": r"-[ep]+|--eval|--print", "nodejs": r"-[ep]+|--eval|--print", "php": r"-r",
+    "bun": r"-e|--eval", "osascript": r"-e", "lua": r"-e", "luajit": r"-e",
+    "deno": r"eval",
+}  # fmt: skip
+
+
+def interpreter(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    pattern = CODE_OPTIONS[name]
+    for place, arg in enumerate(args):
+        if re.fullmatch(pattern, arg) and place + 1 < len(args):
+            if has(args[: place + 1], "i") and name in ("perl", "ruby"):
+                in_place(scene, args[place + 2 :])
+            return run_code(scene, args[place + 1], flow)
+        if not arg.startswith("-"):
+            break
+    if args[:1] == ["-m"]:
+        return module(scene, name, args[1:], flow)
+    rest = operands(args, "-W -X -r --require -I -M --loader --import -O")
+    if rest[:1] in (["run"], ["x"]) and name in ("deno", "bun"):
+        rest = rest[1:]
+    if not rest or rest[0] == "-":
+        if flow.text is not None:
+            return run_code(scene, Arg(flow.text, flow.origin, flow.what), flow)
+        scene.suspicious(flow.origin, flow.what)
+        return Flow()
+    if HOST.match(rest[0]):
+        scene.mark("danger.downloaded", rest[0])
+    if recognise(scene, name, args):
+        return Flow()
+    return script(scene, rest[0], rest[1:])
+
+
+def module(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """`python -m`: mostly a program of its own."""
+    if args and args[0] in scene.programs:
+        return scene.call(args, flow)
+    if args and args[0] == "http.server":
+        scene.fact(
+            "fact.host",
+            "0.0.0.0" if not value_of(args, "--bind", "-b") else "localhost",
+        )
+    return unknown(scene, name, args, flow) if args else flow
+
+
+def run_code(scene: Scene, text: Arg, flow: Flow) -> Flow:
+    """Code in another language."""
+    scene.suspicious(text.origin, text.what)
+    if len(text) > code.MAX_CODE:
+        scene.unread(text[code.MAX_CODE :])
+    reading = code.read_code(text)
+    for path in reading.deletes:
+        scene.deletes(_expanded(path), recursive=True)
+    if reading.deletes_unseen:
+        scene.fact("fact.deletes", "")
+    for path in reading.writes:
+        scene.writes(_expanded(path))
+    for command in reading.runs:
+        scene.run(Arg(command))
+    for host in reading.hosts:
+        scene.fact("fact.host", host)
+    what = ", ".join(reading.hosts[:2])
+    if reading.downloads:
+        scene.mark("danger.downloaded", what)
+    if reading.decodes:
+        scene.mark("danger.decoded", "")
+    if UNKNOWN in text and text.strip(UNKNOWN) == "":
+        scene.fact("fact.opaque", "")
+    origin = flow.origin or (DOWNLOADED if reading.hosts else "")
+    if re.search(r"print|echo|write|puts|decode", text[:5000]) and code._DECODES.search(
+        text[:5000]
+    ):
+        origin, what = DECODED, ""
+    return Flow(None, origin, flow.what or what)
+
+
+def _expanded(path: str) -> str:
+    return path.replace("$HOME", "~") if path.startswith("$HOME") else path
+
+
+def xargs(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    rest = behind(args, "-I -n -P -L -d -E -s -a --max-args --max-procs --delimiter")
+    if not rest:
+        return flow
+    items: Args = [Arg(UNKNOWN, flow.origin, flow.what)]
+    if flow.text is not None and flow.text.strip():
+        items = [Arg(word) for word in flow.text.split()[:50]]
+    marker = value_of(args, "-I")
+    if marker:
+        rest = [
+            Arg(arg.replace(marker, items[0]), items[0].origin, items[0].what)
+            if marker in arg
+            else arg
+            for arg in rest
+        ]
+        items = []
+    if rest[0] in SHELLS and not options(rest):
+        scene.run_input(flow)
+    return scene.call([*rest, *items], Flow())
+
+
+def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """`-delete` and `-exec` for whatever is below the folders it is given."""
+    at = next(
+        (n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("!", "(")),
+        len(args),
+    )
+    roots = args[:at] or [Arg(".")]
+    for root in roots:
+        scene.reads(root)
+    narrowed = any(
+        arg
+        in (
+            "-name",
+            "-path",
+            "-iname",
+            "-mtime",
+            "-type",
+            "-empty",
+            "-regex",
+            "-newer",
+            "-size",
+            "-mmin",
+        )
+        for arg in args[at:]
+    )
+    for place, arg in enumerate(args):
+        if arg == "-delete":
+            _find_deletes(scene, roots, narrowed)
+        elif arg in ("-exec", "-execdir", "-ok", "-okdir"):
+            _find_runs(scene, roots, args[place + 1 :], narrowed)
+        elif arg.startswith(("-fprint", "-fls")) and place + 1 < len(args):
+            scene.writes(args[place + 1])
+    return Flow(None)
+
+
+def _below(root: str, narrowed: bool) -> Arg:
+    return Arg(
+        root.rstrip("/") + ("/x*" if narrowed else "")
+        if root != "/"
+        else "/x*"
+        if narrowed
+        else "/"
+    )
+
+
+def _find_deletes(scene: Scene, roots: Args, narrowed: bool) -> None:
+    for root in roots:
+        scene.deletes(_below(root, narrowed), recursive=True)
+
+
+def _find_runs(scene: Scene, roots: Args, args: Args, narrowed: bool) -> None:
+    end = next((n for n, arg in enumerate(args) if arg in (";", "+")), len(args))
+    for root in roots[:5]:
+        item = _below(root, narrowed)
+        scene.call([Arg(arg.replace("{}", item)) for arg in args[:end]], Flow())
+
+
+def ssh(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    rest = operands_until(
+        args, "-i -p -l -o -F -J -L -R -D -W -b -c -E -S -w -m -Q -B -e -I -O"
+    )
+    if not rest:
+        return Flow()
+    host = rest[0].rpartition("@")[2]
+    scene.fact("fact.host", host)
+    if len(rest) > 1:
+        scene.fact("fact.remote", words("ssh", rest))
+        scene.run(Arg(" ".join(rest[1:])), foreign=True)
+    elif flow.text is not None and flow.text.strip():
+        scene.run(Arg(flow.text), foreign=True)
+    elif flow.origin:
+        leak(scene, flow, host)
+    return Flow()
+
+
+def operands_until(args: Args, valued: str) -> Args:
+    """A host and the command behind it: options end with the first word."""
+    rest = behind(args, valued)
+    if len(rest) > 1 and rest[1].startswith("-"):
+        return [rest[0], *behind(rest[1:], valued)]
+    return rest
+
+
+def container(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """docker and its kin: what runs inside, what is shared with it, what is removed."""
+    recognise(scene, name, args)
+    rest = behind(
+        args, "-H --host --context -c -f --file -p --project-name -l --log-level"
+    )
+    if rest[:1] == ["compose"]:
+        rest = behind(rest[1:], "-f --file -p --project-name --profile --env-file")
+    if rest[:1] in (["run"], ["exec"], ["create"]):
+        _contained(scene, name, rest[1:], flow)
+    elif rest[:1] in (["pull"], ["login"]):
+        scene.fact("fact.installs", " ".join(operands(rest[1:])[:2]))
+    elif rest[:1] == ["cp"]:
+        for path in operands(rest[1:])[-1:]:
+            if ":" not in path:
+                scene.writes(path)
+    return Flow()
+
+
+_DOCKER_VALUED = (
+    "-v --volume -e --env -p --publish -w --workdir --name -u --user --network --net -m"
+    " --mount --entrypoint --env-file --memory --cpus -l --label --platform --gpus -h"
+    " --add-host --pull --hostname --restart --ulimit --shm-size --tmpfs --device --pid"
+    " --cap-add --ipc -a --dns --log-driver --security-opt --volumes-from --index"
+    " --link"
+)
+
+
+def _contained(scene: Scene, name: str, args: Args, flow: Flow) -> None:
+    for place, arg in enumerate(args):
+        shared = (
+            args[place + 1]
+            if arg in ("-v", "--volume", "--mount") and place + 1 < len(args)
+            else arg.partition("=")[2]
+        )
+        if arg.startswith(("-v", "--volume", "--mount")) and _is_host(scene, shared):
+            scene.mark("danger.root", words(name, ["-v", shared]))
+        if arg in ("--privileged", "--pid=host", "--userns=host"):
+            scene.mark("danger.root", words(name, [arg]))
+    rest = behind(args, _DOCKER_VALUED)
+    if rest:
+        inner = rest[1:]
+        before, scene.foreign = scene.foreign, True
+        if inner:
+            scene.call(inner, flow)
+        scene.foreign = before
+
+
+def _is_host(scene: Scene, shared: str) -> bool:
+    source = re.search(r"(?:source|src)=([^,]+)", shared)
+    path = source[1] if source else shared.partition(":")[0]
+    return path in (
+        "/",
+        "/etc",
+        "/root",
+        "/home",
+        "/var/run/docker.sock",
+        "/run/docker.sock",
+        "/usr",
+    ) or (path in ("~", scene.ground.home))
+
+
+def kubectl(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    recognise(scene, "kubectl", args)
+    if "exec" in args and "--" in args:
+        before, scene.foreign = scene.foreign, True
+        scene.call(args[args.index(Arg("--")) + 1 :], flow)
+        scene.foreign = before
+    look(scene, args)
+    return Flow()
+
+
+def terminals(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """tmux, screen: a command is one of the words."""
+    for arg in args:
+        if " " in arg:
+            scene.run(arg)
+    if "--" in args:
+        scene.call(args[args.index(Arg("--")) + 1 :], NOTHING)
+    elif has(args, "dm") and operands(args, "-S -t -s -n -c -L"):
+        scene.call(operands(args, "-S -t -s -n -c -L"), NOTHING)
+    return Flow()
+
+
+_EDITOR_RUNS = re.compile(r"(?:!|\bshell\s|system\()\s*(.+)", re.DOTALL)
+
+
+def editor(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """vim -c, gdb -ex: an option's value may hold `!command`."""
+    for option, text in zip(args, args[1:]):
+        match = _EDITOR_RUNS.search(text)
+        if match and option in ("-c", "-ex", "--eval", "--cmd", "-o"):
+            scene.run(Arg(match[1].strip("'\")")))
+    rest = operands(args, "-c -s -S -u -ex --eval --cmd -o")
+    for path in rest:
+        if scene.place(path).protected:
+            scene.writes(path)
+    look(scene, rest)
+    return Flow()

@@ -1,0 +1,503 @@
+"""What a call would do, step by step: commands are followed, not run.
+
+A `Scene` knows where it stands (folder, variables, whether on another machine), what
+has been seen so far (`marks`, `facts`) and what was downloaded.  Words are expanded as
+far as the text itself tells; what only the run will tell becomes `UNKNOWN` in them.
+Every program of `danger.programs` gets its arguments and what is piped into it, and
+says what it sends on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from feishuperm.danger.places import (
+    INSIDE,
+    NOWHERE,
+    OUTSIDE,
+    TEMPORARY,
+    UNKNOWN,
+    UNSURE,
+    Ground,
+)
+from feishuperm.danger.shell import LITERAL, SUBSTITUTION, Budget, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from feishuperm.danger.places import Place
+    from feishuperm.danger.shell import Command, Part, Script, Word
+
+    Args = list["Arg"]
+    Program = Callable[["Scene", str, Args, "Flow"], "Flow"]
+
+MAX_SEARCHED = 150_000  # characters; Linux runs no command that is longer
+MAX_NESTED = 12  # texts that run texts
+MAX_VALUES = 8  # of one word
+MAX_FIELDS = 256  # of one command
+MAX_WHATS = 20  # that are kept of one kind
+MAX_SHOWN = 60  # characters of each
+SPLIT = "\1"  # in the value of a variable: a blank where words are told apart
+
+DOWNLOADED, DECODED, SECRET = "downloaded", "decoded", "secret"
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=", re.ASCII)
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_ODD = re.compile(r"[\0\1]")
+# What is looked for in a text that cannot be read: the last letters first, so that
+# the search can leap.
+ALARMING = (
+    "rm", "sudo", "doas", "dd", "mkfs", "shred", "curl", "wget", "base64", "eval",
+    "chmod", "chown", "shutdown", "reboot", "unlink", "rmdir", "truncate", "crontab",
+    "git push", "git reset", "git clean", "npm publish", "terraform", "kubectl",
+    "drop table", "DROP TABLE", "DROP DATABASE", "drop database", "TRUNCATE",
+    "DELETE FROM", "rmtree", "rmSync", "Remove-Item", "iex", "authorized_keys",
+    ".bashrc",
+)  # fmt: skip
+_ALARMING = {
+    word: re.compile(
+        rf"{re.escape(word)}(?<![\w-]{re.escape(word)})(?![\w-])", re.ASCII
+    )
+    for word in ALARMING
+}
+
+
+class Arg(str):
+    """A word as a program gets it, and where its text comes from."""
+
+    __slots__ = ("origin", "what")
+    origin: str
+    what: str
+
+    def __new__(cls, text: str, origin: str = "", what: str = "") -> Arg:
+        arg = super().__new__(cls, text)
+        arg.origin = origin
+        arg.what = what
+        return arg
+
+
+class Flow(NamedTuple):
+    """What a command sends on: its text if that is known, and where it comes from."""
+
+    text: str | None = None
+    origin: str = ""  # DOWNLOADED, DECODED, SECRET or nothing
+    what: str = ""
+
+
+NOTHING = Flow("")
+UNSEEN = Flow()
+
+
+class Findings:
+    """What was seen: by key, in order, each thing once."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, list[str]] = {}
+        self.facts: dict[str, list[str]] = {}
+
+    def add(self, level: dict[str, list[str]], key: str, what: str) -> None:
+        whats = level.setdefault(key, [])
+        what = _ODD.sub("…", what)[: MAX_SHOWN * 4]
+        if what and what not in whats and len(whats) < MAX_WHATS:
+            whats.append(what)
+
+
+class Scene:
+    """See the top of this file."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        cwd: str,
+        programs: Mapping[str, Program],
+        findings: Findings,
+        budget: Budget,
+    ) -> None:
+        self.ground = ground
+        self.cwd = cwd
+        self.programs = programs
+        self.findings = findings
+        self.budget = budget
+        self.depth = 0
+        self.foreign = False
+        self.variables: dict[str, tuple[Arg, ...]] = {
+            name: (Arg(value),)
+            for name, value in (
+                ("HOME", ground.home or "/home/user"),
+                ("TMPDIR", "/tmp/x"),
+                ("CLAUDE_PROJECT_DIR", ground.project),
+                ("IFS", " "),
+                ("?", "0"),
+                ("#", "0"),
+                ("!", "9999"),
+                ("$", "9999"),
+                ("RANDOM", "1"),
+                ("USER", "user"),
+            )
+            if value
+        }
+        self.downloads: dict[str, str] = {}  # paths, and where from
+
+    def copy(self) -> Scene:
+        """For a subshell: what changes in it stays in it."""
+        scene = Scene.__new__(Scene)
+        scene.__dict__.update(self.__dict__)
+        scene.variables = dict(self.variables)
+        return scene
+
+    # What was seen.
+
+    def mark(self, key: str, what: str) -> None:
+        self.findings.add(self.findings.marks, key, what)
+
+    def fact(self, key: str, what: str) -> None:
+        self.findings.add(self.findings.facts, key, what)
+
+    def unread(self, text: str) -> None:
+        """A text that could not be followed: the words in it that alarm."""
+        if not text:
+            return
+        self.fact("fact.unread", "")
+        if len(text) > MAX_SEARCHED:
+            self.mark("danger.unread", "…")
+            return
+        for word, pattern in _ALARMING.items():
+            if word in text and pattern.search(text):
+                self.mark("danger.unread", word)
+
+    # Texts that are run.
+
+    def run(self, text: str, foreign: bool = False) -> Flow:
+        """Follow a text as a shell would."""
+        origin = getattr(text, "origin", "")
+        if origin:
+            self.suspicious(origin, text.what)  # type: ignore[attr-defined]
+        if not text.replace(UNKNOWN, "").strip():
+            if UNKNOWN in text and not origin:
+                self.fact("fact.opaque", "")
+            return UNSEEN
+        self.depth += 1
+        if self.depth > MAX_NESTED:
+            self.unread(text)
+            self.depth -= 1
+            return UNSEEN
+        before, self.foreign = self.foreign, self.foreign or foreign
+        script = parse(_ODD.sub("${_}", text), self.budget)
+        flow = self.walk(script)
+        self.unread(script.unread)
+        self.foreign = before
+        self.depth -= 1
+        return flow
+
+    def suspicious(self, origin: str, what: str) -> None:
+        """Something that comes from elsewhere is run."""
+        if origin in (DOWNLOADED, DECODED):
+            self.mark(f"danger.{origin}", what)
+
+    def run_input(self, flow: Flow) -> None:
+        """What is piped into a shell."""
+        if flow.text is not None:
+            self.run(Arg(flow.text, flow.origin, flow.what))
+        elif flow.origin in (DOWNLOADED, DECODED):
+            self.suspicious(flow.origin, flow.what)
+        else:
+            self.fact("fact.opaque", flow.what)
+
+    def walk(self, script: Script) -> Flow:
+        """Follow commands in their order; what the last one sends on."""
+        flow = NOTHING
+        for pipeline in script.pipelines:
+            flow = self._pipeline(pipeline)
+        return flow
+
+    def _pipeline(self, pipeline: Sequence[Command]) -> Flow:
+        flow = NOTHING
+        scene = self if len(pipeline) == 1 else self.copy()
+        for command in pipeline:
+            flow = scene._command(command, flow)
+        return flow
+
+    def _command(self, command: Command, flow: Flow) -> Flow:
+        if self.budget.left < 0:
+            return UNSEEN
+        if command.stdin is not None:
+            words = self.expand(command.stdin, whole=True)
+            text = Arg(words[0]) if words else Arg("")
+            known = None if text == UNKNOWN else str(text)
+            flow = Flow(known, words[0].origin if words else "")
+        flow = self._inputs(command, flow)
+        if command.body is not None:
+            out = self.copy().walk(command.body)
+            flow = out if out.text != "" or out.origin else flow
+        if command.words:
+            flow = self._simple(command, flow)
+        self._outputs(command, flow)
+        return flow
+
+    def _inputs(self, command: Command, flow: Flow) -> Flow:
+        for redirect in command.redirects:
+            if redirect.operator == "<":
+                for path in self.expand(redirect.target):
+                    flow = Flow(None, path.origin, path.what)
+                    flow = self.reads(path) or flow
+        return flow
+
+    def _outputs(self, command: Command, flow: Flow) -> None:
+        for redirect in command.redirects:
+            operator = redirect.operator
+            if operator == "<" or operator == "<&":
+                continue
+            for path in self.expand(redirect.target):
+                if operator == ">&" and re.fullmatch(r"[0-9]+-?|-", path):
+                    continue
+                self.writes(path, appends=operator in (">>", "&>>"))
+                self.keep(path, flow)
+
+    def keep(self, path: str, flow: Flow) -> None:
+        """Remember a file that holds something from elsewhere."""
+        full = self.ground.full(path, self.cwd)
+        if flow.origin in (DOWNLOADED, DECODED):
+            self.downloads[full] = flow.what
+        else:
+            self.downloads.pop(full, None)
+
+    def _simple(self, command: Command, flow: Flow) -> Flow:
+        if command.words[0].plain() in ("for", "select"):
+            return self._loop(command.words)
+        fields: list[Arg] = []
+        for word in command.words:
+            if not fields and self._assign(word, len(command.words) == 1):
+                continue
+            fields += self.expand(word)
+            if len(fields) > MAX_FIELDS:
+                self.fact("fact.unread", "")
+                break
+        return self.call(fields[:MAX_FIELDS], flow) if fields else NOTHING
+
+    def _loop(self, words: Sequence[Word]) -> Flow:
+        name = words[1].plain() if len(words) > 1 else ""
+        values = [value for word in words[3:] for value in self.expand(word)]
+        if name and values:
+            self.variables[name] = tuple(values[:MAX_VALUES])
+        return NOTHING
+
+    def _assign(self, word: Word, alone: bool) -> bool:
+        """Whether a word before the command sets a variable, which it then does."""
+        first = word.parts[0] if word.parts else None
+        if first is None or first.kind != LITERAL or first.quoted:
+            return False
+        match = _ASSIGNMENT.match(first.text)
+        if match is None:
+            return False
+        value = self.expand(word, whole=True)
+        if value:
+            self.assign(value[0], keep=alone)
+        return True
+
+    def assign(self, text: Arg, keep: bool = True) -> None:
+        """`NAME=value`, by itself or as an argument of `export`."""
+        name, _, value = text.partition("=")
+        if keep and name:
+            self.variables[name.rstrip("+")] = (Arg(value, text.origin, text.what),)
+
+    def call(self, fields: Sequence[Arg], flow: Flow) -> Flow:
+        """A program with its arguments, by its name."""
+        self.budget.left -= 1
+        if not fields or self.budget.left < 0:
+            return UNSEEN
+        word, rest = fields[0], list(fields[1:])
+        name = word.rpartition("/")[2].lower()
+        name = re.sub(r"\.exe\Z", "", name)
+        self._origin_of(word)
+        if name not in self.programs:  # python3.11
+            name = re.sub(r"[-.]?\d[\d.]*\Z", "", name)
+        program = self.programs.get(name)
+        if program is not None and not word.startswith(("./", "../")):
+            self.depth += 1
+            try:
+                if self.depth > MAX_NESTED:
+                    self.unread(" ".join(fields))
+                    return UNSEEN
+                return program(self, name, rest, flow)
+            finally:
+                self.depth -= 1
+        if UNKNOWN in word:
+            return self._opaque(word, rest, flow)
+        return self.programs["*"](self, name, [word, *rest], flow)
+
+    def _origin_of(self, word: Arg) -> None:
+        self.suspicious(word.origin, word.what)
+        where = (
+            self.downloads.get(self.ground.full(word, self.cwd))
+            if "/" in word
+            else None
+        )
+        if where is not None:
+            self.mark("danger.downloaded", where)
+
+    def _opaque(self, word: Arg, rest: list[Arg], flow: Flow) -> Flow:
+        """A program that only the run will tell: by its options it may delete."""
+        name = "*"
+        self.fact("fact.opaque", word)
+        if any(re.fullmatch(r"-\w*[rR]\w*f\w*|-\w*f\w*[rR]\w*", arg) for arg in rest):
+            return self.programs["rm"](self, "rm", rest, flow)
+        return self.programs["*"](self, name, [word, *rest], flow)
+
+    # Words.
+
+    def expand(self, word: Word, whole: bool = False) -> list[Arg]:
+        """The words that a word becomes; `whole`: it is not split."""
+        values = [Arg("")]
+        braces = False
+        for part in word.parts:
+            braces = braces or (
+                part.kind == LITERAL and not part.quoted and "{" in part.text
+            )
+            values = _joined(values, self._values(part, whole))
+        if not whole:
+            values = [
+                Arg(field, value.origin, value.what)
+                for value in values
+                for field in (value.split(SPLIT) if SPLIT in value else [value])
+                if field or SPLIT not in value
+            ]
+        if braces and not whole:
+            values = [
+                Arg(field, value.origin, value.what)
+                for value in values
+                for field in _braced(value)
+            ]
+        return values
+
+    def _values(self, part: Part, whole: bool) -> list[Arg]:
+        if part.kind == LITERAL:
+            return [Arg(part.text)]
+        if part.kind == SUBSTITUTION:
+            assert part.script is not None
+            return [self._substituted(part, whole)]
+        values = list(self._variable(part))
+        if part.quoted or whole:
+            return values
+        return [Arg(re.sub(r"\s+", SPLIT, v), v.origin, v.what) for v in values]
+
+    def _substituted(self, part: Part, whole: bool) -> Arg:
+        assert part.script is not None
+        scene = self.copy()
+        scene.depth += 1
+        flow = scene.walk(part.script) if scene.depth <= MAX_NESTED else UNSEEN
+        if scene.depth > MAX_NESTED:
+            self.fact("fact.unread", "")
+        if part.is_file:
+            return Arg(UNKNOWN, flow.origin, flow.what)
+        if flow.text is None:
+            return Arg(UNKNOWN, flow.origin, flow.what)
+        text = flow.text.strip("\n")
+        if not part.quoted and not whole:
+            text = re.sub(r"\s+", SPLIT, text)
+        return Arg(text, flow.origin, flow.what)
+
+    def _variable(self, part: Part) -> Iterable[Arg]:
+        if part.text == "PWD":
+            return (Arg(self.cwd),)
+        default = part.default
+        values: list[Arg] = list(self.variables.get(part.text, (Arg(UNKNOWN),)))
+        if default is None or not default.parts:
+            return values
+        rest = self.expand(default, whole=True)
+        operator = rest[0] if rest else Arg("")
+        match = re.match(r":?[-=+]", operator)
+        if match:
+            other = Arg(operator[match.end() :], operator.origin, operator.what)
+            return [*values, other] if values[0] != "" else [other]
+        if operator.startswith((":?", "?", "[")):
+            return values
+        return [Arg(UNKNOWN, values[0].origin, values[0].what)]
+
+    # Files.
+
+    def place(self, path: str) -> Place:
+        return self.ground.place(path, self.cwd, self.foreign)
+
+    def show(self, place: Place) -> str:
+        return (
+            place.path.replace(UNKNOWN, "…")
+            if self.foreign
+            else self.ground.show(place.path)
+        )
+
+    def reads(self, path: str) -> Flow | None:
+        """A file is read: what leaves it, if it is a key."""
+        place = self.place(path)
+        if place.protected == "danger.keys":
+            self.fact("fact.keys", self.show(place))
+            return Flow(None, SECRET, self.show(place))
+        if place.kind == OUTSIDE:
+            self.fact("fact.outside", self.show(place))
+        where = self.downloads.get(self.ground.full(path, self.cwd))
+        return None if where is None else Flow(None, DOWNLOADED, where)
+
+    def writes(self, path: str, appends: bool = False) -> None:
+        """A file is written."""
+        place = self.place(path)
+        if place.kind == NOWHERE:
+            return
+        if place.device:
+            self.mark("danger.device", place.path)
+        elif place.protected:
+            self.mark(place.protected, self.show(place))
+        elif place.kind == OUTSIDE and appends:
+            self.fact("fact.outside", self.show(place))
+        elif place.kind == OUTSIDE:
+            self.mark("danger.overwrite", self.show(place))
+        elif place.kind == UNSURE:
+            self.fact("fact.opaque", f"> {path}")
+
+    def deletes(self, path: str, recursive: bool = False) -> None:
+        """A file or folder is deleted."""
+        place = self.place(path)
+        shown = self.show(place)
+        if place.kind == NOWHERE:
+            return
+        if place.device:
+            self.mark("danger.device", place.path)
+        elif place.kind == UNSURE:
+            if recursive:
+                self.mark("danger.unsure", path)
+            else:
+                self.fact("fact.deletes", path)
+        elif place.protected:
+            self.mark(place.protected, shown)
+        elif place.kind == OUTSIDE or (place.kind == TEMPORARY and place.whole):
+            self.mark("danger.delete", shown)
+        elif place.kind == INSIDE and (place.whole or _is_history(shown)):
+            self.mark("danger.wipe", shown)
+        elif place.kind in (INSIDE, TEMPORARY):
+            self.fact("fact.deletes", shown)
+
+
+def _is_history(path: str) -> bool:
+    return path == ".git" or path.endswith("/.git") or path.startswith(".git/")
+
+
+def _joined(values: list[Arg], more: list[Arg]) -> list[Arg]:
+    return [
+        Arg(value + other, value.origin or other.origin, value.what or other.what)
+        for value in values
+        for other in more
+    ][:MAX_VALUES]
+
+
+def _braced(text: str) -> list[str]:
+    """`a{b,c}` as `ab` and `ac`."""
+    fields = [text]
+    done: list[str] = []
+    while fields and len(fields) + len(done) < MAX_VALUES * 4:
+        field = fields.pop(0)
+        match = _BRACES.search(field)
+        if match is None:
+            done.append(field)
+        else:
+            before, after = field[: match.start()], field[match.end() :]
+            fields += [before + part + after for part in match[1].split(",")]
+    return done + fields
