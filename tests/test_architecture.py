@@ -29,8 +29,9 @@ ARROWS: dict[str, set[str]] = {
     "models": set(),
     "protocol": {"models"},
     "lib": {"models"},
+    "danger": set(),
     "channels": {"lib", "protocol", "models"},
-    "services": {"channels", "lib", "protocol", "models"},
+    "services": {"channels", "danger", "lib", "protocol", "models"},
     "handlers": {"services", "channels", "lib", "protocol", "models"},
     "engine": {"services", "lib", "protocol", "models"},
     "supervisor": {"services", "lib", "models"},
@@ -50,7 +51,7 @@ PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
     "loader.py",
     *("models", "protocol", "lib", "services", "channels", "handlers", "server", "web"),
-    *("engine", "supervisor", "setup", "commands"),
+    *("engine", "supervisor", "setup", "commands", "danger"),
 }
 
 

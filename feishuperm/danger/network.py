@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def download(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """curl, wget: hosts, files written, what is sent."""
-    texts = [arg for arg in args if HOST.search(arg)]
+    texts = [arg for arg in args if HOST.search(arg[:2000])]
     texts = texts or operands(args, "-o -O -H -X -d -A -u -e -T -F")[:3]
     hosts = [_host(arg) for arg in texts if _host(arg)]
     for host in hosts:

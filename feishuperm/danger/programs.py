@@ -5,13 +5,14 @@ from __future__ import annotations
 from feishuperm.danger import builtins, deeds, files, network, packages, runners, system
 from feishuperm.danger.arguments import SHELLS, by_words, look_through, unknown
 from feishuperm.danger.git import git
+from feishuperm.danger.scene import ANY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from feishuperm.danger.scene import Program
 
 ROWS: tuple[tuple[Program, str], ...] = (
-    (unknown, "*"),
+    (unknown, ANY),
     (runners.as_root, " ".join(runners.ROOT)),
     (runners.su, "su runuser"),
     (runners.env, "env"),

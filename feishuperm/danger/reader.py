@@ -22,6 +22,7 @@ from feishuperm.danger.system import judge_sql, read_powershell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
@@ -65,17 +66,18 @@ def read_call(
     project: str,
     home: str,
     cwd: str = "",
-    steps: int | None = None,
+    mask: Callable[[str], str] = str,
+    budget: Budget | None = None,
 ) -> Reading:
-    """What a call would do that a person should notice."""
-    findings = Findings()
-    budget = Budget() if steps is None else Budget(steps)
+    """What a call would do that a person should notice; `mask` hides secrets."""
+    findings = Findings(mask)
     ground = Ground(project or cwd, home)
-    scene = Scene(ground, cwd or project, PROGRAMS, findings, budget)
+    scene = Scene(ground, cwd or project, PROGRAMS, findings, budget or Budget())
     try:
         _read(scene, tool_name, tool_input)
     except RecursionError:
-        scene.fact("fact.unread", "")
+        for text in _texts(tool_input):
+            scene.unread(text)
     return Reading(_told(findings.marks), _told(findings.facts))
 
 

@@ -39,6 +39,9 @@ MAX_VALUES = 8  # of one word
 MAX_FIELDS = 256  # of one command
 MAX_WHATS = 20  # that are kept of one kind
 MAX_SHOWN = 60  # characters of each
+MAX_MASKED = 2000
+MAX_BRACED = 1000  # characters of words with braces that are expanded
+ANY = "\1any"  # the row for programs that have none; no word can be this
 SPLIT = "\1"  # in the value of a variable: a blank where words are told apart
 
 DOWNLOADED, DECODED, SECRET = "downloaded", "decoded", "secret"
@@ -56,9 +59,7 @@ ALARMING = (
     ".bashrc",
 )  # fmt: skip
 _ALARMING = {
-    word: re.compile(
-        rf"{re.escape(word)}(?<![\w-]{re.escape(word)})(?![\w-])", re.ASCII
-    )
+    word: re.compile(rf"{re.escape(word)}(?<!\w{re.escape(word)})(?![\w-])", re.ASCII)
     for word in ALARMING
 }
 
@@ -92,13 +93,15 @@ UNSEEN = Flow()
 class Findings:
     """What was seen: by key, in order, each thing once."""
 
-    def __init__(self) -> None:
+    def __init__(self, mask: Callable[[str], str]) -> None:
         self.marks: dict[str, list[str]] = {}
         self.facts: dict[str, list[str]] = {}
+        self._mask = mask
 
     def add(self, level: dict[str, list[str]], key: str, what: str) -> None:
         whats = level.setdefault(key, [])
-        what = _ODD.sub("…", what)[: MAX_SHOWN * 4]
+        # Masked before it is cut: half a secret is not known for what it is.
+        what = self._mask(_ODD.sub("…", what)[:MAX_MASKED])[: MAX_SHOWN * 4]
         if what and what not in whats and len(whats) < MAX_WHATS:
             whats.append(what)
 
@@ -324,7 +327,7 @@ class Scene:
                 self.depth -= 1
         if UNKNOWN in word:
             return self._opaque(word, rest, flow)
-        return self.programs["*"](self, name, [word, *rest], flow)
+        return self.programs[ANY](self, name, [word, *rest], flow)
 
     def _origin_of(self, word: Arg) -> None:
         self.suspicious(word.origin, word.what)
@@ -338,11 +341,10 @@ class Scene:
 
     def _opaque(self, word: Arg, rest: list[Arg], flow: Flow) -> Flow:
         """A program that only the run will tell: by its options it may delete."""
-        name = "*"
         self.fact("fact.opaque", word)
         if any(re.fullmatch(r"-\w*[rR]\w*f\w*|-\w*f\w*[rR]\w*", arg) for arg in rest):
             return self.programs["rm"](self, "rm", rest, flow)
-        return self.programs["*"](self, name, [word, *rest], flow)
+        return self.programs[ANY](self, ANY, [word, *rest], flow)
 
     # Words.
 
@@ -362,7 +364,7 @@ class Scene:
                 for field in (value.split(SPLIT) if SPLIT in value else [value])
                 if field or SPLIT not in value
             ]
-        if braces and not whole:
+        if braces and not whole and sum(map(len, values)) < MAX_BRACED:
             values = [
                 Arg(field, value.origin, value.what)
                 for value in values

@@ -454,6 +454,13 @@ class _Reader:
         inner.script(script, "")
 
     def _dollar(self, parts: list[Part], quoted: bool) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _GiveUp
+        self._expansion(parts, quoted)
+        self.depth -= 1
+
+    def _expansion(self, parts: list[Part], quoted: bool) -> None:
         three = self.peek(3)
         if three == "$((":
             self.at += 3

@@ -44,7 +44,7 @@ def destroys(text: str) -> str:
     text = _COMMENT.sub(" ", text)
     for statement in text.split(";"):
         if _is_harmful(statement.strip()):
-            return " ".join(statement.split())[:80]
+            return " ".join(statement.split())[:400]
     return ""
 
 

@@ -121,6 +121,8 @@ def powershell(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 def read_powershell(scene: Scene, text: str) -> None:
     """PowerShell, by the names of its commands."""
+    scene.unread(text[code.MAX_CODE :])
+    text = text[: code.MAX_CODE]
     for key in code.powershell_marks(text):
         scene.mark(key, " ".join(text.split())[:60])
     for path, recursive in code.powershell_deletes(text):
@@ -132,9 +134,13 @@ def read_powershell(scene: Scene, text: str) -> None:
     visit(scene, text)
 
 
+_CMD_DELETES = re.compile(r"\b(?:del|erase|rd|rmdir)\b", re.I)
+_CMD_ALL = re.compile(r"(?:\A|\s)/[sq]\b", re.I)
+
+
 def cmd(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    text = " ".join(arg for arg in args if not re.fullmatch(r"/[a-z]", arg, re.I))
-    if re.search(r"\b(?:del|erase|rd|rmdir)\b.*?/[sq]", " ".join(args), re.I):
-        scene.mark("danger.delete", text[:60])
+    text = " ".join(args)[: code.MAX_CODE]
+    if _CMD_DELETES.search(text) and _CMD_ALL.search(text):
+        scene.mark("danger.delete", text)
     read_powershell(scene, text)
     return Flow()

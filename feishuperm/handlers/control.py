@@ -100,6 +100,7 @@ class Control:
                     "id": request.id,
                     "tool": request.tool_name,
                     "project": request.project,
+                    "danger": list(request.danger),
                     "shown": request.shown,
                     "seconds_left": self._desk.seconds_left(request),
                 }

@@ -177,6 +177,81 @@ TEXTS: dict[str, tuple[str, str]] = {
         "收到一个权限请求，但无法解析详情，请在终端查看",
         "A permission request came and could not be read: please see the terminal",
     ),
+    # What is dangerous about a call, and what is merely good to know.
+    "danger.delete": (
+        "删除项目之外的内容：{what}",
+        "Deletes outside the project: {what}",
+    ),
+    "danger.unsure": (
+        "删除的目标要到运行时才能确定：{what}",
+        "Deletes what only the run will tell: {what}",
+    ),
+    "danger.wipe": ("丢弃后无法恢复：{what}", "Cannot be brought back: {what}"),
+    "danger.overwrite": (
+        "改写项目之外的文件：{what}",
+        "Overwrites outside the project: {what}",
+    ),
+    "danger.publish": ("对外发布：{what}", "Publishes: {what}"),
+    "danger.force": (
+        "强制推送或删除远端分支：{what}",
+        "Rewrites or deletes at the remote: {what}",
+    ),
+    "danger.root": ("以管理员权限运行：{what}", "Runs with root rights: {what}"),
+    "danger.downloaded": (
+        "运行刚下载的内容：{what}",
+        "Runs what it has just downloaded: {what}",
+    ),
+    "danger.decoded": (
+        "运行解码得到的内容：{what}",
+        "Runs what it has decoded: {what}",
+    ),
+    "danger.startup": (
+        "修改开机或登录时运行的内容：{what}",
+        "Changes what runs at start or login: {what}",
+    ),
+    "danger.keys": ("修改密钥或凭据：{what}", "Changes keys or credentials: {what}"),
+    "danger.leak": (
+        "把密钥或凭据发送出去：{what}",
+        "Sends keys or credentials away: {what}",
+    ),
+    "danger.ci": ("修改 CI 配置：{what}", "Changes the CI configuration: {what}"),
+    "danger.permissions": (
+        "修改权限、钩子或 Claude 的设置：{what}",
+        "Changes permissions, hooks or Claude's settings: {what}",
+    ),
+    "danger.data": ("销毁数据：{what}", "Destroys data: {what}"),
+    "danger.machine": (
+        "关闭或销毁机器、服务：{what}",
+        "Stops or destroys machines or services: {what}",
+    ),
+    "danger.device": ("直接写入磁盘设备：{what}", "Writes to a disk itself: {what}"),
+    "danger.unread": (
+        "有一部分读不懂，其中出现：{what}",
+        "Part of it cannot be read, and it holds: {what}",
+    ),
+    "danger.note": (
+        "没有标记不代表安全：这里只读命令的文字，不运行，也不问模型。",
+        "No mark does not mean safe: only the text of the call is read; nothing is run "
+        "and no model is asked.",
+    ),
+    "fact.host": ("访问：{what}", "Contacts: {what}"),
+    "fact.outside": ("涉及项目之外的路径：{what}", "Paths outside the project: {what}"),
+    "fact.installs": ("安装软件包：{what}", "Installs: {what}"),
+    "fact.package": (
+        "运行软件包（可能先下载）：{what}",
+        "Runs a package, perhaps fetched first: {what}",
+    ),
+    "fact.push": ("推送到远端：{what}", "Pushes: {what}"),
+    "fact.deletes": ("删除：{what}", "Deletes: {what}"),
+    "fact.discards": ("放弃这些文件的改动：{what}", "Gives up changes: {what}"),
+    "fact.keys": ("读取密钥或凭据：{what}", "Reads keys or credentials: {what}"),
+    "fact.remote": ("在别处生效：{what}", "Takes effect elsewhere: {what}"),
+    "fact.container": ("停止或删除容器、镜像：{what}", "Stops or removes: {what}"),
+    "fact.opaque": (
+        "有一部分要到运行时才能确定：{what}",
+        "Part of it only the run will tell: {what}",
+    ),
+    "fact.unread": ("有一部分无法读懂", "Part of it cannot be read"),
     # Fields of a tool call.
     "field.args": ("参数", "Arguments"),
     "field.cell_id": ("单元格", "Cell"),

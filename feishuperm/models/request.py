@@ -54,6 +54,7 @@ class Request:
         "action",
         "call",
         "created",
+        "danger",
         "deadline",
         "decision",
         "detail",
@@ -115,6 +116,7 @@ class Request:
         self.detail = ""  # the beginning of what it is about, for the ledger
         self.why = ""  # what Claude said last before it, without secrets
         self.prompt = ""  # the first line of what it works on, the same
+        self.danger: tuple[str, ...] = ()  # names of its marks, or of what ran instead
         self.session = ""
         self.call = ""  # digest of the call, where an answer may let it run later
         self.until = 0.0  # monotonic: how long it may

@@ -24,6 +24,7 @@ from feishuperm.models.kind import KINDS, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.request import DECIDED, TRANSITIONS, UNKNOWN, WAITING, Request
 from feishuperm.services import transcript
+from feishuperm.services.dangers import names, read_danger
 from feishuperm.services.presenter import BROAD
 from feishuperm.services.reprieves import SECONDS as REPRIEVE_SECONDS
 from feishuperm.services.reprieves import Reprieves
@@ -228,6 +229,16 @@ class Desk:
             plan = self.presenter.plan(request, payload)
             if plan.broad and not answer.confirmed:
                 return self._refuse(statuses.CONFIRM, BROAD)
+        if payload is not None and decision.updated_input and row.ran(decision):
+            # The record is of what runs, not of what was asked for.
+            request.danger = names(
+                read_danger(
+                    payload.tool_name,
+                    decision.updated_input,
+                    request.project,
+                    payload.base.cwd,
+                )
+            )
         if not self._intend(request, row, answer, plan, row.ran(decision)):
             return self._unrecorded(request)
         written = self._write(request, plan) if row.writes_rule else WriteResult()
@@ -507,6 +518,7 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "tool": request.tool_name,
         "summary": request.summary,
         "detail": request.detail,
+        "danger": list(request.danger),
         "digest": request.digest,
         "project": request.project,
         "session": request.session,
@@ -576,6 +588,7 @@ def _remembered(entry: dict[str, Any], state: str) -> Request:
     request.rules = tuple(map(str, entry["rules"]))
     request.summary = str(entry["summary"])
     request.ran = str(entry.get("ran") or "")
+    request.danger = tuple(map(str, entry.get("danger") or ()))
     request.ended = ended
     # Whether the clock denied it; its hook has long been told.
     request.decision = Decision.deny() if entry["denied"] else None

@@ -19,6 +19,7 @@ from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
 from feishuperm.models.ask import Ask, Block, Notice, Outcome, fit
 from feishuperm.models.kind import KINDS, kind_of, offers
+from feishuperm.services.dangers import read_danger, sentences
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -193,6 +194,9 @@ def plain_ask(
     kind = kind_of(payload.tool_name, payload.EVENT)
     detail = extract_tool_detail(payload.tool_name, payload.tool_input, limit)
     project = project or payload.base.cwd
+    reading = read_danger(
+        payload.tool_name, payload.tool_input, project, payload.base.cwd
+    )
     return Ask(
         id,
         kind.name,
@@ -211,6 +215,8 @@ def plain_ask(
         branch=current_branch(project),
         session=payload.session_id(),
         agent=_string(payload.fields.get("agent_type")),
+        dangers=sentences(reading.marks, say),
+        facts=sentences(reading.facts, say),
     )
 
 

@@ -39,7 +39,10 @@ def lines(status: Status, now: float) -> Iterator[str]:
     yield row("waiting", status.get("waiting_count", len(waiting)))
     for request in waiting:
         words = [one_line(str(request[key])) for key in ("id", "tool", "project")]
-        yield "  ".join(["", *words, f"{duration(request['seconds_left'])} left"])
+        words.append(f"{duration(request['seconds_left'])} left")
+        if request.get("danger"):
+            words.append(one_line(f"danger: {', '.join(request['danger'])}"))
+        yield "  ".join(["", *words])
 
 
 def row(name: str, value: object) -> str:

@@ -1,0 +1,41 @@
+"""How dangerous a call is, in words: where `danger.reader` and `lib.text` meet.
+
+What is named in a sentence has no secrets in it.  Nothing here blocks anything.
+"""
+
+from __future__ import annotations
+
+import os
+
+from feishuperm.danger.reader import read_call
+from feishuperm.lib.display import one_line
+from feishuperm.lib.log import redact
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from feishuperm.danger.reader import Finding, Reading
+    from feishuperm.models.kind import Say
+
+
+def read_danger(
+    tool_name: str, tool_input: dict[str, Any], project: str, cwd: str = ""
+) -> Reading:
+    """What there is to notice about a call of this user's."""
+    home = os.path.expanduser("~")
+    return read_call(tool_name, tool_input, project, home, cwd, mask=redact)
+
+
+def sentences(findings: Iterable[Finding], say: Say) -> tuple[str, ...]:
+    """What to show of some findings."""
+    return tuple(
+        say(finding.key, what=one_line(finding.what, 300)).rstrip("：: ")
+        for finding in findings
+    )
+
+
+def names(reading: Reading) -> tuple[str, ...]:
+    """The marks as the ledger and `status` name them: "delete", "root"."""
+    return tuple(mark.key.partition(".")[2] for mark in reading.marks)

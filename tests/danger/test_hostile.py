@@ -1,0 +1,75 @@
+"""Broken and endless commands: nothing escapes, and the work is bounded."""
+
+from __future__ import annotations
+
+import random
+import sys
+from types import FrameType
+
+import pytest
+
+from feishuperm.danger.reader import read_call
+from tests.danger.hostile import HEADS, PIECES, random_command
+
+MOST_CALLS = 150_000  # of functions, for any input: some twenty milliseconds
+
+
+def calls_of(command: str, tool: str = "Bash", key: str = "command") -> int:
+    """How many functions are called to read something."""
+    count = 0
+
+    def counting(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counting)
+    try:
+        read_call(tool, {key: command}, "/home/me/app", "/home/me")
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_random_commands_are_read() -> None:
+    rng = random.Random(12)
+    for _ in range(2000):
+        read_call("Bash", {"command": random_command(rng)}, "/home/me/app", "/home/me")
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_work_does_not_grow_with_a_megabyte_of_anything(piece: str) -> None:
+    for head in HEADS:
+        command = head + piece * ((1 << 20) // len(piece))
+        assert calls_of(command) < MOST_CALLS, head
+
+
+def test_work_for_sql_and_powershell_is_bounded_too() -> None:
+    for piece in PIECES:
+        command = piece * (200_000 // len(piece))
+        read_call("PowerShell", {"command": command}, "/home/me/app", "/home/me")
+        read_call("mcp__db__query", {"sql": command}, "/home/me/app", "/home/me")
+
+
+@pytest.mark.parametrize("depth", [30, 3000])
+def test_deep_nesting_is_not_taken_for_harmless(depth: int) -> None:
+    for opening in ("$(", '"$(', "(", "${a:-", "<("):
+        reading = read_call(
+            "Bash",
+            {"command": opening * depth + "rm -rf ~"},
+            "/home/me/app",
+            "/home/me",
+        )
+        assert reading.marks, opening
+
+
+def test_end_of_a_very_long_command_is_not_taken_for_harmless() -> None:
+    for padding in ("a ", "echo x;", "'x' ", "\n"):
+        command = padding * 40_000 + "; rm -rf ~"
+        reading = read_call("Bash", {"command": command}, "/home/me/app", "/home/me")
+        assert reading.marks, padding
+
+
+def test_input_that_is_no_text_is_read_as_nothing() -> None:
+    for value in (None, 1, [], {}, ["rm -rf ~"]):
+        assert read_call("Bash", {"command": value}, "/p", "/h") == ((), ())
+        read_call("mcp__x__y", {"command": value, "sql": value}, "/p", "/h")
