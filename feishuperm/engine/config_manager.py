@@ -68,8 +68,6 @@ class Invalid(Exception):
 class SettingsFile:
     """One file: what it holds for us, and the rest as Claude Code can read it."""
 
-    __slots__ = ("callbacks", "has_script", "hooks", "path", "rest", "source")
-
     def __init__(self, source: str, path: str, data: dict[str, Any]) -> None:
         self.source = source  # Claude Code's name for it
         self.path = path

@@ -21,8 +21,6 @@ SLACK = 5  # seconds past our own deadlines before a client gives a callback up
 class HookMatcher:
     """What an SDK's `HookMatcher` is to its client."""
 
-    __slots__ = ("hooks", "matcher", "on_failure", "timeout")
-
     def __init__(
         self, matcher: str | None, hooks: list[SdkCallback], timeout: float
     ) -> None:

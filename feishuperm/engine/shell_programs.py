@@ -111,8 +111,6 @@ def refuse(why: str, hint: str = SCRIPT_HINT) -> NoReturn:
 class Word:
     """One word as a shell would see it, with marks for what is expanded in it."""
 
-    __slots__ = ("quoted", "text")
-
     def __init__(self, text: str, quoted: bool) -> None:
         self.text = text
         self.quoted = quoted

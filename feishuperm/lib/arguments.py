@@ -9,22 +9,14 @@ and a hint.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from feishuperm.errors import UsageError
 
 COLUMNS = 68  # of the line of usage, behind its first word
 MARGIN = 24  # where help begins; a longer name has a line of its own
-
-
-class Options:
-    """What was given: one attribute per argument."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.__dict__.update(values)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
+Options = SimpleNamespace  # what was given: one attribute per argument
 
 
 class Argument:
@@ -103,7 +95,7 @@ class ArgumentParser:
         for argument in places:
             if not argument.may_miss:
                 self.error(f"{argument.value} is missing")
-        return Options(values)
+        return Options(**values)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, f"{self.prog} --help")

@@ -120,10 +120,8 @@ def _groups(opcodes: list[Opcode]) -> list[list[Opcode]]:
         if tag != "equal":
             groups[-1].append((tag, a, b, c, d))
             continue
-        before, after = (
-            (0 if index == last else CONTEXT),
-            (0 if index == 0 else CONTEXT),
-        )
+        before = 0 if index == last else CONTEXT
+        after = 0 if index == 0 else CONTEXT
         if b - a <= before + after:
             groups[-1].append((tag, a, b, c, d))
             continue

@@ -63,19 +63,23 @@ def parse_json(data: bytes, path: str) -> Any:
     """The value in a file's bytes; a byte order mark is skipped. Raises FileError."""
     data = data.removeprefix(BYTE_ORDER_MARK)
     try:
-        return json.loads(data.decode(), parse_constant=_refuse_constant)
-    except UnicodeDecodeError as error:
-        problem = f"line {data.count(10, 0, error.start) + 1}: not UTF-8"
-    except RecursionError:
-        problem = "nested too deeply"
-    except json.JSONDecodeError as error:
-        problem = f"line {error.lineno}: not JSON: {error.msg}"
-    except ValueError as error:
-        problem = f"not JSON: {error}"
-    raise FileError(f"{path}, {problem}")
+        return json.loads(data.decode(), parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path}, {json_problem(error)}") from None
 
 
-def _refuse_constant(name: str) -> None:
+def json_problem(error: Exception) -> str:
+    """What is wrong with a text, and in which line if that is known."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"line {error.object.count(10, 0, error.start) + 1}: not UTF-8"
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno}: not JSON: {error.msg}"
+    return (
+        f"not JSON: {error}" if isinstance(error, ValueError) else "nested too deeply"
+    )
+
+
+def refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
 
@@ -252,7 +256,7 @@ def _replace(
             check()
         os.rename(temporary, target)
     except BaseException:
-        _remove(temporary)
+        discard(temporary)
         raise
     if lasting:
         _sync_folder(folder)
@@ -280,7 +284,8 @@ def _sync_folder(folder: str) -> None:
         os.close(fd)
 
 
-def _remove(path: str) -> None:
+def discard(path: str) -> None:
+    """Remove a file that is not worth an error."""
     try:
         os.unlink(path)
     except OSError:

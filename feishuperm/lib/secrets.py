@@ -41,11 +41,6 @@ def mask(text: str) -> str:
     return HIDDEN
 
 
-def has_secret(text: str) -> bool:
-    """Whether `mask()` would hide anything."""
-    return mask(text) is not text
-
-
 def _once(text: str, lower: str) -> str:
     from feishuperm.lib.secret_finders import FINDERS
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import FeishupermError
+from feishuperm.lib.files import json_problem, refuse_constant
 
 BOM = "\ufeff"
 MISSING: Any = object()
@@ -46,13 +47,9 @@ class Style(NamedTuple):
     comma: str
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
-
-
 # As floats, numbers of any length can be read; they are only compared, never written.
 _DECODER = json.JSONDecoder(
-    parse_int=float, parse_float=float, parse_constant=_refuse_constant
+    parse_int=float, parse_float=float, parse_constant=refuse_constant
 )
 
 
@@ -64,8 +61,7 @@ def decode(data: bytes) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(10, 0, error.start) + 1
-        raise SettingsError(f"line {line}: not UTF-8") from None
+        raise SettingsError(json_problem(error)) from None
     _check(text)
     return text
 
@@ -128,12 +124,8 @@ def _check(text: str) -> int:
         return start
     try:
         _, end = _DECODER.raw_decode(text, start)
-    except json.JSONDecodeError as error:
-        raise SettingsError(f"line {error.lineno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise SettingsError("nested too deeply") from None
-    except ValueError as error:
-        raise SettingsError(f"not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(json_problem(error)) from None
     rest = _skip(text, end)
     if rest != len(text):
         line = text.count("\n", 0, rest) + 1

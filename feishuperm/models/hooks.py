@@ -73,8 +73,6 @@ PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 class Origin:
     """The settings file a callback was written in, and what that allows it."""
 
-    __slots__ = ("environ", "folders", "is_project", "path", "root")
-
     def __init__(
         self,
         path: str,
@@ -98,8 +96,6 @@ class Origin:
 class HookCallback:
     """One callback: its kind, its text (command, path or prompt), its seconds."""
 
-    __slots__ = ("blocks", "origin", "problem", "source", "text", "timeout", "type")
-
     def __init__(
         self,
         type: str,
@@ -122,8 +118,6 @@ class HookCallback:
 class HookGroup:
     """Callbacks that share a matcher, in the order they were written."""
 
-    __slots__ = ("callbacks", "matcher")
-
     def __init__(self, matcher: str, callbacks: Iterable[HookCallback]) -> None:
         self.matcher = matcher
         self.callbacks = tuple(callbacks)
@@ -140,8 +134,6 @@ class HookGroup:
 
 class HooksConfig:
     """Every event's groups, in order. Empty is false."""
-
-    __slots__ = ("groups",)
 
     def __init__(self, groups: Iterable[tuple[str, HookGroup]] = ()) -> None:
         self.groups: dict[str, list[HookGroup]] = {}

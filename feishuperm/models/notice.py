@@ -13,8 +13,6 @@ class NoticeEvent:
     The first field that holds text is shown; a tool's name goes before it.
     """
 
-    __slots__ = ("fields", "kind")
-
     def __init__(self, kind: str, *fields: str) -> None:
         self.kind = kind
         self.fields = fields

@@ -22,14 +22,6 @@ from feishuperm.models.hooks import HOOK_EVENTS
 class BaseFields:
     """The fields every event carries; absent ones are empty strings."""
 
-    __slots__ = (
-        "cwd",
-        "hook_event_name",
-        "permission_mode",
-        "session_id",
-        "transcript_path",
-    )
-
     def __init__(self, fields: dict[str, Any]) -> None:
         self.session_id = _string(fields, "session_id")
         self.transcript_path = _string(fields, "transcript_path")

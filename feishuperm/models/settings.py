@@ -24,8 +24,6 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 class Setting:
     """One key. `parse` turns a string into the value or raises ValueError."""
 
-    __slots__ = ("allowed", "default", "help", "key", "parse", "secret")
-
     def __init__(
         self,
         key: str,
@@ -331,12 +329,6 @@ def parse_setting(setting: Setting, value: str) -> Any:
     except ValueError:
         shown = "its value" if setting.secret else repr(value)
         raise SettingError(f"{setting.key}: {shown} is not {setting.allowed}") from None
-
-
-def url_origin(url: str) -> str:
-    """Scheme, host and port: what a browser names as the origin of a page."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
 
 
 def url_host(url: str) -> str:

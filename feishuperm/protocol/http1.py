@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_plus
 
@@ -45,24 +46,7 @@ BARE_END = re.compile(rb"\n\r?\n")  # a head that ends, but not as it must
 # A name, an IPv4 address or an IPv6 address in brackets; perhaps a port.
 HOST = re.compile(r"(?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
-REASONS = {
-    200: "OK",
-    302: "Found",
-    303: "See Other",
-    400: "Bad Request",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    410: "Gone",
-    411: "Length Required",
-    413: "Content Too Large",
-    421: "Misdirected Request",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
+REASONS = {status.value: status.phrase for status in HTTPStatus}
 CONTINUE_LINE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -127,8 +111,6 @@ class Fields(NamedTuple):
 class Response:
     """An answer, whole: its body is in memory and goes out with the head."""
 
-    __slots__ = ("body", "content_type", "headers", "status")
-
     def __init__(
         self,
         status: int,
@@ -189,16 +171,6 @@ class RequestReader:
     After a ProtocolError, whose `status` is the answer, the connection must be closed:
     where the next request starts is not known.
     """
-
-    __slots__ = (
-        "_asks",
-        "_buffer",
-        "_fields",
-        "_length",
-        "_request",
-        "_rest",
-        "_scanned",
-    )
 
     def __init__(self) -> None:
         self._buffer = bytearray()

@@ -39,8 +39,6 @@ FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Door(Handler):
     """One listening socket of an acceptor."""
 
-    __slots__ = ("_acceptor", "_loop", "sock")
-
     def __init__(self, loop: Loop, sock: socket.socket, acceptor: Acceptor) -> None:
         self.sock = sock
         self._loop = loop

@@ -280,15 +280,9 @@ class HookConnection(Connection):
 class Exchange:
     """One request's answer: exactly one of `reply()` and `stream()`, now or later."""
 
-    __slots__ = ("_connection", "request")
-
     def __init__(self, connection: HttpConnection, request: Request) -> None:
         self._connection: HttpConnection | None = connection
         self.request = request
-
-    @property
-    def peer(self) -> str:
-        return self.request.peer
 
     def reply(self, response: Response) -> None:
         """Send the whole answer; nothing if the client is gone. Raises ValueError."""
@@ -318,8 +312,6 @@ class Exchange:
 
 class Stream:
     """An endless answer, such as server-sent events."""
-
-    __slots__ = ("_connection", "_on_close")
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
@@ -359,21 +351,6 @@ class HttpConnection(Connection):
     connection, and shares the one `memo` of it.
     """
 
-    __slots__ = (
-        "_busy",
-        "_ended",
-        "_exchange",
-        "_local",
-        "_mode",
-        "_on_close",
-        "_on_request",
-        "_phase",
-        "_reader",
-        "_stream",
-        "memo",
-        "peer",
-    )
-
     def __init__(
         self,
         loop: Loop,
@@ -383,8 +360,8 @@ class HttpConnection(Connection):
     ) -> None:
         self._on_request = on_request
         self._on_close = on_close
-        self.peer = peer_address(sock)
-        self._local = local_address(sock)
+        self.peer = address_of(sock.getpeername)
+        self._local = address_of(sock.getsockname)
         self.memo: dict[str, object] = {}  # the owner's, about this peer
         self._reader = RequestReader()
         self._mode = READING
@@ -561,28 +538,18 @@ class HttpConnection(Connection):
             self.abort()
 
 
-def peer_address(sock: socket.socket) -> tuple[str, int]:
-    """The peer's address and port, or nothing for a socket without."""
+def address_of(ask: Callable[[], object]) -> tuple[str, int]:
+    """The address and port of one end, or nothing for a socket without.
+
+    An IPv4 address looks the same through a dual-stack socket.
+    """
     try:
-        return _address(sock.getpeername())
+        name = ask()
     except OSError:
-        return "", 0
-
-
-def local_address(sock: socket.socket) -> tuple[str, int]:
-    """Which of this machine's addresses and ports the peer came to."""
-    try:
-        return _address(sock.getsockname())
-    except OSError:
-        return "", 0
-
-
-def _address(name: object) -> tuple[str, int]:
-    """An IPv4 address looks the same through a dual-stack socket."""
+        name = None
     if not isinstance(name, tuple):
         return "", 0
-    address: str = name[0]
-    return address[7:] if address.startswith("::ffff:") else address, name[1]
+    return name[0].removeprefix("::ffff:"), name[1]
 
 
 def keep_alive_probe(sock: socket.socket) -> None:

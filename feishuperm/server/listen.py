@@ -36,8 +36,6 @@ class ListenError(FeishupermError):
 class Listener:
     """A claimed address, of HTTP perhaps several. `close()` gives it back."""
 
-    __slots__ = ("_identity", "path", "port", "socks")
-
     def __init__(self, socks: list[socket.socket], path: str = "") -> None:
         for sock in socks:
             sock.setblocking(False)

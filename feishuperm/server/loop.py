@@ -252,8 +252,6 @@ class Loop:
 class _Drain(Handler):
     """Empties the wake-up socket; being woken is all it is for."""
 
-    __slots__ = ("_sock",)
-
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
 

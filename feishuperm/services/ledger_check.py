@@ -48,9 +48,7 @@ class Report(NamedTuple):
     problems: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    after: int = (
-        -1
-    )  # how many entries follow the head that was asked for; -1: none such
+    after: int = -1  # entries that follow the head asked for; -1: it is not there
 
     def sound(self) -> bool:
         return not self.problems and not self.missing

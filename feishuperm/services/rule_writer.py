@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import claude_settings
-from feishuperm.lib.files import locked, read_bytes, write_atomic
+from feishuperm.lib.files import discard, locked, read_bytes, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.settings_editor import (
     MISSING,
@@ -344,10 +344,7 @@ def _sweep(folder: str) -> None:
         return
     for name in names:
         if _TEMPORARY.fullmatch(name):
-            try:
-                os.unlink(os.path.join(folder, name))
-            except OSError:
-                pass
+            discard(os.path.join(folder, name))
 
 
 def _make_folder(path: str) -> None:

@@ -135,7 +135,7 @@ class Sessions:
         while len(self._rows) > MAX_SESSIONS:
             del self._rows[min(self._rows.values(), key=lambda old: old.seen).hash]
         self._save()
-        return self._set_cookie(secret, SESSION_SECONDS)
+        return self._set_cookie(secret)
 
     def find(self, cookies: str, address: str) -> Session | None:
         """The session of a Cookie header, now seen again; None without a good one."""
@@ -166,10 +166,6 @@ class Sessions:
         """End them all; returns how many."""
         return self._drop(lambda row: True)
 
-    def farewell(self) -> str:
-        """The Set-Cookie header that makes a browser forget its cookie."""
-        return self._set_cookie("", 0)
-
     def _drop(self, is_meant: Callable[[Session], bool]) -> int:
         meant = [row.hash for row in self._rows.values() if is_meant(row)]
         for hash in meant:
@@ -178,11 +174,11 @@ class Sessions:
             self._save()
         return len(meant)
 
-    def _set_cookie(self, secret: str, seconds: int) -> str:
+    def _set_cookie(self, secret: str) -> str:
         secure = "; Secure" if self._is_secure else ""
         return (
-            f"{self.cookie_name}={secret}; Path=/; Max-Age={seconds}; HttpOnly"
-            f"; SameSite=Strict{secure}"
+            f"{self.cookie_name}={secret}; Path=/; Max-Age={SESSION_SECONDS}"
+            f"; HttpOnly; SameSite=Strict{secure}"
         )
 
     def _forget(self) -> None:

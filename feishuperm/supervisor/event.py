@@ -32,17 +32,6 @@ def client_cap(environ: Mapping[str, str]) -> int:
 class Event:
     """A hook event as far as the supervisor cares; wrong types count as missing."""
 
-    __slots__ = (
-        "agent",
-        "cwd",
-        "fields",
-        "name",
-        "prompt_id",
-        "session_id",
-        "tool_name",
-        "transcript",
-    )
-
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
         self.tool_name = self._string("tool_name")

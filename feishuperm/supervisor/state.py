@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from feishuperm.errors import FileError, UsageError
-from feishuperm.lib.files import locked, private_dir, read_json, write_atomic
+from feishuperm.lib.files import discard, locked, private_dir, read_json, write_atomic
 
 SESSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")  # no path, no option
 KEPT_SECONDS = 30 * 86400  # a session that was idle for a month is not resumed
@@ -32,8 +32,6 @@ class Row:
     The client starts counting anew with a turn, and when a tool ran in between; the
     transcript, from where it ended at the last block, tells whether one did.
     """
-
-    __slots__ = ("agent", "fresh", "transcript")
 
     def __init__(self, agent: str, transcript: str, fresh: bool) -> None:
         self.agent = agent
@@ -56,8 +54,6 @@ class Row:
 
 class Turn:
     """Whether a review may start: `count` is its number, 0 means it may not."""
-
-    __slots__ = ("blocks", "count")
 
     def __init__(self, count: int, blocks: int) -> None:
         self.count = count
@@ -149,7 +145,7 @@ class SupervisorState:
         for name in self._names("session-"):
             path = os.path.join(self.folder, name)
             if _mtime(path) < self.clock() - KEPT_SECONDS:
-                _remove(path)
+                discard(path)
 
     def _names(self, prefix: str) -> list[str]:
         try:
@@ -243,10 +239,3 @@ def _mtime(path: str) -> float:
         return os.path.getmtime(path)
     except OSError:
         return 0.0
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass

@@ -28,8 +28,6 @@ class ReviewError(FeishupermError):
 class Verdict:
     """What a reviewer said."""
 
-    __slots__ = ("allow_stop", "feedback")
-
     def __init__(self, allow_stop: bool, feedback: str) -> None:
         self.allow_stop = allow_stop
         self.feedback = feedback

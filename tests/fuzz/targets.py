@@ -38,7 +38,7 @@ from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_
 from feishuperm.models.hooks import matcher_problem, matches
 from feishuperm.models.payload import PermissionRequestPayload, parse_payload
 from feishuperm.models.question import parse_answers, read_questions
-from feishuperm.models.settings import SETTINGS, parse_setting, url_host, url_origin
+from feishuperm.models.settings import SETTINGS, parse_setting, url_host
 from feishuperm.protocol.frames import (
     FrameReader,
     frame,
@@ -216,7 +216,7 @@ def settings(data: bytes) -> None:
     for setting in SETTINGS:
         with contextlib.suppress(FeishupermError):
             parse_setting(setting, value)
-    url_host(value), url_origin(value)
+    url_host(value)
 
 
 @refusing(settings_editor.SettingsError)
