@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from feishuperm.errors import FeishupermError
+from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import home
 from feishuperm.lib.files import locked
@@ -19,9 +19,13 @@ Installs the file it runs from for the current user: the program, hooks in Claud
 settings, config.env, a running server. Running it again is safe, and upgrades.
 Settings in the environment, such as FEISHU_WEBHOOK_URL, are kept in config.env."""
 FLAGS = {
-    "--project": "register the hooks in this folder's .claude/settings.json",
+    "--project": "register the hooks in this folder's .claude/settings.local.json",
+    "--shared": "with --project: in its settings.json, harmless for who lacks us",
     "--no-hooks": "leave Claude Code's settings alone",
     "--supervisor": "also review stops and questions before they reach you",
+    "--no-supervisor": "take that out again",
+    "--ask-list": "let Claude Code ask about pushes, publishing, deleting ... always",
+    "--no-ask-list": "take those rules out again",
     "--no-service": "do not start or keep the server",
     "--setup": "go through the questions again",
     "--rescan": "by one more scan, give the app what it lacks",
@@ -30,9 +34,16 @@ FLAGS = {
     "--dry-run": "only say what would be done",
 }
 
+CONTRARY = {"supervisor": "no_supervisor", "ask_list": "no_ask_list"}
+
 
 def main(args: list[str]) -> int:
     options = parser().parse_args(args)
+    for name, other in CONTRARY.items():
+        if getattr(options, name) and getattr(options, other):
+            raise UsageError(f"--{name} and --{other} contradict".replace("_", "-"))
+    if options.shared and not options.project:
+        raise UsageError("--shared goes with --project", "feishuperm install --help")
     if not archive_path():
         raise FeishupermError("only a built file can install itself", "./install.sh")
     if not os.path.isdir(home()):
@@ -53,6 +64,8 @@ def parser() -> ArgumentParser:
     more = "more to tell (Stop, Notification, ...) or to ask you (denied)"
     add("--events", metavar="LIST", default="", help=more)
     mode = "let Claude Code ask: sets permissions.defaultMode"
+    fewer = "events of ours to take out again"
+    add("--no-events", metavar="LIST", default="", help=fewer)
     add("--permission-mode", choices=("default",), help=mode)
     add("--service", choices=tuple(KINDS), help="how to keep the server running")
     add("--webhook", metavar="URL", help="the Feishu group bot")

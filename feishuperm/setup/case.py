@@ -74,10 +74,9 @@ class Case:
         """What writes our hook anew to a settings file of Claude Code."""
         if path == self.settings_paths()[0]:
             return self.install()
-        if os.path.basename(path) != "settings.json":
-            return edit(path)
+        shared = os.path.basename(path) == "settings.json"
         folder = shlex.quote(self.project)
-        install = self.install("--project")
+        install = self.install("--project --shared" if shared else "--project")
         return f"cd {folder} && {install}" if self.intact else FILE_FIRST
 
 

@@ -9,11 +9,21 @@ from collections.abc import Iterator, Mapping
 
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.files import read_bytes
+from feishuperm.setup.ask_list import rules_of
 from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, edit
 from feishuperm.setup.claude_step import DEFAULT_MODE
-from feishuperm.setup.hook_entries import HOOK_SLACK, Hook, find_hooks
+from feishuperm.setup.hook_entries import HOOK_SLACK, Hook, find_hooks, unguarded
 
 NEVER_ASK = ("auto", "dontAsk", "bypassPermissions")
+# What Claude Code asks about in each mode a session can start in.
+ASKS = {
+    "default": "asks about every call that no rule allows",
+    "acceptEdits": "asks about commands, not about edits in the project",
+    "plan": "asks when a plan is ready, and about what reading needs",
+    "auto": "asks questions, and after three calls in a row that it refused itself",
+    "dontAsk": "asks nothing, and refuses what no rule allows",
+    "bypassPermissions": "asks nothing, and lets everything run",
+}
 
 
 def check_settings(case: Case) -> Iterator[Result]:
@@ -88,26 +98,36 @@ def check_enabled(case: Case) -> Iterator[Result]:
 
 
 def check_mode(case: Case) -> Iterator[Result]:
-    mode, fix = "auto", case.install("--permission-mode default")
+    mode, fix = "auto", case.install("--ask-list, or install --permission-mode default")
+    rules = [rule for text in case.texts.values() for rule in asked_about(text)]
     for number, (path, text) in enumerate(case.texts.items()):
         value = editor.get_value(text, DEFAULT_MODE)
         if isinstance(value, str):
             mode = value
             if number:  # a project's wins over the user's, which `install` sets
                 fix = edit(path, "permissions.defaultMode")
-    if mode in NEVER_ASK:
-        text = f"sessions start in {mode} mode, in which few cards come"
-        yield Result(WARN, text, fix)
+    if mode in NEVER_ASK and not (mode == "auto" and rules):
+        yield Result(WARN, f"{mode}: {ASKS[mode]}", fix)
     else:
-        yield Result(OK, f"{mode}: Claude Code asks")
+        asks = ASKS.get(mode, ASKS["default"])
+        by_rule = f"; also what {len(rules)} rules of permissions.ask name"
+        yield Result(OK, f"{mode}: {asks}{by_rule if rules else ''}")
     if case.environ.get("TERM_PROGRAM") == "vscode":
         text = "some versions of the VS Code extension run no PermissionRequest hooks"
         yield Result(WARN, text, "run claude in a terminal if no card comes")
 
 
+def asked_about(text: str) -> list[str]:
+    """The rules of a settings text that make Claude Code ask; none if unreadable."""
+    try:
+        return rules_of(text)
+    except editor.SettingsError:
+        return []
+
+
 def missing_program(command: str, environ: Mapping[str, str]) -> str:
     """The program a hook command starts, if it is not there; empty if it is."""
-    words = shlex.split(command)
+    words = shlex.split(unguarded(command))
     path = environ.get("PATH", os.defpath)
     while "=" in words[0].partition("/")[0]:
         name, _, value = words.pop(0).partition("=")

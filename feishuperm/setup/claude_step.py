@@ -7,17 +7,21 @@ it since, and otherwise loses exactly our own entries.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.config import claude_dir
 from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.setup import files
+from feishuperm.setup.ask_list import drop_rules, missing_rules, put_rules, rules_of
 from feishuperm.setup.files import digest
 from feishuperm.setup.hook_entries import (
+    SUPERVISOR,
+    Hook,
     Registration,
+    drop_hook,
     drop_hooks,
     kind_in,
     own_hooks,
@@ -30,16 +34,29 @@ DEFAULT_MODE: editor.Path = ("permissions", "defaultMode")
 Values = Mapping[editor.Path, Any]
 
 
+class Wishes(NamedTuple):
+    """What else is to be in a settings file of ours, or no longer."""
+
+    values: Values = {}  # set, whatever is there  # noqa: RUF012
+    absent: Values = {}  # set only where nobody has set them  # noqa: RUF012
+    rules: Sequence[str] = ()  # under `permissions.ask`
+    away: frozenset[str] = frozenset()  # our hooks, by event, kind or program
+    away_values: Sequence[editor.Path] = ()  # that we have set
+    away_rules: bool = False  # all that we have added
+
+
+NO_WISHES = Wishes()
+
+
 class ClaudeStep(Step):
-    """Puts hooks with their commands, and values, into one settings file."""
+    """Puts hooks with their commands, values and rules into one settings file."""
 
     def __init__(
         self,
         manifest: Manifest,
         path: str,
         hooks: Iterable[tuple[Registration, str]],
-        values: Values,
-        absent: Values,
+        wishes: Wishes = NO_WISHES,
     ) -> None:
         self.name = f"settings:{path}"
         super().__init__(manifest)
@@ -47,8 +64,7 @@ class ClaudeStep(Step):
         key = digest(os.fsencode(path))[:16]
         self.backup = os.path.join(manifest.folder, "backups", f"{key}-settings.json")
         self.hooks = list(hooks)
-        self.values = values
-        self.absent = absent  # set only where nobody has set them
+        self.wishes = wishes
         # Every command that an install of ours may have written, this one included.
         earlier = own_commands(manifest.record("program"))
         commands = [command for _, command in self.hooks]
@@ -59,11 +75,22 @@ class ClaudeStep(Step):
         if before == after:
             return []
         files.check_writable(self.path)
+        return list(self._rows(before)) or [f"mend our entries in {self.path}"]
+
+    def _rows(self, before: str) -> Iterator[str]:
+        """What changes, a line for each thing."""
+        hooks = self._with_hooks(self._without(before)) != self._without(before)
         events = ", ".join(dict.fromkeys(row.event for row, _ in self.hooks))
-        rows = [f"register {events} in {self.path}"] if events else []
+        if hooks and events:
+            yield f"register {events} in {self.path}"
         for path, value in self._values(before).items():
-            rows.append(f"set {'.'.join(map(str, path))} to {value!r} in {self.path}")
-        return rows
+            yield f"set {'.'.join(map(str, path))} to {value!r} in {self.path}"
+        for rule in missing_rules(before, self.wishes.rules):
+            yield f"ask about {rule} in {self.path}"
+        for hook in self._away(before):
+            yield f"remove {hook.program} of {hook.event} from {self.path}"
+        for rule in self._away_rules(before):
+            yield f"ask no longer about {rule} in {self.path}"
 
     def texts(self) -> tuple[str, str]:
         """The file's text now, and as it should be. Raises FeishupermError."""
@@ -77,17 +104,52 @@ class ClaudeStep(Step):
         return before, after
 
     def _edit(self, text: str) -> str:
-        for row, command in self.hooks:
-            text = put_hook(text, row, command, self.own)
+        text = self._with_hooks(self._without(text))
         for path, value in self._values(text).items():
             text = editor.set_value(text, path, value)
+        return put_rules(text, self.wishes.rules)
+
+    def _with_hooks(self, text: str) -> str:
+        for row, command in self.hooks:
+            text = put_hook(text, row, command, self.own)
         return text
+
+    def _without(self, text: str) -> str:
+        """The text without what is to go."""
+        if not (self.wishes.away or self.wishes.away_values or self.wishes.away_rules):
+            return text
+        base = (read_bytes(self.backup) or b"").decode()
+        for hook in reversed(self._away(text)):
+            text = drop_hook(text, hook, base)
+        for path in self.wishes.away_values:
+            if [list(path), editor.get_value(text, path)] in self._set_before():
+                text = editor.drop_value(text, path, base)
+        return drop_rules(text, self._away_rules(text), base)
+
+    def _set_before(self) -> list[Any]:
+        """Paths and values that earlier installs have set."""
+        values: list[Any] = self.record.get("values", [])
+        return values
+
+    def _away(self, text: str) -> list[Hook]:
+        """Our hooks that are to go."""
+        return [
+            hook
+            for hook in own_hooks(text, self.own)
+            if not self.wishes.away.isdisjoint(_names(hook))
+        ]
+
+    def _away_rules(self, text: str) -> list[str]:
+        """Rules of ours that are to go."""
+        added = self.record.get("rules", []) if self.wishes.away_rules else []
+        return [rule for rule in rules_of(text) if rule in added] if added else []
 
     def _values(self, text: str) -> dict[editor.Path, Any]:
         """The values that have to be set in a text."""
-        there = {p: editor.get_value(text, p) for p in (*self.absent, *self.values)}
-        absent = {p: v for p, v in self.absent.items() if there[p] is editor.MISSING}
-        return {**absent, **{p: v for p, v in self.values.items() if there[p] != v}}
+        absent, values = self.wishes.absent, self.wishes.values
+        there = {p: editor.get_value(text, p) for p in (*absent, *values)}
+        absent = {p: v for p, v in absent.items() if there[p] is editor.MISSING}
+        return {**absent, **{p: v for p, v in values.items() if there[p] != v}}
 
     def apply(self) -> None:
         before, after = self.texts()
@@ -102,7 +164,18 @@ class ClaudeStep(Step):
         """How to come back; the base is the file as it would be without us."""
         old = self.record
         values = [[list(path), value] for path, value in self._values(before).items()]
-        common = {"values": old.get("values", []) + values, "commands": self.own}
+        rules = {*old.get("rules", []), *missing_rules(before, self.wishes.rules)}
+        rules.difference_update(self._away_rules(before))
+        common = {
+            "values": [
+                pair
+                for pair in self._set_before()
+                if tuple(pair[0]) not in self.wishes.away_values
+            ]
+            + values,
+            "commands": self.own,
+            "rules": sorted(rules),
+        }
         if digest(before.encode()) in old.get("written", ()):
             return {**old, **common, "written": [*old["written"], digest(data)]}
         earlier = (read_bytes(self.backup) or b"").decode() if old else ""
@@ -117,6 +190,13 @@ class ClaudeStep(Step):
             "written": [digest(data)],
             "folders": files.missing_folders(os.path.dirname(self.path)),
         }
+
+
+def _names(hook: Hook) -> tuple[str, ...]:
+    """What a person calls a hook of ours who wants it away."""
+    if hook.program == SUPERVISOR:
+        return (SUPERVISOR,)
+    return (kind_in(hook.entry["command"]) or hook.event,)
 
 
 def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
@@ -139,8 +219,9 @@ def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
 
 
 def without_us(text: str, record: Record, base: str = "") -> str:
-    """A settings text without our hooks and without the values we set."""
+    """A settings text without our hooks, rules and the values we set."""
     text = drop_hooks(text, record.get("commands", []), base)
+    text = drop_rules(text, record.get("rules", []), base)
     for keys, value in record.get("values", []):
         path = tuple(keys)
         if editor.get_value(text, path) == value:
@@ -220,6 +301,20 @@ class SlashStep(Step):
             self.save([self.folder], {**self.record, **new})
         for path in wanted:
             write_atomic(path, self.files[path])
+
+
+class SlashAway(Step):
+    """Takes the slash commands out again that nobody has changed."""
+
+    name = SlashStep.name
+
+    def changes(self) -> list[str]:
+        return [f"remove {path}" for path in self.record if path.startswith("/")]
+
+    def apply(self) -> None:
+        if self.record:
+            undo_slash(self.record)
+            self.manifest.save(self.name, {})
 
 
 def undo_slash(record: Record) -> list[str]:

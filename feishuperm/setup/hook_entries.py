@@ -16,6 +16,7 @@ from feishuperm.models.hooks import DEFAULT_TIMEOUT
 from feishuperm.models.names import ARCHIVE, PROGRAMS, QUESTION_TOOL
 from feishuperm.wire import KINDS
 
+HOOK, SUPERVISOR = "feishuperm-hook", "feishuperm-supervisor"
 HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
 REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
 # Other events run the user's callbacks, which have so long unless they say otherwise.
@@ -26,6 +27,12 @@ CALL_TIMEOUT = 20  # for a look before a tool call; it takes milliseconds
 KIND_EVENTS: dict[str, tuple[tuple[str, int], ...]] = {
     "denied": (("PermissionDenied", 0), ("PreToolUse", CALL_TIMEOUT)),
 }
+# For a file that others share: whoever has not installed us must not see a failure,
+# which some hosts take for a refusal.
+GUARDED = "command -v {} >/dev/null 2>&1 && {} || true"
+IS_GUARDED = re.compile(
+    r"command -v ([\w-]+) >/dev/null 2>&1 && (\1(?: \w+)?) \|\| true"
+)
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -62,17 +69,16 @@ def registrations(
 
     `timeout` is how long it may wait; `exactly` so, whatever its entry says now.
     """
-    hook, reviewer = "feishuperm-hook", "feishuperm-supervisor"
     asks = "PermissionRequest"
-    rows = [Registration(asks, "*", hook, timeout + HOOK_SLACK, exactly)]
+    rows = [Registration(asks, "*", HOOK, timeout + HOOK_SLACK, exactly)]
     kinds = [name for name in events if name in KINDS]
     plain = [name for name in events if name not in (asks, *KINDS)]
-    rows += [Registration(event, "", hook, EVENT_TIMEOUT) for event in plain]
+    rows += [Registration(event, "", HOOK, EVENT_TIMEOUT) for event in plain]
     rows += [row for kind in kinds for row in _kind_rows(kind, timeout, plain)]
     if supervisor:
         question, stop = review + REVIEW_SLACK, review_stop + REVIEW_SLACK
-        rows.append(Registration("Stop", "", reviewer, stop))
-        rows.append(Registration("PreToolUse", QUESTION_TOOL, reviewer, question))
+        rows.append(Registration("Stop", "", SUPERVISOR, stop))
+        rows.append(Registration("PreToolUse", QUESTION_TOOL, SUPERVISOR, question))
     return rows
 
 
@@ -83,20 +89,31 @@ def _kind_rows(
     for event, seconds in KIND_EVENTS[kind]:
         if event not in plain:
             yield Registration(
-                event, "", "feishuperm-hook", seconds or timeout + HOOK_SLACK, kind=kind
+                event, "", HOOK, seconds or timeout + HOOK_SLACK, kind=kind
             )
 
 
 def kind_in(command: object) -> str:
     """What a hook command of ours is there for alone; empty: for everything."""
-    word = command.rpartition(" ")[2] if isinstance(command, str) else ""
+    word = unguarded(command).rpartition(" ")[2] if isinstance(command, str) else ""
     return word if word in KINDS else ""
+
+
+def guarded(program: str, kind: str = "") -> str:
+    """A command that does nothing where the program is not installed."""
+    return GUARDED.format(program, f"{program} {kind}".rstrip())
+
+
+def unguarded(command: str) -> str:
+    """What a guarded command runs; any other is what it is."""
+    match = IS_GUARDED.fullmatch(command)
+    return match[2] if match else command
 
 
 def program_of(command: object) -> str:
     """Which of our programs a hook command runs, empty for another's."""
     try:
-        words = shlex.split(command) if isinstance(command, str) else []
+        words = shlex.split(unguarded(command)) if isinstance(command, str) else []
     except ValueError:
         return ""
     while words and ASSIGNMENT.match(words[0]):
@@ -140,7 +157,7 @@ def put_hook(
         and kind_in(hook.entry["command"]) == kind_in(command)
     ]
     for hook in reversed(present[1:]):
-        text = _drop_hook(text, hook, "")
+        text = drop_hook(text, hook, "")
     if present:
         return _mend(text, present[0], command, wanted)
     entry = {"type": "command", "command": command, "timeout": wanted.timeout}
@@ -155,7 +172,7 @@ def drop_hooks(text: str, own: Collection[str], original: str = "") -> str:
     Lists and objects that `original` holds too are kept, empty or not.
     """
     for hook in reversed(own_hooks(text, own)):
-        text = _drop_hook(text, hook, original)
+        text = drop_hook(text, hook, original)
     return text
 
 
@@ -181,7 +198,7 @@ def _mend(text: str, hook: Hook, command: str, wanted: Registration) -> str:
     return text
 
 
-def _drop_hook(text: str, hook: Hook, original: str) -> str:
+def drop_hook(text: str, hook: Hook, original: str) -> str:
     """Cut the entry, or its whole group if it was alone there."""
     entries = editor.get_value(text, hook.path[:4])
     if len(entries) > 1:

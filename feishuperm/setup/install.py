@@ -25,10 +25,18 @@ from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_step, server_process
 from feishuperm.setup.app_setup import AppSetup
+from feishuperm.setup.ask_list import RULES
 from feishuperm.setup.checks_feishu import send_test
-from feishuperm.setup.claude_step import ClaudeStep, SlashStep
+from feishuperm.setup.claude_step import ClaudeStep, SlashAway, SlashStep, Wishes
 from feishuperm.setup.config_step import ConfigStep
-from feishuperm.setup.hook_entries import KIND_EVENTS, Registration, registrations
+from feishuperm.setup.hook_entries import (
+    KIND_EVENTS,
+    SUPERVISOR,
+    Registration,
+    guarded,
+    registrations,
+    unguarded,
+)
 from feishuperm.setup.manifest import Manifest, Record, Step
 from feishuperm.setup.ports import port_of
 from feishuperm.setup.program_step import ProgramStep, interpreter, own_commands
@@ -191,6 +199,8 @@ class Install:
             if options.supervisor:
                 texts = slash_commands(self.hook_command("feishuperm"))
                 steps.append(SlashStep(manifest, texts))
+            if options.no_supervisor:
+                steps.append(SlashAway(manifest))
         steps.append(ConfigStep(manifest, self.config.new))
         if not options.no_service:
             socket = settings.permission_socket_path
@@ -206,13 +216,29 @@ class Install:
             settings.supervisor_stop_timeout,
             exactly=bool(self.options.wait),
         )
-        values = {claude_step.DEFAULT_MODE: self.mode} if self.mode else {}
-        absent: claude_step.Values = {}
-        if self.options.supervisor:
-            cap = wanted_cap(settings.supervisor_max_iterations)
-            absent = {("env", CAP_VARIABLE): cap}
-        hooks = self.with_commands(rows)
-        return ClaudeStep(self.manifest, self.settings_path(), hooks, values, absent)
+        path = self.settings_path()
+        shared = self.options.shared or is_shared(
+            self.manifest.record(f"settings:{path}")
+        )
+        hooks = self.with_commands(rows, shared)
+        return ClaudeStep(self.manifest, path, hooks, self.wishes(settings))
+
+    def wishes(self, settings: Settings) -> Wishes:
+        """What the options say of Claude Code's settings besides the hooks."""
+        options = self.options
+        cap = ("env", CAP_VARIABLE)
+        needs_cap = wanted_cap(settings.supervisor_max_iterations)
+        gone = event_names(options.no_events)
+        if options.no_supervisor:
+            gone.append(SUPERVISOR)
+        return Wishes(
+            {claude_step.DEFAULT_MODE: self.mode} if self.mode else {},
+            {cap: needs_cap} if options.supervisor else {},
+            RULES if options.ask_list else (),
+            frozenset(gone),
+            (cap,) if options.no_supervisor else (),
+            options.no_ask_list,
+        )
 
     def other_claude_steps(self) -> list[Step]:
         """Other files with our hooks, which have to name a program that moves."""
@@ -222,18 +248,17 @@ class Install:
             path = record.get("path", "")
             if name != f"settings:{path}" or path == self.settings_path():
                 continue
-            hooks = self.with_commands(claude_step.written_hooks(record, own))
+            rows = claude_step.written_hooks(record, own)
+            hooks = self.with_commands(rows, is_shared(record))
             if hooks:
-                steps.append(ClaudeStep(self.manifest, path, hooks, {}, {}))
+                steps.append(ClaudeStep(self.manifest, path, hooks))
         return steps
 
     def with_commands(
-        self, rows: Iterable[Registration]
+        self, rows: Iterable[Registration], shared: bool
     ) -> list[tuple[Registration, str]]:
-        return [
-            (row, f"{self.hook_command(row.program)} {row.kind}".rstrip())
-            for row in rows
-        ]
+        command = guarded if shared else self.hook_command
+        return [(row, command(row.program, row.kind)) for row in rows]
 
     def service(self) -> Service:
         """How to keep the server running. Raises where that cannot work."""
@@ -325,9 +350,9 @@ class Install:
     def link(self, name: str) -> str:
         return os.path.join(self.prefix(), "bin", name)
 
-    def hook_command(self, name: str) -> str:
-        """A link as `sh -c` reads it."""
-        return shlex.quote(self.link(name))
+    def hook_command(self, name: str, kind: str = "") -> str:
+        """A link as `sh -c` reads it, and what it is called for alone, if anything."""
+        return f"{shlex.quote(self.link(name))} {kind}".rstrip()
 
     def command(self, name: str) -> str:
         """How a person calls one of our programs from this shell."""
@@ -336,13 +361,24 @@ class Install:
         return name if os.path.dirname(link) in folders else shlex.quote(link)
 
     def settings_path(self) -> str:
-        name = "projectSettings" if self.options.project else "userSettings"
-        return absolute(claude_settings("", self.environ)[name])
+        paths = claude_settings("", self.environ)
+        if not self.options.project:
+            return absolute(paths["userSettings"])
+        shared = absolute(paths["projectSettings"])
+        # The first edition wrote there: an entry of ours is mended where it stands.
+        if self.options.shared or f"settings:{shared}" in self.manifest.records:
+            return shared
+        return absolute(paths["localSettings"])
 
     def needs_mode(self) -> bool:
         """Whether interactive sessions would start in a mode that asks rarely."""
         mode = claude_step.permission_mode(self.settings_path())
         return mode in ("", "auto")
+
+
+def is_shared(record: Record) -> bool:
+    """Whether a settings file has our hooks in the form for who may lack us."""
+    return any(unguarded(command) != command for command in record.get("commands", []))
 
 
 def absolute(path: str) -> str:

@@ -19,8 +19,9 @@ def test_project_file_is_registered_anew_from_its_folder(case: Case) -> None:
     user, project, local = case.settings_paths()
     assert case.register(user) == "feishuperm install"
     folder = f"'{case.project}'"
-    assert case.register(project) == f"cd {folder} && feishuperm install --project"
-    assert case.register(local) == f"edit '{local}'"
+    install = f"cd {folder} && feishuperm install --project"
+    assert case.register(local) == install
+    assert case.register(project) == f"{install} --shared"
 
 
 def test_changed_file_is_asked_to_mend_nothing(case: Case) -> None:

@@ -77,6 +77,25 @@ def test_permission_mode(patient: Patient, mode: str | None, state: str) -> None
     assert states(patient, "permission mode") == state
 
 
+def test_auto_mode_with_rules_that_ask_is_told_in_one_line(patient: Patient) -> None:
+    patient.settings_value["permissions"] = {"ask": ["Bash(git push *)", "Read(x)"]}
+    patient.write_settings()
+    [(state, text, _)] = patient.examine("permission mode")
+    assert state == OK
+    assert text.startswith("auto: asks questions")
+    assert "2 rules of permissions.ask" in text
+    patient.settings_value["permissions"]["defaultMode"] = "dontAsk"
+    patient.write_settings()
+    assert states(patient, "permission mode") == WARN
+
+
+@pytest.mark.parametrize("ask", [5, {}, [1], None])
+def test_ask_list_that_is_none_is_no_trouble(patient: Patient, ask: object) -> None:
+    patient.settings_value["permissions"]["ask"] = ask
+    patient.write_settings()
+    assert states(patient, "permission mode") == OK
+
+
 def test_project_settings_win_over_the_user_s(patient: Patient) -> None:
     folder = patient.home / "project/.claude"
     folder.mkdir(parents=True)
@@ -105,4 +124,5 @@ def test_broken_hook_of_a_project_is_mended_there(patient: Patient) -> None:
     groups = [{"matcher": "*", "hooks": [{**HOOK, "timeout": 5}]}]
     path.write_text(json.dumps({"hooks": {"PermissionRequest": groups}}))
     folder = patient.home / "project"
-    assert fixes(patient, "hooks") == [f"cd {folder} && feishuperm install --project"]
+    install = f"cd {folder} && feishuperm install --project --shared"
+    assert fixes(patient, "hooks") == [install]

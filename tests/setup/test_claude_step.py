@@ -16,6 +16,7 @@ from feishuperm.lib import settings_editor as editor
 from feishuperm.setup.claude_step import (
     ClaudeStep,
     SlashStep,
+    Wishes,
     permission_mode,
     undo_claude,
     undo_slash,
@@ -30,10 +31,10 @@ COMMAND = "/opt/feishuperm-hook"
 def settings_step(
     path: Path, manifest: Manifest, timeout: int = 55, **wishes: Any
 ) -> ClaudeStep:
-    values = wishes.pop("values", {})
+    others = Wishes(wishes.pop("values", {}))
     rows = registrations(timeout, **wishes)
     hooks = [(row, f"/opt/{row.program}") for row in rows]
-    return ClaudeStep(manifest, str(path), hooks, values, {})
+    return ClaudeStep(manifest, str(path), hooks, others)
 
 
 def undo(manifest: Manifest, path: Path) -> list[str]:
@@ -277,7 +278,7 @@ def test_value_that_somebody_set_is_not_replaced_when_only_wanted_if_absent(
     path.write_text('{"env": {"CAP": "3"}}')
     manifest = Manifest(environ)
     absent = {("env", "CAP"): "20", ("env", "OTHER"): "1"}
-    run(ClaudeStep(manifest, str(path), [], {}, absent))
+    run(ClaudeStep(manifest, str(path), [], Wishes(absent=absent)))
     assert json.loads(path.read_text())["env"] == {"CAP": "3", "OTHER": "1"}
 
 
@@ -317,7 +318,7 @@ def test_entry_of_an_earlier_prefix_is_moved_not_doubled(
         manifest.records["program"] = {"links": ["/opt/feishuperm-hook"]}
         del manifest.records[f"settings:{path}"]["commands"]
     hooks = [(registrations(55)[0], "/new/feishuperm-hook")]
-    run(ClaudeStep(manifest, str(path), hooks, {}, {}))
+    run(ClaudeStep(manifest, str(path), hooks))
     [hook] = find_hooks(path.read_text())
     assert hook.entry["command"] == "/new/feishuperm-hook"
     path.write_text(path.read_text().replace("opus", "haiku"))
