@@ -68,3 +68,4 @@ class Announcement(NamedTuple):
     until: float  # wall clock: later it is of no use
     wanted: Callable[[], bool]  # whether the request still waits
     done: Callable[[bool, str], object]  # shown?, and if not for good: why
+    lost: Callable[[], object] = lambda: None  # shown, but nobody can answer there now

@@ -71,7 +71,7 @@ class WebhookChannel:
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request; its plainest form cannot be answered."""
-        until, wanted, done = announcement
+        until, wanted, done, _ = announcement
         builds = permission_messages(
             ask, self._url, self._at, lambda: until - self._wall()
         )

@@ -14,15 +14,21 @@ from feishuperm import __version__
 from feishuperm.channels.app.channel import AppChannel, Counter, People
 from feishuperm.channels.app.dial import dial_feishu
 from feishuperm.channels.app.store import CardStore, hold
+from feishuperm.channels.dial_gateway import dial_gateway
+from feishuperm.channels.gateway import GatewayChannel
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.channels.webhook import WebhookChannel
+from feishuperm.errors import UsageError
 from feishuperm.handlers.access import Gate
 from feishuperm.handlers.callback import Callback
 from feishuperm.handlers.control import Control
 from feishuperm.handlers.permission import PermissionHandler
 from feishuperm.handlers.share import Share
+from feishuperm.lib import (
+    enrolment,
+    secret_finders,  # noqa: F401 - see above
+)
 from feishuperm.lib import log as logging
-from feishuperm.lib import secret_finders  # noqa: F401 - see above
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings, state_dir
@@ -35,6 +41,7 @@ from feishuperm.server.accept import HookAcceptor, HttpAcceptor
 from feishuperm.server.link import Link
 from feishuperm.server.listen import listen_http, listen_unix
 from feishuperm.server.loop import Loop, caps, raise_file_limit
+from feishuperm.server.machine_line import MachineLine
 from feishuperm.services.desk import Desk
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.links import Links, load_key
@@ -318,11 +325,34 @@ def _app(server: Server, settings: Settings) -> AppChannel | None:
     )
 
 
+def _gateway(server: Server, settings: Settings) -> GatewayChannel | None:
+    if not settings.feishuperm_gateway:
+        return None
+    own = enrolment.load()
+    if own is None or own.url != settings.feishuperm_gateway:
+        raise UsageError(
+            f"this machine has not joined {settings.feishuperm_gateway}",
+            f"feishuperm join {settings.feishuperm_gateway}",
+        )
+    dialling = partial(
+        dial_gateway, own.url, partial(dial, ca_file=settings.feishuperm_ca_file)
+    )
+    return GatewayChannel(
+        own,
+        server.counter(),
+        partial(MachineLine, server.loop, dialling),
+        server._later,
+        enrolment.save,
+        settings.feishuperm_lang,
+    )
+
+
 # Where requests are shown and answered; None: the user has not set it up.
 CHANNELS: dict[str, Callable[[Server, Settings], Channel | None]] = {
     "inbox": lambda server, settings: server.inbox,
     "app": _app,
     "webhook": _webhook,
+    "gateway": _gateway,
 }
 
 

@@ -444,6 +444,11 @@ TEXTS: dict[str, tuple[str, str]] = {
         "请到终端处理这个请求。",
         "Please answer this request in the terminal.",
     ),
+    "ended.revoked": ("机器已被移除", "The machine was revoked"),
+    "ended.revoked_hint": (
+        "这台机器不再通过网关接收操作，请求留给它自己的终端",
+        "It takes no more taps through the gateway; its own terminal decides",
+    ),
     "ended.unknown": ("结果未知", "Not known"),
     "ended.unknown_hint": (
         "处理这次操作时服务中断了，请看终端",
@@ -456,8 +461,13 @@ TEXTS: dict[str, tuple[str, str]] = {
     "surface.page": ("网页", "web page"),
     "surface.inbox": ("收件箱", "inbox"),
     "surface.terminal": ("终端", "terminal"),
+    "surface.gateway": ("飞书卡片", "Feishu card"),
     "surface.control": ("命令行", "command line"),
     # Why an answer counts for nothing.
+    "answer.late": (
+        "点击到达得太晚，没有执行，请再点一次",
+        "The tap came too late and did nothing: please tap again",
+    ),
     "answer.surface": (
         "设置 FEISHUPERM_SURFACES 不允许在这里处理请求，没有执行。",
         "FEISHUPERM_SURFACES does not let requests be answered here; nothing was done.",
@@ -503,6 +513,70 @@ TEXTS: dict[str, tuple[str, str]] = {
     "burst.not_all": (
         "“全部批准”不包含有危险或未完整显示的 {count} 个请求",
         "“Allow all shown” leaves out {count} that are dangerous or not shown whole",
+    ),
+    # The gateway, and pairing a machine with it.
+    "gateway.title": ("feishuperm 网关", "feishuperm gateway"),
+    "gateway.again": ("请再点一次", "Please tap again"),
+    "gateway.sent": ("已发送给 {machine}", "Sent to {machine}"),
+    "gateway.away": ("{machine} 不在线", "{machine} is not connected"),
+    "gateway.since": ("（自 {time} 起）", " (since {time})"),
+    "gateway.machines": ("我的机器", "My machines"),
+    "gateway.no_machines": (
+        "还没有机器。在机器上运行 feishuperm join，再把六位配对码发给我。",
+        "No machine yet. Run feishuperm join there and send me its six digits.",
+    ),
+    "gateway.more": ("还有 {count} 台", "{count} more"),
+    "gateway.here": ("在线，自 {time}", "connected since {time}"),
+    "gateway.gone": ("不在线，自 {time}", "away since {time}"),
+    "gateway.rename": ("改名", "Rename"),
+    "gateway.renamed": ("已改名为 {machine}", "Its name is {machine} now"),
+    "gateway.revoke": ("移除", "Revoke"),
+    "gateway.revoke_confirm": (
+        "移除 {machine}？它的请求不再出现在这里，等待中的卡片立即失效。",
+        "Revoke {machine}? Its requests come here no more; open cards are void.",
+    ),
+    "gateway.revoked": ("已移除 {machine}", "{machine} is revoked"),
+    "gateway.not_yours": ("这不是你的机器", "This machine is not yours"),
+    "gateway.twice": (
+        "{machine} 的密钥同时在两处使用：{old} 和 {new}。较新的连接保留；"
+        "如果不是你，请发送“机器”并移除它。",
+        "The key of {machine} is used in two places, {old} and {new}. The newer "
+        "connection stays; if that is not you, send `machines` and revoke it.",
+    ),
+    "gateway.help": (
+        "发送六位配对码来添加机器，发送“机器”查看和移除；回复卡片即可作答。",
+        "Send six digits to add a machine, `machines` to see and revoke them; reply to "
+        "a card to answer it.",
+    ),
+    "pair.title": ("添加这台机器？", "Add this machine?"),
+    "pair.machine": ("机器：{name}", "Machine: {name}"),
+    "pair.user": ("用户：{user}", "User: {user}"),
+    "pair.address": ("地址：{address}", "Address: {address}"),
+    "pair.warning": (
+        "确认后，它的请求会发给你，由你决定。只确认你自己正在添加的机器。",
+        "Its requests will come to you, and your taps decide them. Confirm only a "
+        "machine that you are adding yourself right now.",
+    ),
+    "pair.yes": ("确认添加", "Add it"),
+    "pair.no": ("不是我的", "Not mine"),
+    "pair.done": ("已添加 {name}", "{name} is added"),
+    "pair.refused": ("未添加 {name}", "{name} was not added"),
+    "pair.over": (
+        "配对已结束，请在机器上重新运行 feishuperm join",
+        "This pairing is over: run feishuperm join again",
+    ),
+    "pair.other": ("这张卡片是给另一个人的", "This card is for somebody else"),
+    "pair.forbidden": (
+        "你不在这个网关的名单里（GATEWAY_OWNERS）",
+        "You are not on this gateway's list (GATEWAY_OWNERS)",
+    ),
+    "pair.wrong": (
+        "没有机器显示这个配对码，或者它已过期",
+        "No machine shows this code, or it has expired",
+    ),
+    "pair.locked": (
+        "错误的配对码太多，请十分钟后再试",
+        "Too many wrong codes: try again in ten minutes",
     ),
     "chat.help": (
         "回复卡片：1-4、批准、始终、拒绝 [理由]、中断，或直接写答案。"

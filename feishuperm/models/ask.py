@@ -104,6 +104,7 @@ class Ask(NamedTuple):
     dangers: tuple[str, ...] = ()  # sentences to show in red; most calls have none
     facts: tuple[str, ...] = ()  # sentences to show beside it without colour
     hold: bool = False  # a person who reads may stop its clock (`Desk.hold`)
+    machine: str = ""  # name of the machine that asks, where there are several
 
     @property
     def project_name(self) -> str:

@@ -18,6 +18,7 @@ NOTIFY_KINDS = (
 SURFACES = ("inbox", "webhook", "app", "gateway")
 MIN_TOKEN = 16  # characters; a custom bot's is a UUID
 HOOK_PATH = "/open-apis/bot/v2/hook/"
+ENGINES = ("redis", "rediss", "redis+sentinel")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -97,6 +98,13 @@ def _names(*allowed: str) -> Callable[[str], frozenset[str]]:
 
 def _app_id(value: str) -> str:
     if value and not (value.startswith("cli_") and value[4:].isalnum()):
+        raise ValueError
+    return value
+
+
+def _engine(value: str) -> str:
+    scheme, _, rest = value.partition("://")
+    if value and (scheme not in ENGINES or not rest.strip("/")):
         raise ValueError
     return value
 
@@ -186,6 +194,23 @@ SETTINGS = (
             "title: the app's cards carry no command, path or text"),
     Setting("FEISHUPERM_CA_FILE", "", _path, "an absolute path",
             "a certificate file trusted beside the system's, for a company proxy"),
+    Setting("FEISHUPERM_GATEWAY", "", _url, _URL,
+            "address of the team's gateway; `feishuperm join` sets it"),
+    Setting("FEISHUPERM_ENGINE", "", _engine,
+            "redis://, rediss:// or redis+sentinel:// and an address",
+            "Redis or Valkey, for a gateway with replicas", secret=True),
+    Setting("GATEWAY_HOST", "", _text, "an address of this machine",
+            "where a gateway listens; empty: everywhere"),
+    Setting("GATEWAY_PORT", "8443", _number(0, 65535), "0 to 65535",
+            "the port of a gateway"),
+    Setting("GATEWAY_CERT", "", _path, "an absolute path",
+            "certificate file of a gateway; without one plain HTTP, for a proxy"),
+    Setting("GATEWAY_KEY", "", _path, "an absolute path",
+            "key file of that certificate, if it is apart"),
+    Setting("GATEWAY_OWNERS", "", _open_ids, "a comma list of open_ids (ou_)",
+            "who may join machines; empty: everybody the app is visible to"),
+    Setting("GATEWAY_METRICS_TOKEN", "", _text, "any text",
+            "who may read /metrics from elsewhere", secret=True),
     Setting("FEISHUPERM_LANG", "zh", _choice("zh", "en"), "zh or en",
             "language of cards, pages and messages"),
     Setting("FEISHUPERM_LOG_LEVEL", "info", _choice(*LOG_LEVELS),
@@ -233,6 +258,14 @@ class Settings:
     feishuperm_notify: frozenset[str]
     feishuperm_card: str
     feishuperm_ca_file: str
+    feishuperm_gateway: str
+    feishuperm_engine: str
+    gateway_host: str
+    gateway_port: int
+    gateway_cert: str
+    gateway_key: str
+    gateway_owners: frozenset[str]
+    gateway_metrics_token: str
     feishuperm_lang: str
     feishuperm_log_level: str
     supervisor_max_iterations: int
@@ -289,7 +322,11 @@ class Settings:
     def possible_surfaces(self) -> frozenset[str]:
         """What is set up to show a request: the inbox always is."""
         has_app = bool(self.feishu_app_id and self.feishu_app_secret)
-        kept = {"app": has_app, "webhook": bool(self.feishu_webhook_url)}
+        kept = {
+            "app": has_app,
+            "webhook": bool(self.feishu_webhook_url),
+            "gateway": bool(self.feishuperm_gateway),
+        }
         return frozenset(("inbox", *(name for name, is_set in kept.items() if is_set)))
 
     def surfaces(self) -> frozenset[str]:

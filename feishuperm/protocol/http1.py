@@ -193,6 +193,12 @@ class RequestReader:
         """How many bytes wait to be read as an event."""
         return len(self._buffer)
 
+    def rest(self) -> bytes:
+        """Take back what is not read: it is of another protocol."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
+
     def receive_data(self, data: bytes) -> None:
         """Take what arrived."""
         self._buffer += data

@@ -252,14 +252,18 @@ class HttpAcceptor(Acceptor):
         listener: Listener,
         on_request: Callable[[Request, Exchange], object],
         limit: int,
+        secure: Callable[[socket.socket], socket.socket] = lambda sock: sock,
     ) -> None:
         self._on_request = on_request
+        self._secure = secure
         self._forget = self._closed
         self._crowds: dict[str, dict[HttpConnection, None]] = {}  # each oldest first
         super().__init__(loop, listener, limit)
 
     def connect(self, sock: socket.socket) -> HttpConnection:
-        connection = HttpConnection(self._loop, sock, self._on_request, self._forget)
+        connection = HttpConnection(
+            self._loop, self._secure(sock), self._on_request, self._forget
+        )
         crowd = self._crowds.setdefault(neighbourhood(connection.peer[0]), {})
         crowd[connection] = None
         return connection

@@ -13,6 +13,7 @@ and while it waits for the peer also a phase, whose row in `SECONDS` is its dead
     reading    idle, head, body    the next request comes in          answering
                send                the last answer is leaving         reading, closed
     answering  answer              a handler has the request          reading, streaming
+                                   (an upgrade takes the socket away) closed
     streaming  (stream)            events go out until either ends    closed
     lingering  linger              refused: read and forget, so that  closed
                                    the peer can read why
@@ -278,7 +279,7 @@ class HookConnection(Connection):
 
 
 class Exchange:
-    """One request's answer: exactly one of `reply()` and `stream()`, now or later."""
+    """One request's answer: one of `reply()`, `stream()`, `upgrade()`, now or later."""
 
     def __init__(self, connection: HttpConnection, request: Request) -> None:
         self._connection: HttpConnection | None = connection
@@ -301,6 +302,13 @@ class Exchange:
         if self.request.method == "HEAD":
             stream.close()
         return stream
+
+    def upgrade(self) -> tuple[socket.socket, bytes] | None:
+        """The socket, for another protocol, and what came behind the request.
+
+        None if the client is gone.
+        """
+        return self.take().give_away()
 
     def take(self) -> HttpConnection:
         """The connection, for the one answer it gets."""
@@ -441,6 +449,16 @@ class HttpConnection(Connection):
             self.deadline = NEVER
             self.stream_data(head)
         return stream
+
+    def give_away(self) -> tuple[socket.socket, bytes] | None:
+        """Let go of the socket without closing it; used by `Exchange`."""
+        sock = self.sock
+        if sock is None:
+            return None
+        self.loop.watch(sock.fileno(), 0, self)
+        self.sock = None
+        self.closed()
+        return sock, self._reader.rest()
 
     def stream_data(self, data: bytes) -> None:
         """Send within the bounds of a stream; used by `Stream`."""

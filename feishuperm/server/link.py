@@ -31,6 +31,7 @@ from feishuperm.protocol.long_connection import (
     Refusal,
 )
 from feishuperm.server.connection import Connection
+from feishuperm.server.tls import Tls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,11 +66,11 @@ class Outgoing(Connection):
         self._on_data = on_data
         self._on_close = on_close
         secure = isinstance(sock, ssl.SSLSocket)
-        super().__init__(loop, _Tls(sock) if secure else sock)  # type: ignore[arg-type]
+        super().__init__(loop, Tls(sock) if secure else sock)  # type: ignore[arg-type]
 
     def received(self, data: bytes) -> None:
         # Decrypted bytes may be left inside, which no selector knows of.
-        if isinstance(self.sock, _Tls) and self.sock.pending():
+        if isinstance(self.sock, Tls) and self.sock.pending():
             self.leave_rest()
         self._on_data(data)
 
@@ -78,29 +79,6 @@ class Outgoing(Connection):
 
     def closed(self) -> None:
         self._on_close()
-
-
-class _Tls:
-    """A TLS socket that says "not now" the way a plain one does."""
-
-    def __init__(self, sock: ssl.SSLSocket) -> None:
-        self._sock = sock
-        self.fileno = sock.fileno
-        self.setblocking = sock.setblocking
-        self.pending = sock.pending
-        self.close = sock.close
-
-    def recv(self, size: int) -> bytes:
-        try:
-            return self._sock.recv(size)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
-
-    def send(self, data: bytes) -> int:
-        try:
-            return self._sock.send(data)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
 
 
 class Link:

@@ -154,6 +154,7 @@ class Desk:
             push=not request.shown,
             hold=lambda: self._card_pause(request, patience),
             renew=lambda: self.presenter.with_words(ask, request),
+            on_lost=self.requests.mark_lost,
         )
 
     def _nobody_sees(self, request: Request, why: str) -> None:

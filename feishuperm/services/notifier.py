@@ -47,8 +47,9 @@ class Notifier:
         push: bool = True,
         hold: Callable[[], float] = lambda: 0.0,
         renew: Callable[[], Ask] | None = None,
+        on_lost: Callable[[Request], None] = lambda request: None,
     ) -> None:
-        """Show the request everywhere; one of the two callables may follow later.
+        """Show the request everywhere; one of the callables may follow later.
 
         Without `push` only whoever looks sees it, and a channel whose card is out, to
         watch over it.  A card goes out once `hold` says 0, as `renew` makes it then.
@@ -63,9 +64,11 @@ class Notifier:
         names = {channel.name for channel in pushing}
         first = [c for c in pushing if c.stands_in_for not in names]
         failed: list[str] = []
+        showing: set[str] = set()
 
         def done(name: str, shown: bool, detail: str) -> None:
             if shown:
+                showing.add(name)
                 on_shown(request)
                 return
             failed.append(detail)
@@ -73,11 +76,17 @@ class Notifier:
             if len(failed) == len(pushing) and not self.watched():
                 on_failed(request, "; ".join(failed))
 
+        def lost(name: str) -> None:
+            showing.discard(name)
+            if not showing and not self.watched():
+                on_lost(request)
+
         def announcement(name: str) -> Announcement:
             return Announcement(
                 ask.created + ask.seconds,
                 request.waits,
                 lambda shown, detail: self._on_loop(lambda: done(name, shown, detail)),
+                lambda: self._on_loop(lambda: lost(name)),
             )
 
         def show(channels: Sequence[Channel]) -> None:

@@ -234,6 +234,11 @@ class RequestManager:
             heapq.heappop(self._deadlines)
         return None
 
+    def mark_lost(self, request: Request) -> None:
+        """Nobody can answer it any more: its end must not be a refusal."""
+        if request.waits():
+            request.shown = False
+
     def mark_shown(self, request: Request) -> None:
         """A surface has shown the request; its hook keeps that over a restart."""
         if request.waits() and not request.shown:

@@ -213,7 +213,7 @@ class AppChannel:
             return
         nonce = kept.nonce if kept is not None else self._nonce()
         card, whole = self._drawn(ask, nonce, Extra(page=self._page(ask.id)))
-        until, wanted, done = announcement
+        until, wanted, done, _ = announcement
         shown = Shown(ask, nonce, "", whole and not self._titles_only)
         job = Job(
             (_form(partial(self._send_card, shown, card)),),

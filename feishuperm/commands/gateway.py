@@ -1,0 +1,201 @@
+"""`feishuperm gateway`: one Feishu app for many machines, in the foreground."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from typing import Any
+
+from feishuperm import __version__
+from feishuperm.channels.app.dial import dial_feishu
+from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.gateway.cards import Cards
+from feishuperm.gateway.control import GatewayControl
+from feishuperm.gateway.dial_redis import EngineRefusal, dial_redis, read_address
+from feishuperm.gateway.engine import FileEngine, RedisEngine
+from feishuperm.gateway.feishu import Feishu
+from feishuperm.gateway.hub import Hub
+from feishuperm.gateway.metrics import Metrics
+from feishuperm.gateway.registry import Registry
+from feishuperm.gateway.web import Web
+from feishuperm.lib import log as logging
+from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.config import load_settings, state_dir
+from feishuperm.lib.feishu_app import AppApi
+from feishuperm.lib.files import guard_dir, private_dir
+from feishuperm.lib.log import log
+from feishuperm.lib.post import call, dial
+from feishuperm.models.settings import SETTINGS
+from feishuperm.server.accept import HookAcceptor, HttpAcceptor
+from feishuperm.server.link import Link
+from feishuperm.server.listen import listen_http, listen_unix
+from feishuperm.server.loop import Loop, caps, raise_file_limit
+from feishuperm.server.machine import upgrade
+from feishuperm.server.redis import RedisLine
+from feishuperm.server.tls import server_side
+from feishuperm.services.ledger import Ledger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from feishuperm.gateway.registry import AnyEngine
+    from feishuperm.models.settings import Settings
+
+SUMMARY = "one Feishu app for many machines, in the foreground"
+EPILOG = """\
+Machines join it with `feishuperm join ADDRESS`. It needs FEISHU_APP_ID and
+FEISHU_APP_SECRET; GATEWAY_CERT and GATEWAY_KEY, or a proxy in front for TLS;
+FEISHUPERM_ENGINE for several of them at once."""
+DRAIN_SECONDS = 1.0  # for last answers, when it stops
+LEDGER_SECONDS = 0.2
+
+
+def main(args: list[str]) -> int:
+    """Carry taps until a signal ends it."""
+    ArgumentParser("gateway", SUMMARY, EPILOG).parse_args(args)
+    settings = load_settings()
+    logging.configure(level=settings.feishuperm_log_level, stderr=True)
+    for setting in SETTINGS:
+        if setting.secret:
+            logging.hide(getattr(settings, setting.key.lower()))
+    if not settings.feishu_app_id or not settings.feishu_app_secret:
+        raise UsageError("a gateway needs FEISHU_APP_ID and FEISHU_APP_SECRET")
+    guard_dir(private_dir(state_dir()))
+    gateway = Gateway(settings)
+    try:
+        gateway.run()
+    finally:
+        gateway.close()
+    if gateway.refusal is not None:
+        raise gateway.refusal
+    return 0
+
+
+def control_path() -> str:
+    """Where `feishuperm machines` finds the gateway."""
+    return os.path.join(state_dir(), "gateway.sock")
+
+
+class Gateway:
+    """Every part of a running gateway, made and wired in the order it reads."""
+
+    def __init__(self, settings: Settings) -> None:
+        limits = caps(raise_file_limit())
+        secure = self._secure(settings)
+        self.refusal: FeishupermError | None = None
+        self.loop = Loop(on_error=_report)
+        api = AppApi(
+            settings.feishu_app_id,
+            settings.feishu_app_secret,
+            settings.feishu_base_url,
+            partial(call, ca_file=settings.feishuperm_ca_file),
+        )
+        self.engine = self._make_engine(settings)
+        if isinstance(self.engine, FileEngine):
+            self.engine.start()  # before anything listens: it may be another's
+        language = settings.feishuperm_lang
+        self.cards = Cards(
+            api, self.engine, self.loop.call_soon_threadsafe, self._later, language
+        )
+        self._ledger = Ledger()
+        registry = Registry(self.engine, settings.gateway_owners)
+        self.hub = Hub(
+            self.engine, registry, self.cards, Metrics(), self._later, language,
+            self._ledger.note,
+        )  # fmt: skip
+        feishu = Feishu(self.hub, language)
+        dialling = partial(
+            dial_feishu, api, partial(dial, ca_file=settings.feishuperm_ca_file)
+        )
+        self.line = Link(self.loop, dialling, feishu.deliver)
+        web = Web(
+            self.hub, self._line_state, self._upgrade, settings.gateway_metrics_token
+        )
+        hosts = (settings.gateway_host,) if settings.gateway_host else ("0.0.0.0", "::")
+        http = listen_http(hosts, settings.gateway_port)
+        self.machines = HttpAcceptor(
+            self.loop, http, web.on_request, limits.http, secure
+        )
+        control = GatewayControl(self.hub, self._line_state)
+        self.control = HookAcceptor(
+            self.loop, listen_unix(control_path()), control.on_frame, lambda _: None, 64
+        )
+        scheme = "https" if settings.gateway_cert else "http"
+        log(f"feishuperm {__version__} gateway listens on {scheme} port {http.port}")
+        if not settings.gateway_cert:
+            log("plain HTTP: put a proxy with TLS in front of it", "warning")
+
+    def _secure(self, settings: Settings) -> Callable[[Any], Any]:
+        if not settings.gateway_cert:
+            return lambda sock: sock
+        return server_side(settings.gateway_cert, settings.gateway_key)
+
+    def _make_engine(self, settings: Settings) -> AnyEngine:
+        if not settings.feishuperm_engine:
+            path = os.path.join(state_dir(), f"gateway-{settings.feishu_app_id}.jsonl")
+            return FileEngine(settings.feishu_app_id, path)
+        address = read_address(settings.feishuperm_engine)
+        dialling = partial(dial_redis, address, settings.feishuperm_ca_file)
+        return RedisEngine(
+            settings.feishu_app_id,
+            lambda on_change: RedisLine(self.loop, dialling, on_change, self._refused),
+        )
+
+    def _refused(self, error: Exception) -> None:
+        """At the start a person is there to mend it; later it may mend itself."""
+        if isinstance(error, EngineRefusal) and not self.hub.connected:
+            self.refusal = error
+            self.loop.stop()
+
+    def _line_state(self) -> tuple[str, str]:
+        return self.line.state, self.line.detail
+
+    def _upgrade(self, exchange: Any, address: str) -> None:
+        hub = self.hub
+        wire = upgrade(exchange, self.loop, address, hub.received, hub.closed)
+        if wire is not None:
+            hub.accept(wire)
+
+    def _later(self, seconds: float, fn: Callable[[], object]) -> object:
+        return self.loop.call_at(self.loop.now() + seconds, fn)
+
+    def run(self) -> None:
+        """Serve until `stop()`."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.loop.on_signal(number, self.stop)
+        if not isinstance(self.engine, FileEngine):
+            self.engine.start()
+        self.cards.start()
+        self.hub.start()
+        self.line.start()
+        self._write_ledger()
+        self.loop.run()
+
+    def _write_ledger(self) -> None:
+        self._ledger.flush()
+        self._later(LEDGER_SECONDS, self._write_ledger)
+
+    def stop(self) -> None:
+        """Take no more taps, send the machines elsewhere, then end."""
+        log("the gateway stops")
+        self.line.close()
+        self.machines.close()
+        self.control.close()
+        self.hub.close()
+        self._later(DRAIN_SECONDS, self.loop.stop)
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.machines.close()
+        self.machines.close_all()
+        self.control.close()
+        self.cards.close()
+        self.engine.close()
+        self._ledger.flush()
+        self.loop.close()
+
+
+def _report(error: Exception) -> None:
+    log(f"{type(error).__name__}: {error}", "error")

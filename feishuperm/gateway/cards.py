@@ -1,0 +1,273 @@
+"""The cards of a gateway: asks of many machines, each to its machine's owner.
+
+Cards leave through outboxes in threads of their own, as those of one machine do.  Which
+card belongs to which request is kept by the engine, so that any replica can judge a tap
+on it and settle it.  What a tap means is never decided here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+from feishuperm.channels.app.card import Extra, ask_card, settled_card
+from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
+from feishuperm.gateway.engine import EngineDown
+from feishuperm.gateway.registry import read
+from feishuperm.lib.feishu import SendResult
+from feishuperm.lib.log import log
+from feishuperm.lib.task import run
+from feishuperm.lib.text import text
+from feishuperm.models.ask import Ask, Outcome, shorten, to_plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from feishuperm.gateway.registry import AnyEngine, Machine
+    from feishuperm.lib.feishu_app import AppApi, Result
+
+APP_LIMIT = ((45, 1.0), (990, 60.0))  # messages of one app
+CHANGE_LIMIT = ((40, 1.0), (990, 60.0))
+CHANGE_SECONDS = 120.0
+AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
+KEPT_SECONDS = 86400  # of which message is about what
+BLOCK = 2_000  # characters of a block that a settled card shows again
+FILE_NAME = "request.txt"
+
+
+class Sent(NamedTuple):
+    """A card that is out, or on its way."""
+
+    ask: Ask = Ask()
+    machine: str = ""
+    owner: str = ""
+    nonce: str = ""
+    message_id: str = ""  # empty until Feishu has told it
+    grants: bool = False  # it shows the whole: it may be granted
+
+
+class Cards:
+    """One app's cards. Everything but the sending happens on the loop."""
+
+    def __init__(
+        self,
+        api: AppApi,
+        engine: AnyEngine,
+        on_loop: Callable[[Callable[[], object]], object],
+        later: Callable[[float, Callable[[], object]], object],
+        language: str,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.api = api
+        self._engine = engine
+        self._on_loop = on_loop
+        self._later = later
+        self._language = language
+        self._clock = clock
+        self._wall = wall
+        limits = RateLimit(APP_LIMIT), RateLimit(CHANGE_LIMIT)
+        self._cards = Outbox("gateway", partial(_perform, limits[0], clock), limits[0])
+        self._changes = Outbox(
+            "gateway changes", partial(_perform, limits[1], clock), limits[1]
+        )
+
+    def start(self) -> None:
+        self._cards.start()
+        self._changes.start()
+
+    def close(self) -> None:
+        self._cards.close()
+        self._changes.close()
+
+    def state(self) -> tuple[str, str]:
+        return self._cards.state()
+
+    # Out.
+
+    async def announce(
+        self, machine: Machine, ask: Ask, done: Callable[[bool, str], object]
+    ) -> None:
+        """Show a request to the owner of its machine; raises EngineDown."""
+        kept = await self.get(machine.id, ask.id)
+        if kept is not None and kept.ask.digest == ask.digest and kept.message_id:
+            done(True, "")  # it came back, and its card is out
+            return
+        nonce = kept.nonce if kept is not None else secrets.token_urlsafe(12)
+        card, whole = ask_card(ask, nonce)
+        sent = Sent(shorten(ask, BLOCK), machine.id, machine.owner, nonce, "", whole)
+        await self._engine.run(self._keeping(sent))
+        uuid = hashlib.sha256(f"{machine.id} {ask.id}".encode()).hexdigest()[:50]
+        result: list[Result] = []
+
+        def call() -> Result:
+            result.append(self.api.send(machine.owner, card, uuid))
+            return result[-1]
+
+        def left(shown: bool, detail: str) -> None:
+            message_id = result[-1].data.get("message_id") if shown else ""
+            self._on_loop(partial(self._left, sent, ask, message_id, done, detail))
+
+        until = self._clock() + ask.created + ask.seconds - self._wall()
+        self._cards.add(Job((Form(lambda: {"call": call}),), until, True, done=left))
+
+    def _left(
+        self,
+        sent: Sent,
+        ask: Ask,
+        message_id: Any,
+        done: Callable[[bool, str], object],
+        detail: str,
+    ) -> None:
+        if not isinstance(message_id, str) or not message_id:
+            done(False, detail)
+            return
+        done(True, "")
+        out = sent._replace(message_id=message_id)
+        self._go(self._note_sent(out))
+        if not sent.grants and not ask.partial:
+            self._attach(out, ask)
+
+    async def _note_sent(self, sent: Sent) -> None:
+        key = self._engine.key("message", sent.message_id)
+        about = json.dumps([sent.machine, sent.ask.id])
+        await self._engine.run(
+            self._keeping(sent), ("SET", key, about, "EX", KEPT_SECONDS)
+        )
+
+    def _attach(self, sent: Sent, ask: Ask) -> None:
+        """Put the whole below a card that could not hold it, then offer everything."""
+        content = "\n\n".join(
+            f"{block.label}\n{block.text}" if block.label else block.text
+            for block in ask.blocks
+        ).encode(errors="replace")
+        full, _ = ask_card(ask, sent.nonce, Extra(attached=True))
+
+        def call() -> Result:
+            result = self.api.upload(FILE_NAME, content)
+            if not result.ok:
+                return result
+            key = {"file_key": result.data.get("file_key")}
+            uuid = f"f-{sent.nonce}"
+            result = self.api.reply(sent.message_id, key, uuid, "file")
+            return self.api.update(sent.message_id, full) if result.ok else result
+
+        def left(shown: bool, detail: str) -> None:
+            if shown:
+                whole = self._note_sent(sent._replace(grants=True))
+                self._on_loop(partial(self._go, whole))
+
+        self._change(call, ask.created + ask.seconds - self._wall(), left)
+
+    # Afterwards.
+
+    async def settle(self, machine: str, outcome: Outcome, who: str = "") -> None:
+        """A request ended: its card becomes a record, on every device."""
+        sent = await self.get(machine, outcome.id)
+        if sent is None:
+            return
+        await self._engine.run(("HDEL", self._engine.key("cards", machine), outcome.id))
+        if not sent.message_id:
+            return
+        record = settled_card(sent.ask, outcome, who)
+        call = partial(self.api.update, sent.message_id, record)
+        self._later(AFTER_ANSWER, partial(self._change, call, CHANGE_SECONDS))
+
+    async def settle_others(self, machine: str, waiting: frozenset[str]) -> None:
+        """A machine told what waits there: all its other cards are over."""
+        for sent in await self.of(machine):
+            if sent.ask.id not in waiting:
+                await self.settle(machine, self.gone(sent.ask, "ended.gone"))
+
+    def gone(self, ask: Ask, key: str) -> Outcome:
+        """The end of a request of which nothing more is known."""
+        say = partial(text, self._language)
+        return Outcome(
+            ask.id, ask.kind, self._language, "gone", ended=self._wall(),
+            done=say(key), lines=(say(f"{key}_hint"),),
+        )  # fmt: skip
+
+    async def get(self, machine: str, id: str) -> Sent | None:
+        (raw,) = await self._engine.run(
+            ("HGET", self._engine.key("cards", machine), id)
+        )
+        return read(Sent, raw)
+
+    async def of(self, machine: str) -> list[Sent]:
+        (flat,) = await self._engine.run(
+            ("HGETALL", self._engine.key("cards", machine))
+        )
+        cards = [read(Sent, raw) for raw in flat[1::2]]
+        return [card for card in cards if card is not None]
+
+    async def about(self, message_id: str) -> Sent | None:
+        """The card that a reply belongs to."""
+        (raw,) = await self._engine.run(
+            ("GET", self._engine.key("message", message_id))
+        )
+        if raw is None:
+            return None
+        machine, id = json.loads(raw)
+        return await self.get(machine, id)
+
+    def _keeping(self, sent: Sent) -> tuple[str, ...]:
+        plain = json.dumps(to_plain(sent))
+        return ("HSET", self._engine.key("cards", sent.machine), sent.ask.id, plain)
+
+    # Other messages.
+
+    def send(
+        self,
+        receiver: str,
+        card: dict[str, Any],
+        done: Callable[[bool, str], object] = lambda shown, detail: None,
+    ) -> None:
+        """A card of the gateway's own."""
+        uuid = secrets.token_urlsafe(12)
+        call = partial(self.api.send, receiver, card, uuid)
+        until = self._clock() + CHANGE_SECONDS
+        self._cards.add(
+            Job(
+                (Form(lambda: {"call": call}),),
+                until,
+                True,
+                done=lambda shown, detail: self._on_loop(partial(done, shown, detail)),
+            )
+        )
+
+    def reply(self, message_id: str, said: str) -> None:
+        """A text below a person's message."""
+        if message_id:
+            uuid = secrets.token_urlsafe(12)
+            call = partial(self.api.reply, message_id, {"text": said}, uuid, "text")
+            self._change(call, CHANGE_SECONDS)
+
+    def _change(
+        self,
+        call: Callable[[], Result],
+        seconds: float,
+        done: Callable[[bool, str], object] = lambda shown, detail: None,
+    ) -> None:
+        form = Form(lambda: {"call": call})
+        self._changes.add(Job((form,), self._clock() + seconds, True, done=done))
+
+    def _go(self, steps: Any) -> None:
+        run(steps, _report)
+
+
+def _report(error: Exception) -> None:
+    if not isinstance(error, EngineDown):
+        log(f"gateway cards: {type(error).__name__}: {error}", "error")
+
+
+def _perform(
+    limit: RateLimit, clock: Callable[[], float], message: dict[str, Any]
+) -> SendResult:
+    limit.note(clock())
+    result: Result = message["call"]()
+    return SendResult(*result[:6])

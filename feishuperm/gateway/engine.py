@@ -1,0 +1,428 @@
+"""Where a gateway keeps what must survive it, and what its replicas tell each other.
+
+The verbs are commands of Redis, a handful of them: `run()` takes some and promises
+their replies.  Without an engine they are carried out here, on a file; with one they go
+there, and every replica hears what any of them appends to the bus.
+
+    keys, each behind `fp:<app id>:`
+    machines          hash: id -> enrolment
+    at                hash: id -> where it is connected, since when
+    alive:<replica>   there while the replica lives
+    cards:<machine>   hash: request -> its card
+    message:<id>      which machine and request a message is about
+    taps:<machine>    hash: taps on their way to it
+    seen:<event>      an event that was taken up
+    code:<hash>, join:<id>, wrong, wrong:<sender>, asked:<person>   pairing
+    bus               stream of everything above that others must act on
+
+`EngineDown` means: nothing is known, tell the person to try again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import OrderedDict
+from typing import Any
+
+from feishuperm.errors import FeishupermError, FileError, UsageError
+from feishuperm.lib.files import locked, open_append, write_all, write_atomic
+from feishuperm.lib.log import log
+from feishuperm.lib.task import Promise
+from feishuperm.protocol.resp import Failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Protocol
+
+    from feishuperm.protocol.resp import Part
+
+    class Line(Protocol):
+        """A connection to Redis, see `server.redis`."""
+
+        state: str
+        problem: str
+
+        def start(self) -> None: ...
+
+        def close(self) -> None: ...
+
+        def drop(self, problem: str) -> None: ...
+
+        def run(
+            self,
+            commands: Sequence[Sequence[Part]],
+            seconds: float,
+            done: Callable[[list[Any] | None], object],
+        ) -> None: ...
+
+
+RUN_SECONDS = 1.0  # of the 2.5 that a tap has
+BLOCK_SECONDS = 2.0  # of one read of the bus: as soon as that a dead line is noticed
+BUS_LENGTH = 10_000  # entries that the bus keeps, about
+COUNT = 500  # entries read at once
+REMEMBERED = 5_000  # of the bus, to hear none twice
+COMPACT = 20_000  # lines of the file before it is written anew
+NOTHING = "0-0"
+
+
+class EngineDown(FeishupermError):
+    """The engine did not do it, or nobody knows whether it did."""
+
+
+class Bus:
+    """Hears entries once, whatever is read twice."""
+
+    def __init__(self, on_entry: Callable[[dict[str, Any]], object]) -> None:
+        self._on_entry = on_entry
+        self._heard: OrderedDict[str, None] = OrderedDict()
+
+    def hear(self, entry: bytes) -> None:
+        said = json.loads(entry)
+        id = said.get("e", "")
+        if id in self._heard:
+            return
+        self._heard[id] = None
+        if len(self._heard) > REMEMBERED:
+            self._heard.popitem(last=False)
+        self._on_entry(said)
+
+
+class Engine:
+    """What both engines have in common: keys, the bus, how one appends to it."""
+
+    def __init__(self, app_id: str) -> None:
+        self._prefix = f"fp:{app_id}:"
+        self.bus = Bus(lambda entry: None)
+
+    def listen(self, on_entry: Callable[[dict[str, Any]], object]) -> None:
+        """Whom to tell of every entry of the bus."""
+        self.bus = Bus(on_entry)
+
+    def key(self, *parts: str) -> str:
+        return self._prefix + ":".join(parts)
+
+    def entry(self, kind: str, **parts: Any) -> tuple[Part, ...]:
+        """The command that tells every replica something."""
+        said = json.dumps({"e": os.urandom(8).hex(), "k": kind, **parts})
+        return ("XADD", self.key("bus"), "MAXLEN", "~", BUS_LENGTH, "*", "d", said)
+
+
+# One gateway alone: a file.
+
+
+class FileEngine(Engine):
+    """A journal of JSON lines, read at the start and written anew when it is long.
+
+    What has to last is in it, synced, before `run()` returns; what ends by itself
+    within minutes (`EX`) is only in memory, but for cards and messages.
+    """
+
+    def __init__(
+        self, app_id: str, path: str, wall: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(app_id)
+        self._path = path
+        self._wall = wall
+        self._texts: dict[str, tuple[bytes, float]] = {}  # value, end (0: none)
+        self._hashes: dict[str, dict[str, bytes]] = {}
+        self._said: list[bytes] = []  # to the bus, by the commands under way
+        self._lines = 0
+        self._lock: AbstractContextManager[None] | None = None
+        self.problem = ""
+
+    @property
+    def ready(self) -> bool:
+        return not self.problem
+
+    def start(self) -> None:
+        """Read the file. Raises UsageError if another gateway has it."""
+        self._lock = locked(self._path + ".lock", 3.0)
+        try:
+            self._lock.__enter__()
+        except FileError:
+            raise UsageError(
+                "another gateway of this machine already serves this Feishu app"
+            ) from None
+        try:
+            with open(self._path, "rb") as file:
+                for line in file:
+                    self._replay(line)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise FileError(f"cannot read {self._path}: {error.strerror}") from None
+        self._compact()
+
+    def close(self) -> None:
+        """Nothing is open between two calls."""
+
+    def run(self, *commands: Sequence[Part]) -> Promise[list[Any]]:
+        promise: Promise[list[Any]] = Promise()
+        kept: list[list[str]] = []
+        texts = [[_text(part) for part in parts] for parts in commands]
+        replies = [self._do(parts, kept) for parts in texts]
+        said, self._said = self._said, []
+        try:
+            self._keep(kept)
+        except (OSError, FileError) as error:
+            self.problem = getattr(error, "strerror", "") or str(error)
+            log(f"the gateway's file cannot be written: {self.problem}", "error")
+            promise.fail(EngineDown(self.problem))
+            return promise
+        for entry in said:  # only now: what somebody acts on is on the disk
+            self.bus.hear(entry)
+        promise.resolve(replies)
+        return promise
+
+    def _keep(self, kept: list[list[str]]) -> None:
+        self.problem = ""
+        if not kept:
+            return
+        fd = open_append(self._path)
+        try:
+            write_all(fd, b"".join(json.dumps(k).encode() + b"\n" for k in kept))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        self._lines += len(kept)
+        if self._lines > COMPACT:
+            self._compact()
+
+    def _compact(self) -> None:
+        lines = [
+            ["HSET", key, field, value.decode()]
+            for key, fields in self._hashes.items()
+            for field, value in fields.items()
+        ]
+        data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        write_atomic(self._path, data, 0o600)
+        self._lines = len(lines)
+
+    def _replay(self, line: bytes) -> None:
+        try:
+            parts = json.loads(line)
+            if isinstance(parts, list) and all(isinstance(p, str) for p in parts):
+                self._do(parts, [])
+        except (ValueError, IndexError, KeyError):
+            log("a line of the gateway's file cannot be read", "warning")
+
+    def _do(self, parts: list[str], kept: list[list[str]]) -> Any:
+        name, key, *rest = parts
+        return _COMMANDS[name](self, key, rest, lambda: kept.append(parts))
+
+    # The commands, as Redis has them.
+
+    def _get(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        value, until = self._texts.get(key, (b"", -1.0))
+        if until < 0 or (until and until <= self._wall()):
+            self._texts.pop(key, None)
+            return None
+        return value
+
+    def _set(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        options = rest[1:]
+        if "NX" in options and self._get(key, [], keep) is not None:
+            return None
+        seconds = float(options[options.index("EX") + 1]) if "EX" in options else 0.0
+        until = self._wall() + seconds if seconds else 0.0
+        self._texts[key] = (rest[0].encode(), until)
+        self._forget()
+        return b"OK"
+
+    def _incr(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        self._get(key, [], keep)
+        value, until = self._texts.get(key, (b"0", 0.0))
+        self._texts[key] = (b"%d" % (int(value) + 1), until)
+        return int(value) + 1
+
+    def _expire(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        value = self._get(key, [], keep)
+        if value is None:
+            return 0
+        if "NX" not in rest or not self._texts[key][1]:
+            self._texts[key] = (value, self._wall() + float(rest[0]))
+        return 1
+
+    def _del(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        text = self._texts.pop(key, None)
+        fields = self._hashes.pop(key, None)
+        if fields is not None:
+            keep()
+        return int(text is not None or fields is not None)
+
+    def _hset(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        fields = self._hashes.setdefault(key, {})
+        new = rest[0] not in fields
+        fields[rest[0]] = rest[1].encode()
+        keep()
+        return int(new)
+
+    def _hget(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        return self._hashes.get(key, {}).get(rest[0])
+
+    def _hgetall(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        return [
+            part
+            for field, value in self._hashes.get(key, {}).items()
+            for part in (field.encode(), value)
+        ]
+
+    def _hdel(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        gone = self._hashes.get(key, {}).pop(rest[0], None)
+        if gone is not None:
+            keep()
+        if not self._hashes.get(key, {"": b""}):
+            del self._hashes[key]
+        return int(gone is not None)
+
+    def _exists(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        return int(self._get(key, [], keep) is not None or key in self._hashes)
+
+    def _xadd(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        self._said.append(rest[-1].encode())
+        return b"0-1"
+
+    def _forget(self) -> None:
+        """Now and then, drop what has ended."""
+        if len(self._texts) % 1000 == 0:
+            now = self._wall()
+            self._texts = {
+                key: value
+                for key, value in self._texts.items()
+                if not value[1] or value[1] > now
+            }
+
+
+_COMMANDS: dict[str, Callable[[FileEngine, str, list[str], Any], Any]] = {
+    "GET": FileEngine._get,
+    "SET": FileEngine._set,
+    "INCR": FileEngine._incr,
+    "EXPIRE": FileEngine._expire,
+    "DEL": FileEngine._del,
+    "HSET": FileEngine._hset,
+    "HGET": FileEngine._hget,
+    "HGETALL": FileEngine._hgetall,
+    "HDEL": FileEngine._hdel,
+    "EXISTS": FileEngine._exists,
+    "XADD": FileEngine._xadd,
+}
+
+
+# Several gateways: Redis or Valkey.
+
+
+class RedisEngine(Engine):
+    """Two connections: one for commands, one that waits for the bus."""
+
+    # After these the server is another one, or not itself: look for it again.
+    MOVED = frozenset(("READONLY", "MASTERDOWN", "UNBLOCKED", "NOREPLICAS", "NOAUTH"))
+
+    def __init__(
+        self, app_id: str, line: Callable[[Callable[[], object]], Line]
+    ) -> None:
+        super().__init__(app_id)
+        self._commands = line(lambda: None)
+        self._reader = line(self._reader_changed)
+        self._last = ""  # id of the last entry that was read; empty: not asked yet
+        self._failure = ""
+
+    @property
+    def ready(self) -> bool:
+        lines = (self._commands, self._reader)
+        return all(line.state == "up" for line in lines) and not self._failure
+
+    @property
+    def problem(self) -> str:
+        return self._commands.problem or self._reader.problem or self._failure
+
+    def start(self) -> None:
+        self._commands.start()
+        self._reader.start()
+
+    def close(self) -> None:
+        self._commands.close()
+        self._reader.close()
+
+    def run(self, *commands: Sequence[Part]) -> Promise[list[Any]]:
+        promise: Promise[list[Any]] = Promise()
+
+        def done(replies: list[Any] | None) -> None:
+            failure = self._failed(replies, self._commands)
+            if replies is None or failure:
+                promise.fail(EngineDown(failure or self._commands.problem))
+            else:
+                promise.resolve(replies)
+
+        self._commands.run(commands, RUN_SECONDS, done)
+        return promise
+
+    def _failed(self, replies: list[Any] | None, line: Line) -> str:
+        failures = [reply for reply in replies or () if isinstance(reply, Failure)]
+        if not failures:
+            self._failure = self._failure if replies is None else ""
+            return ""
+        said = str(failures[0])
+        if said != self._failure:
+            log(f"the engine refuses: {said}", "error")
+        self._failure = said
+        if failures[0].code in self.MOVED:
+            line.drop(said)
+        return said
+
+    # The bus.
+
+    def _reader_changed(self) -> None:
+        if self._reader.state == "up":
+            last = ("XREVRANGE", self.key("bus"), "+", "-", "COUNT", 1)
+            self._reader.run([last], RUN_SECONDS, self._find_place)
+
+    def _find_place(self, replies: list[Any] | None) -> None:
+        """Where to read on: where it was, or from now; all of it if time ran back."""
+        if replies is None:
+            return
+        if self._failed(replies, self._reader):
+            self._reader.drop(self._failure)
+            return
+        newest = replies[0][0][0].decode() if replies[0] else NOTHING
+        if not self._last:
+            self._last = newest
+        elif _place(newest) < _place(self._last):
+            self._last = NOTHING
+        self._read_on()
+
+    def _read_on(self) -> None:
+        read = ("XREAD", "COUNT", COUNT, "BLOCK", int(BLOCK_SECONDS * 1000),
+                "STREAMS", self.key("bus"), self._last)  # fmt: skip
+        self._reader.run([read], BLOCK_SECONDS + RUN_SECONDS, self._read)
+
+    def _read(self, replies: list[Any] | None) -> None:
+        if replies is None:
+            return
+        if self._failed(replies, self._reader):
+            self._reader.drop(self._failure)
+            return
+        for _, entries in replies[0] or ():
+            for id, fields in entries:
+                self._last = id.decode()
+                if fields:
+                    self._hear(fields[1])
+        self._read_on()
+
+    def _hear(self, entry: bytes) -> None:
+        try:
+            self.bus.hear(entry)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log(f"an entry of the bus cannot be read: {error!r}", "warning")
+
+
+def _place(id: str) -> tuple[int, int]:
+    first, _, second = id.partition("-")
+    return int(first), int(second or 0)
+
+
+def _text(part: Part) -> str:
+    return part.decode() if isinstance(part, bytes) else str(part)

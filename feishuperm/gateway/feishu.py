@@ -1,0 +1,258 @@
+"""What comes in from Feishu: taps and texts, of whom, about what.
+
+A tap is on a request's card, on a card that asks about a machine, or on the list of
+one's machines.  A text is a pairing code, a word about one's machines, or the answer to
+the card it is a reply to.  Identity is the operator's open_id and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from typing import Any
+
+from feishuperm.channels.app import chat
+from feishuperm.channels.app.card import confirm_words
+from feishuperm.channels.app.channel import toast
+from feishuperm.gateway.engine import EngineDown
+from feishuperm.gateway.hub import SEEN_SECONDS, Hub
+from feishuperm.gateway.notes import (
+    JOIN,
+    REFUSE,
+    RENAME,
+    REVOKE,
+    join_card,
+    machines_card,
+    note_card,
+)
+from feishuperm.lib.log import log
+from feishuperm.lib.task import run
+from feishuperm.models.ask import Answer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from feishuperm.gateway.cards import Sent
+    from feishuperm.gateway.registry import Machine
+
+CODE = re.compile(r"\d{6}\Z")
+MACHINES = ("机器", "machines")
+OLD_SECONDS = 600.0  # a text pushed again so late answers nothing
+TWICE_SECONDS = 120.0  # between "always" and its second word
+
+
+class Feishu:
+    """Every message of the platform, understood and answered."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        language: str,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hub = hub
+        self._language = language
+        self._wall = wall
+        self._clock = clock
+        self._said: dict[tuple[str, str], float] = {}  # "always", said once
+
+    def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
+        """A message of the platform; taps are answered when they are carried."""
+        event = _decoded(delivery.payload)
+        kind = _path(event, "header", "event_type")
+        if kind == "card.action.trigger":
+
+            def failed(error: Exception) -> None:
+                if not isinstance(error, EngineDown):
+                    log(f"a tap failed: {type(error).__name__}: {error}", "error")
+                answer(toast("warning", self._hub.say("gateway.again")))
+
+            run(self._answer_tap(event, answer), failed)
+            return
+        answer({})  # first: what a text leads to is told by texts
+        if kind == "im.message.receive_v1":
+            self._hub.go(self._text(event))
+
+    async def _answer_tap(
+        self, event: dict[str, Any], answer: Callable[[dict[str, Any]], bool]
+    ) -> None:
+        answer(await self._tap(event))
+
+    async def _tap(self, event: dict[str, Any]) -> dict[str, Any]:
+        who = _path(event, "event", "operator", "open_id")
+        action = _part(event, "event", "action")
+        value = _part(action, "value")
+        name = _path(value, "action")
+        if name in (JOIN, REFUSE) and not _path(value, "digest"):
+            return await self._paired(who, value)
+        if name in (REVOKE, RENAME) and not _path(value, "digest"):
+            return await self._own_machine(who, value, action)
+        return await self._hub.tap(
+            who,
+            value,
+            action,
+            _path(event, "event", "context", "open_message_id"),
+            _path(event, "header", "event_id") or secrets.token_hex(8),
+        )
+
+    # Pairing.
+
+    async def _paired(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
+        """The answer to "shall this machine's requests come to you?"."""
+        say, registry = self._hub.say, self._hub.registry
+        joining = await registry.asked(_path(value, "id"))
+        nonce = _path(value, "nonce").encode()
+        if joining is None or not secrets.compare_digest(nonce, joining.nonce.encode()):
+            return toast("warning", say("pair.over"))
+        if joining.who.startswith("ou_") and joining.who != who:
+            return toast("error", say("pair.other"))
+        if not registry.may_join(who):
+            return toast("error", say("pair.forbidden"))
+        if not await registry.spend_ask(joining.id):
+            return toast("warning", say("pair.over"))
+        if _path(value, "action") == REFUSE:
+            card = note_card(say("pair.refused", name=joining.name), self._language)
+            return toast("info", say("pair.refused", name=joining.name), card)
+        if not await self._hub.confirmed(joining, who, ""):
+            return toast("warning", say("pair.over"))
+        done = say("pair.done", name=joining.name)
+        return toast("success", done, note_card(done, self._language))
+
+    async def _code(self, code: str, who: str, message_id: str) -> str:
+        """A pairing code: ask on a card before anything comes of it."""
+        registry = self._hub.registry
+        if not registry.may_join(who):
+            return self._hub.say("pair.forbidden")
+        joining = await registry.spend_code(code, who)
+        if isinstance(joining, str):
+            return self._hub.say(joining)
+        asked = await registry.ask(joining, who)
+        self._hub.cards.send(who, join_card(asked, self._language))
+        return ""
+
+    # One's own machines.
+
+    async def _own_machine(
+        self, who: str, value: dict[str, Any], action: dict[str, Any]
+    ) -> dict[str, Any]:
+        hub = self._hub
+        machine = await hub.registry.get(_path(value, "machine"))
+        if machine is None or machine.owner != who:
+            return toast("error", hub.say("gateway.not_yours"))
+        if _path(value, "action") == REVOKE:
+            await hub.revoke(machine.id, who)
+            said = hub.say("gateway.revoked", machine=machine.name)
+        else:
+            name = _path(action, "form_value", "name")
+            renamed = await hub.registry.rename(machine.id, name)
+            said = hub.say("gateway.renamed", machine=renamed.name if renamed else "")
+        rows = await hub.listing(who)
+        return toast("success", said, machines_card(rows, self._language))
+
+    # Texts.
+
+    async def _text(self, event: dict[str, Any]) -> None:
+        message = _part(event, "event", "message")
+        who = _path(event, "event", "sender", "sender_id", "open_id")
+        is_user = _path(event, "event", "sender", "sender_type") == "user"
+        message_id = _path(message, "message_id")
+        private = _path(message, "chat_type") == "p2p"
+        if not is_user or not who or not private or self._is_old(message):
+            return
+        key = self._hub.engine.key("seen", message_id)
+        (fresh,) = await self._hub.engine.run(
+            ("SET", key, "1", "NX", "EX", SEEN_SECONDS)
+        )
+        if fresh is None:
+            return
+        said = chat.cleaned(_words(message))
+        reply = await self._respond(said, who, message, message_id)
+        if reply:
+            self._hub.cards.reply(message_id, reply)
+
+    async def _respond(
+        self, said: str, who: str, message: dict[str, Any], message_id: str
+    ) -> str:
+        if CODE.match(said) and said.isascii():
+            return await self._code(said, who, message_id)
+        if said.lower() in MACHINES:
+            rows = await self._hub.listing(who)
+            self._hub.cards.send(who, machines_card(rows, self._language))
+            return ""
+        for key in ("parent_id", "root_id"):
+            parent = _path(message, key)
+            sent = await self._hub.cards.about(parent) if parent else None
+            if sent is not None:
+                return await self._reply_to(sent, said, who)
+        return self._hub.say("gateway.help")
+
+    async def _reply_to(self, sent: Sent, said: str, who: str) -> str:
+        """A text below a card is an answer, if it can be read as one."""
+        say = self._hub.say
+        machine = await self._hub.registry.get(sent.machine)
+        if machine is None or machine.owner != who:
+            return say("gateway.not_yours")
+        reply = chat.read_reply(said, sent.ask)
+        offer = sent.ask.offer(reply.action) if reply is not None else None
+        if reply is None or offer is None:
+            return say("chat.unclear")
+        if offer.grants and not sent.grants:
+            return say("answer.not_offered")
+        words = confirm_words(offer, sent.ask)
+        if words and not self._twice(who, f"{sent.machine} {sent.ask.id}"):
+            return say("chat.always", rules=words)
+        answer = Answer(sent.ask.id, reply.action, reply.values, "gateway", who,
+                        sent.ask.digest, bool(words))  # fmt: skip
+        return await self._carried(machine, sent, answer)
+
+    async def _carried(self, machine: Machine, sent: Sent, answer: Answer) -> str:
+        try:
+            _, told = await self._hub.carry(machine, sent, answer, self._clock())
+        except EngineDown:
+            return self._hub.say("gateway.again")
+        return _path(told, "toast", "content")
+
+    def _twice(self, who: str, what: str) -> bool:
+        now = self._clock()
+        before = self._said.pop((who, what), -TWICE_SECONDS)
+        if now - before < TWICE_SECONDS:
+            return True
+        self._said[who, what] = now
+        while len(self._said) > 1000:
+            del self._said[next(iter(self._said))]
+        return False
+
+    def _is_old(self, message: dict[str, Any]) -> bool:
+        created = _path(message, "create_time")
+        seconds = int(created) / 1000 if created.isdigit() else self._wall()
+        return self._wall() - seconds > OLD_SECONDS
+
+
+def _words(message: dict[str, Any]) -> str:
+    if _path(message, "message_type") != "text":
+        return ""
+    return _path(_decoded(_path(message, "content").encode()), "text").strip()
+
+
+def _decoded(payload: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _part(value: object, *keys: str) -> dict[str, Any]:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _path(value: object, *keys: str) -> str:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""

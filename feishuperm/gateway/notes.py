@@ -1,0 +1,103 @@
+"""Cards of the gateway's own: a sentence, a machine to confirm, a list of machines."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from feishuperm.lib.feishu import card_frame, columns, div, note, plain
+from feishuperm.lib.text import text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.gateway.registry import Joining
+
+JOIN, REFUSE, REVOKE, RENAME = "join", "refuse", "revoke", "rename"
+MOST = 20  # machines on one card
+
+
+def note_card(said: str, language: str) -> dict[str, Any]:
+    """A sentence."""
+    return card_frame(text(language, "gateway.title"), "", "grey", said, [div(said)])
+
+
+def join_card(joining: Joining, language: str) -> dict[str, Any]:
+    """Shall this machine's requests come to you? The three facts to look at."""
+    say = partial(text, language)
+    elements = [
+        div(say("pair.machine", name=joining.name)),
+        div(say("pair.user", user=joining.user)),
+        div(say("pair.address", address=joining.address)),
+        note(say("pair.warning")),
+        columns(
+            [
+                [_button(say("pair.yes"), "primary_filled", joining, JOIN)],
+                [_button(say("pair.no"), "danger", joining, REFUSE)],
+            ]
+        ),
+    ]
+    return card_frame(say("pair.title"), "", "blue", joining.name, elements)
+
+
+def _button(label: str, look: str, joining: Joining, action: str) -> dict[str, Any]:
+    value = {"id": joining.id, "action": action, "nonce": joining.nonce}
+    return {
+        "tag": "button",
+        "text": plain(label),
+        "type": look,
+        "width": "fill",
+        "behaviors": [{"type": "callback", "value": value}],
+    }
+
+
+def machines_card(rows: list[dict[str, Any]], language: str) -> dict[str, Any]:
+    """One's own machines, to rename and to revoke."""
+    title = text(language, "gateway.machines")
+    elements: list[dict[str, Any]] = []
+    for row in rows[:MOST]:
+        elements += _machine(row, language)
+    if not rows:
+        elements = [div(text(language, "gateway.no_machines"))]
+    elif len(rows) > MOST:
+        elements.append(note(text(language, "gateway.more", count=len(rows) - MOST)))
+    return card_frame(title, "", "blue", str(len(rows)), elements)
+
+
+def _machine(row: dict[str, Any], language: str) -> list[dict[str, Any]]:
+    key = "gateway.here" if row["connected"] else "gateway.gone"
+    moment = time.strftime("%m-%d %H:%M", time.localtime(time.time() - row["since"]))
+    state = text(language, key, time=moment)
+    words = text(language, "gateway.revoke_confirm", machine=row["name"])
+    revoke = {
+        **_own_button(text(language, "gateway.revoke"), "danger", row, REVOKE),
+        "confirm": {"title": plain(row["name"]), "text": plain(words)},
+    }
+    rename = {
+        **_own_button(text(language, "gateway.rename"), "default", row, RENAME),
+        "name": f"submit_{row['id']}",
+        "form_action_type": "submit",
+    }
+    entry = {
+        "tag": "input",
+        "name": "name",
+        "width": "fill",
+        "max_length": 40,
+        "default_value": row["name"],
+    }
+    form = {"tag": "form", "name": f"form_{row['id']}", "elements": [entry, rename]}
+    facts = f"{row['address']} · {state} · {row['id']}"
+    return [div(row["name"]), note(facts), form, revoke, {"tag": "hr"}]
+
+
+def _own_button(
+    label: str, look: str, row: dict[str, Any], action: str
+) -> dict[str, Any]:
+    value = {"machine": row["id"], "action": action}
+    return {
+        "tag": "button",
+        "text": plain(label),
+        "type": look,
+        "width": "fill",
+        "behaviors": [{"type": "callback", "value": value}],
+    }

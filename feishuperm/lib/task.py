@@ -1,0 +1,79 @@
+"""Steps that wait for something in between, on a loop with one thread.
+
+A `Promise` is a value that comes later; a coroutine awaits it, and `run()` starts one.
+Nothing here knows sockets or clocks: whoever keeps a promise calls `resolve()`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+T = TypeVar("T")
+
+
+class Promise(Generic[T]):
+    """Resolved or failed once; later calls change nothing."""
+
+    def __init__(self) -> None:
+        self.is_kept = False
+        self._value: Any = None
+        self._error: Exception | None = None
+        self._waiting: list[Callable[[], object]] = []
+
+    def resolve(self, value: T) -> None:
+        self._keep(value, None)
+
+    def fail(self, error: Exception) -> None:
+        self._keep(None, error)
+
+    def _keep(self, value: Any, error: Exception | None) -> None:
+        if self.is_kept:
+            return
+        self.is_kept, self._value, self._error = True, value, error
+        waiting, self._waiting = self._waiting, []
+        for go_on in waiting:
+            go_on()
+
+    def then(self, go_on: Callable[[], object]) -> None:
+        """Call it once the promise is kept, or now."""
+        if self.is_kept:
+            go_on()
+        else:
+            self._waiting.append(go_on)
+
+    def __await__(self) -> Generator[Promise[T], None, T]:
+        if not self.is_kept:
+            yield self
+        if self._error is not None:
+            raise self._error
+        value: T = self._value
+        return value
+
+
+def kept(value: T) -> Promise[T]:
+    """A promise that is kept already."""
+    promise: Promise[T] = Promise()
+    promise.resolve(value)
+    return promise
+
+
+def run(
+    steps: Coroutine[Any, None, object], on_error: Callable[[Exception], object]
+) -> None:
+    """Take the steps, now and whenever what they wait for has come."""
+
+    def go_on() -> None:
+        try:
+            promise = steps.send(None)
+        except StopIteration:
+            return
+        except Exception as error:  # nobody else is there to see it
+            on_error(error)
+            return
+        promise.then(go_on)
+
+    go_on()
