@@ -32,6 +32,10 @@ COMMANDS = {
     "demo": "try it without Feishu and without Claude Code",
     "test-card": "send a real card and wait for the tap",
     "log": "the decision ledger: show, verify, take a rule back",
+    "gateway": "one Feishu app for many machines, in the foreground",
+    "join": "let a team's gateway carry this machine's requests",
+    "leave": "leave the gateway that this machine has joined",
+    "machines": "on a gateway: list, rename and revoke machines",
     "version": "version, commit, Python",
 }
 

@@ -35,10 +35,11 @@ ARROWS: dict[str, set[str]] = {
     "handlers": {"services", "channels", "lib", "protocol", "models"},
     "engine": {"services", "lib", "protocol", "models"},
     "supervisor": {"services", "lib", "models"},
-    "setup": {"supervisor", "services", "lib", "models"},
+    "setup": {"supervisor", "services", "lib", "protocol", "models"},
+    "gateway": {"services", "channels", "lib", "protocol", "models"},
     "server": {"protocol", "models"},
     "commands": {
-        *("handlers", "engine", "supervisor", "setup", "services"),
+        *("handlers", "engine", "supervisor", "setup", "gateway", "services"),
         *("channels", "lib", "models", "server", "protocol"),
     },
 }

@@ -16,12 +16,21 @@ import json
 import secrets
 import time
 from collections import OrderedDict
+from functools import partial
 
 from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.log import log
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Receipt, from_plain, shorten, to_plain
+from feishuperm.models.ask import (
+    Answer,
+    Ask,
+    Outcome,
+    Receipt,
+    from_plain,
+    shorten,
+    to_plain,
+)
 from feishuperm.protocol.machine import LOGIN, ROTATE, TAP, WELCOME, is_proof, prove
 
 TYPE_CHECKING = False
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from feishuperm.channels.app.channel import Counter
     from feishuperm.channels.base import Announcement
     from feishuperm.lib.enrolment import Enrolment
-    from feishuperm.models.ask import Ask, Notice, Outcome
+    from feishuperm.models.ask import Notice
 
     class Line(Protocol):
         """The connection, see `server.machine_line`."""
@@ -53,6 +62,7 @@ VERSION = "1"
 MAX_ASK = 400_000  # bytes of an ask; a longer one is cut, and can then only be refused
 CUT_BLOCK = 20_000
 SHOWN_SECONDS = 10.0  # for a card to leave
+RETURN_SECONDS = 20.0  # in which hooks come back to a new server
 LATE_SECONDS = 60.0  # a tap that took so long is not applied
 REMEMBERED = 1000  # taps, to answer the same to the same
 
@@ -72,13 +82,16 @@ class GatewayChannel:
         later: Callable[[float, Callable[[], None]], object],
         save: Callable[[Enrolment], object],
         language: str = "zh",
+        titles_only: bool = False,
         wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._enrolment = enrolment
         self._counter = counter
         self._later = later
         self._save = save
         self._language = language
+        self._titles_only = titles_only
         self._wall = wall
         self._instance = secrets.token_hex(8)
         self._nonce = ""
@@ -87,6 +100,9 @@ class GatewayChannel:
         self._stage, self._detail = AWAY, "not connected yet"
         self._asks: dict[str, tuple[Ask, Announcement]] = {}  # what waits
         self._shown: set[str] = set()
+        self._cards: set[str] = set()  # ids of the cards that the gateway has out
+        self._started = clock()
+        self._clock = clock
         self._receipts: OrderedDict[str, Receipt] = OrderedDict()
         self._line = line(self._received, self._changed)
 
@@ -121,10 +137,22 @@ class GatewayChannel:
 
     def _send_ask(self, ask: Ask) -> None:
         whole = self._counter.whole(ask.id) or ask
+        if self._titles_only:
+            whole = self._title(ask)
         plain = to_plain(whole)
         if len(json.dumps(plain)) > MAX_ASK:
             plain = to_plain(shorten(whole, CUT_BLOCK))
         self._line.send("ask", ask=plain)
+
+    def _title(self, ask: Ask) -> Ask:
+        """What kind of request it is and nothing of it: nobody approves that."""
+        refusals = tuple(offer for offer in ask.actions if not offer.grants)
+        return Ask(
+            ask.id, ask.kind, ask.language, ask.title, ask.heading,
+            empty=text(ask.language, "card.title_only"), created=ask.created,
+            seconds=ask.seconds, at_zero=ask.at_zero, actions=refusals,
+            digest=ask.digest,
+        )  # fmt: skip
 
     def _give_up(self, id: str, announcement: Announcement) -> None:
         kept = self._asks.get(id)
@@ -132,10 +160,18 @@ class GatewayChannel:
             del self._asks[id]
             announcement.done(False, "the gateway did not show it in time")
 
+    def keeps(self, id: str) -> bool:
+        return id in self._cards
+
+    def renew(self) -> None:
+        """A card that is out stays as it is."""
+
     def settle(self, outcome: Outcome) -> None:
         """A request has ended, here or elsewhere."""
         self._shown.discard(outcome.id)
-        if self._asks.pop(outcome.id, None) is not None:
+        known = self._asks.pop(outcome.id, None) is not None
+        if known or outcome.id in self._cards:
+            self._cards.discard(outcome.id)
             self._line.send("settle", outcome=to_plain(outcome))
 
     def notify(self, notice: Notice) -> None:
@@ -201,13 +237,25 @@ class GatewayChannel:
         proof = prove(bytes.fromhex(fresh), ROTATE, VERSION, own.machine, self._hello)
         self._line.send("rotated", proof=proof)
         log(f"connected to the gateway as {self._enrolment.name}")
-        self._come_back()
-
-    def _come_back(self) -> None:
-        """Tell what still waits, and show it again."""
-        self._line.send("open", ids=list(self._asks))
+        self._cards = {str(id) for id in message["cards"]}
         for ask, _ in self._asks.values():
             self._send_ask(ask)
+        self._later(max(0.0, self._young()), self._settle_lost)
+
+    def _young(self) -> float:
+        """For how long hooks may still come back to this new server."""
+        return self._started + RETURN_SECONDS - self._clock()
+
+    def _settle_lost(self) -> None:
+        """Cards of requests that ended while nobody could tell the gateway."""
+        for id in list(self._cards):
+            if not self._counter.waits(id):
+                say = partial(text, self._language)
+                gone = Outcome(
+                    id, "", self._language, "gone", ended=self._wall(),
+                    done=say("ended.gone"), lines=(say("ended.gone_hint"),),
+                )  # fmt: skip
+                self.settle(self._counter.outcome(id) or gone)
 
     def _rotated(self, message: dict[str, Any]) -> None:
         self._keep(self._enrolment._replace(keys=self._enrolment.keys[:1]))
@@ -266,7 +314,11 @@ class GatewayChannel:
             return self._refuse("answer.other")
         if self._wall() + self._ahead - float(message["at"]) > LATE_SECONDS:
             return self._refuse("answer.late")
-        return self._counter.answer(answer._replace(surface="gateway"))
+        receipt = self._counter.answer(answer._replace(surface="gateway"))
+        if receipt.status == statuses.UNKNOWN and self._young() > 0:
+            again = text(self._language, "answer.again")
+            return Receipt(statuses.INCOMPLETE, error=again)
+        return receipt
 
     def _refuse(self, key: str, **values: object) -> Receipt:
         return Receipt(statuses.REFUSED, error=text(self._language, key, **values))

@@ -344,6 +344,7 @@ def _gateway(server: Server, settings: Settings) -> GatewayChannel | None:
         server._later,
         enrolment.save,
         settings.feishuperm_lang,
+        settings.feishuperm_card == "title",
     )
 
 

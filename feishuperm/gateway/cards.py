@@ -99,7 +99,7 @@ class Cards:
             done(True, "")  # it came back, and its card is out
             return
         nonce = kept.nonce if kept is not None else secrets.token_urlsafe(12)
-        card, whole = ask_card(ask, nonce)
+        card, whole = ask_card(ask, nonce, Extra(machine=machine.id))
         sent = Sent(shorten(ask, BLOCK), machine.id, machine.owner, nonce, "", whole)
         await self._engine.run(self._keeping(sent))
         uuid = hashlib.sha256(f"{machine.id} {ask.id}".encode()).hexdigest()[:50]
@@ -146,7 +146,7 @@ class Cards:
             f"{block.label}\n{block.text}" if block.label else block.text
             for block in ask.blocks
         ).encode(errors="replace")
-        full, _ = ask_card(ask, sent.nonce, Extra(attached=True))
+        full, _ = ask_card(ask, sent.nonce, Extra(attached=True, machine=sent.machine))
 
         def call() -> Result:
             result = self.api.upload(FILE_NAME, content)
@@ -177,12 +177,6 @@ class Cards:
         record = settled_card(sent.ask, outcome, who)
         call = partial(self.api.update, sent.message_id, record)
         self._later(AFTER_ANSWER, partial(self._change, call, CHANGE_SECONDS))
-
-    async def settle_others(self, machine: str, waiting: frozenset[str]) -> None:
-        """A machine told what waits there: all its other cards are over."""
-        for sent in await self.of(machine):
-            if sent.ask.id not in waiting:
-                await self.settle(machine, self.gone(sent.ask, "ended.gone"))
 
     def gone(self, ask: Ask, key: str) -> Outcome:
         """The end of a request of which nothing more is known."""

@@ -65,9 +65,8 @@ class GatewayControl:
     async def revoke(self, command: dict[str, Any]) -> dict[str, Any]:
         owner, id = command.get("owner"), command.get("id")
         rows = await self._hub.listing()
-        ids = [
-            r["id"] for r in rows if id == r["id"] or (owner and owner == r["owner"])
-        ]
+        by_owner = [row["id"] for row in rows if owner and owner == row["owner"]]
+        ids = by_owner or [row["id"] for row in rows if row["id"] == id]
         if not ids:
             return {"error": f"no machine {'of ' if owner else ''}{owner or id}"}
         for each in ids:

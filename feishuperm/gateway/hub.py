@@ -74,7 +74,9 @@ if TYPE_CHECKING:
 
         address: str
         data: Any
-        reason: str
+
+        @property
+        def reason(self) -> str: ...
 
         def send(self, kind: str, **parts: Any) -> None: ...
 
@@ -289,9 +291,11 @@ class Hub:
                 "login", machine=id, peer=peer.id, instance=peer.instance
             ),
         )
+        cards = [sent.ask.id for sent in await self.cards.of(id)]
         if wire not in self._peers:
             return  # it left meanwhile
-        self._welcome(wire, peer, machine, nonce)
+        peer.waiting = set(cards)
+        self._welcome(wire, peer, machine, nonce, cards)
         if before is not None and before.instance != peer.instance:
             self._tell_twice(machine, before, wire.address)
         await self._deliver_kept(wire, machine)
@@ -310,7 +314,9 @@ class Hub:
                     return key
         return ""
 
-    def _welcome(self, wire: Wire, peer: Peer, machine: Machine, nonce: str) -> None:
+    def _welcome(
+        self, wire: Wire, peer: Peer, machine: Machine, nonce: str, cards: list[str]
+    ) -> None:
         self.metrics.logins += 1
         older = self.connected.get(machine.id)
         peer.machine = machine
@@ -330,6 +336,7 @@ class Hub:
                 peer.nonce,
             ),
             next=peer.fresh,
+            cards=cards,
             now=self._wall(),
         )
 
@@ -462,13 +469,6 @@ class Hub:
         peer.waiting.discard(outcome.id)
         name = peer.machine.owner_name if outcome.who == peer.machine.owner else ""
         self.go(self.cards.settle(peer.machine.id, outcome, name or _end(outcome.who)))
-
-    def _open(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
-        assert peer.machine is not None
-        ids = message.get("ids")
-        waiting = frozenset(id for id in ids or () if isinstance(id, str))
-        peer.waiting = set(waiting)
-        self.go(self.cards.settle_others(peer.machine.id, waiting))
 
     def _notice(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         assert peer.machine is not None
@@ -771,7 +771,6 @@ _MESSAGES: dict[str, Callable[[Hub, Wire, Peer, dict[str, Any]], None]] = {
     "rotated": Hub._rotated,
     "ask": Hub._ask,
     "settle": Hub._settle,
-    "open": Hub._open,
     "notice": Hub._notice,
     "receipt": Hub._receipt,
 }

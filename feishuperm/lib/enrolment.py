@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.config import config_dir
-from feishuperm.lib.files import read_json, write_atomic
+from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.models.ask import from_plain, to_plain
 
 TYPE_CHECKING = False
@@ -59,4 +59,5 @@ def load(environ: Mapping[str, str] = os.environ) -> Enrolment | None:
 def save(enrolment: Enrolment, environ: Mapping[str, str] = os.environ) -> None:
     """Keep it, on the disk when this returns. Raises FileError."""
     data = json.dumps(to_plain(enrolment), indent=2).encode() + b"\n"
+    private_dir(config_dir(environ))
     write_atomic(path(environ), data, 0o600)

@@ -6,11 +6,11 @@ what is not known here; how a login, a new key and a tap are proven is:
 
     gateway -> machine   hello     nonce
     machine -> gateway   login     machine, nonce, instance, proofs (by each key it has)
-    gateway -> machine   welcome   proof, name, now, and a key to come (`next`)
+    gateway -> machine   welcome   proof, name, now, a key to come (`next`), and the ids
+                                   of the cards that are out (`cards`)
     machine -> gateway   rotated   proof by that key; the old one dies at both ends
     gateway -> machine   rotated
-    machine -> gateway   open      ids of what waits: all other cards are settled
-                         ask, settle, notice, receipt
+    machine -> gateway   ask, settle, notice, receipt
     gateway -> machine   shown, tap, replaced
 
     machine -> gateway   join      name, user, owner (whom to ask; or empty)

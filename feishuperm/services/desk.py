@@ -25,6 +25,7 @@ from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.request import DECIDED, TRANSITIONS, UNKNOWN, WAITING, Request
 from feishuperm.services import transcript
 from feishuperm.services.dangers import names, read_danger
+from feishuperm.services.notifier import Told
 from feishuperm.services.presenter import BROAD
 from feishuperm.services.reprieves import SECONDS as REPRIEVE_SECONDS
 from feishuperm.services.reprieves import Reprieves
@@ -149,12 +150,10 @@ class Desk:
         self.notifier.announce(
             request,
             ask,
-            self.requests.mark_shown,
-            self._nobody_sees,
+            Told(self.requests.mark_shown, self._nobody_sees, self.requests.mark_lost),
             push=not request.shown,
             hold=lambda: self._card_pause(request, patience),
             renew=lambda: self.presenter.with_words(ask, request),
-            on_lost=self.requests.mark_lost,
         )
 
     def _nobody_sees(self, request: Request, why: str) -> None:

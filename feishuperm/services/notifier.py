@@ -8,17 +8,84 @@ waits for an answer that cannot come.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from feishuperm.channels.base import Announcement
 from feishuperm.models.kind import KINDS
+from feishuperm.models.request import Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from feishuperm.channels.base import Channel
     from feishuperm.models.ask import Ask, Notice, Outcome
-    from feishuperm.models.request import Request
+
+
+class Told(NamedTuple):
+    """Whom to tell how the showing of a request goes."""
+
+    shown: Callable[[Request], None]
+    failed: Callable[[Request, str], None]  # nobody will ever see it
+    lost: Callable[[Request], None] = lambda request: None  # nobody can answer it now
+
+
+class Showing:
+    """One request on its way to the channels that push."""
+
+    def __init__(
+        self,
+        notifier: Notifier,
+        request: Request,
+        ask: Ask,
+        told: Told,
+        pushing: Sequence[Channel],
+        renew: Callable[[], Ask] | None,
+    ) -> None:
+        self._notifier = notifier
+        self._request = request
+        self._ask = ask
+        self._told = told
+        self._pushing = pushing
+        self._renew = renew
+        self._failed: list[str] = []
+        self._there: set[str] = set()  # names of channels that show it
+        names = {channel.name for channel in pushing}
+        self.first = [c for c in pushing if c.stands_in_for not in names]
+
+    def show(self, channels: Sequence[Channel]) -> None:
+        for channel in channels if self._request.waits() else ():
+            fresh = self._renew is not None and not channel.passive
+            ask = self._renew() if fresh and self._renew else self._ask
+            channel.announce(ask, self._announcement(channel.name))
+
+    def _announcement(self, name: str) -> Announcement:
+        """Channels report from their own threads."""
+        on_loop = self._notifier.on_loop
+        return Announcement(
+            self._ask.created + self._ask.seconds,
+            self._request.waits,
+            lambda shown, detail: on_loop(lambda: self._done(name, shown, detail)),
+            lambda: on_loop(lambda: self._lost(name)),
+        )
+
+    def _done(self, name: str, shown: bool, detail: str) -> None:
+        if shown:
+            self._there.add(name)
+            self._told.shown(self._request)
+            return
+        self._failed.append(detail)
+        self.show([c for c in self._pushing if c.stands_in_for == name])
+        everywhere = len(self._failed) == len(self._pushing)
+        if everywhere and not self._notifier.watched():
+            self._told.failed(self._request, "; ".join(self._failed))
+
+    def _lost(self, name: str) -> None:
+        self._there.discard(name)
+        if not self._there and not self._notifier.watched():
+            self._told.lost(self._request)
 
 
 class Notifier:
@@ -42,14 +109,12 @@ class Notifier:
         self,
         request: Request,
         ask: Ask,
-        on_shown: Callable[[Request], None],
-        on_failed: Callable[[Request, str], None],
+        told: Told,
         push: bool = True,
         hold: Callable[[], float] = lambda: 0.0,
         renew: Callable[[], Ask] | None = None,
-        on_lost: Callable[[Request], None] = lambda request: None,
     ) -> None:
-        """Show the request everywhere; one of the callables may follow later.
+        """Show the request everywhere; something of `told` may follow later.
 
         Without `push` only whoever looks sees it, and a channel whose card is out, to
         watch over it.  A card goes out once `hold` says 0, as `renew` makes it then.
@@ -61,54 +126,26 @@ class Notifier:
             for channel in self._channels
             if not channel.passive and (wanted or channel.keeps(ask.id))
         ]
-        names = {channel.name for channel in pushing}
-        first = [c for c in pushing if c.stands_in_for not in names]
-        failed: list[str] = []
-        showing: set[str] = set()
-
-        def done(name: str, shown: bool, detail: str) -> None:
-            if shown:
-                showing.add(name)
-                on_shown(request)
-                return
-            failed.append(detail)
-            show([c for c in pushing if c.stands_in_for == name])
-            if len(failed) == len(pushing) and not self.watched():
-                on_failed(request, "; ".join(failed))
-
-        def lost(name: str) -> None:
-            showing.discard(name)
-            if not showing and not self.watched():
-                on_lost(request)
-
-        def announcement(name: str) -> Announcement:
-            return Announcement(
-                ask.created + ask.seconds,
-                request.waits,
-                lambda shown, detail: self._on_loop(lambda: done(name, shown, detail)),
-                lambda: self._on_loop(lambda: lost(name)),
-            )
-
-        def show(channels: Sequence[Channel]) -> None:
-            for channel in channels if request.waits() else ():
-                newest = renew() if renew and not channel.passive else ask
-                channel.announce(newest, announcement(channel.name))
+        showing = Showing(self, request, ask, told, pushing, renew)
+        showing.show([channel for channel in self._channels if channel.passive])
 
         def show_when_free() -> None:
-            wait = hold() if first and request.waits() else 0.0
+            wait = hold() if showing.first and request.waits() else 0.0
             if wait > 0:
                 self._later(wait, show_when_free)
             else:
-                show(first)
+                showing.show(showing.first)
 
-        show([channel for channel in self._channels if channel.passive])
         idle = KINDS[ask.kind].holds_desk and not pushing
         if push and (muted or idle) and not self.watched():
-            on_failed(request, "muted in the chat" if muted else "nobody looks")
+            told.failed(request, "muted in the chat" if muted else "nobody looks")
         elif self._delay:
             self._later(self._delay, show_when_free)
         else:
             show_when_free()
+
+    def on_loop(self, fn: Callable[[], None]) -> object:
+        return self._on_loop(fn)
 
     def watched(self) -> bool:
         """Whether somebody looks at a passive channel right now."""

@@ -64,14 +64,16 @@ class Mark(NamedTuple):
     id: str
     digest: str
     nonce: str
+    machine: str = ""  # through a gateway: whose request it is
 
     def value(self, action: str) -> dict[str, str]:
-        return {
+        value = {
             "id": self.id,
             "action": action,
             "digest": self.digest,
             "nonce": self.nonce,
         }
+        return {**value, "machine": self.machine} if self.machine else value
 
 
 class Extra(NamedTuple):
@@ -80,6 +82,7 @@ class Extra(NamedTuple):
     hurry: str = ""  # a reminder
     attached: bool = False  # the whole is in a file below
     page: str = ""  # address of the request's own page, if a phone can open it
+    machine: str = ""  # id, through a gateway
 
 
 NOTHING = Extra()
@@ -90,7 +93,7 @@ NOTHING = Extra()
 
 def ask_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> tuple[Card, bool]:
     """The card, and whether it holds everything there is to see."""
-    mark = Mark(ask.id, ask.digest, nonce)
+    mark = Mark(ask.id, ask.digest, nonce, extra.machine)
     card = _ask_card(ask, mark, extra, whole=True)
     if not ask.partial and _fits(card):
         return card, True
@@ -104,7 +107,7 @@ def ask_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> tuple[Card, bool]:
 
 def title_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> Card:
     """A card that tells only what kind of request it is: nobody approves that."""
-    mark = Mark(ask.id, ask.digest, nonce)
+    mark = Mark(ask.id, ask.digest, nonce, extra.machine)
     refusals = [offer for offer in ask.actions if not offer.grants]
     elements = [
         *_hurry(extra),
@@ -129,8 +132,13 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
         _hint(ask),
         note(_facts(ask)),
     ]
-    subtitle = " · ".join(filter(None, (one_line(ask.tool), ask.project_name)))
+    subtitle = _subtitle(ask)
     return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
+
+
+def _subtitle(ask: Ask) -> str:
+    places = (ask.machine, one_line(ask.tool), ask.project_name)
+    return " · ".join(filter(None, places))
 
 
 def _hurry(extra: Extra) -> list[Element]:
@@ -345,7 +353,7 @@ def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
         *_blocks(fit(ask, RECORD)),
         note(_facts(ask)),
     ]
-    subtitle = " · ".join(filter(None, (one_line(ask.tool), ask.project_name)))
+    subtitle = _subtitle(ask)
     return card_frame(
         outcome.done, subtitle, LOOKS[outcome.look], ask.summary, elements
     )

@@ -1,0 +1,79 @@
+"""`feishuperm join URL`: let a team's gateway carry this machine's requests."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from functools import partial
+
+from feishuperm.channels.dial_gateway import dial_gateway
+from feishuperm.errors import FeishupermError
+from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.config import load_settings
+from feishuperm.lib.post import dial
+from feishuperm.lib.terminal import say
+from feishuperm.setup.joining import Pairing, check_url, set_gateway
+from feishuperm.setup.server_process import running_status
+from feishuperm.setup.service_step import restart
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.lib.enrolment import Enrolment
+
+SUMMARY = "let a team's gateway carry this machine's requests"
+EPILOG = """\
+Prints six digits and waits; send them to the bot in Feishu and confirm there. Only the
+person who confirmed can answer this machine's requests through the gateway."""
+
+
+def main(args: list[str]) -> int:
+    """Pair, store, and let the server know."""
+    parser = ArgumentParser("join", SUMMARY, EPILOG)
+    parser.add_argument("url", metavar="URL", help="https://perm.example.com")
+    parser.add_argument("--name", default="", help="of this machine; its host name")
+    parser.add_argument("--owner", default="", help="e-mail or open_id to ask")
+    parser.add_argument(
+        "--allow-http", action="store_true", help="without encryption, on your own risk"
+    )
+    options = parser.parse_args(args)
+    settings = load_settings()
+    url = check_url(options.url, options.allow_http)
+    connect = partial(dial, ca_file=settings.feishuperm_ca_file)
+    pairing = Pairing(url, lambda address: dial_gateway(address, connect), _show, _tick)
+    own = pairing.join(options.name or socket.gethostname(), options.owner, _agree)
+    set_gateway(url)
+    say(f"joined {url} as {own.name} ({own.machine})")
+    _restart()
+    return 0
+
+
+def _show(words: str) -> None:
+    print(words, flush=True)
+    print("send the six digits to the bot in Feishu, and confirm there", flush=True)
+
+
+def _tick(left: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{left} ", end="", file=sys.stderr, flush=True)
+
+
+def _agree(own: Enrolment) -> bool:
+    """Show who confirmed; at a terminal a person may still say no."""
+    who = f"{own.owner_name} ({own.owner})" if own.owner_name else own.owner
+    print(f"confirmed by {who}", flush=True)
+    if not sys.stdin.isatty():
+        return True
+    answer = input("is that you? [Y/n] ")
+    return answer.strip().lower() in ("", "y", "yes", "是")
+
+
+def _restart() -> None:
+    """A running server takes it up; without one there is nothing to do."""
+    if running_status() is None:
+        say("start the server to use it: feishuperm serve, or feishuperm install")
+        return
+    try:
+        say(restart(os.environ))
+    except FeishupermError as error:
+        say(f"restart the server to use it: {error}")

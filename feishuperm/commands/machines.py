@@ -1,0 +1,69 @@
+"""`feishuperm machines`: on a gateway, which machines have joined it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from feishuperm.errors import UsageError
+from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.config import state_dir
+from feishuperm.lib.control import NotRunningError, ask_server
+from feishuperm.lib.display import one_line
+from feishuperm.lib.terminal import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SUMMARY = "on a gateway: list, rename and revoke machines"
+USAGE = (
+    "feishuperm machines [--json] | machines rename ID NAME | machines revoke ID"
+    " | machines revoke --owner OPEN_ID"
+)
+
+
+def main(args: list[str]) -> int:
+    """List, rename, or revoke."""
+    parser = ArgumentParser("machines", SUMMARY, "", USAGE)
+    parser.add_argument("what", nargs="?")
+    parser.add_argument("id", nargs="?")
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("--owner", default="", help="all machines of this person")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    options = parser.parse_args(args)
+    if options.what is None:
+        return _list(options.json)
+    if options.what == "rename" and options.id and options.name:
+        answer = _ask(command="rename", id=options.id, name=options.name)
+        say(f"{options.id} is {answer['name']} now")
+    elif options.what == "revoke" and bool(options.id) != bool(options.owner):
+        answer = _ask(command="revoke", id=options.id, owner=options.owner)
+        say("revoked " + ", ".join(answer["revoked"]))
+    else:
+        raise UsageError("which machine?", USAGE)
+    return 0
+
+
+def _ask(**command: Any) -> dict[str, Any]:
+    path = os.path.join(state_dir(), "gateway.sock")
+    try:
+        return ask_server(command, path=path)
+    except NotRunningError:
+        raise NotRunningError(
+            "no gateway runs here for this user", "feishuperm gateway"
+        ) from None
+
+
+def _list(as_json: bool) -> int:
+    rows = _ask(command="machines")["machines"]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    elif not rows:
+        say("no machine has joined yet: feishuperm join ADDRESS")
+    for row in () if as_json else rows:
+        state = "connected" if row["connected"] else "away"
+        facts = (row["id"], row["name"], row["owner"], row["address"], state,
+                 f"{row['since']} s", f"{row['waiting']} waiting")  # fmt: skip
+        print("  ".join(one_line(str(fact), 40) for fact in facts))
+    return 0

@@ -1,0 +1,154 @@
+"""Joining a gateway, and leaving it: the machine's side of pairing.
+
+A code is shown; the owner says it to the bot and confirms there; what comes back is
+shown before it is believed, and stored before the gateway counts on it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib import enrolment
+from feishuperm.lib.config import config_path
+from feishuperm.lib.enrolment import Enrolment
+from feishuperm.lib.files import read_bytes, write_atomic
+from feishuperm.models.settings import BY_KEY, host_is_local, parse_setting, url_host
+from feishuperm.protocol.machine import MachineWire
+from feishuperm.setup.config_step import drop_keys, merge_config
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Dial = Callable[[str], tuple[socket.socket, bytes]]
+    Show = Callable[[str], object]
+
+KEY = "FEISHUPERM_GATEWAY"
+STEP_SECONDS = 1.0  # between two looks at the clock
+RECEIVE_SIZE = 65536
+STORED_SECONDS = 10.0  # for the gateway's last word
+
+
+def check_url(url: str, allow_http: bool) -> str:
+    """The gateway's address as it is kept. Raises UsageError and SettingError."""
+    url = parse_setting(BY_KEY[KEY], url)
+    plain = urlsplit(url).scheme == "http"
+    if plain and not allow_http and not host_is_local(url_host(url)):
+        raise UsageError(
+            f"{url} is not encrypted: whoever is on the way could approve for you",
+            "use https://, or --allow-http if you know better",
+        )
+    return url
+
+
+class Pairing:
+    """One try to join."""
+
+    def __init__(
+        self,
+        url: str,
+        dial: Dial,
+        show: Show,
+        tick: Show = lambda words: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = url
+        self._dial = dial
+        self._show = show
+        self._tick = tick
+        self._clock = clock
+        self._until = clock() + 30.0
+
+    def join(
+        self, name: str, owner: str, agree: Callable[[Enrolment], bool]
+    ) -> Enrolment:
+        """Wait for the owner; the enrolment is on the disk when this returns."""
+        sock, rest = self._dial(self._url)
+        with sock:
+            sock.settimeout(STEP_SECONDS)
+            self._sock, self._wire = sock, MachineWire(True, self._clock())
+            self._wire.receive_data(rest, self._clock())
+            self._expect("hello")
+            self._wire.send("join", name=name, user=_user(), owner=owner)
+            code = self._expect("code")
+            self._until = self._clock() + float(code["seconds"])
+            self._show(f"配对码 {code['code']}")
+            own = self._read_joined(self._expect("joined"))
+            if not agree(own):
+                raise FeishupermError("not joined: nothing was stored")
+            enrolment.save(own)
+            self._wire.send("stored")
+            self._until = self._clock() + STORED_SECONDS
+            self._expect("enrolled")
+            return own
+
+    def _read_joined(self, message: dict[str, Any]) -> Enrolment:
+        parts = {key: str(message[key]) for key in ("machine", "name", "owner")}
+        key = bytes.fromhex(str(message["key"]))
+        if len(key) != 32 or not parts["machine"] or not parts["owner"]:
+            raise FeishupermError("the gateway's answer cannot be read")
+        name = str(message.get("owner_name", ""))
+        return Enrolment(
+            self._url, parts["machine"], parts["name"], parts["owner"], name,
+            (key.hex(),),
+        )  # fmt: skip
+
+    def _expect(self, kind: str) -> dict[str, Any]:
+        """The next message, which must be of this kind."""
+        while True:
+            message = self._wire.next_event()
+            self._sock.sendall(self._wire.data_to_send())
+            if message is not None and message["t"] == kind:
+                return message
+            if self._wire.trouble:
+                raise FeishupermError(f"the gateway says: {self._wire.trouble}")
+            if message is None:
+                self._receive()
+
+    def _receive(self) -> None:
+        left = self._until - self._clock()
+        if left <= 0:
+            raise FeishupermError(
+                "nobody confirmed it in time", "feishuperm join again"
+            )
+        self._tick(f"{int(left) // 60}:{int(left) % 60:02d}")
+        try:
+            data = self._sock.recv(RECEIVE_SIZE)
+        except (socket.timeout, TimeoutError):
+            return
+        if not data:
+            raise FeishupermError("the gateway closed the connection")
+        self._wire.receive_data(data, self._clock())
+
+
+def set_gateway(url: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Name the gateway in config.env, or nobody; all other lines stay as they are."""
+    path = config_path(environ)
+    data = read_bytes(path) or b""
+    changed = merge_config(data, {KEY: url}) if url else drop_keys(data, [KEY])
+    if changed != data:
+        write_atomic(path, changed, 0o600 if not data else None)
+
+
+def leave(environ: Mapping[str, str] = os.environ) -> str:
+    """Forget the gateway; returns its address, empty if there was none."""
+    own = enrolment.load(environ)
+    set_gateway("", environ)
+    try:
+        os.unlink(enrolment.path(environ))
+    except FileNotFoundError:
+        pass
+    return own.url if own else ""
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

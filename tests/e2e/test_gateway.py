@@ -1,0 +1,204 @@
+"""One app, many machines: the built file as gateway, as machines, as hooks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform
+from tests.gateways import Join, RunningGateway, enrolment, join
+from tests.served import Served, decision, event, finish
+
+
+@pytest.fixture
+def feishu() -> Iterator[FakePlatform]:
+    with FakePlatform() as platform:
+        yield platform
+
+
+@pytest.fixture
+def gateway(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> Iterator[RunningGateway]:
+    with RunningGateway(pyz, tmp_path / "gateway", feishu) as running:
+        yield running
+
+
+@pytest.fixture
+def machine(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
+) -> Iterator[Served]:
+    home = tmp_path / "laptop"
+    join(pyz, home, gateway, feishu, "--name", "laptop")
+    with Served(pyz, home) as server:
+        wait_until(lambda: channel(server)["state"] == "up")
+        yield server
+
+
+def channel(server: Served) -> dict[str, str]:
+    status = server.status() or {}
+    rows = [row for row in status["channels"] if row["name"] == "gateway"]
+    return rows[0] if rows else {"state": "none"}
+
+
+def card_of(feishu: FakePlatform, count: int) -> str:
+    wait_until(lambda: len(feishu.app_messages) > count)
+    return feishu.last
+
+
+def test_tap_reaches_the_machine_that_asked(
+    machine: Served, feishu: FakePlatform
+) -> None:
+    cards = len(feishu.app_messages)
+    hook = machine.hook(event())
+    message = card_of(feishu, cards)
+    assert "laptop" in json.dumps(feishu.card(message), ensure_ascii=False)
+    tap = feishu.tap(message, "批准运行")
+    assert tap.ok and tap.toast == {"type": "success", "content": "已批准运行"}
+    assert decision(finish(hook)) == {"behavior": "allow"}
+    assert feishu.buttons(message) == []
+    wait_until(lambda: feishu.patches)
+
+
+def test_join_shows_who_confirmed_and_stores_a_key(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
+) -> None:
+    said = join(pyz, tmp_path / "box", gateway, feishu, "--name", "box")
+    assert OWNER in said
+    kept = enrolment(tmp_path / "box")
+    assert kept["owner"] == OWNER and len(bytes.fromhex(kept["keys"][0])) == 32
+    config = (tmp_path / "box" / ".config" / "feishuperm" / "config.env").read_text()
+    assert f"FEISHUPERM_GATEWAY={gateway.url}" in config
+    assert kept["keys"][0] not in gateway.output() + said
+    rows = gateway.machines()
+    assert [(row["name"], row["connected"]) for row in rows] == [("box", False)]
+
+
+def test_second_machine_of_a_name_is_told_apart_and_key_rotates(
+    pyz: Path, tmp_path: Path, machine: Served, gateway: RunningGateway,
+    feishu: FakePlatform,
+) -> None:  # fmt: skip
+    first = enrolment(machine.home)["keys"]
+    assert len(first) == 1
+    join(pyz, tmp_path / "other", gateway, feishu, "--name", "laptop")
+    names = sorted(row["name"] for row in gateway.machines())
+    assert names == ["laptop", "laptop-2"]
+    machine.stop()
+    machine.start()
+    wait_until(lambda: channel(machine)["state"] == "up")
+    wait_until(lambda: len(enrolment(machine.home)["keys"]) == 1)
+    assert enrolment(machine.home)["keys"] != first
+
+
+def test_stranger_neither_taps_nor_joins_for_others(
+    machine: Served, feishu: FakePlatform, gateway: RunningGateway
+) -> None:
+    cards = len(feishu.app_messages)
+    hook = machine.hook(event())
+    message = card_of(feishu, cards)
+    tap = feishu.tap(message, "批准运行", who=STRANGER)
+    assert tap.toast["type"] == "error" and tap.card is None
+    assert hook.poll() is None
+    assert feishu.tap(message, "拒绝运行").ok
+    assert decision(finish(hook))["behavior"] == "deny"
+
+
+def test_wrong_codes_lock_the_sender_out(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
+) -> None:
+    joining = Join(pyz, tmp_path / "box", gateway.url)
+    try:
+        code = joining.code()
+        wrong = [f"{(int(code) + n) % 10**6:06d}" for n in range(1, 6)]
+        for number, guess in enumerate(wrong, 1):
+            feishu.say(guess, who=STRANGER)
+            wait_until(lambda number=number: len(feishu.replies) >= number)
+        feishu.say(code, who=STRANGER)
+        wait_until(lambda: len(feishu.replies) > len(wrong))
+        assert "十分钟" in json.dumps(feishu.replies[-1], ensure_ascii=False)
+        kinds = {message["msg_type"] for message in feishu.app_messages.values()}
+        assert kinds == {"text"}, "no card asks the guesser"
+    finally:
+        joining.close()
+
+
+def test_revoked_machine_is_out_and_its_card_void(
+    machine: Served, feishu: FakePlatform, gateway: RunningGateway
+) -> None:
+    cards = len(feishu.app_messages)
+    hook = machine.hook(event())
+    message = card_of(feishu, cards)
+    (row,) = gateway.machines()
+    assert row["waiting"] == 1 and row["connected"]
+    assert gateway.run("machines", "revoke", row["id"]).returncode == 0
+    wait_until(lambda: channel(machine)["state"] == "down")
+    wait_until(lambda: feishu.patches)
+    assert feishu.buttons(message) == []
+    assert gateway.machines() == []
+    assert hook.poll() is None, "nothing is denied: the terminal and inbox decide"
+
+
+def test_gateway_that_dies_loses_no_request(
+    machine: Served, feishu: FakePlatform, gateway: RunningGateway
+) -> None:
+    cards = len(feishu.app_messages)
+    hook = machine.hook(event())
+    message = card_of(feishu, cards)
+    gateway.kill()
+    wait_until(lambda: channel(machine)["state"] == "down")
+    gateway.start()
+    wait_until(lambda: channel(machine)["state"] == "up", timeout=40)
+    tap = feishu.tap(message, "批准运行")
+    assert tap.ok, tap
+    assert decision(finish(hook)) == {"behavior": "allow"}
+
+
+def test_machine_that_is_away_is_named_and_the_tap_is_not_kept(
+    machine: Served, feishu: FakePlatform, gateway: RunningGateway
+) -> None:
+    cards = len(feishu.app_messages)
+    hook = machine.hook(event())
+    message = card_of(feishu, cards)
+    machine.kill()
+    wait_until(lambda: not gateway.machines()[0]["connected"])
+    tap = feishu.tap(message, "批准运行")
+    assert tap.toast["type"] == "warning" and "laptop 不在线" in tap.toast["content"]
+    machine.start()
+    wait_until(lambda: channel(machine)["state"] == "up")
+    assert hook.poll() is None, "a tap that was refused must not be applied later"
+    wait_until(lambda: feishu.tap(message, "拒绝运行").toast["type"] == "success")
+    assert decision(finish(hook))["behavior"] == "deny"
+
+
+def test_health_readiness_and_figures(gateway: RunningGateway) -> None:
+    assert gateway.get("/healthz") == (200, "ok\n")
+    assert gateway.get("/readyz") == (200, "ready\n")
+    status, text = gateway.get("/metrics")
+    assert status == 200 and "feishuperm_machines 0" in text
+    through_proxy = {"X-Forwarded-For": "192.0.2.1"}
+    assert gateway.get("/metrics", **through_proxy)[0] == 403
+    assert gateway.get("/machine")[0] == 426
+    assert gateway.get("/")[0] == 404
+
+
+def test_leave_undoes_join(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
+) -> None:
+    home = tmp_path / "box"
+    config = home / ".config" / "feishuperm" / "config.env"
+    config.parent.mkdir(parents=True)
+    config.write_text("# mine\nFEISHUPERM_LANG=en\n")
+    before = config.read_bytes()
+    join(pyz, home, gateway, feishu)
+    assert config.read_bytes() != before
+    served = Served(pyz, home)
+    import subprocess
+
+    done = subprocess.run([str(pyz), "leave"], env=served.environ, timeout=30)
+    assert done.returncode == 0
+    assert config.read_bytes() == before
+    assert not (config.parent / "gateway.json").exists()

@@ -1,0 +1,176 @@
+"""The built file as a running gateway, and machines that have joined it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import clean_env, wait_until
+from tests.fakes.feishu import APP_ID, APP_SECRET
+from tests.fakes.feishu_app import OWNER, FakePlatform
+
+LISTENS = re.compile(r"gateway listens on \w+ port (\d+)")
+
+
+class RunningGateway:
+    """`gateway` in a home of its own; a context manager that ends what it started."""
+
+    def __init__(
+        self, pyz: Path, home: Path, feishu: FakePlatform, **settings: str
+    ) -> None:
+        self.pyz = str(pyz)
+        self.home = home
+        home.mkdir(exist_ok=True)
+        self.port = 0
+        self.environ = clean_env(
+            home,
+            FEISHU_APP_ID=APP_ID,
+            FEISHU_APP_SECRET=APP_SECRET,
+            FEISHU_BASE_URL=feishu.base_url,
+            **{"GATEWAY_HOST": "127.0.0.1", "GATEWAY_PORT": "0", **settings},
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> RunningGateway:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it, on the port it had before if it had one."""
+        if self.port:
+            self.environ["GATEWAY_PORT"] = str(self.port)
+        log_path = self.home / "gateway.log"
+        before = log_path.stat().st_size if log_path.exists() else 0
+        with open(log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                [self.pyz, "gateway"],
+                env=self.environ,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+        def port() -> int:
+            match = LISTENS.search(self.output()[before:])
+            return int(match[1]) if match else 0
+
+        self.port = wait_until(port)
+        wait_until(lambda: self.get("/readyz")[0] == 200)
+
+    def output(self) -> str:
+        return (self.home / "gateway.log").read_bytes().decode(errors="replace")
+
+    def get(self, path: str, **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        except OSError:
+            return 0, ""
+        finally:
+            connection.close()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self) -> int:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(10)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command of the gateway's operator."""
+        return subprocess.run(
+            [self.pyz, *arguments], env=self.environ, cwd=self.home, text=True,
+            capture_output=True, timeout=30, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+
+    def machines(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(self.run("machines", "--json").stdout)
+        return rows
+
+
+class Join:
+    """`join` as a person's terminal runs it."""
+
+    def __init__(self, pyz: Path, home: Path, url: str, *options: str) -> None:
+        home.mkdir(exist_ok=True)
+        self.environ = clean_env(home, PERMISSION_SOCKET_PATH=str(home / "s.sock"))
+        self.process = subprocess.Popen(
+            [str(pyz), "join", url, *options],
+            env=self.environ,
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said = ""
+
+    def code(self) -> str:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.said += line
+            match = re.match(r"配对码 (\d{6})$", line)
+            if match:
+                return match[1]
+        raise AssertionError(self.said)
+
+    def finish(self) -> str:
+        out, _ = self.process.communicate(timeout=30)
+        self.said += out
+        return self.said
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.process.kill()
+        self.process.communicate()
+
+
+def join(
+    pyz: Path,
+    home: Path,
+    gateway: RunningGateway,
+    feishu: FakePlatform,
+    *options: str,
+    who: str = OWNER,
+) -> str:
+    """Join a machine whose owner says the code and confirms; what `join` said."""
+    joining = Join(pyz, home, gateway.url, *options)
+    try:
+        cards = len(feishu.app_messages)
+        feishu.say(joining.code(), who=who)
+        wait_until(lambda: len(feishu.app_messages) > cards)
+        tap = feishu.tap(feishu.last, "确认添加", who=who)
+        assert tap.ok and tap.toast["type"] == "success", tap
+        said = joining.finish()
+        assert joining.process.returncode == 0, said
+        return said
+    finally:
+        joining.close()
+
+
+def enrolment(home: Path) -> dict[str, Any]:
+    path = home / ".config" / "feishuperm" / "gateway.json"
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    kept: dict[str, Any] = json.loads(path.read_text())
+    return kept
