@@ -52,7 +52,7 @@ PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
     "loader.py",
     *("models", "protocol", "lib", "services", "channels", "handlers", "server", "web"),
-    *("engine", "supervisor", "setup", "commands", "danger"),
+    *("engine", "supervisor", "setup", "gateway", "commands", "danger"),
 }
 
 
