@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 INIT = "/__init__.py"
 HOOK_NAMES = ("feishuperm-hook", "permission-notify")
-CONSTS = 7  # the place of the constants among what a code object is made of
-INNER = StopIteration  # stands there for a code object inside this one
+CODE, CONSTS = 6, 7  # their places among what a code object is made of
+INNER = StopIteration  # among the constants, for a code object inside this one
 HOOK_ARGUMENTS: tuple[list[str], ...] = ([], ["next"], ["denied"], ["form"])
 
 
@@ -57,6 +57,7 @@ class Loader:
         self.common = b""  # what every one of them was compressed against
         self.rest: dict[str, int] = {}  # all others: of how many code objects each
         self.section: Section = (0, 0), 0, 0, 0
+        self.caches: dict[int, int] = {}  # of an instruction: the room behind it
         self.parts: dict[str, list[Parts]] = {}  # theirs, until they are imported
 
     def find_spec(
@@ -115,7 +116,8 @@ class Loader:
         """Read the index: files, and where or of how many parts their codes are."""
         from zlib import decompress
 
-        common, files, sections, counts, self.section = loads(decompress(self.packed))
+        index = loads(decompress(self.packed))
+        common, files, sections, counts, self.section, self.caches = index
         self.packed = b""
         self.common = self._inflate(common, b"")
         names = [
@@ -130,7 +132,7 @@ class Loader:
         if name in self.rest:
             if name not in self.parts:
                 self._read_rest()
-            return assemble(self.parts.pop(name))
+            return assemble(self.parts.pop(name), Units(self.caches))
         data = b""
         for place in self.places[name]:
             data = self._inflate(place, self.common + data) if place[1] else b""
@@ -187,15 +189,28 @@ def accumulated(offset: int, lengths: list[int]) -> Iterator[Place]:
         offset += length
 
 
-def assemble(parts: Iterable[Parts]) -> CodeType | None:
+class Units(dict):  # type: ignore[type-arg]
+    """Each two bytes of code with the room that CPython wants behind them."""
+
+    def __init__(self, caches: dict[int, int]) -> None:
+        self.caches = caches
+
+    def __missing__(self, unit: int) -> bytes:
+        data = unit.to_bytes(2, sys.byteorder)
+        self[unit] = data + bytes(2 * self.caches.get(data[0], 0))
+        return self[unit]  # type: ignore[no-any-return]
+
+
+def assemble(parts: Iterable[Parts], units: Units) -> CodeType | None:
     """A module's code; what is inside a code object stands before it."""
     made: list[CodeType] = []
     for part in parts:
+        code = b"".join([units[unit] for unit in memoryview(part[CODE]).cast("H")])
         first = len(made) - part[CONSTS].count(INNER)
         inner = iter(made[first:])
         del made[first:]
         consts = (next(inner) if item is INNER else item for item in part[CONSTS])
-        fields = [*part[:CONSTS], tuple(consts), *part[CONSTS + 1 :]]
+        fields = [*part[:CODE], code, tuple(consts), *part[CONSTS + 1 :]]
         made.append(type(assemble.__code__)(*fields))
     return made[0] if made else None
 

@@ -16,7 +16,6 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib import log
 from feishuperm.lib.config import claude_dir, state_dir
 from feishuperm.lib.control import ask_server
-from feishuperm.lib.text import text
 from feishuperm.supervisor import reviewer
 from feishuperm.supervisor.event import Event, client_cap
 from feishuperm.supervisor.prompts import MATERIAL, SUPERVISOR
@@ -212,6 +211,8 @@ class Supervisor:
         log.log(f"supervisor: {message}", level)
 
     def _text(self, key: str, **values: object) -> str:
+        from feishuperm.lib.text import text  # most reviews need none of ours
+
         return text(self.settings.feishuperm_lang, f"supervisor.{key}", **values)
 
 

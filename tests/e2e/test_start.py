@@ -653,11 +653,15 @@ def test_what_starts_often_never_waits_for_the_code_of_everything_else(
     settings.write_text(json.dumps({"feishuperm": {"callbacks": rows}}))
     command, event, module = FREQUENT[case]
     fields = {"hook_event_name": event, "tool_name": "Bash", "cwd": str(tmp_path)}
+    fields["session_id"] = "s"
+    env["SUPERVISOR_COMMAND"] = """echo '{"allow_stop": true, "feedback": ""}'"""
     start = [sys.executable, "-IBS", "-X", "importtime", "-c", boot_of(pyz), str(pyz)]
     result = run([*start, command], env, tmp_path, json.dumps(fields).encode())
     assert result.returncode == 0
     assert module in imported(result.stderr)
-    heavy = {"argparse", "asyncio", "dataclasses", "logging", "typing", "_lzma"}
+    heavy = {"argparse", "asyncio", "dataclasses", "logging", "_lzma"}
+    if case != "a stop":  # which loads the ledger while the reviewer works
+        heavy.add("typing")
     assert not imported(result.stderr) & heavy
 
 
