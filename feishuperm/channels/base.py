@@ -58,6 +58,9 @@ if TYPE_CHECKING:
         def facts(self) -> Mapping[str, Any]:
             """What else `status` tells of it."""
 
+        def busy(self) -> bool:
+            """Whether something is on its way that should arrive before the end."""
+
         def close(self) -> None:
             """Stop working; what is still on its way may be dropped."""
 
@@ -69,3 +72,5 @@ class Announcement(NamedTuple):
     wanted: Callable[[], bool]  # whether the request still waits
     done: Callable[[bool, str], object]  # shown?, and if not for good: why
     lost: Callable[[], object] = lambda: None  # shown, but nobody can answer there now
+    # Let another channel show it too, since no answer can come back; None: none could.
+    stand_in: Callable[[], object] | None = None

@@ -117,6 +117,9 @@ class GatewayChannel:
     def watched(self) -> bool:
         return False
 
+    def busy(self) -> bool:
+        return False
+
     def muted(self) -> bool:
         return False
 

@@ -77,6 +77,9 @@ class InboxChannel:
     def state(self) -> tuple[str, str]:
         return "up", f"{len(self._streams)} open"
 
+    def busy(self) -> bool:
+        return False
+
     def close(self) -> None:
         """Nothing: the pages close with the server's connections."""
 

@@ -102,6 +102,7 @@ class Outbox:
         self._state = ("up", "nothing sent yet")
         self._woken = threading.Event()
         self._closed = False
+        self._sending = False
 
     def start(self) -> None:
         """Begin to send."""
@@ -115,6 +116,11 @@ class Outbox:
     def state(self) -> tuple[str, str]:
         """`up` or `down` by the last message, and what to do about it."""
         return self._state
+
+    def busy(self) -> bool:
+        """Whether a message waits to be sent, and may be soon."""
+        waiting = bool(self._incoming or self._jobs or self._sending)
+        return waiting and self._state[0] == "up"
 
     def add(self, job: Job) -> None:
         """Queue a message, or give it up if it cannot leave in time."""
@@ -136,7 +142,11 @@ class Outbox:
         wait = max(self._paused_until() - now, self._limit.wait(now))
         if wait > 0:
             return wait
-        self._deliver(self._jobs.popleft())
+        self._sending = True
+        try:
+            self._deliver(self._jobs.popleft())
+        finally:
+            self._sending = False
         return 0.0
 
     def _run(self) -> None:

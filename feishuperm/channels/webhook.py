@@ -71,7 +71,7 @@ class WebhookChannel:
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request; its plainest form cannot be answered."""
-        until, wanted, done, _ = announcement
+        until, wanted, done = announcement[:3]
         builds = permission_messages(
             ask, self._url, self._at, lambda: until - self._wall()
         )
@@ -102,6 +102,9 @@ class WebhookChannel:
 
     def watched(self) -> bool:
         return False
+
+    def busy(self) -> bool:
+        return False  # a card that is not out says nothing of an end
 
     def _send(self, message: Message) -> SendResult:
         return send_message(

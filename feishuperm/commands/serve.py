@@ -43,6 +43,7 @@ from feishuperm.server.listen import listen_http, listen_unix
 from feishuperm.server.loop import Loop, caps, raise_file_limit
 from feishuperm.server.machine_line import MachineLine
 from feishuperm.services.desk import Desk
+from feishuperm.services.history import undo_last
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.links import Links, load_key
 from feishuperm.services.notices import Notices
@@ -199,6 +200,10 @@ class Server:
             outcome,
             lambda id, action, who: self.desk.note_stranger(id, action, who),
             lambda: self.desk.presenter.waiting(self.desk.requests.waiting()),
+            lambda id, who: self.desk.hold(id, who),
+            # It runs in a thread: with a ledger and a writer of its own, under the
+            # same locks.
+            lambda who: undo_last(Ledger(), RuleWriter(), ("card", "message"), who),
         )
 
     def page_for_a_phone(self, id: str) -> str:
@@ -268,7 +273,8 @@ class Server:
         self._drain(self.loop.now() + HANDOVER_SECONDS)
 
     def _drain(self, until: float) -> None:
-        if not self.hooks.connections or self.loop.now() >= until:
+        busy = self.hooks.connections or any(c.busy() for c in self.channels)
+        if not busy or self.loop.now() >= until:
             self.loop.stop()
         else:
             self._later(0.02, lambda: self._drain(until))

@@ -15,7 +15,7 @@ from typing import Any
 
 from feishuperm.channels.app import chat
 from feishuperm.channels.app.card import confirm_words
-from feishuperm.channels.app.channel import toast
+from feishuperm.channels.app.events import toast
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.hub import SEEN_SECONDS, Hub
 from feishuperm.gateway.notes import (

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.channels.app.card import settled_card
-from feishuperm.channels.app.channel import read_tap, toast
+from feishuperm.channels.app.events import read_tap, toast
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown

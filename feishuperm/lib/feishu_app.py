@@ -9,12 +9,15 @@ the page of the console where it is mended; no sentence holds the secret or a to
 from __future__ import annotations
 
 import json
+import re
 import secrets
+import threading
 import time
 from typing import Any, NamedTuple
 
 from feishuperm.lib.display import one_line
 from feishuperm.lib.post import Call, Reply, call
+from feishuperm.lib.text import TEXTS, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,11 +50,15 @@ CODES: dict[int, tuple[str, str, str]] = {
         "baseinfo",
     ),
     10015: (FAIL, "FEISHU_APP_SECRET is wrong", "baseinfo"),
-    11205: (FAIL, "the app has no bot, or was never published", "bot"),
+    11205: (FAIL, "the app has no bot, or was never published", "capability"),
     11232: (RETRY, "too many messages", ""),
     230001: (SIMPLER, "Feishu refused the message's form", ""),
     230002: (FAIL, "the bot is not in the group of FEISHU_RECEIVE_ID", ""),
-    230006: (FAIL, "the app's bot is switched off: switch it on and publish", "bot"),
+    230006: (
+        FAIL,
+        "the app's bot is switched off: switch it on and publish",
+        "capability",
+    ),
     230011: (FAIL, "the message was recalled", ""),
     230013: (FAIL, "the app is not available to this person", "version"),
     230018: (FAIL, "the group does not let the bot write", ""),
@@ -71,7 +78,11 @@ CODES: dict[int, tuple[str, str, str]] = {
     230110: (FAIL, "the message was deleted", ""),
     232009: (FAIL, "the group is gone", ""),
     234006: (FAIL, "the file is too large for Feishu", ""),
-    234007: (FAIL, "the app's bot is switched off: switch it on and publish", "bot"),
+    234007: (
+        FAIL,
+        "the app's bot is switched off: switch it on and publish",
+        "capability",
+    ),
     99991400: (RETRY, "too many requests to Feishu", ""),
     99991403: (FAIL, "the company's monthly calls to Feishu are used up", ""),
     99991661: (RENEW, "Feishu wants a token", ""),
@@ -84,6 +95,19 @@ CODES: dict[int, tuple[str, str, str]] = {
     99992361: (FAIL, "the open_id belongs to another app", ""),
     99992402: (SIMPLER, "Feishu refused a field of the message", ""),
 }
+
+
+# What can be wrong with an app, as keys of `lib.text` -> the page that mends it.
+PAGES = {
+    "app.credentials": "baseinfo",
+    "app.forbidden": "version",
+    "app.busy": "version",
+    "app.bot_off": "capability",
+    "app.callback": "callback",
+}
+LACKS_SCOPE = (99991672, 230027)
+SCOPE = re.compile(r"[a-z0-9_.:]{3,80}\Z")
+MOST_SCOPES = 3  # of which one is enough; named in a sentence
 
 
 class Result(NamedTuple):
@@ -99,7 +123,7 @@ class Result(NamedTuple):
 
 
 class AppApi:
-    """One app. Used from one thread at a time."""
+    """One app. Its outboxes use it from several threads; only one fetches a token."""
 
     def __init__(
         self,
@@ -116,6 +140,7 @@ class AppApi:
         self._clock = clock
         self._token = ""
         self._token_until = 0.0
+        self._lock = threading.Lock()
 
     # Messages.
 
@@ -158,30 +183,37 @@ class AppApi:
         return self._authorised(method, path, data, JSON)
 
     def _authorised(self, method: str, path: str, data: bytes, kind: str) -> Result:
-        result = self._ensure_token()
-        if not result.ok:
-            return result
-        result = self._call(method, path, data, kind, self._token)
-        if not self._is_stale(result):
-            return result
-        self._token = ""
-        renewed = self._ensure_token()
-        if not renewed.ok:
-            return renewed
-        return self._call(method, path, data, kind, self._token)
+        refused = ""
+        for _ in range(2):  # a token may be refused once
+            token, result = self._ensure_token(refused)
+            if not result.ok:
+                return result
+            result = self._call(method, path, data, kind, token)
+            if not self._is_stale(result):
+                return result
+            refused = token
+        return result
 
     def _is_stale(self, result: Result) -> bool:
         return CODES.get(result.code, ("",))[0] == RENEW
 
     # The token.
 
-    def _ensure_token(self) -> Result:
-        if self._token and self._clock() < self._token_until:
-            return Result(True, 0, "")
-        return self.fetch_token()
+    def _ensure_token(self, refused: str) -> tuple[str, Result]:
+        """A token that is not the refused one; another thread may have fetched it."""
+        with self._lock:
+            good = self._token not in ("", refused)
+            if good and self._clock() < self._token_until:
+                return self._token, Result(True, 0, "")
+            result = self._fetch_token()
+            return self._token, result
 
     def fetch_token(self) -> Result:
         """A new token; also the test whether id and secret fit together."""
+        with self._lock:
+            return self._fetch_token()
+
+    def _fetch_token(self) -> Result:
         body = {"app_id": self._app_id, "app_secret": self._secret}
         result = self._call("POST", TOKEN, encode(body).encode(), JSON)
         token, seconds = (
@@ -225,8 +257,8 @@ class AppApi:
         code = answer.get("code")
         if not isinstance(code, int) or isinstance(code, bool):
             again = reply.status >= 500 or reply.status == 429
-            text = f"HTTP status {reply.status} and no answer of Feishu's"
-            return Result(False, NO_ANSWER, text, retry=again)
+            said = f"HTTP status {reply.status} and no answer of Feishu's"
+            return Result(False, NO_ANSWER, said, retry=again)
         data = answer.get("data")
         if code == 0:
             return Result(True, 0, "", data=data if isinstance(data, dict) else answer)
@@ -236,22 +268,49 @@ class AppApi:
         verdict, advice, page = CODES.get(code, (SIMPLER, "", ""))
         if reply.status >= 500 or reply.status == 429:
             verdict = RETRY
-        text = f"{code}: {advice or one_line(str(answer.get('msg', '')))}"
+        said = f"{code}: {advice or one_line(str(answer.get('msg', '')))}"
+        scopes = _scopes(answer) if code in LACKS_SCOPE else []
+        if scopes:
+            said += f" ({' or '.join(scopes)})"
+            page = f"auth?q={','.join(scopes)}&op_from=openapi&token_type=tenant"
         if page:
-            text += f": {self.console(page)}"
+            said += f": {self.console(page)}"
         return Result(
             False,
             code,
-            text,
+            said,
             verdict in (RETRY, RENEW),
             _reset(reply.headers) if verdict == RETRY else 0.0,
             verdict == SIMPLER,
             answer,
         )
 
+    def problem(self, key: str, **values: object) -> str:
+        """A sentence about what is wrong, and the page that mends it.
+
+        Whatever is no key is a sentence already.
+        """
+        if key not in TEXTS:
+            return key
+        page = PAGES.get(key, "")
+        said = text("en", key, **values)
+        return f"{said}: {self.console(page)}" if page else said
+
     def console(self, page: str) -> str:
         """The address of a page of the developer's console about this app."""
         return f"{self._base_url}/app/{self._app_id}/{page}"
+
+
+def _scopes(answer: dict[str, Any]) -> list[str]:
+    """The permissions of which one is missing, as Feishu names them."""
+    error = answer.get("error")
+    listed = error.get("permission_violations") if isinstance(error, dict) else None
+    names = [
+        str(item.get("subject"))
+        for item in (listed if isinstance(listed, list) else [])
+        if isinstance(item, dict)
+    ]
+    return [name for name in names if SCOPE.match(name)][:MOST_SCOPES]
 
 
 def receiver_type(receiver: str) -> str:

@@ -495,6 +495,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     # The app: taps, texts, and what is wrong with it.
     "answer.only_owner": ("只有 {owner} 可以操作", "Only {owner} may do this"),
+    "answer.held": (
+        "已停表，请在 {time} 前操作",
+        "The clock is stopped: please answer before {time}",
+    ),
     "answer.again": (
         "服务刚刚重启，请再点一次",
         "The server has just restarted: please tap again",
@@ -580,9 +584,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "chat.help": (
         "回复卡片：1-4、批准、始终、拒绝 [理由]、中断，或直接写答案。"
-        "命令：状态、静音 [时间]、恢复。",
+        "命令：状态、静音 [时间]、恢复、撤销。",
         "Reply to a card: 1-4, allow, always, deny [reason], interrupt, or the answer "
-        "itself. Commands: status, mute [time], on.",
+        "itself. Commands: status, mute [time], on, undo.",
     ),
     "chat.over": (
         "这条消息对应的请求已经结束。",
@@ -609,6 +613,15 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Muted until {time}; requests stay in the terminal.",
     ),
     "chat.on": ("已恢复。", "On again."),
+    "chat.undone": (
+        "已撤销规则：\n{rules}\n正在运行的会话结束之前仍按原规则执行。",
+        "This rule is taken back:\n{rules}\nA session that runs keeps it till its end.",
+    ),
+    "chat.undo_nothing": (
+        "没有可以撤销的规则。",
+        "There is no rule of this chat's to take back.",
+    ),
+    "chat.undo_failed": ("没有撤销：{why}", "Nothing was taken back: {why}"),
     "chat.nothing": ("没有等待处理的请求。", "Nothing is waiting."),
     "app.credentials": (
         "应用 ID 或密钥不对，请检查 FEISHU_APP_ID 和 FEISHU_APP_SECRET",
@@ -622,7 +635,24 @@ TEXTS: dict[str, tuple[str, str]] = {
         "飞书拒绝了长连接：应用未发布或机器人未启用",
         "Feishu refuses the long connection: publish the app and switch its bot on",
     ),
-    "app.busy": ("飞书暂时繁忙", "Feishu is busy at the moment"),
+    "app.busy": (
+        "飞书暂时繁忙；如果一直如此，请发布应用",
+        "Feishu is busy; if that lasts, the app was never published",
+    ),
+    "app.bot_off": (
+        "应用的机器人未启用：启用后发布版本",
+        "the app's bot is switched off: switch it on and publish a version",
+    ),
+    "app.callback": (
+        "点按到不了应用：请用长连接订阅 card.action.trigger 并发布版本",
+        "taps do not reach the app: subscribe to card.action.trigger by long "
+        "connection and publish a version",
+    ),
+    "app.shared": (
+        "这个应用有 {count} 条长连接，每次点按只到其中一条：请关掉另一台机器上的服务",
+        "the app has {count} connections and each tap reaches one of them: end the "
+        "server on the other machine, or give it an app of its own",
+    ),
     "app.unreachable": (
         "飞书的回答无法识别，可能有代理在中间",
         "the answer is not Feishu's: a proxy may be in between",

@@ -23,6 +23,8 @@ from feishuperm.services.ledger_lines import EXACT, Entry, end_of, entry_time, p
 from feishuperm.services.rule_writer import RuleWriter, settings_path
 
 HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
+LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
+Name = tuple[str, str]  # a rule as shown, and its mark
 HEAD_CHARACTERS = 8  # what a card shows; fewer may be those of several entries
 
 
@@ -154,6 +156,45 @@ def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str]
 def undo(ledger: Ledger, writer: RuleWriter, id: str) -> list[str]:
     """Take back what one request's "always" wrote, and nothing else; says what it did.
 
+    Raises FeishupermError.
+    """
+    project, written, removed = _undo(ledger, writer, id, "command")
+    said = []
+    if removed:
+        said.append(
+            f"{settings_path(project)}: a session that runs keeps this until it ends"
+        )
+    for (shown, _), rule in written:
+        state = "removed" if rule in removed else "not there any more"
+        said.append(f"{state}: {one_line(mask(shown), sys.maxsize)}")
+    return said
+
+
+def undo_last(
+    ledger: Ledger, writer: RuleWriter, surfaces: Sequence[str], who: str
+) -> list[str]:
+    """Take back the last rules that were written from these surfaces; returns them.
+
+    Rules that are gone already are passed over.  Raises FeishupermError.
+    """
+    entries = ledger.latest(LOOKED_THROUGH)
+    undone = {entry.get("id") for entry in entries if entry.get("event") == "undo"}
+    for entry in reversed(entries):
+        if entry.get("event") != REQUEST or entry.get("id") in undone:
+            continue
+        if entry.get("rules") and entry.get("surface") in surfaces:
+            id = str(entry.get("id"))
+            _, written, removed = _undo(ledger, writer, id, "message", who)
+            if removed:
+                return [mask(shown) for (shown, _), rule in written if rule in removed]
+    return []
+
+
+def _undo(
+    ledger: Ledger, writer: RuleWriter, id: str, surface: str, who: str = ""
+) -> tuple[str, list[tuple[Name, str]], Sequence[str]]:
+    """The project of a request, the rules it wrote, and those taken back now.
+
     An intent that a crash left open counts as written: the file shows whether it was.
     Raises FeishupermError.
     """
@@ -173,19 +214,10 @@ def undo(ledger: Ledger, writer: RuleWriter, id: str) -> list[str]:
         if rule and not any(name in part for part in done)
     ]
     removed = writer.undo(project, open_rules) if open_rules else ()
-    said = []
     if removed:
-        _record(ledger, id, project, removed)
-        said.append(
-            f"{settings_path(project)}: a session that runs keeps this until it ends"
-        )
-    for (shown, _), rule in written:
-        state = "removed" if rule in removed else "not there any more"
-        said.append(f"{state}: {one_line(mask(shown), sys.maxsize)}")
-    return said
-
-
-Name = tuple[str, str]  # a rule as shown, and its mark
+        entry = {"event": "undo", "id": id, "surface": surface, "project": project}
+        _record(ledger, {**entry, "who": who} if who else entry, removed)
+    return project, written, removed
 
 
 def _written(
@@ -215,8 +247,7 @@ def _names(entry: Entry) -> list[Name]:
     return [(str(rule), str(mark)) for rule, mark in zip(rules, marks)]
 
 
-def _record(ledger: Ledger, id: str, project: str, rules: Sequence[str]) -> None:
-    entry = {"event": "undo", "id": id, "surface": "command", "project": project}
+def _record(ledger: Ledger, entry: dict[str, str], rules: Sequence[str]) -> None:
     try:
         ledger.append({**entry, "rules": list(rules)})
     except OSError as error:

@@ -33,7 +33,7 @@ class Told(NamedTuple):
 
 
 class Showing:
-    """One request on its way to the channels that push."""
+    """One request on its way to the channels, each of which gets it once."""
 
     def __init__(
         self,
@@ -51,25 +51,34 @@ class Showing:
         self._pushing = pushing
         self._renew = renew
         self._failed: list[str] = []
-        self._there: set[str] = set()  # names of channels that show it
+        self._announced: set[str] = set()  # names of channels that were given it
+        self._there: set[str] = set()  # of those that show it
         names = {channel.name for channel in pushing}
         self.first = [c for c in pushing if c.stands_in_for not in names]
 
     def show(self, channels: Sequence[Channel]) -> None:
         for channel in channels if self._request.waits() else ():
-            fresh = self._renew is not None and not channel.passive
-            ask = self._renew() if fresh and self._renew else self._ask
+            if channel.name in self._announced:
+                continue
+            self._announced.add(channel.name)
+            renew = None if channel.passive else self._renew
+            ask = renew() if renew else self._ask
             channel.announce(ask, self._announcement(channel.name))
 
     def _announcement(self, name: str) -> Announcement:
         """Channels report from their own threads."""
         on_loop = self._notifier.on_loop
+        others = self._stand_ins(name)
         return Announcement(
             self._ask.created + self._ask.seconds,
             self._request.waits,
             lambda shown, detail: on_loop(lambda: self._done(name, shown, detail)),
             lambda: on_loop(lambda: self._lost(name)),
+            (lambda: on_loop(lambda: self.show(others))) if others else None,
         )
+
+    def _stand_ins(self, name: str) -> list[Channel]:
+        return [c for c in self._pushing if c.stands_in_for == name]
 
     def _done(self, name: str, shown: bool, detail: str) -> None:
         if shown:
@@ -77,7 +86,7 @@ class Showing:
             self._told.shown(self._request)
             return
         self._failed.append(detail)
-        self.show([c for c in self._pushing if c.stands_in_for == name])
+        self.show(self._stand_ins(name))
         everywhere = len(self._failed) == len(self._pushing)
         if everywhere and not self._notifier.watched():
             self._told.failed(self._request, "; ".join(self._failed))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from feishuperm.services.rule_writer import RulePlan, RuleWriter
 
 LISTED = 10  # requests of a list in the chat
+LINE = 100  # characters of what each is about
 BROAD = "rule.broad"  # what a person has to read before a rule for all of a tool
 REMARK = 2000  # characters of what the client says of an event
 BRIEF = 20_000  # characters of all blocks; a card holds no more bytes
@@ -142,11 +143,16 @@ class Presenter:
         if not requests:
             return self.say("chat.nothing")
         lines = [
-            f"{number}. {self.summary(request)} · {project_name(request.project)}"
+            f"{number}. {self._line(request)} · {project_name(request.project)}"
             for number, request in enumerate(requests[:LISTED], 1)
         ]
         more = len(requests) - LISTED
         return "\n".join([*lines, *([f"… +{more}"] if more > 0 else [])])
+
+    def _line(self, request: Request) -> str:
+        """A request with the beginning of what it is about."""
+        name, detail = self.summary(request), one_line(request.detail, LINE)
+        return f"{name}: {detail}" if detail and detail not in name else name
 
     def summary(self, request: Request) -> str:
         """A request on one line, as people call it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -192,3 +193,156 @@ def test_no_secret_of_the_app_is_written_or_told(
     assert len(feishu.connections.issued) > 1
     for canary in canaries:
         assert canary not in status and canary.encode() not in written
+
+
+def channel(served: Served, name: str) -> dict[str, object]:
+    status = served.status()
+    assert status is not None
+    rows: list[dict[str, object]] = status["channels"]
+    return next(row for row in rows if row["name"] == name)
+
+
+def test_stopped_server_leaves_no_live_button_behind(
+    served: Served, feishu: FakePlatform
+) -> None:
+    hook = served.hook(event())
+    message = sent(feishu)
+    wait_until(lambda: served.waiting())
+    assert served.stop() == 0
+    assert finish(hook) == ""
+    assert feishu.buttons(message) == []
+    assert "已交回终端" in texts(feishu.card(message))
+
+
+def test_card_whose_session_ended_while_no_server_ran_is_settled_at_the_next_start(
+    served: Served, feishu: FakePlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = served.hook(event())
+    message = sent(feishu)
+    wait_until(lambda: served.waiting())
+    served.kill()
+    hook.kill()
+    served.start()
+    assert feishu.buttons(message)
+    wait_until(lambda: feishu.buttons(message) == [], 30)
+    assert "会话已结束" in texts(feishu.card(message))
+
+
+def test_webhook_steps_in_while_no_tap_can_arrive_and_steps_back(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    settings = {**app_settings(feishu), "FEISHU_WEBHOOK_URL": feishu.webhook_url}
+    with Served(pyz, tmp_path, **settings) as served:
+        wait_until(lambda: feishu.connections.open)
+        first = served.hook(event())
+        message = sent(feishu)
+        assert feishu.cards == []
+        feishu.connections.refusals.extend([Handshake(514)] * 4)  # some seconds
+        feishu.connections.cut()
+        wait_until(lambda: feishu.cards)  # the button inside the card is dead now
+        row = channel(served, "app")
+        assert row["state"] == "down" and "/version" in str(row["detail"])
+        second = served.hook(event(command="make"))
+        wait_until(lambda: len(feishu.cards) == 2)
+        assert len(feishu.app_messages) == 1
+        for hook in (first, second):
+            id = served.waiting()[0]
+            assert served.get(served.link(f"/allow?id={id}")).status == 200
+            assert decision(finish(hook)) == {"behavior": "allow"}
+        wait_until(lambda: feishu.buttons(message) == [])
+        wait_until(lambda: feishu.connections.open, 30)
+        third = served.hook(event(command="ls"))
+        assert feishu.tap(sent(feishu, 2), "批准运行").ok
+        assert decision(finish(third)) == {"behavior": "allow"}
+        assert len(feishu.cards) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "page"),
+    [
+        ({"FEISHU_APP_SECRET": "wrong"}, "FEISHU_APP_SECRET", "baseinfo"),
+        ({"FEISHU_APP_ID": "cli_other"}, "FEISHU_APP_ID", "baseinfo"),
+        ({}, "bot is switched off", "capability"),
+        ({"subscribed": ""}, "card.action.trigger", "callback"),
+    ],
+)
+def test_each_thing_wrong_with_an_app_is_told_with_the_page_that_mends_it(
+    pyz: Path,
+    tmp_path: Path,
+    feishu: FakePlatform,
+    changes: dict[str, str],
+    words: str,
+    page: str,
+) -> None:
+    feishu.bot_status = 2 if changes else 1
+    feishu.subscribed = changes.pop("subscribed", "x") == "x"
+    with Served(pyz, tmp_path, **{**app_settings(feishu), **changes}) as served:
+        wait_until(lambda: words in str(channel(served, "app")["detail"]))
+        row = channel(served, "app")
+        assert row["state"] == "down"
+        assert str(row["detail"]).partition("?")[0].endswith(page)
+        wait_until(lambda: words in served.output())
+
+
+def test_people_are_named_as_the_directory_names_them(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    feishu.people[OWNER] = "王小明"
+    with Served(pyz, tmp_path, **app_settings(feishu)) as served:
+        wait_until(lambda: feishu.connections.open)
+        hook = served.hook(event())
+        message = sent(feishu)
+
+        def stranger() -> str:
+            return texts(feishu.tap(message, "批准运行", who=STRANGER).toast)
+
+        wait_until(lambda: "只有 王小明" in stranger())
+        assert "由 王小明 于" in texts(feishu.tap(message, "批准运行").card)
+        assert decision(finish(hook)) == {"behavior": "allow"}
+
+
+def test_rule_of_the_chat_is_taken_back_in_the_chat(
+    served: Served, feishu: FakePlatform
+) -> None:
+    rules = served.project / ".claude" / "settings.local.json"
+    hook = served.hook(event())
+    message = sent(feishu)
+    feishu.say("始终", parent=message)
+    wait_until(lambda: "Bash(npm run build)" in texts(feishu.replies))
+    assert hook.poll() is None and not rules.exists()
+    feishu.say("always", parent=message)
+    assert decision(finish(hook))["behavior"] == "allow"
+    assert "npm run build" in rules.read_text()
+    feishu.say("撤销")
+    wait_until(lambda: "已撤销规则" in texts(feishu.replies))
+    assert "npm run build" not in rules.read_text()
+    assert '"event": "undo"' in ledger(served)
+    feishu.say("undo")
+    wait_until(lambda: "没有可以撤销的规则" in texts(feishu.replies))
+
+
+def test_status_in_the_chat_lists_what_waits_with_its_command(
+    served: Served, feishu: FakePlatform
+) -> None:
+    hook = served.hook(event(command="make release"))
+    sent(feishu)
+    feishu.say("状态")
+    wait_until(lambda: "make release" in texts(feishu.replies))
+    assert hook.poll() is None
+
+
+def test_somebody_who_reads_has_more_time(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    settings = {"PERMISSION_REQUEST_TIMEOUT": "5", "PERMISSION_HOLD": "60"}
+    with Served(pyz, tmp_path, **app_settings(feishu), **settings) as served:
+        wait_until(lambda: feishu.connections.open)
+        hook = served.hook(event())
+        message = sent(feishu)
+        tap = feishu.tap(message, "我在看")
+        assert tap.ok and tap.toast["type"] == "success"
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > 6, 10)
+        assert hook.poll() is None
+        assert feishu.tap(message, "批准运行").ok
+        assert decision(finish(hook)) == {"behavior": "allow"}

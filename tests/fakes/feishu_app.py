@@ -253,6 +253,7 @@ class FakePlatform(FakeFeishu):
         self.person_times: dict[str, deque[float]] = {}
         self.bot_status = 2
         self.subscribed = True
+        self.people: dict[str, str] = {}  # open_id -> name
         self.spoken: dict[str, Json] = {}  # what people wrote
         self._sent_texts = 0
 
@@ -454,6 +455,14 @@ class FakePlatform(FakeFeishu):
         if route == "event/v1/connection":
             count = len(self.connections.open)
             return {"code": 0, "msg": "", "data": {"online_instance_cnt": count}}
+        if route == "application/v6/applications/me":
+            listed = ["card.action.trigger"] if self.subscribed else []
+            info = {"callback_type": "websocket", "subscribed_callbacks": listed}
+            app = {"status": 1, "callback_info": info}
+            return {"code": 0, "msg": "", "data": {"app": app}}
+        if route.startswith("contact/v3/users/"):
+            user = {"name": self.people.get(route.rpartition("/")[2], "")}
+            return {"code": 0, "msg": "", "data": {"user": user}}
         raise Refusal(404, "page not found", 404)
 
     def _message(

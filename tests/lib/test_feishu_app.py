@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import pytest
 from feishuperm.lib.feishu_app import (
     CODES,
     FAIL,
+    PAGES,
     RENEW,
     RETRY,
     SIMPLER,
@@ -208,3 +210,54 @@ def test_discovery_needs_no_token() -> None:
     (call,) = feishu.calls
     assert call.url == "https://f.example/callback/ws/endpoint"
     assert json.loads(call.body) == {"AppID": "cli_1", "AppSecret": SECRET}
+
+
+def test_two_threads_that_are_refused_fetch_one_token() -> None:
+    feishu = Feishu()
+    stale = threading.Barrier(2, timeout=5)
+
+    def post(call: Call) -> Reply:
+        if call.url.endswith("/internal"):
+            return Feishu.post(feishu, call)
+        if call.headers["Authorization"] == "Bearer t-1":
+            stale.wait()  # both were refused before either asks for another
+            return refused(99991663)
+        return Reply(200, {}, json.dumps(OK).encode())
+
+    api = AppApi("cli_1", SECRET, "https://f.example", post, feishu.clock)
+    api.fetch_token()
+    results: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(api.update("om_1", {}).ok))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert results == [True, True] and feishu.tokens == 2
+
+
+def test_missing_permission_is_named_with_the_page_that_grants_it() -> None:
+    violations = [{"subject": "im:message:send_as_bot"}, {"subject": "im:message"}]
+    error = {"permission_violations": [*violations, {"subject": "<b>"}, 5]}
+    answer = {"code": 99991672, "msg": "Access denied", "error": error}
+    result = Feishu(answer).api.send("ou_1", {}, "u")
+    assert "(im:message:send_as_bot or im:message)" in result.message
+    assert result.message.endswith(
+        "https://f.example/app/cli_1/auth?q=im:message:send_as_bot,im:message"
+        "&op_from=openapi&token_type=tenant"
+    )
+    for broken in ({"error": 5}, {"error": {"permission_violations": {}}}, {}):
+        result = Feishu({"code": 99991672, "msg": "", **broken}).api.send(
+            "ou_1", {}, "u"
+        )
+        assert result.message.endswith("/app/cli_1/auth")
+
+
+@pytest.mark.parametrize("key", [*PAGES, "app.shared", "app.too_many"])
+def test_every_problem_has_a_sentence_and_where_it_helps_a_page(key: str) -> None:
+    said = Feishu().api.problem(key, count=2)
+    assert SECRET not in said and len(said) > 20
+    assert (f"/app/cli_1/{PAGES.get(key)}" in said) == (key in PAGES)
+    assert Feishu().api.problem("timed out") == "timed out"

@@ -71,6 +71,9 @@ class Channel:
 
     def close(self) -> None: ...
 
+    def busy(self) -> bool:
+        return False
+
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         self.asks.append((ask, announcement))
 
@@ -277,6 +280,30 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+# One channel in the place of another.
+
+
+def test_channel_stands_in_once_while_no_answer_can_come_back(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    other = Channel("webhook")
+    other.stands_in_for = bench.channel.name
+    bench.desk.notifier._channels = [bench.inbox, bench.channel, other]
+    waiter = bench.ask()
+    ((_, announcement),) = bench.channel.asks
+    assert other.asks == [] and announcement.stand_in is not None
+    announcement.done(True, "")
+    for _ in range(2):
+        announcement.stand_in()
+    ((_, stood_in),) = other.asks
+    assert stood_in.stand_in is None
+    stood_in.done(False, "19001")
+    assert bench.request.waits()  # the first card is still out
+    bench.answer("deny")
+    announcement.stand_in()
+    assert waiter.decision()["behavior"] == "deny" and len(other.asks) == 1
+    assert len(bench.channel.outcomes) == len(other.outcomes) == 1
 
 
 # What is changed before it runs.

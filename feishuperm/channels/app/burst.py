@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from feishuperm.channels.app.card import Mark, button
+from feishuperm.channels.app.events import toast
 from feishuperm.channels.app.store import Shown
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import card_frame, coloured, columns, div, note
@@ -87,7 +88,7 @@ class Burst:
         self.session = session
         self.nonce = nonce
         self._lines: dict[str, Line] = {}
-        self._due = False
+        self.is_due = False  # the card is drawn in a moment
         self._hurry = ""  # a reminder
         self.message_id = ""
         self.is_watched = False  # reminders are on their way
@@ -157,16 +158,16 @@ class Burst:
             return self._told("error", "answer.not_offered")
         receipt = self._answer(line, action, who)
         if receipt.outcome.done:
-            return self._channel.toast("success", receipt.outcome.done, self._card())
+            return toast("success", receipt.outcome.done, self._card())
         return self._failed(receipt)
 
     def _failed(self, receipt: Receipt) -> dict[str, Any]:
         if receipt.error:
-            return self._channel.toast("error", receipt.error)
-        return self._channel.toast("warning", self._channel.missing())
+            return toast("error", receipt.error)
+        return toast("warning", self._channel.missing())
 
     def _told(self, kind: str, key: str, **values: object) -> dict[str, Any]:
-        return self._channel.toast(kind, self._say(key, **values), self._card())
+        return toast(kind, self._say(key, **values), self._card())
 
     # The card.
 
@@ -233,18 +234,19 @@ class Burst:
 
     def _redraw(self) -> None:
         """Send or change the card, a little later: more may come."""
-        if not self._due:
-            self._due = True
+        if not self.is_due:
+            self.is_due = True
             self._channel.later(GATHER_SECONDS, self._draw)
 
     def _draw(self) -> None:
-        self._due = False
+        self.is_due = False
         if not self.message_id and self.is_over():
             self._channel.burst_over(self)
             return
         new = [line for line in self._lines.values() if line.announcement is not None]
         send = partial(self._send, self._card())
-        self._channel.send_burst(send, partial(self._left, new))
+        stands_in = any(line.announcement.stand_in for line in new if line.announcement)
+        self._channel.send_burst(send, partial(self._left, new), stands_in)
 
     def _send(self, card: dict[str, Any]) -> Result:
         """In the outbox's thread: the card, or its change once it is out."""

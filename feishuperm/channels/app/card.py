@@ -56,6 +56,7 @@ MAX_CHOICES = 100  # of a list
 RULES = 600  # characters of rules in a confirm
 LOOKS = {"good": "green", "bad": "red", "late": "grey"}
 WHERE = "surface."
+HOLD = "hold"  # the action of a button that decides nothing: somebody reads
 
 
 class Mark(NamedTuple):
@@ -128,6 +129,7 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
         *_blocks(ask),
         *_missing(ask, extra, whole),
         *_actions(ask, offers, mark),
+        *_hold_button(ask, mark),
         *_page_button(ask, extra),
         _hint(ask),
         note(_facts(ask)),
@@ -184,6 +186,15 @@ def _facts(ask: Ask) -> str:
     created = time.strftime("%H:%M:%S", time.localtime(ask.created))
     facts = (ask.branch, ask.agent, ask.session[:SHORT_ID], created, ask.id)
     return " · ".join(one_line(fact, 60) for fact in facts if fact)
+
+
+def _hold_button(ask: Ask, mark: Mark) -> list[Element]:
+    """What stops the clock for somebody who reads."""
+    if not ask.hold:
+        return []
+    frame = _button_frame(text(ask.language, "button.hold"), "default")
+    behavior = {"type": "callback", "value": mark.value(HOLD)}
+    return [{**frame, "behaviors": [behavior]}]
 
 
 def _page_button(ask: Ask, extra: Extra) -> list[Element]:

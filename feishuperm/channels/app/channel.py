@@ -18,7 +18,6 @@ may anybody grant it.
 from __future__ import annotations
 
 import hmac
-import json
 import math
 import secrets
 import time
@@ -26,19 +25,28 @@ from collections import OrderedDict, deque
 from functools import partial
 from typing import Any, NamedTuple
 
-from feishuperm.channels.app import chat
 from feishuperm.channels.app.burst import Burst
 from feishuperm.channels.app.card import (
+    HOLD,
     Extra,
     ask_card,
-    confirm_words,
     is_offered,
     settled_card,
     title_card,
 )
+from feishuperm.channels.app.events import (
+    part_at,
+    read_event,
+    read_tap,
+    text_at,
+    toast,
+)
+from feishuperm.channels.app.health import Finding, examine, name_of
 from feishuperm.channels.app.store import CardStore, Shown
+from feishuperm.channels.app.talk import Talk
 from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
 from feishuperm.lib.feishu import SendResult, build_notice_card
+from feishuperm.lib.feishu_app import Result
 from feishuperm.lib.log import log
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
@@ -50,7 +58,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from feishuperm.channels.base import Announcement
-    from feishuperm.lib.feishu_app import AppApi, Result
+    from feishuperm.lib.feishu_app import AppApi
     from feishuperm.models.ask import Notice
 
     class Line(Protocol):
@@ -77,11 +85,12 @@ AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be und
 RETURN_SECONDS = 20.0  # in which hooks come back to a new server
 REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
 LEAST_REMINDED = 20  # seconds; who has less needs no reminder
-ALWAYS_SECONDS = 120.0  # between "always" and its second word
-TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
-OLD_TEXT_SECONDS = 600.0  # a text pushed again so late answers nothing
 FILE_NAME = "request.txt"
-ANSWER = "answer."  # prefix of the keys of what a tap is told
+LINE_SECONDS = 3.0  # a connection that was cut is mostly back in less
+STAND_IN_SECONDS = 8.0  # for a card to leave, where another channel could show it
+AGAIN_SECONDS = 90.0  # between two looks at how many connections the app has
+EXAMINE_SECONDS = 3600.0  # between two looks at the app because nobody answered
+MOST_NAMES = 10  # people whose names are asked for
 
 
 class People(NamedTuple):
@@ -100,6 +109,8 @@ class Counter(NamedTuple):
     outcome: Callable[[str], Outcome | None]  # of one that has ended
     refused: Callable[[str, str, str], object]  # id, action, who: for the ledger
     status: Callable[[], str]  # what waits, in words
+    hold: Callable[[str, str], bool]  # id, who: somebody reads it, the clock stops
+    undo: Callable[[str], list[str]]  # who: take back the chat's last rule; slow
 
 
 class AppChannel:
@@ -115,7 +126,7 @@ class AppChannel:
         people: People,
         counter: Counter,
         store: CardStore,
-        line: Callable[[Callable[..., object]], Line],
+        line: Callable[[Callable[..., object], Callable[[], object]], Line],
         on_loop: Callable[[Callable[[], object]], object],
         later: Callable[[float, Callable[[], None]], object],
         language: str = "zh",
@@ -140,14 +151,21 @@ class AppChannel:
         self._wall = wall
         self._nonce = nonce
         self._back_by = clock() + RETURN_SECONDS
-        self._line = line(self.deliver)
+        self._down_since = clock()  # while the line is not up
+        self._line = line(self.deliver, self._line_changed)
         limits = RateLimit(PERSON_LIMIT), RateLimit(CHANGE_LIMIT)
-        self._cards = Outbox("app", partial(_perform, limits[0], clock), limits[0])
-        self._changes = Outbox("app changes", partial(_perform, limits[1], clock),
+        self._cards = Outbox("app", partial(self._perform, limits[0]), limits[0])
+        self._changes = Outbox("app changes", partial(self._perform, limits[1]),
                                limits[1])  # fmt: skip
+        self._talk = Talk(self, clock, wall)
+        self._finding = Finding()
+        self._examined = -EXAMINE_SECONDS
+        self._stand_ins: dict[str, Callable[[], object]] = {}  # by request
+        self._logged = ""  # the last trouble that was written down
         self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._always: dict[str, tuple[str, float]] = {}  # said once, by request
-        self._names: dict[str, str] = {}
+        self._names: dict[str, str] = {}  # from the directory, empty if it has none
+        self._shared = 1  # connections that were counted once
+        self._changing = 0  # cards that are changed in a moment
         self._bursts: list[Burst] = []  # those with a line that waits
         self._recent: dict[str, deque[float]] = {}  # by session
 
@@ -158,6 +176,10 @@ class AppChannel:
         self._cards.start()
         self._changes.start()
         self._line.start()
+        for card in self.store.all():
+            outcome = self.counter.outcome(card.ask.id)
+            if outcome is not None:
+                self._end(card, outcome)
         self.later(RETURN_SECONDS, self._settle_lost)
 
     def close(self) -> None:
@@ -176,21 +198,26 @@ class AppChannel:
         return card is not None and bool(card.message_id)
 
     def state(self) -> tuple[str, str]:
-        if self._line.state != "up":
-            return "down", self._trouble()
+        trouble = self._trouble()
+        if trouble:
+            return "down", trouble
         state, detail = self._cards.state()
         if self.muted():
             until = time.strftime("%H:%M", time.localtime(self.store.muted_until))
             return state, f"muted until {until}"
+        if state == "up" and self._finding.connections > 1:
+            count = self._finding.connections
+            return state, self.api.problem("app.shared", count=count)
         return state, detail
 
     def facts(self) -> Mapping[str, Any]:
         up = self._line.state == "up"
         return {"connected_since": round(self._line.since, 3) if up else None}
 
-    def _trouble(self) -> str:
-        detail = self._line.detail
-        return text("en", detail) if detail.startswith("app.") else detail
+    def busy(self) -> bool:
+        """Whether a card is still to be changed."""
+        due = self._changing > 0 or any(burst.is_due for burst in self._bursts)
+        return due or self._changes.busy() or self._cards.busy()
 
     def notify(self, notice: Notice) -> None:
         card = partial(build_notice_card, notice, self._language)
@@ -201,7 +228,27 @@ class AppChannel:
         self._cards.add(Job((_form(call),), until, False))
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
+        """Show a request, or leave it to another channel while no tap can arrive."""
+        if announcement.stand_in is None or not self._trouble():
+            self._show(ask, announcement)
+            return
+        patience = self._down_since + LINE_SECONDS - self._clock()
+        if patience > 0 and self._line.state != "up":
+            self.later(patience, partial(self._show_or_leave, ask, announcement))
+        else:
+            self._show_or_leave(ask, announcement)
+
+    def _show_or_leave(self, ask: Ask, announcement: Announcement) -> None:
+        trouble = self._trouble()
+        if trouble or not announcement.wanted():
+            announcement.done(False, trouble)
+        else:
+            self._show(ask, announcement)
+
+    def _show(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request, or a line of the card of many."""
+        if announcement.stand_in is not None:
+            self._stand_ins[ask.id] = announcement.stand_in
         kept = self.store.get(ask.id)
         if kept is not None and kept.ask.digest != ask.digest:
             kept = None
@@ -213,11 +260,12 @@ class AppChannel:
             return
         nonce = kept.nonce if kept is not None else self._nonce()
         card, whole = self._drawn(ask, nonce, Extra(page=self._page(ask.id)))
-        until, wanted, done, _ = announcement
+        until, wanted, done, _, stand_in = announcement
         shown = Shown(ask, nonce, "", whole and not self._titles_only)
+        left = until - self._wall()
         job = Job(
             (_form(partial(self._send_card, shown, card)),),
-            self._clock() + until - self._wall(),
+            self._clock() + (left if stand_in is None else min(left, STAND_IN_SECONDS)),
             True,
             wanted,
             lambda shown, detail: self._on_loop(
@@ -231,15 +279,93 @@ class AppChannel:
 
     def settle(self, outcome: Outcome) -> None:
         """A request ended: its card becomes a record, on every device."""
-        self._always.pop(outcome.id, None)
-        burst = self._burst_of(outcome.id)
+        self._talk.forget(outcome.id)
+        self._stand_ins.pop(outcome.id, None)
+        burst = self.burst_of(outcome.id)
         if burst is not None:
             burst.settle(outcome)
         shown = self.store.get(outcome.id)
         if shown is not None and burst is None:
-            self.later(AFTER_ANSWER, partial(self._change, shown, outcome))
+            self._changing += 1
+            self.later(AFTER_ANSWER, partial(self._change_now, shown, outcome))
+        if shown is not None and outcome.state == "expired":
+            self._examine_again()
         if not any(self.counter.waits(card.ask.id) for card in self.store.all()):
             self._line.cards_settled()
+
+    # What is wrong with the line or the app.
+
+    def _trouble(self) -> str:
+        """Why no tap can arrive; empty while it can."""
+        if self._line.state == "up":
+            return self._finding.problem
+        return self.api.problem(self._line.detail)
+
+    def _line_changed(self) -> None:
+        """The connection came up, went down, or still is."""
+        if self._line.state == "up":
+            self._note("")
+            if self._examined < 0:
+                self._examine()
+            self._down_since = math.inf
+            return
+        if self._down_since == math.inf:
+            self._down_since = self._clock()
+            self.later(LINE_SECONDS, partial(self._leave_all, self._down_since))
+        if self._line.state == "waiting":
+            self._note(self._trouble())
+
+    def _leave_all(self, since: float) -> None:
+        """The line stays down: let others show what waits for a tap here."""
+        if self._down_since != since:
+            return
+        stand_ins, self._stand_ins = self._stand_ins, {}
+        for show in stand_ins.values():
+            show()
+
+    def _note(self, trouble: str) -> None:
+        """Write trouble down, once."""
+        if trouble and trouble != self._logged:
+            log(f"the app: {trouble}", "warning")
+        self._logged = trouble
+
+    def _examine(self) -> None:
+        """Learn who the owners are, and whether a tap can reach us at all."""
+        self._examined = self._clock()
+
+        def call() -> Result:
+            for owner in sorted(self.people.owners - set(self._names))[:MOST_NAMES]:
+                self._names[owner] = name_of(self.api, owner)
+            finding = examine(self.api)
+            self._on_loop(partial(self._learnt, finding))
+            return Result(True, 0, "")
+
+        self._queue(call, NOTICE_SECONDS)
+
+    def _examine_again(self) -> None:
+        """A card was not answered: perhaps it could not be."""
+        if self._clock() - self._examined >= EXAMINE_SECONDS:
+            self._examine()
+
+    def _learnt(self, finding: Finding) -> None:
+        before, self._finding = self._finding, finding
+        if finding.connections > 1 and self._shared != finding.connections:
+            # Ours of a moment ago may still be counted.
+            self._shared = finding.connections
+            self._finding = finding._replace(connections=before.connections)
+            self.later(AGAIN_SECONDS, self._examine)
+        shared = self._finding.connections
+        self._note(
+            finding.problem
+            or (self.api.problem("app.shared", count=shared) if shared > 1 else "")
+        )
+
+    def _perform(self, limit: RateLimit, message: dict[str, Any]) -> SendResult:
+        """In an outbox's thread: one call."""
+        limit.note(self._clock())
+        result: Result = message["call"]()
+        self._note(result.message)
+        return SendResult(*result[:6])
 
     # Cards out.
 
@@ -250,7 +376,7 @@ class AppChannel:
 
     def _take_back(self, card: Shown, ask: Ask, announcement: Announcement) -> None:
         """A request has come back whose card is out since the server before."""
-        burst = self._burst_of(card.ask.id)
+        burst = self.burst_of(card.ask.id)
         if burst is not None:
             self._line.card_sent()
             announcement.done(True, "")
@@ -336,6 +462,10 @@ class AppChannel:
 
         self._queue(call, whole.created + whole.seconds - self._wall())
 
+    def _change_now(self, card: Shown, outcome: Outcome) -> None:
+        self._changing -= 1
+        self._change(card, outcome)
+
     def _change(self, card: Shown, outcome: Outcome) -> None:
         """Turn a card into the record of how its request ended."""
         if not card.message_id:  # it may have left meanwhile
@@ -364,13 +494,13 @@ class AppChannel:
 
     def _remind(self, id: str) -> None:
         """Half the time is over: say so on the card and once below it."""
-        card = self.store.get(id)
-        if card is None or not self.counter.waits(id):
+        card, whole = self.store.get(id), self.counter.whole(id)
+        if card is None or whole is None:
             return
         waits = partial(self.counter.waits, id)
-        ends = card.ask.created + card.ask.seconds
+        ends = whole.created + whole.seconds
         left, hurry = self._say_left(card.message_id, ends, f"r-{id}", waits)
-        hurried = self._hurried(card, hurry)
+        hurried = self._hurried(card, whole, hurry)
         if hurried is not None:
             change = partial(self.api.update, card.message_id, hurried)
             self._queue(change, left, waits)
@@ -387,11 +517,8 @@ class AppChannel:
         )
         return left, hurry
 
-    def _hurried(self, card: Shown, hurry: str) -> dict[str, Any] | None:
+    def _hurried(self, card: Shown, whole: Ask, hurry: str) -> dict[str, Any] | None:
         """The card with a reminder; None if it would then hold less than before."""
-        whole = self.counter.whole(card.ask.id)
-        if whole is None:
-            return None
         extra = Extra(attached=card.grants, page=self._page(card.ask.id))
         before, after = (
             self._drawn(whole, card.nonce, extra._replace(hurry=words))
@@ -412,14 +539,16 @@ class AppChannel:
     def _settle_lost(self) -> None:
         """After a restart: what nobody came back for has ended meanwhile."""
         for card in self.store.all():
-            if self.counter.waits(card.ask.id):
-                continue
-            ended = self.counter.outcome(card.ask.id) or self._gone(card.ask)
-            burst = self._burst_of(card.ask.id)
-            if burst is not None:
-                burst.settle(ended)
-            else:
-                self._change(card, ended)
+            if not self.counter.waits(card.ask.id):
+                ended = self.counter.outcome(card.ask.id) or self._gone(card.ask)
+                self._end(card, ended)
+
+    def _end(self, card: Shown, outcome: Outcome) -> None:
+        burst = self.burst_of(card.ask.id)
+        if burst is not None:
+            burst.settle(outcome)
+        else:
+            self._change(card, outcome)
 
     def _gone(self, ask: Ask) -> Outcome:
         say = partial(text, self._language)
@@ -481,14 +610,17 @@ class AppChannel:
         self._escalate(burst.ends(), remind, urge)
 
     def send_burst(
-        self, call: Callable[[], Result], done: Callable[[bool, str], object]
+        self,
+        call: Callable[[], Result],
+        done: Callable[[bool, str], object],
+        stands_in: bool,
     ) -> None:
         """Queue the card of a burst, or a change of it."""
 
         def left(shown: bool, detail: str) -> None:
             self._on_loop(partial(self._burst_left, done, shown, detail))
 
-        until = self._clock() + CHANGE_SECONDS
+        until = self._clock() + (STAND_IN_SECONDS if stands_in else CHANGE_SECONDS)
         self._cards.add(Job((_form(call),), until, True, lambda: True, left))
 
     def _burst_left(
@@ -503,22 +635,20 @@ class AppChannel:
         if burst in self._bursts:
             self._bursts.remove(burst)
 
-    toast = staticmethod(lambda *parts: toast(*parts))
-
-    def _burst_of(self, id: str) -> Burst | None:
+    def burst_of(self, id: str) -> Burst | None:
         return next((burst for burst in self._bursts if burst.holds(id)), None)
 
     # Taps and texts in.
 
     def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
         """A message of the platform: understand it, do it, answer it."""
-        event = _event(delivery.payload)
-        kind = _path(event, "header", "event_type")
+        event = read_event(delivery.payload)
+        kind = text_at(event, "header", "event_type")
         if kind == "card.action.trigger":
             answer(self._once(event, self._tap))
         elif kind == "im.message.receive_v1":
             answer({})  # first: what a text leads to is told by texts
-            self._once(event, self._text, ("event", "message", "message_id"))
+            self._once(event, self._talk.take, ("event", "message", "message_id"))
         else:
             answer({})  # unknown events are acknowledged, or they come again
 
@@ -529,7 +659,7 @@ class AppChannel:
         key: tuple[str, ...] = ("header", "event_id"),
     ) -> dict[str, Any]:
         """Act on an event, unless it was delivered before: then answer the same."""
-        id = _path(event, *key)
+        id = text_at(event, *key)
         if id and id in self._answered:
             return self._answered[id]
         reply = act(event)
@@ -540,30 +670,51 @@ class AppChannel:
 
     def _tap(self, event: dict[str, Any]) -> dict[str, Any]:
         """The answer to a tap: a toast, and the card as it is now."""
-        who = _path(event, "event", "operator", "open_id")
-        action = _part(event, "event", "action")
-        value = _part(action, "value")
-        id = _path(value, "id")
+        who = text_at(event, "event", "operator", "open_id")
+        action = part_at(event, "event", "action")
+        value = part_at(action, "value")
+        id = text_at(value, "id")
         if who not in self.people.owners:
-            self.counter.refused(id, _path(value, "action"), who)
+            self.counter.refused(id, text_at(value, "action"), who)
             return toast("error", self._only_owner())
-        message_id = _path(event, "event", "context", "open_message_id")
-        burst = self._burst_at(message_id, _path(value, "nonce"))
+        self._finding = self._finding._replace(problem="")  # a tap has arrived
+        message_id = text_at(event, "event", "context", "open_message_id")
+        burst = self._burst_at(message_id, text_at(value, "nonce"))
         if burst is not None:
             return burst.tap(value, action, who)
         card = self.store.get(id)
         if card is None:
             return self._stale(id)
         if not _same(card, value, message_id):
-            self.counter.refused(id, _path(value, "action"), who)
-            return toast("error", self._say("answer.other"))
+            self.counter.refused(id, text_at(value, "action"), who)
+            return toast("error", self.say("answer.other"))
         if not card.message_id:
             card = card._replace(message_id=message_id)
             self.store.put(card)
+        if text_at(value, "action") == HOLD:
+            return self._hold(card, who)
         answer = read_tap(card.ask, value, action, who)
         if not self._may(card, answer.action):
-            return toast("error", self._say("answer.not_offered"))
+            return toast("error", self.say("answer.not_offered"))
         return self._receipt(card, self.counter.answer(answer))
+
+    def _hold(self, card: Shown, who: str) -> dict[str, Any]:
+        """Somebody reads: stop the clock, and show until when."""
+        id = card.ask.id
+        is_held, whole = self.counter.hold(id, who), self.counter.whole(id)
+        if whole is None:
+            return self._stale(id)
+        if not is_held:
+            return toast("error", self.say("answer.not_offered"))
+        held = card.ask._replace(seconds=whole.seconds, hold=False)
+        self.store.put(card._replace(ask=held))
+        extra = Extra(attached=card.grants, page=self._page(id))
+        drawn, _ = self._drawn(whole, card.nonce, extra)
+        change = partial(self.api.update, card.message_id, drawn)
+        waits = partial(self.counter.waits, id)
+        self.later(AFTER_ANSWER, lambda: self._queue(change, CHANGE_SECONDS, waits))
+        ends = time.strftime("%H:%M", time.localtime(whole.created + whole.seconds))
+        return toast("success", self.say("answer.held", time=ends), drawn)
 
     def _may(self, card: Shown, action: str) -> bool:
         """Whether the card offers this: nobody grants what it does not show whole."""
@@ -589,13 +740,13 @@ class AppChannel:
     def missing(self) -> str:
         """What is said of a request that is not here: not yet, or not any more."""
         is_early = self._clock() < self._back_by
-        return self._say("answer.again" if is_early else "ended.gone")
+        return self.say("answer.again" if is_early else "ended.gone")
 
     def _stale(self, id: str) -> dict[str, Any]:
         """A tap on a card that is not open any more."""
         outcome = self.counter.outcome(id)
         if outcome is None:
-            return toast("warning", self._say("page.invalid"))
+            return toast("warning", self.say("page.invalid"))
         moment = time.strftime("%H:%M:%S", time.localtime(outcome.ended))
         return toast("info", f"{outcome.done} {moment}")
 
@@ -609,160 +760,31 @@ class AppChannel:
                 return burst
         return None
 
-    def _text(self, event: dict[str, Any]) -> dict[str, Any]:
-        """A text of somebody's; what it leads to is told below it."""
-        message = _part(event, "event", "message")
-        who = _path(event, "event", "sender", "sender_id", "open_id")
-        kind = _path(event, "event", "sender", "sender_type")
-        said = _said(message)
-        if kind != "user" or who not in self.people.owners or self._is_old(message):
-            return {}
-        respond = partial(self._respond, message, said, who)
-        elsewhere = _path(message, "parent_id") and not self._replied_to(message)
-        if elsewhere and any(not card.message_id for card in self.store.all()):
-            self.later(TEXT_SECONDS, respond)  # it may be the card that leaves now
-        else:
-            respond()
-        return {}
-
-    def _respond(self, message: dict[str, Any], said: str, who: str) -> None:
-        if not self._is_for_us(message, said):
-            return
-        answer = self._answer_text(message, said, who) if said else ""
-        self._tell(_path(message, "message_id"), answer or self._say("chat.help"))
-
-    def _is_for_us(self, message: dict[str, Any], said: str) -> bool:
-        """Whether a text is meant for the bot: in a group, most are not."""
-        if _path(message, "chat_type") != "group" or chat.MENTION.search(said):
-            return True
-        return self._replied_to(message) is not None
-
-    def _replied_to(self, message: dict[str, Any]) -> Shown | None:
-        ids = (_path(message, key) for key in ("parent_id", "root_id"))
-        cards = (self.store.by_message(id) for id in ids if id)
-        return next((card for card in cards if card is not None), None)
-
-    def _is_old(self, message: dict[str, Any]) -> bool:
-        created = _path(message, "create_time")
-        seconds = int(created) / 1000 if created.isdigit() else self._wall()
-        return self._wall() - seconds > OLD_TEXT_SECONDS
-
-    def _answer_text(self, message: dict[str, Any], said: str, who: str) -> str:
-        """What to say to a text: a sentence, ready to be sent."""
-        card = self._replied_to(message)
-        if card is not None and self._burst_of(card.ask.id) is not None:
-            return self._say("chat.burst")
-        if card is not None:
-            return self._reply_to_card(card, said, who)
-        if _path(message, "parent_id"):
-            return self._say("chat.over")
-        command = chat.read_command(said)
-        if command is not None:
-            return self._obey(command)
-        waiting = [c for c in self.store.all() if self.counter.waits(c.ask.id)]
-        if len(waiting) == 1 and chat.read_reply(said, waiting[0].ask) is not None:
-            return self._say("chat.mean", what=waiting[0].ask.summary)
-        return self._say("chat.help")
-
-    def _reply_to_card(self, card: Shown, said: str, who: str) -> str:
-        reply = chat.read_reply(said, card.ask)
-        if reply is None:
-            return self._say("chat.unclear")
-        offer = card.ask.offer(reply.action)
-        always = offer is not None and offer.look == statuses.FOREVER
-        if always and not card.ask.rules:
-            return card.ask.rule_note or self._say("answer.not_offered")
-        if offer is None or (offer.grants and not card.grants):
-            return self._say("answer.not_offered")
-        words = confirm_words(offer, card.ask)
-        if words and not self._said_twice(card.ask.id, offer.name):
-            return self._say("chat.always", rules=words)
-        receipt = self.counter.answer(
-            Answer(card.ask.id, reply.action, reply.values, "message", who,
-                   card.ask.digest, bool(words))
-        )  # fmt: skip
-        if receipt.status in (statuses.SETTLED, statuses.ENDED):
-            return receipt.outcome.done
-        return receipt.error or self._say("page.invalid")
-
-    def _said_twice(self, id: str, action: str) -> bool:
-        """Whether these words were said before, and their meaning was told then."""
-        before, now = self._always.get(id, ("", -math.inf)), self._clock()
-        self._always[id] = (action, now)
-        return before[0] == action and now - before[1] <= ALWAYS_SECONDS
-
-    def _obey(self, command: chat.Command) -> str:
-        if command.name == "status":
-            return self.counter.status()
-        if command.name == "mute":
-            until = self._wall() + command.seconds
-            self.store.mute(until)
-            moment = time.strftime("%m-%d %H:%M", time.localtime(until))
-            return self._say("chat.muted", time=moment)
-        if command.name == "on":
-            self.store.mute(0.0)
-            return self._say("chat.on")
-        return self._say("chat.help")
-
-    def _tell(self, message_id: str, said: str) -> None:
+    def tell(self, message_id: str, said: str | Callable[[], str]) -> None:
+        """Say something below a message; what is slow to make is made in a thread."""
         if not message_id:
             return
-        content = {"text": said}
-        call = partial(self.api.reply, message_id, content, self._nonce(), "text")
+        uuid, made = self._nonce(), [] if callable(said) else [said]
+
+        def call() -> Result:
+            if not made and callable(said):  # once, however often it is sent
+                made.append(said())
+            return self.api.reply(message_id, {"text": made[0]}, uuid, "text")
+
         self._queue(call, NOTICE_SECONDS)
 
     # Small things.
 
-    def _say(self, key: str, **values: object) -> str:
+    def say(self, key: str, **values: object) -> str:
         return text(self._language, key, **values)
 
     def _only_owner(self) -> str:
         names = "、".join(self._name(owner) for owner in sorted(self.people.owners))
-        return self._say("answer.only_owner", owner=names)
+        return self.say("answer.only_owner", owner=names)
 
     def _name(self, who: str) -> str:
         """A person as a card names them: by the end of their id, if nothing better."""
         return self._names.get(who) or (f"…{who[-6:]}" if who else "")
-
-
-def toast(
-    kind: str, content: str, card: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """The answer to a tap."""
-    reply: dict[str, Any] = {"toast": {"type": kind, "content": content}}
-    if card is not None:
-        reply["card"] = {"type": "raw", "data": card}
-    return reply
-
-
-def read_tap(
-    ask: Ask, value: dict[str, Any], action: dict[str, Any], who: str
-) -> Answer:
-    """The answer that a tap means: its button, and what the form around it held."""
-    name, _, number = _path(value, "action").partition(":")
-    fields = {field.name: field for field in ask.fields}
-    values: dict[str, tuple[str, ...]] = {}
-    for key, given in _part(action, "form_value").items():
-        field = fields.get(key)
-        if field is not None:
-            values[key] = _values(given, tuple(o.value for o in field.options))
-    offer = ask.offer(name)
-    if number and offer is not None and offer.fields:
-        field = fields[offer.fields[0]]
-        options = tuple(option.value for option in field.options)
-        values = {field.name: _values(number, options)}
-    confirmed = offer is not None and bool(confirm_words(offer, ask))
-    return Answer(ask.id, name, values, "card", who, _path(value, "digest"), confirmed)
-
-
-def _values(given: object, options: tuple[str, ...]) -> tuple[str, ...]:
-    """A field's value; a choice travels as its number."""
-    parts = given if isinstance(given, list) else [given]
-    texts = tuple(part for part in parts if isinstance(part, str) and part)
-    if not options:
-        return texts
-    numbers = [int(part) for part in texts if part.isascii() and part.isdigit()]
-    return tuple(options[n] for n in numbers if n < len(options))
 
 
 def _same(card: Shown, value: dict[str, Any], message_id: str) -> bool:
@@ -770,49 +792,11 @@ def _same(card: Shown, value: dict[str, Any], message_id: str) -> bool:
 
     Nobody can know the nonce of a card whose message has no id yet but its receiver.
     """
-    nonce = _path(value, "nonce").encode()
+    nonce = text_at(value, "nonce").encode()
     return card.message_id in ("", message_id) and hmac.compare_digest(
         nonce, card.nonce.encode()
     )
 
 
-def _perform(
-    limit: RateLimit, clock: Callable[[], float], message: dict[str, Any]
-) -> SendResult:
-    limit.note(clock())
-    result: Result = message["call"]()
-    return SendResult(*result[:6])
-
-
 def _form(call: Callable[[], Result]) -> Form:
     return Form(lambda: {"call": call})
-
-
-def _event(payload: bytes) -> dict[str, Any]:
-    try:
-        event = json.loads(payload)
-    except (ValueError, RecursionError):
-        log("a message of Feishu's cannot be read", "warning")
-        return {}
-    return event if isinstance(event, dict) else {}
-
-
-def _part(value: object, *keys: str) -> dict[str, Any]:
-    """An object inside others; empty if it is not there."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def _path(value: object, *keys: str) -> str:
-    """A text inside objects; empty if it is not there."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""
-
-
-def _said(message: dict[str, Any]) -> str:
-    """The words of a text message; empty for pictures and other things."""
-    if _path(message, "message_type") != "text":
-        return ""
-    return _path(_event(_path(message, "content").encode()), "text").strip()

@@ -22,6 +22,7 @@ COMMANDS = {
     "状态": "status", "status": "status",
     "静音": "mute", "mute": "mute",
     "恢复": "on", "on": "on", "unmute": "on",
+    "撤销": "undo", "undo": "undo",
     "帮助": "help", "help": "help", "?": "help", "？": "help",
 }  # fmt: skip
 MENTION = re.compile(r"@_user_\d+|@_all")

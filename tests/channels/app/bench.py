@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from feishuperm.channels.app.channel import AppChannel, Counter, People
 from feishuperm.channels.app.store import CardStore
 from feishuperm.channels.base import Announcement
-from feishuperm.lib.feishu_app import Result
+from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
 from tests.fakes.feishu import check_card, every_element
@@ -36,9 +36,14 @@ class Api:
         self.texts: list[tuple[str, str]] = []
         self.files: list[bytes] = []
         self.refuses = False
+        self.is_busy = False
+        self.asked: list[str] = []
+        self.about: dict[str, Json] = {}  # path -> data
         self.while_sending: Callable[[], object] = lambda: None
 
     def _result(self, **data: str) -> Result:
+        if self.is_busy:
+            return Result(False, 1, "busy", retry=True)
         if self.refuses:
             return Result(False, 230013, "not available")
         return Result(True, 0, "", data=data)
@@ -70,6 +75,14 @@ class Api:
         self.files.append(data)
         return self._result(file_key="file_1")
 
+    def request(self, method: str, path: str) -> Result:
+        self.asked.append(path)
+        data = self.about.get(path.partition("?")[0])
+        return Result(data is not None, 0 if data else 404, "", data=data or {})
+
+    def problem(self, key: str, **values: object) -> str:
+        return AppApi("cli_1", "s", "https://open.feishu.cn").problem(key, **values)
+
     def urge(self, message_id: str, who: str) -> Result:
         self.calls.append(("urge", message_id, who))
         return self._result()
@@ -78,9 +91,9 @@ class Api:
 class Line:
     """A long connection that is up."""
 
-    state, detail, since = "up", "", START
-
     def __init__(self) -> None:
+        self.state, self.detail, self.since = "up", "", START
+        self.changed: Callable[[], object] = lambda: None
         self.sent = 0
         self.settled = 0
         self.is_watched = False
@@ -88,6 +101,14 @@ class Line:
     def start(self) -> None: ...
 
     def close(self) -> None: ...
+
+    def of(self, changed: Callable[[], object]) -> Line:
+        self.changed = changed
+        return self
+
+    def enter(self, state: str, detail: str = "") -> None:
+        self.state, self.detail = state, detail
+        self.changed()
 
     def card_sent(self) -> None:
         self.sent += 1
@@ -111,6 +132,8 @@ class Bench:
         self.answers: list[Answer] = []
         self.refused: list[tuple[str, str, str]] = []
         self.done: list[tuple[bool, str]] = []
+        self.rules: list[list[str]] = []  # that could be taken back
+        self.stand_ins: list[str] | None = None  # ids left to another channel
         self.events = 0
         self.start()
 
@@ -127,9 +150,11 @@ class Bench:
                 self.outcomes.get,
                 lambda *parts: self.refused.append(parts),
                 lambda: f"{len(self.asks)} waiting",
+                self._hold,
+                lambda who: self.rules.pop() if self.rules else [],
             ),
             CardStore(str(self.folder / "cards")),
-            lambda deliver: self.line,
+            lambda deliver, changed: self.line.of(changed),
             lambda fn: fn(),
             lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
             clock=lambda: self.timers.time,
@@ -153,6 +178,12 @@ class Bench:
             return Receipt(statuses.REFUSED, error="other")
         outcome = self.end(answer.id, answer.action, "card", answer.who)
         return Receipt(statuses.SETTLED, outcome)
+
+    def _hold(self, id: str, who: str) -> bool:
+        ask = self.asks.get(id)
+        if ask is not None and ask.hold:
+            self.asks[id] = ask._replace(hold=False, seconds=ask.seconds + 600)
+        return ask is not None and ask.hold
 
     def end(
         self, id: str, action: str = "", surface: str = "", who: str = ""
@@ -179,7 +210,9 @@ class Bench:
         waits = lambda: made.id in self.asks  # noqa: E731
         done = lambda shown, detail: self.done.append((shown, detail))  # noqa: E731
         until = made.created + made.seconds
-        self.channel.announce(made, Announcement(until, waits, done))
+        stood_in = self.stand_ins
+        stand_in = None if stood_in is None else lambda: stood_in.append(made.id)
+        self.channel.announce(made, Announcement(until, waits, done, stand_in=stand_in))
         self.pump()
         return made
 

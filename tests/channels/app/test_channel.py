@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -516,3 +517,89 @@ def test_notice_is_a_card_without_a_callback(bench: Bench) -> None:
     bench.channel.notify(Notice("test", 1_700_000_000.0, "/home/me/shop"))
     bench.pump()
     assert bench.buttons(CARD) == {}
+
+
+# The clock, and the end of a server.
+
+
+def held_ask(bench: Bench) -> None:
+    made = brief(command="npm test")._replace(id=ID, digest="d", hold=True)
+    bench.announce(made._replace(created=1_700_000_000.0))
+
+
+def test_somebody_who_reads_stops_the_clock_and_sees_until_when(bench: Bench) -> None:
+    held_ask(bench)
+    reply = bench.tap(CARD, "hold")
+    assert reply["toast"]["type"] == "success" and bench.answers == []
+    ends = time.strftime("%H:%M", time.localtime(1_700_000_000 + 655))
+    assert ends in reply["toast"]["content"]
+    assert f"{ends} 后自动拒绝" in str(reply["card"]["data"])
+    bench.turn(1)
+    assert f"hold {ID}" not in bench.buttons(CARD)
+    assert f"allow {ID}" in bench.buttons(CARD)
+    assert bench.tap(CARD, "allow")["toast"]["type"] == "success"
+
+
+def test_reminder_of_a_held_request_tells_the_time_it_has(bench: Bench) -> None:
+    held_ask(bench)
+    bench.tap(CARD, "hold")
+    bench.turn(28)
+    ((_, said),) = bench.api.texts
+    assert "627" in said or "628" in said
+
+
+def test_stranger_stops_no_clock(bench: Bench) -> None:
+    held_ask(bench)
+    assert bench.tap(CARD, "hold", who=STRANGER)["toast"]["type"] == "error"
+    assert bench.asks[ID].hold
+
+
+def test_clock_that_cannot_be_stopped_is_said_so(bench: Bench) -> None:
+    bench.ask()
+    value = {**bench.buttons(CARD)[f"allow {ID}"], "action": "hold"}
+    assert bench.act(CARD, value)["toast"]["type"] == "error"
+    bench.end(ID, "deny")
+    assert "done deny" in bench.act(CARD, value)["toast"]["content"]
+
+
+def test_channel_is_busy_until_its_records_have_left(bench: Bench) -> None:
+    bench.ask()
+    assert not bench.channel.busy()
+    bench.end(ID)
+    assert bench.channel.busy()
+    bench.timers.turn(1)
+    assert bench.channel.busy()
+    bench.pump()
+    assert not bench.channel.busy() and bench.buttons(CARD) == {}
+
+
+def test_request_that_ended_with_the_server_before_is_settled_at_once(
+    bench: Bench,
+) -> None:
+    bench.ask()
+    bench.end(ID, "deny")  # and the server was killed before its card changed
+    bench.start()
+    bench.channel._cards.start = lambda: None  # type: ignore[method-assign]
+    bench.channel._changes.start = lambda: None  # type: ignore[method-assign]
+    bench.channel.start()
+    bench.pump()
+    assert bench.buttons(CARD) == {} and "done deny" in str(bench.api.cards[CARD])
+
+
+def test_rule_is_taken_back_in_words_once(bench: Bench) -> None:
+    bench.rules = [["Bash(npm test)"]]
+    assert "Bash(npm test)" in bench.say("撤销")
+    assert bench.say("undo") == "没有可以撤销的规则。"
+    bench.rules = [["Bash(x)"]]
+    bench.say("undo", who=STRANGER)
+    assert bench.rules
+
+
+def test_rule_is_taken_back_once_however_often_it_has_to_be_told(bench: Bench) -> None:
+    bench.rules = [["Bash(a)"], ["Bash(b)"]]
+    bench.api.is_busy = True
+    bench.say("撤销")
+    bench.api.is_busy = False
+    bench.turn(60)
+    assert bench.rules == [["Bash(a)"]]
+    assert "Bash(b)" in bench.api.texts[-1][1]

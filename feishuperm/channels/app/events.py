@@ -1,0 +1,87 @@
+"""What the long connection brings, taken apart: taps and texts, and answers to taps.
+
+Whatever is not as expected reads as empty: what a tap may do is judged elsewhere, by
+values that must then be there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from feishuperm.channels.app.card import confirm_words
+from feishuperm.lib.log import log
+from feishuperm.models.ask import Answer, Ask
+
+
+def toast(
+    kind: str, content: str, card: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The answer to a tap."""
+    reply: dict[str, Any] = {"toast": {"type": kind, "content": content}}
+    if card is not None:
+        reply["card"] = {"type": "raw", "data": card}
+    return reply
+
+
+def read_tap(
+    ask: Ask, value: dict[str, Any], action: dict[str, Any], who: str
+) -> Answer:
+    """The answer that a tap means: its button, and what the form around it held."""
+    name, _, number = text_at(value, "action").partition(":")
+    fields = {field.name: field for field in ask.fields}
+    values: dict[str, tuple[str, ...]] = {}
+    for key, given in part_at(action, "form_value").items():
+        field = fields.get(key)
+        if field is not None:
+            values[key] = _values(given, tuple(o.value for o in field.options))
+    offer = ask.offer(name)
+    if number and offer is not None and offer.fields:
+        field = fields[offer.fields[0]]
+        options = tuple(option.value for option in field.options)
+        values = {field.name: _values(number, options)}
+    confirmed = offer is not None and bool(confirm_words(offer, ask))
+    digest = text_at(value, "digest")
+    return Answer(ask.id, name, values, "card", who, digest, confirmed)
+
+
+def _values(given: object, options: tuple[str, ...]) -> tuple[str, ...]:
+    """A field's value; a choice travels as its number."""
+    parts = given if isinstance(given, list) else [given]
+    texts = tuple(part for part in parts if isinstance(part, str) and part)
+    if not options:
+        return texts
+    numbers = [int(part) for part in texts if part.isascii() and part.isdigit()]
+    return tuple(options[n] for n in numbers if n < len(options))
+
+
+def read_event(payload: bytes) -> dict[str, Any]:
+    """A message of the platform."""
+    try:
+        event = json.loads(payload)
+    except (ValueError, RecursionError):
+        log("a message of Feishu's cannot be read", "warning")
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def part_at(value: object, *keys: str) -> dict[str, Any]:
+    """An object inside others; empty if it is not there."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def text_at(value: object, *keys: str) -> str:
+    """A text inside objects; empty if it is not there."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def said_in(message: dict[str, Any]) -> str:
+    """The words of a text message; empty for pictures and other things."""
+    if text_at(message, "message_type") != "text":
+        return ""
+    content = read_event(text_at(message, "content").encode())
+    return text_at(content, "text").strip()
