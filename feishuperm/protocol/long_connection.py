@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 PING_SECONDS = 120.0  # until the platform says otherwise
 LEAST_PING, MOST_PING = 5.0, 600.0  # whatever it says
-PONG_SECONDS = 25.0  # 3 s led to needless reconnects in the field, a minute is too long
-CARD_PING_SECONDS = 5.0  # while a card is out: silence is noticed within 35 s
+PONG_SECONDS = 20.0  # 3 s led to needless reconnects in the field, a minute is too long
+CARD_PING_SECONDS = 4.0  # while a card is out: at each look, which are 5 s apart
 DEAF_SECONDS = 20.0  # a card is out, and nothing but pongs
 JUMP_SECONDS = 20.0  # the wall clock ran ahead of ours: the machine slept
 ANSWER_SECONDS = 3.0  # the platform's own patience with an answer

@@ -20,10 +20,10 @@ from feishuperm import wire  # noqa: E402
 ARCHIVE = ROOT / "dist" / "feishuperm.pyz"
 
 
-def event(project: str, size: int = 600) -> bytes:
+def event(project: str, size: int = 600, session: int = 0) -> bytes:
     """A permission request of about `size` bytes."""
     fields = {
-        "session_id": "5c8e1f6e-0000-4000-8000-000000000000",
+        "session_id": f"5c8e1f6e-0000-4000-8000-{session:012}",
         "transcript_path": project + "/t.jsonl",
         "cwd": project,
         "permission_mode": "default",
@@ -47,7 +47,7 @@ def go_first() -> None:
 class BuiltServer:
     """The built file's `serve`, in a home of its own, with an hour for everybody."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self._folder = tempfile.TemporaryDirectory()
@@ -64,6 +64,7 @@ class BuiltServer:
             "CALLBACK_LINK_SIGNING": "off",  # clicks here know no key
             "PERMISSION_SOCKET_PATH": self.home + "/s.sock",
             "PERMISSION_REQUEST_TIMEOUT": "3600",
+            **settings,
         }
         self.process = subprocess.Popen(
             [str(ARCHIVE), "serve"],
@@ -101,11 +102,11 @@ class BuiltServer:
         sock.connect(self.home + "/s.sock")
         return sock
 
-    def park(self, number: int) -> tuple[socket.socket, str]:
+    def park(self, number: int, session: int = 0) -> tuple[socket.socket, str]:
         """A hook that waits; returns once the server has registered it."""
         sock = self.connect()
         request_id = f"{int(time.time())}-{number:08x}"
-        parts = (b"1", request_id.encode(), b"", b"", event(self.home))
+        parts = (b"1", request_id.encode(), b"", b"", event(self.home, session=session))
         sock.sendall(wire.frame(b"Q", b"\0".join(parts)))
         kind, _ = wire.receive_frame(sock)
         if kind != b"A":

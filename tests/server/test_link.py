@@ -251,6 +251,23 @@ def test_silence_while_a_card_is_out_is_noticed_whatever_came_before(
     world.driver.until(lambda: len(world.far) == 3)
 
 
+@pytest.mark.parametrize("moment", [0.0, 0.2, 2.5, 4.9])
+def test_silence_after_a_card_is_noticed_wherever_the_looks_fall(
+    world: World, moment: float
+) -> None:
+    """Within 35 s, and the way back takes half a second of them."""
+    far = world.up()
+    far.pong()
+    world.driver.advance(moment)
+    world.link.card_sent()
+    far.pong()
+    world.driver.step()
+    world.link._freshened = world.driver.clock()  # no fresh connection in this minute
+    world.pass_time(LOOK_SECONDS - moment)
+    world.pass_time(29.5)
+    world.driver.until(lambda: len(world.far) == 2)
+
+
 def test_new_connection_knows_nothing_waits_any_more(world: World) -> None:
     far = world.up()
     world.link.card_sent()
