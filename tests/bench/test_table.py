@@ -30,5 +30,5 @@ def test_limit_itself_holds() -> None:
 
 
 def test_unknown_bench_is_refused_with_the_names() -> None:
-    with pytest.raises(SystemExit, match="none is none of app, click, engine"):
+    with pytest.raises(SystemExit, match="none is none of app, click, "):
         bench.benches(["none"])

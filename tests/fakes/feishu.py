@@ -508,8 +508,7 @@ class FakeFeishu:
         self.on_card: Callable[[Json], object] = lambda card: None  # a fast finger
         self._lock = threading.Lock()
         self._times: deque[float] = deque()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", port), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
 
     def __enter__(self) -> FakeFeishu:
@@ -743,6 +742,15 @@ def json_object(body: bytes) -> Json | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is none of the platform's errors."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def _handler(feishu: FakeFeishu) -> type[BaseHTTPRequestHandler]:
