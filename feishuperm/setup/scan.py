@@ -88,13 +88,13 @@ class Scan:
 
     def _kept(self, app_id: str) -> Registration | None:
         """A scan that was not brought to its end; its app may be there already."""
+        if not os.path.exists(self._path):
+            return None
         try:
             registration = restored(read_json(self._path), self._clock())
         except FileError:
             registration = None
-        if registration is None:
-            return None
-        if registration.app_id == app_id:
+        if registration is not None and registration.app_id == app_id:
             say("going on with the scan that was not finished")
             return registration
         say(f"another scan was not finished: {LOST} {APPS}")
@@ -176,7 +176,7 @@ class Screen:
     def __init__(
         self, environ: Mapping[str, str], draws: bool = True, picture: str = ""
     ) -> None:
-        self._draws = draws and not picture
+        self._draws = draws and can_draw()
         self._picture = picture  # path of a file for the code
         self._ink = ink(environ)
         self._live = sys.stdout.isatty()
@@ -193,6 +193,8 @@ class Screen:
             say(f"Lark: open {lark} in a browser")
 
     def _show_code(self, link: str) -> None:
+        if not self._draws and not self._picture:
+            return
         try:
             code = qr.encode(link.encode())
         except ValueError:  # the link does
@@ -202,8 +204,6 @@ class Screen:
             say(f"the code is in {self._picture}")
             return
         columns, rows = shutil.get_terminal_size()
-        if not self._draws or not can_draw():
-            return
         if columns < qr.width(code):
             say(f"(no QR code: it needs {qr.width(code)} columns)")
             return
