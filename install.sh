@@ -223,6 +223,7 @@ main() {
       *) die "this is not version $wanted${version:+ but $version}" ;;
     esac
   fi
+  trap : INT # the program's own: Ctrl-C may end a question and not the install
   run "$python" -IBS "$file" install --prefix "$prefix" "$@"
 }
 

@@ -18,6 +18,8 @@ from typing import NamedTuple
 PIXELS = 4  # of a module's side; a cell is one module wide and two high
 GREYS = {"16": 0, "231": 255}  # the colours of a code that sets its own
 BLOCKS = {"▀": (True, False), "▄": (False, True), "█": (True, True)}
+# tmux itself sometimes does not know how a program ended.
+KEEP_CODE = 'trap : INT; "$@"; echo "$?" >"$0"'
 STYLE = re.compile("\x1b\\[([0-9;]*)m")
 
 
@@ -44,11 +46,13 @@ class Terminal:
     ) -> None:
         self._folder = tempfile.mkdtemp(prefix="tty-")
         self._socket = os.path.join(self._folder, "s")
+        self._code = os.path.join(self._folder, "code")
         self._environ = {"PATH": os.environ["PATH"], "HOME": self._folder}
         pairs = [f"{key}={value}" for key, value in environ.items()]
         self.tmux(
             *("new-session", "-d", "-s", "s", "-x", str(columns), "-y", str(rows)),
-            *("-c", cwd, "--", "env", "-i", "TERM=screen-256color", *pairs, *command),
+            *("-c", cwd, "--", "sh", "-c", KEEP_CODE, self._code),
+            *("env", "-i", "TERM=screen-256color", *pairs, *command),
             *(";", "set-option", "-g", "remain-on-exit", "on"),
             *(";", "set-option", "-g", "history-limit", "5000"),
         )
@@ -102,13 +106,20 @@ class Terminal:
             time.sleep(0.03)
         return screen
 
+    def wait_last(self, text: str, timeout: float = 30) -> None:
+        """Wait until the text stands on the last line."""
+        until = time.monotonic() + timeout
+        while text not in (screen := self.screen().rstrip()).rpartition("\n")[2]:
+            assert time.monotonic() < until, f"no {text!r} at the end of:\n{screen}"
+            time.sleep(0.03)
+
     def ended(self, timeout: float = 30) -> int:
         """The exit code of the program, once it has ended."""
         until = time.monotonic() + timeout
         while True:
-            state = self.tmux("list-panes", "-F", "#{pane_dead} #{pane_dead_status}")
-            if state.startswith("1") and len(state.split()) == 2:
-                return int(state.split()[1])
+            if self.tmux("list-panes", "-F", "#{pane_dead}").startswith("1"):
+                with open(self._code, encoding="ascii") as file:
+                    return int(file.read())
             assert time.monotonic() < until, self.screen()
             time.sleep(0.03)
 

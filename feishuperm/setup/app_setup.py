@@ -143,13 +143,13 @@ class AppSetup:
         """
         settings = self.config.settings()
         check = self._check(settings)
-        owners = ",".join(sorted(settings.feishu_owner_id - {check.bot_id()}))
-        if not owners:
-            owners = check.owner()
-            if asks or not owners:
-                owners = self._asked_owner(owners)
-        if owners:
-            self._write(self._people(owners))
+        if self.has_people() and check.bot_id() not in settings.feishu_owner_id:
+            return
+        owner = check.owner()
+        if asks or not owner:
+            owner = self._asked_owner(owner)
+        if owner:
+            self._write(self._people(owner))
         else:
             say(f"the app is not used before it has an owner: {self.command()} install")
 

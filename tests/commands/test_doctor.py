@@ -7,6 +7,7 @@ import json
 import pytest
 
 from feishuperm.commands import doctor as command
+from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.setup.doctor import Finding
 
 
@@ -25,3 +26,30 @@ def test_exit_code_tells_of_failures_only(
     output = capsys.readouterr().out
     assert json.loads(output) == [row._asdict() for row in rows]
     assert "\x1b" not in output
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        ("200340", "card.action.trigger is not subscribed"),
+        ("200341", "within 3 seconds"),
+        ("200671", "answered with an error"),
+        ("200672", "gave an answer that Feishu cannot read"),
+        ("200673", "could not draw the new card"),
+        ("200830", "an older form"),
+        ("230013", "not available to this person"),
+    ],
+)
+def test_number_of_a_phone_is_explained_with_its_cure(
+    capsys: pytest.CaptureFixture[str], number: str, words: str
+) -> None:
+    assert command.main([number]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{number}: ") and words in said and "\n  -> " in said
+
+
+def test_unknown_number_is_said_to_be_unknown() -> None:
+    with pytest.raises(FeishupermError, match="7 is no number we know"):
+        command.main(["7"])
+    with pytest.raises(UsageError, match="'abc' is no int"):
+        command.main(["abc"])

@@ -5,16 +5,20 @@ The link is read off the terminal's QR code by an independent decoder, as a phon
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from feishuperm.setup.registration import ADDONS, EVENT, SCOPES
 from tests.conftest import ROOT, clean_env, free_port, need, wait_until
-from tests.fakes.feishu import APP_SECRET
-from tests.fakes.feishu_app import OWNER
-from tests.fakes.feishu_registration import Platform, Registration
+from tests.fakes.feishu import APP_ID, APP_SECRET
+from tests.fakes.feishu_app import BOT, OWNER
+from tests.fakes.feishu_registration import PENDING, Platform, Registration
+from tests.served import event
 from tests.terminal import THEMES, Terminal, read_codes
 
 SCRIPT = ROOT / "install.sh"
@@ -57,10 +61,18 @@ class Desk:
         return link.decode()
 
     def tap(self, label: str = "批准运行") -> None:
-        """Tap the test card."""
-        wait_until(lambda: self.platform.app_messages)
-        tapped = self.platform.tap(self.platform.last, label)
+        """Tap the newest card, once there is one to tap."""
+        feishu = self.platform
+        wait_until(lambda: feishu.app_messages and feishu.buttons(feishu.last))
+        tapped = feishu.tap(feishu.last, label)
         assert tapped.ok, tapped
+
+    def finish(self, terminal: Terminal) -> None:
+        """Enter to the rest, and the tap."""
+        press_enter_until(terminal, "a card is on its way")
+        self.tap()
+        terminal.wait("the way to the phone works")
+        assert terminal.ended() == 0
 
     def values(self) -> dict[str, str]:
         lines = self.config.read_text().splitlines()
@@ -82,23 +94,26 @@ def desk(home: Path, pyz: Path) -> Iterator[Desk]:
                     terminal.ended()
 
 
+# The way it should go.
+
+
 def test_scan_and_tap_with_enter_to_everything(desk: Desk) -> None:
     began = time.monotonic()
     with desk.install() as terminal:
         terminal.wait("Choose [1]:")
         terminal.keys("Enter")
         desk.scan(terminal)
-        questions = answer_the_rest(terminal, "a card is on its way")
+        more = press_enter_until(terminal, "a card is on its way")
         desk.tap()
-        screen = terminal.wait("the way to the phone works")
+        terminal.wait("the way to the phone works")
         took = time.monotonic() - began
         assert terminal.ended() == 0
         screen = terminal.screen()
     print(f"\nfrom ./install.sh to the answered card: {took:.1f} s")
-    assert questions <= 3
-    assert APP_SECRET not in screen
+    assert 1 + more <= 4
     assert f"tap of {OWNER} came" in screen
     assert "fail:" not in screen and "warn:" not in screen
+    assert APP_SECRET not in screen + everything_but_the_config(desk)
     values = desk.values()
     assert values["FEISHU_APP_SECRET"] == APP_SECRET
     assert values["FEISHU_OWNER_ID"] == OWNER
@@ -106,16 +121,184 @@ def test_scan_and_tap_with_enter_to_everything(desk: Desk) -> None:
     assert not desk.pending.exists()
     (query,) = desk.accounts.scanned
     assert query["createOnly"] == ["true"]
+    a_request_is_answered_by_a_tap(desk)
+    later_runs_ask_nothing(desk)
 
 
-def answer_the_rest(terminal: Terminal, until: str) -> int:
-    """Press Enter at every question that follows; how many there were."""
-    asked = 0
-    while True:
-        screen = terminal.screen().rstrip()
-        if until in screen:
-            return asked
-        if screen.endswith("]") and screen.count("]") > asked:
-            asked = screen.count("]")
+def press_enter_until(terminal: Terminal, text: str) -> int:
+    """Press Enter at every question; how many there were."""
+    asked: set[str] = set()
+    until = time.monotonic() + 60
+    while text not in (screen := terminal.screen().rstrip()):
+        assert time.monotonic() < until, screen
+        line = screen.rpartition("\n")[2]
+        if line.endswith(("]", "]:", "?")) and line not in asked:
+            asked.add(line)
             terminal.keys("Enter")
         time.sleep(0.05)
+    return len(asked)
+
+
+def everything_but_the_config(desk: Desk) -> str:
+    """All that is written anywhere in this home, and on command lines."""
+    files = [path for path in desk.home.rglob("*") if path.is_file()]
+    skipped = (desk.config, desk.program.resolve())
+    texts = [p.read_bytes() for p in files if p.resolve() not in skipped]
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    return b"".join(texts + lines).decode(errors="replace")
+
+
+def a_request_is_answered_by_a_tap(desk: Desk) -> None:
+    """What Claude Code starts, as it starts it."""
+    settings = json.loads((desk.home / ".claude/settings.json").read_text())
+    entry = settings["hooks"]["PermissionRequest"][0]["hooks"][0]
+    with subprocess.Popen(
+        ["/bin/sh", "-c", entry["command"]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=clean_env(desk.home),
+    ) as hook:
+        assert hook.stdin is not None and hook.stdout is not None
+        hook.stdin.write(json.dumps(event("Bash", command="npm test")).encode())
+        hook.stdin.close()
+        desk.tap()
+        decision = json.loads(hook.stdout.read())["hookSpecificOutput"]["decision"]
+    assert decision["behavior"] == "allow"
+
+
+def later_runs_ask_nothing(desk: Desk) -> None:
+    with desk.again("install") as terminal:
+        assert terminal.ended() == 0
+        screen = terminal.screen()
+    assert "up to date" in screen
+    assert "Choose" not in screen and "[y/N]" not in screen
+    assert desk.accounts.begins == 1
+    with desk.again("install", "--setup") as terminal:
+        terminal.wait("Choose [5]:")
+        press_enter_until(terminal, "up to date")
+        assert terminal.ended() == 0
+    assert desk.accounts.begins == 1
+
+
+# Other ways.
+
+
+def test_stopped_scan_is_taken_up_by_the_next_run(desk: Desk) -> None:
+    with desk.install(columns=60) as terminal:
+        terminal.wait("Choose [1]:")
+        terminal.keys("Enter")
+        screen = terminal.wait("waiting for your scan")
+        assert "no QR code: it needs 77 columns" in screen and "▀" not in screen
+        terminal.keys("C-c")
+        assert terminal.ended() == 130
+        assert "min the same command goes on with this link" in terminal.screen()
+        assert "Traceback" not in terminal.screen()
+    assert not desk.program.exists() and desk.pending.exists()
+    assert desk.pending.stat().st_mode & 0o777 == 0o600
+    with desk.install() as terminal:
+        terminal.wait("Choose [1]:")
+        terminal.keys("Enter")
+        terminal.wait("going on with the scan")
+        desk.scan(terminal)
+        desk.finish(terminal)
+    assert desk.accounts.begins == 1
+
+
+def test_terminal_closed_after_the_scan_loses_no_secret(desk: Desk) -> None:
+    desk.accounts.interval = 60
+    with desk.install() as terminal:
+        terminal.wait("Choose [1]:")
+        terminal.keys("Enter")
+        desk.scan(terminal)
+    assert not desk.config.exists()
+    with desk.install() as terminal:
+        terminal.wait("Choose [1]:")
+        terminal.keys("Enter")
+        terminal.wait("the app cli_a000000000000001 is made")
+        desk.finish(terminal)
+    assert desk.values()["FEISHU_APP_SECRET"] == APP_SECRET
+    assert desk.accounts.begins == 1
+
+
+def test_refusal_on_the_phone_is_said_and_asked_about_again(desk: Desk) -> None:
+    desk.accounts.script.extend([(400, PENDING), (400, {"error": "access_denied"})])
+    with desk.install() as terminal:
+        terminal.wait("Choose [1]:")
+        terminal.keys("Enter")
+        screen = terminal.wait("the scan was refused on the phone")
+        wait_until(lambda: terminal.screen().count("Choose [1]:") == 2)
+        assert "hint: if Feishu said that an app was created" in terminal.screen()
+        terminal.type("4")
+        press_enter_until(terminal, "next:")
+        assert terminal.ended() == 0
+        screen = terminal.screen()
+    assert "connect Feishu by a scan" in screen
+    assert "FEISHU_APP_ID" not in desk.values()
+
+
+def test_own_app_is_taken_by_id_and_secret(desk: Desk) -> None:
+    desk.platform.add(ADDONS)
+    with desk.install() as terminal:
+        terminal.wait("Choose [1]:")
+        terminal.type("2")
+        for secret in ("wrong", APP_SECRET):
+            terminal.wait_last("App id")
+            terminal.type(APP_ID)
+            terminal.wait_last("App secret")
+            terminal.type(secret)
+        terminal.wait(f"[{OWNER}, the app's owner]")
+        assert "FEISHU_APP_SECRET is wrong" in terminal.screen()
+        terminal.keys("Enter")
+        desk.finish(terminal)
+        assert APP_SECRET not in terminal.screen()
+    assert desk.accounts.begins == 0
+
+
+def test_what_the_scan_left_out_is_named_and_mended_by_one_more(desk: Desk) -> None:
+    add, desk.platform.add = desk.platform.add, lambda addons: None  # type: ignore[method-assign]
+    desk.platform.scopes = list(SCOPES)
+    desk.platform.events = [EVENT]
+    with desk.install() as terminal:
+        terminal.wait("Choose [1]:")
+        terminal.keys("Enter")
+        desk.scan(terminal)
+        press_enter_until(terminal, "a card is on its way")
+        screen = terminal.screen()
+        assert "fail: taps do not reach the app" in screen
+        assert "install --rescan, or open http" in screen.replace("\n", "")
+        terminal.keys("C-c")
+        terminal.wait("later: ")
+        assert terminal.ended() == 0
+    desk.platform.add = add  # type: ignore[method-assign]
+    with desk.again("install", "--rescan") as terminal:
+        link = desk.scan(terminal)
+        assert f"clientID={APP_ID}" in link and "createOnly" not in link
+        terminal.wait("a card is on its way")
+        desk.tap()
+        terminal.wait("the way to the phone works")
+        assert "fail:" not in terminal.screen()
+        assert terminal.ended() == 0
+
+
+def test_owner_is_the_apps_when_the_scan_names_the_bot(desk: Desk) -> None:
+    desk.accounts.open_id = BOT
+    with desk.install() as terminal:
+        terminal.wait("Choose [1]:")
+        terminal.keys("Enter")
+        desk.scan(terminal)
+        desk.finish(terminal)
+    assert desk.values()["FEISHU_OWNER_ID"] == OWNER
+
+
+def test_webhook_install_of_before_is_not_asked_about(desk: Desk) -> None:
+    given = ["--from", str(desk.pyz), "--service", "background"]
+    given += ["--port", str(free_port())]
+    environ = clean_env(desk.home, FEISHU_WEBHOOK_URL=desk.platform.webhook_url)
+    subprocess.run(["sh", str(SCRIPT), *given], env=environ, check=True, timeout=60,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # fmt: skip
+    before = desk.config.read_bytes()
+    with Terminal(["sh", str(SCRIPT), *given], clean_env(desk.home)) as terminal:
+        assert terminal.ended() == 0
+        screen = terminal.screen()
+    assert "up to date" in screen and "Choose" not in screen
+    assert desk.config.read_bytes() == before

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from feishuperm.commands.install import parser
+from feishuperm.errors import FeishupermError
 from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
 from feishuperm.setup import questions
@@ -89,3 +90,92 @@ def test_answer_of_feishus_cannot_play_with_the_terminal(
     monkeypatch.setattr(questions, "send_test", lambda settings: "\x1b[2J no")
     asking(bare).ask(about_place=True, about_mode=False)
     assert "\x1b" not in capsys.readouterr().out
+
+
+# Where requests go.
+
+
+def answering(
+    monkeypatch: pytest.MonkeyPatch, *answers: str
+) -> tuple[list[str], list[str]]:
+    """Answer what is asked; the answers that are left, and the questions."""
+    rest, asked = list(answers), []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return rest.pop(0)
+
+    monkeypatch.setattr("builtins.input", answer)
+    return rest, asked
+
+
+def test_enter_takes_the_scan(
+    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest, asked = answering(monkeypatch, "")
+    made = asking(bare)
+    scanned: list[str] = []
+    monkeypatch.setattr(made.app, "scan", lambda: scanned.append("scan"))
+    made.ask(about_place=True, about_mode=False)
+    assert (rest, asked, scanned) == ([], ["Choose [1]: "], ["scan"])
+
+
+def test_way_that_fails_is_said_and_another_asked_for(
+    bare: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rest, asked = answering(monkeypatch, "9", "1", "2", "4")
+    made = asking(bare)
+
+    def refused() -> None:
+        raise FeishupermError("the scan was refused", "another way")
+
+    monkeypatch.setattr(made.app, "scan", refused)
+    monkeypatch.setattr(made.app, "given", lambda: False)
+    made.ask(about_place=True, about_mode=False)
+    assert (rest, len(asked)) == ([], 4)
+    assert "the scan was refused\nhint: another way" in capsys.readouterr().err
+    assert made.config.new == {}
+
+
+def test_what_is_set_up_stays_with_enter(
+    bare: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bot = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
+    rest, asked = answering(monkeypatch, "", "4")
+    made = asking(bare, "--webhook", bot, "--setup")
+    before = dict(made.config.new)
+    made.ask(about_place=True, about_mode=False)
+    assert (rest, asked) == (["4"], ["Choose [5]: "])
+    assert "5  as it is: the group bot" in capsys.readouterr().out
+    assert made.config.new == before
+    made.ask(about_place=True, about_mode=False)
+    assert made.config.new == {**before, "FEISHUPERM_SURFACES": "inbox"}
+
+
+def test_group_bot_is_taken_into_a_list_of_surfaces(
+    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bot = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
+    answering(monkeypatch, "3", bot)
+    monkeypatch.setattr(questions.getpass, "getpass", lambda prompt: "")
+    monkeypatch.setattr(questions, "send_test", lambda settings: "")
+    made = asking({**bare, "FEISHUPERM_SURFACES": "inbox"})
+    made.ask(about_place=True, about_mode=False)
+    assert made.config.new["FEISHUPERM_SURFACES"] == "inbox,webhook"
+
+
+def test_app_without_an_owner_is_asked_about_without_a_choice(
+    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named: list[str] = []
+    environ = {**bare, "FEISHU_APP_ID": "cli_a1", "FEISHU_APP_SECRET": "s"}
+    made = asking(environ)
+    monkeypatch.setattr(made.app, "name_owner", lambda: named.append("owner"))
+    made.ask(about_place=False, about_mode=False)
+    made.config.new["FEISHU_OWNER_ID"] = "ou_me"
+    made.ask(about_place=False, about_mode=False)
+    assert named == ["owner"]
