@@ -31,6 +31,7 @@ TEST_SECONDS = 180  # no test is allowed to hang; the slowest takes a tenth of t
 # marker: (what it needs, how it is found, how to get it)
 PARTS: dict[str, tuple[str, Callable[[], object], str]] = {
     "browser": ("Chromium", lambda: shutil.which("chromium"), "apt install chromium"),
+    "redis": ("Redis", lambda: shutil.which("redis-server"), "apt install redis"),
     "claude": (
         "Claude Code",
         system_parts.find_claude,

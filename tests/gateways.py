@@ -6,9 +6,12 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +116,7 @@ class Join:
     """`join` as a person's terminal runs it."""
 
     def __init__(self, pyz: Path, home: Path, url: str, *options: str) -> None:
+        """Begin; `code()` waits for the six digits."""
         home.mkdir(exist_ok=True)
         self.environ = clean_env(home, PERMISSION_SOCKET_PATH=str(home / "s.sock"))
         self.process = subprocess.Popen(
@@ -149,7 +153,7 @@ class Join:
 def join(
     pyz: Path,
     home: Path,
-    gateway: RunningGateway,
+    gateway: RunningGateway | Balancer,
     feishu: FakePlatform,
     *options: str,
     who: str = OWNER,
@@ -174,3 +178,116 @@ def enrolment(home: Path) -> dict[str, Any]:
     assert os.stat(path).st_mode & 0o777 == 0o600
     kept: dict[str, Any] = json.loads(path.read_text())
     return kept
+
+
+class RedisServer:
+    """A real redis-server of its own, with its journal on; it can be killed."""
+
+    def __init__(self, home: Path, **options: str) -> None:
+        home.mkdir(exist_ok=True)
+        self.home = home
+        self.port = free_port()
+        self.options = options
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        password = self.options.get("requirepass", "")
+        credentials = f":{password}@" if password else ""
+        return f"redis://{credentials}127.0.0.1:{self.port}"
+
+    def __enter__(self) -> RedisServer:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        settings = {
+            "port": str(self.port), "bind": "127.0.0.1", "dir": str(self.home),
+            "appendonly": "yes", "appendfsync": "everysec", "save": "",
+            "daemonize": "no", **self.options,
+        }  # fmt: skip
+        flags = [part for key in settings for part in (f"--{key}", settings[key])]
+        with open(self.home / "redis.log", "ab") as log:
+            self.process = subprocess.Popen(
+                ["redis-server", *flags], stdout=log, stderr=log, cwd=self.home
+            )
+        wait_until(self.answers)
+
+    def answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as sock:
+                sock.sendall(b"*1\r\n$4\r\nPING\r\n")
+                return sock.recv(64)[:5] in (b"+PONG", b"-NOAU")
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+
+class Balancer:
+    """One address in front of several gateways; each connection to a living one."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+        self.ports: list[int] = []
+        self._server = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port: int = self._server.getsockname()[1]
+        self._open: set[socket.socket] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        self._server.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """End every connection that passes here."""
+        for sock in list(self._open):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass, args=(client,), daemon=True).start()
+
+    def _pass(self, client: socket.socket) -> None:
+        ports = self._random.sample(self.ports, len(self.ports))
+        for port in ports:
+            try:
+                server = socket.create_connection(("127.0.0.1", port), 2)
+            except OSError:
+                continue
+            server.settimeout(None)
+            self._open |= {client, server}
+            for one, other in ((client, server), (server, client)):
+                threading.Thread(target=_pump, args=(one, other), daemon=True).start()
+            return
+        client.close()
+
+
+def _pump(one: socket.socket, other: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := one.recv(65536):
+            other.sendall(data)
+    for sock in (one, other):
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port

@@ -30,6 +30,7 @@ SYSTEM_PARTS = {
     "busybox": ("busybox-static",),
     "shellcheck": ("shellcheck",),
     "curl": ("curl", "ca-certificates"),
+    "redis-server": ("redis-server",),  # the engine of several gateways
     "zbarimg": ("zbar-tools",),  # reads our QR codes
 }
 

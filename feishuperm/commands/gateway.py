@@ -21,7 +21,7 @@ from feishuperm.gateway.registry import Registry
 from feishuperm.gateway.web import Web
 from feishuperm.lib import log as logging
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.lib.config import load_settings, state_dir
+from feishuperm.lib.config import gateway_socket, load_settings, state_dir
 from feishuperm.lib.feishu_app import AppApi
 from feishuperm.lib.files import guard_dir, private_dir
 from feishuperm.lib.log import log
@@ -73,11 +73,6 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def control_path() -> str:
-    """Where `feishuperm machines` finds the gateway."""
-    return os.path.join(state_dir(), "gateway.sock")
-
-
 class Gateway:
     """Every part of a running gateway, made and wired in the order it reads."""
 
@@ -120,7 +115,11 @@ class Gateway:
         )
         control = GatewayControl(self.hub, self._line_state)
         self.control = HookAcceptor(
-            self.loop, listen_unix(control_path()), control.on_frame, lambda _: None, 64
+            self.loop,
+            listen_unix(gateway_socket()),
+            control.on_frame,
+            lambda _: None,
+            64,
         )
         scheme = "https" if settings.gateway_cert else "http"
         log(f"feishuperm {__version__} gateway listens on {scheme} port {http.port}")

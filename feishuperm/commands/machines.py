@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.lib.config import state_dir
+from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.display import one_line
 from feishuperm.lib.terminal import say
@@ -46,7 +45,7 @@ def main(args: list[str]) -> int:
 
 
 def _ask(**command: Any) -> dict[str, Any]:
-    path = os.path.join(state_dir(), "gateway.sock")
+    path = gateway_socket()
     try:
         return ask_server(command, path=path)
     except NotRunningError:

@@ -91,6 +91,7 @@ JOIN_SECONDS = 600.0
 TICK_SECONDS = 5.0
 ALIVE_SECONDS = 6  # that a replica counts as alive after its last sign
 SIGN_SECONDS = 2.0  # between two of those
+AGAIN_SECONDS = 0.2  # when the engine did not take one
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
 SEEN_SECONDS = 8 * 3600  # Feishu sends a message again for six hours
 MAX_WAITING = 200  # open cards of one machine
@@ -153,12 +154,18 @@ class Hub:
         self.connected: dict[str, Wire] = {}
         self._receipts: dict[str, Promise[Receipt | None]] = {}  # by tap
         self._closing = False
+        self._is_signed = False
         engine.listen(self._heard)
 
     def start(self) -> None:
         """Show signs of life, and look after the connections."""
-        self._sign()
+        self.go(self._sign())
         self._tick()
+
+    @property
+    def ready(self) -> bool:
+        """Whether machines can come, and be found here by the other replicas."""
+        return self.engine.ready and self._is_signed and not self._closing
 
     def say(self, key: str, **values: object) -> str:
         return text(self._language, key, **values)
@@ -167,12 +174,16 @@ class Hub:
         """Take some steps; what the engine does not do is not an error here."""
         run(steps, _report)
 
-    def _sign(self) -> None:
+    async def _sign(self) -> None:
         if self._closing:
             return
         key = self.engine.key("alive", self.replica)
-        self.go(self._run(("SET", key, "1", "EX", ALIVE_SECONDS)))
-        self._later(SIGN_SECONDS, self._sign)
+        try:
+            await self.engine.run(("SET", key, "1", "EX", ALIVE_SECONDS))
+            self._is_signed, pause = True, SIGN_SECONDS
+        except EngineDown:
+            self._is_signed, pause = False, AGAIN_SECONDS
+        self._later(pause, lambda: self.go(self._sign()))
 
     async def _run(self, *commands: Any) -> list[Any]:
         return await self.engine.run(*commands)
@@ -202,7 +213,7 @@ class Hub:
     def accept(self, wire: Wire) -> None:
         """A connection is open."""
         wire.data = Peer(self._clock())
-        if not self.engine.ready or self._closing:
+        if not self.ready:
             wire.end(TRY_LATER, "the gateway is not ready")
             return
         self._peers[wire] = None

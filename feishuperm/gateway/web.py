@@ -59,7 +59,7 @@ class Web:
         problems = []
         if state != "up":
             problems.append(f"Feishu: {detail or state}")
-        if not self._hub.engine.ready:
+        if not self._hub.ready:
             problems.append(f"engine: {self._hub.engine.problem or 'not connected'}")
         if problems:
             return Response(503, ("\n".join(problems) + "\n").encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 
 from feishuperm import wire
 from feishuperm.errors import UsageError
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from feishuperm.models.settings import Settings
+
+MAX_SOCKET = 103  # bytes of a socket's path that every system takes
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:
@@ -36,6 +39,14 @@ def state_dir(environ: Mapping[str, str] = os.environ) -> str:
         home(environ), ".local", "state"
     )
     return os.path.join(base, "feishuperm")
+
+
+def gateway_socket(environ: Mapping[str, str] = os.environ) -> str:
+    """Where a gateway of this user is asked; both ends check whose it is."""
+    path = os.path.join(state_dir(environ), "gateway.sock")
+    if len(os.fsencode(path)) <= MAX_SOCKET:
+        return path
+    return f"/tmp/feishuperm-gateway-{zlib.crc32(os.fsencode(path)):08x}.sock"
 
 
 def claude_dir(environ: Mapping[str, str] = os.environ) -> str:
