@@ -139,13 +139,17 @@ class GatewayChannel:
         self._later(SHOWN_SECONDS, lambda: self._give_up(ask.id, announcement))
 
     def _send_ask(self, ask: Ask) -> None:
-        whole = self._counter.whole(ask.id) or ask
-        if self._titles_only:
-            whole = self._title(ask)
+        whole = self._carried(self._counter.whole(ask.id) or ask)
         plain = to_plain(whole)
         if len(json.dumps(plain)) > MAX_ASK:
             plain = to_plain(shorten(whole, CUT_BLOCK))
         self._line.send("ask", ask=plain)
+
+    def _carried(self, ask: Ask) -> Ask:
+        """What a gateway is given to show: it must not be able to change what runs."""
+        if self._titles_only:
+            return self._title(ask)
+        return ask.without_edit()._replace(hold=False)
 
     def _title(self, ask: Ask) -> Ask:
         """What kind of request it is and nothing of it: nobody approves that."""
@@ -317,6 +321,9 @@ class GatewayChannel:
             return self._refuse("answer.other")
         if self._wall() + self._ahead - float(message["at"]) > LATE_SECONDS:
             return self._refuse("answer.late")
+        whole = self._counter.whole(answer.id)
+        if whole is not None and self._carried(whole).offer(answer.action) is None:
+            return self._refuse("answer.not_offered")
         receipt = self._counter.answer(answer._replace(surface="gateway"))
         if receipt.status == statuses.UNKNOWN and self._young() > 0:
             again = text(self._language, "answer.again")

