@@ -182,6 +182,10 @@ class Server:
             request = self.desk.requests.get(id)
             return request is not None and request.waits()
 
+        def left(id: str) -> float:
+            request = self.desk.requests.get(id)
+            return self.desk.seconds_left(request) if request else 0.0
+
         def whole(id: str) -> Ask | None:
             request = self.desk.requests.get(id)
             if request is None or not request.waits():
@@ -201,6 +205,7 @@ class Server:
             lambda id, action, who: self.desk.note_stranger(id, action, who),
             lambda: self.desk.presenter.waiting(self.desk.requests.waiting()),
             lambda id, who: self.desk.hold(id, who),
+            left,
             # It runs in a thread: with a ledger and a writer of its own, under the
             # same locks.
             lambda who: undo_last(Ledger(), RuleWriter(), ("card", "message"), who),

@@ -87,6 +87,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "button.once": ("放行一次", "Let it run once"),
     "button.stand": ("不放行", "Leave it refused"),
     "button.more": ("查看完整请求", "See the whole request"),
+    "button.view": ("查看", "View"),
     "button.hold": ("我在看", "Hold"),
     "button.answer": ("回答问题", "Answer"),
     "button.decline": ("不回答", "Rather not answer"),

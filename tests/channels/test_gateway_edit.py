@@ -28,7 +28,8 @@ class Machine:
         self.sent: list[Any] = []
         counter = Counter(
             self._answer, lambda id: True, lambda id: ask, lambda id: None,
-            lambda *parts: None, lambda: "", lambda id, who: False, lambda who: [],
+            lambda *parts: None, lambda: "", lambda id, who: False, lambda id: 0.0,
+            lambda who: [],
         )  # fmt: skip
         self.channel = GatewayChannel(
             Enrolment("http://g", "m1", "box", OWNER, "", (KEY,)),

@@ -113,7 +113,7 @@ def title_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> Card:
     elements = [
         *_hurry(extra),
         div(text(ask.language, "card.title_only")),
-        *_page_button(ask, extra),
+        *_page_button(ask, extra, "button.view"),
         *_plain_buttons(refusals, mark, ask),
         _hint(ask),
     ]
@@ -197,12 +197,12 @@ def _hold_button(ask: Ask, mark: Mark) -> list[Element]:
     return [{**frame, "behaviors": [behavior]}]
 
 
-def _page_button(ask: Ask, extra: Extra) -> list[Element]:
+def _page_button(ask: Ask, extra: Extra, key: str = "button.more") -> list[Element]:
     if not extra.page:
         return []
     behavior = {"type": "open_url", "default_url": extra.page}
     behavior.update(pc_url="", ios_url="", android_url="")
-    label = text(ask.language, "button.more")
+    label = text(ask.language, key)
     return [{**_button_frame(label, "default"), "behaviors": [behavior]}]
 
 

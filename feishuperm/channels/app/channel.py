@@ -90,6 +90,7 @@ LINE_SECONDS = 3.0  # a connection that was cut is mostly back in less
 STAND_IN_SECONDS = 8.0  # for a card to leave, where another channel could show it
 AGAIN_SECONDS = 90.0  # between two looks at how many connections the app has
 EXAMINE_SECONDS = 3600.0  # between two looks at the app because nobody answered
+MEND_SECONDS = 60.0  # the same while it is known that nobody can
 MOST_NAMES = 10  # people whose names are asked for
 
 
@@ -110,6 +111,7 @@ class Counter(NamedTuple):
     refused: Callable[[str, str, str], object]  # id, action, who: for the ledger
     status: Callable[[], str]  # what waits, in words
     hold: Callable[[str, str], bool]  # id, who: somebody reads it, the clock stops
+    left: Callable[[str], float]  # seconds that a waiting request has
     undo: Callable[[str], list[str]]  # who: take back the chat's last rule; slow
 
 
@@ -242,6 +244,7 @@ class AppChannel:
         trouble = self._trouble()
         if trouble or not announcement.wanted():
             announcement.done(False, trouble)
+            self._examine_again(MEND_SECONDS)  # it may have been mended meanwhile
         else:
             self._show(ask, announcement)
 
@@ -275,7 +278,12 @@ class AppChannel:
         self._cards.add(job)
 
     def renew(self) -> None:
-        """A card that waits stays as it was read."""
+        """A card that waits stays as it was read, but for the time it has."""
+        for card in self.store.all():
+            ends = card.ask.created + card.ask.seconds
+            id = card.ask.id
+            if card.ask.hold and self._wall() + self.counter.left(id) > ends + 1:
+                self._hold_card(card)
 
     def settle(self, outcome: Outcome) -> None:
         """A request ended: its card becomes a record, on every device."""
@@ -342,9 +350,9 @@ class AppChannel:
 
         self._queue(call, NOTICE_SECONDS)
 
-    def _examine_again(self) -> None:
-        """A card was not answered: perhaps it could not be."""
-        if self._clock() - self._examined >= EXAMINE_SECONDS:
+    def _examine_again(self, seconds: float = EXAMINE_SECONDS) -> None:
+        """A card was not answered, or not even sent: perhaps it could not be."""
+        if self._line.state == "up" and self._clock() - self._examined >= seconds:
             self._examine()
 
     def _learnt(self, finding: Finding) -> None:
@@ -700,21 +708,30 @@ class AppChannel:
 
     def _hold(self, card: Shown, who: str) -> dict[str, Any]:
         """Somebody reads: stop the clock, and show until when."""
-        id = card.ask.id
-        is_held, whole = self.counter.hold(id, who), self.counter.whole(id)
-        if whole is None:
-            return self._stale(id)
-        if not is_held:
+        is_held = self.counter.hold(card.ask.id, who)
+        if not is_held and self.counter.waits(card.ask.id):
             return toast("error", self.say("answer.not_offered"))
-        held = card.ask._replace(seconds=whole.seconds, hold=False)
+        drawn = self._hold_card(card)
+        if drawn is None:
+            return self._stale(card.ask.id)
+        ends = self._wall() + self.counter.left(card.ask.id)
+        moment = time.strftime("%H:%M", time.localtime(ends))
+        return toast("success", self.say("answer.held", time=moment), drawn)
+
+    def _hold_card(self, card: Shown) -> dict[str, Any] | None:
+        """Draw a card with the time that it has now; None if it waits no more."""
+        id = card.ask.id
+        whole = self.counter.whole(id)
+        if whole is None:
+            return None
+        held = card.ask._replace(seconds=whole.seconds, hold=whole.hold)
         self.store.put(card._replace(ask=held))
         extra = Extra(attached=card.grants, page=self._page(id))
         drawn, _ = self._drawn(whole, card.nonce, extra)
         change = partial(self.api.update, card.message_id, drawn)
         waits = partial(self.counter.waits, id)
         self.later(AFTER_ANSWER, lambda: self._queue(change, CHANGE_SECONDS, waits))
-        ends = time.strftime("%H:%M", time.localtime(whole.created + whole.seconds))
-        return toast("success", self.say("answer.held", time=ends), drawn)
+        return drawn
 
     def _may(self, card: Shown, action: str) -> bool:
         """Whether the card offers this: nobody grants what it does not show whole."""

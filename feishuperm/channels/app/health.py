@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from feishuperm.lib.display import one_line
+from feishuperm.lib.feishu_app import NO_ANSWER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def examine(api: AppApi) -> Finding:
 def _bot(api: AppApi) -> str:
     result = api.request("GET", BOT)
     if not result.ok:
-        return "" if result.retry else result.message
+        silent = result.retry or result.code == NO_ANSWER
+        return "" if silent else result.message
     status = _part(result.data, "bot").get("activate_status")
     return "" if status in (None, ENABLED) else api.problem("app.bot_off")
 
@@ -53,9 +55,9 @@ def _callback(api: AppApi) -> str:
     if not isinstance(info, dict):
         return ""
     listed = info.get("subscribed_callbacks")
-    here = isinstance(listed, list) and CALLBACK in listed
+    missing = isinstance(listed, list) and CALLBACK not in listed
     elsewhere = info.get("callback_type") == "webhook"
-    return "" if here and not elsewhere else api.problem("app.callback")
+    return api.problem("app.callback") if missing or elsewhere else ""
 
 
 def _connections(api: AppApi) -> int:

@@ -151,6 +151,7 @@ class Bench:
                 lambda *parts: self.refused.append(parts),
                 lambda: f"{len(self.asks)} waiting",
                 self._hold,
+                self._left,
                 lambda who: self.rules.pop() if self.rules else [],
             ),
             CardStore(str(self.folder / "cards")),
@@ -179,10 +180,16 @@ class Bench:
         outcome = self.end(answer.id, answer.action, "card", answer.who)
         return Receipt(statuses.SETTLED, outcome)
 
+    def _left(self, id: str) -> float:
+        ask = self.asks.get(id)
+        ends = ask.created + ask.seconds if ask else 0.0
+        return max(0.0, ends - START - self.timers.time)
+
     def _hold(self, id: str, who: str) -> bool:
         ask = self.asks.get(id)
         if ask is not None and ask.hold:
             self.asks[id] = ask._replace(hold=False, seconds=ask.seconds + 600)
+            self.channel.renew()
         return ask is not None and ask.hold
 
     def end(

@@ -548,6 +548,19 @@ def test_reminder_of_a_held_request_tells_the_time_it_has(bench: Bench) -> None:
     assert "627" in said or "628" in said
 
 
+def test_clock_that_was_stopped_elsewhere_is_shown_on_the_card(bench: Bench) -> None:
+    held_ask(bench)
+    before = bench.api.cards[CARD]
+    bench.channel.renew()
+    bench.turn(1)
+    assert bench.api.cards[CARD] == before
+    assert bench.channel.counter.hold(ID, "")  # by a page that was opened
+    bench.turn(1)
+    ends = time.strftime("%H:%M", time.localtime(1_700_000_000 + 655))
+    assert f"{ends} 后自动拒绝" in str(bench.api.cards[CARD])
+    assert f"hold {ID}" not in bench.buttons(CARD)
+
+
 def test_stranger_stops_no_clock(bench: Bench) -> None:
     held_ask(bench)
     assert bench.tap(CARD, "hold", who=STRANGER)["toast"]["type"] == "error"

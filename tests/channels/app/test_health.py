@@ -11,6 +11,7 @@ from feishuperm.channels.app.channel import (
     AGAIN_SECONDS,
     EXAMINE_SECONDS,
     LINE_SECONDS,
+    MEND_SECONDS,
 )
 from tests.channels.app.bench import OWNER, Bench
 
@@ -100,6 +101,7 @@ def test_what_keeps_taps_away_is_told_with_its_page_until_a_tap_arrives(
         {},
         {BOT: {"bot": 5}, ME: {"app": []}, COUNT: {"online_instance_cnt": "x"}},
         {ME: {"app": {"callback_info": None}}, PERSON: {"user": {"name": 5}}},
+        {ME: {"app": {"callback_info": {"callback_type": "websocket"}}}},
     ],
 )
 def test_what_feishu_does_not_tell_counts_as_good(bench: Bench, about: Any) -> None:
@@ -211,3 +213,17 @@ def test_card_that_cannot_leave_is_given_up_soon_where_another_can_show_it(
     bench.turn(10)
     assert bench.done == [(False, "busy")]
     assert bench.asks  # it still waits, and has time
+
+
+def test_app_that_was_mended_shows_cards_again_without_a_tap(bench: Bench) -> None:
+    bench.stand_ins = []
+    bench.api.about = {BOT: {"bot": {"activate_status": 1}}}
+    up(bench)
+    bench.ask()
+    assert bench.done[-1][0] is False and bench.api.cards == {}
+    bench.api.about = {}
+    bench.turn(MEND_SECONDS)
+    bench.ask("2-00000002")
+    bench.pump()
+    bench.ask("3-00000003")
+    assert bench.done[-1] == (True, "")
