@@ -9,6 +9,7 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import home
 from feishuperm.lib.files import locked
 from feishuperm.lib.program import archive_path
+from feishuperm.lib.text import LANGUAGES
 from feishuperm.setup.install import Install
 from feishuperm.setup.service_unit import KINDS
 from feishuperm.setup.waiting import duration
@@ -72,6 +73,8 @@ def parser() -> ArgumentParser:
     add("--secret", metavar="TEXT", help="its signing secret")
     add("--qr", metavar="FILE", help="draw the QR code to this SVG file")
     add("--callback-url", metavar="URL", help="what the buttons point to")
+    lang = "of cards, pages and the command line"
+    add("--lang", choices=LANGUAGES, help=lang)
     wait = "how long a request waits, such as 10m; sets the hook's time-out too"
     add("--wait", metavar="TIME", type=duration, help=wait)
     add("--port", metavar="N", help="the port of the server")

@@ -1,7 +1,8 @@
 """Every sentence a person can read in a card, a page or a hook message.
 
-One row per sentence: key, Chinese, English.  `{name}` is filled in by `text()`.  What a
-terminal or a log shows is English and stays where it is printed.
+One row per sentence: key, Chinese, English.  `{name}` is filled in by `text()`.  So is
+what the command line tells and asks whoever uses it (`cli.`); errors, and what doctor
+and the log say, are English and stay where they are printed.
 """
 
 from __future__ import annotations
@@ -762,6 +763,92 @@ TEXTS: dict[str, tuple[str, str]] = {
         ".claude/settings.local.json could not be written and the rule is not saved; "
         "this request was allowed",
     ),
+    # Which address of this machine a phone could open, and who else could.
+    "reach.local": (
+        "按钮指向 {url}，手机打不开，只有这台电脑可以。手机可用的地址：",
+        "The buttons point to {url}, which a phone cannot open. It could open:",
+    ),
+    "reach.tailnet": (
+        "只有你的 Tailscale 网络（或运营商内网）里的设备能连",
+        "for devices in your tailnet (or your provider's network)",
+    ),
+    "reach.network": (
+        "同一网络里的所有人都能连，且不加密：家里可以，咖啡馆不行",
+        "for everybody in this network, unencrypted: at home yes, in a cafe no",
+    ),
+    "reach.world": (
+        "互联网上的所有人都能连，且不加密：请在前面放一个 https 代理",
+        "for everybody on the internet, unencrypted: put an https proxy before it",
+    ),
+    "reach.none": (
+        "这台机器没有手机能用的地址；隧道或代理的地址用 --callback-url 设置",
+        "no address of this machine is one for a phone; a tunnel's is set by"
+        " --callback-url",
+    ),
+    "reach.set": (
+        "设置：feishuperm install --callback-url {url}",
+        "to set one: feishuperm install --callback-url {url}",
+    ),
+    "reach.ask": ("选一个 [回车：保持本机]：", "Choose one [Enter: leave it]: "),
+    # What install asks and says.
+    "cli.language": (
+        "语言：中文（来自系统的语言环境；--lang en 改为英文）",
+        "language: English, from your locale (--lang zh changes it)",
+    ),
+    "cli.wait": (
+        "请求默认等你 55 秒，然后自动拒绝。也可以等 10 分钟，然后交回终端：\n"
+        "终端的确认框一直都在。",
+        "A request waits 55 seconds for you and is then refused, as specified. It can"
+        "\nalso wait 10 minutes and then leave the answer to the terminal, where the"
+        "\ndialog stays open.",
+    ),
+    "cli.wait_ask": ("等 10 分钟？[Y/n] ", "Wait 10 minutes? [Y/n] "),
+    "cli.list": (
+        "自动模式下 Claude Code 很少询问，卡片也就很少。可以让它总是询问这些：",
+        "In auto mode Claude Code asks about little, so few cards come. It can always"
+        "\nask about these:",
+    ),
+    "cli.list_ask": ("加入这些规则？[Y/n] ", "Add these rules? [Y/n] "),
+    "cli.where": (
+        "请求发到哪里？\n"
+        "  1  飞书里发给你：扫一次码，自动建好应用（推荐）\n"
+        "  2  你已有的飞书应用：填 App ID 和 App Secret\n"
+        "  3  飞书群：填群机器人的地址\n"
+        "  4  先只用这台机器上的收件箱",
+        "Where shall requests go?\n"
+        "  1  to you in Feishu, by an app that one scan makes (recommended)\n"
+        "  2  to a Feishu app that you have: its id and secret\n"
+        "  3  to a Feishu group: the address of its bot\n"
+        "  4  to the inbox on this machine, for now",
+    ),
+    "cli.where_kept": ("  5  保持现状：{kept}", "  5  as it is: {kept}"),
+    "cli.choose": ("请选择 [{usual}]：", "Choose [{usual}]: "),
+    "cli.webhook": (
+        "飞书：打开群设置，添加自定义机器人，复制它的地址。",
+        "Feishu: open the group's settings, add a custom bot, copy its address.",
+    ),
+    "cli.webhook_ask": (
+        "Webhook 地址（回车：以后再说，先用收件箱）：",
+        "Webhook address (empty: later, use the inbox): ",
+    ),
+    "cli.secret_ask": ("签名密钥（回车：没有）：", "Signing secret (empty: none): "),
+    "cli.secret_wrong": (
+        "密钥不对：地址没有问题，请重新输入密钥（回车：重新输入地址）：",
+        "The secret is wrong, the address is right. Secret (empty: another address): ",
+    ),
+    "cli.card_sent": ("测试卡片已发到群里", "a test card is in the group"),
+    "cli.card_refused": (
+        "飞书没有接受测试卡片：{problem}",
+        "Feishu did not take the test card: {problem}",
+    ),
+    "cli.mode": (
+        "交互式会话以自动模式启动，Claude Code 很少询问，卡片也就很少。\n"
+        '把 permissions.defaultMode 设为 "default" 后，它会询问。',
+        "Interactive sessions start in auto mode, in which Claude Code asks about few"
+        '\ntool calls, so few cards come. With permissions.defaultMode "default" it'
+        " asks.",
+    ),
+    "cli.mode_ask": ("现在设置？[y/N] ", "Set it now? [y/N] "),
 }
 
 LANGUAGES = ("zh", "en")

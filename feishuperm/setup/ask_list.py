@@ -16,7 +16,7 @@ from feishuperm.lib import settings_editor as editor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 ASK: editor.Path = ("permissions", "ask")
 # Why, and the rules for it.
@@ -42,9 +42,6 @@ LIST: dict[str, tuple[str, ...]] = {
     ),
 }
 RULES = tuple(rule for rules in LIST.values() for rule in rules)
-OFFER = """\
-In auto mode Claude Code asks about little, so few cards come. It can ask about these:
-"""
 
 
 def listing() -> str:
@@ -53,10 +50,10 @@ def listing() -> str:
     return "\n".join(rows)
 
 
-def ask_list() -> bool:
+def ask_list(say: Callable[[str], str]) -> bool:
     """Offer the list; Enter takes it."""
-    print(f"{OFFER}{listing()}")
-    return input("Add these rules? [Y/n] ").strip().lower() not in ("n", "no")
+    print(f"{say('cli.list')}\n{listing()}")
+    return input(say("cli.list_ask")).strip().lower() not in ("n", "no")
 
 
 def rules_of(text: str) -> list[str]:

@@ -85,12 +85,14 @@ class ClaudeStep(Step):
             yield f"register {events} in {self.path}"
         for path, value in self._values(before).items():
             yield f"set {'.'.join(map(str, path))} to {value!r} in {self.path}"
-        for rule in missing_rules(before, self.wishes.rules):
-            yield f"ask about {rule} in {self.path}"
+        rules = missing_rules(before, self.wishes.rules)
+        if rules:
+            yield f"ask about {', '.join(rules)} in {self.path}"
         for hook in self._away(before):
             yield f"remove {hook.program} of {hook.event} from {self.path}"
-        for rule in self._away_rules(before):
-            yield f"ask no longer about {rule} in {self.path}"
+        gone = self._away_rules(before)
+        if gone:
+            yield f"ask no longer about {', '.join(gone)} in {self.path}"
 
     def texts(self) -> tuple[str, str]:
         """The file's text now, and as it should be. Raises FeishupermError."""

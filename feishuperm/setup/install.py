@@ -17,15 +17,18 @@ from typing import Any
 
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib import tongue
 from feishuperm.lib.arguments import Options
 from feishuperm.lib.config import claude_settings, config_path, home
 from feishuperm.lib.program import archive_path
 from feishuperm.lib.terminal import say, warn
+from feishuperm.lib.text import LANGUAGES, text
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import Settings
-from feishuperm.setup import claude_step, server_process
+from feishuperm.setup import claude_step, server_process, waiting
 from feishuperm.setup.app_setup import AppSetup
 from feishuperm.setup.ask_list import RULES
+from feishuperm.setup.bot_questions import tell_out_of_reach
 from feishuperm.setup.checks_feishu import send_test
 from feishuperm.setup.claude_step import ClaudeStep, SlashAway, SlashStep, Wishes
 from feishuperm.setup.config_step import ConfigStep
@@ -68,7 +71,7 @@ class Install:
             self.socket, self.status = recorded, running_status(recorded)
         command = partial(self.command, "feishuperm")
         self.app = AppSetup(self.config, self.manifest, options, command)
-        self.questions = Questions(self.config, self.app)
+        self.questions = Questions(self.config, self.app, self.words, self.own_port)
         self.mode = options.permission_mode or ""
         self.status_after: dict[str, Any] = {}
 
@@ -112,7 +115,8 @@ class Install:
             self.rescan()
         if self.options.no_input or not can_ask():
             return
-        self.questions.ask(self.asks_place(), self.asks_mode())
+        self.choose_language()
+        self.questions.ask(self.asks_place(), self.asks_mode(), self.asks_wait())
         self.mode = self.mode or self.questions.mode
 
     def rescan(self) -> None:
@@ -131,9 +135,27 @@ class Install:
         is_said = self.app.is_set or self.config.has(BOT[0])
         return bool(self.options.setup or (self.is_first() and not is_said))
 
+    def asks_wait(self) -> bool:
+        """Whether to ask how long a request waits."""
+        is_said = self.options.wait or self.config.has(waiting.SECONDS)
+        return bool(self.options.setup or (self.is_first() and not is_said))
+
+    def choose_language(self) -> None:
+        """Take a new user's language from a locale that names one, and say so."""
+        named = tongue.of_locale(self.environ)
+        if named and self.is_first() and not self.config.has(tongue.KEY):
+            self.config.new[tongue.KEY] = named
+            say(self.words("cli.language"))
+
+    def words(self, key: str, **values: object) -> str:
+        """A sentence in the language of whoever installs."""
+        given = self.config.new.get(tongue.KEY) or self.config.old.get(tongue.KEY)
+        named = given or tongue.of_locale(self.environ)
+        return text(named if named in LANGUAGES else "en", key, **values)
+
     def asks_mode(self) -> bool:
         """Whether to ask if Claude Code shall ask."""
-        is_said = self.options.no_hooks or self.mode
+        is_said = self.options.no_hooks or self.mode or self.options.ask_list
         wanted = self.options.setup or self.is_first()
         return bool(wanted and not is_said and self.needs_mode())
 
@@ -149,7 +171,8 @@ class Install:
 
     def try_bot(self) -> None:
         """Without a person, a bot that does not answer is told and kept."""
-        if self.config.has_new_bot() and not self.questions.tried:
+        if self.config.has_new_bot() and not self.questions.bot.tried:
+            tell_out_of_reach(self.config, self.words)
             problem = send_test(self.config.settings())
             if problem:
                 warn(f"Feishu did not take a test card: {problem}")
@@ -165,7 +188,8 @@ class Install:
             first = f"see a card on your phone: {program} test-card"
         else:
             first = f"connect Feishu by a scan: {program} install --setup"
-        if self.needs_mode() and not self.mode:
+        listed = self.options.ask_list or self.questions.wants_list
+        if self.needs_mode() and not (self.mode or listed):
             third = f"make Claude Code ask: {program} install --permission-mode default"
         else:
             third = f"try it without Claude Code: {program} demo"
@@ -214,7 +238,7 @@ class Install:
             self.options.supervisor,
             settings.supervisor_timeout,
             settings.supervisor_stop_timeout,
-            exactly=bool(self.options.wait),
+            exactly=bool(self.options.wait) or self.questions.waits,
         )
         path = self.settings_path()
         shared = self.options.shared or is_shared(
@@ -234,7 +258,7 @@ class Install:
         return Wishes(
             {claude_step.DEFAULT_MODE: self.mode} if self.mode else {},
             {cap: needs_cap} if options.supervisor else {},
-            RULES if options.ask_list else (),
+            RULES if options.ask_list or self.questions.wants_list else (),
             frozenset(gone),
             (cap,) if options.no_supervisor else (),
             options.no_ask_list,

@@ -8,6 +8,7 @@ settings; who is away from the desk waits longer and leaves the rest to the term
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 USUAL = 600  # seconds that `install` offers on a terminal
 SHORT = 60  # up to here a wait ends as specified: with a refusal
@@ -16,9 +17,6 @@ DURATION = re.compile(r"([0-9]{1,5})([smh]?)")
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 SECONDS = "PERMISSION_REQUEST_TIMEOUT"
 ACTION = "PERMISSION_TIMEOUT_ACTION"
-OFFER = """\
-A request waits 55 seconds for you and is then refused, as specified. It can also wait
-10 minutes and then leave the answer to the terminal, where the dialog stays open."""
 
 
 def duration(text: str) -> int:
@@ -36,8 +34,8 @@ def wait_settings(seconds: int) -> dict[str, str]:
     return {SECONDS: str(seconds), ACTION: action}
 
 
-def ask_wait() -> dict[str, str]:
+def ask_wait(say: Callable[[str], str]) -> dict[str, str]:
     """Offer the longer wait; Enter takes it."""
-    print(OFFER)
-    words = input("Wait 10 minutes? [Y/n] ").strip().lower()
+    print(say("cli.wait"))
+    words = input(say("cli.wait_ask")).strip().lower()
     return wait_settings(55 if words in ("n", "no") else USUAL)

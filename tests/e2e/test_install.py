@@ -413,8 +413,9 @@ def test_terminal_is_asked_for_the_bot_and_the_mode(machine: Machine) -> None:
                 ("Signing secret", ""),
                 ("Webhook address", feishu.webhook_url),
                 ("Signing secret", "wrong"),
-                ("Webhook address", feishu.webhook_url),
-                ("Signing secret", "sign me"),
+                ("a phone cannot open", ""),
+                ("The secret is wrong", "sign me"),
+                ("Wait 10 minutes?", ""),
                 ("[y/N]", "y"),
             ],
         )
@@ -423,6 +424,8 @@ def test_terminal_is_asked_for_the_bot_and_the_mode(machine: Machine) -> None:
         assert "a test card is in the group" in said
         assert "sign me" not in said
         assert len(feishu.cards) == 1
+    entry = json.loads(machine.settings.read_text())["hooks"]["PermissionRequest"][0]
+    assert entry["hooks"][0]["timeout"] == 605
     config = machine.home / ".config/feishuperm/config.env"
     assert "FEISHU_WEBHOOK_SECRET=sign me\n" in config.read_text()
     assert config.stat().st_mode & 0o777 == 0o600

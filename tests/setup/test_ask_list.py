@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from feishuperm.lib import settings_editor as editor
+from feishuperm.lib.text import text
 from feishuperm.setup.ask_list import (
     LIST,
     RULES,
@@ -74,14 +76,13 @@ def test_list_is_taken_away_alone_and_twice_is_nothing_to_do(
     run(step(manifest, path))
     plain = path.read_text()
     adding = step(manifest, path, rules=RULES)
-    assert adding.changes() == [f"ask about {rule} in {path}" for rule in RULES]
+    assert adding.changes() == [f"ask about {', '.join(RULES)} in {path}"]
     run(adding)
     assert step(manifest, path, rules=RULES).changes() == []
     assert step(manifest, path).changes() == []  # a later install keeps them
     removing = step(manifest, path, away_rules=True)
-    assert removing.changes() == [
-        f"ask no longer about {rule} in {path}" for rule in RULES
-    ]
+    rows = [f"ask no longer about {', '.join(RULES)} in {path}"]
+    assert removing.changes() == rows
     run(removing)
     assert path.read_text() == plain
     assert step(manifest, path, away_rules=True).changes() == []
@@ -97,5 +98,5 @@ def test_enter_takes_the_list_after_it_was_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("builtins.input", lambda prompt: typed)
-    assert ask_list() is taken
+    assert ask_list(partial(text, "en")) is taken
     assert all(rule in capsys.readouterr().out for rule in RULES[:1])

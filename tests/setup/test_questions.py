@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,20 @@ from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
-from feishuperm.setup import questions
+from feishuperm.lib.text import text
+from feishuperm.models.settings import Settings
+from feishuperm.setup import bot_questions, questions
 from feishuperm.setup.app_setup import AppSetup
 from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.questions import Questions
+from feishuperm.setup.reach import Address
 from feishuperm.setup.wanted_config import WantedConfig
+
+
+@pytest.fixture(autouse=True)
+def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked must not depend on the machine the tests run on."""
+    monkeypatch.setattr(bot_questions, "addresses", lambda: [])
 
 
 def asking(environ: dict[str, str], *args: str) -> Questions:
@@ -23,7 +33,7 @@ def asking(environ: dict[str, str], *args: str) -> Questions:
     options = parser().parse_args(args)
     config = WantedConfig(options, environ)
     app = AppSetup(config, Manifest(environ), options, lambda: "feishuperm")
-    return Questions(config, app)
+    return Questions(config, app, partial(text, "en"))
 
 
 def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
@@ -42,15 +52,15 @@ def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
     monkeypatch.setattr(feishu, "send_feishu_card", send)
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    answers = iter([f"{bot}good", "n"])
+    answers = iter([f"{bot}good", "n", "n"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
-    monkeypatch.setattr(questions.getpass, "getpass", lambda prompt: "")
+    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
     made = asking(bare, "--webhook", f"{bot}bad")
     assert questions.can_ask()
     made.ask(about_place=False, about_mode=True)
     assert sent == [(f"{bot}bad", "old"), (f"{bot}good", "")]
     assert (
-        made.tried
+        made.bot.tried
         and made.mode == ""
         and made.config.new["FEISHU_WEBHOOK_URL"] == f"{bot}good"
     )
@@ -65,14 +75,14 @@ def test_ctrl_d_ends_the_questions(
     monkeypatch.setattr("builtins.input", gone)
     made = asking(bare)
     made.ask(about_place=True, about_mode=True)
-    assert (made.mode, made.tried, made.config.new) == ("", False, {})
+    assert (made.mode, made.bot.tried, made.config.new) == ("", False, {})
 
 
 def test_mode_is_changed_by_a_yes_only(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for answer, mode in (("y", "default"), ("", ""), ("no", "")):
-        answers = iter(["4", answer])
+        answers = iter(["4", answer, "n"])
         monkeypatch.setattr("builtins.input", lambda prompt: next(answers))  # noqa: B023
         made = asking(bare)
         made.ask(about_place=True, about_mode=True)
@@ -86,8 +96,9 @@ def test_answer_of_feishus_cannot_play_with_the_terminal(
 ) -> None:
     answers = iter(["3", "https://open.feishu.cn/open-apis/bot/v2/hook/x", ""])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
-    monkeypatch.setattr(questions.getpass, "getpass", lambda prompt: "")
-    monkeypatch.setattr(questions, "send_test", lambda settings: "\x1b[2J no")
+    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    refusal = SendResult(False, 1, "\x1b[2J no")
+    monkeypatch.setattr(bot_questions, "send_hello", lambda settings: refusal)
     asking(bare).ask(about_place=True, about_mode=False)
     assert "\x1b" not in capsys.readouterr().out
 
@@ -161,8 +172,9 @@ def test_group_bot_is_taken_into_a_list_of_surfaces(
 ) -> None:
     bot = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
     answering(monkeypatch, "3", bot)
-    monkeypatch.setattr(questions.getpass, "getpass", lambda prompt: "")
-    monkeypatch.setattr(questions, "send_test", lambda settings: "")
+    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    accepted = SendResult(True, 0, "")
+    monkeypatch.setattr(bot_questions, "send_hello", lambda settings: accepted)
     made = asking({**bare, "FEISHUPERM_SURFACES": "inbox"})
     made.ask(about_place=True, about_mode=False)
     assert made.config.new["FEISHUPERM_SURFACES"] == "inbox,webhook"
@@ -179,3 +191,81 @@ def test_app_without_an_owner_is_asked_about_without_a_choice(
     made.config.new["FEISHU_OWNER_ID"] = "ou_me"
     made.ask(about_place=False, about_mode=False)
     assert named == ["owner"]
+
+
+# A group bot, and the phone that opens its links.
+
+BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
+
+
+def test_wrong_secret_is_asked_for_alone(
+    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send(settings: Settings) -> SendResult:
+        good = settings.feishu_webhook_secret == "right"
+        return SendResult(good, 0 if good else feishu.BAD_SIGN, "bad sign")
+
+    secrets, addresses = iter(["wrong", "wrong too", "right"]), iter(["3", BOT])
+    monkeypatch.setattr(bot_questions, "send_hello", send)
+    monkeypatch.setattr("builtins.input", lambda prompt: next(addresses))
+    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: next(secrets))
+    made = asking(bare)
+    made.ask(about_place=True, about_mode=False)
+    assert made.config.new["FEISHU_WEBHOOK_SECRET"] == "right"
+    assert made.config.new["FEISHU_WEBHOOK_URL"] == BOT
+
+
+def test_no_secret_at_all_leads_back_to_the_address(
+    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = SendResult(False, feishu.BAD_SIGN, "bad sign")
+    answers = iter(["3", BOT, ""])
+    monkeypatch.setattr(bot_questions, "send_hello", lambda settings: refusal)
+    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
+    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    made = asking(bare)
+    made.ask(about_place=True, about_mode=False)
+    assert "FEISHU_WEBHOOK_URL" not in made.config.new
+
+
+@pytest.mark.parametrize(
+    ("typed", "url"), [("1", "http://10.0.0.7:8080"), ("", ""), ("9", ""), ("x", "")]
+)
+def test_address_for_the_phone_is_offered_before_the_card_is_sent(
+    bare: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    typed: str,
+    url: str,
+) -> None:
+    said: list[str] = []
+
+    def send(settings: Settings) -> SendResult:
+        said.append(capsys.readouterr().out)
+        return SendResult(True, 0, "")
+
+    rows = [Address("10.0.0.7", "reach.network")]
+    answers = iter(["3", BOT, typed])
+    monkeypatch.setattr(bot_questions, "send_hello", send)
+    monkeypatch.setattr(bot_questions, "addresses", lambda: rows)
+    monkeypatch.setattr(bot_questions, "can_listen", lambda hosts, port: True)
+    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
+    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    made = asking(bare, "--lang", "en")
+    made.ask(about_place=True, about_mode=False)
+    assert "which a phone cannot open" in said[0]
+    assert "http://10.0.0.7:8080  for everybody in this network" in said[0]
+    assert made.config.new.get("CALLBACK_SERVER_URL", "") == url
+
+
+def test_enter_to_wait_and_list_takes_both(
+    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["4", "", "", ""])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
+    made = asking(bare)
+    made.ask(about_place=True, about_mode=True, about_wait=True)
+    assert made.waits and made.wants_list and not made.mode
+    assert made.config.new["PERMISSION_REQUEST_TIMEOUT"] == "600"
+    assert made.config.new["PERMISSION_TIMEOUT_ACTION"] == "terminal"
+    assert next(answers, None) is None  # four questions, no more

@@ -1,0 +1,126 @@
+"""The questions about a group bot: its address, its secret, and how a phone gets here.
+
+Asked until a card arrives or the person gives up.  A wrong secret is asked for alone,
+since Feishu says that the address is right.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+
+from feishuperm.errors import UsageError
+from feishuperm.lib import feishu
+from feishuperm.lib.terminal import say
+from feishuperm.models.settings import BY_KEY, parse_setting
+from feishuperm.setup.checks_feishu import send_hello
+from feishuperm.setup.ports import can_listen, free_port
+from feishuperm.setup.reach import URL, addresses, advice, is_out_of_reach, url_of
+from feishuperm.setup.wanted_config import BOT, WantedConfig
+
+PORT = "CALLBACK_SERVER_PORT"
+
+
+class BotQuestions:
+    """One conversation about a bot; what it led to is in `config`."""
+
+    def __init__(
+        self,
+        config: WantedConfig,
+        words: Callable[..., str],
+        own_port: Callable[[], int] = int,
+    ) -> None:
+        self.config = config
+        self.words = words
+        self.own_port = own_port  # that a server of ours holds
+        self.offered = False  # addresses that a phone can open
+        self.tried = False  # whether a bot was given by a person and answered
+
+    def fails(self) -> bool:
+        """Whether a bot that was just given does not take a card; says so."""
+        if not self.config.has_new_bot():
+            return False
+        self.tried = True
+        self.offer_addresses()
+        return not self._takes_card()
+
+    def ask(self) -> bool:
+        """Ask for the bot until it works or the person gives up; then True too."""
+        print(self.words("cli.webhook"))
+        while True:
+            url = input(self.words("cli.webhook_ask")).strip()
+            if not url:
+                return True
+            secret = getpass.getpass(self.words("cli.secret_ask")).strip()
+            if self._accept(url, secret):
+                print(self.words("cli.card_sent"))
+                self.tried = True
+                self.config.new.update(self.config.with_surface("webhook"))
+                return True
+
+    def offer_addresses(self) -> None:
+        """Before a card is sent whose buttons no phone can open: say so, and choose."""
+        settings = self.config.settings()
+        if self.offered or not settings.url_is_local():
+            return
+        self.offered = True
+        rows = addresses()
+        for line in advice(settings, self.words, rows):
+            say(line)
+        if not rows:
+            say(self.words("reach.none"))
+            return
+        chosen = input(self.words("reach.ask")).strip()
+        if chosen.isdigit() and 0 < int(chosen) <= len(rows):
+            self._take_address(rows[int(chosen) - 1].host)
+
+    def _take_address(self, host: str) -> None:
+        settings = self.config.settings()
+        port, hosts = settings.callback_server_port, ("0.0.0.0", "::")
+        if port != self.own_port() and not can_listen(hosts, port):
+            port = free_port(hosts)
+        self.config.new.update({PORT: str(port), URL: url_of(host, port)})
+
+    def _accept(self, url: str, secret: str) -> bool:
+        """Take a bot that works into the settings."""
+        try:
+            parse_setting(BY_KEY[BOT[0]], url)
+        except UsageError as error:
+            say(str(error))
+            return False
+        new = self.config.new
+        new[BOT[0]] = url
+        if secret or self.config.old.get(BOT[1]):
+            new[BOT[1]] = secret  # not the old bot's
+        self.offer_addresses()
+        if self._takes_card():
+            return True
+        for key in BOT:
+            new.pop(key, None)
+        return False
+
+    def _takes_card(self) -> bool:
+        """Whether Feishu takes a card; a wrong secret is asked for again, alone."""
+        while True:
+            result = send_hello(self.config.settings())
+            if result.ok:
+                return True
+            say(self.words("cli.card_refused", problem=result.message))
+            if result.code != feishu.BAD_SIGN:
+                return False
+            secret = getpass.getpass(self.words("cli.secret_wrong")).strip()
+            if not secret:
+                return False
+            self.config.new[BOT[1]] = secret
+
+
+def tell_out_of_reach(config: WantedConfig, words: Callable[..., str]) -> None:
+    """Without a person to ask: say which addresses a phone could open."""
+    settings = config.settings()
+    if not is_out_of_reach(settings):
+        return
+    rows = addresses()
+    for line in advice(settings, words, rows):
+        say(line)
+    example = url_of(rows[0].host, settings.callback_server_port) if rows else "URL"
+    say(words("reach.set", url=example))
