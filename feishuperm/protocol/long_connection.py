@@ -107,7 +107,7 @@ def read_endpoint(status: int, body: bytes) -> Endpoint:
     try:
         answer = json.loads(body)
         code = int(answer["code"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         raise Refusal("app.unreachable", status, fatal=False) from None
     if code:
         raise Refusal(*_refused(code))
@@ -117,7 +117,8 @@ def read_endpoint(status: int, body: bytes) -> Endpoint:
         service_id = int(query["service_id"][0])
     except (ValueError, TypeError, KeyError, AttributeError):
         raise Refusal("app.unreachable", code, fatal=False) from None
-    if not url.startswith(("ws://", "wss://")):
+    usable = url.isascii() and url.startswith(("ws://", "wss://"))
+    if not usable or not 0 <= service_id < 1 << 31:
         raise Refusal("app.unreachable", code, fatal=False)
     return Endpoint(url, service_id, ping_seconds(answer["data"].get("ClientConfig")))
 

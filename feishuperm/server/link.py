@@ -147,8 +147,8 @@ class Link:
         """In the thread: connect, and say how that went."""
         try:
             dialled = self._dial()
-        except (OSError, FeishupermError) as error:
-            failure = error
+        except Exception as error:  # a thread that ends silently would be the last one
+            failure = _tellable(error)
             self._loop.call_soon_threadsafe(lambda: self._failed(failure))
             return
         self._loop.call_soon_threadsafe(lambda: self._connected(dialled))
@@ -220,6 +220,13 @@ class Link:
             self.since = self.wall()
         self.state, self.detail = state, detail
         self._on_change()
+
+
+def _tellable(error: Exception) -> Exception:
+    """The error, or its kind: only some are known to hold no address."""
+    if isinstance(error, (OSError, FeishupermError)):
+        return error
+    return OSError(f"cannot dial: {type(error).__name__}")
 
 
 class _Live:

@@ -171,30 +171,6 @@ def test_server_that_restarts_takes_its_open_cards_back(
     assert len(feishu.app_messages) == 1
 
 
-def test_no_secret_of_the_app_is_written_or_told(
-    pyz: Path, tmp_path: Path, feishu: FakePlatform
-) -> None:
-    feishu.discovery.append({"code": 1, "msg": f"busy {APP_SECRET}"})
-    refused = (("Handshake-Msg", APP_SECRET), ("Handshake-Status", "514"))
-    feishu.connections.refusals.append(Handshake(514, refused))
-    settings = {**app_settings(feishu), "FEISHUPERM_LOG_LEVEL": "debug"}
-    with Served(pyz, tmp_path, **settings) as served:
-        wait_until(lambda: feishu.connections.open)
-        hook = served.hook(event())
-        message = sent(feishu)
-        status = json.dumps(served.status())
-        feishu.connections.cut()
-        wait_until(lambda: feishu.connections.made > 1 and feishu.connections.open)
-        assert feishu.tap(message, "批准运行").ok
-        assert decision(finish(hook)) == {"behavior": "allow"}
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    written = b"".join(path.read_bytes() for path in files if path != pyz)
-    canaries = (APP_SECRET, feishu.tenant_token, *feishu.connections.issued)
-    assert len(feishu.connections.issued) > 1
-    for canary in canaries:
-        assert canary not in status and canary.encode() not in written
-
-
 def channel(served: Served, name: str) -> dict[str, object]:
     status = served.status()
     assert status is not None

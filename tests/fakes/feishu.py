@@ -28,8 +28,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 TOKEN = "11111111-2222-3333-4444-555555555555"
-APP_ID, APP_SECRET = "cli_a000000000000001", "app-secret"
-TENANT_TOKEN = "t-tenant"
+APP_ID, APP_SECRET = "cli_a000000000000001", "app-secret-5d1f0c9e"
+TENANT_TOKEN = "t-tenant-b61e07d4"
 HOOK_BYTES, APP_BYTES = 20480, 30720
 SECOND_LIMIT, MINUTE_LIMIT = 5, 100
 SIGN_SECONDS = 3600

@@ -90,7 +90,7 @@ class Connections:
         self.silent: set[ServerConnection] = set()  # half-open: nothing comes or goes
         self.deaf: set[ServerConnection] = set()  # pongs, and nothing else
         self.tickets: set[str] = set()
-        self.issued: list[str] = []  # every ticket there was
+        self.issued: list[str] = []  # every secret that stood in an address
         self._lock = threading.Lock()
         self._answers: dict[str, tuple[threading.Event, list[Any]]] = {}
         self._server = serve(
@@ -431,12 +431,13 @@ class FakePlatform(FakeFeishu):
         asked = json_object(body) or {}
         if asked.get("AppID") != APP_ID or asked.get("AppSecret") != APP_SECRET:
             return {"code": 1000040345, "msg": "app_id or app_secret is invalid"}
-        ticket = f"{self.connections.random.getrandbits(64):x}"
+        ticket = f"{self.connections.random.getrandbits(64):016x}"
         self.connections.tickets.add(ticket)
-        self.connections.issued.append(ticket)
+        key = f"{self.connections.random.getrandbits(64):016x}"
+        self.connections.issued += [ticket, key]
         url = (
             f"ws://127.0.0.1:{self.connections.port}/ws/v2?device_id=1"
-            f"&service_id={SERVICE}&access_key=k&ticket={ticket}"
+            f"&service_id={SERVICE}&access_key={key}&ticket={ticket}"
         )
         config = {
             "ReconnectCount": -1, "ReconnectInterval": 120,

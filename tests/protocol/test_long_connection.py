@@ -130,6 +130,17 @@ def test_odd_interval_stays_within_reason(value: object, expected: float) -> Non
         (b'{"code":0,"data":{"URL":"wss://h/?a=b"}}', "app.unreachable", False),
         (b'{"code":0,"data":{"URL":5}}', "app.unreachable", False),
         (
+            '{"code":0,"data":{"URL":"wss://h/中?service_id=1"}}'.encode(),
+            "app.unreachable",
+            False,
+        ),
+        (
+            b'{"code":0,"data":{"URL":"wss://h/?service_id=99999999999999999999"}}',
+            "app.unreachable",
+            False,
+        ),
+        (b'{"code":1e999}', "app.unreachable", False),
+        (
             b'{"code":0,"data":{"URL":"http://h/?service_id=1"}}',
             "app.unreachable",
             False,

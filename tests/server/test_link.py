@@ -177,6 +177,21 @@ def test_failures_wait_longer_each_time_and_success_forgets_them(
     world.up()
 
 
+def test_dialling_that_breaks_in_any_way_is_tried_again(
+    driver: LoopDriver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = World(driver)
+    world.failures = [ValueError("wss://x/?ticket=secret")]
+    world.link.start()
+    driver.until(lambda: world.link.state == WAITING and world.dials == 1)
+    assert world.link.detail == "cannot dial: ValueError"
+    driver.advance(1)
+    world.up()
+    world.link.close()
+    world.far[0].sock.close()
+    assert "secret" not in "".join(capsys.readouterr())
+
+
 def test_refusal_that_a_person_must_mend_is_not_hammered(driver: LoopDriver) -> None:
     world = World(driver)
     world.failures = [Refusal("app.credentials", 10015, fatal=True)]
