@@ -6,6 +6,7 @@ The link is read off the terminal's QR code by an independent decoder, as a phon
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from tests.conftest import ROOT, clean_env, free_port, need, wait_until
 from tests.fakes.feishu import APP_ID, APP_SECRET
 from tests.fakes.feishu_app import BOT, OWNER
 from tests.fakes.feishu_registration import PENDING, Platform, Registration
+from tests.fakes.model import text, tool
+from tests.lab import Lab
 from tests.served import event
 from tests.terminal import THEMES, Terminal, read_codes
 
@@ -178,6 +181,43 @@ def later_runs_ask_nothing(desk: Desk) -> None:
         press_enter_until(terminal, "up to date")
         assert terminal.ended() == 0
     assert desk.accounts.begins == 1
+
+
+@pytest.mark.claude
+def test_two_commands_of_the_readme_in_a_fresh_clone_end_with_an_answered_request(
+    lab: Lab,
+) -> None:
+    """`./install.sh`, then `claude`: nothing else is there but a Python."""
+    desk = Desk(Path(lab.home), Path())
+    clone = Path(lab.root, "clone")
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    pip = {key: value for key, value in os.environ.items() if key[:4] == "PIP_"}
+    socket = {"PERMISSION_SOCKET_PATH": lab.socket}
+    environ = {**desk.environ(), **pip, **socket}
+    with desk.platform, desk.accounts:
+        try:
+            began = time.monotonic()
+            given = ["--service", "background", "--port", str(free_port())]
+            with Terminal(
+                ["./install.sh", *given], environ, cwd=str(clone)
+            ) as terminal:
+                terminal.wait("Choose [1]:", 120)
+                terminal.keys("Enter")
+                desk.scan(terminal)
+                desk.finish(terminal)
+            took = time.monotonic() - began
+            print(f"\nfrom ./install.sh in a fresh clone to the tap: {took:.1f} s")
+            call = tool("Bash", command="touch made", description="x")
+            lab.model.push([call], [text("done")])
+            lab.session("make it")
+            desk.tap()
+            results = lab.model.tool_results
+            wait_until(lambda: results().get(call["id"]), 40)
+            assert Path(lab.project, "made").exists()
+        finally:
+            if desk.program.exists():
+                with desk.again("stop") as terminal:
+                    terminal.ended()
 
 
 # Other ways.
