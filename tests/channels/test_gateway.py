@@ -1,0 +1,254 @@
+"""The machine's side: which taps count, when a request is somebody else's to show."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from feishuperm.channels.base import Announcement
+from feishuperm.channels.gateway import GatewayChannel
+from feishuperm.errors import FileError
+from feishuperm.lib.enrolment import Enrolment
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
+from feishuperm.protocol.machine import ROTATE, TAP, WELCOME, is_proof, prove
+
+KEY, NEXT, OWNER = "ab" * 32, "cd" * 32, "ou_owner"
+ASK = Ask(id="1-a", kind="permission", digest="d" * 16, seconds=600)
+
+
+class FakeLine:
+    def __init__(self, on_message: Any, on_change: Any) -> None:
+        self.on_message, self.on_change = on_message, on_change
+        self.sent: list[dict[str, Any]] = []
+        self.dropped = 0
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def worked(self) -> None: ...
+
+    def drop(self) -> None:
+        self.dropped += 1
+
+    def send(self, kind: str, **parts: Any) -> bool:
+        self.sent.append({"t": kind, **parts})
+        return True
+
+    def got(self, kind: str) -> list[dict[str, Any]]:
+        return [message for message in self.sent if message["t"] == kind]
+
+
+class Bench:
+    def __init__(self, **options: Any) -> None:
+        self.now = 1000.0
+        self.calls: list[tuple[float, Any]] = []
+        self.saved: list[Enrolment] = []
+        self.answers: list[Answer] = []
+        self.strangers: list[tuple[str, str, str]] = []
+        self.waiting = {"1-a"}
+        self.shown: list[tuple[bool, str]] = []
+        self.lost = 0
+        self.full = False
+        own = Enrolment("https://g", "m-1", "laptop", OWNER, "", (KEY,))
+        counter: Any = SimpleNamespace(
+            answer=self.answer,
+            waits=lambda id: id in self.waiting,
+            whole=lambda id: None,
+            outcome=lambda id: None,
+            refused=lambda *what: self.strangers.append(what),
+        )
+        self.channel = GatewayChannel(
+            own, counter, self.line, lambda *call: self.calls.append(call), self.save,
+            wall=lambda: self.now, clock=lambda: self.now, **options,
+        )  # fmt: skip
+
+    def line(self, on_message: Any, on_change: Any) -> FakeLine:
+        self.wire = FakeLine(on_message, on_change)
+        return self.wire
+
+    def save(self, enrolment: Enrolment) -> None:
+        if self.full:
+            raise FileError("no space")
+        self.saved.append(enrolment)
+
+    def answer(self, answer: Answer) -> Receipt:
+        self.answers.append(answer)
+        if answer.id not in self.waiting:
+            return Receipt(statuses.UNKNOWN)
+        self.waiting.discard(answer.id)
+        return Receipt(statuses.SETTLED, Outcome(answer.id, done="已批准运行"))
+
+    def hear(self, kind: str, **parts: Any) -> None:
+        self.wire.on_message({"t": kind, **parts})
+
+    def log_in(self, key: str = KEY, cards: tuple[str, ...] = ()) -> None:
+        self.wire.on_change(True, "")
+        self.hear("hello", nonce="theirs", now=self.now)
+        nonce = self.wire.got("login")[-1]["nonce"]
+        proof = prove(bytes.fromhex(key), WELCOME, "1", "m-1", nonce, "theirs")
+        self.hear("welcome", name="laptop", proof=proof, next=NEXT, now=self.now,
+                  cards=list(cards))  # fmt: skip
+
+    def announce(self, ask: Ask = ASK) -> None:
+        def lose() -> None:
+            self.lost += 1
+
+        self.channel.announce(
+            ask,
+            Announcement(
+                self.now + 600, lambda: ask.id in self.waiting,
+                lambda shown, detail: self.shown.append((shown, detail)), lose,
+            ),
+        )  # fmt: skip
+
+    def tap(self, key: str = NEXT, id: str = "t1", **change: Any) -> None:
+        at = change.pop("at", self.now)
+        answer = Answer("1-a", "allow", {}, "gateway", OWNER, "d" * 16)
+        answer = answer._replace(**change)
+        parts = ("m-1", answer.id, answer.action, answer.digest, id, answer.who,
+                 json.dumps(to_plain(answer)["values"]))  # fmt: skip
+        proof = prove(bytes.fromhex(key), TAP, *parts)
+        self.hear("tap", tap=id, answer=to_plain(answer), at=at, proof=proof)
+
+    def receipt(self) -> Receipt:
+        return from_plain(Receipt, self.wire.got("receipt")[-1]["receipt"])
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.log_in()
+    return bench
+
+
+def test_new_key_is_on_the_disk_before_it_is_confirmed() -> None:
+    bench = Bench()
+    bench.log_in()
+    assert bench.saved[0].keys == (NEXT, KEY)
+    (rotated,) = bench.wire.got("rotated")
+    assert is_proof(rotated["proof"], bytes.fromhex(NEXT), ROTATE, "1", "m-1", "theirs")
+    bench.hear("rotated")
+    assert bench.saved[-1].keys == (NEXT,)
+
+
+def test_full_disk_keeps_the_old_key_and_the_gateway_out() -> None:
+    bench = Bench()
+    bench.full = True
+    bench.log_in()
+    assert bench.wire.dropped == 1 and bench.wire.got("rotated") == []
+    assert bench.channel.state()[0] == "down"
+
+
+def test_gateway_without_our_key_is_none() -> None:
+    bench = Bench()
+    bench.log_in(key="ef" * 32)
+    assert bench.wire.dropped == 1 and bench.saved == []
+    assert bench.channel.state()[0] == "down"
+
+
+def test_tap_of_the_owner_is_answered_once(bench: Bench) -> None:
+    bench.announce()
+    bench.tap()
+    assert bench.receipt().status == statuses.SETTLED
+    assert bench.answers[0].surface == "gateway"
+    bench.tap()
+    assert len(bench.answers) == 1, "the same tap, delivered twice"
+    assert bench.receipt().status == statuses.SETTLED
+
+
+def test_tap_without_our_key_ends_the_connection(bench: Bench) -> None:
+    bench.tap(key="ef" * 32)
+    assert bench.answers == [] and bench.wire.dropped == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"who": "ou_other"}, {"who": ""}, {"digest": ""}, {"at": 900.0}]
+)
+def test_tap_of_somebody_else_of_nothing_or_too_late_does_nothing(
+    bench: Bench, change: dict[str, Any]
+) -> None:
+    bench.tap(**change)
+    assert bench.answers == []
+    assert bench.receipt().status == statuses.REFUSED
+    assert bool(bench.strangers) == ("who" in change)
+
+
+def test_proof_of_one_tap_is_none_for_another(bench: Bench) -> None:
+    bench.tap(id="t1", action="deny")
+    stolen = bench.wire.got("receipt")
+    assert stolen
+    answer = Answer("1-a", "allow", {}, "gateway", OWNER, "d" * 16)
+    proof = prove(bytes.fromhex(NEXT), TAP, "m-1", "1-a", "deny", "d" * 16, "t2", OWNER,
+                  "{}")  # fmt: skip
+    bench.hear("tap", tap="t2", answer=to_plain(answer), at=bench.now, proof=proof)
+    assert [answer.action for answer in bench.answers] == ["deny"]
+
+
+def test_request_is_handed_back_at_once_while_the_gateway_is_away() -> None:
+    bench = Bench()
+    bench.announce()
+    assert bench.shown[0][0] is False
+
+
+def test_line_that_breaks_gives_back_what_was_not_shown_and_loses_what_was(
+    bench: Bench,
+) -> None:
+    bench.announce()
+    bench.hear("shown", id="1-a", ok=True, detail="")
+    bench.announce(ASK._replace(id="1-b"))
+    bench.wire.on_change(False, "cut")
+    assert bench.shown == [(True, ""), (False, "the gateway is away: cut")]
+    assert bench.lost == 1
+    bench.log_in(NEXT)
+    assert [m["ask"]["id"] for m in bench.wire.got("ask")][-1] == "1-a"
+    bench.hear("shown", id="1-a", ok=True, detail="")
+    assert bench.shown[-1] == (True, "")
+
+
+def test_card_that_does_not_leave_in_time_is_given_up(bench: Bench) -> None:
+    bench.announce()
+    next(fn for seconds, fn in bench.calls if seconds == 10.0)()
+    assert bench.shown == [(False, "the gateway did not show it in time")]
+
+
+def test_cards_of_what_ended_meanwhile_are_settled() -> None:
+    bench = Bench()
+    bench.log_in(cards=("1-a", "1-old"))
+    assert bench.channel.keeps("1-old")
+    bench.calls[-1][1]()
+    settled = [message["outcome"]["id"] for message in bench.wire.got("settle")]
+    assert settled == ["1-old"], "what waits stays"
+
+
+def test_tap_on_what_has_not_come_back_yet_is_asked_for_again() -> None:
+    bench = Bench()
+    bench.log_in(cards=("1-a",))
+    bench.waiting.clear()
+    bench.tap()
+    assert bench.receipt().status == statuses.INCOMPLETE
+    bench.now += 60
+    bench.tap(id="t2")
+    assert bench.receipt().status == statuses.UNKNOWN
+
+
+def test_titles_only_hands_out_nothing_of_the_request() -> None:
+    bench = Bench(titles_only=True)
+    bench.log_in()
+    secret = ASK._replace(summary="rm -rf", project="/home/me", why="because")
+    bench.announce(secret)
+    sent = str(bench.wire.got("ask"))
+    assert "rm -rf" not in sent and "/home/me" not in sent and "because" not in sent
+
+
+@pytest.mark.parametrize(
+    "message", [{}, {"nonce": None}, {"answer": 1, "tap": "x"}, {"id": []}]
+)
+def test_odd_messages_do_nothing(bench: Bench, message: dict[str, Any]) -> None:
+    for kind in ("hello", "welcome", "tap", "shown", "renamed", "nonsense"):
+        bench.hear(kind, **message)
+    assert bench.answers == []

@@ -1,0 +1,262 @@
+"""A gateway without sockets: a fake platform's API, wires, and a clock to turn."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from feishuperm.gateway.cards import Cards
+from feishuperm.gateway.engine import Engine, EngineDown, FileEngine
+from feishuperm.gateway.feishu import Feishu
+from feishuperm.gateway.hub import Hub
+from feishuperm.gateway.metrics import Metrics
+from feishuperm.gateway.registry import Machine, Registry
+from feishuperm.lib.feishu_app import Result
+from feishuperm.lib.task import Promise, run
+from feishuperm.models.ask import Ask, Block, Offer, to_plain
+from feishuperm.protocol.machine import LOGIN, ROTATE, prove
+
+OWNER, OTHER = "ou_owner", "ou_other"
+
+
+class Clock:
+    """Timers of one loop."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self._calls: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = itertools.count()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def later(self, seconds: float, fn: Callable[[], object]) -> object:
+        heapq.heappush(self._calls, (self.now + seconds, next(self._order), fn))
+        return None
+
+    def turn(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self._calls and self._calls[0][0] <= until:
+            self.now, _, fn = heapq.heappop(self._calls)
+            fn()
+        self.now = until
+
+
+class FakeApi:
+    """What was sent, and ids for it."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, dict[str, Any], str]] = []
+        self.updates: list[tuple[str, dict[str, Any]]] = []
+        self.replies: list[tuple[str, dict[str, Any]]] = []
+        self.fails = False
+
+    def send(self, receiver: str, card: Any, uuid: str, kind: str = "") -> Result:
+        if self.fails:
+            return Result(False, 230013, "not available")
+        self.sent.append((receiver, card, uuid))
+        return Result(True, 0, "", data={"message_id": f"om_{len(self.sent)}"})
+
+    def update(self, message_id: str, card: Any) -> Result:
+        self.updates.append((message_id, card))
+        return Result(True, 0, "")
+
+    def reply(self, message_id: str, content: Any, uuid: str, kind: str = "") -> Result:
+        self.replies.append((message_id, content))
+        return Result(True, 0, "")
+
+    def upload(self, name: str, data: bytes) -> Result:
+        return Result(True, 0, "", data={"file_key": "f"})
+
+
+class FakeWire:
+    """A machine's connection, seen from the gateway."""
+
+    def __init__(self, hub: Hub, address: str = "192.0.2.7") -> None:
+        self.hub = hub
+        self.address = address
+        self.data: Any = None
+        self.reason = ""
+        self.sent: list[dict[str, Any]] = []
+        self.ended: tuple[int, str] | None = None
+        hub.accept(self)
+
+    def send(self, kind: str, **parts: Any) -> None:
+        if self.ended is None:
+            self.sent.append({"t": kind, **parts})
+
+    def end(self, code: int = 1001, reason: str = "") -> None:
+        if self.ended is None:
+            self.ended = (code, reason)
+            self.hub.closed(self)
+
+    def tick(self, now: float) -> None: ...
+
+    def say(self, kind: str, **parts: Any) -> None:
+        self.hub.received(self, {"t": kind, **parts})
+
+    def got(self, kind: str) -> list[dict[str, Any]]:
+        return [message for message in self.sent if message["t"] == kind]
+
+    def log_in(self, machine: Machine, key: str = "", instance: str = "one") -> None:
+        nonce = self.got("hello")[0]["nonce"]
+        parts = (LOGIN, "1", machine.id, nonce, "mine")
+        proof = prove(bytes.fromhex(key or machine.key), *parts)
+        self.say("login", machine=machine.id, nonce="mine", proofs=[proof],
+                 instance=instance)  # fmt: skip
+
+    def rotate(self, machine: Machine) -> str:
+        """Store the key to come and say so; returns it."""
+        fresh: str = self.got("welcome")[-1]["next"]
+        nonce = self.got("hello")[0]["nonce"]
+        self.say("rotated", proof=prove(bytes.fromhex(fresh), ROTATE, "1", machine.id,
+                                        nonce))  # fmt: skip
+        return fresh
+
+
+class Bench:
+    """One replica; give two of them the same engine to have two."""
+
+    def __init__(self, engine: Any, clock: Clock, owners: frozenset[str] = frozenset()):
+        self.clock = clock
+        self.engine = engine
+        self.api = FakeApi()
+        self.cards = Cards(
+            self.api, engine, lambda fn: fn(), clock.later, "zh", clock, clock
+        )  # type: ignore[arg-type]
+        self.cards._cards._clock = clock
+        self.cards._changes._clock = clock
+        self.registry = Registry(engine, owners, clock)
+        self.records: list[dict[str, Any]] = []
+        self.hub = Hub(
+            engine, self.registry, self.cards, Metrics(), clock.later, "zh",
+            self.records.append, clock, clock,
+        )  # fmt: skip
+        self.feishu = Feishu(self.hub, "zh", clock, clock)
+        self.hub.start()
+
+    def pump(self) -> None:
+        """Let everything leave that may."""
+        for _ in range(20):
+            for outbox in (self.cards._cards, self.cards._changes):
+                while outbox.step() == 0.0:
+                    pass
+            self.clock.turn(0.1)
+
+    def enrol(self, name: str = "laptop", owner: str = OWNER) -> Machine:
+        machine = Machine(f"m-{name}", name, owner, "", "me", "", "ab" * 32, "", 1.0)
+        done(self.registry.put(machine))
+        return machine
+
+    def wire(self, machine: Machine) -> FakeWire:
+        """A machine that has logged in."""
+        wire = FakeWire(self.hub)
+        wire.log_in(machine)
+        assert wire.got("welcome"), wire.ended
+        return wire
+
+    def ask(self, wire: FakeWire, **parts: Any) -> Ask:
+        """A request of a machine, whose card is out."""
+        ask = make_ask(**parts)._replace(created=self.clock.now)
+        wire.say("ask", ask=to_plain(ask))
+        self.pump()
+        return ask
+
+    def value(self, action: str = "allow", place: int = -1) -> dict[str, str]:
+        """The value of a button on a card that was sent."""
+        values: list[dict[str, str]] = []
+        collect(self.api.sent[place][1], values)
+        return next(value for value in values if value["action"] == action)
+
+    def tap(self, value: dict[str, Any], who: str = OWNER, message: str = "") -> Any:
+        """What a tap is told, once it is; None so far."""
+        told: list[Any] = []
+        event_id = f"e{next(EVENTS)}"
+        message = message or f"om_{len(self.api.sent)}"
+
+        async def steps() -> None:
+            action = {"value": value}
+            told.append(await self.hub.tap(who, value, action, message, event_id))
+
+        run(steps(), raise_it)
+        return told
+
+
+EVENTS = itertools.count()
+
+
+def make_ask(**parts: Any) -> Ask:
+    actions = (
+        Offer("allow", "批准运行", look="yes", grants=True),
+        Offer("deny", "拒绝运行"),
+    )
+    return Ask(
+        id="1-0000000a", kind="permission", title="t", tool="Bash", summary="ls",
+        blocks=(Block("code", text="ls"),), project="/p", seconds=600,
+        at_zero="deny", actions=actions, digest="d" * 16,
+    )._replace(**parts)  # fmt: skip
+
+
+def collect(card: Any, values: list[dict[str, str]]) -> None:
+    if isinstance(card, dict):
+        if card.get("type") == "callback":
+            values.append(card["value"])
+        for part in card.values():
+            collect(part, values)
+    elif isinstance(card, list):
+        for part in card:
+            collect(part, values)
+
+
+def done(steps: Any) -> Any:
+    """The result of steps that wait for nothing."""
+    results: list[Any] = []
+
+    async def outer() -> None:
+        results.append(await steps)
+
+    run(outer(), raise_it)
+    assert results, "it waits"
+    return results[0]
+
+
+def raise_it(error: Exception) -> None:
+    raise error
+
+
+class SharedEngine(Engine):
+    """One memory for several replicas, each with its own place on the bus."""
+
+    problem = ""
+
+    def __init__(self, memory: FileEngine, replicas: list[SharedEngine]) -> None:
+        super().__init__("cli_x")
+        self._memory = memory
+        self._replicas = replicas
+        self.ready = True
+        replicas.append(self)
+
+    def run(self, *commands: Any) -> Promise[list[Any]]:
+        if not self.ready:
+            promise: Promise[list[Any]] = Promise()
+            promise.fail(EngineDown("down"))
+            return promise
+        heard: list[bytes] = []
+        self._memory.bus.hear = heard.append  # type: ignore[method-assign]
+        promise = self._memory.run(*commands)
+        for entry in heard:
+            for replica in self._replicas:
+                replica.bus.hear(entry)
+        return promise
+
+
+def shared(path: Path, clock: Clock, count: int = 2) -> list[SharedEngine]:
+    memory = FileEngine("cli_x", str(path), clock)
+    memory.start()
+    replicas: list[SharedEngine] = []
+    for _ in range(count):
+        SharedEngine(memory, replicas)
+    return replicas
