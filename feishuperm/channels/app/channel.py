@@ -18,7 +18,6 @@ may anybody grant it.
 from __future__ import annotations
 
 import hmac
-import math
 import secrets
 import time
 from collections import OrderedDict, deque
@@ -41,13 +40,12 @@ from feishuperm.channels.app.events import (
     text_at,
     toast,
 )
-from feishuperm.channels.app.health import Finding, examine, name_of
+from feishuperm.channels.app.health import Health
 from feishuperm.channels.app.store import CardStore, Shown
 from feishuperm.channels.app.talk import Talk
 from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
 from feishuperm.lib.feishu import SendResult, build_notice_card
 from feishuperm.lib.feishu_app import Result
-from feishuperm.lib.log import log
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
@@ -86,12 +84,9 @@ RETURN_SECONDS = 20.0  # in which hooks come back to a new server
 REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
 LEAST_REMINDED = 20  # seconds; who has less needs no reminder
 FILE_NAME = "request.txt"
-LINE_SECONDS = 3.0  # a connection that was cut is mostly back in less
 STAND_IN_SECONDS = 8.0  # for a card to leave, where another channel could show it
-AGAIN_SECONDS = 90.0  # between two looks at how many connections the app has
 EXAMINE_SECONDS = 3600.0  # between two looks at the app because nobody answered
 MEND_SECONDS = 60.0  # the same while it is known that nobody can
-MOST_NAMES = 10  # people whose names are asked for
 
 
 class People(NamedTuple):
@@ -153,20 +148,15 @@ class AppChannel:
         self._wall = wall
         self._nonce = nonce
         self._back_by = clock() + RETURN_SECONDS
-        self._down_since = clock()  # while the line is not up
-        self._line = line(self.deliver, self._line_changed)
+        self._health = Health(api, people.owners, self._queue, on_loop, later, clock)
+        self._line = line(self.deliver, self._health.line_changed)
+        self._health.line = self._line
         limits = RateLimit(PERSON_LIMIT), RateLimit(CHANGE_LIMIT)
         self._cards = Outbox("app", partial(self._perform, limits[0]), limits[0])
         self._changes = Outbox("app changes", partial(self._perform, limits[1]),
                                limits[1])  # fmt: skip
         self._talk = Talk(self, clock, wall)
-        self._finding = Finding()
-        self._examined = -EXAMINE_SECONDS
-        self._stand_ins: dict[str, Callable[[], object]] = {}  # by request
-        self._logged = ""  # the last trouble that was written down
         self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._names: dict[str, str] = {}  # from the directory, empty if it has none
-        self._shared = 1  # connections that were counted once
         self._changing = 0  # cards that are changed in a moment
         self._bursts: list[Burst] = []  # those with a line that waits
         self._recent: dict[str, deque[float]] = {}  # by session
@@ -200,17 +190,14 @@ class AppChannel:
         return card is not None and bool(card.message_id)
 
     def state(self) -> tuple[str, str]:
-        trouble = self._trouble()
+        trouble = self._health.trouble()
         if trouble:
             return "down", trouble
         state, detail = self._cards.state()
         if self.muted():
             until = time.strftime("%H:%M", time.localtime(self.store.muted_until))
             return state, f"muted until {until}"
-        if state == "up" and self._finding.connections > 1:
-            count = self._finding.connections
-            return state, self.api.problem("app.shared", count=count)
-        return state, detail
+        return state, (state == "up" and self._health.warning()) or detail
 
     def facts(self) -> Mapping[str, Any]:
         up = self._line.state == "up"
@@ -231,27 +218,27 @@ class AppChannel:
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Show a request, or leave it to another channel while no tap can arrive."""
-        if announcement.stand_in is None or not self._trouble():
+        if announcement.stand_in is None or not self._health.trouble():
             self._show(ask, announcement)
             return
-        patience = self._down_since + LINE_SECONDS - self._clock()
-        if patience > 0 and self._line.state != "up":
+        patience = self._health.patience()
+        if patience > 0:
             self.later(patience, partial(self._show_or_leave, ask, announcement))
         else:
             self._show_or_leave(ask, announcement)
 
     def _show_or_leave(self, ask: Ask, announcement: Announcement) -> None:
-        trouble = self._trouble()
+        trouble = self._health.trouble()
         if trouble or not announcement.wanted():
             announcement.done(False, trouble)
-            self._examine_again(MEND_SECONDS)  # it may have been mended meanwhile
+            self._health.look(MEND_SECONDS)  # it may have been mended meanwhile
         else:
             self._show(ask, announcement)
 
     def _show(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request, or a line of the card of many."""
         if announcement.stand_in is not None:
-            self._stand_ins[ask.id] = announcement.stand_in
+            self._health.stand_ins[ask.id] = announcement.stand_in
         kept = self.store.get(ask.id)
         if kept is not None and kept.ask.digest != ask.digest:
             kept = None
@@ -288,7 +275,7 @@ class AppChannel:
     def settle(self, outcome: Outcome) -> None:
         """A request ended: its card becomes a record, on every device."""
         self._talk.forget(outcome.id)
-        self._stand_ins.pop(outcome.id, None)
+        self._health.stand_ins.pop(outcome.id, None)
         burst = self.burst_of(outcome.id)
         if burst is not None:
             burst.settle(outcome)
@@ -297,82 +284,15 @@ class AppChannel:
             self._changing += 1
             self.later(AFTER_ANSWER, partial(self._change_now, shown, outcome))
         if shown is not None and outcome.state == "expired":
-            self._examine_again()
+            self._health.look(EXAMINE_SECONDS)
         if not any(self.counter.waits(card.ask.id) for card in self.store.all()):
             self._line.cards_settled()
-
-    # What is wrong with the line or the app.
-
-    def _trouble(self) -> str:
-        """Why no tap can arrive; empty while it can."""
-        if self._line.state == "up":
-            return self._finding.problem
-        return self.api.problem(self._line.detail)
-
-    def _line_changed(self) -> None:
-        """The connection came up, went down, or still is."""
-        if self._line.state == "up":
-            self._note("")
-            if self._examined < 0:
-                self._examine()
-            self._down_since = math.inf
-            return
-        if self._down_since == math.inf:
-            self._down_since = self._clock()
-            self.later(LINE_SECONDS, partial(self._leave_all, self._down_since))
-        if self._line.state == "waiting":
-            self._note(self._trouble())
-
-    def _leave_all(self, since: float) -> None:
-        """The line stays down: let others show what waits for a tap here."""
-        if self._down_since != since:
-            return
-        stand_ins, self._stand_ins = self._stand_ins, {}
-        for show in stand_ins.values():
-            show()
-
-    def _note(self, trouble: str) -> None:
-        """Write trouble down, once."""
-        if trouble and trouble != self._logged:
-            log(f"the app: {trouble}", "warning")
-        self._logged = trouble
-
-    def _examine(self) -> None:
-        """Learn who the owners are, and whether a tap can reach us at all."""
-        self._examined = self._clock()
-
-        def call() -> Result:
-            for owner in sorted(self.people.owners - set(self._names))[:MOST_NAMES]:
-                self._names[owner] = name_of(self.api, owner)
-            finding = examine(self.api)
-            self._on_loop(partial(self._learnt, finding))
-            return Result(True, 0, "")
-
-        self._queue(call, NOTICE_SECONDS)
-
-    def _examine_again(self, seconds: float = EXAMINE_SECONDS) -> None:
-        """A card was not answered, or not even sent: perhaps it could not be."""
-        if self._line.state == "up" and self._clock() - self._examined >= seconds:
-            self._examine()
-
-    def _learnt(self, finding: Finding) -> None:
-        before, self._finding = self._finding, finding
-        if finding.connections > 1 and self._shared != finding.connections:
-            # Ours of a moment ago may still be counted.
-            self._shared = finding.connections
-            self._finding = finding._replace(connections=before.connections)
-            self.later(AGAIN_SECONDS, self._examine)
-        shared = self._finding.connections
-        self._note(
-            finding.problem
-            or (self.api.problem("app.shared", count=shared) if shared > 1 else "")
-        )
 
     def _perform(self, limit: RateLimit, message: dict[str, Any]) -> SendResult:
         """In an outbox's thread: one call."""
         limit.note(self._clock())
         result: Result = message["call"]()
-        self._note(result.message)
+        self._health.note(result.message)
         return SendResult(*result[:6])
 
     # Cards out.
@@ -685,7 +605,7 @@ class AppChannel:
         if who not in self.people.owners:
             self.counter.refused(id, text_at(value, "action"), who)
             return toast("error", self._only_owner())
-        self._finding = self._finding._replace(problem="")  # a tap has arrived
+        self._health.tapped()
         message_id = text_at(event, "event", "context", "open_message_id")
         burst = self._burst_at(message_id, text_at(value, "nonce"))
         if burst is not None:
@@ -801,7 +721,7 @@ class AppChannel:
 
     def _name(self, who: str) -> str:
         """A person as a card names them: by the end of their id, if nothing better."""
-        return self._names.get(who) or (f"…{who[-6:]}" if who else "")
+        return self._health.names.get(who) or (f"…{who[-6:]}" if who else "")
 
 
 def _same(card: Shown, value: dict[str, Any], message_id: str) -> bool:

@@ -1,8 +1,14 @@
-"""What Feishu says of the app itself: is it complete, who shares it, who owns it.
+"""Whether a tap can reach the app at all, and who its owners are.
 
-Asked when the connection is first up and after a card that nobody answered, never on a
-timer: calls are counted by the month.  Everything here runs in an outbox's thread; what
-was learnt is read on the loop.
+The connection tells by itself when it is down.  What Feishu says of the app is asked
+when the connection is first up, after a card that nobody answered, and while requests
+are left to another channel; never on a timer: calls are counted by the month.  The
+asking runs in an outbox's thread, everything else on the loop.
+
+    line up, nothing found     taps arrive
+    line up, a problem found   they cannot; a tap that comes all the same clears it
+    line down                  for LINE_SECONDS nothing is done, since it is mostly back
+                               by then; after that others show what waits
 
 A connection that has just been cut may be counted for a while, so a second one is
 believed when it is still there at a second look.
@@ -10,15 +16,28 @@ believed when it is still there at a second look.
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from feishuperm.lib.display import one_line
-from feishuperm.lib.feishu_app import NO_ANSWER
+from feishuperm.lib.feishu_app import NO_ANSWER, Result
+from feishuperm.lib.log import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
     from feishuperm.lib.feishu_app import AppApi
+
+    class LineState(Protocol):
+        """The long connection, as far as it is looked at here."""
+
+        state: str
+        detail: str
+
 
 BOT = "/open-apis/bot/v3/info"
 APPLICATION = "/open-apis/application/v6/applications/me?lang=zh_cn"
@@ -27,6 +46,10 @@ PERSON = "/open-apis/contact/v3/users/{id}?user_id_type=open_id"
 ENABLED = 2
 CALLBACK = "card.action.trigger"
 NAME = 40  # characters of a person's name
+MOST_NAMES = 10  # people whose names are asked for
+LINE_SECONDS = 3.0
+AGAIN_SECONDS = 90.0  # between two looks at how many connections the app has
+QUEUED_SECONDS = 300.0  # a look that could not be taken for so long is dropped
 
 
 class Finding(NamedTuple):
@@ -75,3 +98,112 @@ def name_of(api: AppApi, open_id: str) -> str:
 def _part(data: Any, key: str) -> dict[str, Any]:
     value = data.get(key)
     return value if isinstance(value, dict) else {}
+
+
+class Health:
+    """What is known of one app and its connection."""
+
+    def __init__(
+        self,
+        api: AppApi,
+        owners: frozenset[str],
+        queue: Callable[[Callable[[], Result], float], object],
+        on_loop: Callable[[Callable[[], object]], object],
+        later: Callable[[float, Callable[[], None]], object],
+        clock: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._owners = owners
+        self._queue = queue
+        self._on_loop = on_loop
+        self._later = later
+        self._clock = clock
+        self.line: LineState | None = None  # given once it is made
+        self.names: dict[str, str] = {}  # from the directory, empty if it has none
+        self.stand_ins: dict[str, Callable[[], object]] = {}  # by waiting request
+        self._finding = Finding()
+        self._counted = 1  # connections at the last look
+        self._examined = -math.inf
+        self._down_since = clock()
+        self._noted = ""  # the last trouble that was written down
+
+    # The line.
+
+    def trouble(self) -> str:
+        """Why no tap can arrive; empty while it can."""
+        if self.line is None or self.line.state == "up":
+            return self._finding.problem
+        return self._api.problem(self.line.detail)
+
+    def warning(self) -> str:
+        """What else ought to be mended."""
+        count = self._finding.connections
+        return self._api.problem("app.shared", count=count) if count > 1 else ""
+
+    def patience(self) -> float:
+        """Seconds for which a line that went down may come back by itself."""
+        if self.line is None or self.line.state == "up":
+            return 0.0
+        return self._down_since + LINE_SECONDS - self._clock()
+
+    def line_changed(self) -> None:
+        """The connection came up, went down, or still is."""
+        if self.line is None:
+            return
+        if self.line.state == "up":
+            self._down_since = math.inf
+            self.note("")
+            self.look(math.inf)
+            return
+        if self._down_since == math.inf:
+            self._down_since = self._clock()
+            self._later(LINE_SECONDS, partial(self._leave_all, self._down_since))
+        if self.line.state == "waiting":
+            self.note(self.trouble())
+
+    def _leave_all(self, since: float) -> None:
+        """The line stays down: let others show what waits for a tap here."""
+        if self._down_since != since:
+            return
+        stand_ins, self.stand_ins = self.stand_ins, {}
+        for show in stand_ins.values():
+            show()
+
+    def note(self, trouble: str) -> None:
+        """Write trouble down, once."""
+        if trouble and trouble != self._noted:
+            log(f"the app: {trouble}", "warning")
+        self._noted = trouble
+
+    # The app.
+
+    def tapped(self) -> None:
+        """A tap has arrived: whatever Feishu said, it can."""
+        self._finding = self._finding._replace(problem="")
+
+    def look(self, seconds: float) -> None:
+        """Ask Feishu about the app, if the last time is so many seconds ago."""
+        up = self.line is None or self.line.state == "up"
+        if up and self._clock() - self._examined >= seconds:
+            self._look()
+
+    def _look(self) -> None:
+        self._examined = self._clock()
+
+        def call() -> Result:
+            for owner in sorted(self._owners - set(self.names))[:MOST_NAMES]:
+                self.names[owner] = name_of(self._api, owner)
+            finding = examine(self._api)
+            self._on_loop(partial(self._learnt, finding))
+            return Result(True, 0, "")
+
+        self._queue(call, QUEUED_SECONDS)
+
+    def _learnt(self, finding: Finding) -> None:
+        counted, self._counted = self._counted, finding.connections
+        if finding.connections > 1 and counted <= 1:
+            # Ours of a moment ago may still be counted.
+            finding = finding._replace(connections=1)
+            self._later(AGAIN_SECONDS, self._look)
+        self._finding = finding
+        self.note(finding.problem or self.warning())

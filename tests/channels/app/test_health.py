@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.channels.app.channel import (
-    AGAIN_SECONDS,
-    EXAMINE_SECONDS,
-    LINE_SECONDS,
-    MEND_SECONDS,
-)
+from feishuperm.channels.app.channel import EXAMINE_SECONDS, MEND_SECONDS
+from feishuperm.channels.app.health import AGAIN_SECONDS, LINE_SECONDS
 from tests.channels.app.bench import OWNER, Bench
 
 CARD = "om_1"
@@ -124,7 +120,9 @@ def test_connection_of_a_moment_ago_is_no_second_machine(bench: Bench) -> None:
     up(bench)
     bench.api.about = {COUNT: {"online_instance_cnt": 1}}
     bench.turn(AGAIN_SECONDS)
-    bench.turn(AGAIN_SECONDS)
+    bench.api.about = {COUNT: {"online_instance_cnt": 2}}
+    bench.channel._health.look(0)
+    bench.pump()
     assert "connections" not in bench.channel.state()[1]
 
 
