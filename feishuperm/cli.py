@@ -23,6 +23,7 @@ COMMANDS = {
     "supervisor": "reviews stops and questions (a hook); on, off and status switch it",
     "run": "a headless Claude session with your hooks and Feishu approval",
     "trust": "look at what a project would run, and trust exactly that",
+    "passes": "what goes through without asking for a while: list, make, revoke",
     "install": "register hooks, service and config file",
     "uninstall": "undo exactly what install did",
     "doctor": "check every hop from hook to phone",

@@ -11,6 +11,8 @@ import os
 import time
 
 from feishuperm import __version__
+from feishuperm.errors import FeishupermError
+from feishuperm.services.passes import Pass, check_rule, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 SHOWN_WAITING = 100  # a longer list helps nobody at a terminal
 # What a session may send: its supervisor is one of its hooks, and has things to tell.
 FOR_SESSIONS = ("status", "notice")
+FOR_PERSONS = ("passes", "pass_add", "pass_revoke")
 REFUSAL = "refused to {}, a process of a Claude session; run it outside the session"
 
 
@@ -65,7 +68,11 @@ class Control:
             return {"error": f"unknown control command {name!r}"}
         if name == "status":
             return self.status(self._without_way_in(command, pid))
-        suspect = None if name in FOR_SESSIONS else self._clients.suspect_pid(pid)
+        # A pass is an answer for later: no session makes one, whether it asks or not.
+        ever = name in FOR_PERSONS
+        suspect = None
+        if name not in FOR_SESSIONS:
+            suspect = self._clients.suspect_pid(pid, any_session=ever)
         if suspect is not None:
             self._desk.refuse("", name, str(suspect))
             return {"error": REFUSAL.format(suspect)}
@@ -126,6 +133,40 @@ class Control:
         """Send a card that asks nothing."""
         return {"queued": self._notices.command(command)}
 
+    def passes(self, command: dict[str, Any]) -> Reply:
+        """Every pass that is good now."""
+        passes = self._desk.passes
+        return {"passes": [describe(passes, row) for row in passes.all()]}
+
+    def pass_add(self, command: dict[str, Any]) -> Reply:
+        """Make a pass for an exact rule."""
+        rule, session = str(command.get("rule")), str(command.get("session") or "")
+        project = "" if session else str(command.get("project") or "")
+        minutes, calls = command.get("minutes"), command.get("calls")
+        if not isinstance(minutes, int) or not isinstance(calls, int):
+            return {"error": "minutes and calls are whole numbers"}
+        if not (session or project):
+            return {"error": "a pass is bound to a project or a session"}
+        passes = self._desk.passes
+        try:
+            check_rule(rule)
+            scope = Pass(
+                rules=[rule],
+                shown=rule,
+                session=session,
+                project=os.path.realpath(project) if project else "",
+                calls=max(0, calls),
+            )
+            row = passes.make(scope, minutes * 60, "command")
+        except FeishupermError as error:
+            return {"error": str(error)}
+        return {"pass": describe(passes, row)}
+
+    def pass_revoke(self, command: dict[str, Any]) -> Reply:
+        """End one pass, or all."""
+        ended = self._desk.passes.revoke(str(command.get("id")), "command")
+        return {"revoked": [row.id for row in ended]}
+
 
 COMMANDS: dict[str, Callable[[Control, dict[str, Any]], Reply]] = {
     "status": Control.status,
@@ -133,4 +174,7 @@ COMMANDS: dict[str, Callable[[Control, dict[str, Any]], Reply]] = {
     "stop": Control.stop,
     "handover": Control.handover,
     "notice": Control.notice,
+    "passes": Control.passes,
+    "pass_add": Control.pass_add,
+    "pass_revoke": Control.pass_revoke,
 }

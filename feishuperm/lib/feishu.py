@@ -30,6 +30,7 @@ from feishuperm.models.ask import (
     NO,
     NOTICES,
     STOP,
+    WHILE,
     YES,
     Ask,
     Block,
@@ -61,6 +62,7 @@ STYLES = {
     FOREVER: "primary",
     NO: "danger",
     STOP: "danger_filled",
+    WHILE: "default",
 }
 MENTION = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -115,8 +117,9 @@ def _rules(ask: Ask, buttons: Sequence[Button]) -> list[Element]:
 
 def _buttons(ask: Ask, url: Url) -> list[Button]:
     """What may be answered from a card; a route that needs more opens its page."""
-    offers = (offer for offer in ask.offered if not ask.edits(offer))
-    rows = ((offer, KINDS[ask.kind].action(offer.name)) for offer in offers)
+    # What needs words first has them on its page, one tap away.
+    fitting = (o for o in ask.offered if not ask.edits(o) and o.look != WHILE)
+    rows = ((offer, KINDS[ask.kind].action(offer.name)) for offer in fitting)
     return [
         Button(offer.label, url(row.path, ask.id), STYLES[offer.look])
         for offer, row in rows

@@ -83,6 +83,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "button.deny": ("拒绝运行", "Deny"),
     "button.interrupt": ("拒绝并中断", "Deny and interrupt"),
     "button.edit": ("修改后批准", "Edit and allow"),
+    "button.minutes": ("10 分钟内允许", "Allow for 10 minutes"),
+    "button.session": ("本会话允许", "Allow in this session"),
     "button.approve": ("批准计划", "Approve plan"),
     "button.reject": ("退回计划", "Send the plan back"),
     "button.once": ("放行一次", "Let it run once"),
@@ -96,6 +98,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "done.allow": ("已批准运行", "Allowed"),
     "done.always": ("已始终允许", "Always allowed"),
     "done.edit": ("已修改后批准", "Edited and allowed"),
+    "done.minutes": ("已在 10 分钟内允许", "Allowed for 10 minutes"),
+    "done.session": ("已在本会话允许", "Allowed in this session"),
     "done.deny": ("已拒绝运行", "Denied"),
     "done.interrupt": ("已拒绝并中断", "Denied and interrupted"),
     # Cards.
@@ -254,6 +258,30 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Part of it only the run will tell: {what}",
     ),
     "fact.unread": ("有一部分无法读懂", "Part of it cannot be read"),
+    # Passes.
+    "pass.minutes": (
+        "此后 10 分钟内，会话 {session} 在项目 {project} 中，下面这些不再询问："
+        "\n{scope}\n带有危险标记的调用仍会询问；可以随时撤销。",
+        "For 10 minutes from now, in session {session} and project {project}, this "
+        "goes through without asking:\n{scope}\nWhat bears a danger mark still asks; "
+        "it can be revoked at any time.",
+    ),
+    "pass.session": (
+        "在会话 {session} 结束前（最长 24 小时），项目 {project} 中的下面这些不再询问："
+        "\n{scope}\n带有危险标记的调用仍会询问；可以随时撤销。",
+        "Until session {session} ends (24 hours at most), in project {project}, this "
+        "goes through without asking:\n{scope}\nWhat bears a danger mark still asks; "
+        "it can be revoked at any time.",
+    ),
+    "pass.call": ("只限这一次调用的原样重复：{what}", "Only this very call: {what}"),
+    "pass.title": ("通行证", "Passes"),
+    "pass.none": ("没有通行证", "There are no passes"),
+    "pass.made": ("通行证 {id}，到 {until}", "Pass {id}, until {until}"),
+    "pass.left": ("还可用 {count} 次", "{count} calls left"),
+    "pass.until": ("到 {until}", "until {until}"),
+    "pass.revoke": ("撤销", "Revoke"),
+    "pass.revoke_all": ("全部撤销", "Revoke all"),
+    "pass.revoked": ("已撤销 {count} 张通行证", "{count} passes revoked"),
     # Fields of a tool call.
     "field.args": ("参数", "Arguments"),
     "field.cell_id": ("单元格", "Cell"),
@@ -464,6 +492,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "surface.inbox": ("收件箱", "inbox"),
     "surface.terminal": ("终端", "terminal"),
     "surface.gateway": ("飞书卡片", "Feishu card"),
+    "surface.pass": ("通行证", "pass"),
     "surface.control": ("命令行", "command line"),
     # Why an answer counts for nothing.
     "answer.late": (

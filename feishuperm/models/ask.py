@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from feishuperm.errors import PayloadError
 
 # How a button looks, by what it does; each surface has its own colours for them.
-YES, FOREVER, NO, STOP = "yes", "forever", "no", "stop"
+YES, FOREVER, NO, STOP, WHILE = "yes", "forever", "no", "stop", "while"
 TEXT_LIMIT = 1000  # characters; as much as Feishu's own input field takes
 
 

@@ -18,6 +18,7 @@ from feishuperm.models.ask import (
     NO,
     STOP,
     TEXT_LIMIT,
+    WHILE,
     YES,
     Answer,
     Field,
@@ -57,6 +58,7 @@ class Action(NamedTuple):
     words: bool = False  # a text that names no button is meant for it
     tools: frozenset[str] = frozenset()  # whose calls have it; empty: all
     reprieves: bool = False  # lets the refused call run when it comes again, once
+    passes: int = 0  # seconds for which the same goes through without asking
 
     @property
     def edits(self) -> bool:
@@ -235,6 +237,10 @@ _ROWS = (
             Action("edit", "/edit", "button.edit", "done.edit", YES, ALLOWED,
                    once="done.allow", reads=(COMMAND,), needs=True,
                    tools=frozenset(("Bash",))),
+            Action("minutes", "/minutes", "button.minutes", "done.minutes", WHILE,
+                   ALLOWED, passes=600),
+            Action("session", "/session", "button.session", "done.session", WHILE,
+                   ALLOWED, passes=24 * 3600),
         ),
         _permission_fields, _permission,
     ),

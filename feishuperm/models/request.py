@@ -10,6 +10,8 @@ ten thousand decoded trees.  `payload()` decodes anew for the few moments that n
 
 from __future__ import annotations
 
+from typing import Any
+
 from feishuperm.models.decision import Decision
 from feishuperm.models.payload import AskPayload, parse_payload
 
@@ -60,12 +62,15 @@ class Request:
         "detail",
         "digest",
         "ended",
+        "grants",
         "head",
         "held",
         "id",
         "kind",
         "known_rules",
         "note",
+        "pass_id",
+        "passable",
         "project",
         "prompt",
         "ran",
@@ -117,6 +122,9 @@ class Request:
         self.why = ""  # what Claude said last before it, without secrets
         self.prompt = ""  # the first line of what it works on, the same
         self.danger: tuple[str, ...] = ()  # names of its marks, or of what ran instead
+        self.passable = False  # a pass may be made for its call, or cover it
+        self.pass_id = ""  # which let it through
+        self.grants: dict[str, Any] = {}  # the pass that its answer made, as recorded
         self.session = ""
         self.call = ""  # digest of the call, where an answer may let it run later
         self.until = 0.0  # monotonic: how long it may

@@ -39,3 +39,9 @@ def sentences(findings: Iterable[Finding], say: Say) -> tuple[str, ...]:
 def names(reading: Reading) -> tuple[str, ...]:
     """The marks as the ledger and `status` name them: "delete", "root"."""
     return tuple(mark.key.partition(".")[2] for mark in reading.marks)
+
+
+def is_clear(reading: Reading) -> bool:
+    """Whether a call was read to its end and bears no mark."""
+    unread = any(fact.key == "fact.unread" for fact in reading.facts)
+    return not reading.marks and not unread

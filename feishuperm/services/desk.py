@@ -13,12 +13,13 @@ A refusal goes through all the same; its record follows when the disk takes it.
 from __future__ import annotations
 
 import math
+import os
 import time
 
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log, redact
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Receipt
+from feishuperm.models.ask import Answer, Receipt
 from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
@@ -26,9 +27,11 @@ from feishuperm.models.request import DECIDED, TRANSITIONS, UNKNOWN, WAITING, Re
 from feishuperm.services import transcript
 from feishuperm.services.dangers import names, read_danger
 from feishuperm.services.notifier import Told
+from feishuperm.services.passes import DAY as PASS_SECONDS
+from feishuperm.services.passes import Call, Pass, Passes, plain
 from feishuperm.services.presenter import BROAD
 from feishuperm.services.reprieves import SECONDS as REPRIEVE_SECONDS
-from feishuperm.services.reprieves import Reprieves
+from feishuperm.services.reprieves import Reprieves, call_digest
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager
 from feishuperm.services.rule_writer import RulePlan, WriteResult
 
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from feishuperm.models.ask import Answer
     from feishuperm.models.kind import Action
     from feishuperm.models.payload import AskPayload, PreToolUsePayload
     from feishuperm.models.settings import Settings
@@ -115,6 +117,7 @@ class Desk:
         self._reprieves = Reprieves(
             ledger, settings.permission_socket_path, clock, timers.now
         )
+        self.passes = Passes(ledger, clock, timers.now)
         self.requests = RequestManager(
             settings.permission_request_timeout,
             settings.permission_timeout_action,
@@ -147,6 +150,8 @@ class Desk:
         if request.id not in self._watches:
             self._watch(request, payload)
         ask, patience = self.presenter.brief(request, payload), now + WORDS_SECONDS
+        if request.passable and self._goes_through(request, payload):
+            return
         self.notifier.announce(
             request,
             ask,
@@ -154,6 +159,35 @@ class Desk:
             push=not request.shown,
             hold=lambda: self._card_pause(request, patience),
             renew=lambda: self.presenter.with_words(ask, request),
+        )
+
+    def _goes_through(self, request: Request, payload: AskPayload) -> bool:
+        """Answer a request by a pass, if one covers it.
+
+        The use is on the disk before anything is allowed; where it cannot be written,
+        people are asked as ever.
+        """
+        row = None
+        if self.passes.all():
+            row = self.passes.find(self._pass_call(request, payload))
+        action = KINDS[request.kind].action("allow")
+        if row is None or action is None:
+            return False
+        request.pass_id = row.id
+        answer = Answer(request.id, action.name, surface="pass", who=row.who)
+        if not self._intend(request, action, answer, NO_PLAN):
+            request.pass_id = ""
+            return False
+        self.passes.spend(row.id)
+        self.requests.resolve(answer, action, Decision.allow())
+        return True
+
+    def _pass_call(self, request: Request, payload: AskPayload) -> Call:
+        return Call(
+            self.presenter.pass_rules(request, payload),
+            call_digest(payload),
+            request.session,
+            os.path.realpath(request.project),
         )
 
     def _nobody_sees(self, request: Request, why: str) -> None:
@@ -217,7 +251,7 @@ class Desk:
     def _settle(self, request: Request, row: Action, answer: Answer) -> Receipt:
         """Write what the button says, then end the request."""
         # Most answers need no look at the event, which may have megabytes.
-        looks = row.needs or row.writes_rule
+        looks = row.needs or row.writes_rule or row.passes
         payload = request.payload() if looks else None
         tool_input = payload.tool_input if payload else {}
         kind = KINDS[request.kind]
@@ -229,16 +263,12 @@ class Desk:
             plan = self.presenter.plan(request, payload)
             if plan.broad and not answer.confirmed:
                 return self._refuse(statuses.CONFIRM, BROAD)
-        if payload is not None and decision.updated_input and row.ran(decision):
-            # The record is of what runs, not of what was asked for.
-            request.danger = names(
-                read_danger(
-                    payload.tool_name,
-                    decision.updated_input,
-                    request.project,
-                    payload.base.cwd,
-                )
-            )
+        if payload is not None and row.passes:
+            refusal = self._grant(request, payload, row, answer)
+            if refusal is not None:
+                return refusal
+        if payload is not None and row.ran(decision):
+            self._judge_changed(request, payload, decision)
         if not self._intend(request, row, answer, plan, row.ran(decision)):
             return self._unrecorded(request)
         written = self._write(request, plan) if row.writes_rule else WriteResult()
@@ -246,9 +276,40 @@ class Desk:
         rules = () if written.problem else plan.session_rules
         if row.reprieves:
             self._reprieves.grant(request)
+        if row.passes:
+            self.passes.add(Pass(**request.grants))
         head = self._ledger.head() if request.id in self._tickets else ""
         self.requests.resolve(answer, row, decision.with_rules(rules), written, head)
         return self._receipt(statuses.SETTLED, request)
+
+    def _judge_changed(
+        self, request: Request, payload: AskPayload, decision: Decision
+    ) -> None:
+        """The record is of what runs, not of what was asked for."""
+        ran, cwd = decision.updated_input or {}, payload.base.cwd
+        reading = read_danger(payload.tool_name, ran, request.project, cwd)
+        request.danger = names(reading)
+
+    def _grant(
+        self, request: Request, payload: AskPayload, row: Action, answer: Answer
+    ) -> Receipt | None:
+        """Draw up the pass that an answer makes; what is said instead of doing so."""
+        if not request.passable or not self.passes.has_room():
+            return self._refuse(statuses.REFUSED, "answer.not_offered")
+        call = self._pass_call(request, payload)
+        if not answer.confirmed:
+            words = self.presenter.pass_words(row.name, request, call.rules)
+            return Receipt(statuses.CONFIRM, error=words)
+        scope = Pass(
+            rules=list(call.rules),
+            call="" if call.rules else call.digest,
+            shown=self.presenter.pass_scope(request, call.rules),
+            session=call.session,
+            project=call.project,
+            who=answer.who,
+        )
+        request.grants = plain(self.passes.draft(scope, row.passes))
+        return None
 
     def _intend(
         self,
@@ -486,10 +547,13 @@ class Desk:
                 self._flush_later(LEDGER_SECONDS)
             entries = self._ledger.recent(REMEMBER_SECONDS)
             vouched = self._ledger.vouched(REPRIEVE_SECONDS)
+            # What could not be written yet may end some of them.
+            kept = [] if self._ledger.pending() else self._ledger.vouched(PASS_SECONDS)
         except OSError as error:
             log(f"the ledger cannot be read: {error}", "error")
             return
         self._reprieves.restore(vouched)
+        self.passes.restore(kept)
         for entry in entries:
             request = remembered(entry)
             if request is not None:
@@ -523,6 +587,8 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "project": request.project,
         "session": request.session,
         **_later_call(request),
+        **({"pass": request.pass_id} if request.pass_id else {}),
+        **({"grants": request.grants} if request.grants else {}),
         "created": round(request.created, 3),
         "ended": round(request.ended, 3),
         **_changed(request.ran),

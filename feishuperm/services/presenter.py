@@ -17,7 +17,7 @@ from feishuperm.lib.secrets import HIDDEN
 from feishuperm.lib.text import text
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
-from feishuperm.models.ask import Ask, Block, Notice, Outcome, fit
+from feishuperm.models.ask import WHILE, Ask, Block, Notice, Outcome, fit
 from feishuperm.models.kind import KINDS, kind_of, offers
 from feishuperm.services.dangers import read_danger, sentences
 
@@ -78,7 +78,12 @@ class Presenter:
     def brief(self, request: Request, payload: AskPayload | None = None) -> Ask:
         """The request for cards and lists: of bounded size, without its secrets."""
         ask = self._ask(request, payload or request.payload(), BRIEF)
-        return without_secrets(fit(ask, BRIEF))
+        ask = without_secrets(fit(ask, BRIEF))
+        if ask.masked or ask.partial:
+            # Nobody could tell what a pass would let through.
+            request.passable = False
+            ask = _without_passes(ask)
+        return ask
 
     def _ask(self, request: Request, payload: AskPayload, limit: int) -> Ask:
         kind = KINDS[request.kind]
@@ -97,9 +102,45 @@ class Presenter:
         )
         if any(visible(field.value) != field.value for field in fields if field.edits):
             ask = ask.without_edit()  # a field would not show what is there
-        if request.waits() and any(row.writes_rule for row in kind.actions):
+        if not request.waits():
+            return _without_passes(ask)
+        if any(row.writes_rule for row in kind.actions):
             ask = self._with_rules(ask, kind, self.plan(request, payload))
-        return ask
+        return self._with_passes(ask, request)
+
+    def _with_passes(self, ask: Ask, request: Request) -> Ask:
+        """The ask with what each pass would let through; or without their buttons."""
+        if not request.passable:
+            return _without_passes(ask)
+        broad = any(offer.confirm for offer in ask.actions)
+        rules = () if broad else ask.rules
+        offers = (
+            offer._replace(confirm=self.pass_words(offer.name, request, rules))
+            if offer.look == WHILE
+            else offer
+            for offer in ask.actions
+        )
+        return ask._replace(actions=tuple(offers))
+
+    def pass_words(self, name: str, request: Request, rules: tuple[str, ...]) -> str:
+        """What a person agrees to who makes a pass, word by word."""
+        return self.say(
+            f"pass.{name}",
+            session=one_line(request.session, 8),
+            project=one_line(project_name(request.project), 60),
+            scope=self.pass_scope(request, rules),
+        )
+
+    def pass_scope(self, request: Request, rules: tuple[str, ...]) -> str:
+        """What a pass is for: rules as "always" would write them, or this call."""
+        if rules:
+            return "\n".join(map(visible, rules))
+        return self.say("pass.call", what=visible(request.detail or request.summary))
+
+    def pass_rules(self, request: Request, payload: AskPayload) -> tuple[str, ...]:
+        """The rules of a pass; none where a rule would let more through."""
+        plan = self.plan(request, payload)
+        return () if plan.broad else plan.rules
 
     def _with_rules(self, ask: Ask, kind: Kind, plan: RulePlan) -> Ask:
         """The ask with what "always" would write, and what must be said before."""
@@ -186,6 +227,12 @@ class Presenter:
             request.project,
             request.head,
         )
+
+
+def _without_passes(ask: Ask) -> Ask:
+    return ask._replace(
+        actions=tuple(offer for offer in ask.actions if offer.look != WHILE)
+    )
 
 
 def plain_ask(

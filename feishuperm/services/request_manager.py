@@ -28,7 +28,7 @@ from feishuperm.models.kind import KINDS, Action, kind_of
 from feishuperm.models.payload import AskPayload
 from feishuperm.models.request import Request
 from feishuperm.protocol.frames import HELD, NOT_TOLD, SHOWN, HookRequest
-from feishuperm.services.dangers import names, read_danger
+from feishuperm.services.dangers import is_clear, names, read_danger
 from feishuperm.services.reprieves import call_digest
 from feishuperm.services.rule_writer import WriteResult
 
@@ -342,12 +342,13 @@ def new_request(
     )
     request.summary = redact(summary(payload.tool_name, payload.tool_input))
     request.detail = redact(shown)[:DETAIL_CHARACTERS]
-    request.danger = names(
-        read_danger(
-            payload.tool_name, payload.tool_input, request.project, payload.base.cwd
-        )
-    )
     request.session = payload.session_id()
+    reading = read_danger(
+        payload.tool_name, payload.tool_input, request.project, payload.base.cwd
+    )
+    request.danger = names(reading)
+    # What is dangerous, or cannot be read, is never let through unseen.
+    request.passable = is_clear(reading) and bool(request.session and request.project)
     request.digest = hashlib.sha256(hook.raw).hexdigest()
     if any(action.reprieves for action in KINDS[request.kind].actions):
         request.call = call_digest(payload)

@@ -223,6 +223,13 @@
     if (drawn(FIRM).length) {
       box.appendChild(drawRefusals(item, drawn(FIRM)));
     }
+    if (drawn(["while"]).length) {
+      var pair = make("div", "while pair");
+      drawn(["while"]).forEach(function (offer) {
+        pair.appendChild(button(item, offer));
+      });
+      box.appendChild(pair);
+    }
     if (drawn(["forever"]).length) {
       var rules = make("div", "lasting", "", make("p", "muted", item.rule));
       item.rules.forEach(function (rule) {

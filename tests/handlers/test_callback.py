@@ -331,7 +331,10 @@ def test_kind_and_button_of_tomorrow_need_no_line_here(extra: Kind) -> None:
 def test_button_of_tomorrow_is_on_old_requests_too(extra: Kind) -> None:
     here = Site(Asked(asks.make_ask("Bash", id=ID)))
     names = ["allow", "always", "deny", "edit", "interrupt", "later"]
-    assert sorted(Page(here.tap("/request").body).forms) == names
+    assert sorted(Page(here.tap("/request").body).forms) == [
+        *names,
+        *("minutes", "session"),
+    ]
 
 
 # Who is let in.

@@ -45,7 +45,9 @@ from tests.fakes.feishu import (
 from tests.lib.samples import CALLS
 
 # What a tap alone decides; a field to fill in is the page's.
-ACTIONS = [row for row in KINDS["permission"].actions if not row.needs]
+ACTIONS = [
+    row for row in KINDS["permission"].actions if not row.needs and not row.passes
+]
 MORE = url("/request", ID)
 OK = Reply(200, {}, b'{"code":0,"msg":"success"}')
 # What would be live in Feishu's markdown, wherever it stands.

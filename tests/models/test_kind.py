@@ -175,6 +175,8 @@ def test_only_what_lets_something_happen_grants() -> None:
     assert granting == [
         ("permission", "allow"),
         ("permission", "always"),
+        ("permission", "minutes"),
+        ("permission", "session"),
         ("question", "answer"),
         ("plan", "approve"),
         ("denied", "allow"),

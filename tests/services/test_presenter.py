@@ -69,6 +69,8 @@ def test_ask_says_what_a_person_needs_in_their_language() -> None:
         "Deny",
         "Deny and interrupt",
         "Edit and allow",
+        "Allow for 10 minutes",
+        "Allow in this session",
     ]
     assert (ask.seconds, ask.at_zero) == (55, "terminal")
     assert ask.rules == ("Bash(npm test)",)
@@ -92,7 +94,8 @@ def test_rule_for_every_call_of_a_tool_has_words_that_come_first() -> None:
     always = ask.offer("always")
     assert always is not None
     assert always.confirm == "这个工具的任何调用都将直接通过"
-    assert [offer.name for offer in ask.actions if offer.confirm] == ["always"]
+    names = [offer.name for offer in ask.actions if offer.confirm]
+    assert names == ["always", "minutes", "session"]
 
 
 def test_command_that_writes_files_says_what_its_rule_will_not_do() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from feishuperm.models.ask import FOREVER, NO, STOP, YES, Ask, Field, Offer
+from feishuperm.models.ask import FOREVER, NO, STOP, WHILE, YES, Ask, Field, Offer
 
 # A word for a button -> how that button looks; the same words in every kind.
 WORDS = {
@@ -68,7 +68,7 @@ def read_reply(text: str, ask: Ask) -> Reply | None:
 
 def _numbered(said: str, ask: Ask) -> Offer | None:
     """A digit stands for a button, where no number could be an answer."""
-    buttons = [offer for offer in ask.actions if not offer.needs]
+    buttons = [o for o in ask.actions if not o.needs and o.look != WHILE]
     if not any(offer.grants for offer in buttons) or not said.isascii():
         return None
     number = int(said) if said.isdigit() and len(said) == 1 else 0

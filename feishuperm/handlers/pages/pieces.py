@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import Fact, exactly, facts, moment, say, shown
 from feishuperm.lib.text import at_zero, text
-from feishuperm.models.ask import CUT_FIRST, FOREVER, NO, STOP, YES
+from feishuperm.models.ask import CUT_FIRST, FOREVER, NO, STOP, WHILE, YES
 from feishuperm.models.question import in_form
 
 TYPE_CHECKING = False
@@ -35,7 +35,12 @@ PROSE = ("markdown", "question", "text")
 PIECE = 50_000  # characters made into HTML at a time: about a millisecond
 MANY_LINES = 20_000  # of a text whose lines are coloured; beyond, it is one colour
 # The parts of a page's foot, and how the buttons look that stand there.
-GROUPS = {"agree": (YES,), "refuse": (NO, STOP), "lasting": (FOREVER,)}
+GROUPS = {
+    "agree": (YES,),
+    "refuse": (NO, STOP),
+    "while": (WHILE,),
+    "lasting": (FOREVER,),
+}
 MULTIPLE = {"one": "page.answer_single", "many": "page.answer_multi"}
 
 
@@ -176,6 +181,8 @@ def buttons(
     parts = [drawn["agree"]]
     if refusals:
         parts.append(f'<div class="refuse"><div class="pair">{refusals}</div></div>')
+    if drawn["while"]:
+        parts.append(f'<div class="while pair">{drawn["while"]}</div>')
     if lasting:
         rules = "".join(map(exactly, ask.rules))
         parts.append(

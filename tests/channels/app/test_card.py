@@ -62,7 +62,9 @@ def test_permission_has_its_buttons_with_a_mark_and_nothing_more() -> None:
     ask = brief(command="npm test")
     shown = buttons(drawn(ask))
     labels = ["批准运行", "始终允许", "拒绝运行", "拒绝并中断"]
-    assert sorted(shown) == sorted([*labels, "修改后批准"])
+    assert sorted(shown) == sorted(
+        [*labels, "修改后批准", "10 分钟内允许", "本会话允许"]
+    )
     assert sorted(buttons(drawn(brief("Write", file_path="/a", content="")))) == sorted(
         labels
     )

@@ -29,7 +29,7 @@ def page_of(*asks: Ask) -> Page:
 
 def test_item_carries_what_the_script_draws() -> None:
     item = item_of(make_ask(rules=("Bash(x)",)))
-    names = ["allow", "always", "deny", "interrupt", "edit"]
+    names = ["allow", "always", "deny", "interrupt", "edit", "minutes", "session"]
     assert [offer["name"] for offer in item["offers"]] == names
     edit = item["offers"][-1]
     assert edit["edits"] and not edit["opens"] and edit["fields"] == ["command"]

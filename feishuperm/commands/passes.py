@@ -1,0 +1,121 @@
+"""`feishuperm passes`: what goes through without asking for a while.
+
+Lists passes, makes one after showing its exact scope, and ends them.  There is no
+option to answer for the person: what nobody has read is not let through.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from feishuperm.engine.trust_review import require_person
+from feishuperm.errors import UsageError
+from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.control import ask_server
+from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.terminal import say
+from feishuperm.services.passes import check_rule
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SUMMARY = "what goes through without asking for a while: list, make, revoke"
+USAGE = """feishuperm passes [--json]
+       feishuperm passes add RULE [--calls N] [--minutes N] [--session ID]
+                                  [--project DIR]
+       feishuperm passes revoke ID|all"""
+EPILOG = """\
+RULE is exact, as "always allow" would write it: Bash(npm test), Edit(//abs/path),
+Read(//abs/path), WebFetch(domain:host). It holds in the project (this folder, or
+--project), or in the session that --session names; for 10 minutes if nothing else is
+said, and for 24 hours at most. What bears a danger mark still asks."""
+MINUTES, DAY = 10, 24 * 60
+
+
+def main(args: list[str]) -> int:
+    parser = ArgumentParser("passes", SUMMARY, EPILOG, USAGE)
+    add = parser.add_argument
+    add("action", nargs="?", choices=("add", "revoke"))
+    add("what", nargs="?")
+    add("--calls", type=int, metavar="N", help="for N calls")
+    add("--minutes", type=int, metavar="N", help="for N minutes")
+    add("--session", metavar="ID", help="in this session only")
+    add("--project", metavar="DIR", help="in this project (default: this folder)")
+    add("--json", action="store_true", help="for programs")
+    options = parser.parse_args(args)
+    if options.action is None:
+        return _list(options.json)
+    if not options.what:
+        raise UsageError(f"{options.action} what?", USAGE.partition("\n")[2].strip())
+    if options.action == "revoke":
+        return _revoke(options.what)
+    return _add(options)
+
+
+def _list(as_json: bool) -> int:
+    passes = ask_server({"command": "passes"})["passes"]
+    if as_json:
+        print(json.dumps(passes, indent=2))
+    elif not passes:
+        say("there are no passes")
+    for row in () if as_json else passes:
+        say("\n".join(lines(row)))
+    return 0
+
+
+def lines(row: dict[str, Any]) -> list[str]:
+    """A pass for a person."""
+    ends = time.strftime("%H:%M", time.localtime(float(row["ends"])))
+    left = row["calls_left"]
+    counted = "" if left is None else f", {left} calls left"
+    minutes = -(-int(row["seconds_left"]) // 60)
+    place = f"session {row['session'][:8]}" if row["session"] else row["project"]
+    return [
+        one_line(f"{row['id']}  {row['shown']}", 2000),
+        one_line(f"          in {place}, until {ends} ({minutes} min){counted}", 2000),
+    ]
+
+
+def _revoke(id: str) -> int:
+    revoked = ask_server({"command": "pass_revoke", "id": id})["revoked"]
+    for done in revoked:
+        say(f"revoked: {done}")
+    if not revoked:
+        say(
+            f"there is no pass {one_line(id)}" if id != "all" else "there are no passes"
+        )
+    return 0 if revoked or id == "all" else 1
+
+
+def _add(options: Any) -> int:
+    """Show the scope, word by word, and make the pass if a person says so."""
+    require_person(os.environ)
+    check_rule(options.what)
+    bounded = options.calls is not None or options.session
+    minutes = options.minutes or (DAY if bounded else MINUTES)
+    calls = options.calls or 0
+    if minutes < 1 or calls < 0 or (options.calls is not None and calls < 1):
+        raise UsageError("--minutes and --calls need a number from 1 up", "")
+    project = os.path.realpath(options.project or ".")
+    where = f"session {options.session}" if options.session else project
+    print("without asking:", *visible(options.what).split("\n"), sep="\n  ")
+    print(f"in {visible(where)}, for {min(minutes, DAY)} minutes", end="")
+    print(f" and {calls} calls" if calls else "", flush=True)
+    if input("make this pass? [y/N] ").strip().lower() not in ("y", "yes"):
+        print("not made")
+        return 1
+    made = ask_server(
+        {
+            "command": "pass_add",
+            "rule": options.what,
+            "minutes": minutes,
+            "calls": calls,
+            "session": options.session or "",
+            "project": project,
+        }
+    )["pass"]
+    say("\n".join(lines(made)))
+    return 0
