@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Route = Callable[["Callback", http1.Request], Reply]
 
 IN_PLACE = "x-feishuperm"  # the inbox asks for JSON instead of a page
-INBOX_PATHS = ("/", "/events", "/sessions")
+INBOX_PATHS = ("/", "/events", "/sessions", "/passes")
 SMALL = 64 << 10  # bytes of an event that may be decoded to remind of it
 RETURN_SECONDS = 10.0  # hooks whose server ended look for the next one so long
 HOLD_SECONDS = 3.0  # a browser waits for a request to come back; then it asks again
@@ -262,6 +262,16 @@ class Callback:
             return self._whole(asked, request, receipt.error, answer)
         return self._result(receipt, asked)
 
+    def revoke(self, request: http1.Request) -> Response:
+        """End the pass that an answer to this request has made."""
+        form = own_form(self._gate, request)
+        asked = self._find(request, {name: form[name][0] for name in form})
+        if asked is None or not asked.grants:
+            return self._over(request, asked)
+        ended = self._desk.revoke_passes(str(asked.grants["id"]), "page")
+        done = text(self._language, "pass.revoked", count=len(ended))
+        return message(self._language, 200, "pass.title", done)
+
     def _over(self, request: http1.Request, asked: Request | None) -> Response:
         """What became of a request that no longer waits."""
         receipt = Receipt(statuses.UNKNOWN)
@@ -279,7 +289,9 @@ class Callback:
             return message(self._language, status, "page.refused", receipt.error)
         is_small = asked is not None and 0 < len(asked.raw) <= SMALL
         ask = self._desk.presenter.brief(asked) if asked and is_small else None
-        return page(result_page(self._language, receipt, ask), status)
+        made = asked is not None and receipt.status == statuses.SETTLED and asked.grants
+        link = self._links.path("/revoke", asked.id)[1:] if asked and made else ""
+        return page(result_page(self._language, receipt, ask, link), status)
 
     def _whole(
         self,
@@ -381,6 +393,8 @@ ROUTES: dict[str, dict[str, Route]] = {
         "POST": lambda callback, request: callback.inbox.enter(request),
     },
     "/sessions": {"POST": lambda callback, request: callback.inbox.dismiss(request)},
+    "/passes": {"POST": lambda callback, request: callback.inbox.revoke(request)},
+    "/revoke": {"POST": Callback.revoke},
     "/status": {"GET": Callback.status},
     "/healthz": {"GET": Callback.health},
 }

@@ -160,11 +160,12 @@ class Control:
             row = passes.make(scope, minutes * 60, "command")
         except FeishupermError as error:
             return {"error": str(error)}
+        self._desk.notifier.renew()
         return {"pass": describe(passes, row)}
 
     def pass_revoke(self, command: dict[str, Any]) -> Reply:
         """End one pass, or all."""
-        ended = self._desk.passes.revoke(str(command.get("id")), "command")
+        ended = self._desk.revoke_passes(str(command.get("id")), "command")
         return {"revoked": [row.id for row in ended]}
 
 

@@ -15,6 +15,7 @@ from feishuperm.handlers.pages.inbox import (
     recent_item,
     state_json,
 )
+from feishuperm.handlers.pages.passes import pass_items, pass_list
 from feishuperm.handlers.pages.sessions import again_page, session_list, ticket_page
 from feishuperm.handlers.replies import PRIVATE, in_pieces, page, refusal, to_home
 from feishuperm.models.kind import KINDS
@@ -102,10 +103,23 @@ class Inbox:
 
     def _page(self, request: http1.Request, *headers: tuple[str, str]) -> Slow:
         own = self._gate.session(request)
-        rows = session_list(self._language, self._sessions.all(), own)
+        rows = pass_list(self._language, self._pass_items())
+        rows += session_list(self._language, self._sessions.all(), own)
         state = self._state(seen=self._gate.is_finger(request))
         items = list(self._items.values())
         return in_pieces(inbox_page(self._language, state, items, rows), 200, *headers)
+
+    def revoke(self, request: http1.Request) -> Response:
+        """End a pass, or all of them."""
+        form = own_form(self._gate, request)
+        if not self._gate.may_read(request):
+            return refusal(self._language, *CLOSED)
+        for id in form.get("pass", ()):
+            self._desk.revoke_passes(id, "inbox")
+        return to_home()
+
+    def _pass_items(self) -> list[dict[str, str]]:
+        return pass_items(self._language, self._desk.passes)
 
     def dismiss(self, request: http1.Request) -> Response:
         """End a session, or all of them, and what they have open."""
@@ -152,6 +166,7 @@ class Inbox:
             self._items.values(),
             now=now,
             waiting_count=len(waiting),
+            passes=self._pass_items(),
             deadlines={row.id: now + self._desk.seconds_left(row) for row in shown},
             recent=[
                 recent_item(outcome(row))

@@ -226,6 +226,13 @@ class Desk:
             self.notifier.renew()
         return request.held
 
+    def revoke_passes(self, id: str, surface: str, who: str = "") -> list[Pass]:
+        """End a pass, or "all"; whoever looks sees it."""
+        ended = self.passes.revoke(id, surface, who)
+        self._flush_later(LEDGER_SECONDS)
+        self.notifier.renew()
+        return ended
+
     # Out.
 
     def answer(self, answer: Answer) -> Receipt:

@@ -11,6 +11,9 @@ there is never a use more than was granted.
 
     made -> used ... -> over       by time, by its last use, by a person, by a reboot
 
+A revocation that the disk does not take must hold too: passes name the era they were
+made in, which is a file that can be removed even then.
+
 Time is over by either clock, the wall's or the machine's own: setting one back never
 prolongs anything.
 """
@@ -22,7 +25,8 @@ import re
 import time
 from typing import NamedTuple
 
-from feishuperm.errors import FeishupermError
+from feishuperm.errors import FeishupermError, FileError
+from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.lib.log import log, redact
 
 TYPE_CHECKING = False
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 DAY = 24 * 3600  # seconds: no pass lives longer
 MADE, REVOKED = "pass", "revoke"  # events of the ledger
+MARK = "passes.era"  # beside the ledger
 MOST = 100  # at a time; nobody oversees more
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _EXACT = re.compile(r"(Bash|Edit|Read|WebFetch)\((.+)\)", re.DOTALL)
@@ -58,6 +63,7 @@ class Pass(NamedTuple):
     ends: float = 0.0  # the same
     until: float = 0.0  # by the machine's own clock
     boot: str = ""  # which counts from this start on
+    era: str = ""  # of the file without which it is not restored
     calls: int = 0  # how many are granted; 0: not counted
     who: str = ""
 
@@ -85,6 +91,8 @@ class Passes:
         self._clock = clock
         self._ticks = ticks
         self._boot = boot_id() if boot is None else boot
+        self._era = ""
+        self._mark = os.path.join(os.path.dirname(ledger.path), MARK)
         self._rows: dict[str, Pass] = {}
         self._uses: dict[str, int] = {}
 
@@ -100,6 +108,7 @@ class Passes:
             ends=round(now + seconds, 3),
             until=round(ticks + seconds, 3),
             boot=self._boot,
+            era=self._begin_era(),
         )
 
     def has_room(self) -> bool:
@@ -161,8 +170,8 @@ class Passes:
     def revoke(self, id: str, surface: str, who: str = "") -> list[Pass]:
         """End one pass, or all of them, at once; returns those that ended.
 
-        It holds even if the disk does not take it now: then it is written later, and a
-        server that starts before that restores no pass at all.
+        It holds even if the disk does not take it now: then it is written later, and
+        the era ends, so that a server which starts before restores no pass.
         """
         ended = [row for row in self.all() if id in (row.id, "all")]
         for row in ended:
@@ -173,7 +182,29 @@ class Passes:
             log(f"pass {row.id} is revoked")
         if ended:
             self._ledger.flush()
+        if self._ledger.pending():
+            self._end_era()
         return ended
+
+    def _begin_era(self) -> str:
+        """What a pass must name to be restored; those before it name another."""
+        if not self._era:
+            era = os.urandom(8).hex()
+            try:
+                write_atomic(self._mark, era.encode(), mode=0o600)
+                self._era = era
+            except FileError as error:
+                log(f"passes end with this server: {error}", "warning")
+        return self._era
+
+    def _end_era(self) -> None:
+        self._era = ""
+        try:
+            os.unlink(self._mark)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log(f"{self._mark}: {error.strerror}", "error")
 
     def _drop_over(self) -> None:
         now, ticks = self._clock(), self._ticks()
@@ -186,6 +217,7 @@ class Passes:
 
     def restore(self, entries: Iterable[dict[str, Any]]) -> None:
         """Learn from the ledger's sealed lines what an earlier server left."""
+        self._era = _read_era(self._mark)
         used: dict[str, set[str]] = {}
         for entry in entries:
             if entry.get("event") == REVOKED:
@@ -200,7 +232,9 @@ class Passes:
 
     def _restore_one(self, entry: dict[str, Any]) -> None:
         row = read_pass(entry.get("grants"))
-        if row is None or entry.get("state") == "unknown" or row.boot != self._boot:
+        if row is None or entry.get("state") == "unknown":
+            return
+        if not row.era or (row.boot, row.era) != (self._boot, self._era):
             return
         span = row.ends - row.made
         # What lasts longer than any pass was not written by us.
@@ -272,6 +306,14 @@ def check_rule(rule: str) -> None:
         raise FeishupermError(f"{rule!r} is not exact", "a pass has no wildcards")
     if redact(rule) != rule:
         raise FeishupermError("the rule holds a secret, which a pass would keep")
+
+
+def _read_era(path: str) -> str:
+    try:
+        data = read_bytes(path) or b""
+    except FileError:
+        return ""
+    return data[:64].decode("ascii", "replace")
 
 
 def boot_id() -> str:

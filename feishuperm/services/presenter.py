@@ -8,6 +8,7 @@ row of its kind.  An event is decoded only where the caller has not done so alre
 from __future__ import annotations
 
 import re
+import time
 from functools import partial
 
 from feishuperm.lib.display import one_line, visible
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from feishuperm.models.kind import Action, Kind, Say
     from feishuperm.models.payload import AskPayload
     from feishuperm.models.request import Request
+    from feishuperm.services.passes import Passes
     from feishuperm.services.rule_writer import RulePlan, RuleWriter
 
 LISTED = 10  # requests of a list in the chat
@@ -179,6 +181,22 @@ class Presenter:
         text = f"{said}\n{self.summary(request)}"
         return Notice("tried", now, request.project, branch, request.session, text)
 
+    def passes(self, passes: Passes) -> str:
+        """What goes through without asking, in a few lines of a chat."""
+        lines = []
+        for number, row in enumerate(passes.all()[:LISTED], 1):
+            left = passes.left(row)
+            until = time.strftime("%H:%M", time.localtime(row.ends))
+            parts = [
+                one_line(row.shown, 120),
+                project_name(row.project),
+                self.say("pass.until", until=until),
+                "" if left is None else self.say("pass.left", count=left),
+                row.id,
+            ]
+            lines.append(f"{number}. " + " · ".join(filter(None, parts)))
+        return "\n".join(lines) or self.say("pass.none")
+
     def waiting(self, requests: list[Request]) -> str:
         """What waits, in a few lines of a chat."""
         if not requests:
@@ -208,6 +226,10 @@ class Presenter:
         lines = [self.say(key) for key in (line, request.note) if key]
         if request.tried:
             lines.append(self.say("ended.tried", process=request.tried))
+        if request.grants:
+            until = time.strftime("%H:%M", time.localtime(request.grants["ends"]))
+            id = request.grants["id"]
+            lines.append(self.say("pass.made", id=id, until=until))
         return Outcome(
             request.id,
             request.kind,

@@ -484,6 +484,7 @@
       }
     });
     drawRecent(news.recent);
+    drawPasses(news.passes);
     more = Math.max(0, (news.waiting_count || 0) - news.waiting.length);
     count();
     first = false;
@@ -504,6 +505,26 @@
     var lines = how && how.surface ? [how.surface] : [];
     settle(card, how ? how.look : "late", how ? how.done : t("inbox.ended"), lines);
     announce(t("inbox.settled", { what: card.item.tool + (how ? " · " + how.done : "") }));
+  }
+
+  function drawPasses(items) {
+    var box = document.getElementById("pass-list");
+    document.getElementById("passes").hidden = !items.length;
+    box.textContent = "";
+    items.forEach(function (item) {
+      var form = make("form", "stack", "", make("button", "plain", t("pass.revoke")));
+      var id = make("input");
+      form.method = "post";
+      form.action = "passes";
+      id.type = "hidden";
+      id.name = "pass";
+      id.value = item.id;
+      form.appendChild(id);
+      var row = make("li", "stack", "", make("code", "rule", item.what));
+      row.appendChild(make("span", "muted", item.about));
+      row.appendChild(form);
+      box.appendChild(row);
+    });
   }
 
   function drawRecent(items) {

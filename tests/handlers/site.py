@@ -12,7 +12,9 @@ from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.http1 import Request, Response
+from feishuperm.services.ledger import Ledger
 from feishuperm.services.links import Links
+from feishuperm.services.passes import Passes
 from feishuperm.services.sessions import Sessions, Tickets
 from tests.handlers.gates import LOCAL, NOWHERE, OWN, FakeClients, FakeOwners
 from tests.handlers.pages.page import ID, Page, make_ask, make_outcome
@@ -35,6 +37,7 @@ class Asked:
         self.ended = ended
         self.why = ask.why
         self.held = False
+        self.grants: dict[str, object] = {}
 
     def waits(self) -> bool:
         return not self.ended
@@ -53,6 +56,12 @@ class FakeDesk:
         self.requests = self
         self.presenter = self
         self.made = 0
+        self.passes = Passes(Ledger("/proc/nowhere/ledger"))
+        self.revoked: list[tuple[str, str]] = []
+
+    def revoke_passes(self, id: str, surface: str) -> list[str]:
+        self.revoked.append((id, surface))
+        return [id]
 
     def get(self, id: str) -> Asked | None:
         return self.asked.get(id)

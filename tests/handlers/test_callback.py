@@ -461,3 +461,25 @@ def test_hold_is_a_form_of_ours_with_a_signature_of_its_own() -> None:
     foreign = {"sec-fetch-site": "cross-site", "origin": "https://evil.example"}
     assert here.press("/hold", headers=foreign).status == 403
     assert here.desk.held == []
+
+
+def test_page_after_a_pass_was_made_has_the_button_that_ends_it() -> None:
+    asked = Asked(asks.make_ask("Bash", id=ID))
+    asked.grants = {"id": "ab12cd34"}
+    here = Site(asked)
+    made = here.press("/minutes", confirmed="1")
+    assert "撤销" in made.body.decode() and "revoke" in Page(made.body).forms
+    gone = here.press("/revoke")
+    assert gone.status == 200 and "已撤销 1 张通行证" in gone.body.decode()
+    assert here.desk.revoked == [("ab12cd34", "page")]
+
+
+def test_nobody_revokes_without_the_link_or_what_was_never_made() -> None:
+    asked = Asked(asks.make_ask("Bash", id=ID))
+    here = Site(asked)
+    assert here.press("/revoke").status != 500
+    asked.grants = {"id": "ab12cd34"}
+    here.press("/revoke", sig="0" * 32)
+    evil = {"origin": "https://evil.example"}
+    assert here.press("/revoke", headers=evil).status == 403
+    assert not here.desk.revoked

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from feishuperm.handlers.control import COMMANDS, FOR_SESSIONS, Control
+from feishuperm.handlers.control import COMMANDS, FOR_PERSONS, FOR_SESSIONS, Control
+from feishuperm.services.ledger import Ledger
 from feishuperm.services.links import Links
+from feishuperm.services.passes import Passes
 from feishuperm.services.sessions import Tickets
 from tests.handlers.gates import AGENT, FakeClients
 
@@ -17,6 +20,13 @@ class FakeDesk:
         self.requests = self.notifier = self.presenter = self
         self.refused: list[tuple[str, str, str]] = []
         self.done: list[str] = []
+        self.passes = Passes(Ledger("/proc/nowhere/ledger"))
+
+    def revoke_passes(self, id: str, surface: str) -> list[Any]:
+        return []
+
+    def renew(self) -> None:
+        self.done.append("renew")
 
     def refuse(self, *what: str) -> None:
         self.refused.append(what)  # type: ignore[arg-type]
@@ -72,7 +82,7 @@ def test_control_socket_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in COMMANDS if name not in FOR_SESSIONS]
+    "name", [name for name in COMMANDS if name not in (*FOR_SESSIONS, *FOR_PERSONS)]
 )
 def test_command_of_the_session_that_asks_is_refused_and_written_down(
     name: str,
@@ -115,3 +125,55 @@ def test_status_gives_no_session_a_way_into_the_inbox() -> None:
 def test_own_user_on_this_machine_needs_no_ticket() -> None:
     place = Socket("http://localhost:8080")
     assert place.send("status", inbox=True)["inbox"] == "http://localhost:8080/"
+
+
+@pytest.mark.parametrize("name", FOR_PERSONS)
+def test_no_session_makes_a_pass_whether_it_asked_before_or_not(name: str) -> None:
+    place = Socket()
+    place.clients.answer = AGENT
+    assert "curl (pid 51)" in place.send(name, rule="Bash(ls)", minutes=1)["error"]
+    assert place.desk.refused == [("", name, "curl (pid 51)")]
+    assert place.clients.asked == [(7, True)]
+    assert not place.desk.passes.all()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"rule": "Bash(*)"},
+        {"rule": "Bash(ls)", "project": ""},
+        {"rule": "Bash(ls)", "minutes": "10"},
+        {"rule": "Bash(ls)", "minutes": 10, "calls": None},
+        {"rule": "Bash(ls)", "minutes": 10, "calls": 0},  # the disk does not take it
+    ],
+)
+def test_pass_that_is_not_exact_or_cannot_be_recorded_is_not_made(
+    more: dict[str, Any],
+) -> None:
+    place = Socket()
+    command = {"minutes": 10, "calls": 0, "project": "/p", **more}
+    assert place.send("pass_add", **command)["error"]
+    assert not place.desk.passes.all()
+
+
+def test_pass_is_made_listed_and_revoked(tmp_path: Path) -> None:
+    place = Socket()
+    place.desk.passes = Passes(Ledger(str(tmp_path / "ledger.jsonl")))
+    made = place.send(
+        "pass_add", rule="Bash(ls)", minutes=10, calls=2, project=str(tmp_path)
+    )["pass"]
+    assert (made["rules"], made["calls_left"]) == (["Bash(ls)"], 2)
+    assert (made["project"], made["session"]) == (str(tmp_path), "")
+    assert 590 <= made["seconds_left"] <= 600
+    assert [row["id"] for row in place.send("passes")["passes"]] == [made["id"]]
+    assert place.desk.done == ["renew"]
+    assert place.send("pass_revoke", id="nothing") == {"revoked": []}
+
+
+def test_pass_of_a_session_is_bound_to_it_alone(tmp_path: Path) -> None:
+    place = Socket()
+    place.desk.passes = Passes(Ledger(str(tmp_path / "ledger.jsonl")))
+    made = place.send(
+        "pass_add", rule="Bash(ls)", minutes=9, calls=0, session="s", project="/p"
+    )["pass"]
+    assert (made["project"], made["session"], made["calls_left"]) == ("", "s", None)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
 from feishuperm.models.ask import Ask, Block
 from feishuperm.protocol.http1 import Response
+from feishuperm.services.ledger import Ledger
+from feishuperm.services.passes import Pass, Passes
 from tests.handlers.pages.page import ID, Page, make_ask
 from tests.handlers.site import (
     BROWSER,
@@ -177,3 +180,22 @@ def test_browser_that_is_sent_away_loses_what_it_has_open() -> None:
     sent = {**OWN_PAGE, "cookie": first}
     place.send("POST", "/sessions", urlencode({"session": session.id}), **sent)
     assert [stream.closed for stream in place.inbox.streams] == [False, True]
+
+
+def test_pass_is_revoked_from_the_inbox_by_a_form_of_ours() -> None:
+    here = Site()
+    assert here.press("/passes", **{"pass": "ab12cd34"}).status == 303
+    assert here.desk.revoked == [("ab12cd34", "inbox")]
+    evil = {"origin": "https://evil.example"}
+    foreign = here.press("/passes", headers=evil, **{"pass": "all"})
+    assert foreign.status == 403 and len(here.desk.revoked) == 1
+
+
+def test_passes_are_listed_with_what_is_left(tmp_path: Path) -> None:
+    here = Site()
+    here.desk.passes = Passes(Ledger(str(tmp_path / "ledger.jsonl")))
+    scope = Pass(rules=["Bash(ls)"], shown="Bash(ls)", project="/p/shop", calls=3)
+    row = here.desk.passes.make(scope, 600, "command")
+    body = here.tap("/").body.decode()
+    assert "Bash(ls)" in body and "还可用 3 次" in body and row.id in body
+    assert "撤销" in body and "shop" in body

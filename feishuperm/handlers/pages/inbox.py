@@ -51,6 +51,7 @@ TEXTS = (
     *("inbox.sending", "inbox.failed", "inbox.arrived", "inbox.settled"),
     *("page.name", "page.left", "page.time_over", "page.key.reason", "page.key.head"),
     *("inbox.ended", "button.more", "button.hold", "page.why", "page.prompt"),
+    "pass.revoke",
 )
 # Keys that are no button's; those follow from `KINDS`.
 KEYS = (
@@ -230,6 +231,7 @@ def inbox_page(
         none_hint=say(language, "inbox.none_hint"),
         recent=say(language, "inbox.recent"),
         keys=_help(language),
+        note=say(language, "danger.note"),
         sessions=sessions,
     )
     plain = (item.plain for item in items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import (
     Fact,
@@ -13,6 +14,7 @@ from feishuperm.handlers.pages.layout import (
     say,
     shown,
 )
+from feishuperm.handlers.pages.passes import revoke_form
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.text import text
 from feishuperm.models.ask import ENDED, SETTLED
@@ -27,8 +29,11 @@ SUBJECT_LENGTH = 160
 WORDY = ("question", "markdown")  # blocks whose first line says little
 
 
-def result_page(language: str, receipt: Receipt, ask: Ask | None = None) -> bytes:
-    """The page after a tap. `ask` is what it was about, if that is still known."""
+def result_page(
+    language: str, receipt: Receipt, ask: Ask | None = None, revoke: str = ""
+) -> bytes:
+    """The page after a tap. `ask` is what it was about, if that is still known;
+    `revoke` ends the pass that it made."""
     outcome = receipt.outcome
     if receipt.status == SETTLED:
         heading = text(language, "page.success")
@@ -42,6 +47,9 @@ def result_page(language: str, receipt: Receipt, ask: Ask | None = None) -> byte
     else:
         return message_page(language, "page.invalid", text(language, "page.unknown"))
     below += [f'<p class="line">{shown(line)}</p>' for line in lines]
+    if revoke:
+        path, _, query = revoke.partition("?")
+        below.append(revoke_form(language, path, tuple(parse_qsl(query))))
     rows = outcome_facts(outcome)
     if receipt.status == ENDED:
         rows += end_facts(outcome)[1:]  # the heading says when

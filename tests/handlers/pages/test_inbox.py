@@ -31,7 +31,7 @@ def test_item_carries_what_the_script_draws() -> None:
     item = item_of(make_ask(rules=("Bash(x)",)))
     names = ["allow", "always", "deny", "interrupt", "edit", "minutes", "session"]
     assert [offer["name"] for offer in item["offers"]] == names
-    edit = item["offers"][-1]
+    edit = item["offers"][names.index("edit")]
     assert edit["edits"] and not edit["opens"] and edit["fields"] == ["command"]
     assert item["fields"][-1]["value"] == "npm run build"
     assert [offer["key"] for offer in item["offers"]] == ["a", "w", "d", "i", ""]
@@ -143,7 +143,7 @@ def test_script_knows_no_button_by_name() -> None:
 
 
 def test_every_text_the_script_asks_for_is_sent_and_no_more() -> None:
-    asked = set(re.findall(r'"((?:inbox|page|button)\.[a-z_.]+)"', INBOX_SCRIPT))
+    asked = set(re.findall(r'"((?:inbox|page|button|pass)\.[a-z_.]+)"', INBOX_SCRIPT))
     assert asked == set(inbox.TEXTS)
     assert asked <= set(TEXTS)
 

@@ -1,0 +1,69 @@
+"""The list of passes, each with a button that ends it."""
+
+from __future__ import annotations
+
+from feishuperm.handlers.pages.layout import moment, say, shown
+from feishuperm.handlers.pages.pieces import hidden
+from feishuperm.lib.display import visible
+from feishuperm.lib.text import text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.services.passes import Pass, Passes
+
+
+def pass_items(language: str, passes: Passes) -> list[dict[str, str]]:
+    """Every pass as the inbox shows it."""
+    return [
+        {
+            "id": row.id,
+            "what": visible(row.shown),
+            "about": about(language, passes, row),
+        }
+        for row in passes.all()
+    ]
+
+
+def about(language: str, passes: Passes, row: Pass) -> str:
+    """Where a pass holds, until when, and for how many calls."""
+    left = passes.left(row)
+    place = row.project.rstrip("/").rpartition("/")[2]
+    parts = (
+        visible(place),
+        row.session[:8],
+        text(language, "pass.until", until=moment(row.ends)),
+        "" if left is None else text(language, "pass.left", count=left),
+        row.id,
+    )
+    return " · ".join(filter(None, parts))
+
+
+def pass_list(language: str, items: list[dict[str, str]]) -> str:
+    """The section for the inbox; its script draws it anew when something changes."""
+    rows = "".join(
+        f'<li class="stack"><code class="rule">{shown(item["what"])}</code>'
+        f'<span class="muted">{shown(item["about"])}</span>'
+        f"{_form(language, item['id'], 'pass.revoke', 'plain')}</li>"
+        for item in items
+    )
+    every = _form(language, "all", "pass.revoke_all", "no")
+    title = f'<h2 class="section">{say(language, "pass.title")}</h2>'
+    return (
+        f'<section id="passes"{"" if items else " hidden"}>{title}'
+        f'<ul class="sheet recent" id="pass-list">{rows}</ul>{every}</section>'
+    )
+
+
+def revoke_form(language: str, path: str, fields: tuple[tuple[str, str], ...]) -> str:
+    """The button that ends what a tap has just made."""
+    return (
+        f'<form class="stack" method="post" action="{shown(path)}">{hidden(fields)}'
+        f'<button class="no">{say(language, "pass.revoke")}</button></form>'
+    )
+
+
+def _form(language: str, id: str, label: str, look: str) -> str:
+    return (
+        f'<form class="stack" method="post" action="passes">{hidden((("pass", id),))}'
+        f'<button class="{look}">{say(language, label)}</button></form>'
+    )
