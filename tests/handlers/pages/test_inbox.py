@@ -34,7 +34,8 @@ def test_item_carries_what_the_script_draws() -> None:
     edit = item["offers"][names.index("edit")]
     assert edit["edits"] and not edit["opens"] and edit["fields"] == ["command"]
     assert item["fields"][-1]["value"] == "npm run build"
-    assert [offer["key"] for offer in item["offers"]] == ["a", "w", "d", "i", ""]
+    keys = ["a", "w", "d", "i", "", "", ""]
+    assert [offer["key"] for offer in item["offers"]] == keys
     assert item["offers"][1]["link"] == f"always?id={ID}&sig=s-always"
     assert item["offers"][2]["fields"] == ["reason"]
     assert [field["name"] for field in item["fields"]] == ["reason", "command"]
