@@ -30,6 +30,7 @@ MESSAGES = "/open-apis/im/v1/messages"
 FILES = "/open-apis/im/v1/files"
 ENDPOINT = "/callback/ws/endpoint"
 EARLY_SECONDS = 600.0  # a token is renewed so long before its end
+MAX_TOKEN_SECONDS = 1e6  # Feishu's live for two hours
 MAX_UUID = 50  # characters Feishu takes to tell a repeated message
 MAX_CARD = 30_000  # bytes of a whole request, as others measured it
 MAX_FILE = 30 << 20
@@ -222,7 +223,11 @@ class AppApi:
         )
         if not result.ok:
             return result
-        if not isinstance(token, str) or not isinstance(seconds, int) or not token:
+        if (
+            not (isinstance(token, str) and token)
+            or not isinstance(seconds, int)
+            or not 0 < seconds < MAX_TOKEN_SECONDS
+        ):
             return Result(False, NO_ANSWER, "Feishu gave no token", retry=True)
         self._token = token
         self._token_until = self._clock() + max(seconds - EARLY_SECONDS, seconds / 2)

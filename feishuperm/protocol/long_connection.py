@@ -128,7 +128,7 @@ def ping_seconds(config: object, known: float = PING_SECONDS) -> float:
     value = config.get("PingInterval") if isinstance(config, dict) else None
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return known
-    return min(max(float(value), LEAST_PING), MOST_PING) if value > 0 else known
+    return float(min(max(value, LEAST_PING), MOST_PING)) if value > 0 else known
 
 
 def refusal(refused: HandshakeRefused) -> Refusal:

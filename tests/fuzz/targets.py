@@ -9,6 +9,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from feishuperm import wire
@@ -59,6 +60,7 @@ from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.supervisor.verdict import read_verdict
+from tests.fuzz.app_targets import app_targets
 from tests.fuzz.fuzzing import Target
 from tests.handlers.gates import make_gate
 from tests.lib.test_peer import mac_connection, mac_table
@@ -512,4 +514,5 @@ TARGETS = (
         b"curl -H 'Authorization: Bearer abc' https://u:p@h/", b"AKIA token=x")),
     Target("diffs", diffs, (b"a\nb\nc\n\0a\nB\nc\n", b"x\0y")),
     Target("json", json_text, (*INPUTS, b'{"a":[{"b":1}]}'), JSON_WORDS),
+    *app_targets(Path(FOLDER.name) / "app"),
 )  # fmt: skip

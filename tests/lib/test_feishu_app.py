@@ -148,7 +148,12 @@ def test_wrong_secret_is_named_with_the_page_that_mends_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"code":0}', b'{"code":0,"tenant_access_token":"","expire":1}']
+    "body",
+    [
+        b'{"code":0}',
+        b'{"code":0,"tenant_access_token":"","expire":1}',
+        b'{"code":0,"tenant_access_token":"t","expire":1%s}' % (b"0" * 400),
+    ],
 )
 def test_answer_without_a_token_is_none(body: bytes) -> None:
     feishu = Feishu(Reply(200, {}, body))

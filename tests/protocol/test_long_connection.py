@@ -109,7 +109,15 @@ def test_discovery_tells_address_service_and_interval() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(0, 120.0), (-1, 120.0), (True, 120.0), ("9", 120.0), (1, 5.0), (99999, 600.0)],
+    [
+        (0, 120.0),
+        (-1, 120.0),
+        (True, 120.0),
+        ("9", 120.0),
+        (1, 5.0),
+        (99999, 600.0),
+        (10**400, 600.0),
+    ],
 )
 def test_odd_interval_stays_within_reason(value: object, expected: float) -> None:
     assert lc.ping_seconds({"PingInterval": value}) == expected

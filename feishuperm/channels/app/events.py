@@ -51,14 +51,17 @@ def _values(given: object, options: tuple[str, ...]) -> tuple[str, ...]:
     texts = tuple(part for part in parts if isinstance(part, str) and part)
     if not options:
         return texts
-    numbers = [int(part) for part in texts if part.isascii() and part.isdigit()]
-    return tuple(options[n] for n in numbers if n < len(options))
+    by_number = {str(number): option for number, option in enumerate(options)}
+    return tuple(by_number[part] for part in texts if part in by_number)
 
 
 def read_event(payload: bytes) -> dict[str, Any]:
     """A message of the platform."""
     try:
-        event = json.loads(payload)
+        said = payload.decode()
+        event = json.loads(said)
+        if "\\u" in said:  # half a character could be written down nowhere
+            json.dumps(event, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         log("a message of Feishu's cannot be read", "warning")
         return {}

@@ -86,7 +86,8 @@ class Talk:
 
     def _is_old(self, message: dict[str, Any]) -> bool:
         created = text_at(message, "create_time")
-        seconds = int(created) / 1000 if created.isdigit() else self._wall()
+        is_moment = created.isascii() and created.isdigit() and len(created) < 16
+        seconds = int(created) / 1000 if is_moment else self._wall()
         return self._wall() - seconds > OLD_TEXT_SECONDS
 
     def _answer(

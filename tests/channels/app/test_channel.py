@@ -196,6 +196,27 @@ def test_tap_on_a_request_nobody_knows_is_told_so(bench: Bench) -> None:
     assert reply["toast"]["type"] == "warning"
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "-1"])
+def test_choice_with_an_odd_number_is_no_choice(bench: Bench, number: str) -> None:
+    bench.announce(
+        brief("AskUserQuestion", questions=[{**QUESTION, "multiSelect": True}])
+    )
+    value = bench.buttons(CARD)["answer " + next(iter(bench.asks))]
+    bench.act(CARD, value, form={"q0": [number]})
+    (answer,) = bench.answers
+    assert answer.values == {"q0": ()}
+
+
+@pytest.mark.parametrize("place", ["nonce", "id", "action", "digest"])
+def test_half_a_character_is_no_tap_and_is_acknowledged(
+    bench: Bench, place: str
+) -> None:
+    bench.ask()
+    value = {**bench.buttons(CARD)[f"allow {ID}"], place: "\ud800"}
+    assert bench.act(CARD, value) == {}
+    assert bench.answers == []
+
+
 def test_tap_before_the_message_has_an_id_counts(bench: Bench) -> None:
     """A thumb may be faster than Feishu's answer to the server."""
     bench.api.while_sending = lambda: bench.tap(CARD, "allow")
@@ -342,6 +363,12 @@ def test_words_of_strangers_bots_and_of_long_ago_are_nothing(bench: Bench) -> No
     assert bench.say("批准", CARD, create_time="1600000000000") == ""
     assert bench.say("静音", who=STRANGER) == "" and not bench.channel.muted()
     assert bench.answers == []
+
+
+@pytest.mark.parametrize("moment", ["²", "9" * 400, "9" * 5000, "", "-1"])
+def test_text_of_an_odd_moment_is_of_now(bench: Bench, moment: str) -> None:
+    bench.ask()
+    assert bench.say("批准", CARD, create_time=moment) != ""
 
 
 def test_text_delivered_twice_is_one(bench: Bench) -> None:
