@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 from pathlib import Path
@@ -79,7 +80,7 @@ class RunningGateway:
         return (self.home / "gateway.log").read_bytes().decode(errors="replace")
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = self._connection()
         try:
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
@@ -88,6 +89,15 @@ class RunningGateway:
             return 0, ""
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        cert = self.environ.get("GATEWAY_CERT")
+        if not cert:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        context = ssl.create_default_context(cafile=cert)
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=10, context=context
+        )
 
     def kill(self) -> None:
         assert self.process is not None

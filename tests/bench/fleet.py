@@ -1,0 +1,167 @@
+"""Many machines in one process: the product's own channel and connection, many times.
+
+Each machine judges as the real one does; in place of its desk stands a list of what
+waits and of what was applied, so that every tap can be accounted for.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from feishuperm.channels.base import Announcement
+from feishuperm.channels.dial_gateway import dial_gateway
+from feishuperm.channels.gateway import GatewayChannel
+from feishuperm.gateway.registry import Machine
+from feishuperm.lib.enrolment import Enrolment
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Answer, Ask, Block, Offer, Outcome, Receipt, to_plain
+from feishuperm.protocol.resp import PENDING, ReplyReader, command
+from feishuperm.server.loop import Loop, raise_file_limit
+from feishuperm.server.machine_line import MachineLine
+
+ACTIONS = (
+    Offer("allow", "批准运行", look="yes", grants=True),
+    Offer("deny", "拒绝运行"),
+)
+
+
+class SimMachine:
+    """One machine of a fleet."""
+
+    def __init__(self, fleet: Fleet, number: int) -> None:
+        self.fleet = fleet
+        self.id = f"m-{number:05d}"
+        self.owner = f"ou_{number:05d}"
+        self.key = f"{number:064x}"
+        self.waiting: dict[str, Ask] = {}
+        self.applied: dict[str, list[tuple[float, Answer]]] = {}
+        self.shown: dict[str, bool] = {}
+        self.refused: list[tuple[str, str, str]] = []
+        own = Enrolment("", self.id, self.id, self.owner, "", (self.key,))
+        counter: Any = SimpleNamespace(
+            answer=self._answer,
+            waits=lambda id: id in self.waiting,
+            whole=lambda id: None,
+            outcome=self._outcome,
+            refused=lambda *what: self.refused.append(what),
+        )
+        self.channel = GatewayChannel(
+            own, counter, partial(MachineLine, fleet.loop, fleet.dial), fleet.later,
+            lambda enrolment: None,
+        )  # fmt: skip
+        self.channel._started -= 60  # not a machine that has just been started
+
+    @property
+    def is_in(self) -> bool:
+        return self.channel.state()[0] == "up"
+
+    def row(self) -> Machine:
+        return Machine(self.id, self.id, self.owner, "", "me", "", self.key, "", 1.0)
+
+    def ask(self, id: str) -> None:
+        """A request; from the fleet's loop only."""
+        ask = Ask(
+            id=id, kind="permission", title="Claude Code 权限请求", tool="Bash",
+            summary="ls", blocks=(Block("code", text=f"ls {id}"),), project="/p",
+            created=time.time(), seconds=600, at_zero="deny", actions=ACTIONS,
+            digest=f"{hash((self.id, id)) & (1 << 64) - 1:016x}",
+        )  # fmt: skip
+        self.waiting[id] = ask
+        done = lambda shown, detail: self.shown.__setitem__(id, shown)  # noqa: E731
+        self.channel.announce(
+            ask, Announcement(ask.created + 600, lambda: id in self.waiting, done)
+        )
+
+    def _answer(self, answer: Answer) -> Receipt:
+        ask = self.waiting.pop(answer.id, None)
+        if ask is None:
+            ended = self._outcome(answer.id)
+            status = statuses.ENDED if ended else statuses.UNKNOWN
+            return Receipt(status, ended or Outcome())
+        self.applied.setdefault(answer.id, []).append((time.monotonic(), answer))
+        if answer.digest != ask.digest:
+            self.fleet.wrong.append((self.id, answer))
+        outcome = self._outcome(answer.id)
+        assert outcome is not None
+        self.fleet.later(0.0, lambda: self.channel.settle(outcome))
+        return Receipt(statuses.SETTLED, outcome)
+
+    def _outcome(self, id: str) -> Outcome | None:
+        ends = self.applied.get(id)
+        if not ends:
+            return None
+        action = ends[0][1].action
+        return Outcome(id, "permission", "zh", "allowed", action, "gateway", self.owner,
+                       time.time(), f"done: {action}", "good")  # fmt: skip
+
+
+class Fleet:
+    """Machines on one loop, in a thread of its own."""
+
+    def __init__(self, ports: Sequence[int], count: int, secure: bool = False) -> None:
+        raise_file_limit()
+        self.loop = Loop(on_error=self._failed)
+        self.ports = list(ports)
+        self.errors: list[str] = []
+        self.wrong: list[tuple[str, Answer]] = []
+        self._random = random.Random(7)
+        self._scheme = "https" if secure else "http"
+        self.connect: Callable[[str], socket.socket] = self._plain
+        self._dialling = threading.Semaphore(16)
+        self.machines = [SimMachine(self, number) for number in range(count)]
+        self._thread = threading.Thread(target=self.loop.run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        for machine in self.machines:
+            self.loop.call_soon_threadsafe(machine.channel.start)
+
+    def close(self) -> None:
+        for machine in self.machines:
+            self.loop.call_soon_threadsafe(machine.channel.close)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+
+    def later(self, seconds: float, fn: Callable[[], None]) -> object:
+        return self.loop.call_at(self.loop.now() + seconds, fn)
+
+    def dial(self) -> tuple[socket.socket, bytes]:
+        with self._dialling:
+            port = self._random.choice(self.ports)
+            return dial_gateway(f"{self._scheme}://127.0.0.1:{port}", self.connect)
+
+    def _plain(self, url: str) -> socket.socket:
+        host, _, port = url.split("/")[2].partition(":")
+        sock = socket.create_connection((host, int(port)), 5)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def _failed(self, error: Exception) -> None:
+        self.errors.append(repr(error))
+
+    def ins(self) -> int:
+        return sum(machine.is_in for machine in self.machines)
+
+    def ask(self, machine: SimMachine, id: str) -> None:
+        self.loop.call_soon_threadsafe(lambda: machine.ask(id))
+
+
+def enrol(port: int, app_id: str, machines: Sequence[SimMachine]) -> None:
+    """Put the machines into the engine, as if each had joined."""
+    with socket.create_connection(("127.0.0.1", port), 5) as sock:
+        for machine in machines:
+            plain = json.dumps(to_plain(machine.row()))
+            sock.sendall(command("HSET", f"fp:{app_id}:machines", machine.id, plain))
+        reader, left = ReplyReader(), len(machines)
+        while left:
+            reader.receive_data(sock.recv(65536))
+            while reader.next_reply() is not PENDING:
+                left -= 1
