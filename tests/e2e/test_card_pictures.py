@@ -26,7 +26,7 @@ from tests.lib.samples import CALLS
 SCREENSHOTS = Path(__file__).parent.parent / "screenshots"
 NONCE = "n0nce"
 CREATED = 1763265600.0
-MOST_BYTES = 130_000  # of a picture in the README
+MOST_BYTES = 140_000  # of a picture in the README
 Json = dict[str, Any]
 
 
@@ -61,7 +61,9 @@ def settled(folder: Path) -> Json:
 
 
 def question(folder: Path) -> Json:
-    return ask_card(shop_ask("AskUserQuestion", {"questions": [COLOUR]}), NONCE)[0]
+    why = "购物车写完了，接下来做支付页面。"
+    ask = shop_ask("AskUserQuestion", {"questions": [COLOUR]}, why=why)
+    return ask_card(ask, NONCE)[0]
 
 
 def burst(folder: Path) -> Json:

@@ -70,8 +70,9 @@ class Line:
 
     def _whole(self) -> str:
         """Everything there is to see of the request."""
+        labelled = len(self.ask.blocks) > 1
         blocks = [
-            f"{block.label}: {block.text}" if block.label else block.text
+            f"{block.label}: {block.text}" if block.label and labelled else block.text
             for block in self.ask.blocks
         ]
         return "\n".join(blocks) or self.ask.empty or self.ask.summary

@@ -244,14 +244,24 @@ def _filled(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> list[Ele
             }
             for number, option in enumerate(choice.options)
         ]
-        question = [div(choice.label)] if choice.label else []
-        details = [
-            note(f"{option.value}: {option.detail}")
-            for option in choice.options
-            if option.detail
-        ]
-        return [*question, *details, *buttons, _form(offer, fields[1:], mark, ask)]
+        told = [] if _tells_choices(ask) else _told_choices(choice)
+        return [*told, *buttons, _form(offer, fields[1:], mark, ask)]
     return [_form(offer, fields, mark, ask)]
+
+
+def _tells_choices(ask: Ask) -> bool:
+    """Whether the question and its choices stand above already."""
+    return any(block.kind == "question" for block in ask.blocks)
+
+
+def _told_choices(choice: Field) -> list[Element]:
+    question = [div(choice.label)] if choice.label else []
+    details = [
+        note(f"{option.value}: {option.detail}")
+        for option in choice.options
+        if option.detail
+    ]
+    return question + details
 
 
 def _is_one_choice(fields: list[Field]) -> bool:

@@ -46,7 +46,7 @@ def test_sixth_request_in_ten_seconds_joins_one_card(bench: Bench) -> None:
     for number in (6, 7, 8):
         assert f"allow {id_of(number)}" in buttons
         assert f"deny {id_of(number)}" in buttons
-        assert f"npm run {id_of(number)}" in str(bench.api.cards[BURST])
+        assert f"'Bash: npm run {id_of(number)}'" in str(bench.api.cards[BURST])
 
 
 def test_requests_with_time_between_them_have_cards_of_their_own(
