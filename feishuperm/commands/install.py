@@ -10,6 +10,7 @@ from feishuperm.lib.config import home
 from feishuperm.lib.files import locked
 from feishuperm.lib.program import archive_path
 from feishuperm.lib.text import LANGUAGES
+from feishuperm.setup.gateway_install import GatewayInstall
 from feishuperm.setup.install import Install
 from feishuperm.setup.service_unit import KINDS
 from feishuperm.setup.waiting import duration
@@ -32,6 +33,7 @@ FLAGS = {
     "--rescan": "by one more scan, give the app what it lacks",
     "--no-qr": "show the link alone",
     "--no-input": "never ask anything",
+    "--gateway": "keep a gateway running here instead: one app for many machines",
     "--dry-run": "only say what would be done",
 }
 
@@ -49,7 +51,8 @@ def main(args: list[str]) -> int:
         raise FeishupermError("only a built file can install itself", "./install.sh")
     if not os.path.isdir(home()):
         raise FeishupermError("this user has no home folder", "set HOME to one")
-    install = Install(options, os.environ)
+    kind = GatewayInstall if options.gateway else Install
+    install = kind(options, os.environ)
     if options.dry_run:
         return install.rehearse()
     install.manifest.open()

@@ -19,7 +19,7 @@ from feishuperm.services.rule_writer import RuleWriter
 
 SUMMARY = "the decision ledger: show, verify, take a rule back"
 SHOWN = 20
-USAGE = """feishuperm log [-n N] [--json]
+USAGE = """feishuperm log [-n N] [--json|--csv]
        feishuperm log verify [--head HEAD]
        feishuperm log undo ID"""
 EPILOG = """\
@@ -35,6 +35,7 @@ def main(args: list[str]) -> int:
     many = f"the last N entries (default {SHOWN}, 0 for all)"
     add("-n", type=int, default=SHOWN, metavar="N", help=many)
     add("--json", action="store_true", help="as JSON, with every field")
+    add("--csv", action="store_true", help="for a spreadsheet; -n 0 for all of it")
     add("--head", metavar="HEAD", help="what a card or a page showed at its end")
     options = parser.parse_args(args)
     if (options.action == "undo") != (options.id is not None):
@@ -52,11 +53,12 @@ def main(args: list[str]) -> int:
         return verify(ledger, options.head or "")
     else:
         entries = ledger.latest(options.n)
-        print(
-            history.as_json(entries)
-            if options.json
-            else history.table(entries, _columns())
-        )
+        if options.csv:
+            print(history.as_csv(entries), end="")
+        elif options.json:
+            print(history.as_json(entries))
+        else:
+            print(history.table(entries, _columns()))
     return 0
 
 

@@ -26,7 +26,7 @@ import time
 from functools import partial
 from typing import Any, NamedTuple
 
-from feishuperm.channels.app.card import settled_card
+from feishuperm.channels.app.card import Extra, ask_card, settled_card
 from feishuperm.channels.app.events import read_tap, toast
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.cards import Sent
@@ -520,16 +520,11 @@ class Hub:
         began: float,
     ) -> tuple[str, dict[str, Any]]:
         id, machine_id = _said(value, "id"), _said(value, "machine")
+        key = self.engine.key
         fresh, raw, enrolled = await self.engine.run(
-            ("SET", self.engine.key("seen", event_id), "1", "NX", "EX", SEEN_SECONDS),
-            ("HGET", self.engine.key("cards", machine_id), id),
-            (
-                "HGET",
-                self.engine.key(
-                    "machines",
-                ),
-                machine_id,
-            ),
+            ("SET", key("seen", event_id), "1", "NX", "EX", SEEN_SECONDS),
+            ("HGET", key("cards", machine_id), id),
+            ("HGET", key("machines"), machine_id),
         )
         machine = read(Machine, enrolled)
         sent = read(Sent, raw)
@@ -573,7 +568,7 @@ class Hub:
         place = await self.place(machine.id)
         if place is None:
             last = await self.place(machine.id, alive_only=False)
-            return "away", self._away(machine, last)
+            return "away", self._away(machine, sent, last)
         tap = secrets.token_hex(12)
         carried = {
             "tap": tap,
@@ -627,12 +622,15 @@ class Hub:
         said = receipt.error or self.say("gateway.again")
         return toast("warning" if again else "error", said)
 
-    def _away(self, machine: Machine, last: Place | None) -> dict[str, Any]:
+    def _away(self, machine: Machine, sent: Sent, last: Place | None) -> dict[str, Any]:
         said = self.say("gateway.away", machine=machine.name)
         if last is not None and last.since:
             since = time.strftime("%H:%M", time.localtime(last.since))
             said += self.say("gateway.since", time=since)
-        return toast("warning", said)
+        if sent.ask.is_cut:  # what is kept of it is less than its card shows
+            return toast("warning", said)
+        extra = Extra(hurry=said, machine=machine.id)
+        return toast("warning", said, ask_card(sent.ask, sent.nonce, extra)[0])
 
     def _refused(self, machine: Machine, id: str, action: str, who: str) -> None:
         id, action, who = (one_line(part, 64) for part in (id, action, who))

@@ -7,6 +7,8 @@ no server; commands do.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 import time
@@ -21,6 +23,12 @@ from feishuperm.services.ledger import INTENT, REQUEST, Ledger
 from feishuperm.services.ledger_check import Report
 from feishuperm.services.ledger_lines import EXACT, Entry, end_of, entry_time, place_in
 from feishuperm.services.rule_writer import RuleWriter, settings_path
+
+COLUMNS = (
+    "time", "event", "id", "state", "action", "surface", "who", "tool", "summary",
+    "project", "session", "machine", "rules", "reason",
+)  # fmt: skip
+FORMULAS = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 
 HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
@@ -45,6 +53,24 @@ def table(entries: Sequence[Entry], columns: int) -> str:
 def as_json(entries: Sequence[Entry]) -> str:
     """The entries with every field."""
     return json.dumps([_masked(entry) for entry in entries], indent=2)
+
+
+def as_csv(entries: Sequence[Entry]) -> str:
+    """The entries for a spreadsheet: one row each, and no cell that is a formula."""
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for entry in map(_masked, entries):
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(entry_time(entry)))
+        cells = (moment, *(_cell(entry.get(name)) for name in COLUMNS[1:]))
+        rows.writerow(cells)
+    return out.getvalue()
+
+
+def _cell(value: object) -> str:
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+    text = one_line(text, sys.maxsize)
+    return f"'{text}" if text[:1] in FORMULAS else text
 
 
 def width(text: str) -> int:

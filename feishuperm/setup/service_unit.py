@@ -202,7 +202,7 @@ def choose_service(
 # Unit files.
 
 
-def systemd_unit(program: str, environ: Mapping[str, str]) -> str:
+def systemd_unit(program: str, environ: Mapping[str, str], role: str = "serve") -> str:
     """A user unit. "Always allow" writes in project folders, so no ProtectHome.
 
     The program is a script for sh; naming sh takes paths that systemd would refuse.
@@ -217,7 +217,7 @@ def systemd_unit(program: str, environ: Mapping[str, str]) -> str:
 Description=feishuperm, answers for Claude Code from Feishu
 
 [Service]
-ExecStart=/bin/sh {_systemd_quoted(program)} serve
+ExecStart=/bin/sh {_systemd_quoted(program)} {role}
 {places}Restart=on-failure
 RestartSec=2
 NoNewPrivileges=yes

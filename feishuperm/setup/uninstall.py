@@ -12,6 +12,7 @@ from feishuperm.lib.terminal import complain, say
 from feishuperm.setup.claude_step import undo_claude, undo_slash
 from feishuperm.setup.config_step import purge_config
 from feishuperm.setup.files import remove_folders
+from feishuperm.setup.gateway_install import undo_gateway
 from feishuperm.setup.manifest import Manifest, Record
 from feishuperm.setup.program_step import own_commands, undo_program
 from feishuperm.setup.service_step import undo_service
@@ -67,6 +68,7 @@ def order(
     own = own_commands(manifest.record("program"))
     return [
         ("service", lambda record: undo_service(record, environ)),
+        ("gateway", undo_gateway),
         ("commands", undo_slash),  # in a folder that `settings` may have made
         ("settings", lambda record: undo_claude({"commands": own, **record})),
         ("config", purge_config if purge else lambda record: []),

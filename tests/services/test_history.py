@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from feishuperm.services.history import cut, is_head, table, verdict, width
+from feishuperm.services.history import as_csv, cut, is_head, table, verdict, width
 from feishuperm.services.ledger_check import Report
 
 MOMENT = 1794801600.0
@@ -70,3 +70,13 @@ def test_verdict_in_one_sentence(
 )
 def test_head_is_hex_and_long_enough(text: str, good: bool) -> None:
     assert is_head(text) is good
+
+
+def test_spreadsheet_gets_rows_and_no_formula() -> None:
+    entry = {
+        "time": MOMENT, "event": "request", "id": "1-a", "who": "=HYPERLINK(1)",
+        "summary": 'say "a,b"', "rules": ["Bash(ls)"], "reason": "two\nlines",
+    }  # fmt: skip
+    head, row = as_csv([entry]).splitlines()
+    assert head.startswith("time,event,id,state,action,surface,who")
+    assert "'=HYPERLINK(1)" in row and '"say ""a,b"""' in row and "Bash(ls)" in row
