@@ -9,6 +9,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.feishu_app import CODES as API_CODES
 from feishuperm.lib.terminal import say
+from feishuperm.lib.tongue import speak
 from feishuperm.setup.case import FAIL, Case
 from feishuperm.setup.doctor import Finding, examine
 from feishuperm.setup.phone_codes import CODES
@@ -39,20 +40,15 @@ def main(args: list[str]) -> int:
 
 
 def explain(number: int) -> int:
-    """Say what a number of Feishu's means; 1 for one we do not know."""
-    row = CODES.get(number) or api_code(number)
-    if row is None:
+    """Say what a number of Feishu's means, and what mends it."""
+    key, row = CODES.get(number), API_CODES.get(number)
+    if key is not None:
+        meaning, cure = speak(key), speak(f"{key}_cure")
+    elif row is not None:
+        meaning, cure = row[1], speak("phone.page") if row[2] else ""
+    else:
         raise FeishupermError(f"{number} is no number we know", "feishuperm doctor")
-    meaning, cure = row
     say(f"{number}: {meaning}")
     if cure:
         say(f"  -> {cure}")
     return 0
-
-
-def api_code(number: int) -> tuple[str, str] | None:
-    """The same for a number that a call of ours may get."""
-    row = API_CODES.get(number)
-    return (
-        (row[1], "feishuperm doctor names the page" if row[2] else "") if row else None
-    )

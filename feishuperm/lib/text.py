@@ -878,6 +878,177 @@ TEXTS: dict[str, tuple[str, str]] = {
         " asks.",
     ),
     "cli.mode_ask": ("现在设置？[y/N] ", "Set it now? [y/N] "),
+    # The scan that makes an app.
+    "cli.scan_show": (
+        "用飞书扫码，或打开链接。链接只给你自己用：谁先确认，应用就归谁。\n",
+        "Scan this with Feishu, or open the link. It is for you alone: whoever\n"
+        "confirms it first owns the app.\n",
+    ),
+    "cli.scan_lark": (
+        "Lark：在浏览器里打开 {link}",
+        "Lark: open {link} in a browser",
+    ),
+    "cli.scan_picture": ("二维码在 {path}", "the code is in {path}"),
+    "cli.scan_narrow": (
+        "（二维码需要 {columns} 列，这个终端放不下）",
+        "(no QR code: it needs {columns} columns)",
+    ),
+    "cli.scan_low": (
+        "（二维码有 {rows} 行高：请把窗口拉高）",
+        "(the code is {rows} lines high: make the window taller)",
+    ),
+    "cli.scan_waiting": (
+        "等你扫码，还剩 {left}（Ctrl-C 结束，什么都不会丢）",
+        "waiting for your scan, {left} left (Ctrl-C ends, nothing is lost)",
+    ),
+    "cli.scan_silent": (
+        "{host} 没有回应，正在重试，还剩 {left}",
+        "no answer from {host}, trying again, {left} left",
+    ),
+    "cli.scan_stopped": (
+        "已停止；{minutes} 分钟内，同样的命令会接着用这个链接",
+        "stopped; for {minutes} min the same command goes on with this link",
+    ),
+    "cli.scan_resumed": (
+        "接着上次没有完成的扫码",
+        "going on with the scan that was not finished",
+    ),
+    "cli.scan_other": (
+        "还有一次扫码没有完成：{lost}",
+        "another scan was not finished: {lost}",
+    ),
+    "cli.scan_lost": (
+        "如果飞书提示应用已创建，它的 App ID 和 App Secret 在这里的应用页面上：{apps}",
+        "if Feishu said that an app was created, its id and secret are on its page at "
+        "{apps}",
+    ),
+    "cli.scan_made": (
+        "应用 {app} 已就绪，密钥已保存",
+        "the app {app} is made, its secret is kept",
+    ),
+    "cli.scan_unkept": (
+        "应用 {app} 已创建，但密钥没能保存：{problem}",
+        "the app {app} was created, but its secret could not be kept: {problem}",
+    ),
+    "cli.scan_unkept_hint": (
+        "密钥在 {apps}/{app}/baseinfo；然后 install --setup",
+        "{apps}/{app}/baseinfo shows it; then install --setup",
+    ),
+    "cli.scan_no_link": ("没有拿到链接：{problem}", "no link: {problem}"),
+    "cli.scan_manual": (
+        "可以填已有应用的 App ID 和 App Secret；在这里创建应用：{apps}",
+        "give the id and secret of an app you have; apps are made at {apps}",
+    ),
+    "cli.scan_denied": (
+        "手机上拒绝了，或者公司不允许你创建应用",
+        "the scan was refused on the phone, or your company does not let you create "
+        "apps",
+    ),
+    "cli.scan_expired": ("链接已失效", "the link is no longer good"),
+    "cli.scan_failed": ("没有得到应用：{said}", "no app came of it: {said}"),
+    # The app on its way into the settings.
+    "cli.app_id_ask": (
+        "App ID（cli_...，回车：返回）：",
+        "App id (cli_..., empty: back): ",
+    ),
+    "cli.app_secret_ask": ("App Secret：", "App secret: "),
+    "cli.app_no_secret": (
+        "应用还有一个 App Secret，见它的凭证页面",
+        "an app has a secret too: see the page of its credentials",
+    ),
+    "cli.app_refused": ("飞书不接受：{problem}", "Feishu does not take it: {problem}"),
+    "cli.app_left": (
+        "应用 {app} 不再使用，它还在飞书里：{page}",
+        "the app {app} is no longer used here; it stays in Feishu: {page}",
+    ),
+    "cli.app_unused": (
+        "还不知道应用归谁，暂不使用：{command} install",
+        "the app is not used before it has an owner: {command} install",
+    ),
+    "cli.open_id_ask": (
+        "你的 open_id，ou_... [{usual}]：",
+        "Your open_id, ou_... [{usual}]: ",
+    ),
+    "cli.open_id_owner": ("{owner}，应用的所有者", "{owner}, the app's owner"),
+    "cli.later": ("以后再说", "later"),
+    "cli.tap_wait": (
+        "一张卡片正发到你的飞书：点任意一个按钮（Ctrl-C：以后再说）",
+        "a card is on its way to you in Feishu: tap a button (Ctrl-C: later)",
+    ),
+    "cli.tap_later": ("以后：{command} test-card", "later: {command} test-card"),
+    "cli.tap_came": (
+        "{seconds} 秒后收到 {who} 的点按：通往手机的路是通的",
+        "the tap of {who} came after {seconds} s: the way to the phone works",
+    ),
+    "cli.tap_none": ("没有收到点按", "no tap came"),
+    "cli.tap_elsewhere": (
+        "已在别处回答（{where}），手机还没有试过：{command} test-card",
+        "answered elsewhere ({where}): the phone is still to be tried: {command} "
+        "test-card",
+    ),
+    "cli.tap_help": (
+        "手机上显示了数字？{command} doctor 数字 会解释它；\n"
+        "没有的话：先 {command} doctor，再 {command} test-card",
+        "a number on the phone? {command} doctor NUMBER explains it;\n"
+        "else: {command} doctor, and again: {command} test-card",
+    ),
+    # The numbers a phone shows when a tap fails.
+    "phone.unsubscribed": (
+        "飞书不知道把点按送到哪里：应用没有订阅回调 card.action.trigger、没有设为长连接"
+        "或没有发布，或者没有服务持有应用的长连接",
+        "Feishu has nowhere to bring the tap: the app's callback card.action.trigger "
+        "is not subscribed, not set to the long connection or not published; or no "
+        "server holds the app's connection",
+    ),
+    "phone.unsubscribed_cure": (
+        "feishuperm doctor 会指出是哪一种，feishuperm install --rescan 重新订阅",
+        "feishuperm doctor names which, feishuperm install --rescan subscribes it",
+    ),
+    "phone.slow": (
+        "服务没有在 3 秒内回应点按：它在忙、在重启，或者连接已半断",
+        "the server did not answer the tap within 3 seconds: it was busy, restarting, "
+        "or its connection was half dead",
+    ),
+    "phone.slow_cure": (
+        "feishuperm status，然后再点一次：不会重复决定",
+        "feishuperm status, then tap again: nothing is decided twice",
+    ),
+    "phone.web": (
+        "应用的回调设成了一个网址，而那里没有回应",
+        "the app's callback is set to a web address, and nobody answers there",
+    ),
+    "phone.web_cure": (
+        "改成长连接：feishuperm doctor 会给出页面",
+        "set it to the long connection: feishuperm doctor names the page",
+    ),
+    "phone.foreign": (
+        "收到点按的程序回答得不对：常常是另一个程序也连着同一个应用",
+        "whoever got the tap answered it wrongly: often a second program on the same "
+        "app",
+    ),
+    "phone.foreign_cure": (
+        "feishuperm doctor 会数出应用的连接",
+        "feishuperm doctor counts the app's connections",
+    ),
+    "phone.redraw": (
+        "点按已收到，但飞书没能画出新的卡片",
+        "the tap was taken, but Feishu could not draw the new card",
+    ),
+    "phone.redraw_cure": (
+        "决定了什么，看收件箱：feishuperm status",
+        "look into the inbox for what was decided: feishuperm status",
+    ),
+    "phone.card": ("飞书没能画出卡片", "Feishu could not draw the card"),
+    "phone.card_cure": (
+        "再点一次；还是这样的话：feishuperm doctor",
+        "tap again; if it stays: feishuperm doctor",
+    ),
+    "phone.internal": ("飞书自己出错了", "Feishu failed by itself"),
+    "phone.internal_cure": ("一分钟后再点一次", "tap again in a minute"),
+    "phone.page": (
+        "feishuperm doctor 会给出页面",
+        "feishuperm doctor names the page",
+    ),
 }
 
 LANGUAGES = ("zh", "en")

@@ -48,12 +48,14 @@ class AppSetup:
         manifest: Manifest,
         options: Options,
         command: Callable[[], str],
+        words: Callable[..., str],
     ) -> None:
         self.config = config
         self.manifest = manifest
         self.options = options
         self.command = command  # how a person calls us
-        self.is_new = False
+        self.words = words
+        self.is_new = config.new.get(APP_ID, "") not in ("", config.old.get(APP_ID))
 
     @property
     def is_set(self) -> bool:
@@ -69,7 +71,7 @@ class AppSetup:
             settings.feishu_accounts_url,
             self.manifest.folder,
             self._keep,
-            Screen(self.manifest.environ, not self.options.no_qr, picture),
+            Screen(self.manifest.environ, self.words, not self.options.no_qr, picture),
             partial(call, ca_file=settings.feishuperm_ca_file),
         )
         scan.run(app_id)
@@ -85,6 +87,9 @@ class AppSetup:
         if base in (FEISHU, LARK) and created.is_lark != (base == LARK):
             values[BASE_URL] = LARK if created.is_lark else FEISHU
         self._write(values)
+        left = self.config.old.get(APP_ID, "")
+        if left not in ("", created.app_id):  # its secret is gone from here
+            say(self.words("cli.app_left", app=left, page=f"{base}/app/{left}"))
 
     def _people(self, open_id: str) -> dict[str, str]:
         """The owner alone; while nobody knows them, the app must not be used."""
@@ -105,10 +110,10 @@ class AppSetup:
     def given(self) -> bool:
         """Ask for an app that is there; whether it can be used."""
         while True:
-            app_id = input("App id (cli_..., empty: back): ").strip()
+            app_id = input(self.words("cli.app_id_ask")).strip()
             if not app_id:
                 return False
-            secret = getpass.getpass("App secret: ").strip()
+            secret = getpass.getpass(self.words("cli.app_secret_ask")).strip()
             problem = self._problem(app_id, secret)
             if not problem:
                 break
@@ -124,7 +129,7 @@ class AppSetup:
     def _problem(self, app_id: str, secret: str) -> str:
         """What is wrong with an id and a secret, if anything."""
         if not secret:
-            return "an app has a secret too: see the page of its credentials"
+            return self.words("cli.app_no_secret")
         try:
             parse_setting(BY_KEY[APP_ID], app_id)
         except SettingError as error:
@@ -132,7 +137,7 @@ class AppSetup:
         values = {**self.config.old, **self.config.new}
         values.update({APP_ID: app_id, APP_SECRET: secret})
         token = self._check(Settings(values)).api.fetch_token()
-        return "" if token.ok else f"Feishu does not take it: {token.message}"
+        return "" if token.ok else self.words("cli.app_refused", problem=token.message)
 
     # Whose it is.
 
@@ -151,7 +156,7 @@ class AppSetup:
         if owner:
             self._write(self._people(owner))
         else:
-            say(f"the app is not used before it has an owner: {self.command()} install")
+            say(self.words("cli.app_unused", command=self.command()))
 
     def has_people(self) -> bool:
         try:
@@ -162,9 +167,10 @@ class AppSetup:
 
     def _asked_owner(self, owner: str) -> str:
         """The person's own word; Enter takes the owner that Feishu names, if any."""
-        usual = f"{owner}, the app's owner" if owner else "later"
+        usual = self.words("cli.open_id_owner" if owner else "cli.later", owner=owner)
         while True:
-            open_id = input(f"Your open_id, ou_... [{usual}]: ").strip() or owner
+            prompt = self.words("cli.open_id_ask", usual=usual)
+            open_id = input(prompt).strip() or owner
             if not open_id or is_open_id(open_id):
                 return open_id
 
@@ -190,24 +196,25 @@ class AppSetup:
 
     def await_tap(self, socket: str, seconds: float) -> None:
         """A card to the owner; their tap proves the whole way, and that it is them."""
-        say("a card is on its way to you in Feishu: tap a button (Ctrl-C: later)")
+        say(self.words("cli.tap_wait"))
         started = time.monotonic()
         hook = start_hook(event(), os.environ)
         try:
             problem = watch(hook, partial(read_status, socket), started + seconds + 10)
         except KeyboardInterrupt:
             hook_output(hook, 0.0)
-            say(f"later: {self.command()} test-card")
+            say(self.words("cli.tap_later", command=self.command()))
             return
         output = hook_output(hook, 0.0)
-        surface, who = last_answer(Ledger())
-        if output and not is_late(output) and surface == "card":
-            took = time.monotonic() - started
-            say(f"the tap of {who} came after {took:.1f} s: the way to the phone works")
-        else:
-            say(problem or "no tap came")
-            say(f"a number on the phone? {self.command()} doctor NUMBER explains it;")
-            say(f"else: {self.command()} doctor, and again: {self.command()} test-card")
+        if not output or is_late(output):
+            say(problem or self.words("cli.tap_none"))
+            say(self.words("cli.tap_help", command=self.command()))
+            return
+        where, who = last_answer(Ledger())
+        took = f"{time.monotonic() - started:.1f}"
+        key = "cli.tap_came" if where == "card" else "cli.tap_elsewhere"
+        command = self.command()
+        say(self.words(key, who=who, seconds=took, where=where, command=command))
 
 
 def read_status(socket: str) -> dict[str, Any]:

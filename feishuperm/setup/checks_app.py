@@ -6,13 +6,12 @@ Feishu does not tell is said to be unknown: then a tap is the proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from feishuperm.errors import SettingError
 from feishuperm.lib.feishu_app import NO_ANSWER, AppApi
-from feishuperm.lib.post import call
+from feishuperm.lib.post import Call, Reply, call
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Result
 from feishuperm.setup.registration import CALLBACK, EVENT, SCOPES, is_open_id
@@ -44,9 +43,16 @@ SAME = {
 }
 
 
-def app_api(settings: Settings) -> AppApi:
-    """The app of these settings."""
-    post = partial(call, ca_file=settings.feishuperm_ca_file)
+def app_api(
+    settings: Settings, on_reply: Callable[[Reply], object] = lambda reply: None
+) -> AppApi:
+    """The app of these settings; every answer is shown to `on_reply`."""
+
+    def post(request: Call) -> Reply:
+        reply = call(request, ca_file=settings.feishuperm_ca_file)
+        on_reply(reply)
+        return reply
+
     return AppApi(
         settings.feishu_app_id,
         settings.feishu_app_secret,

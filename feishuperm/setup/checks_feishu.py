@@ -12,7 +12,7 @@ from feishuperm.lib.post import Reply, post_json
 from feishuperm.models.ask import Notice
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, edit
-from feishuperm.setup.checks_app import AppCheck, app_state
+from feishuperm.setup.checks_app import AppCheck, app_api, app_state
 
 BOT_OPTIONS = "--webhook URL --secret TEXT"
 BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner mends
@@ -49,8 +49,13 @@ def check_app(case: Case) -> Iterator[Result]:
     """All that Feishu says of the app; no card is sent."""
     fix = edit(config_path(case.environ))
     rescan, test = case.install("--rescan"), case.mends("test-card")
-    held = app_state(case.status) == "up"
-    yield from AppCheck(case.settings, fix, rescan, test, held).results()
+    check = AppCheck(case.settings, fix, rescan, test, app_state(case.status) == "up")
+
+    def note_date(reply: Reply) -> None:
+        case.date = reply.headers.get("date", "")
+
+    check.api = app_api(case.settings, note_date)
+    yield from check.results()
 
 
 def check_bot(case: Case) -> Iterator[Result]:

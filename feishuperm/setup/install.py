@@ -70,7 +70,7 @@ class Install:
         if self.status is None and recorded:
             self.socket, self.status = recorded, running_status(recorded)
         command = partial(self.command, "feishuperm")
-        self.app = AppSetup(self.config, self.manifest, options, command)
+        self.app = AppSetup(self.config, self.manifest, options, command, self.words)
         self.questions = Questions(self.config, self.app, self.words, self.own_port)
         self.mode = options.permission_mode or ""
         self.status_after: dict[str, Any] = {}
@@ -93,6 +93,8 @@ class Install:
         steps = self.steps()
         changes = {step.name: step.changes() for step in steps}  # may refuse, in time
         upgrades = self.manifest.record("program") and changes[ProgramStep.name]
+        # An install that died after the scan has an app which nobody has tried.
+        tries_app = self.app.is_new or (self.app.is_set and self.is_first())
         self.try_bot()
         service = self.apply(steps, changes)
         for rows in changes.values():
@@ -100,7 +102,7 @@ class Install:
                 say(f"  {row}")
         done = "installed" if any(changes.values()) else "up to date"
         say(f"feishuperm {__version__} is {done}{self.where(service)}")
-        if self.app.is_new and service is not None:
+        if tries_app and service is not None:
             self.try_app()
         for row in self.config.stricter() if upgrades else ():
             say(f"note: {row}")

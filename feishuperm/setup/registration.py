@@ -26,6 +26,7 @@ from urllib.parse import urlencode
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.post import Call, Reply
+from feishuperm.lib.text import text
 
 PATH = "/oauth/v1/app/registration"
 LARK_ACCOUNTS = "https://accounts.larksuite.com"
@@ -64,21 +65,15 @@ WORDS = 300  # characters of an error that came from outside
 
 DENIED, EXPIRED, FAILED = "denied", "expired", "failed"
 DEAD = {"access_denied": DENIED, "expired_token": EXPIRED, "invalid_grant": EXPIRED}
-SENTENCES = {
-    DENIED: "the scan was refused on the phone, or your company does not let you "
-    "create apps",
-    EXPIRED: "the link is no longer good",
-}
-# The secret of an app that was confirmed and never fetched is only there.
-LOST = "if Feishu said that an app was created, its id and secret are on its page at"
 
 
 class Ended(FeishupermError):
-    """No app came of it; `kind` is how it ended."""
+    """No app came of it; `kind` is how it ended, `said` what was said of it."""
 
-    def __init__(self, kind: str, message: str = "") -> None:
-        super().__init__(message or SENTENCES[kind])
+    def __init__(self, kind: str, said: str = "") -> None:
+        super().__init__(text("en", f"cli.scan_{kind}", said=said))
         self.kind = kind
+        self.said = said
 
 
 class Created(NamedTuple):

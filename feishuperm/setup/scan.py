@@ -22,9 +22,9 @@ from feishuperm.lib.files import read_json, write_atomic
 from feishuperm.lib.post import Call, Reply
 from feishuperm.lib.terminal import say
 from feishuperm.models.settings import url_host
+from feishuperm.services.history import cut
 from feishuperm.setup.files import remove_file
 from feishuperm.setup.registration import (
-    LOST,
     Created,
     Ended,
     Registration,
@@ -41,7 +41,6 @@ APPS = "https://open.feishu.cn/app"
 TICK = 1.0  # seconds between two looks at the clock
 HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LIGHT_GROUNDS = ("7", "15")  # of COLORFGBG
-MANUAL = f"give the id and secret of an app you have; apps are made at {APPS}"
 
 
 class Scan:
@@ -61,6 +60,7 @@ class Scan:
         self._path = os.path.join(folder, FILE)
         self._save = save
         self._screen = screen
+        self._words = screen.words
         self._post = post
         self._clock = clock
         self._sleep = sleep
@@ -73,18 +73,24 @@ class Scan:
             created = self._wait(registration)
         except Ended as error:
             remove_file(self._path)
-            error.hint = f"{LOST} {APPS}"
-            raise
+            raise self._told(error, "cli.scan_lost") from None
         except KeyboardInterrupt:
             self._screen.clear()
             minutes = max(0, int(registration.until - self._clock())) // 60
-            say(f"stopped; for {minutes} min the same command goes on with this link")
+            say(self._words("cli.scan_stopped", minutes=minutes))
             raise
         finally:
             self._screen.clear()
         remove_file(self._path)
-        say(f"the app {created.app_id} is made, its secret is kept")
+        say(self._words("cli.scan_made", app=created.app_id))
         return created
+
+    def _told(self, error: Ended, hint: str) -> Ended:
+        """An end in the person's language; an app may be there all the same."""
+        told = Ended(error.kind, error.said)
+        told.args = (self._words(f"cli.scan_{error.kind}", said=error.said),)
+        told.hint = self._words(hint, apps=APPS)
+        return told
 
     def _kept(self, app_id: str) -> Registration | None:
         """A scan that was not brought to its end; its app may be there already."""
@@ -95,21 +101,23 @@ class Scan:
         except FileError:
             registration = None
         if registration is not None and registration.app_id == app_id:
-            say("going on with the scan that was not finished")
+            say(self._words("cli.scan_resumed"))
             return registration
-        say(f"another scan was not finished: {LOST} {APPS}")
+        lost = self._words("cli.scan_lost", apps=APPS)
+        say(self._words("cli.scan_other", lost=lost))
         return None
 
     def _begin(self, app_id: str) -> Registration:
         try:
             reply = self._post(begin(self._host))
         except OSError as error:
-            raise FeishupermError(f"no link: {error}", MANUAL) from None
+            problem = self._words("cli.scan_no_link", problem=error)
+            hint = self._words("cli.scan_manual", apps=APPS)
+            raise FeishupermError(problem, hint) from None
         try:
             registration = begun(reply, self._host, self._clock(), app_id)
         except Ended as error:
-            error.hint = MANUAL
-            raise
+            raise self._told(error, "cli.scan_manual") from None
         data = json.dumps(registration.record()).encode()
         write_atomic(self._path, data, 0o600)
         return registration
@@ -134,10 +142,10 @@ class Scan:
         try:
             self._save(created)
         except FeishupermError as error:
+            app = created.app_id
             raise FeishupermError(
-                f"the app {created.app_id} was created, but its secret could not be "
-                f"kept: {error}",
-                f"{APPS}/{created.app_id}/baseinfo shows it; then install --setup",
+                self._words("cli.scan_unkept", app=app, problem=error),
+                self._words("cli.scan_unkept_hint", app=app, apps=APPS),
             ) from None
 
     def _count_down(self, registration: Registration) -> None:
@@ -146,18 +154,18 @@ class Scan:
         while True:
             now = self._clock()
             left = max(0, int(registration.until - now))
-            self._screen.tick(waiting_words(registration, left))
+            self._screen.tick(self._waiting(registration, left))
             if now >= until:
                 return
             self._sleep(min(TICK, until - now))
 
-
-def waiting_words(registration: Registration, left: int) -> str:
-    """What stands on the last line."""
-    clock = f"{left // 60}:{left % 60:02d} left"
-    if registration.answered:
-        return f"waiting for your scan, {clock} (Ctrl-C ends, nothing is lost)"
-    return f"no answer from {url_host(registration.host)}, trying again, {clock}"
+    def _waiting(self, registration: Registration, seconds: int) -> str:
+        """What stands on the last line."""
+        left = f"{seconds // 60}:{seconds % 60:02d}"
+        if registration.answered:
+            return self._words("cli.scan_waiting", left=left)
+        host = url_host(registration.host)
+        return self._words("cli.scan_silent", host=host, left=left)
 
 
 @contextmanager
@@ -174,8 +182,13 @@ class Screen:
     """Where the link and its code are shown."""
 
     def __init__(
-        self, environ: Mapping[str, str], draws: bool = True, picture: str = ""
+        self,
+        environ: Mapping[str, str],
+        words: Callable[..., str],
+        draws: bool = True,
+        picture: str = "",
     ) -> None:
+        self.words = words
         self._draws = draws and can_draw()
         self._picture = picture  # path of a file for the code
         self._ink = ink(environ)
@@ -184,13 +197,12 @@ class Screen:
 
     def show(self, registration: Registration) -> None:
         link = registration.scan_link()
-        print("Scan this with Feishu, or open the link. It is for you alone: whoever")
-        print("confirms it first owns the app.\n", flush=True)
+        say(self.words("cli.scan_show"))
         say(link + "\n")
         self._show_code(link)
-        lark = registration.lark_link()
+        lark = registration.lark_link()  # its own scanner takes the code for expired
         if lark:
-            say(f"Lark: open {lark} in a browser")
+            say(self.words("cli.scan_lark", link=lark))
 
     def _show_code(self, link: str) -> None:
         if not self._draws and not self._picture:
@@ -201,22 +213,22 @@ class Screen:
             return
         if self._picture:
             write_atomic(self._picture, qr.svg(code).encode(), 0o600)
-            say(f"the code is in {self._picture}")
+            say(self.words("cli.scan_picture", path=self._picture))
             return
         columns, rows = shutil.get_terminal_size()
         if columns < qr.width(code):
-            say(f"(no QR code: it needs {qr.width(code)} columns)")
+            say(self.words("cli.scan_narrow", columns=qr.width(code)))
             return
         lines = qr.half_blocks(code, self._ink)
         if rows < len(lines) + 2:
-            say(f"(the code is {len(lines)} lines high: make the window taller)")
+            say(self.words("cli.scan_low", rows=len(lines)))
         print("\n".join(lines), flush=True)
 
     def tick(self, text: str) -> None:
         """The last line, written over; once, where nothing can be."""
         if self._live:
             columns = shutil.get_terminal_size().columns
-            sys.stdout.write(f"\r{text[: columns - 1]}\x1b[K")
+            sys.stdout.write(f"\r{cut(text, columns - 1)}\x1b[K")
             sys.stdout.flush()
         elif not self._ticked:
             say(text)

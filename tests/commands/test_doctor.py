@@ -9,6 +9,7 @@ import pytest
 from feishuperm.commands import doctor as command
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.setup.doctor import Finding
+from feishuperm.setup.phone_codes import CODES
 
 
 @pytest.mark.parametrize(("state", "code"), [("ok", 0), ("warn", 0), ("fail", 1)])
@@ -33,19 +34,34 @@ def test_exit_code_tells_of_failures_only(
     [
         ("200340", "card.action.trigger is not subscribed"),
         ("200341", "within 3 seconds"),
-        ("200671", "answered with an error"),
-        ("200672", "gave an answer that Feishu cannot read"),
+        ("200671", "answered it wrongly"),
+        ("200672", "a second program"),
         ("200673", "could not draw the new card"),
-        ("200830", "an older form"),
+        ("200830", "could not draw the new card"),
         ("230013", "not available to this person"),
     ],
 )
 def test_number_of_a_phone_is_explained_with_its_cure(
-    capsys: pytest.CaptureFixture[str], number: str, words: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: str,
+    words: str,
 ) -> None:
+    monkeypatch.setenv("FEISHUPERM_LANG", "en")
     assert command.main([number]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{number}: ") and words in said and "\n  -> " in said
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_every_number_is_explained_in_chinese_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    monkeypatch.setenv("FEISHUPERM_LANG", "zh")
+    assert command.main([str(number)]) == 0
+    meaning, cure = capsys.readouterr().out.splitlines()
+    assert any(word in meaning for word in ("飞书", "应用", "服务", "点按"))
+    assert cure.startswith("  -> ")
 
 
 def test_unknown_number_is_said_to_be_unknown() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
+from feishuperm.lib.text import text
 from feishuperm.setup import app_setup
 from feishuperm.setup.app_setup import FEISHU, LARK, AppSetup
 from feishuperm.setup.manifest import Manifest
@@ -46,7 +48,8 @@ class Person:
         config = WantedConfig(options, self.environ)
         manifest = Manifest(self.environ)
         manifest.open()
-        return AppSetup(config, manifest, options, lambda: "feishuperm")
+        words = partial(text, "en")
+        return AppSetup(config, manifest, options, lambda: "feishuperm", words)
 
     def values(self) -> dict[str, str]:
         pairs = (line.partition("=") for line in self.config.read_text().splitlines())
@@ -119,7 +122,7 @@ def test_app_that_nobody_owns_is_kept_and_not_used(
 
 
 def test_people_of_another_app_do_not_stay(
-    person: Person, accounts: Registration
+    person: Person, accounts: Registration, capsys: pytest.CaptureFixture[str]
 ) -> None:
     person.has(
         FEISHU_APP_ID="cli_old",
@@ -132,6 +135,8 @@ def test_people_of_another_app_do_not_stay(
     settings = app.config.settings()
     assert settings.app_people() == (OWNER, {OWNER})
     assert "old" not in person.config.read_text()
+    said = capsys.readouterr().out
+    assert "the app cli_old is no longer used here; it stays in Feishu" in said
 
 
 def test_scan_for_the_same_app_leaves_its_people(

@@ -32,8 +32,9 @@ def asking(environ: dict[str, str], *args: str) -> Questions:
     """The questions of an install with these arguments."""
     options = parser().parse_args(args)
     config = WantedConfig(options, environ)
-    app = AppSetup(config, Manifest(environ), options, lambda: "feishuperm")
-    return Questions(config, app, partial(text, "en"))
+    words = partial(text, "en")
+    app = AppSetup(config, Manifest(environ), options, lambda: "feishuperm", words)
+    return Questions(config, app, words)
 
 
 def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(

@@ -112,7 +112,7 @@ def test_interval_is_kept_within_reason(interval: Any, pause: float) -> None:
 def test_begin_without_a_code_says_why(body: object, words: str) -> None:
     with pytest.raises(Ended) as error:
         begun(reply(body), HOST, 0.0)
-    assert error.value.kind == FAILED and str(error.value).startswith(words)
+    assert error.value.kind == FAILED and error.value.said.startswith(words)
 
 
 # The link.

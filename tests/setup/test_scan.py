@@ -9,6 +9,7 @@ import re
 import signal
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ import pytest
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.post import Call, Reply
+from feishuperm.lib.text import text
 from feishuperm.setup import scan as scans
-from feishuperm.setup.registration import LARK_ACCOUNTS, LOST, Created, Ended
+from feishuperm.setup.registration import LARK_ACCOUNTS, Created, Ended
 from feishuperm.setup.scan import APPS, FILE, Scan, Screen, ink, signals_held
 
+WORDS = partial(text, "en")
+LOST = WORDS("cli.scan_lost", apps=APPS)
 HOST = "http://127.0.0.1:9"
 SECRET = "SECRETsecretSECRETsecret"
 CODE = "DEVICEcode"
@@ -82,7 +86,7 @@ class World:
 
     def run(self, app_id: str = "", screen: Screen | None = None) -> Created:
         made = Scan(
-            HOST, str(self.folder), self.save, screen or Screen({}), self.post,
+            HOST, str(self.folder), self.save, screen or Screen({}, WORDS), self.post,
             lambda: self.now, self.sleep,
         )  # fmt: skip
         return made.run(app_id)
@@ -140,7 +144,7 @@ def test_app_whose_secret_went_astray_is_spoken_of(
     world = World(tmp_path, (APP, OSError("cut")))
     with pytest.raises(Ended) as ended:
         world.run()
-    assert ended.value.hint == f"{LOST} {APPS}"
+    assert ended.value.hint == LOST
     assert not world.pending.exists()
     world.steps = [APP]
     assert world.run().secret == SECRET and world.begins == 2
@@ -283,7 +287,7 @@ def brought_to_an_end(
     said = ""
     while True:
         try:
-            world.run(screen=Screen({}, draws=False))
+            world.run(screen=Screen({}, WORDS, draws=False))
             how = "app"
         except Ended as error:
             how, said = error.kind, f"{said}{error}\n{error.hint}\n"
@@ -319,7 +323,7 @@ def test_link_stands_above_its_code(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(80, 60)
-    lines = shown(tmp_path, capsys, Screen({"TERM": "xterm"}))
+    lines = shown(tmp_path, capsys, Screen({"TERM": "xterm"}, WORDS))
     link = next(n for n, line in enumerate(lines) if line.startswith("https://open.f"))
     code = next(n for n, line in enumerate(lines) if "▀" in line)
     assert link < code
@@ -332,7 +336,7 @@ def test_narrow_terminal_gets_the_link_alone(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(60, 60)
-    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"})))
+    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"}, WORDS)))
     assert "▀" not in text and "https://open.feishu.cn/page/" in text
     assert re.search(r"no QR code: it needs \d+ columns", text)
 
@@ -343,7 +347,7 @@ def test_low_terminal_is_told_how_high_the_code_is(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(80, 24)
-    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"})))
+    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"}, WORDS)))
     assert "▀" in text and "lines high: make the window taller" in text
 
 
@@ -353,9 +357,9 @@ def test_code_can_be_left_out_or_drawn_to_a_file(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(200, 60)
-    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({}, draws=False)))
+    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({}, WORDS, draws=False)))
     picture = tmp_path / "code.svg"
-    lines = shown(tmp_path, capsys, Screen({}, picture=str(picture)))
+    lines = shown(tmp_path, capsys, Screen({}, WORDS, picture=str(picture)))
     assert f"the code is in {picture}" in lines and "▀" not in "\n".join(lines)
     assert picture.read_text().startswith("<svg")
     assert stat.S_IMODE(picture.stat().st_mode) == 0o600
@@ -369,7 +373,7 @@ def test_terminal_without_the_blocks_gets_the_link_alone(
 ) -> None:
     sized(200, 60)
     monkeypatch.setattr(scans, "can_draw", lambda: False)
-    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({})))
+    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({}, WORDS)))
 
 
 @pytest.mark.parametrize(
