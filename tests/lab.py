@@ -77,6 +77,7 @@ class Lab:
         # Some versions start interactive sessions in auto mode, which asks nobody.
         self.settings: dict[str, Any] = {"permissions": {"defaultMode": "default"}}
         self.extra: dict[str, str] = {}
+        self.state: dict[str, Any] = {}  # of the client itself, beside the usual
         self.sessions: list[Session] = []
         subprocess.run(["git", "init", "-q", self.project], check=True)
 
@@ -190,6 +191,7 @@ class Lab:
             "theme": "dark",
             "customApiKeyResponses": approved,
             "projects": {self.project: known},
+            **self.state,
         }
         path = os.path.join(self.home, ".claude.json")
         if not os.path.exists(path):

@@ -17,7 +17,8 @@ READMES = ("README.md", "README.zh-CN.md")
 # Set by systems and shells, or for and by other programs; nobody sets them for us.
 FOREIGN = {
     "HOME", "PATH", "TERM_PROGRAM", "LANG", "DISPLAY", "WAYLAND_DISPLAY",
-    "SSH_CONNECTION", "CLAUDE_CODE_SESSION_ID", "TZ", "TERM", "NO_COLOR", "COLORFGBG",
+    "SSH_CONNECTION", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SESSION_ATTENDED",
+    "TZ", "TERM", "NO_COLOR", "COLORFGBG",
 }  # fmt: skip
 READ_VARIABLE = re.compile(
     r"""environb?(?:\.get\(|\[)b?["']([A-Z][A-Z_]+)["']|getenv\(["']([A-Z][A-Z_]+)["']"""

@@ -17,6 +17,7 @@ from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
 
 from feishuperm import wire
 from feishuperm.engine.application import Interactive
+from feishuperm.models.names import IDLE_TYPE, LAST_WORDS
 from feishuperm.models.notice import NOTICE_EVENTS
 
 TYPE_CHECKING = False
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 # As in `client.PERMISSION`: only a key can look like this.
 PRE_TOOL_USE = (b'"hook_event_name":"PreToolUse"', b'"hook_event_name": "PreToolUse"')
 # Events that a person may answer, or has answered before.
-ASKED = ("PermissionDenied", "PreToolUse")
+ASKED = ("PermissionDenied", "PreToolUse", "Elicitation")
+WAKE = 2  # the exit code by which a background hook wakes its session
+PARENT_SECONDS = 30  # between looks whether there is still a session to wake
 CARD_SECONDS = 8  # for sending a card from the hook; Claude Code is waiting
 
 
@@ -44,7 +47,7 @@ def handle(raw: bytes, request_id: str, reason: str, kind: str = "") -> bytes:
     event = hook.fields.get("hook_event_name")
     ours = hook.is_of_a_run()
     if kind:
-        return b"" if ours or event not in ASKED else hook.person(request_id)
+        return b"" if ours else hook.of_kind(kind, str(event), request_id)
     if not isinstance(event, str) or event in ("", "PermissionRequest"):
         return b"" if ours else hook.permission(request_id, reason)
     if event in NOTICE_EVENTS:
@@ -144,6 +147,34 @@ class _Hook:
         except (wire.NoServer, wire.NotPermission):
             return b""
 
+    def of_kind(self, kind: str, event: str, request_id: str) -> bytes:
+        """What a hook does that is there for one kind alone."""
+        if kind != "next":
+            return self.person(request_id) if event in ASKED else b""
+        if event == "SessionEnd":
+            self._relay("no server to tell that a session is over")
+        elif event == "Notification":
+            self._await_text(request_id)
+        return b""
+
+    def _await_text(self, request_id: str) -> None:
+        """Wait for what a person wants next, and wake the session with it."""
+        # In a session that nobody attends the client would wait for us.
+        attended = self.environ.get("CLAUDE_CODE_SESSION_ATTENDED") == "1"
+        if not attended or self.fields.get("notification_type") != IDLE_TYPE:
+            return
+        from feishuperm.services.transcript import last_words
+
+        path = str(self.fields.get("transcript_path") or "")
+        self.fields[LAST_WORDS] = last_words(os.fsencode(path)).said
+        self.raw = json.dumps(self.fields).encode()
+        _end_with_the_session()
+        answer = self.person(request_id)
+        text = _decoded(answer).get("next") if answer else None
+        if isinstance(text, str):
+            wire.write_all(2, text.encode(errors="replace"))
+            os._exit(WAKE)
+
     def _unreadable(self, error: Exception, settings: Settings) -> bytes:
         from feishuperm.services.static_card import tell_unreadable
 
@@ -157,14 +188,18 @@ class _Hook:
         settings = self.settings()
         if NOTICE_EVENTS[event].kind not in settings.feishuperm_notify:
             return
+        self._relay(f"no server, no card for {event}")
+
+    def _relay(self, missed: str) -> None:
+        """Hand the event to the server; without one, log what that means."""
         # A frozen server may keep even connect() for ever; the callbacks must run.
         signal(SIGALRM, _give_up)
         alarm(CARD_SECONDS)
         problem = ""
         try:
-            _send(self.raw, os.fsencode(settings.permission_socket_path))
+            _send(self.raw, os.fsencode(self.settings().permission_socket_path))
         except wire.NoServer:
-            problem = f"no server, no card for {event}"
+            problem = missed
         except OSError:
             problem = "the server went away, no card"
         alarm(0)
@@ -179,6 +214,29 @@ class _Hook:
         signal(SIGALRM, _give_up)
         output = self.interactive.run(self.fields, self.error, alarm)
         return _line(output) if output else b""
+
+
+def _end_with_the_session() -> None:
+    """See to it that nothing of us is left when the client is gone.
+
+    A client that is killed sends no signal, but its ends of our streams are closed.
+    """
+    import select
+    from threading import Thread
+
+    parent, poll = os.getppid(), select.poll()
+    for fd in (1, 2):
+        poll.register(fd, 0)
+
+    def look() -> None:
+        while os.getppid() == parent:
+            for fd, what in poll.poll(PARENT_SECONDS * 1000):
+                if what & (select.POLLHUP | select.POLLERR):
+                    os._exit(0)
+                poll.unregister(fd)  # it was closed from the start
+        os._exit(0)
+
+    Thread(target=look, daemon=True).start()
 
 
 def _decoded(raw: bytes) -> dict[str, Any]:

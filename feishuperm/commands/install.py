@@ -65,7 +65,7 @@ def parser() -> ArgumentParser:
     made = ArgumentParser("install", SUMMARY, EPILOG)
     add = made.add_argument
     add("--prefix", metavar="DIR", help="where share/ and bin/ are (default: ~/.local)")
-    more = "more to tell (Stop, Notification, ...) or to ask you (denied)"
+    more = "more to tell (Stop, Notification, ...) or to ask you (next, denied, form)"
     add("--events", metavar="LIST", default="", help=more)
     mode = "let Claude Code ask: sets permissions.defaultMode"
     fewer = "events of ours to take out again"

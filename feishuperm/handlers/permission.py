@@ -72,7 +72,7 @@ class PermissionHandler:
         if isinstance(payload, PreToolUsePayload):
             self._desk.let_through(payload, connection)
             return
-        if not isinstance(payload, AskPayload):
+        if not isinstance(payload, AskPayload) or not payload.waits():
             connection.send(b"E")
             return
         self._clients.add(_pid(connection), payload.session_id())
@@ -80,7 +80,10 @@ class PermissionHandler:
 
     def _notice(self, connection: HookConnection, body: bytes) -> None:
         noticed = parse_notice(body)
-        self._notices.event(parse_payload(noticed.raw), noticed.project)
+        payload = parse_payload(noticed.raw)
+        if payload.hook_event_name() == "SessionEnd":
+            self._desk.session_over(payload.session_id())
+        self._notices.event(payload, noticed.project)
         connection.send(b"R")
 
     def _command(self, connection: HookConnection, body: bytes) -> bytes:

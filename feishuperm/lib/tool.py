@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from feishuperm.lib.diff import Budget, unified_diff
 from feishuperm.lib.display import one_line, visible
 from feishuperm.models.ask import CUT_FIRST, CUT_LAST, Block, shorten_block
-from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
+from feishuperm.models.names import FORM, IDLE, LAST_WORDS, PLAN_TOOL, QUESTION_TOOL
 
 ToolInput = dict[str, Any]
 Rules = tuple[tuple[str, str], ...]  # (tool name, content); no content: the bare name
@@ -180,6 +180,20 @@ def _show_content(field: Field, tool_input: ToolInput, limit: int) -> list[Block
     return [block._replace(language=LANGUAGES.get(extension, "")) for block in blocks]
 
 
+def _show_address(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
+    """An address, and apart from it the host it leads to."""
+    url = str(tool_input[field.keys[0]])
+    match = _PLAIN_URL.match(url)
+    return [
+        _block("code", "field.host", match.group(1) if match else "?", "", limit),
+        _block(field.kind, field.label, url, "", limit),
+    ]
+
+
+def _show_nothing(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
+    return []
+
+
 def _show_questions(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
     questions = tool_input[field.keys[0]]
     if not isinstance(questions, list):
@@ -325,6 +339,17 @@ TOOLS = {
     ),
     PLAN_TOOL: Tool(
         "blue", (Field(("plan",), "markdown"), _path("planFilePath")), _no_rule
+    ),
+    IDLE: Tool("green", (Field((LAST_WORDS,), "markdown"),), _no_rule),
+    FORM: Tool(
+        "violet",
+        (
+            *_text("message", "mcp_server_name"),
+            Field(("url",), "code", "", _show_address),
+            # Its fields are drawn, not told.
+            Field(("requested_schema", "mode"), "text", "", _show_nothing),
+        ),
+        _no_rule,
     ),
     MCP: Tool("violet", (), _bare),
     UNKNOWN: Tool("grey", (), _bare_if_empty),

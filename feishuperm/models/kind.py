@@ -26,13 +26,21 @@ from feishuperm.models.ask import (
     Option,
 )
 from feishuperm.models.decision import Decision
+from feishuperm.models.form import (
+    SCHEMA,
+    Wrong,
+    form_fields,
+    is_address,
+    parse_content,
+)
 from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 from feishuperm.models.question import parse_answers, read_questions
 from feishuperm.models.request import ALLOWED, ANSWERED, DENIED
 
 Say = Callable[..., str]
 ToolInput = dict[str, Any]
-REASON, COMMAND = "reason", "command"
+REASON, COMMAND, TEXT = "reason", "command", "text"
+NEXT_SECONDS = 12 * 3600  # a session that is done waits over a night
 
 
 class Action(NamedTuple):
@@ -85,13 +93,18 @@ class Kind(NamedTuple):
     empty: str  # key: where a call has nothing to show
     actions: tuple[Action, ...]
     fields: Callable[[ToolInput, Say], tuple[Field, ...]]
-    reply: Callable[[Action, ToolInput, Answer, Say], Decision | str]  # or text key
+    # What an answer becomes, or the text key of what is wrong with it.
+    reply: Callable[[Action, ToolInput, Answer, Say], Decision | str | Wrong]
     expired: str = "message.expired"  # key: what the model is told; empty: nothing
     event: str = "PermissionRequest"
     noun: str = ""  # key: what people call it; empty: by the name of its tool
     at_zero: str = ""  # what happens then, if not what the settings say
     lapsed: str = "ended.expired_terminal"  # key: once that has happened
     holds_desk: bool = False  # the terminal can do nothing while it waits
+    seconds: int = 0  # a person has, if not as many as the settings say
+    note: str = ""  # key: a sentence below what it is about
+    alone: bool = False  # of those of one session only the newest waits
+    typed_seconds: int = 0  # so long after a prompt somebody is at the desk
 
     @property
     def of_a_call(self) -> bool:
@@ -199,6 +212,34 @@ def _denied(
     )
 
 
+def _next(
+    action: Action, tool_input: ToolInput, answer: Answer, say: Say
+) -> Decision | str:
+    """The hook prints none of it: it wakes the session with the text."""
+    if action.message:
+        return Decision.other({}, denies=True)
+    typed = answer.value(TEXT).replace("\r\n", "\n")
+    return Decision.other({"next": typed}) if typed else "answer.nothing"
+
+
+def _next_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
+    return (Field(TEXT, "lines", say("page.next_text"), say("page.next_hint")),)
+
+
+def _form(
+    action: Action, tool_input: ToolInput, answer: Answer, say: Say
+) -> Decision | str | Wrong:
+    said: dict[str, Any] = {"hookEventName": "Elicitation", "action": "decline"}
+    if not action.message:
+        said["action"] = "accept"
+        if not is_address(tool_input):
+            content = parse_content(tool_input.get(SCHEMA), answer.values, say)
+            if isinstance(content, Wrong):
+                return content
+            said["content"] = content
+    return Decision.other({"hookSpecificOutput": said}, denies=bool(action.message))
+
+
 def _no_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     return ()
 
@@ -276,6 +317,28 @@ _ROWS = (
         ),
         _no_fields, _denied, expired="", event="PermissionDenied",
         at_zero="stands", lapsed="ended.expired_stands", holds_desk=True,
+    ),
+    Kind(
+        "form", frozenset(), "card.title_form", "card.title_form", "page.nothing",
+        (
+            Action("answer", "/answer", "button.submit", "done.submit", YES, ANSWERED,
+                   reads=("*",), needs=True, words=True),
+            DENY._replace(label="button.refuse", done="done.refuse",
+                          message="done.refuse", message_reason="", reads=()),
+        ),
+        form_fields, _form, expired="", event="Elicitation", noun="kind.form",
+        holds_desk=True, typed_seconds=6,
+    ),
+    Kind(
+        "next", frozenset(), "card.title_next", "card.title_next", "page.next_empty",
+        (
+            Action("send", "/answer", "button.send", "done.send", YES, ANSWERED,
+                   reads=(TEXT,), needs=True, words=True),
+            DENY._replace(label="button.end", done="done.end",
+                          message="done.end", message_reason="", reads=()),
+        ),
+        _next_fields, _next, expired="", event="Notification", noun="kind.next",
+        seconds=NEXT_SECONDS, note="page.next_note", alone=True,
     ),
 )  # fmt: skip
 

@@ -15,6 +15,10 @@ PROGRAMS = {
 # Tools of the client whose calls are something else than a permission.
 QUESTION_TOOL = "AskUserQuestion"
 PLAN_TOOL = "ExitPlanMode"
+# Names for what is no tool call and yet waits for a person.
+IDLE, FORM = "(idle)", "(form)"
+IDLE_TYPE = "idle_prompt"  # of a Notification: nobody has typed for a minute
+LAST_WORDS = "last_assistant_message"
 # Tools that nobody has, so that no rule can ever match them.  The server settles the
 # doctor's at once: it rings no phone, writes no rule and keeps no record.
 DOCTOR_TOOL = "feishuperm-doctor"

@@ -16,7 +16,9 @@ import json
 from typing import Any
 
 from feishuperm.errors import PayloadError
+from feishuperm.models.form import can_be_answered
 from feishuperm.models.hooks import HOOK_EVENTS
+from feishuperm.models.names import FORM, IDLE, IDLE_TYPE, LAST_WORDS
 
 
 class BaseFields:
@@ -75,8 +77,26 @@ class ToolPayload(HookPayload):
         )
 
 
-class AskPayload(ToolPayload):
-    """An event that waits for a person: its `EVENT` is that of a row of `KINDS`."""
+class AskPayload(HookPayload):
+    """An event that may wait for a person: `EVENT` is that of a row of `KINDS`.
+
+    One that is about no tool call has a name and an input made up of its fields.
+    """
+
+    tool_name: str
+    tool_input: dict[str, Any]
+
+    def waits(self) -> bool:
+        """Whether a person is asked at all."""
+        return True
+
+    def remark(self) -> str:
+        """What the client itself says of it."""
+        return ""
+
+
+class CallPayload(ToolPayload, AskPayload):
+    """An event that waits for a person to judge a tool call."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         super().__init__(fields)
@@ -85,18 +105,14 @@ class AskPayload(ToolPayload):
         if not isinstance(fields.get("tool_input"), dict):
             raise PayloadError(f"a {self.EVENT} event without a tool_input object")
 
-    def remark(self) -> str:
-        """What the client itself says of it."""
-        return ""
 
-
-class PermissionRequestPayload(AskPayload):
+class PermissionRequestPayload(CallPayload):
     """Claude Code asks whether a tool may run. It carries no tool_use_id."""
 
     EVENT = "PermissionRequest"
 
 
-class PermissionDeniedPayload(AskPayload):
+class PermissionDeniedPayload(CallPayload):
     """The client's own auto mode has refused a call."""
 
     EVENT = "PermissionDenied"
@@ -113,13 +129,37 @@ class PostToolUsePayload(ToolPayload):
     EVENT = "PostToolUse"
 
 
-class NotificationPayload(HookPayload):
+class NotificationPayload(AskPayload):
     """The client's own notice, e.g. that it waits for input."""
 
     EVENT = "Notification"
 
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.tool_name = IDLE
+        # The hook has looked it up in the transcript.
+        self.tool_input = {LAST_WORDS: _string(fields, LAST_WORDS)}
+
+    def waits(self) -> bool:
+        return _string(self.fields, "notification_type") == IDLE_TYPE
+
     def message(self) -> str:
         return _string(self.fields, "message")
+
+
+class ElicitationPayload(AskPayload):
+    """An MCP server wants a form filled in, or a page opened."""
+
+    EVENT = "Elicitation"
+    FIELDS = ("message", "mcp_server_name", "mode", "url", "requested_schema")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.tool_name = FORM
+        self.tool_input = {key: fields[key] for key in self.FIELDS if key in fields}
+
+    def waits(self) -> bool:
+        return can_be_answered(self.tool_input)
 
 
 class StopPayload(HookPayload):
@@ -141,7 +181,7 @@ class SubagentStopPayload(StopPayload):
 OWN_TYPES = (
     *(PermissionRequestPayload, PermissionDeniedPayload),
     *(PreToolUsePayload, PostToolUsePayload),
-    *(NotificationPayload, StopPayload, SubagentStopPayload),
+    *(NotificationPayload, ElicitationPayload, StopPayload, SubagentStopPayload),
 )
 
 

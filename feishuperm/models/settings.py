@@ -12,7 +12,7 @@ from typing import Any
 from feishuperm.errors import SettingError
 
 NOTIFY_KINDS = (
-    *("permission", "question", "plan", "denied"),
+    *("permission", "question", "plan", "next", "denied", "form"),
     *("stop", "notification", "failure"),
 )
 SURFACES = ("inbox", "webhook", "app", "gateway")

@@ -21,6 +21,7 @@ from feishuperm.lib.log import log, redact
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt
 from feishuperm.models.decision import Decision
+from feishuperm.models.form import Wrong
 from feishuperm.models.kind import KINDS, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.request import DECIDED, TRANSITIONS, UNKNOWN, WAITING, Request
@@ -141,9 +142,14 @@ class Desk:
             waiter.send(b"D", Decision.deny(DOCTOR_ANSWER).to_stdout())
             return
         now = self._timers.now()
+        if self._is_at_the_desk(hook, payload):
+            waiter.send(b"R")
+            return
         request = self.requests.register(hook, payload, waiter, now)
         if request is None:
             return
+        if KINDS[request.kind].alone:
+            self._relieve(request)
         self._arm()
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
         self.requests.tell_held(request, now)
@@ -189,6 +195,32 @@ class Desk:
             request.session,
             os.path.realpath(request.project),
         )
+
+    def _is_at_the_desk(self, hook: HookRequest, payload: AskPayload) -> bool:
+        """Whether somebody has typed since the hook began, or a moment before."""
+        kind = kind_of(payload.tool_name, payload.EVENT)
+        if not kind.alone and (hook.shown or not kind.typed_seconds):
+            return False
+        typed = transcript.last_typed(payload.transcript_path())
+        if kind.alone:  # nobody had for a minute
+            return typed >= int(hook.id.partition("-")[0])
+        return 0 <= self._clock() - typed < kind.typed_seconds
+
+    def _relieve(self, request: Request) -> None:
+        """Of those that wait in a session only the newest goes on."""
+        for other in self._of_session(request.session, request.kind):
+            if other is not request:
+                self.requests.end_session(other.id)
+
+    def _of_session(self, session: str, kind: str) -> list[Request]:
+        waiting = self.requests.waiting()
+        return [r for r in waiting if (r.session, r.kind) == (session, kind)]
+
+    def session_over(self, session: str) -> None:
+        """A session has ended, or was cleared: nothing may wake what comes after."""
+        for name in (row.name for row in KINDS.values() if row.alone and session):
+            for request in self._of_session(session, name):
+                self.requests.end_session(request.id)
 
     def _nobody_sees(self, request: Request, why: str) -> None:
         if self.requests.release(request.id, why):
@@ -265,6 +297,9 @@ class Desk:
         decision = kind.reply(row, tool_input, answer, self.presenter.say)
         if isinstance(decision, str):
             return self._refuse(statuses.INCOMPLETE, decision)
+        if isinstance(decision, Wrong):
+            error = self.presenter.say(decision.key, field=decision.field)
+            return Receipt(statuses.INCOMPLETE, error=error)
         plan = NO_PLAN
         if payload is not None and row.writes_rule:
             plan = self.presenter.plan(request, payload)

@@ -24,6 +24,7 @@ from feishuperm.services.dangers import read_danger, sentences
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from feishuperm.models.kind import Action, Kind, Say
@@ -93,8 +94,12 @@ class Presenter:
         fields = kind.fields(payload.tool_input, self.say)
         ask = ask._replace(
             created=request.created,
-            seconds=self._seconds + (self._hold if request.held else 0),
-            hold=self._hold > 0 and request.waits() and not request.held,
+            seconds=(kind.seconds or self._seconds)
+            + (self._hold if request.held else 0),
+            hold=self._hold > 0
+            and request.waits()
+            and not request.held
+            and not kind.seconds,
             at_zero=kind.at_zero or (self._at_zero if kind.expired else "terminal"),
             actions=offers(kind, fields, self.say, payload.tool_name),
             fields=fields,
@@ -283,7 +288,7 @@ def plain_ask(
         say(kind.noun) if kind.noun else redact(detail.summary),
         blocks=tuple(
             block._replace(label=say(block.label)) if block.label else block
-            for block in (*detail.blocks, *remark_blocks(payload))
+            for block in (*detail.blocks, *remark_blocks(payload, say))
         ),
         empty=say(kind.empty),
         project=project,
@@ -295,10 +300,14 @@ def plain_ask(
     )
 
 
-def remark_blocks(payload: AskPayload) -> tuple[Block, ...]:
-    """What the client says of the event, below what it is about."""
+def remark_blocks(payload: AskPayload, say: Say) -> Iterator[Block]:
+    """Below what an event is about: what the client says of it, and what we do."""
     remark = payload.remark()[:REMARK]
-    return (Block("text", "field.remark", visible(remark)),) if remark else ()
+    if remark:
+        yield Block("text", "field.remark", visible(remark))
+    note = kind_of(payload.tool_name, payload.EVENT).note
+    if note:
+        yield Block("text", "", say(note))
 
 
 def brief_ask(payload: AskPayload, id: str, project: str, language: str) -> Ask:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from feishuperm.models.payload import ToolPayload
+    from feishuperm.models.payload import AskPayload, ToolPayload
     from feishuperm.models.request import Request
     from feishuperm.services.ledger import Ledger
 
@@ -139,7 +139,7 @@ class Reprieves:
             log(f"{os.fsdecode(self._mark)}: {error.strerror}", "warning")
 
 
-def call_digest(payload: ToolPayload) -> str:
+def call_digest(payload: ToolPayload | AskPayload) -> str:
     """What makes a call this one and no other: tool, input and folder."""
     name, wording = payload.tool_name, WORDING.get(payload.tool_name, ())
     said = {k: v for k, v in payload.tool_input.items() if k not in wording}

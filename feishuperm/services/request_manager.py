@@ -98,7 +98,8 @@ class RequestManager:
             raise PayloadError("the tool's input is nested too deeply to be shown")
         created = self._clock()
         held = hook.shown == HELD and self._hold > 0
-        whole = self._timeout + (self._hold if held else 0)
+        patience = kind_of(payload.tool_name, payload.EVENT).seconds or self._timeout
+        whole = patience + (self._hold if held else 0)
         passed = self._passed(hook, created, whole)
         deadline = now + max(1.0, whole - passed)
         request = new_request(hook, payload, created - passed, deadline)
@@ -200,6 +201,14 @@ class RequestManager:
     def release(self, id: str, reason: str) -> Request | None:
         """Hand the request back to the terminal undecided."""
         return self._end(id, states.RELEASED, reason=reason)
+
+    def end_session(self, id: str) -> Request | None:
+        """Its session has ended or gone on, and its hook is to end as well."""
+        waiter = self._waiters.get(id)
+        request = self._end(id, states.GONE)
+        if request is not None and waiter is not None:
+            waiter.send(b"R")
+        return request
 
     def disconnect(self, waiter: Waiter) -> Request | None:
         """The hook is gone, and with it the question."""
@@ -348,7 +357,12 @@ def new_request(
     )
     request.danger = names(reading)
     # What is dangerous, or cannot be read, is never let through unseen.
-    request.passable = is_clear(reading) and bool(request.session and request.project)
+    # A pass is for what the client asks; what it has refused is let through once.
+    request.passable = (
+        KINDS[request.kind].of_a_call
+        and is_clear(reading)
+        and bool(request.session and request.project)
+    )
     request.digest = hashlib.sha256(hook.raw).hexdigest()
     if any(action.reprieves for action in KINDS[request.kind].actions):
         request.call = call_digest(payload)

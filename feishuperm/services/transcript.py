@@ -312,6 +312,31 @@ def agent_transcript(path: str, agent_id: str) -> str:
     return os.path.join(folder, "subagents", f"agent-{agent_id}.jsonl")
 
 
+def last_typed(path: str) -> float:
+    """When somebody last sent a prompt, be it queued; 0.0 if nobody knows."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        return 0.0
+    lines = _read(encoded, max(0, _size(encoded) - FIRST_TAIL)).split(b"\n")
+    queued = next((row for row in map(_queued, reversed(lines)) if row), 0.0)
+    return max(turn_started(path), queued)
+
+
+def _queued(line: bytes) -> float:
+    """When a person queued what a line tells of; 0.0 if it tells of none."""
+    if b'"queue-operation"' not in line or len(line) > MAX_SPOKEN:
+        return 0.0
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return 0.0
+    if not isinstance(entry, dict) or entry.get("operation") != "enqueue":
+        return 0.0
+    machine = str(entry.get("content")).startswith(("<task-notification>", "<channel "))
+    return 0.0 if machine else _seconds(entry.get("timestamp"))
+
+
 def turn_started(path: str) -> float:
     """When the person's last prompt was written, in seconds; 0.0 if nobody knows."""
     try:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from feishuperm.lib import settings_editor as editor
 from feishuperm.models.hooks import DEFAULT_TIMEOUT
-from feishuperm.models.names import ARCHIVE, PROGRAMS, QUESTION_TOOL
+from feishuperm.models.kind import NEXT_SECONDS
+from feishuperm.models.names import ARCHIVE, IDLE_TYPE, PROGRAMS, QUESTION_TOOL
 from feishuperm.wire import KINDS
 
 HOOK, SUPERVISOR = "feishuperm-hook", "feishuperm-supervisor"
@@ -22,17 +23,26 @@ REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
 # Other events run the user's callbacks, which have so long unless they say otherwise.
 EVENT_TIMEOUT = int(DEFAULT_TIMEOUT) + REVIEW_SLACK
 CALL_TIMEOUT = 20  # for a look before a tool call; it takes milliseconds
-# What each kind of `wire.KINDS` is asked by: event and seconds, 0 for those that a
-# person has.
-KIND_EVENTS: dict[str, tuple[tuple[str, int], ...]] = {
-    "denied": (("PermissionDenied", 0), ("PreToolUse", CALL_TIMEOUT)),
+END_TIMEOUT = 5  # to tell that a session is over; the client waits 1.5 s at most
+# What each kind of `wire.KINDS` is asked by: event, matcher and seconds, 0 for those
+# that a person has.
+KIND_EVENTS: dict[str, tuple[tuple[str, str, int], ...]] = {
+    "next": (
+        ("Notification", IDLE_TYPE, NEXT_SECONDS + HOOK_SLACK),
+        ("SessionEnd", "", END_TIMEOUT),
+    ),
+    "denied": (("PermissionDenied", "", 0), ("PreToolUse", "", CALL_TIMEOUT)),
+    "form": (("Elicitation", "", 0),),
 }
 # For a file that others share: whoever has not installed us must not see a failure,
-# which some hosts take for a refusal.
+# which some hosts take for a refusal.  The exit code of `hook next` means something.
 GUARDED = "command -v {} >/dev/null 2>&1 && {} || true"
+GUARDED_NEXT = "command -v {} >/dev/null 2>&1 || exit 0; exec {}"
 IS_GUARDED = re.compile(
-    r"command -v ([\w-]+) >/dev/null 2>&1 && (\1(?: \w+)?) \|\| true"
+    r"command -v ([\w-]+) >/dev/null 2>&1 (?:&&|\|\| exit 0; exec)"
+    r" (\1(?: \w+)?)(?: \|\| true)?"
 )
+BACKGROUND = "asyncRewake"  # runs beside the session, and wakes it with exit code 2
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -85,12 +95,17 @@ def registrations(
 def _kind_rows(
     kind: str, timeout: int, plain: Collection[str]
 ) -> Iterator[Registration]:
-    """The entries of a kind; one for everything does its work as well."""
-    for event, seconds in KIND_EVENTS[kind]:
-        if event not in plain:
-            yield Registration(
-                event, "", HOOK, seconds or timeout + HOOK_SLACK, kind=kind
-            )
+    """The entries of a kind; but for `next`, one for everything does its work."""
+    for event, matcher, seconds in KIND_EVENTS[kind]:
+        if event in plain and kind != "next":
+            continue
+        yield Registration(
+            event,
+            matcher,
+            HOOK,
+            seconds or timeout + HOOK_SLACK,
+            kind=kind,
+        )
 
 
 def kind_in(command: object) -> str:
@@ -101,7 +116,8 @@ def kind_in(command: object) -> str:
 
 def guarded(program: str, kind: str = "") -> str:
     """A command that does nothing where the program is not installed."""
-    return GUARDED.format(program, f"{program} {kind}".rstrip())
+    template = GUARDED_NEXT if kind == "next" else GUARDED
+    return template.format(program, f"{program} {kind}".rstrip())
 
 
 def unguarded(command: str) -> str:
@@ -160,7 +176,7 @@ def put_hook(
         text = drop_hook(text, hook, "")
     if present:
         return _mend(text, present[0], command, wanted)
-    entry = {"type": "command", "command": command, "timeout": wanted.timeout}
+    entry = {**_entry(wanted, command), "timeout": wanted.timeout}
     matcher = {"matcher": wanted.matcher} if wanted.matcher else {}
     group = {**matcher, "hooks": [entry]}
     return editor.add_item(text, ("hooks", wanted.event), group)
@@ -187,8 +203,17 @@ def _entries(hooks: Any) -> Iterator[tuple[editor.Path, str, str, dict[str, Any]
                     yield path, event, str(group.get("matcher", "")), entry
 
 
+def _entry(wanted: Registration, command: str) -> dict[str, Any]:
+    background = wanted.event == "Notification" and kind_in(command)
+    return {
+        "type": "command",
+        "command": command,
+        **({BACKGROUND: True} if background else {}),
+    }
+
+
 def _mend(text: str, hook: Hook, command: str, wanted: Registration) -> str:
-    entry: dict[str, Any] = {"type": "command", "command": command}
+    entry = _entry(wanted, command)
     given = hook.entry.get("timeout")
     if not isinstance(given, float) or given < wanted.timeout or wanted.exactly:
         entry["timeout"] = wanted.timeout

@@ -1,4 +1,5 @@
-"""A tiny MCP server on stdio, named `lab`: the tools `echo` (text) and `wipe` (target).
+"""A tiny MCP server on stdio, named `lab`: the tools `echo` (text) and `wipe` (target),
+and `ask` (params), which asks the person for something and tells what came of it.
 
 Run by the real client as `python3 mcp.py`; it answers one JSON-RPC line with another.
 """
@@ -9,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-ARGUMENTS = {"echo": "text", "wipe": "target"}
+ARGUMENTS = {"echo": "text", "wipe": "target", "ask": "params"}
 TOOLS = [
     {
         "name": name,
@@ -33,8 +34,22 @@ def list_tools(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def call_tool(params: dict[str, Any]) -> dict[str, Any]:
-    said = "mcp-ok " + json.dumps(params.get("arguments"))
+    given = params.get("arguments") or {}
+    if params.get("name") == "ask":
+        return {"content": [{"type": "text", "text": elicit(given["params"])}]}
+    said = "mcp-ok " + json.dumps(given)
     return {"content": [{"type": "text", "text": said}]}
+
+
+def elicit(params: str) -> str:
+    """What the person says to a form or an address, as the client passes it on."""
+    asked = {"jsonrpc": "2.0", "id": "asked", "method": "elicitation/create"}
+    print(json.dumps({**asked, "params": json.loads(params)}), flush=True)
+    for line in sys.stdin:
+        answer = json.loads(line)
+        if answer.get("id") == "asked":
+            return "mcp-said " + json.dumps(answer.get("result"))
+    return ""
 
 
 METHODS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from feishuperm.lib.tool import (
     row_name,
 )
 from feishuperm.models.ask import Block
+from feishuperm.models.names import FORM, IDLE
 from tests.fakes.feishu import COLOURS
 from tests.lib.samples import CALLS, QUESTION
 
@@ -77,7 +79,39 @@ def test_every_string_of_the_input_is_shown(tool_name: str) -> None:
 
 
 def test_every_tool_of_the_issue_has_a_sample_and_a_row() -> None:
-    assert {row_name(name) for name in CALLS} == set(TOOLS)
+    assert {row_name(name) for name in CALLS} == set(TOOLS) - {IDLE, FORM}
+
+
+def test_form_shows_what_the_server_says_and_draws_its_schema_as_fields() -> None:
+    asked = {"message": "Who?", "mcp_server_name": "lab", "requested_schema": {"a": 1}}
+    blocks = extract_tool_detail(FORM, asked).blocks
+    assert [(block.label, block.text) for block in blocks] == [
+        ("field.message", "Who?"),
+        ("field.mcp_server_name", "lab"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://example.com:8443/login?x=1", "example.com"),
+        ("https://example.com\\@evil.example/", "?"),
+        ("https://example.com@evil.example/", "?"),
+        ("javascript:alert(1)", "?"),
+        ("https://ex\u0430mple.com/", "?"),
+    ],
+)
+def test_address_is_shown_whole_and_its_host_plainly(url: str, host: str) -> None:
+    asked = {"message": "Open", "mcp_server_name": "lab", "mode": "url", "url": url}
+    host_block, address = extract_tool_detail(FORM, asked).blocks[-2:]
+    assert host_block.text == host
+    assert (address.kind, address.label) == ("code", "field.url")
+    assert "evil" in address.text or "evil" not in url
+
+
+@pytest.mark.parametrize("name", [IDLE, FORM])
+def test_no_tool_of_the_client_can_have_the_name_of_what_is_no_call(name: str) -> None:
+    assert not re.fullmatch(r"[A-Za-z0-9_-]+", name)
 
 
 @pytest.mark.parametrize(

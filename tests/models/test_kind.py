@@ -10,6 +10,7 @@ import pytest
 from feishuperm.lib.text import TEXTS, text
 from feishuperm.models.ask import Answer
 from feishuperm.models.decision import Decision
+from feishuperm.models.form import Wrong
 from feishuperm.models.kind import KINDS, Kind, kind_of, offers
 from feishuperm.models.names import DOCTOR_TOOL
 from feishuperm.models.request import TRANSITIONS, WAITING
@@ -180,7 +181,42 @@ def test_only_what_lets_something_happen_grants() -> None:
         ("question", "answer"),
         ("plan", "approve"),
         ("denied", "allow"),
+        ("form", "answer"),
+        ("next", "send"),
     ]
+
+
+def test_text_for_a_session_that_is_done() -> None:
+    sent = reply("next", "send", text=" go on\r\nand test ")
+    assert sent.to_hook_output() == {"next": "go on\nand test"}
+    assert reply("next", "send", text=" \n ") == "answer.nothing"
+    assert reply("next", "deny").to_stdout() == b""
+
+
+FORM_INPUT = {
+    "message": "Who?",
+    "mode": "form",
+    "requested_schema": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+        "required": ["name"],
+    },
+}
+
+
+def test_form_is_accepted_with_its_content_or_declined() -> None:
+    def said(decision: Any) -> Any:
+        output = decision.to_hook_output()["hookSpecificOutput"]
+        assert output.pop("hookEventName") == "Elicitation"
+        return output
+
+    filled = reply("form", "answer", FORM_INPUT, f0="Bob", f1="42")
+    assert said(filled) == {"action": "accept", "content": {"name": "Bob", "age": 42}}
+    assert reply("form", "answer", FORM_INPUT, f1="42") == Wrong("form.missing", "name")
+    assert said(reply("form", "deny", FORM_INPUT)) == {"action": "decline"}
+    assert reply("form", "deny").is_denial()
+    address = {"mode": "url", "url": "https://example.com"}
+    assert said(reply("form", "answer", address)) == {"action": "accept"}
 
 
 def test_call_that_auto_mode_refused_may_be_tried_again() -> None:

@@ -1080,3 +1080,8 @@ def test_refused_call_that_comes_back_after_a_restart_keeps_waiting(
 ) -> None:
     bench = Bench(tmp_path, FEISHUPERM_NOTIFY="permission")
     assert bench.bring(DENIED, shown="shown").frames[-1][0] == b"A"
+
+
+def test_no_pass_is_offered_for_what_auto_mode_refused(denying: Bench) -> None:
+    denying.bring(DENIED)
+    assert not denying.request.passable

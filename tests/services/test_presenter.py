@@ -316,7 +316,12 @@ def test_every_end_of_every_kind_can_be_told() -> None:
     for kind in KINDS.values():
         tool_name = next(iter(kind.tools), "Bash")
         for row in kind.actions:
-            assert presenter().outcome(ended(row.state, row.name, tool_name)).done
+            request = ended(row.state, row.name, tool_name)
+            request.kind = kind.name
+            assert presenter().outcome(request).done
+        lapsed = ended(states.EXPIRED)
+        lapsed.kind = kind.name
+        assert presenter().outcome(lapsed).done
 
 
 def test_typed_reason_belongs_to_a_refusal_and_shows_no_secret() -> None:

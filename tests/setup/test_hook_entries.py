@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feishuperm import loader, wire
 from feishuperm.lib import settings_editor as editor
+from feishuperm.models.kind import KINDS, NEXT_SECONDS
 from feishuperm.setup.hook_entries import (
+    KIND_EVENTS,
     Registration,
     drop_hooks,
     find_hooks,
@@ -297,6 +300,28 @@ def test_kind_has_the_entries_it_needs_and_a_command_of_its_own() -> None:
         f"{HOOK} denied",
     ]
     assert drop_hooks(text, own, "{}") == "{}"
+
+
+def test_next_waits_in_the_background_beside_any_other_entry() -> None:
+    rows = registrations(55, ["next", "Notification"])[1:]
+    text = "{}"
+    for row in rows:
+        text = put_hook(text, row, f"{HOOK} {row.kind}".rstrip(), OWN)
+    entries = [(hook.event, hook.matcher, hook.entry) for hook in find_hooks(text)]
+    assert [(event, matcher) for event, matcher, _ in entries] == [
+        ("Notification", ""),
+        ("Notification", "idle_prompt"),
+        ("SessionEnd", ""),
+    ]
+    assert [entry.get("asyncRewake") for _, _, entry in entries] == [None, True, None]
+    assert int(entries[1][2]["timeout"]) > NEXT_SECONDS
+    for row in rows:  # and again
+        assert put_hook(text, row, f"{HOOK} {row.kind}".rstrip(), OWN) == text
+
+
+def test_every_kind_of_a_hook_has_entries() -> None:
+    assert set(KIND_EVENTS) == set(wire.KINDS) <= set(KINDS)
+    assert [[kind] for kind in wire.KINDS] == list(loader.HOOK_ARGUMENTS[1:])
 
 
 def test_entry_for_everything_does_the_work_of_a_kind() -> None:

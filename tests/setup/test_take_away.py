@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,7 @@ def test_entry_of_the_first_edition_is_mended_where_it_stands(
 def test_guarded_command_is_known_and_nothing_else_is() -> None:
     command = guarded("feishuperm-hook")
     assert unguarded(command) == "feishuperm-hook"
+    assert unguarded(guarded("feishuperm-hook", "next")) == "feishuperm-hook next"
     assert program_of(command) == "feishuperm-hook"
     for other in (
         "feishuperm-hook || true",
@@ -142,3 +144,15 @@ def test_guarded_command_is_known_and_nothing_else_is() -> None:
         "command -v feishuperm-hook >/dev/null 2>&1 && other || true",
     ):
         assert unguarded(other) == other
+
+
+@pytest.mark.parametrize(("kind", "code"), [("next", 2), ("denied", 0)])
+def test_guarded_command_keeps_the_exit_code_that_means_something(
+    tmp_path: Path, kind: str, code: int
+) -> None:
+    program = tmp_path / "feishuperm-hook"
+    program.write_text("#!/bin/sh\nexit 2\n")
+    program.chmod(0o755)
+    for path, expected in ((f"{tmp_path}:/bin:/usr/bin", code), ("/bin:/usr/bin", 0)):
+        command = ["/bin/sh", "-c", guarded("feishuperm-hook", kind)]
+        assert subprocess.run(command, env={"PATH": path}).returncode == expected

@@ -95,7 +95,7 @@ def _answered(offer: Offer, ask: Ask, said: str) -> Reply | None:
     if len(choices) != 1:
         return None
     (choice,) = choices
-    picked = _picked(choice, said)
+    picked = _picked(choice, said) if choice.options else (said,)
     if picked:
         return Reply(offer.name, {choice.name: picked})
     return Reply(offer.name, {choice.name + "_other": (said,)})

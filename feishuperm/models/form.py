@@ -1,0 +1,319 @@
+"""Forms of MCP servers: a schema in, fields to fill in; what was filled in, checked.
+
+The client passes an answer on as it is, so whatever a server's schema demands is
+checked here: types, choices, what is required, formats, limits.  A schema that says
+anything not known here is not read at all, and its form is left to the terminal.
+Patterns are among that: a server's regular expression must not keep ours busy.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+from feishuperm.models.ask import TEXT_LIMIT, Field, Option
+from feishuperm.models.question import in_form
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Say = Callable[..., str]
+
+SCHEMA, ADDRESS_MODE = "requested_schema", "url"
+MAX_FIELDS, MAX_OPTIONS = 30, 100  # nobody fills in more on a phone
+LONGEST_NUMBER = 30  # characters
+TEXTS = frozenset(("title", "description", "default"))
+FORM_KEYS = frozenset(
+    ("type", "properties", "required", "additionalProperties", "$schema", *TEXTS)
+)
+# Type -> what else a property of it may say.
+KEYS = {
+    "string": frozenset(
+        ("minLength", "maxLength", "format", "enum", "enumNames", "oneOf")
+    ),
+    "number": frozenset(("minimum", "maximum")),
+    "integer": frozenset(("minimum", "maximum")),
+    "boolean": frozenset(),
+    "array": frozenset(("items", "minItems", "maxItems", "uniqueItems")),
+}
+NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
+WHOLE = re.compile(r"-?[0-9]+(?:\.0+)?")
+MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)+")
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
+DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+class Wrong(NamedTuple):
+    """Why an answer is not taken: a text key, and the field it is about."""
+
+    key: str
+    field: str = ""
+
+
+class Entry(NamedTuple):
+    """One property of a form."""
+
+    name: str
+    rules: dict[str, Any]
+    type: str
+    required: bool
+    options: tuple[tuple[str, str], ...] = ()  # value, what it is called
+
+    @property
+    def title(self) -> str:
+        title = self.rules.get("title")
+        return title if isinstance(title, str) and title else self.name
+
+
+def is_address(tool_input: Mapping[str, Any]) -> bool:
+    """Whether a page is to be opened instead of a form filled in."""
+    return tool_input.get("mode") == ADDRESS_MODE
+
+
+def can_be_answered(tool_input: Mapping[str, Any]) -> bool:
+    """Whether everything that is asked can be shown and checked."""
+    if is_address(tool_input):
+        return isinstance(tool_input.get("url"), str)
+    return read_form(tool_input.get(SCHEMA)) is not None
+
+
+# The schema.
+
+
+def read_form(schema: object) -> tuple[Entry, ...] | None:
+    """What a schema asks for; None if there is anything that is not understood."""
+    if not isinstance(schema, dict) or not FORM_KEYS.issuperset(schema):
+        return None
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.get("type") != "object" or not isinstance(properties, dict):
+        return None
+    if _texts(required) is None or not set(required) <= set(properties):
+        return None
+    entries = [_entry(name, properties[name], name in required) for name in properties]
+    understood = tuple(entry for entry in entries if entry is not None)
+    if len(understood) < len(entries) or len(entries) > MAX_FIELDS:
+        return None
+    return understood
+
+
+def _entry(name: str, rules: object, required: bool) -> Entry | None:
+    kind = rules.get("type") if isinstance(rules, dict) else None
+    if not isinstance(rules, dict) or not isinstance(kind, str) or kind not in KEYS:
+        return None
+    if not (KEYS[kind] | TEXTS | {"type"}).issuperset(rules) or not _limits_fit(rules):
+        return None
+    if kind == "array" or "enum" in rules or "oneOf" in rules:
+        options = _options(rules["items"] if kind == "array" else rules)
+        if not options:
+            return None
+        many = "many" if kind == "array" else "one"
+        return Entry(name, rules, many, required, options)
+    if rules.get("format", "email") not in FORMATS:
+        return None
+    return Entry(name, rules, kind, required)
+
+
+def _limits_fit(rules: dict[str, Any]) -> bool:
+    counts = ("minLength", "maxLength", "minItems", "maxItems")
+    return ("items" in rules or rules["type"] != "array") and all(
+        type(rules[key]) is int or (key not in counts and type(rules[key]) is float)
+        for key in (*counts, "minimum", "maximum")
+        if key in rules
+    )
+
+
+def _options(rules: object) -> tuple[tuple[str, str], ...]:
+    """The choices, none where they are not plain texts, each known from the others."""
+    if not isinstance(rules, dict):
+        return ()
+    titled = rules.get("oneOf", rules.get("anyOf"))
+    if isinstance(titled, list) and all(isinstance(row, dict) for row in titled):
+        values = _texts([row.get("const") for row in titled])
+        names = _texts([row.get("title", "") for row in titled])
+    else:
+        values, names = _texts(rules.get("enum")), _texts(rules.get("enumNames", []))
+    if values is None or names is None:
+        return ()
+    if not 0 < len(set(map(in_form, values))) == len(values) <= MAX_OPTIONS:
+        return ()
+    return tuple(zip(values, [*names, *([""] * len(values))]))
+
+
+def _texts(values: object) -> list[str] | None:
+    """The list itself if it holds nothing but texts."""
+    if isinstance(values, list) and all(isinstance(value, str) for value in values):
+        return values
+    return None
+
+
+# What is shown.
+
+
+def form_fields(tool_input: Mapping[str, Any], say: Say) -> tuple[Field, ...]:
+    """The fields of a form; none for an address."""
+    if is_address(tool_input):
+        return ()
+    entries = read_form(tool_input.get(SCHEMA)) or ()
+    return tuple(_field(f"f{place}", entry, say) for place, entry in enumerate(entries))
+
+
+def _field(name: str, entry: Entry, say: Say) -> Field:
+    label = entry.title
+    if entry.required:
+        label = say("form.required_label", label=label)
+    hint, default = _hint(entry, say), entry.rules.get("default")
+    if entry.type == "boolean":
+        words = {True: say("form.yes"), False: say("form.no")}
+        options = tuple(Option(word) for word in words.values())
+        value = words[default] if isinstance(default, bool) else ""
+        return Field(name, "one", label, hint, hint, options, value)
+    if entry.options:
+        options = tuple(Option(*option) for option in entry.options)
+        value = default if isinstance(default, str) else ""
+        return Field(name, entry.type, label, hint, hint, options, value)
+    value = "" if default is None or isinstance(default, (list, dict)) else str(default)
+    return Field(name, "text", label, hint, value=value[:TEXT_LIMIT])
+
+
+def _hint(entry: Entry, say: Say) -> str:
+    """What the server says of a field, and what it demands."""
+    rules = entry.rules
+    said = rules.get("description")
+    words = [said] if isinstance(said, str) and said else []
+    demand = rules.get("format") or entry.type
+    if demand in DEMANDS:
+        words.append(say(DEMANDS[demand]))
+    for low, high, key in BOUNDS:
+        if low in rules or high in rules:
+            bounds = f"{rules.get(low, '')}–{rules.get(high, '')}"
+            words.append(say(key, bounds=bounds) if key else bounds)
+    return " · ".join(words)
+
+
+DEMANDS = {
+    "email": "form.email",
+    "uri": "form.uri",
+    "date": "form.date",
+    "date-time": "form.date_time",
+    "number": "form.number",
+    "integer": "form.integer",
+}
+BOUNDS = (
+    ("minimum", "maximum", ""),
+    ("minLength", "maxLength", "form.length"),
+    ("minItems", "maxItems", "form.items"),
+)
+
+
+# What was filled in.
+
+
+def parse_content(
+    schema: object, values: Mapping[str, Sequence[str]], say: Say
+) -> dict[str, Any] | Wrong:
+    """The content as the schema wants it, or what is wrong with it."""
+    entries = read_form(schema)
+    if entries is None:
+        return Wrong("answer.not_offered")
+    content: dict[str, Any] = {}
+    for place, entry in enumerate(entries):
+        given = [value for value in values.get(f"f{place}", ()) if value.strip()]
+        if not given:
+            if entry.required:
+                return Wrong("form.missing", entry.title)
+            continue
+        value = CHECKS[entry.type](entry, given, say)
+        if isinstance(value, Wrong):
+            return value._replace(field=entry.title)
+        content[entry.name] = value
+    return content
+
+
+def _text(entry: Entry, given: list[str], say: Say) -> str | Wrong:
+    typed = "\n".join(given).replace("\r\n", "\n").strip()
+    low, high = entry.rules.get("minLength", 0), entry.rules.get("maxLength", math.inf)
+    if not low <= len(typed) <= min(high, TEXT_LIMIT):
+        return Wrong("form.wrong_length")
+    fits = FORMATS.get(entry.rules.get("format", ""))
+    return typed if fits is None or fits(typed) else Wrong("form.wrong_format")
+
+
+def _number(entry: Entry, given: list[str], say: Say) -> int | float | Wrong:
+    typed = " ".join(given).strip()
+    whole = WHOLE.fullmatch(typed)
+    pattern = WHOLE if entry.type == "integer" else NUMBER
+    if len(typed) > LONGEST_NUMBER or not pattern.fullmatch(typed):
+        return Wrong(f"form.wrong_{entry.type}")
+    number = int(typed.partition(".")[0]) if whole else float(typed)
+    low, high = (entry.rules.get(key, number) for key in ("minimum", "maximum"))
+    fits = math.isfinite(number) and low <= number <= high
+    return number if fits else Wrong("form.wrong_range")
+
+
+def _bool(entry: Entry, given: list[str], say: Say) -> bool | Wrong:
+    words = {say("form.yes"): True, say("form.no"): False}
+    chosen = words.get(given[0]) if len(given) == 1 else None
+    return Wrong("form.wrong_choice") if chosen is None else chosen
+
+
+def _one(entry: Entry, given: list[str], say: Say) -> str | Wrong:
+    chosen = _chosen(entry, given)
+    if len(given) != 1 or len(chosen) != 1:
+        return Wrong("form.wrong_choice")
+    return chosen[0]
+
+
+def _many(entry: Entry, given: list[str], say: Say) -> list[str] | Wrong:
+    chosen = _chosen(entry, given)
+    if len(chosen) != len(given) or len(set(chosen)) != len(chosen):
+        return Wrong("form.wrong_choice")
+    low, high = entry.rules.get("minItems", 0), entry.rules.get("maxItems", math.inf)
+    return chosen if low <= len(chosen) <= high else Wrong("form.wrong_count")
+
+
+def _chosen(entry: Entry, given: list[str]) -> list[str]:
+    offered = {in_form(value): value for value, _ in entry.options}
+    return [offered[in_form(value)] for value in given if in_form(value) in offered]
+
+
+def _is_day(typed: str) -> bool:
+    return bool(DAY.fullmatch(typed)) and _is_read(date.fromisoformat, typed)
+
+
+def _is_moment(typed: str) -> bool:
+    parts = MOMENT.fullmatch(typed.upper())
+    if parts is None:
+        return False
+    zone = parts[2].replace("Z", "+00:00")
+    return _is_read(datetime.fromisoformat, parts[1] + zone)
+
+
+def _is_read(read: Callable[[str], object], typed: str) -> bool:
+    try:
+        read(typed)
+    except ValueError:
+        return False
+    return True
+
+
+FORMATS: dict[str, Callable[[str], object]] = {
+    "email": EMAIL.fullmatch,
+    "uri": ADDRESS.fullmatch,
+    "date": _is_day,
+    "date-time": _is_moment,
+}
+CHECKS: dict[str, Callable[[Entry, list[str], Say], Any]] = {
+    "string": _text,
+    "number": _number,
+    "integer": _number,
+    "boolean": _bool,
+    "one": _one,
+    "many": _many,
+}
