@@ -40,6 +40,9 @@ if TYPE_CHECKING:
         def settle(self, outcome: Outcome) -> None:
             """A request has ended, here or elsewhere."""
 
+        def update(self, outcome: Outcome) -> None:
+            """More is known of a request that has ended."""
+
         def notify(self, notice: Notice) -> None:
             """Tell something that needs no answer; a passive channel may ignore it."""
 

@@ -181,6 +181,9 @@ class GatewayChannel:
             self._cards.discard(outcome.id)
             self._line.send("settle", outcome=to_plain(outcome))
 
+    def update(self, outcome: Outcome) -> None:
+        """Its record stays as it was settled."""
+
     def notify(self, notice: Notice) -> None:
         if self._stage == IN:
             self._line.send("notice", notice=to_plain(notice))

@@ -3,7 +3,8 @@
 It is passive: it shows a request to whoever has a page open.  What the pages are sent
 is made by `render`, given from above, which is shown each ask once by `arrived`; this
 file only knows who listens, and sends the whole state at most once per turn of the
-loop, however many requests change in it.
+loop, however many requests change in it.  The page of one request follows that alone,
+and counts for nobody who looks.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class InboxChannel:
         self._arrived = arrived
         self._later = later
         self._streams: list[Stream] = []
+        self._followers: dict[Stream, Callable[[], bytes]] = {}
         self._due = False
 
     def start(self) -> None:
@@ -57,6 +59,9 @@ class InboxChannel:
         self.refresh()
 
     def settle(self, outcome: Outcome) -> None:
+        self.refresh()
+
+    def update(self, outcome: Outcome) -> None:
         self.refresh()
 
     def notify(self, notice: Notice) -> None:
@@ -89,18 +94,26 @@ class InboxChannel:
         self._streams.append(stream)
         stream.send(self._render())
 
+    def follow(self, stream: Stream, render: Callable[[], bytes]) -> None:
+        """A page of one request connected: it gets what `render` makes of that."""
+        stream.on_close = lambda: self._followers.pop(stream, None)
+        self._followers[stream] = render
+        stream.send(render())
+
     def _closed(self, stream: Stream) -> None:
         if stream in self._streams:
             self._streams.remove(stream)
 
     def refresh(self) -> None:
         """Send the state to all pages, soon."""
-        if self._streams and not self._due:
+        if (self._streams or self._followers) and not self._due:
             self._due = True
             self._later(0.0, self._broadcast)
 
     def _broadcast(self) -> None:
         self._due = False
+        for stream, render in list(self._followers.items()):
+            stream.send(render())
         if not self._streams:
             return
         state = self._render()
@@ -109,6 +122,6 @@ class InboxChannel:
 
     def _ping(self) -> None:
         """A comment line: proxies drop silent connections, and so does a dead page."""
-        for stream in list(self._streams):
+        for stream in (*self._streams, *self._followers):
             stream.send(b": ping\n\n")
         self._later(PING_SECONDS, self._ping)

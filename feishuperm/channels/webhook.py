@@ -79,6 +79,9 @@ class WebhookChannel:
         ends = self._clock() + until - self._wall()
         self._outbox.add(Job(forms, ends, True, wanted, done))
 
+    def update(self, outcome: Outcome) -> None:
+        """The same."""
+
     def notify(self, notice: Notice) -> None:
         """Queue the card of a notice."""
         card = partial(build_notice_card, notice, self._language, self._at)

@@ -144,6 +144,7 @@ class Server:
             settings.permission_notify_delay,
             self._later,
             self.loop.call_soon_threadsafe,
+            self.inbox.refresh,
         )
         rule_writer = RuleWriter()
         presenter = Presenter(

@@ -16,7 +16,14 @@ from feishuperm.handlers.access import OPEN_PATHS, WrongIds
 from feishuperm.handlers.inbox import CLOSED, Inbox, links_of, own_form
 from feishuperm.handlers.pages.confirm import confirm_page
 from feishuperm.handlers.pages.request import record_page, request_page
-from feishuperm.handlers.pages.result import result_json, result_page
+from feishuperm.handlers.pages.result import (
+    NOWHERE,
+    Ways,
+    result_json,
+    result_page,
+    undo_json,
+    undone_page,
+)
 from feishuperm.handlers.replies import as_json, in_pieces, message, page, refusal
 from feishuperm.handlers.turns import Turns
 from feishuperm.lib.text import text
@@ -45,7 +52,8 @@ if TYPE_CHECKING:
     Route = Callable[["Callback", http1.Request], Reply]
 
 IN_PLACE = "x-feishuperm"  # the inbox asks for JSON instead of a page
-INBOX_PATHS = ("/", "/events", "/sessions", "/passes")
+EVENTS, UNDO = "/events", "/undo"
+INBOX_PATHS = ("/", EVENTS, "/sessions", "/passes")
 SMALL = 64 << 10  # bytes of an event that may be decoded to remind of it
 RETURN_SECONDS = 10.0  # hooks whose server ended look for the next one so long
 HOLD_SECONDS = 3.0  # a browser waits for a request to come back; then it asks again
@@ -126,10 +134,13 @@ class Callback:
         if suspect is not None:
             exchange.reply(self._expose(request, suspect))
             return
+        if request.path == EVENTS and request.method == "GET" and "id" in request.query:
+            self._follow(request, exchange)
+            return
         if request.path in INBOX_PATHS and not self._has_inbox:
             exchange.reply(refusal(self._language, 403, "page.inbox_off"))
             return
-        if request.path == "/events" and request.method == "GET":
+        if request.path == EVENTS and request.method == "GET":
             self.inbox.listen(request, exchange)
             return
         reply = self._respond(request)
@@ -289,9 +300,11 @@ class Callback:
             return message(self._language, status, "page.refused", receipt.error)
         is_small = asked is not None and 0 < len(asked.raw) <= SMALL
         ask = self._desk.presenter.brief(asked) if asked and is_small else None
-        made = asked is not None and receipt.status == statuses.SETTLED and asked.grants
-        link = self._links.path("/revoke", asked.id)[1:] if asked and made else ""
-        return page(result_page(self._language, receipt, ask, link), status)
+        ways = self._ways(asked)
+        if asked is not None and receipt.status == statuses.SETTLED and asked.grants:
+            revoke = self._links.path("/revoke", asked.id)[1:]
+            ways = ways._replace(revoke=revoke)
+        return page(result_page(self._language, receipt, ask, ways), status)
 
     def _whole(
         self,
@@ -307,12 +320,14 @@ class Callback:
         if not self._pages_answer:
             ask = ask._replace(actions=(), fields=())
         yield 0.0
+        ways = self._ways(asked)
         if not asked.waits():
-            pieces = record_page(ask, self._desk.presenter.outcome(asked))
+            pieces = record_page(ask, self._desk.presenter.outcome(asked), ways)
         else:
             left = self._desk.seconds_left(asked)
             values = answer.values if answer else None
-            pieces = request_page(ask, links_of(self._links, ask), left, error, values)
+            links = links_of(self._links, ask)
+            pieces = request_page(ask, links, left, error, values, ways.events)
         return (yield from in_pieces(pieces, 400 if error else 200))
 
     def _confirm(
@@ -333,8 +348,48 @@ class Callback:
             offer = offer._replace(confirm=words)
         link, left = links_of(self._links, ask)[name], self._desk.seconds_left(asked)
         values = answer.values if answer else None
-        pieces = confirm_page(ask, offer, link, left, values)
+        events = self._ways(asked).events
+        pieces = confirm_page(ask, offer, link, left, values, events)
         return (yield from in_pieces(pieces))
+
+    # After the decision.
+
+    def _follow(self, request: http1.Request, exchange: Exchange) -> None:
+        """The page of one request wants to be told what becomes of it."""
+        try:
+            asked = self._find(request, request.query)
+        except (ProtocolError, NotYetError):
+            asked = None
+        if asked is None or not self._gate.is_own_script(request):
+            exchange.reply(refusal(self._language, 403, "page.unknown"))
+            return
+        self.inbox.follow(exchange, asked)
+
+    def undo(self, request: http1.Request) -> Response:
+        """Take back the rules that a request wrote."""
+        form = own_form(self._gate, request)
+        own = {name: form[name][0] for name in OWN_FIELDS if name in form}
+        asked = self._find(request, own)
+        suspect = self._gate.suspect(request, afresh=True)
+        if suspect is not None:
+            return self._expose(request, suspect)
+        in_place = IN_PLACE in request.headers
+        receipt = Receipt(statuses.UNKNOWN)
+        if asked is not None:
+            receipt = self._desk.undo(asked.id, "inbox" if in_place else "page")
+        status = STATUSES.get(receipt.status, 200)
+        if in_place:
+            return as_json(undo_json(self._language, receipt), status)
+        if receipt.status != statuses.SETTLED:
+            return self._result(receipt, asked)
+        return page(undone_page(self._language, receipt.outcome))
+
+    def _ways(self, asked: Request | None) -> Ways:
+        """Where a page about a request leads."""
+        if asked is None:
+            return NOWHERE
+        undo = self._links.path(UNDO, asked.id)[1:] if self._pages_answer else ""
+        return Ways(self._links.path(EVENTS, asked.id)[1:], undo)
 
     # For programs.
 
@@ -392,6 +447,7 @@ ROUTES: dict[str, dict[str, Route]] = {
         "GET": lambda callback, request: callback.inbox.home(request),
         "POST": lambda callback, request: callback.inbox.enter(request),
     },
+    UNDO: {"POST": Callback.undo},
     "/sessions": {"POST": lambda callback, request: callback.inbox.dismiss(request)},
     "/passes": {"POST": lambda callback, request: callback.inbox.revoke(request)},
     "/revoke": {"POST": Callback.revoke},

@@ -16,8 +16,16 @@ from feishuperm.handlers.pages.inbox import (
     state_json,
 )
 from feishuperm.handlers.pages.passes import pass_items, pass_list
+from feishuperm.handlers.pages.result import live_json
 from feishuperm.handlers.pages.sessions import again_page, session_list, ticket_page
-from feishuperm.handlers.replies import PRIVATE, in_pieces, page, refusal, to_home
+from feishuperm.handlers.replies import (
+    PRIVATE,
+    as_json,
+    in_pieces,
+    page,
+    refusal,
+    to_home,
+)
 from feishuperm.models.kind import KINDS
 from feishuperm.protocol.http1 import parse_form
 
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
     from feishuperm.channels.inbox import InboxChannel
     from feishuperm.handlers.access import Gate
     from feishuperm.handlers.turns import Reply, Slow
-    from feishuperm.models.ask import Ask
+    from feishuperm.models.ask import Ask, Outcome
     from feishuperm.models.request import Request
     from feishuperm.protocol import http1
     from feishuperm.protocol.http1 import Response
@@ -107,7 +115,9 @@ class Inbox:
         rows += session_list(self._language, self._sessions.all(), own)
         state = self._state(seen=self._gate.is_finger(request))
         items = list(self._items.values())
-        return in_pieces(inbox_page(self._language, state, items, rows), 200, *headers)
+        ended = [(outcome, self._undo(outcome)) for outcome in self._recent()]
+        made = inbox_page(self._language, state, items, rows, ended)
+        return in_pieces(made, 200, *headers)
 
     def revoke(self, request: http1.Request) -> Response:
         """End a pass, or all of them."""
@@ -151,6 +161,17 @@ class Inbox:
             self._streams.append((stream, session.id))
         self._channel.open(stream)
 
+    def follow(self, exchange: Exchange, asked: Request) -> None:
+        """The page of a request gets every change of that one."""
+        self._channel.follow(exchange.stream(PRIVATE), lambda: self._of_one(asked))
+
+    def _of_one(self, asked: Request) -> bytes:
+        if asked.waits():
+            state = {"waits": True, "left": self._desk.seconds_left(asked)}
+        else:
+            state = {"waits": False, **live_json(self._desk.presenter.outcome(asked))}
+        return b"event: state\ndata: " + as_json(state).body + b"\n"
+
     def event(self) -> bytes:
         """The state as a server-sent event."""
         return b"event: state\ndata: " + self._state() + b"\n\n"
@@ -161,18 +182,23 @@ class Inbox:
         shown = self._drawn(waiting[:SHOWN_WAITING])
         for asked in shown if seen else ():
             self._desk.requests.mark_shown(asked)
-        now, outcome = self._clock(), self._desk.presenter.outcome
+        now = self._clock()
         return state_json(
             self._items.values(),
             now=now,
             waiting_count=len(waiting),
             passes=self._pass_items(),
             deadlines={row.id: now + self._desk.seconds_left(row) for row in shown},
-            recent=[
-                recent_item(outcome(row))
-                for row in self._desk.requests.recent(SHOWN_RECENT)
-            ],
+            recent=[recent_item(row, self._undo(row)) for row in self._recent()],
         )
+
+    def _recent(self) -> list[Outcome]:
+        outcome = self._desk.presenter.outcome
+        return [outcome(row) for row in self._desk.requests.recent(SHOWN_RECENT)]
+
+    def _undo(self, outcome: Outcome) -> str:
+        """The link that takes back what was written; empty if nothing was."""
+        return self._links.path("/undo", outcome.id)[1:] if outcome.undoable else ""
 
     # Items.
 

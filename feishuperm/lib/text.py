@@ -457,6 +457,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "page.key.rule": ("规则", "Rule"),
     "page.key.ran": ("改后运行", "Ran instead"),
     "page.key.reason": ("理由", "Reason"),
+    "page.key.answer": ("回答", "Answer"),
+    "page.key.request": ("内容", "What"),
+    "page.key.result": ("结果", "Result"),
+    "page.done_at": ("{done} · {time}", "{done} at {time}"),
     "page.key.when": ("处理时间", "Settled at"),
     "page.key.head": ("账本", "Ledger"),
     "page.key.where": ("处理方式", "Settled by"),
@@ -510,6 +514,30 @@ TEXTS: dict[str, tuple[str, str]] = {
     "ended.unknown_hint": (
         "处理这次操作时服务中断了，请看终端",
         "The server ended while it was deciding this; look at the terminal",
+    ),
+    # What came of it.
+    "result.ran": ("已运行完毕", "It ran"),
+    "result.exit": (
+        "已运行，退出码 {detail}",
+        "It ran and ended with exit status {detail}",
+    ),
+    "result.failed": ("运行失败：{detail}", "It failed: {detail}"),
+    "result.refused": (
+        "被规则拒绝，没有运行",
+        "A rule refused it; it did not run",
+    ),
+    "result.not_run": ("没有运行", "It did not run"),
+    "result.stopped": ("已被中断", "It was interrupted"),
+    "result.heard": ("Claude 已收到", "Claude has received it"),
+    "button.undo": ("撤销", "Undo"),
+    "done.undo": ("已撤销", "Taken back"),
+    "undo.done": (
+        "规则已从项目中移除；正在运行的会话结束前仍然有效。",
+        "The rule is out of the project; a session that runs keeps it until it ends.",
+    ),
+    "undo.failed": (
+        "规则没有撤销，请看 feishuperm log。",
+        "The rule was not taken back; see feishuperm log.",
     ),
     "surface.link": ("网页", "web page"),
     "surface.card": ("飞书卡片", "Feishu card"),
@@ -766,6 +794,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "When Claude Code needs a permission, asks a question or presents a plan, "
         "it appears here at once.",
     ),
+    "inbox.ring": ("响铃提醒", "Ring"),
+    "inbox.notify": ("桌面通知", "Desktop notices"),
     "inbox.live": ("实时", "Live"),
     "inbox.lost": ("已断开，重连中", "Disconnected, reconnecting"),
     "inbox.expand": ("展开全部（共 {lines} 行）", "Show all {lines} lines"),
@@ -782,6 +812,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "inbox.help": ("键盘操作", "Keyboard"),
     "inbox.help_close": ("关闭", "Close"),
     "inbox.help.select": ("选择请求", "select a request"),
+    "inbox.help.option": ("选择第几个选项", "choose an option by its place"),
     "inbox.help.reason": ("填写拒绝理由", "type a reason for denying"),
     "inbox.help.open": ("展开或收起内容，打开问题", "show all or less, open question"),
     "inbox.help.help": ("显示或关闭这个说明", "show or close this help"),

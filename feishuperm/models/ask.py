@@ -127,6 +127,15 @@ class Ask(NamedTuple):
             return self.actions
         return tuple(offer for offer in self.actions if not offer.grants)
 
+    def choice(self, offer: Offer) -> Field | None:
+        """The one question whose options are answers by themselves, if it is that."""
+        fields = [field for field in self.fields if field.name in offer.fields]
+        if not offer.needs or not fields or not fields[0].options:
+            return None
+        own_words = [f"{fields[0].name}_other"]
+        others = [field.name for field in fields[1:]]
+        return fields[0] if fields[0].type == "one" and others == own_words else None
+
     def offer(self, name: str) -> Offer | None:
         """The button of this name, if it is offered."""
         return next((offer for offer in self.actions if offer.name == name), None)
@@ -179,6 +188,12 @@ class Outcome(NamedTuple):
     summary: str = ""
     project: str = ""
     head: str = ""  # the first characters of the ledger's head after it
+    detail: str = ""  # the beginning of what it was about, without secrets
+    result: str = ""  # the sentence how the call went on, once that is known
+    result_look: str = ""  # "good" or "bad"
+    answers: tuple[str, ...] = ()  # to a question: one line for each
+    undoable: bool = False  # it wrote rules that may be taken back
+    undone: tuple[str, ...] = ()  # those that were
 
 
 class Receipt(NamedTuple):

@@ -54,6 +54,7 @@ class Request:
 
     __slots__ = (
         "action",
+        "answers",
         "call",
         "created",
         "danger",
@@ -76,6 +77,7 @@ class Request:
         "ran",
         "raw",
         "reason",
+        "result",
         "rules",
         "session",
         "shown",
@@ -84,6 +86,7 @@ class Request:
         "surface",
         "tool_name",
         "tried",
+        "undone",
         "until",
         "who",
         "why",
@@ -132,6 +135,9 @@ class Request:
         self.note = ""  # key of a sentence the result page adds
         self.tried = ""  # the process of its own session that tried to answer it
         self.ended = 0.0  # wall clock
+        self.result = ("", "")  # how the call went on, and a detail of that
+        self.undone = False  # its rules were taken back
+        self.answers: tuple[str, ...] = ()  # to a question, as they may be shown
         self.head = ""  # the first characters of the ledger's head after it
 
     def payload(self) -> AskPayload:

@@ -16,6 +16,7 @@ import math
 import os
 import time
 
+from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log, redact
 from feishuperm.models import ask as statuses
@@ -24,9 +25,19 @@ from feishuperm.models.decision import Decision
 from feishuperm.models.form import Wrong
 from feishuperm.models.kind import KINDS, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
-from feishuperm.models.request import DECIDED, TRANSITIONS, UNKNOWN, WAITING, Request
+from feishuperm.models.request import (
+    ALLOWED,
+    ANSWERED,
+    DECIDED,
+    TERMINAL,
+    TRANSITIONS,
+    UNKNOWN,
+    WAITING,
+    Request,
+)
 from feishuperm.services import transcript
 from feishuperm.services.dangers import names, read_danger
+from feishuperm.services.history import UNDO, take_back
 from feishuperm.services.notifier import Told
 from feishuperm.services.passes import DAY as PASS_SECONDS
 from feishuperm.services.passes import Call, Pass, Passes, plain
@@ -68,6 +79,12 @@ SOON_SECONDS = 0.02
 # it starts the hook, and they arrived within 0.1 s whenever that was measured.
 WORDS_SECONDS = 0.3
 WORDS_LOOK_SECONDS = 0.05
+# What an answer led to is looked for so long, and quickly only at first.
+RESULT_SECONDS = 1800.0
+RESULT_QUICK_SECONDS = 60.0
+RESULT_SLOW_LOOK = 5.0
+RESULTS_MOST = 200  # that are looked for at a time
+RESULT_STATES = (ALLOWED, ANSWERED, TERMINAL)
 FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
@@ -108,7 +125,9 @@ class Desk:
         self._transcripts = transcript.Transcripts()
         self._watches: dict[str, Watch] = {}  # of waiting requests, by id
         self._unheard: set[str] = set()  # those whose words are not there yet
+        self._results: dict[str, tuple[Watch, float]] = {}  # of ended ones, and since
         self._looking = False
+        self._look_due = 0.0
         self._next_look = 0
         self._closed = False
         self._handed_over = False
@@ -283,6 +302,33 @@ class Desk:
             return self._refuse(statuses.REFUSED, "answer.other")
         return self._settle(request, row, answer)
 
+    def undo(self, id: str, surface: str, who: str = "") -> Receipt:
+        """Take back the rules that an answer wrote; the door is that of `log undo`."""
+        request = self.requests.get(id)
+        if request is None:
+            return Receipt(statuses.UNKNOWN)
+        if not self._may_answer(surface):
+            return self._refuse(statuses.REFUSED, "answer.surface")
+        if request.waits() or not request.rules:
+            return self._refuse(statuses.REFUSED, "answer.not_offered")
+        try:
+            self._ledger.flush()
+            take_back(
+                self._ledger,
+                self._rule_writer,
+                id,
+                lambda entry: self._record({**entry, "surface": surface, "who": who}),
+                request.created,
+            )
+        except FeishupermError as error:
+            log(f"{id}: its rules were not taken back: {error}", "error")
+            return self._refuse(statuses.REFUSED, "undo.failed")
+        request.undone = True
+        log(f"{id}: rules taken back")
+        outcome = self.presenter.outcome(request)
+        self.notifier.update(outcome)
+        return Receipt(statuses.SETTLED, outcome)
+
     def _may_answer(self, surface: str) -> bool:
         """Whether the user lets requests be answered there."""
         return not self._surfaces.isdisjoint(PLACES.get(surface, (surface,)))
@@ -314,6 +360,7 @@ class Desk:
         if not self._intend(request, row, answer, plan, row.ran(decision)):
             return self._unrecorded(request)
         written = self._write(request, plan) if row.writes_rule else WriteResult()
+        request.answers = self.presenter.answers(decision)
         # Nobody is told "this once" and given more.
         rules = () if written.problem else plan.session_rules
         if row.reprieves:
@@ -464,8 +511,13 @@ class Desk:
         self._watches[request.id] = watch
         self._unheard.add(request.id)
         self._hear(request)
-        if not self._looking:
-            self._looking = True
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        """Look at the transcripts in half a second, if that is not due anyway."""
+        due = self._timers.now() + TRANSCRIPT_SECONDS
+        if not self._looking or self._look_due > due + TRANSCRIPT_SECONDS:
+            self._looking, self._look_due = True, due
             self._later(TRANSCRIPT_SECONDS, self._look)
 
     def _hear(self, request: Request) -> bool:
@@ -489,23 +541,62 @@ class Desk:
 
     def _look(self) -> None:
         """Look at the next few transcripts; go on while anything is watched."""
-        watched = list(self._watches)
+        if self._timers.now() < self._look_due:
+            return  # another look was due sooner, and has taken this one's place
+        watched = [*self._watches, *self._results]
         start = self._next_look if self._next_look < len(watched) else 0
         until = self._timers.now() + LOOK_SECONDS
-        pause = TRANSCRIPT_SECONDS
+        pause = TRANSCRIPT_SECONDS if self._hurries() else RESULT_SLOW_LOOK
         self._next_look = start
         for id in watched[start : start + TRANSCRIPTS_PER_LOOK]:
             request = self.requests.get(id)
-            waits = request is not None and not self._settled_elsewhere(request)
-            if request is not None and waits and self._hear(request):
-                self.notifier.renew()
+            if request is not None:
+                self._look_at(request)
             self._next_look += 1
             if self._timers.now() > until:
                 pause = SOON_SECONDS
                 break
-        self._looking = bool(self._watches)
+        self._looking = bool(self._watches or self._results)
         if self._looking:
+            self._look_due = self._timers.now() + pause
             self._later(pause, self._look)
+
+    def _look_at(self, request: Request) -> None:
+        if request.id in self._results:
+            self._learn_result(request)
+        elif not self._settled_elsewhere(request) and self._hear(request):
+            self.notifier.renew()
+
+    def _hurries(self) -> bool:
+        """Whether somebody waits for what the transcripts say."""
+        young = self._timers.now() - RESULT_QUICK_SECONDS
+        return bool(self._watches) or any(
+            since > young for _, since in self._results.values()
+        )
+
+    # What came of it.
+
+    def _await_result(self, request: Request, watch: Watch) -> None:
+        """Keep looking for how the call went on; it may be known already."""
+        request.result = watch.result
+        if request.result[0] or request.state not in RESULT_STATES:
+            watch.close()
+            return
+        self._results[request.id] = watch, self._timers.now()
+        while len(self._results) > RESULTS_MOST:
+            self._results.pop(next(iter(self._results)))[0].close()
+        self._look_soon()
+
+    def _learn_result(self, request: Request) -> None:
+        watch, since = self._results[request.id]
+        over = watch.check() in transcript.OVER
+        if not over and self._timers.now() - since < RESULT_SECONDS:
+            return
+        del self._results[request.id]
+        watch.close()
+        request.result = watch.result
+        if request.result[0]:
+            self.notifier.update(self.presenter.outcome(request))
 
     def _settled_elsewhere(self, request: Request) -> bool:
         """End the request if its session has gone on without us."""
@@ -538,7 +629,7 @@ class Desk:
         watch = self._watches.pop(request.id, None)
         self._unheard.discard(request.id)
         if watch is not None:
-            watch.close()
+            self._await_result(request, watch)
         self.notifier.settle(self.presenter.outcome(request))
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
         ticket = self._tickets.pop(request.id, None)
@@ -600,6 +691,13 @@ class Desk:
             request = remembered(entry)
             if request is not None:
                 self.requests.restore(request)
+            elif entry.get("event") == UNDO:
+                self._remember_undo(str(entry.get("id")))
+
+    def _remember_undo(self, id: str) -> None:
+        request = self.requests.get(id)
+        if request is not None:
+            request.undone = True
 
     def _forget(self) -> None:
         self.requests.forget()

@@ -13,7 +13,8 @@ import json
 import sys
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from feishuperm.errors import FeishupermError
@@ -33,6 +34,7 @@ FORMULAS = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
 Name = tuple[str, str]  # a rule as shown, and its mark
+UNDO = "undo"  # the event of an entry: rules were taken back
 HEAD_CHARACTERS = 8  # what a card shows; fewer may be those of several entries
 
 
@@ -180,19 +182,20 @@ def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str]
 
 
 def undo(ledger: Ledger, writer: RuleWriter, id: str) -> list[str]:
-    """Take back what one request's "always" wrote, and nothing else; says what it did.
+    """Take back what one request's "always" wrote; says what it did.
 
     Raises FeishupermError.
     """
-    project, written, removed = _undo(ledger, writer, id, "command")
+    record = partial(_record, ledger, {"surface": "command"})
+    project, taken = take_back(ledger, writer, id, record)
     said = []
-    if removed:
+    if any(taken.values()):
         said.append(
             f"{settings_path(project)}: a session that runs keeps this until it ends"
         )
-    for (shown, _), rule in written:
-        state = "removed" if rule in removed else "not there any more"
-        said.append(f"{state}: {one_line(mask(shown), sys.maxsize)}")
+    for rule, removed in taken.items():
+        state = "removed" if removed else "not there any more"
+        said.append(f"{state}: {one_line(mask(rule), sys.maxsize)}")
     return said
 
 
@@ -204,27 +207,32 @@ def undo_last(
     Rules that are gone already are passed over.  Raises FeishupermError.
     """
     entries = ledger.latest(LOOKED_THROUGH)
-    undone = {entry.get("id") for entry in entries if entry.get("event") == "undo"}
+    undone = {entry.get("id") for entry in entries if entry.get("event") == UNDO}
+    record = partial(_record, ledger, {"surface": "message", "who": who})
     for entry in reversed(entries):
         if entry.get("event") != REQUEST or entry.get("id") in undone:
             continue
         if entry.get("rules") and entry.get("surface") in surfaces:
-            id = str(entry.get("id"))
-            _, written, removed = _undo(ledger, writer, id, "message", who)
-            if removed:
-                return [mask(shown) for (shown, _), rule in written if rule in removed]
+            _, taken = take_back(ledger, writer, str(entry.get("id")), record)
+            if any(taken.values()):
+                return [mask(rule) for rule, removed in taken.items() if removed]
     return []
 
 
-def _undo(
-    ledger: Ledger, writer: RuleWriter, id: str, surface: str, who: str = ""
-) -> tuple[str, list[tuple[Name, str]], Sequence[str]]:
-    """The project of a request, the rules it wrote, and those taken back now.
+def take_back(
+    ledger: Ledger,
+    writer: RuleWriter,
+    id: str,
+    record: Callable[[Entry], object],
+    since: float = 0.0,
+) -> tuple[str, dict[str, bool]]:
+    """The project, and each rule that one request wrote: whether it was still there.
 
-    An intent that a crash left open counts as written: the file shows whether it was.
-    Raises FeishupermError.
+    Nothing else is touched, and `record` gets the entry that tells of it; `since` says
+    when the request came, if that is known.  An intent that a crash left open counts as
+    written: the file shows whether it was.  Raises FeishupermError.
     """
-    entries = ledger.find(id)
+    entries = ledger.find(id, since)
     if not entries:
         raise FeishupermError(f"no request {id} in the ledger", "feishuperm log")
     project = str(entries[0].get("project"))
@@ -233,7 +241,7 @@ def _undo(
     if not written:
         raise FeishupermError(f"request {id} wrote no rule")
     # A rule that is back since an earlier undo is another request's.
-    done = [_names(entry) for entry in entries if entry.get("event") == "undo"]
+    done = [_names(entry) for entry in entries if entry.get("event") == UNDO]
     open_rules = [
         rule
         for name, rule in written
@@ -241,9 +249,8 @@ def _undo(
     ]
     removed = writer.undo(project, open_rules) if open_rules else ()
     if removed:
-        entry = {"event": "undo", "id": id, "surface": surface, "project": project}
-        _record(ledger, {**entry, "who": who} if who else entry, removed)
-    return project, written, removed
+        record({"event": UNDO, "id": id, "project": project, "rules": list(removed)})
+    return project, {shown: rule in removed for (shown, _), rule in written}
 
 
 def _written(
@@ -273,9 +280,9 @@ def _names(entry: Entry) -> list[Name]:
     return [(str(rule), str(mark)) for rule, mark in zip(rules, marks)]
 
 
-def _record(ledger: Ledger, entry: dict[str, str], rules: Sequence[str]) -> None:
+def _record(ledger: Ledger, origin: Entry, entry: Entry) -> None:
     try:
-        ledger.append({**entry, "rules": list(rules)})
+        ledger.append({**entry, **origin})
     except OSError as error:
         raise FeishupermError(
             f"removed the rules, but cannot write {ledger.path}: {error.strerror}"

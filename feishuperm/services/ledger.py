@@ -29,6 +29,7 @@ processes may write; they take turns by a lock on the file.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 import time
@@ -359,9 +360,16 @@ class Ledger:
             latest.append(entry)
         return latest[::-1]
 
-    def find(self, id: str) -> list[Entry]:
-        """All entries about one request, oldest first."""
-        return [entry for entry in self.entries() if entry.get("id") == id]
+    def find(self, id: str, since: float = 0.0) -> list[Entry]:
+        """All entries about one request, oldest first; `since` it came, if known."""
+        entries = self._since(since - SLACK) if since else self.entries()
+        return [entry for entry in entries if entry.get("id") == id]
+
+    def _since(self, oldest: float) -> list[Entry]:
+        newer = itertools.takewhile(
+            lambda entry: entry_time(entry) >= oldest, self._backwards()
+        )
+        return list(newer)[::-1]
 
     def open_intents(self) -> list[Entry]:
         """Intents without an end, oldest first.

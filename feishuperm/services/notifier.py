@@ -107,12 +107,14 @@ class Notifier:
         delay: int,
         later: Callable[[float, Callable[[], None]], object],
         on_loop: Callable[[Callable[[], None]], object],
+        changed: Callable[[], object] = lambda: None,
     ) -> None:
         self._channels = channels
         self._kinds = kinds  # that are pushed to people
         self._delay = delay
         self._later = later
         self._on_loop = on_loop  # channels report from their own threads
+        self._changed = changed  # pages of one request follow it, with any channel
 
     def announce(
         self,
@@ -164,11 +166,19 @@ class Notifier:
         """More is known of what waits: whoever looks sees it."""
         for channel in self._channels:
             channel.renew()
+        self._changed()
 
     def settle(self, outcome: Outcome) -> None:
         """Tell every channel that a request has ended."""
         for channel in self._channels:
             channel.settle(outcome)
+        self._changed()
+
+    def update(self, outcome: Outcome) -> None:
+        """More is known of a request that has ended."""
+        for channel in self._channels:
+            channel.update(outcome)
+        self._changed()
 
     def notify(self, notice: Notice) -> None:
         """Tell something on every channel."""

@@ -21,12 +21,14 @@ from feishuperm.models import request as states
 from feishuperm.models.ask import WHILE, Ask, Block, Notice, Outcome, fit
 from feishuperm.models.kind import KINDS, kind_of, offers
 from feishuperm.services.dangers import read_danger, sentences
+from feishuperm.services.transcript import RAN, REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from feishuperm.models.decision import Decision
     from feishuperm.models.kind import Action, Kind, Say
     from feishuperm.models.payload import AskPayload
     from feishuperm.models.request import Request
@@ -41,6 +43,7 @@ BRIEF = 20_000  # characters of all blocks; a card holds no more bytes
 WORDS_READ = 8000  # characters of what Claude said: its last paragraph is in them
 WORDS_SHOWN = 300
 PROMPT_SHOWN = 120
+RESULT_SHOWN = 160
 
 # What a mask may hide: one word, that of a header behind its scheme.
 WORD = re.compile(r"(?:(?:Bearer|Basic|Token) )?[\w.~+/=:@%,-]*", re.ASCII | re.I)
@@ -153,9 +156,12 @@ class Presenter:
         """The ask with what "always" would write, and what must be said before."""
         note = plan.refusal or plan.note
         ask = ask._replace(rules=plan.rules, rule_note=self.say(note) if note else "")
+        writing = {row.name for row in kind.actions if row.writes_rule}
+        if not plan.rules:  # it would promise what no rule can keep
+            kept = (offer for offer in ask.actions if offer.name not in writing)
+            return ask._replace(actions=tuple(kept))
         if not plan.broad:
             return ask
-        writing = {row.name for row in kind.actions if row.writes_rule}
         words = self.say(BROAD)
         offers = (
             offer._replace(confirm=words) if offer.name in writing else offer
@@ -253,7 +259,32 @@ class Presenter:
             self.summary(request),
             request.project,
             request.head,
+            detail=one_line(request.detail),
+            result=self._result(request),
+            result_look="good" if request.result[0] == RAN else "bad",
+            answers=request.answers,
+            undoable=bool(request.rules) and not request.undone,
+            undone=tuple(map(redact, request.rules)) if request.undone else (),
         )
+
+    def _result(self, request: Request) -> str:
+        """How the call went on, in words; empty as long as nobody knows."""
+        how, detail = request.result
+        if not how:
+            return ""
+        if how == RAN and request.state == states.ANSWERED:
+            return self.say("result.heard")
+        if how == REFUSED and request.state == states.TERMINAL:
+            return self.say("result.not_run")
+        line = redact(detail.strip()).partition("\n")[0]
+        return self.say(f"result.{how}", detail=one_line(line, RESULT_SHOWN))
+
+    def answers(self, decision: Decision) -> tuple[str, ...]:
+        """What was answered to each question, as it may be shown."""
+        given = (decision.updated_input or {}).get("answers")
+        rows = given.items() if isinstance(given, dict) else ()
+        pairs = (self.say("card.pair", label=name, value=said) for name, said in rows)
+        return tuple(one_line(redact(pair), WORDS_SHOWN) for pair in pairs)
 
 
 def _without_passes(ask: Ask) -> Ask:

@@ -19,7 +19,9 @@ import os
 import re
 import stat
 import time
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 TYPE_CHECKING = False
@@ -50,6 +52,11 @@ MANY_IDS = 20  # to look for in a line; with more it is quicker to decode it
 YOUNG_SECONDS = 1.0
 
 NO_CALL = b"\0"  # an id that no line can name
+MAX_RESULT = 2000  # characters of what went wrong; one line of them is shown
+EXIT_STATUS = re.compile(r"Exit code (\d{1,3})\b")
+DENIALS = ("Permission to use ", "The user doesn't want to ")
+STOPS = ("[Request interrupted by user", "Error: [Request interrupted")
+
 RESULT, RESULT_ID = b'"tool_result"', b'"tool_use_id"'
 RESULT_VALUE = re.compile(rb'\s{0,8}:\s{0,8}"([^"\\]{1,200})"')
 
@@ -64,11 +71,22 @@ class Use(NamedTuple):
     shape: Shape
 
 
+class Result(NamedTuple):
+    """How a call ended."""
+
+    how: str = ""  # one of those below; empty: nobody knows
+    detail: str = ""  # exit status, or the first line of what went wrong
+
+
+RAN, EXIT, FAILED = "ran", "exit", "failed"
+REFUSED, STOPPED = "refused", "stopped"  # it did not run; somebody stopped it
+
+
 class Facts(NamedTuple):
     """What a line says to whoever waits for a call."""
 
     uses: tuple[Use, ...] = ()
-    over: frozenset[bytes] = frozenset()  # ids of calls that end
+    over: Mapping[bytes, Result] = MappingProxyType({})  # calls that end, by id
     prompt: bool = False
 
 
@@ -82,7 +100,7 @@ class Words(NamedTuple):
 class Watch:
     """The notes on one pending call; ten thousand of them must stay small."""
 
-    __slots__ = ("began", "clock", "ids", "reader", "search", "state")
+    __slots__ = ("began", "clock", "ids", "reader", "result", "search", "state")
 
     def __init__(
         self, reader: Reader, search: Search | None, clock: Callable[[], float]
@@ -93,6 +111,7 @@ class Watch:
         self.search = search  # until the call is found
         self.ids: tuple[bytes, ...] = ()  # of the call; of all, if several are alike
         self.state = UNKNOWN
+        self.result = Result()  # of the call; of several alike, of the first to end
 
     def check(self) -> str:
         """Read what was added since the last time; returns the state."""
@@ -126,11 +145,17 @@ class Watch:
         if self.search is not None:
             self.search.see(facts)
         elif self.state == PENDING:
+            self._learn(facts)
             self.ids = tuple(id for id in self.ids if id not in facts.over)
             if not self.ids:
                 self.state = ANSWERED
             elif facts.prompt:
                 self.state = MOVED_ON
+
+    def _learn(self, facts: Facts) -> None:
+        for id in self.ids:
+            if id in facts.over and not self.result.how:
+                self.result = facts.over[id]
 
     def conclude(self) -> None:
         """Decide what was found, once it has had the time to appear."""
@@ -146,7 +171,7 @@ class Watch:
         if self.ids:
             self.state = PENDING
         elif search.found_over:
-            self.state = ANSWERED
+            self.state, self.result = ANSWERED, search.result
         else:
             self.state = UNKNOWN
             return
@@ -156,7 +181,15 @@ class Watch:
 class Search:
     """Looks for the pending call of an event among the lines of a transcript."""
 
-    __slots__ = ("alike", "exact", "found_over", "live", "shape", "tool_name")
+    __slots__ = (
+        "alike",
+        "exact",
+        "found_over",
+        "live",
+        "result",
+        "shape",
+        "tool_name",
+    )
 
     def __init__(self, tool_name: str, shape: Shape) -> None:
         self.tool_name = tool_name
@@ -165,6 +198,7 @@ class Search:
         self.alike: dict[bytes, None] = {}  # same tool, other input
         self.live = False
         self.found_over = False
+        self.result = Result()
 
     def see(self, facts: Facts) -> None:
         if facts.prompt:  # what an earlier turn left open is nobody's wait
@@ -174,8 +208,9 @@ class Search:
             if use.name == self.tool_name:
                 calls = self.exact if self._matches(use.shape) else self.alike
                 calls[use.id] = None
-        for id in facts.over:
-            self.found_over = self.found_over or (self.live and id in self.exact)
+        for id, result in facts.over.items():
+            if self.live and id in self.exact:
+                self.found_over, self.result = True, result
             self.exact.pop(id, None)
             self.alike.pop(id, None)
 
@@ -407,7 +442,7 @@ def _noted(line: bytes) -> str:
 def _facts(line: bytes, names: set[str], ids: set[bytes]) -> Facts | None:
     """What a line says of calls of these names and ids; None: nothing."""
     if len(line) > (MAX_DECODED if RESULT in line else MAX_CALL):
-        return Facts(over=frozenset(_ids_over(line)))
+        return Facts(over=dict.fromkeys(_ids_over(line), Result()))
     if not _is_about(line, names, ids):
         return None
     entry = _entry(line)
@@ -416,7 +451,7 @@ def _facts(line: bytes, names: set[str], ids: set[bytes]) -> Facts | None:
         for block in _blocks(entry, "tool_use")
         if block.get("name") in names
     ]
-    return Facts(tuple(uses), frozenset(_results(entry)), _is_prompt(entry))
+    return Facts(tuple(uses), _results(entry), _is_prompt(entry))
 
 
 def _is_about(line: bytes, names: set[str], ids: set[bytes]) -> bool:
@@ -482,9 +517,35 @@ def _id(block: dict[str, Any], key: str) -> bytes:
     return str(block.get(key)).encode("utf-8", "replace")
 
 
-def _results(entry: dict[str, Any]) -> list[bytes]:
-    """The ids of the calls that are over with this message."""
-    return [_id(block, "tool_use_id") for block in _blocks(entry, "tool_result")]
+def _results(entry: dict[str, Any]) -> dict[bytes, Result]:
+    """The calls that are over with this message."""
+    return {
+        _id(block, "tool_use_id"): _result(entry, block)
+        for block in _blocks(entry, "tool_result")
+    }
+
+
+def _result(entry: dict[str, Any], block: dict[str, Any]) -> Result:
+    """How a call ended, by what the client tells the model."""
+    if block.get("is_error") is not True:
+        return Result(RAN)
+    content = block.get("content")
+    said = _text(content) if isinstance(content, list) else content
+    words = said[:MAX_RESULT] if isinstance(said, str) else ""
+    status = EXIT_STATUS.match(words)
+    if status:
+        return Result(EXIT, status[1])
+    if "toolDenialKind" in entry or words.startswith(DENIALS):
+        return Result(REFUSED)
+    if words.startswith(STOPS):
+        return Result(STOPPED)
+    return Result(FAILED, words)
+
+
+def _text(content: list[Any]) -> str:
+    first = next((part for part in content if isinstance(part, dict)), {})
+    text = first.get("text")
+    return text if isinstance(text, str) else ""
 
 
 def _is_prompt(entry: dict[str, Any]) -> bool:

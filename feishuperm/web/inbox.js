@@ -9,6 +9,8 @@
   var SOON = 15; // seconds left that look urgent
   var FIRST = 14; // lines shown of a long text, and of its end
   var LAST = 5;
+  var LINE = 120; // characters of a request on the left of a wide screen
+  var DIGIT = /^[1-9]$/; // the options of a question, by their places
   var FIRM = ["no", "stop"]; // looks of the buttons that stand apart
 
   document.getElementById("plain").remove(); // it is for where no script runs
@@ -26,6 +28,9 @@
   var source = null;
   var retry = 0;
   var helpReturn = null;
+  var shown = ""; // the one request that a wide screen shows whole
+  var rail = document.getElementById("rail");
+  var wide = window.matchMedia("(min-width: 1000px)");
 
   function t(key, values) {
     return boot.texts[key].replace(/\{(\w+)\}/g, function (blank, name) {
@@ -65,36 +70,78 @@
     if (!block.kind) {
       return make("p", "note", block.gap); // in the place of what was left out
     }
-    var looks = boot.looks[block.kind];
-    var lines = block.text.split("\n");
-    var hidden = lines.length - FIRST - LAST;
     var content = make(block.prose ? "div" : "pre", (block.prose ? "prose " : "") + block.kind);
     var section = make("section", "block", "", block.label && make("h3", "", block.label), content);
+    var lines = block.pieces || block.text.split("\n");
+    var hidden = lines.length - FIRST - LAST;
+    function put(some, into) {
+      if (block.pieces) {
+        some.forEach(function (piece) {
+          into.appendChild(drawPiece(piece));
+        });
+      } else {
+        lineNodes(some, boot.looks[block.kind], into);
+      }
+    }
     if (!block.gap && hidden > 3) {
-      fold(section, content, lines, looks, hidden);
+      fold(section, content, lines, put, hidden);
       return section;
     }
-    lineNodes(lines, looks, content);
+    put(lines, content);
     if (block.gap) {
       content.appendChild(make("span", "gap", block.gap));
-      lineNodes(block.tail.split("\n"), looks, content);
+      put(block.pieces ? block.tail_pieces : block.tail.split("\n"), content);
     }
     return section;
   }
 
-  function fold(section, content, lines, looks, hidden) {
-    var open = false;
+  // A paragraph of a plan: its kind is the server's, its texts are only ever texts.
+  function drawPiece(piece) {
+    if (piece.kind === "table") {
+      var table = make("table");
+      piece.rows.forEach(function (cells) {
+        var row = make("tr");
+        cells.forEach(function (cell) {
+          row.appendChild(drawSpans(cell, make("td")));
+        });
+        table.appendChild(row);
+      });
+      return table;
+    }
+    if (piece.kind === "rule") {
+      return make("hr");
+    }
+    if (piece.kind === "item") {
+      var mark = make("span", "", piece.mark);
+      return make("div", "li d" + piece.depth, "", mark, drawSpans(piece.spans, make("span")));
+    }
+    if (piece.kind === "code") {
+      return drawSpans(piece.spans, make("pre", "", "", piece.mark && make("b", "", piece.mark)));
+    }
+    return drawSpans(piece.spans, make("div", piece.look));
+  }
+
+  function drawSpans(spans, into) {
+    spans.forEach(function (span) {
+      var tag = boot.spans[span[0]];
+      into.appendChild(tag ? make(tag, "", span[1]) : document.createTextNode(span[1]));
+    });
+    return into;
+  }
+
+  function fold(section, content, lines, put, hidden) {
+    var open = wide.matches;
     var toggle = make("button", "link");
     toggle.type = "button";
     toggle.dataset.role = "fold";
     function draw() {
       content.textContent = "";
       if (open) {
-        lineNodes(lines, looks, content);
+        put(lines, content);
       } else {
-        lineNodes(lines.slice(0, FIRST), looks, content);
+        put(lines.slice(0, FIRST), content);
         content.appendChild(make("span", "gap", t("inbox.hidden", { lines: hidden })));
-        lineNodes(lines.slice(-LAST), looks, content);
+        put(lines.slice(-LAST), content);
       }
       toggle.textContent = open ? t("inbox.collapse") : t("inbox.expand", { lines: lines.length });
       toggle.setAttribute("aria-expanded", String(open));
@@ -157,6 +204,7 @@
     return {
       item: item,
       node: card,
+      row: drawRow(item),
       about: about,
       actions: actions,
       clock: clock,
@@ -166,6 +214,32 @@
       sent: false,
       over: false,
     };
+  }
+
+  // Its line on the left of a wide screen.
+  function drawRow(item) {
+    var block = item.blocks[0] || {};
+    var piece = (block.pieces || [])[0];
+    var what = piece ? piece.spans.map(function (span) { return span[1]; }).join("") : block.text;
+    var line = String(what || "").split("\n")[0].slice(0, LINE);
+    var head = make("span", "row", "", make("b", "", item.tool), make("span", "left"));
+    var row = make("button", "plain", "", head, line && make("code", "", line), make("span", "muted", item.where.join(" · ")));
+    row.type = "button";
+    row.classList.toggle("risky", item.dangers.length > 0);
+    row.addEventListener("click", function () {
+      cards[item.id].node.focus();
+    });
+    return row;
+  }
+
+  function show(id) {
+    [shown, id].forEach(function (one) {
+      if (cards[one]) {
+        cards[one].node.classList.toggle("shown", one === id);
+        cards[one].row.setAttribute("aria-current", String(one === id));
+      }
+    });
+    shown = id;
   }
 
   // What is dangerous, why it is asked, what else it does. The words may come later.
@@ -214,6 +288,7 @@
     var box = make("div", "actions");
     drawn(["yes"]).forEach(function (offer) {
       var into = offer.edits ? make("details", "", "", make("summary", "", offer.label)) : box;
+      drawOptions(item, offer, into);
       drawFields(item, offer, into);
       into.appendChild(button(item, offer));
       if (into !== box) {
@@ -242,6 +317,29 @@
       box.appendChild(rules);
     }
     return box;
+  }
+
+  // A single choice: one press is the answer.
+  function drawOptions(item, offer, into) {
+    var field = offer.choice;
+    if (!field) {
+      return;
+    }
+    var chip = field.heading && make("span", "", "", make("span", "chip", field.heading));
+    var legend = make("p", "legend", "", chip);
+    legend.appendChild(document.createTextNode(field.label));
+    into.appendChild(legend);
+    field.options.forEach(function (option) {
+      var words = make("span", "", "", make("b", "", option.label), option.detail && make("span", "muted", option.detail));
+      var element = make("button", "option", "", words);
+      element.type = "button";
+      element.dataset.action = offer.name;
+      element.dataset.option = option.label;
+      element.addEventListener("click", function () {
+        press(item.id, offer, element, [field.name, option.value]);
+      });
+      into.appendChild(element);
+    });
   }
 
   function drawRefusals(item, offers) {
@@ -337,20 +435,22 @@
 
   // Deciding.
 
-  function press(id, offer) {
+  // `pressed` and `chosen` are an option's; other buttons are found by their offer.
+  function press(id, offer, pressed, chosen) {
     var card = cards[id];
-    if (!card || card.sent || card.over || offer.opens || Date.now() < stillUntil) {
+    if (!card || card.sent || card.over || (offer.opens && !pressed) || Date.now() < stillUntil) {
       return;
     }
-    var pressed = find(card, offer);
+    pressed = pressed || find(card, offer);
+    var label = [].slice.call(pressed.childNodes);
     card.sent = true;
-    var sending = post(card, offer); // reads the fields: before they are frozen
+    var sending = post(card, offer, chosen); // reads the fields: before they are frozen
     freeze(card, true);
     pressed.textContent = t("inbox.sending");
     function again(title, lines) {
       card.sent = false;
       freeze(card, card.over);
-      pressed.textContent = offer.label;
+      pressed.replaceChildren.apply(pressed, label);
       tell(card, "late", title, lines);
     }
     sending.then(
@@ -367,10 +467,13 @@
     );
   }
 
-  function post(card, offer) {
+  function post(card, offer, chosen) {
     var parts = offer.link.split("?");
     var form = new URLSearchParams(parts[1] || "");
     form.set("digest", card.item.digest);
+    if (chosen) {
+      form.append(chosen[0], chosen[1]);
+    }
     card.node.querySelectorAll("[data-offer=" + CSS.escape(offer.name) + "]").forEach(function (element) {
       if (element.tagName === "TEXTAREA") {
         form.append(element.name, element.value); // letter by letter
@@ -378,7 +481,11 @@
         form.append(element.dataset.field || element.name, element.value.trim());
       }
     });
-    return fetch(parts[0], {
+    return deliver(parts[0], form);
+  }
+
+  function deliver(path, form) {
+    return fetch(path, {
       method: "POST",
       body: form,
       headers: { "X-Feishuperm": "1", Accept: "application/json" },
@@ -433,6 +540,7 @@
     }
     var focused = card.node.contains(document.activeElement);
     card.node.remove();
+    card.row.remove();
     delete cards[card.item.id];
     if (selected === card.item.id) {
       selected = "";
@@ -495,8 +603,11 @@
     cards[item.id] = drawCard(item);
     cards[item.id].deadline = deadline;
     list.appendChild(cards[item.id].node); // last: what is there does not move
+    rail.appendChild(cards[item.id].row);
     if (!first) {
-      announce(t("inbox.arrived", { what: item.tool + " · " + item.project_name }));
+      var news = t("inbox.arrived", { what: item.tool + " · " + item.project_name });
+      announce(news);
+      alarm(item.id, news);
     }
   }
 
@@ -533,11 +644,22 @@
     box.textContent = "";
     items.forEach(function (item) {
       var row = make("div", "row", "", make("span", "", item.what), make("span", "done-" + item.look, item.done));
-      var facts = [item.project_name, time(item.ended), item.surface].filter(Boolean).join(" · ");
-      var entry = make("li", "", "", row, make("p", "muted", facts));
-      (item.ran ? [item.ran] : []).concat(item.rules).forEach(function (rule) {
-        entry.appendChild(make("code", "rule", rule));
+      var facts = [item.project_name, time(item.ended), item.who, item.surface].filter(Boolean).join(" · ");
+      var what = item.detail && make("code", "detail", item.detail);
+      var entry = make("li", "", "", row, what, make("p", "muted", facts));
+      if (item.result) {
+        entry.appendChild(make("p", "done-" + item.result_look, item.result));
+      }
+      if (item.ran) {
+        entry.appendChild(make("code", "rule", item.ran));
+      }
+      item.rules.forEach(function (rule) {
+        var undone = item.undone.indexOf(rule) >= 0;
+        entry.appendChild(make("code", "rule", undone ? "" : rule, undone && make("s", "", rule)));
       });
+      if (item.undo) {
+        entry.appendChild(drawUndo(item));
+      }
       var reason = item.reason ? [t("page.key.reason") + ": " + item.reason] : [];
       var head = item.head ? [t("page.key.head") + ": " + item.head] : [];
       item.notes.concat(reason, head).forEach(function (line) {
@@ -545,6 +667,25 @@
       });
       box.appendChild(entry);
     });
+  }
+
+  function drawUndo(item) {
+    var element = make("button", "plain small", t("button.undo"));
+    element.type = "button";
+    element.addEventListener("click", function () {
+      element.disabled = true;
+      var parts = item.undo.split("?");
+      deliver(parts[0], new URLSearchParams(parts[1])).then(
+        function (result) {
+          element.replaceWith(make("p", "muted", result.line));
+        },
+        function () {
+          element.disabled = false;
+          announce(t("inbox.failed"));
+        }
+      );
+    });
+    return element;
   }
 
   function time(seconds) {
@@ -563,6 +704,10 @@
     document.title = (waiting ? "(" + waiting + ") " : "") + t("page.name");
     document.getElementById("count").textContent = waiting ? String(waiting) : "";
     empty.hidden = list.children.length > 0;
+    document.getElementById("desk").hidden = !empty.hidden;
+    if (!cards[shown] && list.firstChild) {
+      show(list.firstChild.id.slice("request-".length));
+    }
   }
 
   function announce(text) {
@@ -578,15 +723,113 @@
       }
       var left = Math.ceil((card.deadline * 1000 - now) / 1000);
       var all = card.deadline - card.item.created;
-      var shown = Math.floor(left / 60) + ":" + ("0" + (left % 60)).slice(-2);
-      card.clock.textContent = left > 0 ? t("page.left", { left: shown }) : t("page.time_over");
+      var shownLeft = Math.floor(left / 60) + ":" + ("0" + (left % 60)).slice(-2);
+      card.clock.textContent = left > 0 ? t("page.left", { left: shownLeft }) : t("page.time_over");
       card.clock.classList.toggle("soon", left <= SOON);
+      card.row.querySelector(".left").textContent = left > 0 ? shownLeft : "";
       card.bar.classList.toggle("soon", left <= SOON);
       card.bar.firstChild.style.transform = "scaleX(" + Math.max(0, Math.min(1, left / all)) + ")";
       if (left <= 0 && !card.over) {
         card.over = true;
         freeze(card, true);
       }
+    });
+  }
+
+  // Ringing and notices of the browser: off until somebody asks for them here.
+
+  var sound = null;
+  var ways = { ring: false, notify: false };
+
+  function remembered(name, value) {
+    try {
+      if (value !== undefined) {
+        localStorage.setItem("feishuperm-" + name, value ? "on" : "");
+      }
+      return localStorage.getItem("feishuperm-" + name) === "on";
+    } catch (error) {
+      return Boolean(value); // storage is switched off: for this page only
+    }
+  }
+
+  function allowed(name) {
+    return name === "ring" || Notification.permission === "granted";
+  }
+
+  function toggle(name, on) {
+    ways[name] = on && allowed(name);
+    remembered(name, ways[name]);
+    document.getElementById(name).setAttribute("aria-pressed", String(ways[name]));
+  }
+
+  function wakeSound() {
+    if (ways.ring && !sound) {
+      sound = new AudioContext(); // only after a press: browsers want that
+    }
+    if (sound && sound.state === "suspended") {
+      sound.resume();
+    }
+  }
+
+  function offerAlarm(name, ask) {
+    var element = document.getElementById(name);
+    element.hidden = false;
+    document.getElementById("alerts").hidden = false;
+    toggle(name, remembered(name));
+    element.addEventListener("click", function () {
+      ask(function () {
+        toggle(name, !ways[name]);
+        wakeSound();
+        if (name === "ring") {
+          beep();
+        }
+      });
+    });
+  }
+
+  function beep() {
+    if (!ways.ring || !sound) {
+      return;
+    }
+    [0, 0.18].forEach(function (after) {
+      var tone = sound.createOscillator();
+      var volume = sound.createGain();
+      tone.frequency.value = 880;
+      volume.gain.value = 0.08;
+      tone.connect(volume);
+      volume.connect(sound.destination);
+      tone.start(sound.currentTime + after);
+      tone.stop(sound.currentTime + after + 0.12);
+    });
+  }
+
+  // What it says is what stands in the list, and never a command: a screen may be locked.
+  function alarm(id, news) {
+    beep();
+    if (!ways.notify || !document.hidden) {
+      return;
+    }
+    try {
+      var notice = new Notification(t("page.name"), { body: news, tag: id });
+      notice.onclick = function () {
+        window.focus();
+        notice.close();
+      };
+    } catch (error) {
+      toggle("notify", false); // a phone's browser offers it and cannot do it
+    }
+  }
+
+  if (window.AudioContext) {
+    offerAlarm("ring", function (then) {
+      then();
+    });
+    document.addEventListener("pointerdown", wakeSound);
+    document.addEventListener("keydown", wakeSound);
+  }
+  if (window.isSecureContext && window.Notification) {
+    offerAlarm("notify", function (then) {
+      Notification.requestPermission().then(then);
     });
   }
 
@@ -650,6 +893,7 @@
     selected = id;
     if (cards[id]) {
       cards[id].node.classList.add("selected");
+      show(id);
     }
   }
 
@@ -666,11 +910,17 @@
     select(id);
     cards[id].node.focus();
     cards[id].node.scrollIntoView({ block: "nearest" });
+    cards[id].row.scrollIntoView({ block: "nearest" });
   }
 
   function act(key) {
     if (!cards[selected]) {
       move(1); // the first press only shows which request the next one is about
+    } else if (DIGIT.test(key)) {
+      var option = cards[selected].node.querySelectorAll("[data-option]")[key - 1];
+      if (option) {
+        option.click();
+      }
     } else if (key === "r" || key === "Enter") {
       var wanted = key === "r" ? "input[type=text]" : "[data-role]";
       var element = cards[selected].node.querySelector(wanted);
@@ -717,7 +967,7 @@
       move(key === "j" || key === "ArrowDown" ? 1 : -1);
     } else if (key === "?") {
       toggleHelp(true);
-    } else if (key === "r" || key === "Enter" || (boot.keys.indexOf(key) >= 0 && !event.shiftKey)) {
+    } else if (key === "r" || key === "Enter" || DIGIT.test(key) || (boot.keys.indexOf(key) >= 0 && !event.shiftKey)) {
       act(key);
     } else {
       return;

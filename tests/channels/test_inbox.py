@@ -109,3 +109,22 @@ def test_silent_pages_are_pinged_again_and_again() -> None:
     assert page.got[1:] == [b": ping\n\n", b": ping\n\n"]
     assert [seconds for seconds, _ in house.due] == [PING_SECONDS]
     house.inbox.close()
+
+
+def test_page_of_one_request_follows_it_and_counts_for_nobody_who_looks() -> None:
+    house, page = House(), Page()
+    news = iter((b"waits", b"ended", b"ran"))
+    house.inbox.follow(page, lambda: next(news))
+    assert page.got == [b"waits"]
+    assert not house.inbox.watched()
+    house.inbox.settle(Outcome("1-a"))
+    house.turn()
+    house.inbox.update(Outcome("1-a"))
+    house.turn()
+    assert page.got == [b"waits", b"ended", b"ran"]
+    assert house.rendered == 0
+    assert page.on_close
+    page.on_close()
+    house.inbox.refresh()
+    house.turn()
+    assert len(page.got) == 3

@@ -90,6 +90,7 @@ def test_other_user_gets_nothing_even_with_every_link(served: Served) -> None:
     hook, id = served.ask(event())
     good = [served.link(f"/{name}?id={id}") for name in ("allow", "always", "deny")]
     forms = [f"POST /{name} {query(link)}" for name, link in zip(("allow",), good)]
+    forms.append(f"POST /undo {query(served.link(f'/undo?id={id}'))}")
     seen = json.loads(
         as_other(
             GET,
@@ -98,6 +99,7 @@ def test_other_user_gets_nothing_even_with_every_link(served: Served) -> None:
             *good,
             *forms,
             served.link(f"/request?id={id}"),
+            served.link(f"/events?id={id}"),
             "/",
             "/status",
             "/events",

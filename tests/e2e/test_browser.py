@@ -144,12 +144,14 @@ class Station:
         items: list[dict[str, Any]] = json.loads(boot.group(1))["waiting"]
         return items
 
-    def ask(self, tool_name: str, tool_input: dict[str, Any]) -> Hook:
+    def ask(
+        self, tool_name: str, tool_input: dict[str, Any], transcript: str = ""
+    ) -> Hook:
         """Start a hook; returns when its request waits."""
         known = {item["id"] for item in self.waiting()}
         event = {
             "session_id": "5c1b0c2e-9f0d-4f7e-a1a2-7f1c2f6f9a10",
-            "transcript_path": "",
+            "transcript_path": transcript,
             "cwd": str(self.project),
             "permission_mode": "default",
             "hook_event_name": "PermissionRequest",
@@ -671,12 +673,87 @@ def test_empty_answer_is_asked_for_again(station: Station, phone: Phone) -> None
     expect_text(page, "请至少回答一个问题")
     assert hook.waits()
     page.get_by_text("单页", exact=True).tap()
-    button(page, "提交").tap()
-    expect_text(page, "已提交回答")
+    expect_text(page, "已提交回答", "支付页面用哪种布局？：单页")
     answers = hook.decision()["updatedInput"]["answers"]
     assert answers == {"支付页面用哪种布局？": "单页"}
     page.get_by_role("link", name="打开收件箱").tap()
-    expect_text(page.locator("#recent"), "已提交回答")
+    expect_text(page.locator("#recent"), "已提交回答", "支付页面用哪种布局？：单页")
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_single_choice_is_one_tap_on_the_page(
+    station: Station, phone: Phone, scripts: bool
+) -> None:
+    hook = station.ask("AskUserQuestion", {"questions": [COLOUR]})
+    page = phone.open(hook.links["answer"], java_script_enabled=scripts)
+    page.get_by_role("button", name="分步").tap()
+    expect_text(page, "操作成功", "已提交回答", "支付页面用哪种布局？：分步")
+    answers = hook.decision()["updatedInput"]["answers"]
+    assert answers == {"支付页面用哪种布局？": "分步"}
+
+
+def test_own_words_and_enter_never_mean_the_first_option(
+    station: Station, phone: Phone
+) -> None:
+    hook = station.ask("AskUserQuestion", {"questions": [COLOUR]})
+    page = phone.open(hook.links["answer"])
+    page.get_by_label("其他（自己填写）").fill("两个都要")
+    page.keyboard.press("Enter")
+    expect_text(page, "已提交回答")
+    answers = hook.decision()["updatedInput"]["answers"]
+    assert answers == {"支付页面用哪种布局？": "两个都要"}
+
+
+def test_single_choice_is_one_tap_or_one_key_in_the_inbox(
+    station: Station, phone: Phone
+) -> None:
+    first = station.ask("AskUserQuestion", {"questions": [COLOUR]})
+    second = station.ask("AskUserQuestion", {"questions": [COLOUR]})
+    page = phone.open()
+    expect_text(card(page, first), "提问", "支付页面用哪种布局？", "所有步骤在一页内")
+    assert "AskUserQuestion" not in page.locator("main").text_content()
+    card(page, first).get_by_role("button", name="单页").tap()
+    expect_text(card(page, first), "已提交回答")
+    answers = first.decision()["updatedInput"]["answers"]
+    assert answers == {"支付页面用哪种布局？": "单页"}
+    card(page, first).wait_for(state="detached")
+    page.wait_for_timeout(700)  # taps and keys rest while cards settle
+    page.keyboard.press("2")
+    assert second.waits()  # the first key only shows what the next is about
+    page.keyboard.press("2")
+    answers = second.decision()["updatedInput"]["answers"]
+    assert answers == {"支付页面用哪种布局？": "分步"}
+
+
+HOSTILE_PLAN = """# 计划 <img src=x onerror=document.title=1>
+
+- **粗** `</code><script>document.title=2</script>`
+- [x] [点我](javascript:document.title=3)
+
+| a | <b>b</b> |
+|---|---|
+| 1 | ![i](http://evil.test/x.png) |
+
+```</pre><script>
+</script><style>*{display:none}</style>
+```
+<!-- rm -rf ~ -->"""
+
+
+@pytest.mark.parametrize("path", ["/", "request"])
+def test_plan_is_drawn_and_nothing_of_it_is_markup(
+    station: Station, phone: Phone, path: str
+) -> None:
+    hook = station.ask("ExitPlanMode", {"plan": HOSTILE_PLAN})
+    page = phone.open(hook.links.get(path, path))
+    plan = page.locator(".markdown")
+    expect_text(plan, "计划 <img src=x", "<!-- rm -rf ~ -->", "</pre><script>")
+    assert plan.locator("table tr").count() == 2
+    assert plan.locator(".h1").count() == 1
+    assert plan.locator(".li").count() == 2
+    assert plan.locator("img, script, style, a").count() == 0
+    assert "计划" in page.locator(".tool").first.text_content()
+    assert not page.title().isdigit()
 
 
 def test_plan_is_approved(station: Station, phone: Phone) -> None:
@@ -768,3 +845,102 @@ def take_card(phone: Phone, tmp_path: Path) -> None:
     card = build_permission_card(ask, lambda path, id: f"{phone.url}{path}?id={id}")
     page.set_content(card_page(card))
     take(page, "card", tmp_path, 600)
+
+
+# After the decision.
+
+
+class Transcript:
+    """What the client writes down."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "session.jsonl"
+        self.path.touch()
+
+    def write(self, kind: str, *content: dict[str, Any], **fields: Any) -> None:
+        entry = {"type": kind, "message": {"content": list(content)}, **fields}
+        with self.path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def call(self, said: str, **tool_input: Any) -> None:
+        self.write("user", {"type": "text", "text": "修好构建\n谢谢"})
+        self.write("assistant", {"type": "text", "text": said})
+        use = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": tool_input}
+        self.write("assistant", use)
+
+    def result(self, content: str, is_error: bool = False) -> None:
+        ended = {"type": "tool_result", "tool_use_id": "toolu_1", "content": content}
+        self.write("user", {**ended, "is_error": is_error})
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Transcript:
+    return Transcript(tmp_path)
+
+
+def test_why_is_said_and_the_result_follows_by_itself(
+    station: Station, phone: Phone, transcript: Transcript
+) -> None:
+    transcript.call("先构建一次看看。", **BUILD)
+    hook = station.ask("Bash", BUILD, str(transcript.path))
+    inbox, page = phone.open(), phone.open(hook.links["request"])
+    for place in (card(inbox, hook), page):
+        expect_text(place, "先构建一次看看。", "修好构建")
+    button(page, "批准运行").tap()
+    expect_text(page, "操作成功", "已批准运行")
+    assert hook.decision()["behavior"] == "allow"
+    assert not page.locator("#result").is_visible()
+    transcript.result("Exit code 3\nboom", is_error=True)
+    expect_text(page.locator("#result"), "已运行，退出码 3")
+    expect_text(inbox.locator("#recent"), "已运行，退出码 3", "npm run build")
+
+
+def test_page_of_a_request_keeps_what_was_typed_when_it_ends_elsewhere(
+    station: Station, phone: Phone, transcript: Transcript
+) -> None:
+    transcript.call("先构建一次看看。", **BUILD)
+    hook = station.ask("Bash", BUILD, str(transcript.path))
+    page = phone.open(hook.links["request"])
+    field = page.get_by_label("拒绝理由")
+    field.fill("我还没写完")
+    page.wait_for_timeout(1200)  # a call this young may still be another one
+    transcript.result("done")
+    expect_text(page.locator(".outcome"), "请求已在终端处理", "已运行完毕")
+    assert field.input_value() == "我还没写完"
+    assert button(page, "批准运行").is_disabled()
+    assert hook.output() == b""
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_rule_is_taken_back_from_the_result_page(
+    station: Station, phone: Phone, scripts: bool
+) -> None:
+    command = f"npm run undo-{scripts}"
+    hook = station.ask("Bash", {"command": command})
+    page = phone.open(hook.links["request"], java_script_enabled=scripts)
+    button(page, "始终允许").tap()
+    expect_text(page, "已始终允许", f"Bash({command})")
+    hook.output()
+    settings = station.project / ".claude" / "settings.local.json"
+    assert command in settings.read_text()
+    button(page, "撤销").tap()
+    expect_text(page, "已撤销", "规则已从项目中移除")
+    assert command not in settings.read_text()
+    inbox = phone.open(java_script_enabled=scripts)
+    assert inbox.locator("s", has_text=command).count() == 1
+
+
+def test_rule_is_taken_back_in_the_history_of_the_inbox(
+    station: Station, phone: Phone
+) -> None:
+    hook = station.ask("Bash", {"command": "npm run undo-here"})
+    page = phone.open()
+    button(card(page, hook), "始终允许").tap()
+    hook.output()
+    row = page.locator("#recent li", has_text="npm run undo-here").first
+    button(row, "撤销").tap()
+    row.locator("s", has_text="npm run undo-here").wait_for()
+    assert button(row, "撤销").count() == 0
+    settings = station.project / ".claude" / "settings.local.json"
+    assert "undo-here" not in settings.read_text()
+    assert phone.posts == ["/always", "/undo"]

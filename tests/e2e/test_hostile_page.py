@@ -319,6 +319,7 @@ def test_secret_is_masked_in_the_inbox_and_whole_on_its_page(
     assert secret in page.locator("pre.code").first.text_content()
     button(page, "拒绝运行").tap()
     assert decision(finish(asked.process))["behavior"] == "deny"
+    expect_text(page, "已拒绝运行")  # a page that is on its way may not be closed
     phone.close()
 
 
@@ -410,3 +411,47 @@ def test_link_in_another_sites_page_lets_the_browser_in(
     expect_text(page, "npm run build")
     page.context.close()
     process.terminate()
+
+
+# After the decision.
+
+
+@pytest.mark.parametrize(
+    "attack", ["fetch post", "beacon", "form in a frame", "fetch with credentials"]
+)
+def test_page_elsewhere_cannot_take_a_rule_back_even_with_the_good_link(
+    server: Served, browser: Any, evil: Site, attack: str
+) -> None:
+    command = f"echo {attack}"
+    process, id = server.ask(event("Bash", command=command))
+    server.get(f"/always?id={id}")
+    process.wait(20)
+    link = f"http://127.0.0.1:{server.port}" + server.link(f"/undo?id={id}")
+    path, _, query = link.partition("?")
+    evil.page = (
+        f"<!doctype html><title>evil</title><body><script>const LINK = '{link}',"
+        f" PATH = '{path}', QUERY = '{query}'; {ATTACKS[attack]};</script>"
+    )
+    page = visit(browser, evil.url)
+    page.wait_for_function("document.title === 'done'")
+    page.context.close()
+    written = Path(server.project, ".claude", "settings.local.json").read_text()
+    assert f"Bash({command})" in written
+
+
+def test_page_elsewhere_cannot_follow_a_request_even_with_the_good_link(
+    asked: Asked, browser: Any, evil: Site
+) -> None:
+    link = asked.base + asked.served.link(f"/events?id={asked.id}")
+    evil.page = (
+        "<!doctype html><title>evil</title><body><script>"
+        f"const e = new EventSource('{link}');"
+        " e.addEventListener('state', () => { document.title = 'read' });"
+        " e.onopen = () => { document.title = 'open' };"
+        " e.onerror = () => { document.title = 'closed' };</script>"
+    )
+    page = visit(browser, evil.url)
+    page.wait_for_function("document.title !== 'evil'")
+    assert page.title() == "closed"
+    page.context.close()
+    assert asked.is_untouched()

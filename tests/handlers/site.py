@@ -50,6 +50,7 @@ class FakeDesk:
         self.asked = {row.id: row for row in asked}
         self.answers: list[Answer] = []
         self.refused: list[tuple[str, str, str]] = []
+        self.undone: list[tuple[str, str]] = []
         self.seen: list[str] = []
         self.held: list[str] = []
         self.receipt = Receipt(statuses.SETTLED, make_outcome())
@@ -99,6 +100,10 @@ class FakeDesk:
         self.answers.append(answer)
         return self.receipt
 
+    def undo(self, id: str, surface: str) -> Receipt:
+        self.undone.append((id, surface))
+        return self.receipt
+
 
 class FakeStream:
     """An open page."""
@@ -115,9 +120,14 @@ class FakeInbox:
     def __init__(self) -> None:
         self.refreshed = 0
         self.streams: list[FakeStream] = []
+        self.followed: list[bytes] = []
 
     def open(self, stream: FakeStream) -> None:
         assert stream in self.streams
+
+    def follow(self, stream: FakeStream, render: Callable[[], bytes]) -> None:
+        assert stream in self.streams
+        self.followed.append(render())
 
     def refresh(self) -> None:
         self.refreshed += 1

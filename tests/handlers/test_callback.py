@@ -349,7 +349,9 @@ def test_button_of_tomorrow_is_on_old_requests_too(extra: Kind) -> None:
         ({"connection": "Upgrade", "upgrade": "websocket"}, 400),
     ],
 )
-@pytest.mark.parametrize("path", ["/allow", "/", "/status", "/events", "/healthz"])
+@pytest.mark.parametrize(
+    "path", ["/allow", "/", "/status", "/events", "/undo", "/healthz"]
+)
 def test_hostile_page_gets_nothing_on_any_route(
     path: str, headers: dict[str, str], status: int
 ) -> None:
@@ -367,9 +369,10 @@ def test_other_user_of_this_machine_gets_nothing_with_a_good_link(
     place.owners.owner = owner
     for path in ("/allow", "/deny", "/request"):
         assert place.tap(path).status == 403
-    assert place.press("/allow").status == 403
-    for path in ("/", "/status", "/events"):
+    assert place.press("/allow").status == place.press("/undo").status == 403
+    for path in ("/", "/status", "/events", LINKS.path("/events", ID)):
         assert place.send("GET", path).status == 403
+    assert not place.inbox.streams and not place.desk.undone
     assert place.send("GET", "/healthz").status == 200
     assert not place.desk.answers and not place.desk.seen
 
@@ -380,8 +383,10 @@ def test_session_that_asks_is_refused_and_named() -> None:
     refused = place.tap("/allow")
     assert refused.status == 403 and "curl (pid 51)" in told(refused)
     assert place.press("/always", headers={"x_feishuperm": "1"}).status == 403
-    for path in ("/", "/status", "/events"):
+    for path in ("/", "/status", "/events", LINKS.path("/events", ID)):
         assert place.send("GET", path).status == 403
+    assert place.press("/undo").status == 403
+    assert not place.inbox.streams and not place.desk.undone
     assert not place.desk.answers and not place.desk.seen
     assert place.desk.refused[:2] == [
         (ID, "allow", "curl (pid 51)"),
@@ -483,3 +488,81 @@ def test_nobody_revokes_without_the_link_or_what_was_never_made() -> None:
     evil = {"origin": "https://evil.example"}
     assert here.press("/revoke", headers=evil).status == 403
     assert not here.desk.revoked
+
+
+# After the decision.
+
+
+def test_page_of_a_request_follows_it_by_a_link_of_its_own() -> None:
+    place = site()
+    page = Page(place.tap("/request").body)
+    (main,) = page.all("main")
+    assert main["data-events"] == LINKS.path("/events", ID)[1:]
+    place.send("GET", LINKS.path("/events", ID))
+    (event,) = place.inbox.followed
+    assert event.startswith(b"event: state\ndata: ") and event.endswith(b"\n\n")
+    assert json.loads(event.partition(b"data: ")[2]) == {"waits": True, "left": 30}
+    assert not place.desk.answers
+
+
+def test_page_that_follows_is_told_the_end_and_what_came_of_it() -> None:
+    place = Site(Asked(make_ask(), ended=True))
+    place.send("GET", LINKS.path("/events", ID))
+    (event,) = place.inbox.followed
+    told = json.loads(event.partition(b"data: ")[2])
+    assert told["waits"] is False
+    assert told["title"] == "已拒绝运行"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        f"/events?id={ID}",
+        f"/events?id={ID}&sig=0000",
+        f"/events?id={ID}&sig=" + LINKS.signature("/request", ID),
+        f"/events?id={ID}&sig=" + LINKS.signature("/allow", ID),
+        "/events?id=1700000000-00000000&sig="
+        + LINKS.signature("/events", "1700000000-00000000"),
+    ],
+)
+def test_nobody_follows_a_request_without_its_link(target: str) -> None:
+    place = site(**PUBLIC_SITE)
+    place.time = 60.0
+    headers = {"host": "box.example", **BROWSER}
+    assert place.send("GET", target, **headers).status == 403
+    assert not place.inbox.streams
+
+
+@pytest.mark.parametrize("site_of", ["cross-site", "same-site"])
+def test_page_elsewhere_follows_nothing_and_takes_nothing_back(site_of: str) -> None:
+    place = site()
+    headers = {"sec_fetch_site": site_of}
+    assert place.send("GET", LINKS.path("/events", ID), **headers).status == 403
+    assert place.press("/undo", headers=headers).status == 403
+    assert not place.inbox.streams and not place.desk.undone
+
+
+def test_undo_is_a_press_and_never_a_link() -> None:
+    place = site()
+    assert place.tap("/undo").status == 405
+    assert not place.desk.undone
+    assert "已撤销" in told(place.press("/undo"))
+    assert place.press("/undo", headers={"x_feishuperm": "1"}).status == 200
+    assert place.desk.undone == [(ID, "page"), (ID, "inbox")]
+
+
+@pytest.mark.parametrize("path", ["/allow", "/always", "/deny", "/request", "/events"])
+def test_link_for_something_else_takes_nothing_back(path: str) -> None:
+    place = site()
+    form = {"id": ID, "sig": LINKS.signature(path, ID)}
+    assert place.send("POST", "/undo", urlencode(form)).status == 404
+    assert not place.desk.undone
+
+
+def test_undo_that_is_refused_says_why() -> None:
+    place = site()
+    place.desk.receipt = Receipt(statuses.REFUSED, error="not here")
+    refused = place.press("/undo")
+    assert refused.status == 403 and "not here" in told(refused)
+    in_place = place.press("/undo", headers={"x_feishuperm": "1"})
+    assert json.loads(in_place.body) == {"ok": False, "line": "not here"}

@@ -26,7 +26,7 @@ from feishuperm.services.ledger import Ticket
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter
 from feishuperm.services.rule_writer import RuleWriter
-from feishuperm.services.transcript import Transcripts
+from feishuperm.services.transcript import Result, Transcripts
 from tests.kinds import extra
 from tests.lib.samples import CALLS
 from tests.served import EVENT
@@ -62,6 +62,7 @@ class Channel:
         self.passive = passive
         self.asks: list[tuple[Ask, Announcement]] = []
         self.outcomes: list[Outcome] = []
+        self.updates: list[Outcome] = []
         self.notices: list[Notice] = []
         self.looked_at = False
         self.kept = False
@@ -82,6 +83,9 @@ class Channel:
 
     def settle(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
+
+    def update(self, outcome: Outcome) -> None:
+        self.updates.append(outcome)
 
     def notify(self, notice: Notice) -> None:
         self.notices.append(notice)
@@ -187,6 +191,7 @@ class Watched:
 
     def __init__(self, state: str) -> None:
         self.state = state
+        self.result = Result()
 
     def check(self) -> str:
         return self.state
@@ -264,6 +269,14 @@ class Bench:
         values = {name: (text,) for name, text in more.pop("values", {}).items()}
         answer = Answer(more.pop("id", ID), action, values, "page", **more)
         return self.desk.answer(answer)
+
+    def settle_transcript(self) -> None:
+        """Let whatever is young in a transcript grow old."""
+        for watch in self.desk._watches.values():
+            watch.began -= 10
+        for watch, _ in self.desk._results.values():
+            watch.began -= 10
+        self.timers.turn(2.0)
 
     @property
     def request(self) -> Request:
@@ -1085,3 +1098,95 @@ def test_refused_call_that_comes_back_after_a_restart_keeps_waiting(
 def test_no_pass_is_offered_for_what_auto_mode_refused(denying: Bench) -> None:
     denying.bring(DENIED)
     assert not denying.request.passable
+
+
+# What came of it.
+
+
+def ran(content: str = "done", is_error: bool = False) -> str:
+    block = {
+        "type": "tool_result",
+        "tool_use_id": "toolu_1",
+        "content": content,
+        "is_error": is_error,
+    }
+    return json.dumps({"type": "user", "message": {"content": [block]}}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "is_error", "said", "look"),
+    [
+        ("fine", False, "已运行完毕", "good"),
+        ("Exit code 3\nboom", True, "已运行，退出码 3", "bad"),
+        ("API_KEY=sk-ant-0123456789abcdef0123\nx", True,
+         "运行失败：API_KEY=***", "bad"),
+        ("Permission to use Bash has been denied.", True,
+         "被规则拒绝，没有运行", "bad"),
+    ],
+)  # fmt: skip
+def test_channels_are_told_what_came_of_an_allow(
+    tmp_path: Path, content: str, is_error: bool, said: str, look: str
+) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(spoken("Now.") + called())
+    bench = Bench(tmp_path)
+    bench.ask(command="npm test", transcript_path=str(path))
+    bench.answer("allow")
+    assert bench.channel.outcomes[0].result == ""
+    bench.timers.turn(2.0)
+    assert bench.channel.updates == []
+    with path.open("a") as file:
+        file.write(ran(content, is_error))
+    bench.settle_transcript()
+    (outcome,) = bench.channel.updates
+    assert (outcome.result, outcome.result_look) == (said, look)
+
+
+def test_result_that_never_comes_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(spoken("Now.") + called())
+    bench = Bench(tmp_path)
+    bench.ask(command="npm test", transcript_path=str(path))
+    bench.answer("allow")
+    bench.timers.turn(desks.RESULT_SECONDS + 10)
+    before = len(bench.timers.calls)
+    with path.open("a") as file:
+        file.write(ran())
+    bench.timers.turn(60)
+    assert bench.channel.updates == []
+    assert len(bench.timers.calls) == before
+    bench.ask(command="npm test", id="1700000001-0123abcd", transcript_path=str(path))
+    bench.timers.turn(2.0)  # a new request is looked at again, quickly
+
+
+def test_refusal_has_no_result(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(spoken("Now.") + called())
+    bench = Bench(tmp_path)
+    bench.ask(command="npm test", transcript_path=str(path))
+    bench.answer("deny")
+    with path.open("a") as file:
+        file.write(ran("用户通过飞书拒绝", True))
+    bench.timers.turn(5.0)
+    assert bench.channel.updates == []
+
+
+def test_answers_to_a_question_are_shown(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.ask("AskUserQuestion")
+    values = {"q0": QUESTION["questions"][0]["options"][0]["label"]}
+    assert bench.answer("answer", values=values).status == statuses.SETTLED
+    (outcome,) = bench.channel.outcomes
+    (answer,) = outcome.answers
+    assert answer.startswith(QUESTION["questions"][0]["question"][:20])
+    assert answer.endswith(values["q0"])
+
+
+def test_undo_of_what_wrote_no_rule_is_refused(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    assert bench.desk.undo(ID, "page").status == statuses.UNKNOWN
+    bench.ask()
+    assert bench.desk.undo(ID, "page").status == statuses.REFUSED
+    bench.answer("allow")
+    assert bench.desk.undo(ID, "page").status == statuses.REFUSED
+    assert bench.desk.undo(ID, "card").status == statuses.REFUSED

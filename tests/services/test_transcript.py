@@ -573,3 +573,53 @@ def test_last_words_of_a_huge_transcript_come_quickly(path: Path) -> None:
     began = time.perf_counter()
     last_words(bytes(path))
     assert time.perf_counter() - began < 0.5  # a hundredth of it on a quiet machine
+
+
+# How it went on.
+
+
+def ended(id: str, content: Any, **fields: Any) -> str:
+    block = {"type": "tool_result", "tool_use_id": id, "content": content}
+    error = fields.pop("is_error", True)
+    return line("user", [{**block, "is_error": error}], **fields)
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        (ended("t1", "(Bash completed with no output)", is_error=False), ("ran", "")),
+        (result("t1", "fine"), ("ran", "")),
+        (ended("t1", "Exit code 3"), ("exit", "3")),
+        (ended("t1", "Exit code 1\ntouch: cannot touch"), ("exit", "1")),
+        (ended("t1", "no", toolDenialKind="permission-rule"), ("refused", "")),
+        (
+            ended("t1", "Permission to use Bash with command x has been denied."),
+            ("refused", ""),
+        ),
+        (ended("t1", "[Request interrupted by user for tool use]"), ("stopped", "")),
+        (ended("t1", [{"type": "text", "text": "boom"}]), ("failed", "boom")),
+        (ended("t1", 7), ("failed", "")),
+        (ended("t1", [7]), ("failed", "")),
+        (ended("t1", "x" * (2 << 20)), ("", "")),
+    ],
+)
+def test_result_of_a_call_is_known_with_its_end(
+    path: Path, written: str, wanted: tuple[str, str]
+) -> None:
+    path.write_text(use("t1", command="x"))
+    watch = begin(str(path), "Bash", {"command": "x"})
+    assert watch.check() == PENDING and watch.result == ("", "")
+    with path.open("a") as file:
+        file.write(written)
+    assert watch.check() == ANSWERED
+    assert watch.result == wanted
+
+
+def test_result_of_a_call_that_appears_and_ends_at_once_is_known(path: Path) -> None:
+    path.write_text(line("user", "go"))
+    watch = begin(str(path), "Bash", {"command": "x"})
+    watch.check()
+    with path.open("a") as file:
+        file.write(use("t1", command="x") + ended("t1", "Exit code 2"))
+    assert watch.check() == ANSWERED
+    assert watch.result == ("exit", "2")

@@ -365,7 +365,8 @@ def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
     language = outcome.language
     elements = [
         div(outcome.done),
-        *(note(line) for line in outcome.lines),
+        *([div(outcome.result)] if outcome.result else []),
+        *(note(line) for line in (*outcome.answers, *outcome.lines)),
         note(signed(outcome, who)),
         *_ran(outcome),
         *(note(f"{text(language, 'page.key.rule')}: {r}") for r in outcome.rules),

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one app
 CHANGE_LIMIT = ((40, 1.0), (1000, 60.0))
 CHANGE_SECONDS = 120.0  # a card that could not be changed for so long stays as it is
+RECORDS = 200  # settled cards that may still have to tell what came of it
 NOTICE_SECONDS = 300.0
 AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
 RETURN_SECONDS = 20.0  # in which hooks come back to a new server
@@ -157,6 +158,7 @@ class AppChannel:
                                limits[1])  # fmt: skip
         self._talk = Talk(self, clock, wall)
         self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._records: dict[str, Shown] = {}  # settled, latest last
         self._changing = 0  # cards that are changed in a moment
         self._bursts: list[Burst] = []  # those with a line that waits
         self._recent: dict[str, deque[float]] = {}  # by session
@@ -288,6 +290,14 @@ class AppChannel:
         if not any(self.counter.waits(card.ask.id) for card in self.store.all()):
             self._line.cards_settled()
 
+    def update(self, outcome: Outcome) -> None:
+        """What came of it is known: its record says that too."""
+        card = self._records.get(outcome.id)
+        if card is not None:
+            record = settled_card(card.ask, outcome, self._name(outcome.who))
+            call = partial(self.api.update, card.message_id, record)
+            self._queue(call, CHANGE_SECONDS)
+
     def _perform(self, limit: RateLimit, message: dict[str, Any]) -> SendResult:
         """In an outbox's thread: one call."""
         limit.note(self._clock())
@@ -401,7 +411,11 @@ class AppChannel:
         if not card.message_id:
             self.store.drop(card.ask.id)
             return
+        outcome = self.counter.outcome(card.ask.id) or outcome  # more may be known
         record = settled_card(card.ask, outcome, self._name(outcome.who))
+        self._records[card.ask.id] = card
+        while len(self._records) > RECORDS:
+            del self._records[next(iter(self._records))]
 
         def call() -> Result:
             result = self.api.update(card.message_id, record)

@@ -17,17 +17,23 @@ if TYPE_CHECKING:
 
 
 def confirm_page(
-    ask: Ask, offer: Offer, link: str, seconds_left: float, values: Values | None = None
+    ask: Ask,
+    offer: Offer,
+    link: str,
+    seconds_left: float,
+    values: Values | None = None,
+    events: str = "",
 ) -> Iterator[bytes]:
     """The request and the one button asked for, with the words one has to agree to."""
     title = text(ask.language, "page.confirm")
     words = f'<p class="note"><strong>{shown(offer.confirm)}</strong></p>'
     if offer.confirm:
         link += "&confirmed=1"
-    body = (
+    top = (
         head(ask, title, clock(ask, seconds_left)),
         f'<p class="note">{say(ask.language, "page.confirm_hint")}</p>',
         *((words,) if offer.confirm else ()),
     )
     below = (buttons(ask, {offer.name: link}, (offer,), values),)
-    return frame(ask.language, title, sheet(ask, chain(body, blocks(ask), below)))
+    body = chain(top, blocks(ask), below)
+    return frame(ask.language, title, sheet(ask, body, events))

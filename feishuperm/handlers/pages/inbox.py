@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from feishuperm.handlers.pages.layout import (
     INBOX,
     INBOX_SCRIPT,
+    Fact,
+    facts,
     fill,
     frame,
     say,
@@ -22,7 +24,10 @@ from feishuperm.handlers.pages.layout import (
 )
 from feishuperm.handlers.pages.pieces import (
     LINE_LOOKS,
+    MARKDOWN,
+    PIECES,
     PROSE,
+    SPANS,
     blocks,
     buttons,
     cut_hint,
@@ -31,8 +36,14 @@ from feishuperm.handlers.pages.pieces import (
     hold_form,
     rule_hint,
 )
-from feishuperm.handlers.pages.result import surface_name
+from feishuperm.handlers.pages.result import (
+    end_facts,
+    outcome_facts,
+    surface_name,
+    undo_form,
+)
 from feishuperm.lib.display import visible
+from feishuperm.lib.markdown import parse
 from feishuperm.lib.text import at_zero, text
 from feishuperm.models.ask import CUT_FIRST, FOREVER, fit
 from feishuperm.models.kind import KINDS
@@ -42,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from feishuperm.handlers.pages.pieces import Links
+    from feishuperm.lib.markdown import Piece
     from feishuperm.models.ask import Ask, Block, Field, Offer, Outcome
     from feishuperm.models.request import Request
 
@@ -51,10 +63,11 @@ TEXTS = (
     *("inbox.sending", "inbox.failed", "inbox.arrived", "inbox.settled"),
     *("page.name", "page.left", "page.time_over", "page.key.reason", "page.key.head"),
     *("inbox.ended", "button.more", "button.hold", "page.why", "page.prompt"),
-    "pass.revoke",
+    *("button.undo", "pass.revoke"),
 )
 # Keys that are no button's; those follow from `KINDS`.
 KEYS = (
+    ("1 9", "inbox.help.option"),
     ("r", "inbox.help.reason"),
     ("Enter", "inbox.help.open"),
     ("?", "inbox.help.help"),
@@ -87,6 +100,8 @@ def _item(ask: Ask, links: Links) -> dict[str, Any]:
     if ask.cut:
         drawn.insert(CUT_FIRST, {"gap": cut_hint(ask)})
     offers = [_offer(ask, offer, links) for offer in ask.offered]
+    if any(offer["choice"] for offer in offers):  # which asks the question itself
+        drawn = [block for block in drawn if block.get("kind") != "question"]
     lasting = any(offer.look == FOREVER for offer in ask.offered)
     return {
         "id": ask.id,
@@ -128,13 +143,29 @@ def _where(ask: Ask) -> tuple[str, ...]:
 
 
 def _block(ask: Ask, block: Block) -> dict[str, Any]:
-    return {
+    drawn = {
         "kind": block.kind,
         "label": visible(block.label),
         "text": block.text,
         "gap": gap_hint(ask, block) if block.hidden else "",
         "tail": block.tail,
         "prose": block.kind in PROSE,
+    }
+    if block.kind == MARKDOWN:
+        pieces = [list(map(_piece, parse(part))) for part in (block.text, block.tail)]
+        drawn.update(text="", tail="", pieces=pieces[0], tail_pieces=pieces[1])
+    return drawn
+
+
+def _piece(piece: Piece) -> dict[str, Any]:
+    """A paragraph of a plan; the script knows what its kinds look like."""
+    return {
+        "kind": piece.kind,
+        "look": PIECES.get(piece.kind, ""),
+        "spans": piece.spans,
+        "mark": visible(piece.mark),
+        "depth": piece.depth,
+        "rows": piece.rows,
     }
 
 
@@ -144,6 +175,7 @@ def _field(field: Field) -> dict[str, Any]:
         "name": field.name,
         "type": field.type,
         "label": visible(field.label),
+        "heading": visible(field.heading),
         "hint": visible(field.hint),
         "value": field.value,
         "limit": field.limit,
@@ -155,9 +187,13 @@ def _field(field: Field) -> dict[str, Any]:
 
 
 def _offer(ask: Ask, offer: Offer, links: Links) -> dict[str, Any]:
-    """A button; one that needs more than a press opens its page instead."""
+    """A button; one that needs more than a press opens its page instead.
+
+    The options of a single choice are buttons beside it.
+    """
     edits = ask.edits(offer)
     opens = (offer.needs and not edits) or bool(offer.confirm)
+    choice = None if offer.confirm else ask.choice(offer)
     return {
         "name": offer.name,
         "label": offer.label,
@@ -167,6 +203,7 @@ def _offer(ask: Ask, offer: Offer, links: Links) -> dict[str, Any]:
         "opens": opens,
         "edits": edits,  # apart, and folded: it is wanted seldom
         "fields": [] if opens else list(offer.fields),
+        "choice": _field(choice) if choice else None,
     }
 
 
@@ -185,42 +222,75 @@ def _plain(ask: Ask, links: Links) -> str:
     )
 
 
-def recent_item(outcome: Outcome) -> dict[str, Any]:
-    """One settled request for the inbox."""
+def recent_item(outcome: Outcome, undo: str = "") -> dict[str, Any]:
+    """One settled request for the inbox; `undo` is the link that takes it back."""
+    surface = surface_name(outcome.language, outcome.surface)
     return {
         "id": outcome.id,
         "what": visible(outcome.summary),
+        "detail": visible(outcome.detail),
         "project_name": visible(outcome.project.rstrip("/").rpartition("/")[2]),
         "done": outcome.done,
         "look": outcome.look,
-        "surface": visible(surface_name(outcome.language, outcome.surface)),
+        "who": visible(outcome.who),
+        "surface": visible(surface),
         "ended": outcome.ended,
         "ran": visible(outcome.ran),
         "rules": [visible(rule) for rule in outcome.rules],
+        "undone": [visible(rule) for rule in outcome.undone],
+        "undo": undo,
         "reason": visible(outcome.reason),
-        "notes": [visible(line) for line in outcome.lines],
+        "notes": [visible(line) for line in (*outcome.answers, *outcome.lines)],
+        "result": visible(outcome.result),
+        "result_look": outcome.result_look,
         "head": outcome.head,
     }
 
 
-def state_json(items: Iterable[Item], **facts: object) -> bytes:
+def _plain_recent(outcome: Outcome, undo: str) -> str:
+    """The same where no script runs."""
+    rows = (
+        Fact("page.key.request", outcome.detail, True),
+        *outcome_facts(outcome),
+        *end_facts(outcome),
+        Fact("page.key.result", outcome.result),
+    )
+    title = " · ".join(filter(None, (outcome.summary, outcome.done)))
+    return (
+        f'<article class="sheet stack"><h2>{shown(title)}</h2>'
+        f"{facts(outcome.language, rows)}{undo_form(outcome, undo)}</article>"
+    )
+
+
+def state_json(items: Iterable[Item], **changing: object) -> bytes:
     """Everything the script draws: the items as they were made, and what changes."""
     waiting = b",".join(item.json for item in items)
-    return _json(facts)[:-1] + b', "waiting": [' + waiting + b"]}"
+    return _json(changing)[:-1] + b', "waiting": [' + waiting + b"]}"
 
 
 def inbox_page(
-    language: str, state: bytes, items: Sequence[Item], sessions: str = ""
+    language: str,
+    state: bytes,
+    items: Sequence[Item],
+    sessions: str = "",
+    recent: Sequence[tuple[Outcome, str]] = (),
 ) -> Iterator[bytes]:
-    """The inbox with its first state; `sessions` is who else may see it, as HTML."""
+    """The inbox with its first state; `sessions` is who else may see it, as HTML.
+
+    `recent` is what has ended, each with the link that takes it back.
+    """
     words = {
         name: say(language, "inbox." + name)
-        for name in ("title", "live", "help", "help_close", "noscript", "waiting")
+        for name in (
+            *("title", "live", "help", "help_close", "noscript", "waiting"),
+            *("ring", "notify"),
+        )
     }
     boot = {
         "events": "events",
         "texts": {key: text(language, key) for key in TEXTS},
         "looks": LINE_LOOKS,
+        "spans": SPANS,
         "keys": list(_pressed()),
     }
     top, below, bottom = re.split(r"\{\{plain\}\}|\{\{boot\}\}", INBOX)
@@ -234,7 +304,10 @@ def inbox_page(
         note=say(language, "danger.note"),
         sessions=sessions,
     )
-    plain = (item.plain for item in items)
+    title = f'<h2 class="section">{say(language, "inbox.recent")}</h2>'
+    ended = [_plain_recent(*row).encode(errors="replace") for row in recent]
+    plain = [item.plain for item in items]
+    plain += [title.encode(), *ended] if ended else []
     script = (state[:-1], b", ", _json(boot)[1:])
     body = chain((fill(top, **words),), plain, (rest,), script, (bottom,))
     return frame(language, text(language, "inbox.title"), body, INBOX_SCRIPT)
@@ -262,6 +335,8 @@ def _keys(keys: str) -> str:
 
 
 def _json(value: object) -> bytes:
-    """JSON that cannot end the element it stands in."""
-    source = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
-    return source.encode(errors="replace")
+    """JSON that cannot end the element it stands in, with nothing unseen in it."""
+    source = json.dumps(value, ensure_ascii=False)
+    if visible(source) != source:  # what is sent back stays as it is, but not raw
+        source = json.dumps(value)
+    return source.replace("<", "\\u003c").encode(errors="replace")

@@ -39,6 +39,7 @@ class Fact(NamedTuple):
     label: str  # text key
     value: str
     exact: bool = False  # shown letter by letter, as a rule
+    struck: bool = False  # it holds no longer
 
 
 def _load(name: str) -> str:
@@ -126,17 +127,26 @@ def icon(name: str) -> str:
     )
 
 
+def hidden(pairs: Iterable[tuple[str, str]]) -> str:
+    """What a form sends besides what a person fills in."""
+    return "".join(
+        f'<input type="hidden" name="{shown(name)}" value="{shown(value)}">'
+        for name, value in pairs
+    )
+
+
 def facts(language: str, rows: Iterable[Fact]) -> str:
     """Labels and values as a list; nothing for no rows."""
     items = "".join(
         f"<dt>{say(language, label)}</dt>"
-        f"<dd>{exactly(value) if exact else shown(value)}</dd>"
-        for label, value, exact in rows
+        f"<dd>{exactly(value, struck) if exact else shown(value)}</dd>"
+        for label, value, exact, struck in rows
         if value
     )
     return f'<dl class="facts">{items}</dl>' if items else ""
 
 
-def exactly(value: str) -> str:
-    """A text to be read letter by letter."""
-    return f'<code class="rule">{shown(value)}</code>'
+def exactly(value: str, struck: bool = False) -> str:
+    """A text to be read letter by letter; struck through if it holds no longer."""
+    inner = f"<s>{shown(value)}</s>" if struck else shown(value)
+    return f'<code class="rule">{inner}</code>'

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from feishuperm.handlers.pages.layout import moment, say, shown
-from feishuperm.handlers.pages.pieces import hidden
+from feishuperm.handlers.pages.layout import hidden, moment, say, shown
 from feishuperm.lib.display import visible
 from feishuperm.lib.text import text
 

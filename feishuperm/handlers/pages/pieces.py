@@ -12,7 +12,16 @@ import time
 from html import escape
 from urllib.parse import parse_qsl
 
-from feishuperm.handlers.pages.layout import Fact, exactly, facts, moment, say, shown
+from feishuperm.handlers.pages.layout import (
+    Fact,
+    exactly,
+    facts,
+    hidden,
+    moment,
+    say,
+    shown,
+)
+from feishuperm.lib import markdown
 from feishuperm.lib.text import at_zero, text
 from feishuperm.models.ask import CUT_FIRST, FOREVER, NO, STOP, WHILE, YES
 from feishuperm.models.question import in_form
@@ -21,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from feishuperm.models.ask import Ask, Block, Field, Offer
+    from feishuperm.models.ask import Ask, Block, Field, Offer, Option
 
     Values = Mapping[str, Sequence[str]]
     Links = Mapping[str, str]  # by the name of the action
@@ -29,9 +38,16 @@ if TYPE_CHECKING:
 # Lines of a block that look different, by their first character.
 LINE_LOOKS = {
     "diff": {"+": "add", "-": "del", "@": "hunk"},
-    "markdown": {"#": "title"},
 }
-PROSE = ("markdown", "question", "text")
+MARKDOWN = "markdown"
+PROSE = (MARKDOWN, "question", "text")
+# How the pieces and spans of a plan are drawn; the inbox's script does the same.
+PIECES = {
+    **{f"h{level}": f"md h{level}" for level in range(1, 5)},
+    "text": "md",
+    "quote": "md quote",
+}
+SPANS = {"bold": "b", "code": "code"}
 PIECE = 50_000  # characters made into HTML at a time: about a millisecond
 MANY_LINES = 20_000  # of a text whose lines are coloured; beyond, it is one colour
 # The parts of a page's foot, and how the buttons look that stand there.
@@ -47,9 +63,14 @@ MULTIPLE = {"one": "page.answer_single", "many": "page.answer_multi"}
 # What is asked.
 
 
-def sheet(ask: Ask, body: Iterable[str]) -> Iterator[str]:
-    """The main part of a page about one request."""
-    yield '<main><article class="sheet stack">'
+def followed(events: str) -> str:
+    """The attribute by which a page's script follows its request."""
+    return f' data-events="{shown(events)}"' if events else ""
+
+
+def sheet(ask: Ask, body: Iterable[str], events: str = "") -> Iterator[str]:
+    """The main part of a page about one request, which may follow it."""
+    yield f'<main{followed(events)}><article class="sheet stack">'
     yield from body
     below = facts(ask.language, _origin(ask))
     yield f'</article><section class="sheet">{below}</section></main>'
@@ -133,13 +154,45 @@ def gap_hint(ask: Ask, block: Block) -> str:
 def _block(ask: Ask, block: Block) -> Iterator[str]:
     label = f"<h3>{shown(block.label)}</h3>" if block.label else ""
     tag, look = ("div", "prose ") if block.kind in PROSE else ("pre", "")
-    looks = LINE_LOOKS.get(block.kind)
     yield f'<section class="block">{label}<{tag} class="{look}{escape(block.kind)}">'
-    yield from _lines(block.text, looks)
+    yield from _content(block.kind, block.text)
     if block.hidden:
         yield f'<span class="gap">{shown(gap_hint(ask, block))}</span>'
-        yield from _lines(block.tail, looks)
+        yield from _content(block.kind, block.tail)
     yield f"</{tag}></section>"
+
+
+def _content(kind: str, source: str) -> Iterator[str]:
+    if kind == MARKDOWN:
+        return map(_piece, markdown.parse(source))
+    return _lines(source, LINE_LOOKS.get(kind))
+
+
+def _piece(piece: markdown.Piece) -> str:
+    """A paragraph of a plan; only we write its tags."""
+    inside = _spans(piece.spans)
+    if piece.kind == "table":
+        return f"<table>{''.join(map(_row, piece.rows))}</table>"
+    if piece.kind == "rule":
+        return "<hr>"
+    if piece.kind == "item":
+        mark = f"<span>{shown(piece.mark)}</span>"
+        return f'<div class="li d{piece.depth}">{mark}<span>{inside}</span></div>'
+    if piece.kind == "code":
+        label = f"<b>{shown(piece.mark)}</b>" if piece.mark else ""
+        return f"<pre>{label}{inside}</pre>"
+    return f'<div class="{PIECES[piece.kind]}">{inside}</div>'
+
+
+def _row(cells: Sequence[markdown.Spans]) -> str:
+    return f"<tr>{''.join(f'<td>{_spans(cell)}</td>' for cell in cells)}</tr>"
+
+
+def _spans(spans: markdown.Spans) -> str:
+    return "".join(
+        f"<{SPANS[look]}>{escape(source)}</{SPANS[look]}>" if look else escape(source)
+        for look, source in spans
+    )
 
 
 def _lines(source: str, looks: Mapping[str, str] | None) -> Iterator[str]:
@@ -200,12 +253,16 @@ def rule_hint(ask: Ask) -> str:
 
 
 def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:
-    """One button with all it sends."""
-    path, _, query = link.partition("?")
+    """One button with all it sends; a single choice has one for each option too."""
     label = offer.submit if offer.needs else offer.label
+    choice, first = ask.choice(offer), ""
+    if choice is not None:
+        options = "".join(_option_button(choice, option) for option in choice.options)
+        first = _begin(ask, link) + _legend(ask.language, choice) + options + "</form>"
+        offer = offer._replace(fields=(f"{choice.name}_other",))
     form = (
-        f'<form class="stack" method="post" action="{shown(path)}">'
-        + hidden((*parse_qsl(query), ("digest", ask.digest)))
+        first
+        + _begin(ask, link)
         + _fields(ask, offer, values)
         + f'<button class="{escape(offer.look)}">{shown(label)}</button></form>'
     )
@@ -225,11 +282,24 @@ def hold_form(ask: Ask, link: str) -> str:
     )
 
 
-def hidden(pairs: Iterable[tuple[str, str]]) -> str:
-    return "".join(
-        f'<input type="hidden" name="{shown(name)}" value="{shown(value)}">'
-        for name, value in pairs
+def _begin(ask: Ask, link: str) -> str:
+    """A form, with what its link says."""
+    path, _, query = link.partition("?")
+    pairs = hidden((*parse_qsl(query), ("digest", ask.digest)))
+    return f'<form class="stack" method="post" action="{shown(path)}">{pairs}'
+
+
+def _option_button(field: Field, option: Option) -> str:
+    return (
+        f'<button class="option" name="{shown(field.name)}"'
+        f' value="{escape(option.value)}">{_option_words(option)}</button>'
     )
+
+
+def _option_words(option: Option) -> str:
+    detail = f'<span class="muted">{shown(option.detail)}</span>'
+    words = f"<b>{shown(option.value)}</b>" + (detail if option.detail else "")
+    return f"<span>{words}</span>"
 
 
 # Fields.
@@ -269,23 +339,29 @@ def _text_field(field: Field, values: Values, look: str = "field") -> str:
     )
 
 
-def _choice(language: str, field: Field, values: Values, inside: str) -> str:
+def _legend(language: str, field: Field) -> str:
+    """A question in words."""
+    return f'<p class="legend">{_asked(language, field)}</p>'
+
+
+def _asked(language: str, field: Field) -> str:
     words = [field.heading] if field.heading else []
     if field.options:
         words.append(text(language, MULTIPLE[field.type]))
     chips = "".join(f'<span class="chip">{shown(word)}</span>' for word in words)
+    return f"<span>{chips}</span>{shown(field.label)}"
+
+
+def _choice(language: str, field: Field, values: Values, inside: str) -> str:
     first = (field.value,) if field.value else ()
     chosen = frozenset(map(in_form, values.get(field.name) or first))
     kind = "checkbox" if field.type == "many" else "radio"
     options = "".join(
         f'<label class="option"><input type="{kind}" name="{shown(field.name)}"'
-        f' value="{escape(value)}"{" checked" if in_form(value) in chosen else ""}>'
-        f"<span><b>{shown(value)}</b>"
-        + (f'<span class="muted">{shown(detail)}</span>' if detail else "")
-        + "</span></label>"
-        for value, detail in field.options
+        f' value="{escape(option.value)}"'
+        f"{' checked' if in_form(option.value) in chosen else ''}>"
+        f"{_option_words(option)}</label>"
+        for option in field.options
     )
-    return (
-        f"<fieldset><legend><span>{chips}</span>{shown(field.label)}</legend>"
-        f"{options}{inside}</fieldset>"
-    )
+    legend = f"<legend>{_asked(language, field)}</legend>"
+    return f"<fieldset>{legend}{options}{inside}</fieldset>"

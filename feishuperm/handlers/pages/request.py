@@ -6,7 +6,14 @@ from itertools import chain
 
 from feishuperm.handlers.pages.layout import facts, frame, shown
 from feishuperm.handlers.pages.pieces import blocks, buttons, clock, head, sheet
-from feishuperm.handlers.pages.result import end_facts, ledger_fact, outcome_facts
+from feishuperm.handlers.pages.result import (
+    NOWHERE,
+    Ways,
+    end_facts,
+    ledger_fact,
+    outcome_facts,
+    undo_form,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +29,7 @@ def request_page(
     seconds_left: float,
     error: str = "",
     values: Values | None = None,
+    events: str = "",
 ) -> Iterator[bytes]:
     """Everything about a request that waits.
 
@@ -33,16 +41,19 @@ def request_page(
         blocks(ask, ask.offered),
         (buttons(ask, links, ask.offered, values),),
     )
-    return frame(ask.language, ask.heading, sheet(ask, body))
+    return frame(ask.language, ask.heading, sheet(ask, body, events))
 
 
-def record_page(ask: Ask, outcome: Outcome) -> Iterator[bytes]:
-    """The same once it has ended: a record, without buttons."""
-    lines = "".join(f"<p>{shown(line)}</p>" for line in outcome.lines)
+def record_page(ask: Ask, outcome: Outcome, ways: Ways = NOWHERE) -> Iterator[bytes]:
+    """The same once it has ended: a record that says what came of it."""
+    said = (*outcome.lines, *((outcome.result,) if outcome.result else ()))
+    lines = "".join(f"<p>{shown(line)}</p>" for line in said)
     rows = (*outcome_facts(outcome), *end_facts(outcome), ledger_fact(outcome))
     ended = (
         head(ask, ask.heading),
         f'<div class="outcome {outcome.look}">{shown(outcome.done)}{lines}</div>',
         facts(ask.language, rows),
+        undo_form(outcome, ways.undo),
     )
-    return frame(ask.language, ask.heading, sheet(ask, chain(ended, blocks(ask))))
+    body = chain(ended, blocks(ask))
+    return frame(ask.language, ask.heading, sheet(ask, body, ways.events))

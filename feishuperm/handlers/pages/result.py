@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
+import time
 from html import escape
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import (
     Fact,
     facts,
     frame,
+    hidden,
     icon,
     moment,
     say,
     shown,
 )
 from feishuperm.handlers.pages.passes import revoke_form
+from feishuperm.handlers.pages.pieces import followed
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.text import text
 from feishuperm.models.ask import ENDED, SETTLED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from feishuperm.models.ask import Ask, Outcome, Receipt
 
 SUBJECT_LENGTH = 160
+ALREADY = "已"  # the word in a Chinese sentence that the time goes with
 WORDY = ("question", "markdown")  # blocks whose first line says little
 
 
+class Ways(NamedTuple):
+    """Where a page about a request leads; empty: nowhere."""
+
+    events: str = ""  # what is told of it from now on
+    undo: str = ""
+    revoke: str = ""  # ends the pass that it made
+
+
+NOWHERE = Ways()
+
+
 def result_page(
-    language: str, receipt: Receipt, ask: Ask | None = None, revoke: str = ""
+    language: str, receipt: Receipt, ask: Ask | None = None, ways: Ways = NOWHERE
 ) -> bytes:
-    """The page after a tap. `ask` is what it was about, if that is still known;
-    `revoke` ends the pass that it made."""
+    """The page after a tap. `ask` is what it was about, if that is still known."""
     outcome = receipt.outcome
     if receipt.status == SETTLED:
         heading = text(language, "page.success")
@@ -41,21 +57,60 @@ def result_page(
         lines = [*outcome.lines, text(language, "page.back")]
         look, sign = outcome.look, "check"
     elif receipt.status == ENDED:
-        heading = f"{outcome.done} · {moment(outcome.ended)}"
-        below = [f'<p class="done">{say(language, "page.invalid")}</p>']
+        heading = dated(outcome)
+        when = f"{outcome.done} · {moment(outcome.ended)}"
+        below = [
+            f'<p class="line">{shown(when)}</p>',
+            f'<p class="done">{say(language, "page.invalid")}</p>',
+        ]
         lines, look, sign = [*outcome.lines], "late", "clock"
     else:
         return message_page(language, "page.invalid", text(language, "page.unknown"))
-    below += [f'<p class="line">{shown(line)}</p>' for line in lines]
-    if revoke:
-        path, _, query = revoke.partition("?")
+    below += [_result(outcome), *(f'<p class="line">{shown(x)}</p>' for x in lines)]
+    if ways.revoke:
+        path, _, query = ways.revoke.partition("?")
         below.append(revoke_form(language, path, tuple(parse_qsl(query))))
     rows = outcome_facts(outcome)
     if receipt.status == ENDED:
-        rows += end_facts(outcome)[1:]  # the heading says when
+        rows += end_facts(outcome)[1:]  # it is said above when
     rows += (*_about(ask), ledger_fact(outcome))
-    about = facts(language, rows) + _subject(ask)
-    return _verdict(language, heading, "".join(below), about, look, sign)
+    about = facts(language, rows) + _subject(ask) + undo_form(outcome, ways.undo)
+    return _verdict(language, heading, "".join(below), about, look, sign, ways.events)
+
+
+def undone_page(language: str, outcome: Outcome) -> bytes:
+    """The page after "undo"."""
+    below = f'<p class="line">{say(language, "undo.done")}</p>'
+    about = facts(language, outcome_facts(outcome))
+    heading = text(language, "done.undo")
+    return _verdict(language, heading, below, about, "good", "check")
+
+
+def undo_form(outcome: Outcome, link: str) -> str:
+    """The button that takes back what was written, where there is anything."""
+    if not link or not outcome.undoable:
+        return ""
+    path, _, query = link.partition("?")
+    label = say(outcome.language, "button.undo")
+    return (
+        f'<form class="undo" method="post" action="{shown(path)}">'
+        f'{hidden(parse_qsl(query))}<button class="plain">{label}</button></form>'
+    )
+
+
+def dated(outcome: Outcome) -> str:
+    """What was done, and when, as a heading."""
+    clock = time.strftime("%H:%M", time.localtime(outcome.ended))
+    if outcome.language == "zh" and ALREADY in outcome.done:
+        return outcome.done.replace(ALREADY, f"{ALREADY}于 {clock} ", 1)
+    return text(outcome.language, "page.done_at", done=outcome.done, time=clock)
+
+
+def _result(outcome: Outcome) -> str:
+    """How the call went on; the script fills it in as soon as that is known."""
+    look = outcome.result_look if outcome.result else ""
+    gap = "" if outcome.result else " hidden"
+    return f'<p class="result {look}" id="result"{gap}>{shown(outcome.result)}</p>'
 
 
 def message_page(language: str, title: str, sentence: str) -> bytes:
@@ -65,15 +120,46 @@ def message_page(language: str, title: str, sentence: str) -> bytes:
 
 
 def _verdict(
-    language: str, heading: str, below: str, about: str, look: str, sign: str
+    language: str,
+    heading: str,
+    below: str,
+    about: str,
+    look: str,
+    sign: str,
+    events: str = "",
 ) -> bytes:
     body = (
-        f'<main class="look-{look}"><section class="sheet verdict" role="status">'
+        f'<main class="look-{look}"{followed(events)}>'
+        '<section class="sheet verdict" role="status">'
         f"{icon(sign)}<h1>{shown(heading)}</h1>{below}</section>"
         + (f'<section class="sheet stack">{about}</section>' if about else "")
         + "</main>"
     )
     return b"".join(frame(language, heading, [body]))
+
+
+def live_json(outcome: Outcome) -> dict[str, Any]:
+    """What a page that is open gets to know of the end of its request."""
+    rows = (*outcome_facts(outcome), *end_facts(outcome))
+    facts = [
+        f"{text(outcome.language, row.label)}: {row.value}" for row in rows if row.value
+    ]
+    return {
+        "title": outcome.done,
+        "look": outcome.look,
+        "lines": [visible(line) for line in (*outcome.lines, *facts)],
+        "result": outcome.result,
+        "result_look": outcome.result_look,
+    }
+
+
+def undo_json(language: str, receipt: Receipt) -> dict[str, Any]:
+    """The same of "undo", for the inbox."""
+    key = "undo.done" if receipt.status == SETTLED else "page.unknown"
+    return {
+        "ok": receipt.status == SETTLED,
+        "line": receipt.error or text(language, key),
+    }
 
 
 def result_json(language: str, receipt: Receipt) -> dict[str, Any]:
@@ -87,20 +173,27 @@ def result_json(language: str, receipt: Receipt) -> dict[str, Any]:
     title = text(language, "page.success" if settled else "page.invalid")
     rows = outcome_facts(outcome) + (() if settled else end_facts(outcome))
     rows += (ledger_fact(outcome),)
-    lines = [f"{text(language, row.label)}: {row.value}" for row in rows if row.value]
     return {
         **told,
         "over": True,
         "title": f"{title} · {outcome.done}",
-        "lines": [visible(line) for line in (*outcome.lines, *lines)],
+        "lines": [visible(line) for line in (*outcome.lines, *_lines(language, rows))],
     }
+
+
+def _lines(language: str, rows: Iterable[Fact]) -> list[str]:
+    return [f"{text(language, row.label)}: {row.value}" for row in rows if row.value]
 
 
 def outcome_facts(outcome: Outcome) -> tuple[Fact, ...]:
     """What came with a decision."""
     return (
         Fact("page.key.ran", outcome.ran, True),
-        *(Fact("page.key.rule", rule, True) for rule in outcome.rules),
+        *(Fact("page.key.answer", answer) for answer in outcome.answers),
+        *(
+            Fact("page.key.rule", rule, True, rule in outcome.undone)
+            for rule in outcome.rules
+        ),
         Fact("page.key.reason", outcome.reason),
     )
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from feishuperm.handlers.pages.layout import Fact, facts, frame, moment, say, shown
-from feishuperm.handlers.pages.pieces import hidden
+from feishuperm.handlers.pages.layout import (
+    Fact,
+    facts,
+    frame,
+    hidden,
+    moment,
+    say,
+    shown,
+)
 from feishuperm.lib.text import text
 
 TYPE_CHECKING = False

@@ -101,21 +101,51 @@ def test_state_is_one_json_object() -> None:
 
 
 def test_recent_item_says_who_where_when_and_which_rule() -> None:
-    outcome = make_outcome("已始终允许", surface="inbox", rules=("Bash(x)",))
-    assert inbox.recent_item(outcome) == {
+    outcome = make_outcome(
+        "已始终允许",
+        surface="inbox",
+        who="张三",
+        rules=("Bash(x)",),
+        detail="x --all",
+        result="已运行完毕",
+        result_look="good",
+        undoable=True,
+    )
+    assert inbox.recent_item(outcome, "undo?id=1") == {
         "id": ID,
         "what": "Bash",
+        "detail": "x --all",
         "project_name": "shop",
         "done": "已始终允许",
         "look": "good",
+        "who": "张三",
         "surface": "收件箱",
         "ended": outcome.ended,
         "ran": "",
         "rules": ["Bash(x)"],
+        "undone": [],
+        "undo": "undo?id=1",
         "reason": "",
         "notes": [],
+        "result": "已运行完毕",
+        "result_look": "good",
         "head": "a1b2c3",
     }
+
+
+def test_history_without_script_says_all_of_it_and_takes_back() -> None:
+    kept = make_outcome(
+        "已始终允许", rules=("Bash(x)",), detail="x --all", undoable=True
+    )
+    gone = kept._replace(undone=("Bash(x)",), undoable=False, result="已运行完毕")
+    state = inbox.state_json([], now=1, deadlines={}, recent=[])
+    rows = ((kept, f"undo?id={ID}&sig=s"), (gone, ""))
+    page = Page.of(inbox.inbox_page("zh", state, [], "", rows))
+    assert page.form("undo") == {"id": ID, "sig": "s"}
+    assert page.button("undo") == "撤销"
+    assert page.text.count("x --all") == 2
+    assert len(page.all("s")) == 1
+    assert "已运行完毕" in page.text
 
 
 def test_keys_of_a_new_button_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:

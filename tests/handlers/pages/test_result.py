@@ -6,7 +6,14 @@ import time
 
 import pytest
 
-from feishuperm.handlers.pages.result import message_page, result_json, result_page
+from feishuperm.handlers.pages.result import (
+    Ways,
+    dated,
+    message_page,
+    result_json,
+    result_page,
+    undone_page,
+)
 from feishuperm.models.ask import (
     ENDED,
     INCOMPLETE,
@@ -55,6 +62,8 @@ def test_second_tap_is_told_what_was_done_and_when_in_the_heading() -> None:
     outcome = make_outcome("已拒绝运行", surface="inbox", reason="tests <first>")
     page = Page(result_page("zh", Receipt(ENDED, outcome)))
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(outcome.ended))
+    clock = time.strftime("%H:%M", time.localtime(outcome.ended))
+    assert page.text.index(f"已于 {clock} 拒绝运行") < page.text.index(when)
     assert page.text.index("已拒绝运行") < page.text.index(when)
     assert page.text.index(when) < page.text.rindex("请求无效或已过期")
     for expected in ("收件箱", "tests <first>"):
@@ -98,3 +107,49 @@ def test_message_page_says_its_sentence() -> None:
 def test_surface_without_a_name_is_shown_as_it_is() -> None:
     outcome = make_outcome(surface="pigeon", who="Ann")
     assert "Ann · pigeon" in Page(result_page("zh", Receipt(ENDED, outcome))).text
+
+
+@pytest.mark.parametrize(
+    ("language", "done", "heading"),
+    [
+        ("zh", "已批准运行", "已于 {} 批准运行"),
+        ("zh", "请求已过期", "请求已于 {} 过期"),
+        ("zh", "结果未知", "结果未知 · {}"),
+        ("en", "Allowed", "Allowed at {}"),
+    ],
+)
+def test_second_tap_is_headed_by_what_was_done_when(
+    language: str, done: str, heading: str
+) -> None:
+    outcome = make_outcome(done, language=language)
+    clock = time.strftime("%H:%M", time.localtime(outcome.ended))
+    assert dated(outcome) == heading.format(clock)
+
+
+def test_result_says_how_the_call_went_on_or_leaves_room_for_it() -> None:
+    outcome = make_outcome(result="已运行，退出码 3", result_look="bad")
+    page = Page(result_page("zh", Receipt(SETTLED, outcome)))
+    (shown,) = page.all("p", id="result")
+    assert shown["class"] == "result bad" and "hidden" not in shown
+    assert "已运行，退出码 3" in page.text
+    (shown,) = Page(result_page("zh", Receipt(SETTLED, make_outcome()))).all(
+        "p", id="result"
+    )
+    assert "hidden" in shown
+
+
+@pytest.mark.parametrize("status", [SETTLED, ENDED])
+def test_rule_that_was_written_can_be_taken_back_from_the_result(status: str) -> None:
+    outcome = make_outcome("已始终允许", rules=("Bash(x)",), undoable=True)
+    ways = Ways("events?id=1&sig=e", "undo?id=1&sig=u")
+    page = Page(result_page("zh", Receipt(status, outcome), None, ways))
+    assert page.form("undo") == {"id": "1", "sig": "u"}
+    assert page.all("main", **{"data-events": "events?id=1&sig=e"})
+    once = make_outcome("已批准运行")
+    assert not Page(result_page("zh", Receipt(status, once), None, ways)).forms
+
+
+def test_rule_that_was_taken_back_is_struck_through() -> None:
+    outcome = make_outcome("已始终允许", rules=("Bash(x)",), undone=("Bash(x)",))
+    page = Page(undone_page("zh", outcome))
+    assert page.all("s") and "Bash(x)" in page.text and "已撤销" in page.text
