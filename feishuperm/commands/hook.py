@@ -184,9 +184,14 @@ class _Hook:
         return b""
 
     def relay_notice(self, event: str) -> None:
-        """Hand the event to the server if a card was asked for; nobody waits for it."""
+        """Hand the event to the server if a card was asked for; nobody waits for it.
+
+        Where cards wait for an empty desk, the client's notices tell that it is.
+        """
         settings = self.settings()
-        if NOTICE_EVENTS[event].kind not in settings.feishuperm_notify:
+        kind = NOTICE_EVENTS[event].kind
+        tells = kind == "notification" and settings.permission_notify_delay < 0
+        if kind not in settings.feishuperm_notify and not tells:
             return
         self._relay(f"no server, no card for {event}")
 

@@ -141,7 +141,7 @@ class Server:
         notifier = Notifier(
             self.channels,
             settings.feishuperm_notify,
-            settings.permission_notify_delay,
+            max(0, settings.permission_notify_delay),
             self._later,
             self.loop.call_soon_threadsafe,
             self.inbox.refresh,

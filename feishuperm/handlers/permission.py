@@ -8,6 +8,7 @@ terminal is always a way out.
 from __future__ import annotations
 
 import json
+import time
 
 from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
 from feishuperm.lib.json import has_more_parts
@@ -83,6 +84,7 @@ class PermissionHandler:
         payload = parse_payload(noticed.raw)
         if payload.hook_event_name() == "SessionEnd":
             self._desk.session_over(payload.session_id())
+        self._desk.presence.notice(payload, time.time())
         self._notices.event(payload, noticed.project)
         connection.send(b"R")
 

@@ -65,6 +65,9 @@ def _webhook(value: str) -> str:
     return url
 
 
+AUTO = -1  # of a delay: as long as it takes
+
+
 def _number(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         if not value.isascii() or not value.isdigit():
@@ -75,6 +78,10 @@ def _number(low: int, high: int) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def _delay(value: str) -> int:
+    return AUTO if value == "auto" else _number(0, 86400)(value)
 
 
 def _choice(*names: str) -> Callable[[str], str]:
@@ -181,9 +188,10 @@ SETTINGS = (
             "when they are over: deny, or leave it to the terminal"),
     Setting("PERMISSION_HOLD", "0", _number(0, 86400), "whole seconds from 0 to 86400",
             "seconds that reading a request, or the hold button, may stop the clock"),
-    Setting("PERMISSION_NOTIFY_DELAY", "0", _number(0, 86400),
-            "whole seconds from 0 to 86400",
-            "seconds before the card; none is sent if the terminal answered"),
+    Setting("PERMISSION_NOTIFY_DELAY", "0", _delay,
+            "whole seconds from 0 to 86400, or auto",
+            "seconds before the card; none is sent if the terminal answered; auto:"
+            " while somebody types"),
     Setting("FEISHUPERM_SURFACES", "", _names(*SURFACES),
             "a comma list of " + ", ".join(SURFACES),
             "where a request may be answered; empty: wherever that is set up"),

@@ -29,18 +29,21 @@ from feishuperm.models.request import (
     ALLOWED,
     ANSWERED,
     DECIDED,
+    GONE,
     TERMINAL,
     TRANSITIONS,
     UNKNOWN,
     WAITING,
     Request,
 )
+from feishuperm.models.settings import AUTO
 from feishuperm.services import transcript
 from feishuperm.services.dangers import names, read_danger
 from feishuperm.services.history import UNDO, take_back
 from feishuperm.services.notifier import Told
 from feishuperm.services.passes import DAY as PASS_SECONDS
 from feishuperm.services.passes import Call, Pass, Passes, plain
+from feishuperm.services.presence import Presence
 from feishuperm.services.presenter import BROAD
 from feishuperm.services.reprieves import SECONDS as REPRIEVE_SECONDS
 from feishuperm.services.reprieves import Reprieves, call_digest
@@ -79,6 +82,10 @@ SOON_SECONDS = 0.02
 # it starts the hook, and they arrived within 0.1 s whenever that was measured.
 WORDS_SECONDS = 0.3
 WORDS_LOOK_SECONDS = 0.05
+# With a delay of `auto` a card waits so long while somebody types, and no longer than a
+# third of the time: the client says within twelve seconds that the desk is empty.
+HOLD_SECONDS = 18.0
+HOLD_LOOK_SECONDS = 0.5
 # What an answer led to is looked for so long, and quickly only at first.
 RESULT_SECONDS = 1800.0
 RESULT_QUICK_SECONDS = 60.0
@@ -124,6 +131,9 @@ class Desk:
         self._armed = math.inf  # when the next look at the deadlines is due
         self._transcripts = transcript.Transcripts()
         self._watches: dict[str, Watch] = {}  # of waiting requests, by id
+        self.presence = Presence()
+        self._holds_back = settings.permission_notify_delay == AUTO
+        self._longest_hold = min(HOLD_SECONDS, settings.permission_request_timeout / 3)
         self._unheard: set[str] = set()  # those whose words are not there yet
         self._results: dict[str, tuple[Watch, float]] = {}  # of ended ones, and since
         self._looking = False
@@ -174,7 +184,7 @@ class Desk:
         self.requests.tell_held(request, now)
         if request.id not in self._watches:
             self._watch(request, payload)
-        ask, patience = self.presenter.brief(request, payload), now + WORDS_SECONDS
+        ask = self.presenter.brief(request, payload)
         if request.passable and self._goes_through(request, payload):
             return
         self.notifier.announce(
@@ -182,7 +192,7 @@ class Desk:
             ask,
             Told(self.requests.mark_shown, self._nobody_sees, self.requests.mark_lost),
             push=not request.shown,
-            hold=lambda: self._card_pause(request, patience),
+            hold=lambda: self._card_pause(request, now),
             renew=lambda: self.presenter.with_words(ask, request),
         )
 
@@ -526,18 +536,29 @@ class Desk:
         if request.id not in self._unheard or watch is None or not watch.has_call():
             return False
         self._unheard.discard(request.id)
-        self.presenter.hear(request, *watch.words())
+        words = watch.words()
+        self.presence.person(words.prompted)
+        self.presenter.hear(request, words.said, words.prompt)
         return True
 
-    def _card_pause(self, request: Request, until: float) -> float:
+    def _card_pause(self, request: Request, asked: float) -> float:
         """How long a card should wait before it is looked at again; 0: send it."""
+        passed = self._timers.now() - asked
+        if passed < WORDS_SECONDS and self._words_may_come(request):
+            return WORDS_LOOK_SECONDS
+        if not self._holds_back or passed >= self._longest_hold:
+            return 0.0
+        there = self.presence.is_there(request.session, request.created, self._clock())
+        return HOLD_LOOK_SECONDS if there else 0.0
+
+    def _words_may_come(self, request: Request) -> bool:
+        """Whether what was said before the call is on its way; it is read if not."""
         watch = self._watches.get(request.id)
         if request.id not in self._unheard or watch is None or not watch.may_follow():
-            return 0.0
-        if self._settled_elsewhere(request) or self._hear(request):
+            return False
+        if not self._settled_elsewhere(request) and self._hear(request):
             self.notifier.renew()
-            return 0.0
-        return WORDS_LOOK_SECONDS if self._timers.now() < until else 0.0
+        return request.id in self._unheard
 
     def _look(self) -> None:
         """Look at the next few transcripts; go on while anything is watched."""
@@ -628,6 +649,8 @@ class Desk:
     def _ended(self, request: Request) -> None:
         watch = self._watches.pop(request.id, None)
         self._unheard.discard(request.id)
+        if request.state in (TERMINAL, GONE):  # somebody pressed a key
+            self.presence.person(self._clock())
         if watch is not None:
             self._await_result(request, watch)
         self.notifier.settle(self.presenter.outcome(request))

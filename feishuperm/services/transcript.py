@@ -95,6 +95,7 @@ class Words(NamedTuple):
 
     said: str = ""  # by Claude, last before the call
     prompt: str = ""  # what the person wrote
+    prompted: float = 0.0  # when they wrote it; 0.0 if nobody knows
 
 
 class Watch:
@@ -414,7 +415,8 @@ def _words(lines: list[bytes]) -> tuple[Words, bool]:
         elif b'"user"' in line:
             entry = _entry(line)
             if _is_prompt(entry):
-                return Words(said, _spoken(entry)), True
+                prompted = _seconds(entry.get("timestamp"))
+                return Words(said, _spoken(entry), prompted), True
     return Words(said, noted), False
 
 
