@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "send a real card and wait for the tap"
 EPILOG = """\
-Needs a running server with a Feishu group bot. Exit code 1 if the card does not get out
-or nobody taps in time."""
+Needs a running server with a Feishu app or group bot. Exit code 1 if the card does not
+get out or nobody taps in time."""
 
 
 def main(args: list[str]) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from feishuperm.errors import UsageError
 from feishuperm.lib.config import config_dir, config_path, keys_of, read_config
 from feishuperm.lib.files import read_bytes, write_atomic
+from feishuperm.models.settings import Settings
 from feishuperm.setup.files import remove_file, remove_folders
 from feishuperm.setup.manifest import Manifest, Record, Step
 
@@ -55,14 +56,25 @@ class ConfigStep(Step):
 def purge_config(record: Record) -> list[str]:
     """Remove the settings too; from somebody's own file, only what we added."""
     path = record.get("path", "")
+    rows = _app_that_stays(path)
     if record.get("theirs"):
         data = read_bytes(path)
         if data is not None:
             write_atomic(path, drop_keys(data, record["added"]))
-        return [f"removed our settings from {path}"]
+        return [f"removed our settings from {path}", *rows]
     remove_file(path)
     remove_folders(record.get("folders", []))
-    return [f"removed {record.get('path', 'the settings')}"]
+    return [f"removed {record.get('path', 'the settings')}", *rows]
+
+
+def _app_that_stays(path: str) -> list[str]:
+    """The app whose secret goes with the settings: nobody but Feishu has it then."""
+    try:
+        settings = Settings(read_config(path), lenient=True)
+    except UsageError:  # a broken line must not keep the file
+        return []
+    app, base = settings.feishu_app_id, settings.feishu_base_url
+    return [f"the app {app} stays in Feishu: {base}/app/{app}"] if app else []
 
 
 def merge_config(data: bytes, changes: Mapping[str, str]) -> bytes:

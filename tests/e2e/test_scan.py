@@ -59,9 +59,11 @@ class Desk:
     def scan(self, terminal: Terminal) -> str:
         """Read the code off the terminal and confirm on the phone."""
         terminal.wait("waiting for your scan")
-        (link,) = read_codes([terminal.picture(THEMES["dark"])])
-        self.accounts.scan(link.decode())
-        return link.decode()
+        pictures = [terminal.picture(theme) for theme in THEMES.values()]
+        dark, light = (link.decode() for link in read_codes(pictures))
+        assert dark == light
+        self.accounts.scan(dark)
+        return dark
 
     def tap(self, label: str = "批准运行") -> None:
         """Tap the newest card, once there is one to tap."""

@@ -53,6 +53,25 @@ def test_purge_takes_only_our_keys_from_a_file_that_was_there_before(
 
 
 @pytest.mark.parametrize(
+    ("line", "stays"),
+    [
+        ("FEISHUPERM_LANG=en", []),
+        ("FEISHU_APP_ID=cli_a1",
+         ["the app cli_a1 stays in Feishu: https://open.feishu.cn/app/cli_a1"]),
+        ("no key at all", []),
+    ],
+)  # fmt: skip
+def test_purge_names_the_app_whose_secret_goes(
+    tmp_path: Path, line: str, stays: list[str]
+) -> None:
+    path = tmp_path / "config.env"
+    path.write_text(f"{line}\nFEISHU_APP_SECRET=secret\n")
+    removed, *rows = purge_config({"path": str(path)})
+    assert removed == f"removed {path}" and rows == stays
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
     ("before", "changes", "after"),
     [
         (b"", {"A": "1"}, HEADER + b"A=1\n"),

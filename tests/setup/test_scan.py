@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import FeishupermError, FileError
-from feishuperm.lib.post import Call, Reply
+from feishuperm.lib.post import Call, Reply, call
 from feishuperm.lib.text import text
 from feishuperm.setup import scan as scans
 from feishuperm.setup.registration import LARK_ACCOUNTS, Created, Ended
 from feishuperm.setup.scan import APPS, FILE, Scan, Screen, ink, signals_held
+from tests.fakes.feishu_registration import CUT, Registration
 
 WORDS = partial(text, "en")
 LOST = WORDS("cli.scan_lost", apps=APPS)
@@ -230,6 +231,43 @@ def test_interrupt_during_the_last_answer_loses_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         world.run()
     assert [created.secret for created in world.saved] == [SECRET]
+
+
+def test_every_trouble_of_a_real_network_is_waited_out(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with Registration() as host:
+        host.lifetime = {"expire_in": 700}
+        host.script.extend(
+            [
+                (200, CUT),
+                (502, b"<html>bad gateway</html>"),
+                (200, b"<html>log in to the wireless network</html>"),
+                (400, {"error": "slow_down"}),
+                (400, PENDING),
+                (200, {}),
+            ]
+        )
+        scan = Scan(
+            host.url, str(tmp_path), world.save, Screen({}, WORDS, draws=False), call,
+            lambda: world.now, world.sleep,
+        )  # fmt: skip
+        host.confirmed = True
+        before = world.now
+        with pytest.raises(Ended) as ended:  # nobody confirms the new code
+            scan.run()
+        assert ended.value.kind == "expired" and world.now >= before + 700
+        assert host.polls > 10 and world.saved == []
+        host.script.append((200, host.app()))
+        assert scan.run().secret == world.saved[0].secret
+
+
+def test_link_that_no_host_gives_is_one_sentence(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with Registration() as host:
+        url = host.url
+    scan = Scan(url, str(tmp_path), world.save, Screen({}, WORDS, draws=False), call)
+    with pytest.raises(FeishupermError, match=r"no link: 127\.0\.0\.1: "):
+        scan.run()
 
 
 # Any script at all.
