@@ -24,6 +24,15 @@ TEXTS: dict[str, tuple[str, str]] = {
         "用户通过飞书拒绝并中断",
         "Denied and interrupted by the user in Feishu",
     ),
+    "message.deny_inbox": ("用户在收件箱拒绝", "Denied by the user in the inbox"),
+    "message.deny_reason_inbox": (
+        "用户在收件箱拒绝：{reason}",
+        "Denied by the user in the inbox: {reason}",
+    ),
+    "message.interrupt_inbox": (
+        "用户在收件箱拒绝并中断",
+        "Denied and interrupted by the user in the inbox",
+    ),
     "message.once": (
         "用户已放行这一次调用",
         "The user lets this call through, once",

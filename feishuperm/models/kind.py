@@ -130,16 +130,24 @@ INTERRUPT = Action(
 )  # fmt: skip
 
 
+# The model is told where somebody refused.
+IN_THE_INBOX = {
+    "message.deny": "message.deny_inbox",
+    "message.deny_reason": "message.deny_reason_inbox",
+    "message.interrupt": "message.interrupt_inbox",
+}
+
+
 def _reason(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     return (Field(REASON, label=say("page.reason"), hint=say("page.reason_hint")),)
 
 
 def _refusal(action: Action, answer: Answer, say: Say) -> Decision:
     reason = action.reason(answer) if action.message_reason else ""
-    message = (
-        say(action.message_reason, reason=reason) if reason else say(action.message)
-    )
-    return Decision.deny(message, action.interrupts)
+    key = action.message_reason if reason else action.message
+    if answer.surface == "inbox":
+        key = IN_THE_INBOX.get(key, key)
+    return Decision.deny(say(key, reason=reason), action.interrupts)
 
 
 def _permission(

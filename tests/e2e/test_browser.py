@@ -318,7 +318,7 @@ def test_typed_reason_reaches_the_model(station: Station, phone: Phone) -> None:
     button(card(page, hook), "拒绝运行").tap()
     assert hook.decision() == {
         "behavior": "deny",
-        "message": "用户通过飞书拒绝：先跑测试",
+        "message": "用户在收件箱拒绝：先跑测试",
     }
     expect_text(page.locator("#recent"), "理由: 先跑测试")
 
@@ -359,7 +359,7 @@ def test_deny_and_interrupt_ends_the_turn(station: Station, phone: Phone) -> Non
     button(card(page, hook), "拒绝并中断").tap()
     decision = hook.decision()
     assert decision["interrupt"] is True
-    assert decision["message"] == "用户通过飞书拒绝并中断"
+    assert decision["message"] == "用户在收件箱拒绝并中断"
 
 
 def test_always_shows_the_exact_rule_before_and_after(
@@ -431,7 +431,7 @@ def test_keyboard_alone_decides_and_never_by_the_first_key(
     page.keyboard.press("r")
     page.keyboard.type("aawd?")
     page.keyboard.press("Enter")
-    assert hooks[1].decision()["message"] == "用户通过飞书拒绝：aawd?"
+    assert hooks[1].decision()["message"] == "用户在收件箱拒绝：aawd?"
     page.wait_for_timeout(700)  # taps and keys rest while cards settle
     page.keyboard.press("ArrowUp")
     page.keyboard.press("a")
@@ -773,7 +773,7 @@ def test_plan_is_rejected_with_a_reason(station: Station, phone: Phone) -> None:
     card(page, hook).get_by_label("拒绝理由").fill("太大")
     button(card(page, hook), "退回计划").tap()
     expect_text(card(page, hook), "已退回计划")
-    assert hook.decision()["message"] == "用户通过飞书拒绝：太大"
+    assert hook.decision()["message"] == "用户在收件箱拒绝：太大"
 
 
 # Looks.

@@ -134,6 +134,27 @@ def test_typed_reason_reaches_the_model_unless_the_turn_ends() -> None:
     assert told["interrupt"] is True
 
 
+@pytest.mark.parametrize(
+    ("action", "reason", "message"),
+    [
+        ("deny", "", "用户在收件箱拒绝"),
+        ("deny", "不行", "用户在收件箱拒绝：不行"),
+        ("interrupt", "", "用户在收件箱拒绝并中断"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["permission", "plan", "question"])
+def test_refusal_in_the_inbox_does_not_speak_of_feishu(
+    kind: str, action: str, reason: str, message: str
+) -> None:
+    row = KINDS[kind]
+    button = row.action(action)
+    assert button is not None
+    answer = Answer("1-a", action, {"reason": (reason,)}, "inbox")
+    decision = row.reply(button, {}, answer, say)
+    assert isinstance(decision, Decision)
+    assert output(decision)["message"] == message
+
+
 def test_approved_plan_has_an_empty_updated_input() -> None:
     assert output(reply("plan", "approve"))["updatedInput"] == {}
 
