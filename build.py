@@ -1003,7 +1003,10 @@ def main(arguments: list[str]) -> int:
         return COMMANDS[arguments[0]](arguments[1:])
     except BuildError as error:
         print(f"build: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:  # a clone that cannot be written, a full disk
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"build: {place}{error.strerror or error}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

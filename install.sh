@@ -119,7 +119,8 @@ build() {
   if [ ! -f "$file" ] || [ -n "$(find "$1/feishuperm" "$1/build.py" -newer "$file" \
     ! -path '*/__pycache__*' -type f)" ]; then
     say 'building from source'
-    (cd "$1" && "$python" build.py) >&2 </dev/null || die 'the build failed'
+    (cd "$1" && "$python" build.py) >&2 </dev/null ||
+      die 'the build failed' 'a built file needs no build: ./install.sh --from feishuperm.pyz'
   fi
 }
 

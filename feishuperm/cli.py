@@ -61,10 +61,30 @@ def main(argv: list[str] | None = None) -> int:
         complain(error)
         return 0 if command == "hook" else error.exit_code
     except BrokenPipeError:  # the reader has had enough: `feishuperm log | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        forget_output(1)
         return 1
+    except OSError as error:  # a full disk, a device that is gone
+        forget_output(1)
+        return 0 if command == "hook" else tell_trouble(error)
     except KeyboardInterrupt:
         return 130
+
+
+def forget_output(fd: int) -> None:
+    """What could not be written is not tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
+
+
+def tell_trouble(error: OSError) -> int:
+    """A failure of the system, in one line; the exit code."""
+    from feishuperm.lib.terminal import warn
+
+    place = f"{error.filename}: " if error.filename else ""
+    try:
+        warn(f"{place}{error.strerror or error}")
+    except OSError:  # nor can it be told
+        forget_output(2)
+    return 1
 
 
 def make_printable() -> None:
@@ -76,6 +96,8 @@ def make_printable() -> None:
 
 def choose(args: list[str]) -> tuple[str, list[str]]:
     """The command and its arguments. Raises UsageError."""
+    if not args and on_terminal():
+        return "status", ["--brief"]
     if not args:
         raise UsageError("no command given", "feishuperm --help")
     word, *rest = args
@@ -86,6 +108,12 @@ def choose(args: list[str]) -> tuple[str, list[str]]:
     if word not in COMMANDS:
         raise UsageError(*unknown(word))
     return word, rest
+
+
+def on_terminal() -> bool:
+    """Whether somebody typed it and can read the answer."""
+    streams = (sys.stdin, sys.stdout)
+    return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def unknown(word: str) -> tuple[str, str]:

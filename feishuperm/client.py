@@ -99,10 +99,22 @@ def run(environ: Environ) -> None:
     write_all(1, handle(raw, request_id.decode(), reason, kind))
 
 
+# To whoever types it: this is no command for people.
+EXPLANATION = """\
+feishuperm hook is for Claude Code: it reads one hook event (JSON) on stdin and prints
+the decision. `feishuperm install` registers it, `feishuperm demo` shows it at work.
+feishuperm hook 由 Claude Code 调用：从标准输入读一个事件（JSON），输出决定。
+用 `feishuperm install` 注册，用 `feishuperm demo` 试用。
+"""
+
+
 def main() -> None:
     """The `hook` command. Never returns."""
     try:
-        run(posix.environ)
+        if posix.isatty(0):
+            write_all(1, EXPLANATION.encode())
+        else:
+            run(posix.environ)
     except BaseException:  # whatever it is, it must not stop Claude Code
         pass
     posix._exit(0)

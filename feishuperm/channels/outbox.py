@@ -115,7 +115,12 @@ class Outbox:
 
     def state(self) -> tuple[str, str]:
         """`up` or `down` by the last message, and what to do about it."""
-        return self._state
+        state, detail = self._state
+        waiting = len(self._incoming) + len(self._jobs)
+        wait = self._limit.wait(self._clock()) if waiting else 0.0
+        if state == "up" and wait > 0:
+            detail = f"limited: {waiting} cards wait, the next for {wait:.0f} s"
+        return state, detail
 
     def busy(self) -> bool:
         """Whether a message waits to be sent, and may be soon."""

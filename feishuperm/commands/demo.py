@@ -25,13 +25,16 @@ def main(args: list[str]) -> int:
     parser = ArgumentParser("demo", SUMMARY, EPILOG)
     parser.add_argument("--auto", action="store_true", help="answer by itself and end")
     parser.add_argument("--no-browser", action="store_true", help="open no browser")
+    as_json = "one JSON object for each answer"
+    parser.add_argument("--json", action="store_true", help=as_json)
     options = parser.parse_args(args)
     clean_up_on_signals()
     with Demo(os.environ) as demo:
         inbox = inbox_link(demo.socket)
-        say(f"inbox: {inbox}")
+        if not options.json:
+            say(f"inbox: {inbox}")
         if options.auto:
-            return answer_all(demo)
+            return answer_all(demo, options.json)
         if not options.no_browser:
             open_browser(inbox, os.environ)
-        return wait_for_taps(demo)
+        return wait_for_taps(demo, options.json)

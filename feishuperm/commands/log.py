@@ -12,6 +12,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.terminal import say
+from feishuperm.lib.tongue import speak
 from feishuperm.services import history
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
@@ -58,7 +59,8 @@ def main(args: list[str]) -> int:
         elif options.json:
             print(history.as_json(entries))
         else:
-            print(history.table(entries, _columns()))
+            table = history.table(entries, _columns())
+            print(table if entries else speak("cli.log_empty"))
     return 0
 
 

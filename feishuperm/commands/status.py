@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
+from typing import Any
 
+from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.terminal import say
-from feishuperm.setup.status import lines, read_status
+from feishuperm.setup.case import Case
+from feishuperm.setup.checks_claude import asks_enough
+from feishuperm.setup.status import brief, lines, qr_lines, read_status
 
 SUMMARY = "is it running, which channels are up, what is waiting"
 
@@ -18,8 +23,14 @@ SUMMARY = "is it running, which channels are up, what is waiting"
 def main(args: list[str]) -> int:
     parser = ArgumentParser("status", SUMMARY)
     parser.add_argument("--json", action="store_true", help="for programs")
+    qr = "the inbox for a phone: its link as a QR code"
+    parser.add_argument("--qr", action="store_true", help=qr)
+    short = "where you stand, and the next step"
+    parser.add_argument("--brief", action="store_true", help=short)
     options = parser.parse_args(args)
     socket = load_settings().permission_socket_path
+    if options.brief:
+        return show_brief(socket)
     try:
         status = read_status(socket, os.environ)
     except NotRunningError as error:
@@ -29,6 +40,22 @@ def main(args: list[str]) -> int:
         return 1
     if options.json:
         print(json.dumps(status, indent=2))
+    elif options.qr:
+        columns = shutil.get_terminal_size().columns
+        print("\n".join(qr_lines(status["inbox"], columns)))
     else:
         say("\n".join(lines(status, time.time())))
+    return 0
+
+
+def show_brief(socket: str) -> int:
+    """Where one stands; whatever is missing is no error."""
+    status: dict[str, Any] | None = None
+    try:
+        status = read_status(socket, os.environ)
+    except FeishupermError:
+        pass
+    case = Case(os.environ, os.getcwd())
+    installed = status is not None or bool(case.manifest.record("program"))
+    say("\n".join(brief(status, installed, asks_enough(case))))
     return 0

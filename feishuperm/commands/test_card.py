@@ -11,7 +11,15 @@ from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.program import hook_output, start_hook
 from feishuperm.lib.terminal import say
-from feishuperm.setup.card_test import bot_problem, event, is_late, watch
+from feishuperm.lib.tongue import speak
+from feishuperm.setup.card_test import (
+    bot_problem,
+    event,
+    is_allowed,
+    is_late,
+    watch,
+)
+from feishuperm.setup.reach import addresses, advice, is_out_of_reach
 from feishuperm.setup.status import inbox_link
 
 TYPE_CHECKING = False
@@ -25,7 +33,9 @@ get out or nobody taps in time."""
 
 
 def main(args: list[str]) -> int:
-    ArgumentParser("test-card", SUMMARY, EPILOG).parse_args(args)
+    parser = ArgumentParser("test-card", SUMMARY, EPILOG)
+    parser.add_argument("--json", action="store_true", help="what the hook printed")
+    options = parser.parse_args(args)
     settings = load_settings()
     path = settings.permission_socket_path
 
@@ -34,15 +44,24 @@ def main(args: list[str]) -> int:
 
     bot_problem(ask())  # raises without a bot
     seconds = settings.permission_request_timeout
+    if not options.json and is_out_of_reach(settings):
+        for line in advice(settings, speak, addresses()):
+            say(line)
     hook = start_hook(event(), os.environ)
-    say(f"a card is on its way; tap a button within {seconds} seconds")
-    say(f"no card? the inbox shows it too: {inbox_link(path)}")
+    if not options.json:
+        say(f"a card is on its way; tap a button within {seconds} seconds")
+        say(f"no card? the inbox shows it too: {inbox_link(path)}")
     started = time.monotonic()
     problem = watch(hook, ask, started + seconds + 10.0)
     output = hook_output(hook, 0.0)
+    took = time.monotonic() - started
+    if is_late(output) if output else took >= seconds:
+        raise FeishupermError(f"nobody tapped within {seconds} seconds")
     if not output:
         raise FeishupermError(problem or "nobody saw the card", "feishuperm doctor")
-    if is_late(output):
-        raise FeishupermError(f"nobody tapped within {seconds} seconds")
-    say(f"after {time.monotonic() - started:.1f} s the hook printed:\n  {output}")
+    if options.json:
+        say(output)
+    else:
+        what = speak("cli.tap_allowed" if is_allowed(output) else "cli.tap_denied")
+        say(speak("cli.tapped", seconds=f"{took:.1f}", what=what))
     return 0

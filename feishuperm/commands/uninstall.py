@@ -6,8 +6,10 @@ import os
 
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.files import locked
+from feishuperm.lib.terminal import say
+from feishuperm.lib.tongue import speak
 from feishuperm.setup.manifest import Manifest
-from feishuperm.setup.uninstall import clean_up, rehearse, undo
+from feishuperm.setup.uninstall import clean_up, purged, rehearse, undo
 
 SUMMARY = "undo exactly what install did"
 EPILOG = """\
@@ -26,6 +28,9 @@ def main(args: list[str]) -> int:
     if options.dry_run:
         rehearse(manifest, options.purge)
         return 0
+    doomed = purged(manifest, os.environ) if options.purge else []
+    if doomed:
+        say(speak("cli.purge", what=", ".join(doomed)))
     with locked(manifest.path):
         good = undo(manifest, options.purge, os.environ)
     if good:

@@ -31,11 +31,15 @@ class Screen:
         self.counting = ""  # the countdown now on the last line
         self.held = ""  # a text that is progress only if something follows it
         self.said_no_server = False
+        self.warned: set[str] = set()  # each warning is said once
+        self.hook_words: list[str] = []  # which the CLI repeats in words of its own
 
     def message(self, type: str, body: dict[str, Any]) -> None:
         """An assistant's words and tool calls; warnings of the CLI."""
         if type == "system" and body.get("subtype") == "informational":
-            self.warn(str(body.get("content")))
+            said = str(body.get("content"))
+            if not any(words in said for words in self.hook_words):
+                self.warn(said)
         if type != "assistant":
             return
         message = body.get("message")
@@ -55,6 +59,7 @@ class Screen:
         """What a hook has to say to the user."""
         for text in (output.get("systemMessage"), output.get("stopReason")):
             if text:
+                self.hook_words.append(str(text))
                 self.line("hook: " + visible(str(text)))
         if output.get("decision") == "block":
             self.line("hook blocked: " + visible(str(output.get("reason", ""))))
@@ -92,7 +97,9 @@ class Screen:
             self.counting = text
 
     def warn(self, text: str) -> None:
-        self.line("feishuperm: " + visible(text))
+        if text not in self.warned:
+            self.warned.add(text)
+            self.line("feishuperm: " + visible(text))
 
     def result(self, result: dict[str, Any], refusals: int) -> None:
         """The answer on stdout, what it took on stderr."""

@@ -106,6 +106,7 @@ class Control:
                 {
                     "id": request.id,
                     "tool": request.tool_name,
+                    "summary": request.detail or request.summary,
                     "project": request.project,
                     "danger": list(request.danger),
                     "shown": request.shown,

@@ -927,6 +927,48 @@ TEXTS: dict[str, tuple[str, str]] = {
         "to set one: feishuperm install --callback-url {url}",
     ),
     "reach.ask": ("选一个 [回车：保持本机]：", "Choose one [Enter: leave it]: "),
+    # Where one stands: plain `feishuperm` on a terminal, and `status --qr`.
+    "standing.none": ("feishuperm 还没有安装", "feishuperm is not installed"),
+    "standing.down": (
+        "feishuperm 已安装，但服务没有运行",
+        "feishuperm is installed, but its server is not running",
+    ),
+    "standing.up": (
+        "feishuperm {version} 正在运行（pid {pid}）",
+        "feishuperm {version} is running (pid {pid})",
+    ),
+    "standing.channels": ("渠道：{names}", "channels: {names}"),
+    "standing.waiting": ("等待中的请求：{count}", "requests waiting: {count}"),
+    "standing.inbox": ("收件箱：{link}", "inbox: {link}"),
+    "standing.next": ("下一步：{step}", "next: {step}"),
+    "standing.qr": (
+        "用手机扫码打开收件箱：只能用一次，十分钟内有效",
+        "scan it to open the inbox on a phone: good once, for ten minutes",
+    ),
+    "standing.qr_local": (
+        "手机打不开 {link}，它只在这台电脑上有效。\n"
+        "用 feishuperm install --callback-url 设一个手机能打开的地址",
+        "a phone cannot open {link}: it is for this machine.\n"
+        "feishuperm install --callback-url sets an address that it can open",
+    ),
+    "standing.qr_narrow": (
+        "窗口太窄，放不下二维码：需要 {columns} 列",
+        "the terminal is too narrow for a QR code: it needs {columns} columns",
+    ),
+    # How demo, test-card, log and uninstall end.
+    "cli.demo_done": (
+        "演示结束：钩子打印的就是 Claude Code 会读到的决定。下一步：feishuperm install",
+        "that was all: what the hooks printed is what Claude Code would read."
+        " Next: feishuperm install",
+    ),
+    "cli.tapped": (
+        "{seconds} 秒后收到你的点击（{what}）：到手机的路是通的",
+        "your tap came after {seconds} s ({what}): the way to the phone works",
+    ),
+    "cli.tap_allowed": ("批准", "allowed"),
+    "cli.tap_denied": ("拒绝", "denied"),
+    "cli.log_empty": ("还没有任何记录", "nothing has been decided yet"),
+    "cli.purge": ("将要删除：{what}", "about to remove: {what}"),
     # What install asks and says.
     "cli.language": (
         "语言：中文（来自系统的语言环境；--lang en 改为英文）",

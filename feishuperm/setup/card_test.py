@@ -67,6 +67,12 @@ def last_answer(ledger: Ledger) -> tuple[str, str]:
     return "", ""
 
 
+def is_allowed(output: str) -> bool:
+    """Whether the tap was one that allows."""
+    decision = json.loads(output)["hookSpecificOutput"]["decision"]
+    return bool(decision.get("behavior") == "allow")
+
+
 def is_late(output: str) -> bool:
     """Whether this is the server's own answer for a request nobody answered."""
     decision = json.loads(output)["hookSpecificOutput"]["decision"]

@@ -117,6 +117,13 @@ def check_mode(case: Case) -> Iterator[Result]:
         yield Result(WARN, text, "run claude in a terminal if no card comes")
 
 
+def asks_enough(case: Case) -> bool:
+    """Whether sessions start in a mode in which cards come."""
+    for _ in check_settings(case):
+        pass
+    return all(result.state == OK for result in check_mode(case))
+
+
 def asked_about(text: str) -> list[str]:
     """The rules of a settings text that make Claude Code ask; none if unreadable."""
     try:

@@ -7,6 +7,7 @@ hook processes; with `--auto` a `Visitor` answers them the way a person would.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -26,6 +27,7 @@ from feishuperm.lib.program import (
     start_hook,
 )
 from feishuperm.lib.terminal import say
+from feishuperm.lib.tongue import speak
 from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 from feishuperm.setup.server_process import running_status, tries
 from feishuperm.setup.visitor import Visitor
@@ -182,19 +184,21 @@ def clean_up_on_signals() -> None:
         signal.signal(number, end)
 
 
-def answer_all(demo: Demo) -> int:
+def answer_all(demo: Demo, as_json: bool = False) -> int:
     """Ask and answer one request after the other; the exit code."""
     visitor = Visitor(demo.status()["http"])
     answered = True
     for sample in samples(demo.project):
         visitor.press(demo.ask(sample), sample.answer)
         output = hook_output(demo.hooks.pop(sample.title), 10.0)
-        show(f"{sample.title}, {sample.answer}", output)
+        show(f"{sample.title}, {sample.answer}", output, as_json)
         answered = answered and bool(output)
+    if not as_json:
+        say(speak("cli.demo_done"))
     return 0 if answered else 1
 
 
-def wait_for_taps(demo: Demo) -> int:
+def wait_for_taps(demo: Demo, as_json: bool = False) -> int:
     """Ask everything at once and show each answer as it comes."""
     for sample in samples(demo.project):
         demo.ask(sample)
@@ -203,15 +207,19 @@ def wait_for_taps(demo: Demo) -> int:
     while demo.hooks:
         for title, hook in list(demo.hooks.items()):
             if hook.poll() is not None:
-                show(title, hook_output(demo.hooks.pop(title), 1.0))
+                show(title, hook_output(demo.hooks.pop(title), 1.0), as_json)
         time.sleep(POLL_SECONDS)
-    say("that was all; next: feishuperm install")
+    if not as_json:
+        say(speak("cli.demo_done"))
     return 0
 
 
-def show(title: str, output: str) -> None:
+def show(title: str, output: str, as_json: bool = False) -> None:
     """What Claude Code would have read from the hook."""
-    say(f"{title}:\n  {output or 'nothing: the terminal would decide'}")
+    if as_json:
+        say(json.dumps({"request": title, "output": json.loads(output or "null")}))
+    else:
+        say(f"{title}:\n  {output or 'nothing: the terminal would decide'}")
 
 
 def open_browser(url: str, environ: Mapping[str, str]) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from feishuperm.lib import qr
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.display import one_line
+from feishuperm.lib.tongue import speak
+from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.setup.service_step import kept_by
 
 Status = dict[str, Any]
@@ -43,6 +46,47 @@ def lines(status: Status, now: float) -> Iterator[str]:
         if request.get("danger"):
             words.append(one_line(f"danger: {', '.join(request['danger'])}"))
         yield "  ".join(["", *words])
+        if request.get("summary"):
+            yield "    " + one_line(str(request["summary"]), 500)
+
+
+def brief(status: Status | None, installed: bool, asks: bool) -> Iterator[str]:
+    """Where one stands, in four lines and the next step."""
+    if not installed:
+        yield speak("standing.none")
+        yield speak("standing.next", step="feishuperm install")
+        return
+    if status is None:
+        yield speak("standing.down")
+        yield speak("standing.next", step="feishuperm restart")
+        return
+    yield one_line(speak("standing.up", version=status["version"], pid=status["pid"]))
+    names = [f"{channel['name']} {channel['state']}" for channel in status["channels"]]
+    yield one_line(speak("standing.channels", names=", ".join(names)), 2000)
+    count = status.get("waiting_count", len(status["waiting"]))
+    yield speak("standing.waiting", count=count)
+    yield one_line(speak("standing.inbox", link=status["inbox"]), 2000)
+    yield speak("standing.next", step=next_step(status, asks))
+
+
+def next_step(status: Status, asks: bool) -> str:
+    """The command that helps most now."""
+    states = {channel["name"]: channel["state"] for channel in status["channels"]}
+    if set(states) <= {"inbox"}:
+        return "feishuperm install --setup"
+    if "down" in states.values():
+        return "feishuperm doctor"
+    return "feishuperm --help" if asks else "feishuperm install --ask-list"
+
+
+def qr_lines(link: str, columns: int) -> list[str]:
+    """A QR code of a link, or why there is none."""
+    if host_is_local(url_host(link)):
+        return [speak("standing.qr_local", link=link)]
+    code = qr.encode(link.encode())
+    if qr.width(code) > columns:
+        return [speak("standing.qr_narrow", columns=qr.width(code))]
+    return [*qr.half_blocks(code), speak("standing.qr")]
 
 
 def row(name: str, value: object) -> str:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.config import config_dir, state_dir
+from feishuperm.lib.config import config_dir, config_path, state_dir
 from feishuperm.lib.terminal import complain, say
 from feishuperm.setup.claude_step import undo_claude, undo_slash
 from feishuperm.setup.config_step import purge_config
@@ -28,6 +28,14 @@ def rehearse(manifest: Manifest, purge: bool) -> None:
             say(f"would undo {name.partition(':')[0]}: {place or 'its files'}")
     if not manifest.records:
         say("nothing is installed")
+
+
+def purged(manifest: Manifest, environ: Mapping[str, str]) -> list[str]:
+    """What a purge removes that nobody else could bring back."""
+    config = manifest.record("config").get("path") or config_path(environ)
+    folders = [config_dir(environ), state_dir(environ)]
+    apart = [] if os.path.dirname(config) in folders else [config]
+    return [path for path in (*apart, *folders) if os.path.lexists(path)]
 
 
 def undo(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> bool:

@@ -47,8 +47,8 @@ def test_what_is_done_follows_from_the_arguments(
     monkeypatch.setattr(command, "Demo", FakeDemo)
     monkeypatch.setattr(command, "clean_up_on_signals", lambda: None)
     monkeypatch.setattr(command, "inbox_link", lambda socket: "http://i")
-    monkeypatch.setattr(command, "answer_all", lambda demo: note("answered"))
-    monkeypatch.setattr(command, "wait_for_taps", lambda demo: note("waited"))
+    monkeypatch.setattr(command, "answer_all", lambda demo, as_json: note("answered"))
+    monkeypatch.setattr(command, "wait_for_taps", lambda demo, as_json: note("waited"))
     monkeypatch.setattr(
         command, "open_browser", lambda url, environ: note(f"opened {url}")
     )
