@@ -15,7 +15,7 @@ _TEXT = r"""\s*\(?\s*\[?\s*[rbf]?(["'`])((?:(?!\1)[^\\\n]){0,500})\1"""
 _DELETES = re.compile(
     r"(?:rmtree|rm_rf|rm_r|remove_tree|os\.remove|os\.unlink|os\.rmdir|os\.removedirs"
     r"|rmSync|rmdirSync|unlinkSync|fs\.rm|fs\.rmdir|fs\.unlink|FileUtils\.rm\w*"
-    r"|File\.delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
+    r"|\)\s*\.(?:rm|rmdir|unlink)|File\.delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
     r"|del|unlink)" + _TEXT
 )
 _DELETES_UNSEEN = re.compile(
@@ -39,9 +39,11 @@ _FETCHES = re.compile(
     r"\b(?:urlopen|requests\.get|fetch|urlretrieve|http\.get|axios)\b"
 )
 _EVALUATES = re.compile(r"\b(?:exec|eval|Function|instance_eval|loads)\s*\(")
+_EXECUTES = re.compile(r"\b(?:system|popen|subprocess|child_process|Popen|exec\w*)\b")
 _DECODES = re.compile(
-    r"b64decode|base64|fromhex|unhexlify|atob|decompress|rot13|unpack"
+    r"b64decode|base64|fromhex|unhexlify|\batob\b|decompress|rot13|\bpack\b|unpack"
 )
+_PRINTS = re.compile(r"print|echo|write|puts|decode")
 _PIECES = re.compile(r"""(["'])((?:(?!\1)[^\\\n]){0,200})\1""")
 
 
@@ -71,8 +73,14 @@ def read_code(text: str) -> CodeReading:
         runs[:10],
         tuple(match[1] for match in _URL.finditer(text))[:10],
         evaluates and bool(_FETCHES.search(text)),
-        evaluates and bool(_DECODES.search(text)),
+        (evaluates or bool(_EXECUTES.search(text))) and bool(_DECODES.search(text)),
     )
+
+
+def prints_decoded(text: str) -> bool:
+    """Whether code sends on what it has decoded."""
+    text = text[:MAX_CODE]
+    return bool(_PRINTS.search(text) and _DECODES.search(text))
 
 
 def _joined(match: re.Match[str]) -> str:

@@ -27,7 +27,8 @@ DEEDS = {
         poetry|uv|flit|hatch|pdm|maturin|changeset|ovsx|vsce|jsr|pub publish
         python setup.py upload
         mvn|mvnw deploy
-        gradle|gradlew publish*|uploadArchives|closeAndRelease*
+        gradle|gradlew publish*|*:publish*|uploadArchives|closeAndRelease*
+        aws s3|s3api cp|sync|put-object --acl public-read*
         docker|podman|nerdctl|buildah|skopeo|crane|helm|oras push|copy
         docker|podman compose push
         docker buildx build --push
@@ -51,6 +52,9 @@ DEEDS = {
         clasp push|deploy
         expo publish
         fastlane release|deliver|beta|pilot|supply
+    """,
+    "danger.root": """
+        nsenter|capsh
     """,
     "danger.force": """
         gh pr merge --admin
@@ -262,6 +266,8 @@ def deeds(name: str, args: Sequence[str]) -> list[str]:
         rows = _ROWS[star + "*"] if star is not None else []
     if not rows or any(HARMLESS.fullmatch(arg) for arg in args):
         return []
+    if "--" in args:  # what follows is another program's
+        args = args[: args.index("--")]
     shown = (arg if 0 < len(arg) < 60 and " " not in arg else "_" for arg in args)
     text = " ".join(word for _, word in zip(range(LOOKED_AT), shown))
     keys = [key for key, pattern in rows if pattern.match(text)]

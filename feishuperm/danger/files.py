@@ -15,7 +15,7 @@ from feishuperm.danger.arguments import (
     words,
 )
 from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNSURE
-from feishuperm.danger.scene import DECODED, NOTHING, Arg, Flow
+from feishuperm.danger.scene import DECODED, DOWNLOADED, NOTHING, Arg, Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,8 +241,31 @@ def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         if place.kind == OUTSIDE:
             scene.mark("danger.overwrite", scene.show(place))
         scene.keep(target, flow)
-    out = look(scene, [arg for arg in args if arg is not target])
+    archives = [arg for arg in args if arg is not target]
+    out = look(scene, archives)
+    for arg in operands(archives):
+        out = scene.brought(arg) or out
+    out = Flow(None, out.origin or flow.origin, out.what or flow.what)
+    if out.origin in (DOWNLOADED, DECODED):
+        scene.unpacked[scene.ground.full(target or ".", scene.cwd)] = out.what
+    return out
+
+
+def in_place_option(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """yq -i, prettier --write: the files among the arguments are changed."""
+    if has(args, "iw", "--inplace", "--in-place", "--write"):
+        for path in operands(args):
+            if scene.place(path).protected:
+                scene.writes(path)
+    out = look(scene, args)
     return Flow(None, out.origin or flow.origin, out.what or flow.what)
+
+
+def keygen(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    path = value_of(args, "-f")
+    if path is not None and not has(args, "lyFBe"):
+        scene.writes(path)
+    return NOTHING
 
 
 def decoder(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

@@ -204,6 +204,13 @@ def git_remote(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return NOTHING
 
 
+def git_mv(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    for path in operands(args):
+        if scene.place(path).protected:
+            scene.writes(path)
+    return NOTHING
+
+
 def git_rm(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if not has(args, "", "--cached"):
         for path in operands(args):
@@ -219,6 +226,7 @@ _GIT: dict[str, Program] = {
     "switch": git_wipes(r"(?:^| )(?:-f|--force|--discard-changes)(?: |$)"),
     "restore": git_restore,
     "rm": git_rm,
+    "mv": git_mv,
     "stash": git_wipes(r"^(?:drop|clear)\b"),
     "reflog": git_wipes(r"^(?:expire|delete)\b"),
     "gc": git_wipes(r"--prune=(?:now|all)|--aggressive --prune"),

@@ -40,13 +40,16 @@ def _host(text: str) -> str:
     return match[1].replace(UNKNOWN, "…") if match else ""
 
 
+_FILE = re.compile(r"@([~/.\w][^;,\s]*)|(?:\A|\A--[\w-]+=)([~/][^\s]*)\Z")
+
+
 def _sent(scene: Scene, args: Args, flow: Flow, host: str) -> None:
     """Files among what is sent: keys must not leave silently."""
     leak(scene, flow, host)
     for arg in args:
-        for match in re.finditer(r"@([~/.\w][^;,\s]*)|\A([~/][^\s]*)\Z", arg):
+        for match in _FILE.finditer(arg[:4096]):
             path = match[1] or match[2]
-            sent = scene.reads(path) if not HOST.search(arg) else None
+            sent = scene.reads(path) if not HOST.search(arg[:4096]) else None
             if sent is not None:
                 leak(scene, sent, host)
         if arg.origin == SECRET:

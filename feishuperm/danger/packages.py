@@ -63,6 +63,9 @@ _RUNS_PACKAGE = {
 MANAGERS = sorted({*_INSTALLS, *(phrase.split()[0] for phrase in _RUNS_PACKAGE)})
 
 
+_ADDRESS = re.compile(r"https?:|git[+@:]|github:|gitlab:|[\w.-]+/[\w.-]+#")
+
+
 def packages(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if _runs_package(scene, name, args, flow):
         return Flow()
@@ -143,6 +146,8 @@ def _runs_package(scene: Scene, name: str, args: Args, flow: Flow) -> bool:
                 scene.run(call)
             if rest:
                 scene.fact("fact.package", rest[0])
+                if _ADDRESS.match(rest[0]):
+                    scene.mark("danger.downloaded", rest[0])
                 bare = Arg(re.sub(r"(?<=.)@[^/]*\Z", "", rest[0]))
                 if bare.lower() in scene.programs:
                     scene.call([bare, *rest[1:]], flow)

@@ -42,7 +42,7 @@ WRAPPERS = {
     "entr": ("", 0), "nodemon": ("--exec -x -w", 0), "firejail": ("", 0),
     "fakeroot": ("", 0), "catchsegv": ("", 0), "direnv": ("", 2), "aws-vault": ("", 2),
     "doppler": ("", 1), "systemd-run": ("-u -p --unit --property", 0),
-    "flock": ("-w -E", 1), "parallel": ("-j -a --jobs", 0), "uvicorn": ("", 0),
+    "flock": ("-w -E", 1), "uvicorn": ("", 0),
     "winpty": ("", 0), "rlwrap": ("", 0), "script": ("", 0), "sem": ("", 0),
     "gtimeout": ("-k -s", 1), "ts": ("", 0), "bwrap": ("--bind --ro-bind", 0),
 }  # fmt: skip
@@ -188,7 +188,7 @@ def run_code(scene: Scene, text: Arg, flow: Flow) -> Flow:
     for path in reading.deletes:
         scene.deletes(_expanded(path), recursive=True)
     if reading.deletes_unseen:
-        scene.fact("fact.deletes", "")
+        scene.mark("danger.unsure", "rmtree")
     for path in reading.writes:
         scene.writes(_expanded(path))
     for command in reading.runs:
@@ -203,9 +203,7 @@ def run_code(scene: Scene, text: Arg, flow: Flow) -> Flow:
     if UNKNOWN in text and text.strip(UNKNOWN) == "":
         scene.fact("fact.opaque", "")
     origin = flow.origin or (DOWNLOADED if reading.hosts else "")
-    if re.search(r"print|echo|write|puts|decode", text[:5000]) and code._DECODES.search(
-        text[:5000]
-    ):
+    if code.prints_decoded(text):
         origin, what = DECODED, ""
     return Flow(None, origin, flow.what or what)
 
@@ -235,35 +233,37 @@ def xargs(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return scene.call([*rest, *items], Flow())
 
 
+_FIND_TESTS = (
+    "-name", "-path", "-iname", "-mtime", "-type", "-empty", "-regex", "-newer",
+    "-size", "-mmin", "-wholename", "-ipath", "-user", "-perm", "-atime", "-ctime",
+)  # fmt: skip
+_FIND_RUNS = (
+    "-exec",
+    "-execdir",
+    "-ok",
+    "-okdir",
+    "-x",
+    "-X",
+    "--exec",
+    "--exec-batch",
+)
+
+
 def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """`-delete` and `-exec` for whatever is below the folders it is given."""
-    at = next(
-        (n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("!", "(")),
-        len(args),
-    )
-    roots = args[:at] or [Arg(".")]
+    ends = (n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("!", "("))
+    roots = args[: next(ends, len(args))] or [Arg(".")]
+    narrowed = any(arg in _FIND_TESTS for arg in args)
+    if name.startswith("fd"):  # a pattern, then folders
+        runs = (n for n, arg in enumerate(args) if arg in _FIND_RUNS)
+        roots = operands(args[: next(runs, len(args))], "-t -e -E -d")[1:] or [Arg(".")]
+        narrowed = True
     for root in roots:
         scene.reads(root)
-    narrowed = any(
-        arg
-        in (
-            "-name",
-            "-path",
-            "-iname",
-            "-mtime",
-            "-type",
-            "-empty",
-            "-regex",
-            "-newer",
-            "-size",
-            "-mmin",
-        )
-        for arg in args[at:]
-    )
     for place, arg in enumerate(args):
         if arg == "-delete":
             _find_deletes(scene, roots, narrowed)
-        elif arg in ("-exec", "-execdir", "-ok", "-okdir"):
+        elif arg in _FIND_RUNS:
             _find_runs(scene, roots, args[place + 1 :], narrowed)
         elif arg.startswith(("-fprint", "-fls")) and place + 1 < len(args):
             scene.writes(args[place + 1])
@@ -271,13 +271,8 @@ def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 def _below(root: str, narrowed: bool) -> Arg:
-    return Arg(
-        root.rstrip("/") + ("/x*" if narrowed else "")
-        if root != "/"
-        else "/x*"
-        if narrowed
-        else "/"
-    )
+    """Something in a folder, or all of it."""
+    return Arg(root.rstrip("/") + "/x*" if narrowed else root)
 
 
 def _find_deletes(scene: Scene, roots: Args, narrowed: bool) -> None:
@@ -289,7 +284,21 @@ def _find_runs(scene: Scene, roots: Args, args: Args, narrowed: bool) -> None:
     end = next((n for n, arg in enumerate(args) if arg in (";", "+")), len(args))
     for root in roots[:5]:
         item = _below(root, narrowed)
-        scene.call([Arg(arg.replace("{}", item)) for arg in args[:end]], Flow())
+        command = [Arg(arg.replace("{}", item)) for arg in args[:end]]
+        placed = any("{}" in arg for arg in args[:end])
+        scene.call(command if placed else [*command, item], Flow())
+
+
+def parallel(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """A command, then `:::` and what it is run with."""
+    rest = behind(args, "-j -a --jobs -S --joblog --delay --retries")
+    at = next((n for n, arg in enumerate(rest) if arg.startswith(":::")), len(rest))
+    items = rest[at + 1 :] or [Arg(UNKNOWN, flow.origin, flow.what)]
+    text = " ".join(rest[:at]) or "{}"
+    text = text if "{}" in text else text + " {}"
+    for item in items[:10]:
+        scene.run(Arg(text.replace("{}", item), item.origin, item.what))
+    return Flow()
 
 
 def ssh(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -300,13 +309,12 @@ def ssh(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         return Flow()
     host = rest[0].rpartition("@")[2]
     scene.fact("fact.host", host)
+    leak(scene, flow, host)
     if len(rest) > 1:
         scene.fact("fact.remote", words("ssh", rest))
         scene.run(Arg(" ".join(rest[1:])), foreign=True)
     elif flow.text is not None and flow.text.strip():
         scene.run(Arg(flow.text), foreign=True)
-    elif flow.origin:
-        leak(scene, flow, host)
     return Flow()
 
 

@@ -141,6 +141,7 @@ class Scene:
             if value
         }
         self.downloads: dict[str, str] = {}  # paths, and where from
+        self.unpacked: dict[str, str] = {}  # folders with what came in an archive
 
     def copy(self) -> Scene:
         """For a subshell: what changes in it stays in it."""
@@ -330,12 +331,13 @@ class Scene:
         return self.programs[ANY](self, name, [word, *rest], flow)
 
     def _origin_of(self, word: Arg) -> None:
+        """What is run may have been fetched before, alone or in an archive."""
         self.suspicious(word.origin, word.what)
-        where = (
-            self.downloads.get(self.ground.full(word, self.cwd))
-            if "/" in word
-            else None
-        )
+        if "/" not in word:
+            return
+        full = self.ground.full(word, self.cwd)
+        tops = [top for top in self.unpacked if full.startswith(top + "/")]
+        where = self.downloads.get(full) or (self.unpacked[tops[0]] if tops else None)
         if where is not None:
             self.mark("danger.downloaded", where)
 
@@ -436,6 +438,10 @@ class Scene:
             return Flow(None, SECRET, self.show(place))
         if place.kind == OUTSIDE:
             self.fact("fact.outside", self.show(place))
+        return self.brought(path)
+
+    def brought(self, path: str) -> Flow | None:
+        """What leaves a file that was fetched before."""
         where = self.downloads.get(self.ground.full(path, self.cwd))
         return None if where is None else Flow(None, DOWNLOADED, where)
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import os
 
-from feishuperm.danger.reader import read_call
+from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line
-from feishuperm.lib.log import redact
+from feishuperm.lib.log import log, redact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from feishuperm.danger.reader import Finding, Reading
     from feishuperm.models.kind import Say
 
 
@@ -25,7 +24,11 @@ def read_danger(
 ) -> Reading:
     """What there is to notice about a call of this user's."""
     home = os.path.expanduser("~")
-    return read_call(tool_name, tool_input, project, home, cwd, mask=redact)
+    try:
+        return read_call(tool_name, tool_input, project, home, cwd, mask=redact)
+    except Exception as error:  # a mistake of ours must not keep anybody waiting
+        log(f"a call could not be read: {type(error).__name__}: {error}", "error")
+        return Reading(facts=(Finding("fact.unread"),))
 
 
 def sentences(findings: Iterable[Finding], say: Say) -> tuple[str, ...]:

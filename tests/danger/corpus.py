@@ -44,7 +44,7 @@ def cases() -> list[Case]:
         if match:
             label, reason = match.groups()
             head = False
-        elif line and not head:
+        elif line and not head and not line.startswith("# Written"):
             read.append(Case(label, reason, line))
     return read
 
