@@ -9,6 +9,8 @@ from feishuperm.lib.files import locked
 from feishuperm.lib.terminal import say
 from feishuperm.lib.tongue import speak
 from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.questions import can_ask
+from feishuperm.setup.rules_left import offer, rules_left, tell
 from feishuperm.setup.uninstall import clean_up, purged, rehearse, undo
 
 SUMMARY = "undo exactly what install did"
@@ -25,12 +27,17 @@ def main(args: list[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help=dry_run)
     options = parser.parse_args(args)
     manifest = Manifest(os.environ)
+    left = rules_left(os.environ) if options.purge else []
     if options.dry_run:
         rehearse(manifest, options.purge)
+        tell(left)
         return 0
     doomed = purged(manifest, os.environ) if options.purge else []
     if doomed:
         say(speak("cli.purge", what=", ".join(doomed)))
+    tell(left)
+    if left and can_ask():
+        offer(left, os.environ, input)
     with locked(manifest.path):
         good = undo(manifest, options.purge, os.environ)
     if good:

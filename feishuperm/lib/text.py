@@ -437,6 +437,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "以后不再询问，并写入这个项目的规则：",
         "Never ask again; writes this rule for the project:",
     ),
+    "page.always_rule": (
+        "写入这个项目的规则：",
+        "Writes this rule for the project:",
+    ),
     "page.always_none": ("不会写入规则：{why}", "No rule will be written: {why}"),
     "page.answer_submit": ("提交", "Send"),
     "page.answer_other": ("其他（自己填写）", "Other (in your own words)"),
@@ -876,8 +880,9 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Every call of this tool will pass without asking",
     ),
     "rule.writes": (
-        "命令把输出写入文件，Claude Code 仍会为此再次询问",
-        "The command writes its output to a file, for which Claude Code will ask again",
+        "命令用 > 或 tee 把输出写入文件：有了规则，Claude Code 仍然每次都会为此询问。",
+        "The command writes to a file by > or tee: even with the rule, Claude Code "
+        "asks for that every time.",
     ),
     "rule.linked": (
         ".claude/settings.local.json 是符号链接或经过符号链接，不写入规则，仅批准本次",
@@ -968,6 +973,15 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cli.tap_allowed": ("批准", "allowed"),
     "cli.tap_denied": ("拒绝", "denied"),
     "cli.log_empty": ("还没有任何记录", "nothing has been decided yet"),
+    "cli.rules_left": (
+        "「始终允许」在项目里写下的 {count} 条规则仍然有效，之后无法用 log undo 撤回：",
+        '{count} rules that "always allow" wrote are still in projects, and log undo '
+        "cannot take them back any more:",
+    ),
+    "cli.rules_back": (
+        "现在先撤回它们吗？[Y/n] ",
+        "take them back first? [Y/n] ",
+    ),
     "cli.purge": ("将要删除：{what}", "about to remove: {what}"),
     # What install asks and says.
     "cli.language": (

@@ -10,12 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 import time
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
@@ -32,6 +33,10 @@ COLUMNS = (
 FORMULAS = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 
 HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
+NARROW = ("TIME", "ID", "DECISION", "BY", "WHAT")
+WIDE = 120  # columns; with fewer, the command would not be seen
+NARROW_CELL = 14
+SHORT_ID = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
 Name = tuple[str, str]  # a rule as shown, and its mark
 UNDO = "undo"  # the event of an entry: rules were taken back
@@ -42,13 +47,22 @@ HEAD_CHARACTERS = 8  # what a card shows; fewer may be those of several entries
 
 
 def table(entries: Sequence[Entry], columns: int) -> str:
-    """The entries below their headings, in columns that line up on a terminal."""
-    rows = [HEADINGS, *(_row(entry) for entry in entries)]
+    """The entries below their headings, in columns that line up on a terminal.
+
+    Where there is no room for all of it, the command has most of what there is.
+    """
+    undone = {str(entry.get("id")) for entry in entries if entry.get("event") == UNDO}
+    narrow = columns < WIDE
+    row = _narrow_row if narrow else _row
+    rows: list[tuple[str, ...]] = [NARROW if narrow else HEADINGS]
+    rows += [row(entry, str(entry.get("id")) in undone) for entry in entries]
     widths = [max(map(width, column)) for column in zip(*rows)]
     lines = []
-    for row in rows:
-        cells = [cell + " " * (widths[i] - width(cell)) for i, cell in enumerate(row)]
-        lines.append(cut("  ".join(cells), columns).rstrip())
+    for cells in rows:
+        padded = [
+            cell + " " * (widths[i] - width(cell)) for i, cell in enumerate(cells)
+        ]
+        lines.append(cut("  ".join(padded), columns).rstrip())
     return "\n".join(lines)
 
 
@@ -96,24 +110,62 @@ def _cell_width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
+def _row(entry: Entry, undone: bool) -> tuple[str, ...]:
     rules = entry.get("rules")
-    detail = entry.get("detail")
+    detail = _detail(entry)
     if isinstance(rules, list) and rules:
         detail = ", ".join(map(str, rules))
-    if entry.get("ran"):
-        detail = f"{detail or ''} -> {entry['ran']}"
-    if entry.get("reason"):
-        detail = f"{detail or ''} ({entry['reason']})"
-    by = entry.get("surface")
-    if entry.get("who"):
-        by = f"{by}: {entry['who']}"
-    cells = (entry.get("id"), entry.get("tool"), _decision(entry), by)
+    cells = (entry.get("id"), entry.get("tool"), _decision(entry), _by(entry))
     return (
         _local_time(entry_time(entry)),
         *(one_line(mask(str(cell or "-")), 40) for cell in cells),
-        one_line(mask(str(detail or "-")), sys.maxsize),
+        one_line(mask(_with_ends(entry, detail, undone) or "-"), sys.maxsize),
     )
+
+
+def _narrow_row(entry: Entry, undone: bool) -> tuple[str, ...]:
+    rules = entry.get("rules")
+    what = _detail(entry)
+    if entry.get("tool") not in (None, "", "Bash"):
+        what = f"{entry['tool']} {what}"
+    if entry.get("danger"):
+        what = f"! {what}"
+    if isinstance(rules, list) and rules:
+        what = f"{what} => {', '.join(map(str, rules))}"
+    cells = (short_id(str(entry.get("id") or "-")), _decision(entry), _by(entry))
+    return (
+        _local_time(entry_time(entry), "%m-%d %H:%M"),
+        *(one_line(mask(str(cell or "-")), NARROW_CELL) for cell in cells),
+        one_line(mask(_with_ends(entry, what, undone) or "-"), sys.maxsize),
+    )
+
+
+def _detail(entry: Entry) -> str:
+    """What it was about: a command, a path, what a pass is for."""
+    grants = entry.get("grants")
+    if entry.get("event") == "pass" and isinstance(grants, dict):
+        return str(grants.get("shown") or "")
+    return str(entry.get("detail") or "")
+
+
+def _with_ends(entry: Entry, detail: str, undone: bool) -> str:
+    if undone and entry.get("rules") and entry.get("event") != UNDO:
+        detail = f"{detail} (undone)"
+    if entry.get("ran"):
+        detail = f"{detail} -> {entry['ran']}"
+    if entry.get("reason"):
+        detail = f"{detail} ({entry['reason']})"
+    return detail
+
+
+def _by(entry: Entry) -> object:
+    by = entry.get("surface")
+    return f"{by}: {entry['who']}" if entry.get("who") else by
+
+
+def short_id(id: str) -> str:
+    """The end of an id, which tells requests apart and which `undo` takes too."""
+    return id.rpartition("-")[2] if SHORT_ID.fullmatch(id) else id
 
 
 def _decision(entry: Entry) -> object:
@@ -123,9 +175,9 @@ def _decision(entry: Entry) -> object:
     return f"{decision} (?)" if unknown else decision
 
 
-def _local_time(seconds: float) -> str:
+def _local_time(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+        return time.strftime(form, time.localtime(seconds))
     except (OverflowError, ValueError):  # written by somebody else
         return "-"
 
@@ -232,7 +284,7 @@ def take_back(
     when the request came, if that is known.  An intent that a crash left open counts as
     written: the file shows whether it was.  Raises FeishupermError.
     """
-    entries = ledger.find(id, since)
+    entries = ledger.find(id, since) or _by_short_id(ledger, id)
     if not entries:
         raise FeishupermError(f"no request {id} in the ledger", "feishuperm log")
     project = str(entries[0].get("project"))
@@ -249,8 +301,44 @@ def take_back(
     ]
     removed = writer.undo(project, open_rules) if open_rules else ()
     if removed:
-        record({"event": UNDO, "id": id, "project": project, "rules": list(removed)})
+        whole = str(entries[0].get("id"))
+        record({"event": UNDO, "id": whole, "project": project, "rules": list(removed)})
     return project, {shown: rule in removed for (shown, _), rule in written}
+
+
+def _by_short_id(ledger: Ledger, id: str) -> list[Entry]:
+    """The entries of the one request whose id ends so; none if there are several."""
+    entries = [
+        entry for entry in ledger.entries() if short_id(str(entry.get("id"))) == id
+    ]
+    return entries if len({entry.get("id") for entry in entries}) == 1 else []
+
+
+class Standing(NamedTuple):
+    """A rule of ours that is still in a project's settings."""
+
+    id: str  # of the request that wrote it
+    project: str
+    rule: str  # as it may be shown
+
+
+def standing(ledger: Ledger, writer: RuleWriter) -> list[Standing]:
+    """Every rule that "always" wrote and nobody took out, project by project."""
+    requests: dict[str, list[Entry]] = {}
+    for entry in ledger.entries():
+        if entry.get("rules") or entry.get("event") == UNDO:
+            requests.setdefault(str(entry.get("id")), []).append(entry)
+    rows: list[Standing] = []
+    for id, entries in requests.items():
+        project = str(entries[0].get("project"))
+        present = writer.rules(project)
+        done = [_names(entry) for entry in entries if entry.get("event") == UNDO]
+        rows += (
+            Standing(id, project, name[0])
+            for name, rule in _written(ledger, entries, present)
+            if rule in present and not any(name in part for part in done)
+        )
+    return sorted(set(rows), key=lambda row: (row.project, row.rule))
 
 
 def _written(

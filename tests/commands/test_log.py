@@ -371,3 +371,23 @@ def test_help_names_every_argument(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().out
     for word in ("-n", "--json", "verify", "--head", "undo ID"):
         assert word in output
+
+
+def test_undo_takes_the_short_id_that_the_table_shows(
+    ledger: Ledger, project: Path
+) -> None:
+    always(ledger, project, "1600-abcd1234", "Bash(ls)")
+    request(ledger, "1601-00000000")
+    assert command.main(["undo", "abcd1234"]) == 0
+    assert allowed(project) == []
+    assert ledger.find("1600-abcd1234")[-1]["event"] == "undo"
+    with pytest.raises(FeishupermError, match="no request"):
+        command.main(["undo", "abcd"])
+
+
+def test_short_id_of_two_requests_undoes_nothing(ledger: Ledger, project: Path) -> None:
+    always(ledger, project, "1600-abcd1234", "Bash(ls)")
+    always(ledger, project, "1601-abcd1234", "Bash(pwd)")
+    with pytest.raises(FeishupermError, match="no request"):
+        command.main(["undo", "abcd1234"])
+    assert allowed(project) == ["Bash(ls)", "Bash(pwd)"]

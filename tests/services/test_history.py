@@ -80,3 +80,48 @@ def test_spreadsheet_gets_rows_and_no_formula() -> None:
     head, row = as_csv([entry]).splitlines()
     assert head.startswith("time,event,id,state,action,surface,who")
     assert "'=HYPERLINK(1)" in row and '"say ""a,b"""' in row and "Bash(ls)" in row
+
+
+COMMAND = "npm run build -- --mode production --outDir dist/assets"
+
+
+def entry_of(**more: object) -> dict[str, object]:
+    return {
+        "time": MOMENT, "event": "request", "id": "1794801600-0a1b2c3d", "tool": "Bash",
+        "action": "allow", "state": "allowed", "surface": "inbox", "who": "Zhang San",
+        "detail": COMMAND, **more,
+    }  # fmt: skip
+
+
+def test_log_fits_eighty_columns_with_the_command_in_it() -> None:
+    rows = [
+        entry_of(),
+        entry_of(action="always", rules=[f"Bash({COMMAND})"], danger=["root"]),
+        entry_of(tool="Edit", detail="/home/me/app/a.py", surface="card"),
+        entry_of(event="pass", action="pass", grants={"shown": "Bash(ls)"}, detail=""),
+    ]
+    lines = table(rows, 80).split("\n")
+    assert max(map(width, lines)) <= 80
+    assert lines[0].split() == ["TIME", "ID", "DECISION", "BY", "WHAT"]
+    assert "0a1b2c3d  allow" in lines[1] and "npm run build -- --mode" in lines[1]
+    assert "! npm run build" in lines[2] and "always" in lines[2]
+    assert "Edit /home/me/app/a.py" in lines[3]
+    assert lines[4].endswith("Bash(ls)")
+
+
+def test_wide_terminal_has_every_column() -> None:
+    assert table([entry_of()], 200).split()[:6] == [
+        *("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
+    ]
+
+
+def test_rule_that_was_taken_back_says_so() -> None:
+    rows = [
+        entry_of(action="always", rules=["Bash(ls)"], detail="ls"),
+        {"time": MOMENT, "event": "undo", "id": "1794801600-0a1b2c3d",
+         "rules": ["Bash(ls)"], "surface": "command"},
+    ]  # fmt: skip
+    for columns in (80, 200):
+        lines = table(rows, columns).split("\n")
+        assert lines[1].endswith("Bash(ls) (undone)")
+        assert not lines[2].endswith("(undone)")

@@ -249,7 +249,9 @@ def rule_hint(ask: Ask) -> str:
     """The sentence above the rules, or why there are none."""
     if ask.rule_note and not ask.rules:
         return text(ask.language, "page.always_none", why=ask.rule_note)
-    return " ".join((ask.rule_note, text(ask.language, "page.always_hint"))).strip()
+    # With a note it is not true that nobody asks any more.
+    hint = "page.always_rule" if ask.rule_note else "page.always_hint"
+    return " ".join((ask.rule_note, text(ask.language, hint))).strip()
 
 
 def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:
