@@ -19,6 +19,7 @@ from feishuperm.lib.feishu import (
     card_message,
     permission_messages,
     send_message,
+    title_messages,
 )
 from feishuperm.lib.post import Reply, post_json
 
@@ -49,6 +50,7 @@ class WebhookChannel:
         url: Url,
         language: str = "zh",
         at: str = "",
+        title_only: bool = False,
         post: Post = post_json,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -59,6 +61,7 @@ class WebhookChannel:
         self._url = url
         self._language = language
         self._at = at
+        self._title_only = title_only  # nothing of a call leaves this machine
         self._post = post
         self._clock = clock
         self._wall = wall
@@ -72,9 +75,14 @@ class WebhookChannel:
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request; its plainest form cannot be answered."""
         until, wanted, done = announcement[:3]
-        builds = permission_messages(
-            ask, self._url, self._at, lambda: until - self._wall()
-        )
+
+        def left() -> float:
+            return until - self._wall()
+
+        if self._title_only:
+            builds = title_messages(ask, self._url, left)
+        else:
+            builds = permission_messages(ask, self._url, self._at, left)
         forms = (*map(Form, builds[:-1]), Form(builds[-1], answerable=False))
         ends = self._clock() + until - self._wall()
         self._outbox.add(Job(forms, ends, True, wanted, done))
@@ -84,6 +92,8 @@ class WebhookChannel:
 
     def notify(self, notice: Notice) -> None:
         """Queue the card of a notice."""
+        if self._title_only:
+            notice = notice._replace(text="", project="", branch="")
         card = partial(build_notice_card, notice, self._language, self._at)
         forms = (Form(lambda: card_message(card())),)
         self._outbox.add(Job(forms, self._clock() + NOTICE_SECONDS, False))

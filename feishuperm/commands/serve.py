@@ -305,6 +305,7 @@ def _webhook(server: Server, settings: Settings) -> WebhookChannel | None:
         server.links.url,
         settings.feishuperm_lang,
         settings.feishu_at,
+        settings.feishuperm_card == "title",
     )
 
 

@@ -39,6 +39,7 @@ from feishuperm.models.ask import (
     shorten_block,
 )
 from feishuperm.models.kind import KINDS
+from feishuperm.models.settings import host_is_local, url_host
 
 Card = dict[str, Any]
 Element = dict[str, Any]
@@ -61,9 +62,10 @@ STYLES = {
     YES: "primary_filled",
     FOREVER: "primary",
     NO: "danger",
-    STOP: "danger_filled",
+    STOP: "danger",  # a solid red would catch the eye before what allows
     WHILE: "default",
 }
+UNBROKEN = "-\u2060-"  # a line must not end inside the dashes of an option
 MENTION = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -87,13 +89,27 @@ def build_permission_card(
         shown = shorten(ask, limit)
         blocks = _shown(shown) if detail else [div(_say(ask, "card.absent"))]
         elements = [
-            *_mention(at), *blocks, {"tag": "hr"}, _fields(_facts(ask)),
+            *_mention(at), *blocks, {"tag": "hr"}, _fields(_circumstances(ask)),
             *_end(shown, url, detail),
         ]  # fmt: skip
-        subtitle = f"{one_line(ask.tool)} · {ask.project_name}"
+        subtitle = " · ".join(_named(ask))
         return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
 
     return _fit(build)
+
+
+def build_title_card(ask: Ask, url: Url | None = None) -> Card:
+    """A card that tells only what kind of request it is: nobody approves that."""
+    elements = [div(_say(ask, "card.title_only"))]
+    if url is None:
+        elements.append(note(_say(ask, "card.hint_terminal")))
+        return card_frame(ask.title, "", "grey", ask.kind, elements)
+    bare = ask._replace(
+        actions=tuple(offer for offer in ask.actions if not offer.grants)
+    )
+    view = Button(_say(ask, "button.view"), url("/request", ask.id))
+    elements += [_button(view), _hint(ask), *_button_rows(_buttons(bare, url))]
+    return card_frame(ask.title, "", "grey", ask.kind, elements)
 
 
 def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
@@ -103,9 +119,22 @@ def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
     more = Button(_say(ask, "button.more"), url("/request", ask.id))
     # Nobody taps what they cannot see.
     buttons = _buttons(ask, url) if detail else ()
+    decide = (*_rules(ask, buttons), *_button_rows(buttons))
+    return [_button(more), _hint(ask), *decide, *_way_home(ask, more.url)]
+
+
+def _way_home(ask: Ask, page: str) -> list[Element]:
+    """The inbox, where a phone can open it; it lets in whom it knows."""
+    home = page.partition("/request?")[0] + "/"
+    if host_is_local(url_host(home)):
+        return []
+    return [_button(Button(_say(ask, "button.inbox"), home, "text"))]
+
+
+def _hint(ask: Ask) -> Element:
+    """How long there is, and what happens then."""
     hint = _say(ask, "card.hint", seconds=ask.seconds)
-    hints = " · ".join(filter(None, (hint, at_zero(ask))))
-    return [_button(more), note(hints), *_rules(ask, buttons), *_button_rows(buttons)]
+    return note(" · ".join(filter(None, (hint, at_zero(ask)))))
 
 
 def _rules(ask: Ask, buttons: Sequence[Button]) -> list[Element]:
@@ -176,6 +205,17 @@ def card_message(card: Card) -> Message:
     return {"msg_type": "interactive", "card": card}
 
 
+def title_messages(
+    ask: Ask, url: Url | None = None, left: Callable[[], float] | None = None
+) -> list[Callable[[], Message]]:
+    """The same for who wants nothing of a call to leave the machine."""
+    plainest = "\n".join((ask.title, _say(ask, "card.hint_terminal")))
+    return [
+        lambda: card_message(build_title_card(_hurried(ask, left), url)),
+        lambda: {"msg_type": "text", "content": {"text": plainest}},
+    ]
+
+
 def permission_messages(
     ask: Ask,
     url: Url | None = None,
@@ -227,7 +267,7 @@ def card_frame(
 
 
 def plain(content: str) -> Element:
-    return {"tag": "plain_text", "content": content}
+    return {"tag": "plain_text", "content": content.replace("--", UNBROKEN)}
 
 
 def div(content: str) -> Element:
@@ -290,12 +330,23 @@ def columns(groups: list[list[Element]]) -> Element:
 
 
 def _facts(ask: Ask) -> list[str]:
+    """All there is beside the call; a text has no heading that says some of it."""
+    return [*_named(ask), *_circumstances(ask)]
+
+
+def _named(ask: Ask) -> list[str]:
+    """What the heading of a card says, and nothing below it again."""
+    return _pairs(
+        ask.language, ("card.tool", ask.tool), ("card.project", ask.project_name)
+    )
+
+
+def _circumstances(ask: Ask) -> list[str]:
+    """What the heading of a card does not say."""
     return _pairs(
         ask.language,
-        ("card.project", ask.project_name),
         ("card.branch", ask.branch),
         ("card.time", _time(ask.created)),
-        ("card.tool", ask.tool),
         ("card.agent", ask.agent),
         ("card.session", ask.session[:SHORT_ID]),
         ("card.request", ask.id),

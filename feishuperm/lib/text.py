@@ -104,6 +104,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "button.refuse": ("拒绝", "Decline"),
     "button.more": ("查看完整请求", "See the whole request"),
     "button.view": ("查看", "View"),
+    "button.inbox": ("收件箱", "Inbox"),
     "button.hold": ("我在看", "Hold"),
     "button.answer": ("回答问题", "Answer"),
     "button.decline": ("不回答", "Rather not answer"),

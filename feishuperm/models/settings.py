@@ -199,7 +199,7 @@ SETTINGS = (
             "a comma list of " + ", ".join(NOTIFY_KINDS),
             "which events make a card"),
     Setting("FEISHUPERM_CARD", "full", _choice("full", "title"), "full or title",
-            "title: the app's cards carry no command, path or text"),
+            "title: cards carry no command, path or text, and can only refuse"),
     Setting("FEISHUPERM_CA_FILE", "", _path, "an absolute path",
             "a certificate file trusted beside the system's, for a company proxy"),
     Setting("FEISHUPERM_GATEWAY", "", _url, _URL,

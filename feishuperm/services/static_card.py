@@ -10,6 +10,7 @@ from feishuperm.lib.feishu import (
     permission_messages,
     send_feishu_card,
     send_first,
+    title_messages,
 )
 from feishuperm.services.presenter import brief_ask
 
@@ -25,11 +26,13 @@ def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -
     ask = brief_ask(payload, request_id, project, settings.feishuperm_lang)
     if not settings.feishu_webhook_url or ask.kind not in settings.feishuperm_notify:
         return
-    send_first(
-        settings.feishu_webhook_url,
-        permission_messages(ask._replace(created=time.time()), at=settings.feishu_at),
-        settings.feishu_webhook_secret,
-    )
+    ask = ask._replace(created=time.time())
+    if settings.feishuperm_card == "title":
+        messages = title_messages(ask)
+    else:
+        messages = permission_messages(ask, at=settings.feishu_at)
+    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
+    send_first(url, messages, secret)
 
 
 def tell_unreadable(settings: Settings) -> None:

@@ -422,12 +422,12 @@ def every_text(card: Json) -> list[str]:
 
 
 def every_url(card: Json) -> list[str]:
-    """Where the buttons of a card lead, in order."""
+    """Where the buttons about a request lead, in order; the inbox is about all."""
     return [
         behavior["default_url"]
         for one in every_element(card)
         for behavior in one.get("behaviors", ())
-        if behavior["type"] == "open_url"
+        if behavior["type"] == "open_url" and "?" in behavior["default_url"]
     ]
 
 

@@ -27,10 +27,11 @@ from feishuperm.lib.feishu import (
     send_feishu_card,
     send_first,
     sign,
+    title_messages,
 )
 from feishuperm.lib.post import Reply, post_json
 from feishuperm.lib.text import LANGUAGES, text
-from feishuperm.models.ask import NOTICES, Notice
+from feishuperm.models.ask import NOTICES, YES, Notice
 from feishuperm.models.kind import KINDS, Action
 from tests.asks import ID, URL, make_ask, url
 from tests.fakes.feishu import (
@@ -136,6 +137,47 @@ def test_card_says_everything_the_seed_asks_for() -> None:
     ):
         assert said in text
     assert re.search(r"时间：20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", text)
+    assert text.count("my-project") == text.count("工具") == 1  # neither is repeated
+
+
+def test_strongest_colour_is_not_on_what_ends_the_turn() -> None:
+    assert [look for look in STYLES if STYLES[look].endswith("_filled")] == [YES]
+
+
+def test_option_is_never_broken_inside_its_dashes() -> None:
+    """A line may end between two dashes, unless something joins them."""
+    request = make_ask("Bash", {"command": "x", "description": "uses --mode fast"})
+    said = "\n".join(every_text(build_permission_card(request, url)))
+    assert "--mode" not in said and "-\u2060-mode" in said
+
+
+@pytest.mark.parametrize(
+    ("base", "opens"), [("https://perm.example", True), ("http://localhost:1", False)]
+)
+def test_inbox_is_one_tap_away_where_a_phone_can_open_it(
+    base: str, opens: bool
+) -> None:
+    card = build_permission_card(
+        make_ask("Bash"), lambda path, id: f"{base}{path}?id={id}"
+    )
+    labels = [e["text"]["content"] for e in every_element(card) if e["tag"] == "button"]
+    assert ("收件箱" in labels) is opens
+    assert (f'"{base}/"' in json.dumps(card)) is opens
+    assert "ticket" not in json.dumps(card)  # everybody in the group would have it
+
+
+def test_title_card_says_nothing_of_the_call() -> None:
+    request = make_ask("Bash", {"command": "cat /etc/secret-path", "description": "d"})
+    for message in title_messages(request, url):
+        said = json.dumps(message(), ensure_ascii=False)
+        for word in ("secret-path", "my-project", "feature/x", "Bash", "/allow", "npm"):
+            assert word not in said, word
+    card = title_messages(request, url)[0]()["card"]
+    check_card(card)
+    labels = [e["text"]["content"] for e in every_element(card) if e["tag"] == "button"]
+    assert labels == ["查看", "拒绝运行", "拒绝并中断"]
+    [bare] = [m()["card"] for m in title_messages(request)[:1]]
+    assert every_url(bare) == []
 
 
 @pytest.mark.parametrize("row", ACTIONS, ids=lambda row: row.name)
@@ -171,7 +213,7 @@ def test_card_without_buttons_is_the_same_template() -> None:
     bare = build_permission_card(request)
     assert every_url(bare) == []
     assert bare["header"] == full["header"]
-    assert bare["body"]["elements"][:-1] == full["body"]["elements"][:-5]
+    assert bare["body"]["elements"][:-1] == full["body"]["elements"][:-6]
     assert "请在终端操作" in every_text(bare)
     assert not any("秒内操作" in text for text in every_text(bare))
 
