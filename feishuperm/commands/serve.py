@@ -210,6 +210,8 @@ class Server:
             # It runs in a thread: with a ledger and a writer of its own, under the
             # same locks.
             lambda who: undo_last(Ledger(), RuleWriter(), ("card", "message"), who),
+            lambda: self.desk.presenter.passes(self.desk.passes),
+            lambda id, who: len(self.desk.revoke_passes(id, "message", who)),
         )
 
     def page_for_a_phone(self, id: str) -> str:

@@ -725,9 +725,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "chat.help": (
         "回复卡片：1-4、批准、始终、拒绝 [理由]、中断，或直接写答案。"
-        "命令：状态、静音 [时间]、恢复、撤销。",
+        "命令：状态、静音 [时间]、恢复、通行证、撤销。",
         "Reply to a card: 1-4, allow, always, deny [reason], interrupt, or the answer "
-        "itself. Commands: status, mute [time], on, undo.",
+        "itself. Commands: status, mute [time], on, passes, undo.",
     ),
     "chat.over": (
         "这条消息对应的请求已经结束。",
@@ -754,6 +754,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Muted until {time}; requests stay in the terminal.",
     ),
     "chat.on": ("已恢复。", "On again."),
+    "chat.passes": (
+        "撤销：发送“通行证 撤销 编号”或“通行证 撤销 全部”。",
+        "To end one: “passes revoke ID”, or “passes revoke all”.",
+    ),
     "chat.undone": (
         "已撤销规则：\n{rules}\n正在运行的会话结束之前仍按原规则执行。",
         "This rule is taken back:\n{rules}\nA session that runs keeps it till its end.",

@@ -199,14 +199,16 @@ class Presenter:
             left = passes.left(row)
             until = time.strftime("%H:%M", time.localtime(row.ends))
             parts = [
-                one_line(row.shown, 120),
+                one_line(redact(row.shown), 120),
                 project_name(row.project),
                 self.say("pass.until", until=until),
                 "" if left is None else self.say("pass.left", count=left),
                 row.id,
             ]
             lines.append(f"{number}. " + " · ".join(filter(None, parts)))
-        return "\n".join(lines) or self.say("pass.none")
+        if not lines:
+            return self.say("pass.none")
+        return "\n".join([*lines, self.say("chat.passes")])
 
     def waiting(self, requests: list[Request]) -> str:
         """What waits, in a few lines of a chat."""
@@ -353,7 +355,11 @@ def without_secrets(ask: Ask) -> Ask:
     if blocks == ask.blocks and rules == ask.rules:
         return ask
     veiled = any(map(_is_veiled, ask.blocks, blocks))
-    ask = ask._replace(blocks=blocks, rules=rules, masked=True, veiled=veiled)
+    # What a pass would let through is said in words of its own.
+    actions = tuple(o._replace(confirm=redact(o.confirm)) for o in ask.actions)
+    ask = ask._replace(
+        blocks=blocks, rules=rules, actions=actions, masked=True, veiled=veiled
+    )
     return ask.without_edit()
 
 

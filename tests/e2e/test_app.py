@@ -322,3 +322,23 @@ def test_somebody_who_reads_has_more_time(
         assert hook.poll() is None
         assert feishu.tap(message, "批准运行").ok
         assert decision(finish(hook)) == {"behavior": "allow"}
+
+
+def test_pass_made_on_the_card_lets_the_same_through_until_the_chat_ends_it(
+    served: Served, feishu: FakePlatform
+) -> None:
+    hook = served.hook(event())
+    message = sent(feishu)
+    assert feishu.tap(message, "本会话允许").ok
+    assert decision(finish(hook))["behavior"] == "allow"
+    again = served.hook(event())
+    assert decision(finish(again)) == {"behavior": "allow"}
+    assert len(feishu.app_messages) == 1
+    feishu.say("通行证")
+    wait_until(lambda: "Bash(npm run build)" in texts(feishu.replies))
+    feishu.say("通行证 撤销 全部")
+    wait_until(lambda: "已撤销 1 张通行证" in texts(feishu.replies))
+    third = served.hook(event())
+    wait_until(lambda: feishu.last != message)
+    assert feishu.tap(feishu.last, "拒绝运行").ok
+    assert decision(finish(third))["behavior"] == "deny"

@@ -15,6 +15,7 @@ from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, Kind
 from feishuperm.models.request import Request
 from feishuperm.protocol.frames import HookRequest
+from feishuperm.services.passes import Pass
 from feishuperm.services.presenter import (
     BRIEF,
     Presenter,
@@ -402,3 +403,18 @@ def test_edited_command_is_told_and_an_unchanged_one_was_merely_allowed() -> Non
         "ls -l",
         "good",
     )
+
+
+def test_passes_are_listed_for_a_chat_without_secrets() -> None:
+    class Passes:
+        def all(self) -> list[Pass]:
+            return [
+                Pass("p-1", shown=f"Bash(echo {TOKEN})", project="/home/me/shop")
+            ] * 12
+
+        def left(self, row: Pass) -> int:
+            return 3
+
+    listed = presenter().passes(Passes())  # type: ignore[arg-type]
+    assert "Bash(echo ***) · shop" in listed and "还可用 3 次" in listed
+    assert TOKEN not in listed and "p-1" in listed and "通行证 撤销" in listed

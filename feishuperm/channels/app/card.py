@@ -227,10 +227,10 @@ def _actions(ask: Ask, offers: Sequence[Offer], mark: Mark) -> list[Element]:
 
 
 def is_offered(offer: Offer, ask: Ask) -> bool:
-    """Whether a card has this button: "always" only where its rules fit a confirm."""
-    if offer.look != FOREVER:
-        return True
-    return bool(ask.rules) and len(confirm_words(offer, ask)) <= RULES
+    """Whether a card has this button: only where what it grants fits its confirm."""
+    if offer.look == FOREVER and not ask.rules:
+        return False
+    return len(confirm_words(offer, ask)) <= RULES
 
 
 def _filled(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> list[Element]:

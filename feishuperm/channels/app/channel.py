@@ -109,6 +109,8 @@ class Counter(NamedTuple):
     hold: Callable[[str, str], bool]  # id, who: somebody reads it, the clock stops
     left: Callable[[str], float]  # seconds that a waiting request has
     undo: Callable[[str], list[str]]  # who: take back the chat's last rule; slow
+    passes: Callable[[], str]  # what goes through without asking, in words
+    revoke: Callable[[str, str], int]  # id or "all", who: how many passes ended
 
 
 class AppChannel:

@@ -23,8 +23,11 @@ COMMANDS = {
     "静音": "mute", "mute": "mute",
     "恢复": "on", "on": "on", "unmute": "on",
     "撤销": "undo", "undo": "undo",
+    "通行证": "passes", "passes": "passes",
     "帮助": "help", "help": "help", "?": "help", "？": "help",
 }  # fmt: skip
+REVOKE = re.compile(r"(?:撤销|revoke)\s+([\w-]{1,64})\Z", re.IGNORECASE)
+EVERY = {"全部": "all", "所有": "all", "All": "all", "ALL": "all"}
 MENTION = re.compile(r"@_user_\d+|@_all")
 SPAN = re.compile(r"(\d{1,4})\s*(s|m|h|d|秒|分|分钟|小时|天)?\Z", re.IGNORECASE)
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "秒": 1, "分": 60, "小时": 3600}
@@ -43,7 +46,8 @@ class Command(NamedTuple):
     """A command to the bot."""
 
     name: str
-    seconds: int = 0
+    seconds: int = 0  # of silence
+    revoked: str = ""  # id of a pass to end, or "all"
 
 
 def cleaned(text: str) -> str:
@@ -121,6 +125,9 @@ def read_command(text: str) -> Command | None:
     """A command of its own; None if it is none."""
     word, _, rest = cleaned(text).partition(" ")
     name = COMMANDS.get(word.lower())
+    if name == "passes" and rest:
+        match = REVOKE.match(rest.strip())
+        return Command(name, revoked=EVERY.get(match[1], match[1])) if match else None
     if name is None or (rest and name != "mute"):
         return None
     if name != "mute":

@@ -140,6 +140,11 @@ class Talk:
     def _obey(self, command: chat.Command, who: str) -> str | Callable[[], str]:
         if command.name == "status":
             return self._channel.counter.status()
+        if command.name == "passes" and command.revoked:
+            count = self._channel.counter.revoke(command.revoked, who)
+            return self._say("pass.revoked", count=count)
+        if command.name == "passes":
+            return self._channel.counter.passes()
         if command.name == "undo":
             return partial(self._undo, who)
         if command.name == "mute":

@@ -133,6 +133,7 @@ class Bench:
         self.refused: list[tuple[str, str, str]] = []
         self.done: list[tuple[bool, str]] = []
         self.rules: list[list[str]] = []  # that could be taken back
+        self.revoked: list[str] = []  # passes
         self.stand_ins: list[str] | None = None  # ids left to another channel
         self.events = 0
         self.start()
@@ -153,6 +154,8 @@ class Bench:
                 self._hold,
                 self._left,
                 lambda who: self.rules.pop() if self.rules else [],
+                lambda: "a pass",
+                lambda id, who: self.revoked.append(id) or 1,
             ),
             CardStore(str(self.folder / "cards")),
             lambda deliver, changed: self.line.of(changed),

@@ -316,3 +316,13 @@ def test_settled_card_of_something_large_still_fits() -> None:
     card = settled_card(large, outcome(), "…owner1")
     check_card(card, webhook=False)
     assert len(encode(card).encode()) < MAX_CARD
+
+
+def test_pass_is_offered_with_its_whole_scope_and_without_secrets() -> None:
+    ask = brief(command="npm test")
+    confirm = buttons(drawn(ask))["10 分钟内允许"]["confirm"]["text"]["content"]
+    assert "Bash(npm test)" in confirm
+    long = brief(command="npm test " + "x" * RULES)
+    assert not {"10 分钟内允许", "本会话允许"} & set(buttons(drawn(long)))
+    secret = brief(command=f"curl -H 'X: {TOKEN}' example.org")
+    assert TOKEN not in encode(ask_card(secret, NONCE)[0]) and TOKEN not in repr(secret)

@@ -643,3 +643,12 @@ def test_rule_is_taken_back_once_however_often_it_has_to_be_told(bench: Bench) -
     bench.turn(60)
     assert bench.rules == [["Bash(a)"]]
     assert "Bash(b)" in bench.api.texts[-1][1]
+
+
+def test_passes_are_listed_and_ended_in_words(bench: Bench) -> None:
+    assert bench.say("通行证") == bench.say("passes") == "a pass"
+    assert bench.say("passes revoke p-1") == "已撤销 1 张通行证"
+    bench.say("通行证 撤销 全部")
+    bench.say("通行证 撤销 p-2", who=STRANGER)
+    assert bench.say("通行证 给我") != "a pass"
+    assert bench.revoked == ["p-1", "all"]
