@@ -827,7 +827,28 @@ TEXTS: dict[str, tuple[str, str]] = {
     "inbox.arrived": ("新的请求：{what}", "New request: {what}"),
     "inbox.ended": ("不再等待", "No longer waiting"),
     "inbox.settled": ("已处理：{what}", "Settled: {what}"),
-    "inbox.help": ("键盘操作", "Keyboard"),
+    "inbox.about.allow": ("让这一次调用运行", "lets this one call run"),
+    "inbox.about.always": (
+        "让它运行，并写下所示的规则，以后不再询问",
+        "lets it run and writes the rule shown: it is not asked again",
+    ),
+    "inbox.about.deny": (
+        "拒绝这一次；写下的理由会告诉 Claude",
+        "refuses this one; a reason you type reaches Claude",
+    ),
+    "inbox.about.interrupt": (
+        "拒绝，并结束 Claude 的这一轮工作",
+        "refuses, and ends Claude's turn",
+    ),
+    "inbox.about.answer": (
+        "打开问题，选好或写好再提交",
+        "opens the question to be answered",
+    ),
+    "inbox.about.hold": (
+        "暂停倒计时，慢慢看（设置了 PERMISSION_HOLD 时）",
+        "stops the clock while you read (with PERMISSION_HOLD)",
+    ),
+    "inbox.help": ("操作说明", "Help"),
     "inbox.help_close": ("关闭", "Close"),
     "inbox.help.select": ("选择请求", "select a request"),
     "inbox.help.option": ("选择第几个选项", "choose an option by its place"),

@@ -72,6 +72,8 @@ KEYS = (
     ("Enter", "inbox.help.open"),
     ("?", "inbox.help.help"),
 )
+# The buttons that a finger wants explained; each has its sentence.
+EXPLAINED = ("allow", "always", "deny", "interrupt", "answer", "hold")
 MOVES = ("j k ↓ ↑", "inbox.help.select")
 
 
@@ -301,6 +303,7 @@ def inbox_page(
         none_hint=say(language, "inbox.none_hint"),
         recent=say(language, "inbox.recent"),
         keys=_help(language),
+        buttons=_button_help(language),
         note=say(language, "danger.note"),
         sessions=sessions,
     )
@@ -327,6 +330,15 @@ def _help(language: str) -> str:
     rows = (MOVES, *_pressed().items(), *KEYS)
     return "".join(
         f"<dt>{_keys(keys)}</dt><dd>{say(language, label)}</dd>" for keys, label in rows
+    )
+
+
+def _button_help(language: str) -> str:
+    """What the buttons do, for who has no keyboard."""
+    return "".join(
+        f"<dt>{say(language, f'button.{name}')}</dt>"
+        f"<dd>{say(language, f'inbox.about.{name}')}</dd>"
+        for name in EXPLAINED
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from feishuperm.handlers.pages import inbox
-from feishuperm.handlers.pages.layout import INBOX, INBOX_SCRIPT
-from feishuperm.lib.text import TEXTS
+from feishuperm.handlers.pages.layout import INBOX, INBOX_SCRIPT, STYLE
+from feishuperm.lib.text import TEXTS, text
 from feishuperm.models.ask import Ask, Block, Field, Offer
 from feishuperm.models.kind import KINDS
 from tests.handlers.pages.page import ID, Page, make_ask, make_links, make_outcome
@@ -183,6 +183,7 @@ def test_every_text_the_script_asks_for_is_sent_and_no_more() -> None:
 def test_no_inbox_text_is_left_over(key: str) -> None:
     blank = "{{" + key.partition(".")[2] + "}}"
     helped = [name for _, name in (*inbox.KEYS, inbox.MOVES)]
+    helped += [f"inbox.about.{name}" for name in inbox.EXPLAINED]
     assert key in inbox.TEXTS or key in helped or blank in INBOX
 
 
@@ -197,3 +198,14 @@ def test_item_says_what_is_dangerous_and_why_with_nothing_unseen() -> None:
     assert item["facts"] == ["f⟦U+2028⟧"]
     plain = page_of(ask).text
     assert plain.index("npm run build") < plain.index("删除") < plain.index("why")
+
+
+def test_help_explains_the_buttons_to_who_has_no_keyboard() -> None:
+    for language in ("zh", "en"):
+        page = b"".join(inbox.inbox_page(language, b"{}", [])).decode()
+        fingers = page.partition('with-fingers">')[2].partition("</dl>")[0]
+        assert "<kbd>" not in fingers
+        for name in ("allow", "always", "deny", "interrupt", "hold"):
+            assert text(language, f"button.{name}") in fingers
+    style = STYLE.replace("\n", " ")
+    assert "(pointer: coarse)" in style and ".with-keys { display: none; }" in style
