@@ -74,6 +74,7 @@ class Install:
         self.questions = Questions(self.config, self.app, self.words, self.own_port)
         self.mode = options.permission_mode or ""
         self.status_after: dict[str, Any] = {}
+        self.started = False  # a server, in this run
 
     def rehearse(self) -> int:
         """Say what would be changed, and change nothing."""
@@ -100,7 +101,8 @@ class Install:
         for rows in changes.values():
             for row in rows:
                 say(f"  {row}")
-        done = "installed" if any(changes.values()) else "up to date"
+        done = "started again" if self.started else "up to date"
+        done = "installed" if any(changes.values()) else done
         say(f"feishuperm {__version__} is {done}{self.where(service)}")
         if tries_app and service is not None:
             self.try_app()
@@ -322,6 +324,7 @@ class Install:
                 say(f"  {waiting}")
         step.apply()
         if anew:
+            self.started = True
             step.service.start()
         self.status_after = wait_until_running()
 

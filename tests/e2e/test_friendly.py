@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, clean_env, wait_until
+from tests.e2e.test_install import Machine, machine
 from tests.served import Served, event
+
+__all__ = ["machine"]  # a fixture
 
 
 def call(
@@ -221,3 +224,25 @@ def test_package_index_that_fails_ends_in_the_same_hint(home: Path) -> None:
     assert result.returncode == 1
     assert "pip could not install the build tools" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("hint: a built file needs no")
+
+
+# Installing again.
+
+
+def test_up_to_date_is_said_only_when_nothing_was_done(machine: Machine) -> None:
+    assert "is installed and running" in machine.installed()
+    assert "is up to date and running" in machine.run("install").stdout
+    machine.run("stop")
+    again = machine.run("install", "--service", "background").stdout
+    assert "is started again and running" in again
+    asked = machine.run("install", "--ask-list").stdout
+    assert "ask about Bash(git push *)" in asked and "up to date" not in asked
+
+
+def test_purge_says_what_it_removes_before_it_does(machine: Machine) -> None:
+    machine.installed()
+    said = machine.run("uninstall", "--purge").stdout.splitlines()
+    assert said[0].startswith("about to remove: ")
+    assert str(machine.home / ".config/feishuperm") in said[0]
+    assert str(machine.home / ".local/state/feishuperm") in said[0]
+    assert not (machine.home / ".config/feishuperm").exists()
