@@ -956,13 +956,15 @@ SOAKS = {
     "fuzz": ("-m", "tests.fuzz"),
     "faults": ("-m", "tests.soak"),
     "app": ("-m", "tests.soak.app"),
+    "gateway": ("-m", "tests.soak.gateway"),
+    "forged": ("-m", "tests.soak.gateway", "forged"),
     "turns": ("tests/bench/bench_turns.py",),
     "load": ("tests/bench/bench_load.py",),
 }
 
 
 def command_soak(arguments: list[str]) -> int:
-    """Build, then try for an hour to break it: fuzz, faults, app, turns, load."""
+    """Build, then try for an hour to break it: fuzz, faults, app, gateway, ...."""
     command_build([])
     ensure_tools()
     unknown = [name for name in arguments if name not in SOAKS]

@@ -194,7 +194,7 @@ class FileEngine(Engine):
 
     def _compact(self) -> None:
         lines = [
-            ["HSET", key, field, value.decode()]
+            ["HSET", key, field, value.decode(errors="surrogatepass")]
             for key, fields in self._hashes.items()
             for field, value in fields.items()
         ]
@@ -229,7 +229,7 @@ class FileEngine(Engine):
             return None
         seconds = float(options[options.index("EX") + 1]) if "EX" in options else 0.0
         until = self._wall() + seconds if seconds else 0.0
-        self._texts[key] = (rest[0].encode(), until)
+        self._texts[key] = (_bytes(rest[0]), until)
         self._forget()
         return b"OK"
 
@@ -257,7 +257,7 @@ class FileEngine(Engine):
     def _hset(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
         fields = self._hashes.setdefault(key, {})
         new = rest[0] not in fields
-        fields[rest[0]] = rest[1].encode()
+        fields[rest[0]] = _bytes(rest[1])
         keep()
         return int(new)
 
@@ -268,7 +268,7 @@ class FileEngine(Engine):
         return [
             part
             for field, value in self._hashes.get(key, {}).items()
-            for part in (field.encode(), value)
+            for part in (_bytes(field), value)
         ]
 
     def _hdel(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
@@ -426,3 +426,7 @@ def _place(id: str) -> tuple[int, int]:
 
 def _text(part: Part) -> str:
     return part.decode() if isinstance(part, bytes) else str(part)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")

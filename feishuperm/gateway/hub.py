@@ -94,6 +94,7 @@ SIGN_SECONDS = 2.0  # between two of those
 AGAIN_SECONDS = 0.2  # when the engine did not take one
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
 SEEN_SECONDS = 8 * 3600  # Feishu sends a message again for six hours
+SEEN, CARRIED = "seen", "carried"  # what is known of an event
 MAX_WAITING = 200  # open cards of one machine
 VERSION = "1"
 
@@ -521,8 +522,10 @@ class Hub:
     ) -> tuple[str, dict[str, Any]]:
         id, machine_id = _said(value, "id"), _said(value, "machine")
         key = self.engine.key
-        fresh, raw, enrolled = await self.engine.run(
-            ("SET", key("seen", event_id), "1", "NX", "EX", SEEN_SECONDS),
+        seen = key("seen", event_id)
+        fresh, state, raw, enrolled = await self.engine.run(
+            ("SET", seen, SEEN, "NX", "EX", SEEN_SECONDS),
+            ("GET", seen),
             ("HGET", key("cards", machine_id), id),
             ("HGET", key("machines"), machine_id),
         )
@@ -537,13 +540,22 @@ class Hub:
                 "error", self.say("answer.only_owner", owner=owner)
             )
         if fresh is None:
-            return "sent", toast("info", self.say("gateway.sent", machine=machine.name))
+            return self._told_twice(machine, state == CARRIED.encode())
         answer = read_tap(sent.ask, value, action, who)
         refusal = self._unfit(sent, value, message_id, answer)
         if refusal:
             self._refused(machine, id, answer.action, who)
             return "refused", toast("error", self.say(refusal))
-        return await self.carry(machine, sent, answer, began)
+        carried = ("SET", seen, CARRIED, "EX", SEEN_SECONDS)
+        return await self.carry(machine, sent, answer, began, carried)
+
+    def _told_twice(
+        self, machine: Machine, is_carried: bool
+    ) -> tuple[str, dict[str, Any]]:
+        """An event that came before: sent is only what the engine has."""
+        if is_carried:
+            return "sent", toast("info", self.say("gateway.sent", machine=machine.name))
+        return "again", toast("warning", self.say("gateway.again"))
 
     def _unfit(
         self, sent: Sent, value: dict[str, Any], message_id: str, answer: Answer
@@ -562,9 +574,17 @@ class Hub:
         return ""
 
     async def carry(
-        self, machine: Machine, sent: Sent, answer: Answer, began: float
+        self,
+        machine: Machine,
+        sent: Sent,
+        answer: Answer,
+        began: float,
+        *noting: tuple[str | int, ...],
     ) -> tuple[str, dict[str, Any]]:
-        """Take an answer to its machine, and come back with what it said."""
+        """Take an answer to its machine, and come back with what it said.
+
+        `noting` are commands that go into the engine together with the tap.
+        """
         place = await self.place(machine.id)
         if place is None:
             last = await self.place(machine.id, alive_only=False)
@@ -584,6 +604,7 @@ class Hub:
         try:
             await self.engine.run(
                 ("HSET", self.engine.key("taps", machine.id), tap, json.dumps(carried)),
+                *noting,
                 self.engine.entry("tap", tap=carried),
             )
             receipt = await promise

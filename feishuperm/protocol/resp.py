@@ -50,12 +50,16 @@ PENDING = _Pending()
 
 
 def command(*parts: Part) -> bytes:
-    """The bytes of one command."""
+    """The bytes of one command; half a character, as JSON can bring it, is a text."""
     pieces = [b"*%d\r\n" % len(parts)]
     for part in parts:
-        data = part if isinstance(part, bytes) else str(part).encode()
+        data = part if isinstance(part, bytes) else _bytes(part)
         pieces.append(b"$%d\r\n%s\r\n" % (len(data), data))
     return b"".join(pieces)
+
+
+def _bytes(part: str | int) -> bytes:
+    return str(part).encode(errors="surrogatepass")
 
 
 class _Open(NamedTuple):

@@ -87,9 +87,12 @@ class RedisLine:
         if self.state != UP or self._wire is None:
             done(None)
             return
+        # First, for it may raise: a batch that never left would be given the replies
+        # of the next one.
+        data = b"".join(command(*parts) for parts in commands)
         timer = self._loop.call_at(self._loop.now() + seconds, self._too_late)
         self._batches.append(_Batch(len(commands), [], done, timer))
-        self._wire.write(b"".join(command(*parts) for parts in commands))
+        self._wire.write(data)
 
     def drop(self, problem: str) -> None:
         """This connection is of no use: get another one."""

@@ -171,10 +171,16 @@ class Bench:
         collect(self.api.sent[place][1], values)
         return next(value for value in values if value["action"] == action)
 
-    def tap(self, value: dict[str, Any], who: str = OWNER, message: str = "") -> Any:
+    def tap(
+        self,
+        value: dict[str, Any],
+        who: str = OWNER,
+        message: str = "",
+        event: str = "",
+    ) -> Any:
         """What a tap is told, once it is; None so far."""
         told: list[Any] = []
-        event_id = f"e{next(EVENTS)}"
+        event_id = event or f"e{next(EVENTS)}"
         message = message or f"om_{len(self.api.sent)}"
 
         async def steps() -> None:

@@ -167,3 +167,12 @@ def test_clock_that_ran_back_makes_it_read_everything() -> None:
     reader.on_change()
     reader.asked[-1][1]([[[b"7-1", [b"d", b"{}"]]]])
     assert reader.asked[-1][0][0][-1] == "0-0"
+
+
+def test_half_a_character_is_kept_like_any_other(tmp_path: Path, clock: Clock) -> None:
+    engine = opened(tmp_path / "e", clock)
+    done(engine.run(("HSET", "h", "\ud800", "\udfff")))
+    engine._compact()
+    engine._lock.__exit__(None, None, None)  # type: ignore[union-attr]
+    again = opened(tmp_path / "e", clock)
+    assert done(again.run(("HGETALL", "h"))) == [[b"\xed\xa0\x80", b"\xed\xbf\xbf"]]

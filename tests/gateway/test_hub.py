@@ -333,3 +333,17 @@ def test_machine_that_moved_leaves_its_old_replica(
     assert told[0]["toast"]["content"] == "已批准运行"
     (row,) = done(one.hub.listing())
     assert row["connected"] is True
+
+
+def test_event_that_comes_twice_is_told_as_sent_only_if_it_was(bench: Bench) -> None:
+    machine = bench.enrol()
+    wire = bench.wire(machine)
+    bench.ask(wire)
+    value = bench.value()
+    wire.end()  # away: the first is not kept
+    assert "不在线" in bench.tap(value, event="e-1")[0]["toast"]["content"]
+    assert bench.tap(value, event="e-1")[0]["toast"]["content"] == "请再点一次"
+    wire = bench.wire(machine)
+    assert bench.tap(value, event="e-2") == []
+    assert bench.tap(value, event="e-2")[0]["toast"]["content"] == "已发送给 laptop"
+    assert len(wire.got("tap")) == 1

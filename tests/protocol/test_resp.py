@@ -132,3 +132,8 @@ def test_noise_is_read_or_refused(data: bytes, size: int) -> None:
         read(data, size)
     except ProtocolError:
         pass
+
+
+def test_half_a_character_is_a_text_like_any_other() -> None:
+    """JSON can bring one, from anybody; a command must be written all the same."""
+    assert command("GET", "\ud800") == b"*2\r\n$3\r\nGET\r\n$3\r\n\xed\xa0\x80\r\n"
