@@ -357,9 +357,9 @@ def new_request(
     )
     request.danger = names(reading)
     # What is dangerous, or cannot be read, is never let through unseen.
-    # A pass is for what the client asks; what it has refused is let through once.
+    # A pass is for what has a button for it; a refused call is let through once.
     request.passable = (
-        KINDS[request.kind].of_a_call
+        any(action.passes for action in KINDS[request.kind].actions)
         and is_clear(reading)
         and bool(request.session and request.project)
     )

@@ -9,6 +9,7 @@ import pytest
 
 from feishuperm.models import ask as statuses
 from feishuperm.services.passes import Pass
+from tests.served import EVENT
 from tests.services.test_desk import ID, Bench, Waiter
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -125,6 +126,24 @@ def test_questions_and_plans_have_no_pass(bench: Bench, tool: str) -> None:
     bench.ask(tool)
     assert bench.answer("minutes", confirmed=True).status == statuses.REFUSED
     assert not bench.inbox.asks[0][0].offer("session")
+
+
+def test_call_that_auto_mode_refused_is_not_let_through_by_a_pass(
+    bench: Bench,
+) -> None:
+    """Its answer would be another one, and a refusal of the client's own stands."""
+    make(bench)
+    refused = {
+        **EVENT,
+        "hook_event_name": "PermissionDenied",
+        "tool_input": {"command": "npm test"},
+        "reason": "no",
+    }
+    bench.inbox.looked_at = True
+    waiter = bench.bring(refused, later(1))
+    assert b"D" not in [kind for kind, _ in waiter.frames]
+    request = bench.desk.requests.get(later(1))
+    assert request is not None and request.kind == "denied" and not request.pass_id
 
 
 def test_use_that_cannot_be_recorded_is_asked_for(bench: Bench) -> None:
