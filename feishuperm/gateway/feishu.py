@@ -7,7 +7,6 @@ the card it is a reply to.  Identity is the operator's open_id and nothing else.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import time
@@ -15,7 +14,13 @@ from typing import Any
 
 from feishuperm.channels.app import chat
 from feishuperm.channels.app.card import confirm_words
-from feishuperm.channels.app.events import toast
+from feishuperm.channels.app.events import (
+    part_at,
+    read_event,
+    said_in,
+    text_at,
+    toast,
+)
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.hub import SEEN_SECONDS, Hub
 from feishuperm.gateway.notes import (
@@ -62,8 +67,8 @@ class Feishu:
 
     def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
         """A message of the platform; taps are answered when they are carried."""
-        event = _decoded(delivery.payload)
-        kind = _path(event, "header", "event_type")
+        event = read_event(delivery.payload)
+        kind = text_at(event, "header", "event_type")
         if kind == "card.action.trigger":
 
             def failed(error: Exception) -> None:
@@ -83,20 +88,20 @@ class Feishu:
         answer(await self._tap(event))
 
     async def _tap(self, event: dict[str, Any]) -> dict[str, Any]:
-        who = _path(event, "event", "operator", "open_id")
-        action = _part(event, "event", "action")
-        value = _part(action, "value")
-        name = _path(value, "action")
-        if name in (JOIN, REFUSE) and not _path(value, "digest"):
+        who = text_at(event, "event", "operator", "open_id")
+        action = part_at(event, "event", "action")
+        value = part_at(action, "value")
+        name = text_at(value, "action")
+        if name in (JOIN, REFUSE) and not text_at(value, "digest"):
             return await self._paired(who, value)
-        if name in (REVOKE, RENAME) and not _path(value, "digest"):
+        if name in (REVOKE, RENAME) and not text_at(value, "digest"):
             return await self._own_machine(who, value, action)
         return await self._hub.tap(
             who,
             value,
             action,
-            _path(event, "event", "context", "open_message_id"),
-            _path(event, "header", "event_id") or secrets.token_hex(8),
+            text_at(event, "event", "context", "open_message_id"),
+            text_at(event, "header", "event_id") or secrets.token_hex(8),
         )
 
     # Pairing.
@@ -104,8 +109,8 @@ class Feishu:
     async def _paired(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
         """The answer to "shall this machine's requests come to you?"."""
         say, registry = self._hub.say, self._hub.registry
-        joining = await registry.asked(_path(value, "id"))
-        nonce = _path(value, "nonce").encode()
+        joining = await registry.asked(text_at(value, "id"))
+        nonce = text_at(value, "nonce").encode()
         if joining is None or not secrets.compare_digest(nonce, joining.nonce.encode()):
             return toast("warning", say("pair.over"))
         if joining.who.startswith("ou_") and joining.who != who:
@@ -114,7 +119,7 @@ class Feishu:
             return toast("error", say("pair.forbidden"))
         if not await registry.spend_ask(joining.id):
             return toast("warning", say("pair.over"))
-        if _path(value, "action") == REFUSE:
+        if text_at(value, "action") == REFUSE:
             card = note_card(say("pair.refused", name=joining.name), self._language)
             return toast("info", say("pair.refused", name=joining.name), card)
         if not await self._hub.confirmed(joining, who, ""):
@@ -140,14 +145,14 @@ class Feishu:
         self, who: str, value: dict[str, Any], action: dict[str, Any]
     ) -> dict[str, Any]:
         hub = self._hub
-        machine = await hub.registry.get(_path(value, "machine"))
+        machine = await hub.registry.get(text_at(value, "machine"))
         if machine is None or machine.owner != who:
             return toast("error", hub.say("gateway.not_yours"))
-        if _path(value, "action") == REVOKE:
+        if text_at(value, "action") == REVOKE:
             await hub.revoke(machine.id, who)
             said = hub.say("gateway.revoked", machine=machine.name)
         else:
-            name = _path(action, "form_value", "name")
+            name = text_at(action, "form_value", "name")
             renamed = await hub.registry.rename(machine.id, name)
             said = hub.say("gateway.renamed", machine=renamed.name if renamed else "")
         rows = await hub.listing(who)
@@ -156,11 +161,11 @@ class Feishu:
     # Texts.
 
     async def _text(self, event: dict[str, Any]) -> None:
-        message = _part(event, "event", "message")
-        who = _path(event, "event", "sender", "sender_id", "open_id")
-        is_user = _path(event, "event", "sender", "sender_type") == "user"
-        message_id = _path(message, "message_id")
-        private = _path(message, "chat_type") == "p2p"
+        message = part_at(event, "event", "message")
+        who = text_at(event, "event", "sender", "sender_id", "open_id")
+        is_user = text_at(event, "event", "sender", "sender_type") == "user"
+        message_id = text_at(message, "message_id")
+        private = text_at(message, "chat_type") == "p2p"
         if not is_user or not who or not private or self._is_old(message):
             return
         key = self._hub.engine.key("seen", message_id)
@@ -169,7 +174,7 @@ class Feishu:
         )
         if fresh is None:
             return
-        said = chat.cleaned(_words(message))
+        said = chat.cleaned(said_in(message))
         reply = await self._respond(said, who, message, message_id)
         if reply:
             self._hub.cards.reply(message_id, reply)
@@ -184,7 +189,7 @@ class Feishu:
             self._hub.cards.send(who, machines_card(rows, self._language))
             return ""
         for key in ("parent_id", "root_id"):
-            parent = _path(message, key)
+            parent = text_at(message, key)
             sent = await self._hub.cards.about(parent) if parent else None
             if sent is not None:
                 return await self._reply_to(sent, said, who)
@@ -214,7 +219,7 @@ class Feishu:
             _, told = await self._hub.carry(machine, sent, answer, self._clock())
         except EngineDown:
             return self._hub.say("gateway.again")
-        return _path(told, "toast", "content")
+        return text_at(told, "toast", "content")
 
     def _twice(self, who: str, what: str) -> bool:
         now = self._clock()
@@ -227,32 +232,6 @@ class Feishu:
         return False
 
     def _is_old(self, message: dict[str, Any]) -> bool:
-        created = _path(message, "create_time")
+        created = text_at(message, "create_time")
         seconds = int(created) / 1000 if created.isdigit() else self._wall()
         return self._wall() - seconds > OLD_SECONDS
-
-
-def _words(message: dict[str, Any]) -> str:
-    if _path(message, "message_type") != "text":
-        return ""
-    return _path(_decoded(_path(message, "content").encode()), "text").strip()
-
-
-def _decoded(payload: bytes) -> dict[str, Any]:
-    try:
-        event = json.loads(payload)
-    except (ValueError, RecursionError):
-        return {}
-    return event if isinstance(event, dict) else {}
-
-
-def _part(value: object, *keys: str) -> dict[str, Any]:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def _path(value: object, *keys: str) -> str:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.channels.app.card import Extra, ask_card, settled_card
-from feishuperm.channels.app.events import read_tap, toast
+from feishuperm.channels.app.events import read_tap, text_at, toast
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown
@@ -280,7 +280,7 @@ class Hub:
         run(steps, failed)
 
     async def _login(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
-        id, nonce = _said(message, "machine"), _said(message, "nonce")
+        id, nonce = text_at(message, "machine"), text_at(message, "nonce")
         machine = await self.registry.get(id)
         key = self._proven(machine, peer, nonce, message) if machine else ""
         if machine is None or not key:
@@ -292,7 +292,7 @@ class Hub:
             wire.end(POLICY, "unknown machine or wrong key")
             return
         peer.fresh = secrets.token_hex(32)
-        peer.instance = _said(message, "instance")[:64]
+        peer.instance = text_at(message, "instance")[:64]
         machine = machine._replace(key=key, next=peer.fresh, address=wire.address)
         place = Place(self.replica, peer.id, peer.instance, wire.address, self._wall())
         before = await self.place(id)
@@ -388,10 +388,10 @@ class Hub:
     # Joining.
 
     async def _join(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
-        owner = _said(message, "owner")[:200]
+        owner = text_at(message, "owner")[:200]
         joining = Joining(
             peer.id, self.replica, clean_name(message.get("name")),
-            one_line(_said(message, "user"), 40), wire.address,
+            one_line(text_at(message, "user"), 40), wire.address,
             owner if owner.startswith("ou_") else "",
         )  # fmt: skip
         code = await self.registry.open_code(joining)
@@ -488,8 +488,8 @@ class Hub:
         if not isinstance(said, dict) or said.get("kind") not in statuses.NOTICES:
             raise PayloadError("a notice of an unknown kind")
         notice = Notice(
-            said["kind"], self._wall(), _said(said, "project"), _said(said, "branch"),
-            _said(said, "session_id"), _said(said, "text"),
+            said["kind"], self._wall(), text_at(said, "project"),
+            text_at(said, "branch"), text_at(said, "session_id"), text_at(said, "text"),
         )  # fmt: skip
         card = build_notice_card(notice, self._language)
         self.cards.send(peer.machine.owner, card)
@@ -520,7 +520,7 @@ class Hub:
         event_id: str,
         began: float,
     ) -> tuple[str, dict[str, Any]]:
-        id, machine_id = _said(value, "id"), _said(value, "machine")
+        id, machine_id = text_at(value, "id"), text_at(value, "machine")
         key = self.engine.key
         seen = key("seen", event_id)
         fresh, state, raw, enrolled = await self.engine.run(
@@ -534,7 +534,7 @@ class Hub:
         if machine is None or sent is None:
             return "ended", toast("warning", self.say("page.invalid"))
         if who != machine.owner:
-            self._refused(machine, id, _said(value, "action"), who)
+            self._refused(machine, id, text_at(value, "action"), who)
             owner = machine.owner_name or _end(machine.owner)
             return "stranger", toast(
                 "error", self.say("answer.only_owner", owner=owner)
@@ -562,7 +562,7 @@ class Hub:
     ) -> str:
         """Why a tap cannot be one on this card; a text key."""
         same = secrets.compare_digest(
-            _said(value, "nonce").encode(), sent.nonce.encode()
+            text_at(value, "nonce").encode(), sent.nonce.encode()
         )
         if not same or sent.message_id not in ("", message_id):
             return "answer.other"
@@ -664,7 +664,7 @@ class Hub:
     def _receipt(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         """A machine tells what came of a tap."""
         assert peer.machine is not None
-        tap = _said(message, "tap")
+        tap = text_at(message, "tap")
         receipt = from_plain(Receipt, message.get("receipt"))
         waiting = self._receipts.get(tap)
         if waiting is not None:
@@ -812,11 +812,6 @@ _ENTRIES: dict[str, Callable[[Hub, dict[str, Any]], None]] = {
     "revoked": Hub._heard_revoked,
     "renamed": Hub._heard_renamed,
 }
-
-
-def _said(message: dict[str, Any], key: str) -> str:
-    value = message.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def _end(who: str) -> str:
