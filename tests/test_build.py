@@ -481,3 +481,27 @@ def test_run_shown_tells_failure_from_success(tmp_path: Path) -> None:
     assert build.run_shown("x", ["true"]) is True
     assert build.run_shown("x", ["false"]) is False
     assert build.run_shown("x", [str(tmp_path / "missing")]) is False
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            PermissionError(13, "Permission denied", "/c/dist"),
+            "/c/dist: Permission denied",
+        ),
+        (OSError(28, "No space left on device"), "No space left on device"),
+    ],
+)
+def test_clone_that_cannot_be_written_is_told_in_one_line(
+    error: OSError,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(arguments: list[str]) -> int:
+        raise error
+
+    monkeypatch.setitem(build.COMMANDS, "build", fail)
+    assert build.main([]) == 1
+    assert capsys.readouterr().err == f"build: {said}\n"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import feishuperm
+from feishuperm.wire import HOST_VARIABLES
 
 INSIDE = "/site-packages/feishuperm/__init__.py"
 FROM_SOURCE = (
@@ -65,6 +66,10 @@ def permission_event(
     }
 
 
+# Whatever agent's shell this is typed in, the hook must not take us for that agent.
+STRANGE = frozenset(HOST_VARIABLES)
+
+
 def start_hook(
     event: Mapping[str, Any],
     environ: Mapping[str, str],
@@ -76,8 +81,7 @@ def start_hook(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        # Whatever shell this is typed in, the hook must not take us for a stranger.
-        env={**environ, "CLAUDE_CODE_SESSION_ID": str(event.get("session_id", ""))},
+        env={key: environ[key] for key in environ if key.encode() not in STRANGE},
     )
     assert process.stdin is not None
     try:

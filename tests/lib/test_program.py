@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from feishuperm import __version__
 from feishuperm.lib.program import archive_path, hook_output, self_command, start_hook
+from feishuperm.wire import HOST_VARIABLES
 
 
 def test_source_tree_is_no_archive() -> None:
@@ -36,3 +38,17 @@ def test_hook_that_takes_too_long_is_ended() -> None:
     hook = start_hook({}, os.environ, ["/bin/sleep", "60"])
     assert hook_output(hook, 0.0) == ""
     assert hook.returncode is not None
+
+
+def test_hook_we_start_is_no_strangers_whatever_shell_it_is_typed_in(
+    tmp_path: Path,
+) -> None:
+    """Nor does it say that we are its session: then we could not answer it."""
+    seen = tmp_path / "environ"
+    marks = {name.decode(): "1" for name in HOST_VARIABLES}
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **marks}
+    command = ["/bin/sh", "-c", f"cat >/dev/null; env >{seen}"]
+    start_hook({"session_id": "x"}, environ, command).communicate(timeout=20)
+    names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
+    assert "HOME" in names
+    assert not names & {*marks, "CLAUDE_CODE_SESSION_ID"}
