@@ -97,7 +97,8 @@ def value_of(args: Args, *names: str) -> Arg | None:
     """The value of an option: `-o x`, `-ox`, `--out=x`."""
     for place, arg in enumerate(args):
         for name in names:
-            if arg == name and place + 1 < len(args):
+            bundled = len(name) == 2 and re.fullmatch(rf"-[A-Za-z]+{name[1]}", arg)
+            if (arg == name or bundled) and place + 1 < len(args):
                 return args[place + 1]
             if arg.startswith(name + "=") or (
                 len(name) == 2 and arg.startswith(name) and arg != name
@@ -166,11 +167,14 @@ def recognise(scene: Scene, name: str, args: Args) -> bool:
 
 
 def _shell_among(scene: Scene, args: Args) -> None:
-    """`anything sh -c TEXT`: whoever the first is, it may run the rest."""
+    """`anything sh -c TEXT`, or `-c TEXT` alone: whoever it is may run that."""
     for place, arg in enumerate(args[:-1]):
-        if arg in SHELLS and re.fullmatch(r"-\w*c", args[place + 1]):
+        text = args[place + 1]
+        if arg in SHELLS and re.fullmatch(r"-\w*c", text):
             scene.call(args[place:], NOTHING)
             return
+        if arg in ("-c", "--command", "--exec") and " " in text:
+            scene.run(text)
 
 
 def by_words(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 MAX_CODE = 50_000  # characters
 
-_TEXT = r"""\s*\(?\s*\[?\s*[rbf]?(["'`])((?:(?!\1)[^\\\n]){0,500})\1"""
+_TEXT = (
+    r"""\s*\(?\s*(?:glob\s*\(?\s*)?\[?\s*[rbf]?(["'`])((?:(?!\1)[^\\\n]){0,500})\1"""
+)
 _DELETES = re.compile(
     r"(?:rmtree|rm_rf|rm_r|remove_tree|os\.remove|os\.unlink|os\.rmdir|os\.removedirs"
     r"|rmSync|rmdirSync|unlinkSync|fs\.rm|fs\.rmdir|fs\.unlink|FileUtils\.rm\w*"

@@ -90,7 +90,7 @@ DEEDS = {
         npx prisma migrate reset
         supabase db reset
         alembic downgrade
-        sequelize db:drop|db:migrate:undo:all
+        sequelize|sequelize-cli db:drop|db:migrate:undo:all
         typeorm schema:drop
         heroku pg:reset|pg:wipe
         heroku apps:destroy|addons:destroy

@@ -241,6 +241,9 @@ def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         if place.kind == OUTSIDE:
             scene.mark("danger.overwrite", scene.show(place))
         scene.keep(target, flow)
+    if "--remove-files" in args:
+        for path in operands(args, "-f -C -T -X")[1:]:
+            scene.deletes(path, recursive=True)
     archives = [arg for arg in args if arg is not target]
     out = look(scene, archives)
     for arg in operands(archives):

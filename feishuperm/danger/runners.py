@@ -43,7 +43,8 @@ WRAPPERS = {
     "fakeroot": ("", 0), "catchsegv": ("", 0), "direnv": ("", 2), "aws-vault": ("", 2),
     "doppler": ("", 1), "systemd-run": ("-u -p --unit --property", 0),
     "flock": ("-w -E", 1), "uvicorn": ("", 0),
-    "winpty": ("", 0), "rlwrap": ("", 0), "script": ("", 0), "sem": ("", 0),
+    "winpty": ("", 0), "wsl": ("-d -u --cd", 0),
+    "rlwrap": ("", 0), "script": ("", 0),
     "gtimeout": ("-k -s", 1), "ts": ("", 0), "bwrap": ("--bind --ro-bind", 0),
 }  # fmt: skip
 
@@ -114,9 +115,16 @@ def script(scene: Scene, path: Arg, args: Args) -> Flow:
     flow = scene.reads(path)
     if flow is not None:
         scene.suspicious(flow.origin, flow.what)
-    if scene.place(path).kind == UNSURE and not path.origin:
+    text = scene.contents.get(path)
+    if text is not None:
+        scene.run(Arg(text))
+    elif not path.origin and (path in scene.contents or _is_unsure(scene, path)):
         scene.fact("fact.opaque", path)
     return look(scene, args)
+
+
+def _is_unsure(scene: Scene, path: str) -> bool:
+    return scene.place(path).kind == UNSURE
 
 
 def evaluate(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

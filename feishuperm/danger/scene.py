@@ -141,6 +141,7 @@ class Scene:
             if value
         }
         self.downloads: dict[str, str] = {}  # paths, and where from
+        self.contents: dict[str, str | None] = {}  # of `<( )`, by the path it becomes
         self.unpacked: dict[str, str] = {}  # folders with what came in an archive
 
     def copy(self) -> Scene:
@@ -243,8 +244,8 @@ class Scene:
         for redirect in command.redirects:
             if redirect.operator == "<":
                 for path in self.expand(redirect.target):
-                    flow = Flow(None, path.origin, path.what)
-                    flow = self.reads(path) or flow
+                    text = self.contents.get(path)
+                    flow = self.reads(path) or Flow(text, path.origin, path.what)
         return flow
 
     def _outputs(self, command: Command, flow: Flow) -> None:
@@ -393,7 +394,9 @@ class Scene:
         if scene.depth > MAX_NESTED:
             self.fact("fact.unread", "")
         if part.is_file:
-            return Arg(UNKNOWN, flow.origin, flow.what)
+            path = f"/dev/fd/{63 + len(self.contents)}"
+            self.contents[path] = flow.text
+            return Arg(path, flow.origin, flow.what)
         if flow.text is None:
             return Arg(UNKNOWN, flow.origin, flow.what)
         text = flow.text.strip("\n")
