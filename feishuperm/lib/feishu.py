@@ -24,7 +24,7 @@ from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.json import json_get
 from feishuperm.lib.log import log
 from feishuperm.lib.post import Reply, post_json
-from feishuperm.lib.text import at_zero, text
+from feishuperm.lib.text import text, time_hint
 from feishuperm.models.ask import (
     FOREVER,
     NO,
@@ -108,7 +108,11 @@ def build_title_card(ask: Ask, url: Url | None = None) -> Card:
         actions=tuple(offer for offer in ask.actions if not offer.grants)
     )
     view = Button(_say(ask, "button.view"), url("/request", ask.id))
-    elements += [_button(view), _hint(ask), *_button_rows(_buttons(bare, url))]
+    elements += [
+        _button(view),
+        note(time_hint(ask)),
+        *_button_rows(_buttons(bare, url)),
+    ]
     return card_frame(ask.title, "", "grey", ask.kind, elements)
 
 
@@ -120,7 +124,7 @@ def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
     # Nobody taps what they cannot see.
     buttons = _buttons(ask, url) if detail else ()
     decide = (*_rules(ask, buttons), *_button_rows(buttons))
-    return [_button(more), _hint(ask), *decide, *_way_home(ask, more.url)]
+    return [_button(more), note(time_hint(ask)), *decide, *_way_home(ask, more.url)]
 
 
 def _way_home(ask: Ask, page: str) -> list[Element]:
@@ -129,12 +133,6 @@ def _way_home(ask: Ask, page: str) -> list[Element]:
     if host_is_local(url_host(home)):
         return []
     return [_button(Button(_say(ask, "button.inbox"), home, "text"))]
-
-
-def _hint(ask: Ask) -> Element:
-    """How long there is, and what happens then."""
-    hint = _say(ask, "card.hint", seconds=ask.seconds)
-    return note(" · ".join(filter(None, (hint, at_zero(ask)))))
 
 
 def _rules(ask: Ask, buttons: Sequence[Button]) -> list[Element]:

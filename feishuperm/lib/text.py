@@ -1242,6 +1242,14 @@ TEXTS: dict[str, tuple[str, str]] = {
 }
 
 LANGUAGES = ("zh", "en")
+UNCOUNTED = 6 * 3600  # nobody counts the seconds of so many hours
+
+
+def time_hint(ask: Ask) -> str:
+    """How long a person has, and what happens then."""
+    seconds = text(ask.language, "card.hint", seconds=ask.seconds)
+    counted = seconds if ask.seconds < UNCOUNTED else ""
+    return " · ".join(filter(None, (counted, at_zero(ask))))
 
 
 def at_zero(ask: Ask) -> str:

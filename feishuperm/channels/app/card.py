@@ -30,7 +30,7 @@ from feishuperm.lib.feishu import (
     plain,
 )
 from feishuperm.lib.feishu_app import MAX_CARD, encode
-from feishuperm.lib.text import at_zero, text
+from feishuperm.lib.text import text, time_hint
 from feishuperm.models.ask import (
     FOREVER,
     Ask,
@@ -178,8 +178,7 @@ def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
 
 
 def _hint(ask: Ask) -> Element:
-    hint = text(ask.language, "card.hint", seconds=ask.seconds)
-    return note(" · ".join(filter(None, (hint, at_zero(ask)))))
+    return note(time_hint(ask))
 
 
 def _facts(ask: Ask) -> str:
@@ -269,7 +268,8 @@ def _is_one_choice(fields: list[Field]) -> bool:
     first, *others = fields
     short = all(len(option.value) <= LABEL for option in first.options)
     few = 0 < len(first.options) <= MAX_BUTTONS
-    return first.type == "one" and few and short and len(others) == 1
+    own_words = [field.name for field in others] == [f"{first.name}_other"]
+    return first.type == "one" and few and short and own_words
 
 
 def _form(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> Element:
@@ -289,7 +289,8 @@ def _form(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> Element:
 
 def _input(field: Field) -> list[Element]:
     if field.options:
-        return [div(field.label), _select(field)]
+        hint = [note(field.hint)] if field.hint else []
+        return [div(field.label), *hint, _select(field)]
     lines = "multiline_text" if field.type == "lines" else "text"
     element: Element = {
         "tag": "input",

@@ -194,7 +194,7 @@ def _offer(ask: Ask, offer: Offer, links: Links) -> dict[str, Any]:
     The options of a single choice are buttons beside it.
     """
     edits = ask.edits(offer)
-    opens = (offer.needs and not edits) or bool(offer.confirm)
+    opens = (offer.needs and has_own_words(offer)) or bool(offer.confirm)
     choice = None if offer.confirm else ask.choice(offer)
     return {
         "name": offer.name,
@@ -207,6 +207,11 @@ def _offer(ask: Ask, offer: Offer, links: Links) -> dict[str, Any]:
         "fields": [] if opens else list(offer.fields),
         "choice": _field(choice) if choice else None,
     }
+
+
+def has_own_words(offer: Offer) -> bool:
+    """Whether choices stand beside fields for one's own words: a page of its own."""
+    return any(name.endswith("_other") for name in offer.fields)
 
 
 def _plain(ask: Ask, links: Links) -> str:
