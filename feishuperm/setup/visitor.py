@@ -15,6 +15,7 @@ from feishuperm.errors import FeishupermError
 
 MAX_PAGE = 4 << 20
 FORM = "application/x-www-form-urlencoded"
+FIELDS = ("input", "button")  # an option may be a button of its own
 
 
 def fetch(
@@ -90,7 +91,7 @@ class _FormReader(html.parser.HTMLParser):
         if tag == "form":
             target = urljoin(self.url, values.get("action", ""))
             self.form = self.forms.setdefault(target, [])
-        elif tag == "input" and self.form is not None and values.get("name"):
+        elif tag in FIELDS and self.form is not None and values.get("name"):
             name = values["name"]
             if name not in [field for field, _ in self.form]:
                 self.form.append((name, values.get("value", "")))

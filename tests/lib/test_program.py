@@ -48,7 +48,7 @@ def test_hook_we_start_is_no_strangers_whatever_shell_it_is_typed_in(
     marks = {name.decode(): "1" for name in HOST_VARIABLES}
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **marks}
     command = ["/bin/sh", "-c", f"cat >/dev/null; env >{seen}"]
-    start_hook({"session_id": "x"}, environ, command).communicate(timeout=20)
+    assert hook_output(start_hook({"session_id": "x"}, environ, command), 20) == ""
     names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
     assert "HOME" in names
     assert not names & {*marks, "CLAUDE_CODE_SESSION_ID"}

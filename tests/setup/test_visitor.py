@@ -18,3 +18,14 @@ def test_first_option_is_chosen_and_entities_are_read() -> None:
         "http://h:1/prefix/allow": [("id", "1-a&b")],
         "http://h:1/answer": [("id", "2"), ("q0", "One"), ("q0_other", "")],
     }
+
+
+def test_first_of_the_buttons_that_are_options_is_chosen() -> None:
+    page = (
+        '<form action="answer"><input name="id" value="1">'
+        '<button name="q0" value="a">a</button><button name="q0" value="b">b</button>'
+        '</form><form action="answer"><input name="id" value="1">'
+        '<input name="q0_other" value=""><button>send</button></form>'
+    )
+    forms = read_forms(page, "http://h/request")
+    assert forms == {"http://h/answer": [("id", "1"), ("q0", "a"), ("q0_other", "")]}
