@@ -303,6 +303,8 @@ class Desk:
             return Receipt(statuses.UNKNOWN)
         if not request.waits() or self._settled_elsewhere(request):
             return self._receipt(statuses.ENDED, request)
+        if self._handed_over:  # its hook could not hear it any more
+            return self._refuse(statuses.INCOMPLETE, "answer.again")
         if not self._may_answer(answer.surface):
             return self._refuse(statuses.REFUSED, "answer.surface")
         row = KINDS[request.kind].action(answer.action)
@@ -622,7 +624,7 @@ class Desk:
     def _settled_elsewhere(self, request: Request) -> bool:
         """End the request if its session has gone on without us."""
         watch = self._watches.get(request.id)
-        if watch is None or watch.check() not in transcript.OVER:
+        if watch is None or self._handed_over or watch.check() not in transcript.OVER:
             return False
         self.requests.end_in_terminal(request.id)
         return True
@@ -641,8 +643,9 @@ class Desk:
 
     def _expire(self) -> None:
         self._armed = math.inf
-        self.requests.expire(self._timers.now())
-        self._arm()
+        if not self._handed_over:
+            self.requests.expire(self._timers.now())
+            self._arm()
 
     # Memory.
 

@@ -103,7 +103,7 @@ def test_no_secret_of_the_app_is_written_told_or_listed(
     with Watch() as watch, Served(pyz, tmp_path, **settings) as served:
         told += b"".join(run(served, *command) for command in COMMANDS)  # all is wrong
         wait_until(lambda: feishu.connections.open, 40)
-        feishu.faults.extend(refusal(code) for code in (99991663, 230099, 2200))
+        feishu.faults.extend(refusal(code) for code in (99991663, 2200, 99991400))
         hook = served.hook(event())
         message = sent(feishu)
         feishu.connections.cut()

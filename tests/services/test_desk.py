@@ -469,6 +469,17 @@ def test_handed_over_desk_says_nothing_to_anybody(bench: Bench) -> None:
     assert bench.ask(id="1700000001-0123abcd").frames == []
 
 
+def test_answer_to_a_handed_over_desk_is_to_be_given_again(bench: Bench) -> None:
+    """Its hook is on the way to the next server: nobody would hear the decision."""
+    waiter = bench.ask()
+    frames = list(waiter.frames)
+    bench.desk.hand_over()
+    receipt = bench.desk.answer(Answer(ID, "allow", {}, "inbox"))
+    assert receipt.status == statuses.INCOMPLETE and "请再点一次" in receipt.error
+    bench.timers.turn(100)  # past the deadline
+    assert bench.request.waits() and waiter.frames == frames
+
+
 # Answers.
 
 

@@ -23,6 +23,7 @@ from feishuperm.channels.app.store import Shown
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import card_frame, coloured, columns, div, note
 from feishuperm.lib.text import text
+from feishuperm.models import ask as statuses
 from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
 
 TYPE_CHECKING = False
@@ -164,7 +165,8 @@ class Burst:
 
     def _failed(self, receipt: Receipt) -> dict[str, Any]:
         if receipt.error:
-            return toast("error", receipt.error)
+            again = receipt.status == statuses.INCOMPLETE
+            return toast("warning" if again else "error", receipt.error)
         return toast("warning", self._channel.missing())
 
     def _told(self, kind: str, key: str, **values: object) -> dict[str, Any]:
