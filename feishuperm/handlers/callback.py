@@ -28,7 +28,7 @@ from feishuperm.handlers.replies import as_json, in_pieces, message, page, refus
 from feishuperm.handlers.turns import Turns
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Receipt
+from feishuperm.models.ask import FOREVER, WHILE, Answer, Receipt
 from feishuperm.models.kind import KINDS
 from feishuperm.protocol.http1 import Response, parse_form
 
@@ -197,7 +197,8 @@ class Callback:
         if row is None or row.needs:  # not this request's, or more than a tap
             self._opened(request, asked)
             return self._whole(asked, request)
-        asks = self._asks_first(grants=not row.message)
+        lasts = row.look in (FOREVER, WHILE)
+        asks = self._asks_first(grants=not row.message, lasts=lasts)
         if asks or not self._gate.is_finger(request):
             self._opened(request, asked)
             return self._confirm(asked, request, row.name)

@@ -321,11 +321,14 @@ class Settings:
     def signs_links(self) -> bool:
         return self.callback_link_signing != "off"  # `auto`: as it was once called
 
-    def asks_first(self, grants: bool) -> bool:
-        """Whether a button's link opens a page instead of deciding."""
-        if self.callback_confirm == "auto":
-            return grants and not self.url_is_local()
-        return self.callback_confirm == "on"
+    def asks_first(self, grants: bool, lasts: bool = False) -> bool:
+        """Whether a button's link opens a page instead of deciding.
+
+        What lasts is never decided by a link that a whole group could open.
+        """
+        if self.callback_confirm == "on" or (lasts and not self.url_is_local()):
+            return True
+        return self.callback_confirm == "auto" and grants and not self.url_is_local()
 
     def possible_surfaces(self) -> frozenset[str]:
         """What is set up to show a request: the inbox always is."""

@@ -566,3 +566,19 @@ def test_undo_that_is_refused_says_why() -> None:
     assert refused.status == 403 and "not here" in told(refused)
     in_place = place.press("/undo", headers={"x_feishuperm": "1"})
     assert json.loads(in_place.body) == {"ok": False, "line": "not here"}
+
+
+@pytest.mark.parametrize("confirm", ["auto", "on", "off"])
+def test_always_from_a_group_link_is_not_done_without_a_confirmation(
+    confirm: str,
+) -> None:
+    """One tap may be wanted for this once; what lasts has a page of its own."""
+    public = "https://perm.example"
+    here = Site(Asked(make_ask()), CALLBACK_SERVER_URL=public, CALLBACK_CONFIRM=confirm)
+    phone = {**PHONE, **BROWSER, "host": "perm.example"}
+    response = here.tap("/always", **phone)
+    assert response.status == 200 and here.desk.answers == []
+    assert "请确认操作" in told(response) and "始终允许" in told(response)
+    here.tap("/allow", **phone)
+    done = [answer.action for answer in here.desk.answers]
+    assert done == (["allow"] if confirm == "off" else [])

@@ -237,3 +237,5 @@ def test_what_allows_something_is_asked_for_first_away_from_loopback(
     settings = Settings(values)
     assert settings.asks_first(grants=True) is allow
     assert settings.asks_first(grants=False) is deny
+    lasting = settings.asks_first(grants=True, lasts=True)
+    assert lasting is (allow or not settings.url_is_local())
