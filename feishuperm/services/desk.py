@@ -178,6 +178,7 @@ class Desk:
         if request is None:
             return
         if KINDS[request.kind].alone:
+            self.presence.notice(payload, self._clock())
             self._relieve(request)
         self._arm()
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
@@ -521,7 +522,8 @@ class Desk:
         if watch is None:
             return
         self._watches[request.id] = watch
-        self._unheard.add(request.id)
+        if not KINDS[request.kind].alone:  # the last words are what it is about
+            self._unheard.add(request.id)
         self._hear(request)
         self._look_soon()
 
@@ -548,7 +550,8 @@ class Desk:
         passed = self._timers.now() - asked
         if passed < WORDS_SECONDS and self._words_may_come(request):
             return WORDS_LOOK_SECONDS
-        if not self._holds_back or passed >= self._longest_hold:
+        holds_desk = KINDS[request.kind].holds_desk  # who sits there can do nothing
+        if not self._holds_back or holds_desk or passed >= self._longest_hold:
             return 0.0
         there = self.presence.is_there(request.session, request.created, self._clock())
         return HOLD_LOOK_SECONDS if there else 0.0
@@ -602,7 +605,8 @@ class Desk:
     def _await_result(self, request: Request, watch: Watch) -> None:
         """Keep looking for how the call went on; it may be known already."""
         request.result = watch.result
-        if request.result[0] or request.state not in RESULT_STATES:
+        of_a_call = KINDS[request.kind].of_a_call
+        if request.result[0] or request.state not in RESULT_STATES or not of_a_call:
             watch.close()
             return
         self._results[request.id] = watch, self._timers.now()

@@ -150,7 +150,7 @@ class Notifier:
         idle = KINDS[ask.kind].holds_desk and not pushing
         if push and (muted or idle) and not self.watched():
             told.failed(request, "muted in the chat" if muted else "nobody looks")
-        elif self._delay:
+        elif self._delay and not KINDS[ask.kind].holds_desk:
             self._later(self._delay, show_when_free)
         else:
             show_when_free()

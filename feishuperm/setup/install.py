@@ -188,6 +188,9 @@ class Install:
             say(f"inbox: {inbox_link()}")
             if service.kind == "background" or "linger" in service.keeps:
                 say(f"note: {service.keeps}")
+        silent = self.kinds_without_card()
+        if silent:
+            say(f"note: {silent} in FEISHUPERM_NOTIFY makes cards of them too")
         if self.config.settings().surfaces() - {"inbox"}:
             first = f"see a card on your phone: {program} test-card"
         else:
@@ -236,9 +239,10 @@ class Install:
         return steps
 
     def claude_step(self, settings: Settings) -> ClaudeStep:
+        events = event_names(self.options.events)
         rows = registrations(
             settings.permission_request_timeout + settings.permission_hold,
-            event_names(self.options.events),
+            [*events, *(kind for kind in self.kinds_there() if kind not in events)],
             self.options.supervisor,
             settings.supervisor_timeout,
             settings.supervisor_stop_timeout,
@@ -250,6 +254,20 @@ class Install:
         )
         hooks = self.with_commands(rows, shared)
         return ClaudeStep(self.manifest, path, hooks, self.wishes(settings))
+
+    def kinds_there(self) -> list[str]:
+        """The kinds that an earlier install has registered: they wait as long."""
+        record = self.manifest.record(f"settings:{self.settings_path()}")
+        own = own_commands(self.manifest.record("program"))
+        rows = claude_step.written_hooks(record, own) if record else []
+        gone = event_names(self.options.no_events)
+        there = dict.fromkeys(row.kind for row in rows if row.kind)
+        return [kind for kind in there if kind not in gone]
+
+    def kinds_without_card(self) -> str:
+        """The kinds that only the inbox shows, by their words for the setting."""
+        pushed = self.config.settings().feishuperm_notify
+        return ",".join(kind for kind in self.kinds_there() if kind not in pushed)
 
     def wishes(self, settings: Settings) -> Wishes:
         """What the options say of Claude Code's settings besides the hooks."""

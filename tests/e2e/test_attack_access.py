@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.conftest import free_port, wait_until
+from tests.e2e.test_denied import DENIED
 from tests.fakes.model import text, tool
 from tests.lab import Lab
 from tests.served import Served, decision, event, finish
@@ -318,11 +319,11 @@ def test_many_requests_at_once_cost_one_look_at_their_sender(served: Served) -> 
 FAKE_CLIENT = textwrap.dedent(
     """
     import json, os, subprocess, sys
-    pyz, event = sys.argv[1:]
+    pyz, event, kind = sys.argv[1:]
     environ = dict(os.environ, CLAUDECODE="1", CLAUDE_PID=str(os.getpid()),
                    CLAUDE_CODE_SESSION_ID="11111111-2222-4333-8444-555555555555")
     hook = subprocess.Popen(
-        ["/bin/sh", "-c", f"{pyz} hook; :"], env=environ, start_new_session=True,
+        ["/bin/sh", "-c", f"{pyz} hook {kind}; :"], env=environ, start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     hook.stdin.write(event.encode())
     hook.stdin.close()
@@ -341,10 +342,13 @@ FAKE_CLIENT = textwrap.dedent(
 class FakeClient:
     """A process that runs a hook and commands as the real client does."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(
+        self, served: Served, asked: dict[str, Any] | None = None, kind: str = ""
+    ) -> None:
         before = set(served.waiting())
+        words = [served.pyz, json.dumps(asked or event()), kind]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", FAKE_CLIENT, served.pyz, json.dumps(event())],
+            [sys.executable, "-c", FAKE_CLIENT, *words],
             env={**served.environ, "CLAUDE_PROJECT_DIR": str(served.project)},
             cwd=served.home,
             stdin=subprocess.PIPE,
@@ -457,6 +461,28 @@ SEND = textwrap.dedent(
         print("refused:", error)
     """
 )
+
+
+def test_session_cannot_let_its_own_refused_call_through(
+    served: Served, tmp_path: Path
+) -> None:
+    """Neither by a tap, nor by a file, nor by a line in the ledger."""
+    out = tmp_path / "out"
+    with served.watched(), FakeClient(served, DENIED, "denied") as agent:
+        link = served.link(f"/allow?id={agent.id}")
+        address = ("127.0.0.1", str(served.port), "GET", link, "")
+        agent.run(sys.executable, "-c", TAP, "plain", str(out), *address)
+        assert wait_until(lambda: out.exists() and out.read_text()).startswith("403")
+        assert served.waiting() == [agent.id]
+        (served.home / "s.sock.retry").touch()
+        forged = {"event": "request", "id": agent.id, "state": "allowed", "until": 9e9}
+        ledger = served.home / ".local" / "state" / "feishuperm" / "ledger.jsonl"
+        with ledger.open("a") as file:
+            file.write(json.dumps(forged) + "\n")
+        served.kill()
+        served.start()
+        call = served.hook({**DENIED, "hook_event_name": "PreToolUse"}, "denied")
+        assert finish(call) == ""
 
 
 def test_session_cannot_command_the_server(served: Served) -> None:

@@ -1294,3 +1294,61 @@ def test_short_wait_is_held_back_for_a_third_of_it(tmp_path: Path) -> None:
     bench.ask(command="npm test", transcript_path=str(path))
     bench.timers.turn(3.6)
     assert len(bench.channel.asks) == 1
+
+
+# What next.
+
+IDLE = {
+    **{key: EVENT[key] for key in ("session_id", "transcript_path", "cwd")},
+    "hook_event_name": "Notification",
+    "notification_type": "idle_prompt",
+    "last_assistant_message": "All 12 tests pass.",
+}
+OTHER = "1700000001-0123abcd"
+
+
+@pytest.fixture
+def waking(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, FEISHUPERM_NOTIFY="next,form")
+
+
+def test_session_that_is_done_is_asked_about_for_half_a_day(waking: Bench) -> None:
+    waiter = waking.bring(IDLE)
+    assert waiter.frames == [(b"A", b"43200")]
+    ((ask, _),) = waking.channel.asks
+    assert (ask.kind, ask.seconds, ask.why) == ("next", 43200, "")
+    assert ask.blocks[0].text == "All 12 tests pass."
+    assert "不能用来批准任何操作" in ask.blocks[-1].text
+    assert waking.answer("send", values={"text": " "}).status == statuses.INCOMPLETE
+    assert waking.answer("send", values={"text": "go on"}).status == statuses.SETTLED
+    assert json.loads(waiter.frames[-1][1]) == {"next": "go on"}
+
+
+def test_only_the_newest_of_a_session_waits(waking: Bench) -> None:
+    old, new = waking.bring(IDLE), waking.bring(IDLE, OTHER)
+    assert old.frames[-1] == (b"R", b"")
+    assert new.frames[-1][0] == b"A"
+    assert waking.request.state == states.GONE
+
+
+def test_session_that_is_over_is_woken_by_nobody(waking: Bench) -> None:
+    waiter, call = waking.bring(IDLE), waking.ask(id=OTHER)
+    waking.desk.session_over("another")
+    waking.desk.session_over("")
+    assert waking.request.waits()
+    waking.desk.session_over(EVENT["session_id"])
+    assert waiter.frames[-1] == (b"R", b"")
+    assert call.frames[-1][0] == b"A"  # its own hook ends it
+    assert waking.answer("send", values={"text": "x"}).status == statuses.ENDED
+
+
+def test_form_that_nothing_is_wrong_with_is_taken(waking: Bench) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    event = {**IDLE, "hook_event_name": "Elicitation", "mode": "form"}
+    waiter = waking.bring({**event, "message": "?", "requested_schema": schema})
+    wrong = waking.answer("answer", values={"f0": "x"})
+    assert (wrong.status, wrong.error) == (statuses.INCOMPLETE, "“n”应当是整数。")
+    assert waking.request.waits()
+    waking.answer("answer", values={"f0": "3"})
+    said = json.loads(waiter.frames[-1][1])["hookSpecificOutput"]
+    assert said["content"] == {"n": 3}

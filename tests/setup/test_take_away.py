@@ -44,6 +44,22 @@ def test_event_is_taken_out_again(bare: dict[str, str]) -> None:
     assert path.read_bytes() == plain
 
 
+def test_kind_is_taken_out_again_and_waits_as_long_as_a_request(
+    bare: dict[str, str],
+) -> None:
+    path = Path(bare["HOME"], ".claude/settings.json")
+    install(bare)
+    plain = path.read_bytes()
+    install(bare, "--events", "denied,next")
+    assert len(hooks(path)) == 5
+    assert install(bare).kinds_without_card() == "denied,next"
+    install(bare, "--wait", "10m")
+    waits = {hook.event: hook.entry["timeout"] for hook in find_hooks(path.read_text())}
+    assert waits["PermissionDenied"] == waits["PermissionRequest"] >= 605
+    install(bare, "--wait", "55s", "--no-events", "denied,next")
+    assert path.read_bytes() == plain
+
+
 def test_supervisor_is_taken_out_again_with_all_it_brought(
     bare: dict[str, str],
 ) -> None:
