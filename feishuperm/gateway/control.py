@@ -64,9 +64,9 @@ class GatewayControl:
 
     async def revoke(self, command: dict[str, Any]) -> dict[str, Any]:
         owner, id = command.get("owner"), command.get("id")
-        rows = await self._hub.listing()
-        by_owner = [row["id"] for row in rows if owner and owner == row["owner"]]
-        ids = by_owner or [row["id"] for row in rows if row["id"] == id]
+        rows = await self._hub.registry.all()
+        by_owner = [row.id for row in rows if owner and owner == row.owner]
+        ids = by_owner or [row.id for row in rows if row.id == id]
         if not ids:
             return {"error": f"no machine {'of ' if owner else ''}{owner or id}"}
         for each in ids:

@@ -6,6 +6,7 @@ there, and every replica hears what any of them appends to the bus.
 
     keys, each behind `fp:<app id>:`
     machines          hash: id -> enrolment
+    revoked           hash: id -> when; it outlives a late write of the enrolment
     at                hash: id -> where it is connected, since when
     alive:<replica>   there while the replica lives
     cards:<machine>   hash: request -> its card
@@ -131,6 +132,7 @@ class FileEngine(Engine):
         self._hashes: dict[str, dict[str, bytes]] = {}
         self._said: list[bytes] = []  # to the bus, by the commands under way
         self._lines = 0
+        self._torn = False  # the file may end in the middle of a line
         self._lock: AbstractContextManager[None] | None = None
         self.problem = ""
 
@@ -179,9 +181,18 @@ class FileEngine(Engine):
         return promise
 
     def _keep(self, kept: list[list[str]]) -> None:
-        self.problem = ""
-        if not kept:
+        if not kept and not self._torn:
             return
+        if self._torn:  # nothing can be appended to half a line
+            self._compact()
+        else:
+            self._torn = True
+            self._append(kept)
+        self._torn, self.problem = False, ""
+        if self._lines > COMPACT:
+            self._compact()
+
+    def _append(self, kept: list[list[str]]) -> None:
         fd = open_append(self._path)
         try:
             write_all(fd, b"".join(json.dumps(k).encode() + b"\n" for k in kept))
@@ -189,8 +200,6 @@ class FileEngine(Engine):
         finally:
             os.close(fd)
         self._lines += len(kept)
-        if self._lines > COMPACT:
-            self._compact()
 
     def _compact(self) -> None:
         lines = [
@@ -271,6 +280,9 @@ class FileEngine(Engine):
             for part in (_bytes(field), value)
         ]
 
+    def _hlen(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        return len(self._hashes.get(key, {}))
+
     def _hdel(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
         gone = self._hashes.get(key, {}).pop(rest[0], None)
         if gone is not None:
@@ -306,6 +318,7 @@ _COMMANDS: dict[str, Callable[[FileEngine, str, list[str], Any], Any]] = {
     "HSET": FileEngine._hset,
     "HGET": FileEngine._hget,
     "HGETALL": FileEngine._hgetall,
+    "HLEN": FileEngine._hlen,
     "HDEL": FileEngine._hdel,
     "EXISTS": FileEngine._exists,
     "XADD": FileEngine._xadd,
@@ -415,7 +428,13 @@ class RedisEngine(Engine):
     def _hear(self, entry: bytes) -> None:
         try:
             self.bus.hear(entry)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            FeishupermError,
+            LookupError,
+            ValueError,
+            TypeError,
+            AttributeError,
+        ) as error:  # somebody edited it
             log(f"an entry of the bus cannot be read: {error!r}", "warning")
 
 

@@ -23,11 +23,13 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import OrderedDict
 from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.channels.app.card import Extra, ask_card, settled_card
 from feishuperm.channels.app.events import read_tap, text_at, toast
+from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown
@@ -80,6 +82,8 @@ if TYPE_CHECKING:
 
         def send(self, kind: str, **parts: Any) -> None: ...
 
+        def trust(self) -> None: ...
+
         def end(self, code: int = ..., reason: str = ...) -> None: ...
 
         def tick(self, now: float) -> None: ...
@@ -95,7 +99,12 @@ AGAIN_SECONDS = 0.2  # when the engine did not take one
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
 SEEN_SECONDS = 8 * 3600  # Feishu sends a message again for six hours
 SEEN, CARRIED = "seen", "carried"  # what is known of an event
+TWICE_SECONDS = 60  # between two warnings that a key is used twice
 MAX_WAITING = 200  # open cards of one machine
+MACHINE_LIMIT = ((30, 1.0), (180, 60.0))  # messages that one machine makes us send
+MAX_PACES = 5_000  # machines whose last messages are counted
+MAX_EARLY = 1_024  # connections that have not logged in
+JOINS_EACH, JOINS_ALL = 20, 200  # that wait for an owner, from one address and in all
 VERSION = "1"
 
 
@@ -113,6 +122,9 @@ class Peer:
         self.instance = ""
         self.fresh = ""  # the key to come
         self.waiting: set[str] = set()
+        self.back: set[str] = set()  # of those, what has not come back yet
+        self.taps: set[str] = set()  # handed over, without a receipt so far
+        self.claims = ""  # the machine that it says it is
         self.busy = False  # a login or a join is under way
 
 
@@ -152,6 +164,8 @@ class Hub:
         self._clock = clock
         self._wall = wall
         self._peers: dict[Wire, None] = {}
+        self._early: dict[Wire, None] = {}  # of those, who is nobody yet; oldest first
+        self._paces: OrderedDict[str, RateLimit] = OrderedDict()  # by machine
         self.connected: dict[str, Wire] = {}
         self._receipts: dict[str, Promise[Receipt | None]] = {}  # by tap
         self._closing = False
@@ -217,12 +231,16 @@ class Hub:
         if not self.ready:
             wire.end(TRY_LATER, "the gateway is not ready")
             return
-        self._peers[wire] = None
+        self._peers[wire] = self._early[wire] = None
+        if len(self._early) > MAX_EARLY:
+            # A login takes a moment: who is nobody for the longest is the least loss.
+            next(iter(self._early)).end(TRY_LATER, "too many are at the door")
         wire.send("hello", nonce=wire.data.nonce, now=self._wall())
 
     def closed(self, wire: Wire) -> None:
         """A connection is over."""
         self._peers.pop(wire, None)
+        self._early.pop(wire, None)
         peer: Peer = wire.data
         if peer.code:
             self.go(self.registry.drop_code(peer.code))
@@ -258,7 +276,7 @@ class Hub:
         self, wire: Wire, peer: Peer, kind: str, message: dict[str, Any]
     ) -> None:
         if kind == "stored" and peer.enrolled is not None:
-            self.go(self._stored(wire, peer, peer.enrolled))
+            self._guarded(wire, self._stored(wire, peer, peer.enrolled))
         elif peer.busy or peer.joining:
             wire.end(POLICY, "one thing at a time")
         elif kind == "login":
@@ -281,6 +299,7 @@ class Hub:
 
     async def _login(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         id, nonce = text_at(message, "machine"), text_at(message, "nonce")
+        peer.claims = id
         machine = await self.registry.get(id)
         key = self._proven(machine, peer, nonce, message) if machine else ""
         if machine is None or not key:
@@ -296,28 +315,34 @@ class Hub:
         machine = machine._replace(key=key, next=peer.fresh, address=wire.address)
         place = Place(self.replica, peer.id, peer.instance, wire.address, self._wall())
         before = await self.place(id)
-        await self.engine.run(
+        *_, revoked = await self.engine.run(
             self.registry.putting(machine),
             self._placing(id, place),
             self.engine.entry(
                 "login", machine=id, peer=peer.id, instance=peer.instance
             ),
+            self.registry.is_revoked(id),
         )
+        if revoked is not None:
+            wire.end(POLICY, "revoked")  # while it logged in
         cards = [sent.ask.id for sent in await self.cards.of(id)]
         if wire not in self._peers:
             return  # it left meanwhile
-        peer.waiting = set(cards)
+        peer.waiting, peer.back = set(cards), set(cards)
         self._welcome(wire, peer, machine, nonce, cards)
         if before is not None and before.instance != peer.instance:
-            self._tell_twice(machine, before, wire.address)
+            await self._tell_twice(machine, before, wire.address)
         await self._deliver_kept(wire, machine)
 
     def _proven(
         self, machine: Machine, peer: Peer, nonce: str, message: dict[str, Any]
     ) -> str:
-        """The key that the machine has; empty: none that we know."""
+        """The key that the machine has; empty: none that we know.
+
+        The newer one first: an older connection may just be making it the only one.
+        """
         proofs = message.get("proofs")
-        for key in (machine.key, machine.next):
+        for key in (machine.next, machine.key):
             for proof in proofs[:3] if isinstance(proofs, list) else ():
                 secret = bytes.fromhex(key)
                 if is_proof(
@@ -332,6 +357,8 @@ class Hub:
         self.metrics.logins += 1
         older = self.connected.get(machine.id)
         peer.machine = machine
+        self._early.pop(wire, None)
+        wire.trust()
         self.connected[machine.id] = wire
         if older is not None and older is not wire:
             self._replace_wire(older, older.data.instance != peer.instance)
@@ -358,12 +385,15 @@ class Hub:
             wire.send("replaced")
         wire.end(POLICY if told else GOING_AWAY, "replaced by a newer connection")
 
-    def _tell_twice(self, machine: Machine, before: Place, address: str) -> None:
+    async def _tell_twice(self, machine: Machine, before: Place, address: str) -> None:
         said = self.say(
             "gateway.twice", machine=machine.name, old=before.address, new=address
         )
         log(f"{machine.id}: its key connected twice, {before.address} and {address}")
-        self.tell(machine.owner, said)
+        key = self.engine.key("twice", machine.id)
+        (first,) = await self.engine.run(("SET", key, "1", "NX", "EX", TWICE_SECONDS))
+        if first is not None:
+            self.tell(machine.owner, said)
 
     def _rotated(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         """The machine has stored its new key: the old one dies."""
@@ -389,19 +419,31 @@ class Hub:
 
     async def _join(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         owner = text_at(message, "owner")[:200]
+        if self._joins(wire.address) >= JOINS_EACH or self._joins() >= JOINS_ALL:
+            wire.end(TRY_LATER, "too many machines are being paired")
+            return
+        self._early.pop(wire, None)
         joining = Joining(
             peer.id, self.replica, clean_name(message.get("name")),
             one_line(text_at(message, "user"), 40), wire.address,
             owner if owner.startswith("ou_") else "",
         )  # fmt: skip
+        peer.joining = joining
         code = await self.registry.open_code(joining)
-        peer.code, peer.joining, peer.busy = code, joining, False
+        peer.code, peer.busy = code, False
         if wire not in self._peers:
             await self.registry.drop_code(code)
             return
         wire.send("code", code=code, seconds=int(JOIN_SECONDS))
         if owner:
             await self.ask_owner(joining, owner)
+
+    def _joins(self, address: str = "") -> int:
+        """Machines that wait for an owner, from an address or in all."""
+        return sum(
+            wire.data.joining is not None and address in ("", wire.address)
+            for wire in self._peers
+        )
 
     async def ask_owner(self, joining: Joining, owner: str) -> None:
         """Send the confirming card to whoever the machine named."""
@@ -460,8 +502,14 @@ class Hub:
             raise PayloadError("an ask without id or digest")
         self.metrics.asks += 1
         done = partial(self._shown, wire, ask.id)
-        if len(peer.waiting) >= MAX_WAITING:
+        is_new = ask.id not in peer.waiting
+        if is_new and len(peer.waiting) >= MAX_WAITING:
             done(False, "too many requests of this machine wait")
+            return
+        if ask.id in peer.back:
+            peer.back.discard(ask.id)
+        elif not self._may_send(peer.machine.id):
+            done(False, "too many requests of this machine in a short time")
             return
         peer.waiting.add(ask.id)
 
@@ -491,8 +539,21 @@ class Hub:
             said["kind"], self._wall(), text_at(said, "project"),
             text_at(said, "branch"), text_at(said, "session_id"), text_at(said, "text"),
         )  # fmt: skip
+        if not self._may_send(peer.machine.id):
+            return
         card = build_notice_card(notice, self._language)
         self.cards.send(peer.machine.owner, card)
+
+    def _may_send(self, machine: str) -> bool:
+        """Whether a machine may make us send: the app's limits are everybody's."""
+        pace = self._paces.pop(machine, None) or RateLimit(MACHINE_LIMIT)
+        self._paces[machine] = pace
+        if len(self._paces) > MAX_PACES:
+            self._paces.popitem(last=False)
+        if pace.wait(self._clock()) > 0:
+            return False
+        pace.note(self._clock())
+        return True
 
     # Taps.
 
@@ -523,13 +584,14 @@ class Hub:
         id, machine_id = text_at(value, "id"), text_at(value, "machine")
         key = self.engine.key
         seen = key("seen", event_id)
-        fresh, state, raw, enrolled = await self.engine.run(
+        fresh, state, raw, enrolled, revoked = await self.engine.run(
             ("SET", seen, SEEN, "NX", "EX", SEEN_SECONDS),
             ("GET", seen),
             ("HGET", key("cards", machine_id), id),
             ("HGET", key("machines"), machine_id),
+            self.registry.is_revoked(machine_id),
         )
-        machine = read(Machine, enrolled)
+        machine = read(Machine, enrolled) if revoked is None else None
         sent = read(Sent, raw)
         if machine is None or sent is None:
             return "ended", toast("warning", self.say("page.invalid"))
@@ -645,7 +707,7 @@ class Hub:
 
     def _away(self, machine: Machine, sent: Sent, last: Place | None) -> dict[str, Any]:
         said = self.say("gateway.away", machine=machine.name)
-        if last is not None and last.since:
+        if last is not None and last.since and not last.replica:
             since = time.strftime("%H:%M", time.localtime(last.since))
             said += self.say("gateway.since", time=since)
         if sent.ask.is_cut:  # what is kept of it is less than its card shows
@@ -666,6 +728,9 @@ class Hub:
         assert peer.machine is not None
         tap = text_at(message, "tap")
         receipt = from_plain(Receipt, message.get("receipt"))
+        if tap not in peer.taps:
+            return  # not one of its own
+        peer.taps.discard(tap)
         waiting = self._receipts.get(tap)
         if waiting is not None:
             waiting.resolve(receipt)
@@ -691,6 +756,7 @@ class Hub:
     def _deliver(self, wire: Wire, tap: dict[str, Any]) -> None:
         """Hand a tap to its machine, with the proof that we have its key."""
         machine: Machine = wire.data.machine
+        wire.data.taps.add(tap["tap"])
         answer = tap["answer"]
         parts = (machine.id, answer["id"], answer["action"], answer["digest"],
                  tap["tap"], answer["who"], json.dumps(answer["values"]))  # fmt: skip
@@ -714,14 +780,24 @@ class Hub:
             waiting.resolve(from_plain(Receipt, entry.get("receipt")))
 
     def _heard_login(self, entry: dict[str, Any]) -> None:
-        wire = self.connected.get(str(entry.get("machine")))
+        id = str(entry.get("machine"))
+        wire = self.connected.get(id)
         if wire is not None and wire.data.id != entry.get("peer"):
-            self._replace_wire(wire, wire.data.instance != entry.get("instance"))
+            self.go(self._make_way(id, wire))
+
+    async def _make_way(self, id: str, wire: Wire) -> None:
+        """End a connection whose machine is elsewhere by now.
+
+        What is heard may be old: the engine has the newest place.
+        """
+        place = await self.place(id, alive_only=False)
+        if place is not None and place.replica and place.peer != wire.data.id:
+            self._replace_wire(wire, wire.data.instance != place.instance)
 
     def _heard_revoked(self, entry: dict[str, Any]) -> None:
         id = str(entry.get("machine"))
-        wire = self.connected.pop(id, None)
-        if wire is not None:
+        self.connected.pop(id, None)
+        for wire in [wire for wire in self._peers if wire.data.claims == id]:
             wire.end(POLICY, "revoked")
 
     def _heard_renamed(self, entry: dict[str, Any]) -> None:
@@ -762,24 +838,47 @@ class Hub:
 
     async def listing(self, owner: str = "") -> list[dict[str, Any]]:
         """Every machine, or those of one person, as `machines --json` shows them."""
-        rows = []
-        for machine in await self.registry.all():
-            if owner and machine.owner != owner:
-                continue
-            place = await self.place(machine.id)
-            last = place or await self.place(machine.id, alive_only=False)
-            rows.append(
-                {
-                    "id": machine.id,
-                    "name": machine.name,
-                    "owner": machine.owner,
-                    "address": last.address if last else machine.address,
-                    "connected": place is not None,
-                    "since": round(self._wall() - last.since) if last else 0,
-                    "waiting": len(await self.cards.of(machine.id)),
-                }
-            )
-        return rows
+        machines = [
+            machine
+            for machine in await self.registry.all()
+            if owner in ("", machine.owner)
+        ]
+        flat, *counts = await self.engine.run(
+            ("HGETALL", self.engine.key("at")),
+            *(("HLEN", self.engine.key("cards", machine.id)) for machine in machines),
+        )
+        places = {
+            id.decode(errors="replace"): read(Place, raw)
+            for id, raw in zip(flat[::2], flat[1::2])
+        }
+        alive = await self._alive({p.replica for p in places.values() if p})
+        return [
+            self._row(machine, places.get(machine.id), alive, waiting)
+            for machine, waiting in zip(machines, counts)
+        ]
+
+    async def _alive(self, replicas: set[str]) -> set[str]:
+        """Which of these replicas live."""
+        names = sorted(replicas - {""})
+        if not names:
+            return set()
+        signs = await self.engine.run(
+            *(("EXISTS", self.engine.key("alive", name)) for name in names)
+        )
+        return {name for name, sign in zip(names, signs) if sign}
+
+    def _row(
+        self, machine: Machine, last: Place | None, alive: set[str], waiting: int
+    ) -> dict[str, Any]:
+        return {
+            "id": machine.id,
+            "name": machine.name,
+            "owner": machine.owner,
+            "address": last.address if last else machine.address,
+            "connected": last is not None and last.replica in alive,
+            "since": round(self._wall() - last.since) if last else 0,
+            "waiting": waiting,
+        }
 
     def tell(self, who: str, said: str) -> None:
         """A short card of the gateway's own."""

@@ -33,6 +33,7 @@ CODE_SECONDS = 600
 WRONG_EACH, WRONG_ALL = 5, 50  # codes in WRONG_SECONDS, by one sender and by all
 WRONG_SECONDS = 600
 ASKED_SECONDS = 60  # between two cards that one person did not ask for
+ASKED_ALL = 20  # of those in that time, whomever they are for
 MAX_NAME = 40
 CODE_TRIES = 20  # for a code that nobody else has
 
@@ -83,14 +84,31 @@ class Registry:
     # Machines.
 
     async def get(self, id: str) -> Machine | None:
-        (raw,) = await self._engine.run(("HGET", self._key("machines"), id))
-        return read(Machine, raw)
+        raw, revoked = await self._engine.run(
+            ("HGET", self._key("machines"), id), self.is_revoked(id)
+        )
+        return read(Machine, raw) if revoked is None else None
 
     async def all(self) -> list[Machine]:
-        (flat,) = await self._engine.run(("HGETALL", self._key("machines")))
-        machines = [read(Machine, raw) for raw in flat[1::2]]
+        flat, gone = await self._engine.run(
+            ("HGETALL", self._key("machines")), ("HGETALL", self._key("revoked"))
+        )
+        revoked = set(gone[::2])
+        machines = [
+            read(Machine, raw)
+            for id, raw in zip(flat[::2], flat[1::2])
+            if id not in revoked
+        ]
         kept = [machine for machine in machines if machine is not None]
         return sorted(kept, key=lambda machine: machine.created)
+
+    def is_revoked(self, id: str) -> tuple[str, ...]:
+        """The command whose reply is nothing while a machine may be enrolled.
+
+        A revoke is a row of its own, for ever: whoever had read the machine before it
+        may write the machine back after it.
+        """
+        return ("HGET", self._key("revoked"), id)
 
     async def put(self, machine: Machine) -> None:
         await self._engine.run(self.putting(machine))
@@ -105,6 +123,7 @@ class Registry:
         machine = await self.get(id)
         if machine is not None:
             await self._engine.run(
+                ("HSET", self._key("revoked"), id, round(self._wall())),
                 ("HDEL", self._key("machines"), id),
                 ("DEL", self._key("taps", id)),
                 self._engine.entry("revoked", machine=id),
@@ -203,9 +222,13 @@ class Registry:
 
     async def may_ask(self, who: str) -> bool:
         """Whether a person may be sent a card that they did not ask for."""
-        key = self._key("asked", who)
-        (free,) = await self._engine.run(("SET", key, "1", "NX", "EX", ASKED_SECONDS))
-        return free is not None
+        key, in_all = self._key("asked", who.lower()), self._key("asked")
+        free, _, count = await self._engine.run(
+            ("SET", key, "1", "NX", "EX", ASKED_SECONDS),
+            ("SET", in_all, "0", "NX", "EX", ASKED_SECONDS),
+            ("INCR", in_all),
+        )
+        return free is not None and count <= ASKED_ALL
 
     def _code_key(self, code: str) -> str:
         # Behind the app's id: the same code is another one at another gateway.

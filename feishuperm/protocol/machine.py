@@ -48,6 +48,7 @@ PING_SECONDS = 25.0  # proxies cut what is idle for a minute
 DEAD_SECONDS = 60.0  # without a byte: two pings were not answered
 SLEPT_SECONDS = 10.0  # that the wall clock ran ahead of the other: the machine slept
 MAX_MESSAGE = 1 << 20
+EARLY_MESSAGE = 1 << 14  # of somebody who has not logged in
 LOGIN, WELCOME, ROTATE, TAP = (
     f"feishuperm {purpose} v1" for purpose in ("login", "welcome", "rotate", "tap")
 )
@@ -75,7 +76,7 @@ class MachineWire:
         self, client: bool, now: float, wall: float = 0.0, first_ping: float = 0.0
     ) -> None:
         self._client = client
-        self._socket = WebSocket(client, MAX_MESSAGE)
+        self._socket = WebSocket(client, MAX_MESSAGE if client else EARLY_MESSAGE)
         self._out = bytearray()
         self._heard = now
         self._next_ping = now + (first_ping or PING_SECONDS)
@@ -121,6 +122,10 @@ class MachineWire:
         self.close(1003, "not a message")
         self.trouble = "what came is not a message"
         return None
+
+    def trust(self) -> None:
+        """The other end has logged in: it may say more at once."""
+        self._socket.limit = MAX_MESSAGE
 
     # Out.
 

@@ -202,7 +202,7 @@ class WebSocket:
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._client = client
-        self._limit = limit
+        self.limit = limit
         self._random = random
         self._buffer = bytearray()
         self._parts: list[bytes] = []  # of a message in fragments
@@ -257,7 +257,7 @@ class WebSocket:
             at += width
             if size < least:
                 raise WebSocketError("a length that is not the shortest")
-        if opcode in DATA_CODES and self._size + size > self._limit:
+        if opcode in DATA_CODES and self._size + size > self.limit:
             raise WebSocketError("a message is too long", TOO_BIG)
         mask_at, at = at, at + (0 if self._client else 4)
         if len(buffer) < at + size:

@@ -59,6 +59,10 @@ class MachineConnection(Connection):
         self._wire.send(kind, **parts)
         self._send_due()
 
+    def trust(self) -> None:
+        """The machine has logged in: it may say more at once."""
+        self._wire.trust()
+
     def end(self, code: int = GOING_AWAY, reason: str = "") -> None:
         """Close, and say why."""
         self._wire.close(code, reason)

@@ -95,6 +95,8 @@ class FakeWire:
 
     def tick(self, now: float) -> None: ...
 
+    def trust(self) -> None: ...
+
     def say(self, kind: str, **parts: Any) -> None:
         self.hub.received(self, {"t": kind, **parts})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.errors import UsageError
+from feishuperm.errors import PayloadError, UsageError
 from feishuperm.gateway import engine as module
 from feishuperm.gateway.engine import EngineDown, FileEngine, RedisEngine
 from feishuperm.protocol.resp import Failure
@@ -176,3 +176,46 @@ def test_half_a_character_is_kept_like_any_other(tmp_path: Path, clock: Clock) -
     engine._lock.__exit__(None, None, None)  # type: ignore[union-attr]
     again = opened(tmp_path / "e", clock)
     assert done(again.run(("HGETALL", "h"))) == [[b"\xed\xa0\x80", b"\xed\xbf\xbf"]]
+
+
+def test_half_a_line_that_a_full_disk_left_swallows_nothing(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = opened(tmp_path / "e", clock)
+    done(engine.run(("HSET", "h", "a", "1")))
+
+    def half(fd: int, data: bytes) -> None:
+        os.write(fd, data[:9])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_all", half)
+    with pytest.raises(EngineDown):
+        done(engine.run(("HSET", "h", "b", "2")))
+    monkeypatch.undo()
+    done(engine.run(("SET", "sign", "1")))
+    assert engine.ready, "the disk has room again"
+    done(engine.run(("HSET", "h", "c", "3")))
+    again = FileEngine("cli_x", str(tmp_path / "e"), clock)
+    for line in (tmp_path / "e").read_bytes().splitlines():
+        again._replay(line)
+    fields = done(again.run(("HGETALL", "h")))[0]
+    assert fields[-2:] == [b"c", b"3"] and fields[:2] == [b"a", b"1"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [b"", b"{", b"[]", b"7", b'{"k": "joined"}', b'{"k": "tap", "tap": 3}', b"\xff"],
+)
+def test_entry_that_somebody_edited_stops_nobody_from_hearing(entry: bytes) -> None:
+    engine, _, _ = lines()
+    heard: list[Any] = []
+
+    def listen(said: dict[str, Any]) -> None:
+        if said["k"] != "good":
+            raise PayloadError("a shape that is none")
+        heard.append(said)
+
+    engine.listen(listen)
+    for raw in (entry, b'{"e": "9", "k": "good"}'):
+        engine._read([[[b"bus", [[b"1-1", [b"d", raw]]]]]])
+    assert len(heard) == 1

@@ -6,6 +6,7 @@ import pytest
 
 from feishuperm.protocol.machine import (
     DEAD_SECONDS,
+    EARLY_MESSAGE,
     PING_SECONDS,
     POLICY,
     MachineWire,
@@ -97,3 +98,17 @@ def test_broken_frame_is_answered_with_its_code() -> None:
     assert gateway.data_to_send()[:4] == b"\x88" + bytes(
         (len(gateway.trouble) + 2,)
     ) + (1002).to_bytes(2, "big")
+
+
+def test_stranger_cannot_make_us_hold_much() -> None:
+    """A thousand of them may be at the door, each with half a message."""
+    machine, gateway = pair()
+    machine.send("login", machine="m" * EARLY_MESSAGE)
+    gateway.receive_data(machine.data_to_send(), 1.0)
+    assert gateway.next_event() is None
+    assert gateway.trouble
+    machine, gateway = pair()
+    gateway.trust()
+    machine.send("ask", text="x" * EARLY_MESSAGE)
+    gateway.receive_data(machine.data_to_send(), 1.0)
+    assert gateway.next_event() is not None

@@ -1,0 +1,303 @@
+"""What somebody tries who wants more than they may: machines, thieves, passers-by."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.gateway import hub as module
+from feishuperm.gateway.engine import Engine, FileEngine
+from feishuperm.lib.task import Promise
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Outcome, Receipt, to_plain
+from feishuperm.protocol.machine import POLICY, TRY_LATER
+from tests.gateway.parts import (
+    OWNER,
+    Bench,
+    Clock,
+    FakeWire,
+    done,
+    make_ask,
+    shared,
+)
+
+
+class SlowEngine(Engine):
+    """An engine that does things when the test says so, in the order they came."""
+
+    problem, ready = "", True
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        super().__init__("cli_x")
+        self._memory = FileEngine("cli_x", str(path), clock)
+        self._memory.start()
+        self._queue: deque[Callable[[], None]] = deque()
+        self.is_slow = False
+
+    def listen(self, on_entry: Callable[[dict[str, Any]], object]) -> None:
+        self._memory.listen(on_entry)
+
+    def run(self, *commands: Any) -> Promise[list[Any]]:
+        promise: Promise[list[Any]] = Promise()
+
+        def now() -> None:
+            promise.resolve(done(self._memory.run(*commands)))
+
+        self._queue.append(now)
+        if not self.is_slow:
+            self.go_on()
+        return promise
+
+    def go_on(self, steps: int = 1000) -> None:
+        while self._queue and steps:
+            steps -= 1
+            self._queue.popleft()()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, clock: Clock) -> Bench:
+    engine = FileEngine("cli_x", str(tmp_path / "e"), clock)
+    engine.start()
+    return Bench(engine, clock)
+
+
+def settled(id: str) -> dict[str, Any]:
+    outcome = Outcome(id, "permission", "zh", "allowed", "allow", done="已批准运行")
+    plain: dict[str, Any] = to_plain(Receipt(statuses.SETTLED, outcome))
+    return plain
+
+
+# A stolen key, and a revoke.
+
+
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_machine_that_logs_in_while_it_is_revoked_is_out(
+    tmp_path: Path, clock: Clock, steps: int
+) -> None:
+    """Whatever the engine had done of the login when the revoke came."""
+    engine = SlowEngine(tmp_path / "e", clock)
+    bench = Bench(engine, clock)
+    machine = bench.enrol()
+    wire = FakeWire(bench.hub)
+    engine.is_slow = True
+    wire.log_in(machine)
+    engine.go_on(steps)
+    bench.hub.go(bench.hub.revoke(machine.id, "me"))
+    engine.go_on()
+    engine.is_slow = False
+    assert wire.ended is not None and wire.ended[0] == POLICY
+    assert done(bench.registry.all()) == [] and not bench.hub.connected
+    again = FakeWire(bench.hub)
+    again.log_in(machine)
+    assert again.ended == (POLICY, "unknown machine or wrong key")
+
+
+def test_late_write_of_a_revoked_machine_changes_nothing(bench: Bench) -> None:
+    machine = bench.enrol()
+    wire = bench.wire(machine)
+    bench.ask(wire)
+    value = bench.value()
+    done(bench.hub.revoke(machine.id, "me"))
+    done(bench.registry.put(machine))  # by somebody who had read it before
+    assert done(bench.registry.get(machine.id)) is None
+    assert done(bench.hub.listing()) == []
+    (told,) = bench.tap(value)
+    assert told["toast"]["type"] == "warning"
+
+
+def test_old_news_of_a_login_ends_nobody(tmp_path: Path, clock: Clock) -> None:
+    """A replica that hears late must not send away the machine's newer server."""
+    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    machine = one.enrol()
+    old = FakeWire(one.hub)
+    old.log_in(machine, instance="old")
+    peer = old.data.id
+    new = FakeWire(two.hub)
+    new.log_in(machine, instance="new")
+    two.hub._heard({"k": "login", "machine": machine.id, "peer": peer,
+                    "instance": "old"})  # fmt: skip
+    assert new.ended is None
+    assert old.ended is not None and old.ended[0] == POLICY
+
+
+def test_older_connection_that_confirms_its_key_locks_nobody_out(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Its write of the key may come after that of the next login."""
+    engine = SlowEngine(tmp_path / "e", clock)
+    bench = Bench(engine, clock)
+    machine = bench.enrol()
+    first = bench.wire(machine)
+    engine.is_slow = True
+    fresh = first.rotate(machine)
+    second = FakeWire(bench.hub)
+    nonce = second.got("hello")[0]["nonce"]
+    proofs = [
+        module.prove(bytes.fromhex(key), module.LOGIN, "1", machine.id, nonce, "n")
+        for key in (fresh, machine.key)  # the confirmation has not come back
+    ]
+    second.say("login", machine=machine.id, nonce="n", proofs=proofs, instance="one")
+    engine.go_on()
+    engine.is_slow = False
+    kept = done(bench.registry.get(machine.id))
+    assert kept is not None and fresh in (kept.key, kept.next)
+
+
+def test_thief_that_comes_again_and_again_floods_nobody(bench: Bench) -> None:
+    machine = bench.enrol()
+    for number in range(5):
+        wire = FakeWire(bench.hub)
+        wire.log_in(machine, instance=f"thief {number}")
+    bench.pump()
+    assert len(bench.api.sent) == 1, "one warning a minute is enough"
+
+
+# A machine that has joined, and wants more.
+
+
+def test_machine_cannot_receipt_the_tap_of_another(bench: Bench) -> None:
+    mine = bench.wire(bench.enrol("mine"))
+    theirs = bench.wire(bench.enrol("theirs", "ou_thief"))
+    bench.ask(mine)
+    told = bench.tap(bench.value())
+    (tap,) = mine.got("tap")
+    theirs.say("receipt", tap=tap["tap"], receipt=settled("1-0000000a"))
+    assert told == []
+    mine.say("receipt", tap=tap["tap"], receipt=settled("1-0000000a"))
+    assert told[0]["toast"]["type"] == "success"
+
+
+def test_machine_cannot_end_the_card_of_another(bench: Bench) -> None:
+    mine = bench.wire(bench.enrol("mine"))
+    theirs = bench.wire(bench.enrol("theirs", "ou_thief"))
+    ask = bench.ask(mine)
+    theirs.say("settle", outcome=to_plain(Outcome(ask.id, "permission", done="x")))
+    bench.pump()
+    assert bench.api.updates == []
+    assert bench.tap(bench.value()) == [] and mine.got("tap")
+
+
+def test_card_names_the_machine_that_asks_whatever_it_says(bench: Bench) -> None:
+    wire = bench.wire(bench.enrol("laptop"))
+    bench.ask(wire, machine="the CEO's")
+    card = str(bench.api.sent[-1][1])
+    assert "laptop" in card and "CEO" not in card
+    assert bench.api.sent[-1][0] == OWNER
+
+
+def test_button_of_a_machine_is_never_one_of_the_gateways_own(bench: Bench) -> None:
+    """Its actions may be called `join` or `revoke`: they stay answers to its ask."""
+    wire = bench.wire(bench.enrol())
+    actions = tuple(
+        make_ask().actions[0]._replace(name=name) for name in ("revoke", "join")
+    )
+    bench.ask(wire, actions=actions)
+    assert all(bench.value(name)["digest"] for name in ("revoke", "join"))
+    wire.say("ask", ask=to_plain(make_ask(id="1-b", digest="")))
+    assert wire.ended is not None and wire.ended[0] == POLICY
+
+
+def test_machine_that_floods_starves_nobody(bench: Bench, clock: Clock) -> None:
+    flood = bench.wire(bench.enrol("flood", "ou_flood"))
+    other = bench.wire(bench.enrol("other"))
+    for number in range(500):
+        flood.say("notice", notice={"kind": "stop", "text": f"{number}"})
+        flood.say("ask", ask=to_plain(make_ask(id=f"1-{number}", created=clock.now)))
+    bench.ask(other)
+    sent = [receiver for receiver, _, _ in bench.api.sent]
+    assert OWNER in sent
+    assert sent.count("ou_flood") <= 30
+    refusals = [shown for shown in flood.got("shown") if not shown["ok"]]
+    assert "short time" in refusals[0]["detail"]
+    clock.turn(120)
+    flood.say("notice", notice={"kind": "stop", "text": "again"})
+    bench.pump()
+    assert [receiver for receiver, _, _ in bench.api.sent].count("ou_flood") > 1
+
+
+def test_requests_that_come_back_are_not_counted_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = bench.enrol()
+    wire = bench.wire(machine)
+    for number in range(3):
+        bench.ask(wire, id=f"1-{number}")
+    monkeypatch.setattr(module, "MAX_WAITING", 3)
+    monkeypatch.setattr(module, "MACHINE_LIMIT", ((1, 60.0),))
+    bench.hub._paces.clear()
+    wire = bench.wire(machine)
+    for number in range(3):
+        bench.ask(wire, id=f"1-{number}")
+    assert [shown["ok"] for shown in wire.got("shown")] == [True] * 3
+    assert len(bench.api.sent) == 3
+
+
+# Somebody who has not logged in.
+
+
+def test_crowd_at_the_door_puts_out_its_oldest_only(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_EARLY", 10)
+    machine = bench.wire(bench.enrol())
+    crowd = [FakeWire(bench.hub) for _ in range(25)]
+    assert [wire.ended is None for wire in crowd] == [False] * 15 + [True] * 10
+    assert crowd[0].ended == (TRY_LATER, "too many are at the door")
+    assert machine.ended is None
+    assert bench.wire(bench.enrol("second")).got("welcome")
+
+
+def test_joins_that_nobody_confirms_are_bounded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "JOINS_EACH", 3)
+    monkeypatch.setattr(module, "JOINS_ALL", 5)
+
+    def join(address: str) -> FakeWire:
+        wire = FakeWire(bench.hub, address)
+        wire.say("join", name="box", user="me", owner="")
+        return wire
+
+    wires = [join("192.0.2.1") for _ in range(4)] + [join("192.0.2.2")]
+    assert [len(wire.got("code")) for wire in wires] == [1, 1, 1, 0, 1]
+    assert wires[3].ended == (TRY_LATER, "too many machines are being paired")
+    join("192.0.2.3")
+    assert join("192.0.2.4").ended is not None
+    wires[0].end()
+    assert join("192.0.2.4").got("code")
+
+
+def test_strangers_at_the_door_cannot_make_us_send_to_everybody(bench: Bench) -> None:
+    for number in range(40):
+        wire = FakeWire(bench.hub, f"192.0.2.{number}")
+        wire.say("join", name="box", user="me", owner=f"ou_{number}")
+    for _ in range(3):
+        wire = FakeWire(bench.hub, "192.0.2.99")
+        wire.say("join", name="box", user="me", owner="Boss@Example.com")
+    bench.pump()
+    assert len(bench.api.sent) <= 20
+
+
+def test_edited_entries_of_the_bus_do_nothing(tmp_path: Path, clock: Clock) -> None:
+    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    machine = one.enrol()
+    wire = two.wire(machine)
+    for entry in (
+        {"k": "revoked", "machine": "m-other"},
+        {"k": "renamed", "machine": "m-other", "name": "x"},
+        {"k": "joined", "join": "x", "machine": []},
+        {"k": "receipt", "tap": "x", "receipt": None},
+        {"k": "nonsense"},
+        {"k": ["list"][0]},
+    ):
+        two.hub._heard(entry)
+    assert wire.ended is None
