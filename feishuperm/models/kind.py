@@ -80,7 +80,8 @@ class Action(NamedTuple):
 
     def reason(self, answer: Answer) -> str:
         """What the person typed, if this button takes it along."""
-        return answer.value(REASON) if REASON in self.reads else ""
+        typed = (name for name in (REASON, TEXT) if name in self.reads)
+        return answer.value(next(typed, ""))
 
 
 class Kind(NamedTuple):

@@ -596,7 +596,9 @@ class Desk:
     def _hurries(self) -> bool:
         """Whether somebody waits for what the transcripts say."""
         young = self._timers.now() - RESULT_QUICK_SECONDS
-        return bool(self._watches) or any(
+        watched = (self.requests.get(id) for id in self._watches)
+        # What waits for half a day is looked at again before it is answered.
+        return any(r is not None and not KINDS[r.kind].alone for r in watched) or any(
             since > young for _, since in self._results.values()
         )
 

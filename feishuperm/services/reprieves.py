@@ -21,6 +21,7 @@ import time
 from typing import NamedTuple
 
 from feishuperm.lib.log import log
+from feishuperm.lib.tool import headline, summary
 from feishuperm.models.request import ALLOWED
 from feishuperm.wire import MARK
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from feishuperm.services.ledger import Ledger
 
 SECONDS = 600.0
+DETAIL = 200  # characters of a command in the ledger, which masks its secrets
 RETRY = "retry"  # the ledger's word for a reprieve that is spent
 # What the model words anew for the same call, and what changes nothing of it.
 WORDING = {"Bash": ("description",)}
@@ -89,6 +91,8 @@ class Reprieves:
             "id": row.id,
             "action": RETRY,
             "tool": payload.tool_name,
+            "summary": summary(payload.tool_name, payload.tool_input),
+            "detail": headline(payload.tool_name, payload.tool_input, DETAIL),
             "call": row.call,
             "session": row.session,
             "project": payload.base.cwd,

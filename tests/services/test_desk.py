@@ -1322,6 +1322,7 @@ def test_session_that_is_done_is_asked_about_for_half_a_day(waking: Bench) -> No
     assert waking.answer("send", values={"text": " "}).status == statuses.INCOMPLETE
     assert waking.answer("send", values={"text": "go on"}).status == statuses.SETTLED
     assert json.loads(waiter.frames[-1][1]) == {"next": "go on"}
+    assert waking.ledger.intents[-1]["reason"] == "go on"
 
 
 def test_only_the_newest_of_a_session_waits(waking: Bench) -> None:
