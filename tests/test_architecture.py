@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -193,3 +194,22 @@ def test_light_commands_load_nothing_heavy(command: str, tmp_path: Path) -> None
     assert not loaded & HEAVY
     ours = {name for name in loaded if name.startswith("feishuperm.commands.")}
     assert ours <= {f"feishuperm.commands.{command}"}
+
+
+# All that the program itself knows to talk to, or names as an example.
+ADDRESSES = {
+    *("open.feishu.cn", "open.larksuite.com"),
+    *("accounts.feishu.cn", "accounts.larksuite.com", "localhost", "www.w3.org"),
+    *("127.0.0.1", "perm.example.com", "a.com", "HOST"),
+}
+
+
+def test_program_knows_no_address_but_feishus_and_ones_own() -> None:
+    """Never telemetry: there is nowhere it could go."""
+    suffixes = (".py", ".sh", ".js", ".html", ".css")
+    files = [path for path in PACKAGE.rglob("*") if path.suffix in suffixes]
+    found = set()
+    for path in files:
+        found.update(re.findall(r"https?://([A-Za-z0-9.-]+)", path.read_text("utf-8")))
+    assert "open.feishu.cn" in found  # the pattern still finds something
+    assert found <= ADDRESSES
