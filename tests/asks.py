@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from feishuperm.models.ask import Ask
-from feishuperm.models.payload import PermissionRequestPayload
+from feishuperm.models.payload import (
+    AskPayload,
+    PermissionRequestPayload,
+    parse_payload,
+)
 from feishuperm.protocol.frames import HookRequest
 from feishuperm.services.presenter import Presenter
 from feishuperm.services.request_manager import new_request
@@ -39,6 +44,16 @@ def make_ask(
     request = new_request(hook, payload, 1700000000.0, 0.0)
     ask = Presenter(language, 55, "deny", RuleWriter()).ask(request, payload)
     return ask._replace(branch="feature/x")._replace(**changes)
+
+
+def ask_of(event: dict[str, Any]) -> Ask:
+    """What a person is asked by any event, as a card may show it."""
+    raw = json.dumps(event).encode()
+    payload = parse_payload(raw)
+    assert isinstance(payload, AskPayload)
+    hook = HookRequest("1", ID, "", "/home/me/my-project", raw)
+    request = new_request(hook, payload, 1700000000.0, 0.0)
+    return Presenter("zh", 55, "deny", RuleWriter()).brief(request, payload)
 
 
 def url(path: str, id: str) -> str:

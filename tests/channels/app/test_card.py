@@ -18,6 +18,7 @@ from feishuperm.channels.app.card import (
 )
 from feishuperm.lib.feishu_app import MAX_CARD, encode
 from feishuperm.models.ask import Ask, Outcome
+from tests.asks import ask_of
 from tests.fakes.feishu import check_card, every_element, every_text
 from tests.services.test_presenter import TOKEN, brief, whole
 
@@ -237,6 +238,42 @@ def test_other_questions_are_a_form(questions: list[Json], tags: list[str]) -> N
     selects = [e for e in form["elements"] if "select" in e["tag"]]
     assert [select["tag"] for select in selects] == tags
     assert [o["value"] for o in selects[0]["options"]] == ["0", "1"]
+
+
+CHOICE = {"type": "string", "enum": ["S", "L"], "description": "Of the shirt"}
+ELICITED = {
+    "hook_event_name": "Elicitation",
+    "message": "Order",
+    "mode": "form",
+    "requested_schema": {
+        "type": "object",
+        "properties": {"size": CHOICE, "name": {"type": "string"}},
+    },
+}
+
+
+def test_form_of_a_server_is_one_form_even_if_a_choice_comes_first() -> None:
+    card = drawn(ask_of(ELICITED))
+    (form,) = tagged(card, "form")
+    tags = [element["tag"] for element in form["elements"]]
+    assert tags == ["div", "div", "select_static", "input", "button"]
+    assert actions(card) == ["answer", "deny"]
+    assert "Of the shirt" in every_text(card)
+
+
+def test_session_that_is_done_has_a_field_and_counts_no_seconds() -> None:
+    idle = {
+        "hook_event_name": "Notification",
+        "notification_type": "idle_prompt",
+        "last_assistant_message": "All 12 tests pass.",
+    }
+    card = drawn(ask_of(idle))
+    (field,) = tagged(card, "input")
+    assert (field["name"], field["input_type"]) == ("text", "multiline_text")
+    assert actions(card) == ["send", "deny"]
+    words = " ".join(every_text(card))
+    assert "All 12 tests pass." in words and "不能用来批准任何操作" in words
+    assert "43200" not in words
 
 
 def test_plan_is_approved_or_sent_back_with_a_reason() -> None:

@@ -172,3 +172,23 @@ def test_button_that_grants_is_never_reached_by_a_longer_sentence() -> None:
     )
     assert read_reply("ok", shown) == Reply("go", {})
     assert read_reply("ok but wait", shown) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("继续，跑测试", Reply("send", {"text": ("继续，跑测试",)})),
+        ("1", Reply("send", {"text": ("1",)})),
+        ("批准", Reply("send", {"text": ("批准",)})),
+        ("拒绝", Reply("deny", {})),
+    ],
+)
+def test_words_to_a_session_that_is_done_are_what_it_gets(
+    text: str, reply: Reply
+) -> None:
+    assert read_reply(text, ask("next")) == reply
+
+
+def test_refused_call_is_let_through_by_a_word() -> None:
+    assert read_reply("批准", ask("denied")) == Reply("allow", {})
+    assert read_reply("2", ask("denied")) == Reply("deny", {})
