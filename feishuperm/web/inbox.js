@@ -220,13 +220,22 @@
   function drawRow(item) {
     var block = item.blocks[0] || {};
     var piece = (block.pieces || [])[0];
-    var what = piece ? piece.spans.map(function (span) { return span[1]; }).join("") : block.text;
-    var line = String(what || "").split("\n")[0].slice(0, LINE);
+    var asked = item.offers.filter(function (offer) {
+      return offer.choice;
+    })[0];
+    var what = block.text || (asked ? asked.choice.label : "");
+    if (piece) {
+      what = piece.spans.map(function (span) {
+        return span[1];
+      }).join("");
+    }
+    var line = what.split("\n")[0].slice(0, LINE);
     var head = make("span", "row", "", make("b", "", item.tool), make("span", "left"));
     var row = make("button", "plain", "", head, line && make("code", "", line), make("span", "muted", item.where.join(" · ")));
     row.type = "button";
     row.classList.toggle("risky", item.dangers.length > 0);
     row.addEventListener("click", function () {
+      select(item.id); // what is not shown cannot be focused
       cards[item.id].node.focus();
     });
     return row;

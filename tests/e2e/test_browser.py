@@ -944,3 +944,99 @@ def test_rule_is_taken_back_in_the_history_of_the_inbox(
     settings = station.project / ".claude" / "settings.local.json"
     assert "undo-here" not in settings.read_text()
     assert phone.posts == ["/always", "/undo"]
+
+
+# A wide screen.
+
+WIDE = {"viewport": {"width": 1280, "height": 900}, "is_mobile": False}
+
+
+def test_wide_inbox_shows_one_request_whole_beside_the_list(
+    station: Station, phone: Phone
+) -> None:
+    content = "\n".join(f"line {number}" for number in range(90))
+    first = station.ask("Bash", BUILD)
+    second = station.ask("Write", {"file_path": "/p/a.txt", "content": content})
+    third = station.ask("AskUserQuestion", {"questions": [COLOUR]})
+    page = phone.open(**WIDE, has_touch=False)
+    rows = page.locator("#rail button")
+    rows.nth(2).wait_for()
+    assert "npm run build" in rows.nth(0).text_content()
+    assert "支付页面用哪种布局？" in rows.nth(2).text_content()
+    assert card(page, first).is_visible()
+    assert not card(page, second).is_visible()
+    rows.nth(1).click()
+    card(page, second).wait_for()
+    assert not card(page, first).is_visible()
+    assert "line 45" in card(page, second).locator("pre.code").text_content()
+    assert card(page, second).bounding_box()["x"] > rows.nth(1).bounding_box()["x"]
+    page.keyboard.press("d")
+    assert second.decision()["behavior"] == "deny"
+    assert first.waits() and third.waits()
+    card(page, second).wait_for(state="detached")
+    assert card(page, first).is_visible()  # nothing that waits is out of sight
+
+
+def test_phone_shows_no_list_beside_the_requests(
+    station: Station, phone: Phone
+) -> None:
+    hooks = [station.ask("Bash", {"command": f"echo {number}"}) for number in "12"]
+    page = phone.open()
+    for hook in hooks:
+        card(page, hook).wait_for()
+    assert not page.locator("#rail").is_visible()
+
+
+# Ringing.
+
+EARS = """
+    window.heard = [];
+    window.AudioContext = class {
+      state = "running";
+      currentTime = 0;
+      destination = {};
+      createGain() { return { gain: {}, connect() {} }; }
+      createOscillator() {
+        const start = () => heard.push("ring");
+        return { frequency: {}, connect() {}, start, stop() {} };
+      }
+    };
+    window.Notification = class {
+      static permission = "default";
+      static requestPermission() {
+        Notification.permission = "granted";
+        return Promise.resolve("granted");
+      }
+      constructor(title, options) { heard.push(options.body); }
+      close() {}
+    };
+    Object.defineProperty(document, "hidden", { get: () => true });
+"""
+
+
+def test_inbox_rings_and_notifies_only_when_asked_to(
+    station: Station, phone: Phone
+) -> None:
+    page = phone.open("")
+    page.add_init_script(EARS)
+    page.goto(phone.url + "/")
+    expect_text(page, "实时")
+    station.ask("Bash", {"command": "echo secret-one"})
+    page.locator("article.item").first.wait_for()
+    assert page.evaluate("heard") == []
+    button(page, "响铃提醒").tap()
+    button(page, "桌面通知").tap()
+    page.locator("#notify[aria-pressed=true]").wait_for()
+    page.evaluate("heard.length = 0")
+    station.ask("Bash", {"command": "echo secret-two"})
+    page.locator("article.item").nth(1).wait_for()
+    wait_until(lambda: len(page.evaluate("heard")) == 3)
+    heard = page.evaluate("heard")
+    assert heard == ["ring", "ring", "新的请求：Bash · shop-front"]
+    button(page, "响铃提醒").tap()
+    button(page, "桌面通知").tap()
+    page.locator("#notify[aria-pressed=false]").wait_for()
+    page.evaluate("heard.length = 0")
+    station.ask("Bash", {"command": "echo secret-three"})
+    page.locator("article.item").nth(2).wait_for()
+    assert page.evaluate("heard") == []
