@@ -410,7 +410,10 @@ TAP = textwrap.dedent(
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize(
     ("method", "name"),
-    [("GET", "allow"), ("POST", "always"), ("GET", "request"), ("GET", "")],
+    [
+        *(("GET", "allow"), ("POST", "always"), ("GET", "request"), ("GET", "")),
+        *(("POST", "undo"), ("GET", "events")),
+    ],
 )
 def test_session_cannot_answer_itself(
     served: Served, tmp_path: Path, way: str, host: str, method: str, name: str

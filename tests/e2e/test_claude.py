@@ -98,6 +98,39 @@ def test_rule_of_an_earlier_session_is_honoured_by_the_next(
     assert served.waiting() == []
 
 
+def recent(served: Served) -> list[dict[str, Any]]:
+    """What the inbox says has ended, newest first."""
+    boot = served.get("/").text.partition('id="boot">')[2].partition("</script>")[0]
+    rows: list[dict[str, Any]] = json.loads(boot)["recent"]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("touch one", "已运行完毕"),
+        ("touch one; exit 3", "已运行，退出码 3"),
+    ],
+)
+def test_page_says_why_and_the_history_what_came_of_it(
+    lab: Lab, served: Served, command: str, said: str
+) -> None:
+    lab.model.push([text("Earlier.\n\nI make the file."), bash(command)], [text("bye")])
+    session = lab.session("make a file")
+    id = next_id(served)
+    page = wait_until(
+        lambda: (
+            body
+            if "I make the file." in (body := served.get(f"/request?id={id}").text)
+            else ""
+        )
+    )
+    assert "make a file" in page and "Earlier." not in page
+    served.get(f"/allow?id={id}")
+    session.wait("bye")
+    wait_until(lambda: recent(served)[0]["result"] == said, timeout=20)
+
+
 def test_interrupt_ends_the_turn(lab: Lab, served: Served) -> None:
     call = bash("touch never")
     lab.model.push([call], [text("not reached")])
