@@ -406,7 +406,7 @@ def _words(lines: list[bytes]) -> tuple[Words, bool]:
     """The words in these lines, and whether the turn begins in them."""
     said = noted = ""
     for line in reversed(lines):
-        if len(line) > MAX_SPOKEN or RESULT in line or b'"tool_use"' in line:
+        if len(line) > MAX_SPOKEN or RESULT in line:
             continue
         if b'"assistant"' in line and not said:
             said = _spoken(_entry(line))

@@ -526,7 +526,10 @@ def test_turn_started_is_the_time_of_the_last_prompt(path: Path) -> None:
 
 
 def said(text: str) -> str:
-    return line("assistant", [{"type": "text", "text": text}])
+    """A line of a message that goes on with a call, as the client writes it."""
+    content = [{"type": "text", "text": text}]
+    message = {"role": "assistant", "content": content, "stop_reason": "tool_use"}
+    return json.dumps({"type": "assistant", "message": message}) + "\n"
 
 
 def test_last_words_are_those_of_this_turn(path: Path) -> None:
