@@ -6,6 +6,9 @@ message would meet the same; a refused message is sent again in a plainer form; 
 can never pass is given up at once, and so is what cannot be sent before its deadline.
 `step()` is the whole of it: the thread only calls it and waits.
 
+Where many people are written to, each has a lane: who gets too much at once holds up
+nobody else.
+
 How a message is sent and what an answer means is the sender's business: `send` is given
 and returns a `SendResult`.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,6 +28,7 @@ from feishuperm.lib.log import log
 FIRST_PAUSE = 0.5  # seconds, and twice as long after each failure
 # A person has 55 seconds: while one waits, the end of an outage is noticed soon.
 LONGEST_PAUSE, LONGEST_WITHOUT_WAITER = 3.0, 15.0
+LANE_PAUSE = 1.0  # seconds for one receiver, who gets too much
 MAX_QUEUE = 1000  # each holds an ask, and 1000 take ten minutes to send
 NOT_WANTED = "settled before it could be sent"
 TOO_LATE = "no time left to send it"
@@ -33,6 +37,7 @@ PLAIN = "Feishu refused the card; only a text without buttons was sent"
 UNBUILT = SendResult(False, NO_ANSWER, "the card could not be built", fallback=True)
 
 Limits = tuple[tuple[int, float], ...]  # so many messages in so many seconds
+NO_LIMIT: Limits = ((1, 0.0),)
 
 
 class Form(NamedTuple):
@@ -50,6 +55,7 @@ class Job(NamedTuple):
     waited_for: bool  # by a person, or by whoever asked them
     wanted: Callable[[], bool] = lambda: True
     done: Callable[[bool, str], object] = lambda shown, detail: None
+    lane: str = ""  # whom it is for, where each has limits of their own
 
 
 class RateLimit:
@@ -77,6 +83,39 @@ class RateLimit:
         return max(place // count * seconds for count, seconds in self._limits)
 
 
+class Lanes:
+    """Limits of each receiver, beside those of the whole queue."""
+
+    def __init__(self, limits: Limits, codes: frozenset[int]) -> None:
+        self._limits = limits
+        self._codes = codes  # refusals that are about one receiver only
+        self._lanes: OrderedDict[str, RateLimit] = OrderedDict()
+        self._held: dict[str, float] = {}
+
+    def wait(self, lane: str, now: float) -> float:
+        """Seconds until the next may leave for this receiver."""
+        limit = self._lanes.get(lane)
+        held = self._held.get(lane, now) - now
+        return max(held, limit.wait(now) if limit is not None else 0.0)
+
+    def note(self, lane: str, now: float) -> None:
+        """A message leaves for them."""
+        self._held.pop(lane, None)
+        if lane not in self._lanes:
+            self._lanes[lane] = RateLimit(self._limits)
+        self._lanes.move_to_end(lane)
+        self._lanes[lane].note(now)
+        if len(self._lanes) > MAX_QUEUE:
+            self._lanes.popitem(last=False)
+
+    def hold(self, lane: str, code: int, now: float) -> bool:
+        """Whether a refusal was about this receiver only; they wait a while then."""
+        if code not in self._codes or not lane:
+            return False
+        self._held[lane] = now + LANE_PAUSE
+        return True
+
+
 class Outbox:
     """One queue; `done` of its jobs is called from its thread, or from `add()`."""
 
@@ -87,7 +126,9 @@ class Outbox:
         limit: RateLimit,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
+        lanes: Lanes | None = None,
     ) -> None:
+        self._lanes = lanes or Lanes(NO_LIMIT, frozenset())
         self._name = name
         self._send = send
         self._limit = limit
@@ -147,9 +188,15 @@ class Outbox:
         wait = max(self._paused_until() - now, self._limit.wait(now))
         if wait > 0:
             return wait
+        waits = [self._lanes.wait(job.lane, now) for job in self._jobs]
+        place = waits.index(min(waits))  # the first that may leave
+        if waits[place] > 0:
+            return waits[place]
+        job = self._jobs[place]
+        del self._jobs[place]
         self._sending = True
         try:
-            self._deliver(self._jobs.popleft())
+            self._deliver(job)
         finally:
             self._sending = False
         return 0.0
@@ -187,9 +234,12 @@ class Outbox:
     def _deliver(self, job: Job) -> None:
         form = job.forms[0]
         message = self._build(form)
+        if job.lane:
+            self._lanes.note(job.lane, self._clock())
         result = self._send(message) if message else UNBUILT
         if result.retry:
-            self._hold(result)
+            if not self._lanes.hold(job.lane, result.code, self._clock()):
+                self._hold(result)
             self._jobs.appendleft(job)
         elif result.fallback and len(job.forms) > 1:
             self._jobs.appendleft(job._replace(forms=job.forms[1:]))

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.channels.app.card import Extra, ask_card, settled_card
-from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
+from feishuperm.channels.outbox import Form, Job, Lanes, Outbox, RateLimit
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.registry import read
 from feishuperm.lib.feishu import SendResult
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 APP_LIMIT = ((45, 1.0), (990, 60.0))  # messages of one app
 CHANGE_LIMIT = ((40, 1.0), (990, 60.0))
+EACH_LIMIT = ((4, 1.0),)  # to one person, or of one message; Feishu refuses the sixth
+EACH_CODES = frozenset((230020,))  # then
 CHANGE_SECONDS = 120.0
 AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
 KEPT_SECONDS = 86400  # of which message is about what
@@ -72,10 +74,11 @@ class Cards:
         self._clock = clock
         self._wall = wall
         limits = RateLimit(APP_LIMIT), RateLimit(CHANGE_LIMIT)
-        self._cards = Outbox("gateway", partial(_perform, limits[0], clock), limits[0])
-        self._changes = Outbox(
-            "gateway changes", partial(_perform, limits[1], clock), limits[1]
-        )
+        self._cards, self._changes = (
+            Outbox(name, partial(_perform, limit, clock), limit,
+                   lanes=Lanes(EACH_LIMIT, EACH_CODES))
+            for name, limit in zip(("gateway", "gateway changes"), limits)
+        )  # fmt: skip
 
     def start(self) -> None:
         self._cards.start()
@@ -114,7 +117,8 @@ class Cards:
             self._on_loop(partial(self._left, sent, ask, message_id, done, detail))
 
         until = self._clock() + ask.created + ask.seconds - self._wall()
-        self._cards.add(Job((Form(lambda: {"call": call}),), until, True, done=left))
+        form = Form(lambda: {"call": call})
+        self._cards.add(Job((form,), until, True, done=left, lane=machine.owner))
 
     def _left(
         self,
@@ -162,7 +166,8 @@ class Cards:
                 whole = self._note_sent(sent._replace(grants=True))
                 self._on_loop(partial(self._go, whole))
 
-        self._change(call, ask.created + ask.seconds - self._wall(), left)
+        seconds = ask.created + ask.seconds - self._wall()
+        self._change(sent.message_id, call, seconds, left)
 
     # Afterwards.
 
@@ -176,7 +181,8 @@ class Cards:
             return
         record = settled_card(sent.ask, outcome, who)
         call = partial(self.api.update, sent.message_id, record)
-        self._later(AFTER_ANSWER, partial(self._change, call, CHANGE_SECONDS))
+        change = partial(self._change, sent.message_id, call, CHANGE_SECONDS)
+        self._later(AFTER_ANSWER, change)
 
     def gone(self, ask: Ask, key: str) -> Outcome:
         """The end of a request of which nothing more is known."""
@@ -231,6 +237,7 @@ class Cards:
                 until,
                 True,
                 done=lambda shown, detail: self._on_loop(partial(done, shown, detail)),
+                lane=receiver,
             )
         )
 
@@ -239,16 +246,18 @@ class Cards:
         if message_id:
             uuid = secrets.token_urlsafe(12)
             call = partial(self.api.reply, message_id, {"text": said}, uuid, "text")
-            self._change(call, CHANGE_SECONDS)
+            self._change(message_id, call, CHANGE_SECONDS)
 
     def _change(
         self,
+        message_id: str,
         call: Callable[[], Result],
         seconds: float,
         done: Callable[[bool, str], object] = lambda shown, detail: None,
     ) -> None:
         form = Form(lambda: {"call": call})
-        self._changes.add(Job((form,), self._clock() + seconds, True, done=done))
+        until = self._clock() + seconds
+        self._changes.add(Job((form,), until, True, done=done, lane=message_id))
 
     def _go(self, steps: Any) -> None:
         run(steps, _report)

@@ -148,6 +148,8 @@ def test_gateway_that_dies_loses_no_request(
     cards = len(feishu.app_messages)
     hook = machine.hook(event())
     message = card_of(feishu, cards)
+    # Before the machine is told that it is shown, the request would be handed back.
+    wait_until(lambda: "feishuperm_cards_total 1\n" in gateway.get("/metrics")[1])
     gateway.kill()
     wait_until(lambda: channel(machine)["state"] == "down")
     gateway.start()

@@ -92,6 +92,7 @@ def test_killed_replica_loses_no_request(
 ) -> None:
     hook, message = asked(machine, feishu)
     holder = next(g for g in gateways if "is here from" in g.output())
+    wait_until(lambda: "feishuperm_cards_total 1\n" in holder.get("/metrics")[1])
     holder.kill()
     wait_until(lambda: channel(machine)["state"] == "down")
     wait_until(lambda: channel(machine)["state"] == "up", timeout=40)

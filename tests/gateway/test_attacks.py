@@ -11,6 +11,7 @@ import pytest
 
 from feishuperm.gateway import hub as module
 from feishuperm.gateway.engine import Engine, FileEngine
+from feishuperm.lib.feishu_app import Result
 from feishuperm.lib.task import Promise
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Outcome, Receipt, to_plain
@@ -301,3 +302,44 @@ def test_edited_entries_of_the_bus_do_nothing(tmp_path: Path, clock: Clock) -> N
     ):
         two.hub._heard(entry)
     assert wire.ended is None
+
+
+def test_person_with_too_many_cards_holds_up_nobody_else(
+    bench: Bench, clock: Clock
+) -> None:
+    busy = bench.wire(bench.enrol("busy", "ou_busy"))
+    other = bench.wire(bench.enrol("other"))
+    for number in range(12):
+        ask = make_ask(id=f"1-{number}", created=clock.now)
+        busy.say("ask", ask=to_plain(ask))
+    other.say("ask", ask=to_plain(make_ask(created=clock.now)))
+    while bench.cards._cards.step() == 0.0:
+        pass
+    receivers = [receiver for receiver, _, _ in bench.api.sent]
+    assert receivers == ["ou_busy"] * 4 + [OWNER], "four a second to one person"
+    for _ in range(3):
+        bench.pump()
+    assert len(bench.api.sent) == 13
+
+
+def test_refusal_that_is_about_one_person_holds_up_nobody_else(
+    bench: Bench, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = bench.wire(bench.enrol("busy", "ou_busy"))
+    other = bench.wire(bench.enrol("other"))
+    send = bench.api.send
+
+    def refusing(receiver: str, *parts: Any) -> Result:
+        if receiver == "ou_busy":
+            return Result(False, 230020, "too many", retry=True)
+        return send(receiver, *parts)
+
+    monkeypatch.setattr(bench.api, "send", refusing)
+    busy.say("ask", ask=to_plain(make_ask(created=clock.now)))
+    other.say("ask", ask=to_plain(make_ask(created=clock.now)))
+    while bench.cards._cards.step() == 0.0:
+        pass
+    assert [receiver for receiver, _, _ in bench.api.sent] == [OWNER]
+    monkeypatch.undo()
+    bench.pump()
+    assert len(bench.api.sent) == 2, "and it comes through in the end"
