@@ -1010,6 +1010,55 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "cli.purge": ("将要删除：{what}", "about to remove: {what}"),
     # What install asks and says.
+    "cli.installed": (
+        "feishuperm {version} 已安装",
+        "feishuperm {version} is installed",
+    ),
+    "cli.started": (
+        "feishuperm {version} 已重新启动",
+        "feishuperm {version} is started again",
+    ),
+    "cli.up_to_date": (
+        "feishuperm {version} 已是最新，无需改动",
+        "feishuperm {version} is up to date",
+    ),
+    "cli.running": (
+        "，正在运行（{kind}，pid {pid}）",
+        " and running ({kind}, pid {pid})",
+    ),
+    "cli.next": ("接下来：", "next:"),
+    "cli.next_card": (
+        "在手机上收一张卡片：{program} test-card",
+        "see a card on your phone: {program} test-card",
+    ),
+    "cli.next_scan": (
+        "扫码接入飞书：{program} install --setup",
+        "connect Feishu by a scan: {program} install --setup",
+    ),
+    "cli.next_doctor": (
+        "检查从钩子到手机的每一步：{program} doctor",
+        "check every hop from hook to phone: {program} doctor",
+    ),
+    "cli.next_demo": (
+        "不用 Claude Code 试一试：{program} demo",
+        "try it without Claude Code: {program} demo",
+    ),
+    "cli.next_list": (
+        "让 Claude Code 在自动模式下也询问：{program} install --ask-list",
+        "make Claude Code ask in auto mode too: {program} install --ask-list",
+    ),
+    # What status says.
+    "status.runs": (
+        "feishuperm {version} 正在运行（{service}，pid {pid}，已 {since}）",
+        "feishuperm {version} runs ({service}, pid {pid}, for {since})",
+    ),
+    "status.inbox": ("收件箱", "inbox"),
+    "status.buttons": ("按钮", "buttons"),
+    "status.socket": ("套接字", "socket"),
+    "status.channel": ("渠道", "channel"),
+    "status.waiting": ("等待", "waiting"),
+    "status.left": ("还剩 {time}", "{time} left"),
+    "status.danger": ("危险：{words}", "danger: {words}"),
     "cli.language": (
         "语言：中文（来自系统的语言环境；--lang en 改为英文）",
         "language: English, from your locale (--lang zh changes it)",

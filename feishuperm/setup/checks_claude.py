@@ -98,7 +98,7 @@ def check_enabled(case: Case) -> Iterator[Result]:
 
 
 def check_mode(case: Case) -> Iterator[Result]:
-    mode, fix = "auto", case.install("--ask-list, or install --permission-mode default")
+    mode, fix = "auto", case.install("--ask-list")
     rules = [rule for text in case.texts.values() for rule in asked_about(text)]
     for number, (path, text) in enumerate(case.texts.items()):
         value = editor.get_value(text, DEFAULT_MODE)

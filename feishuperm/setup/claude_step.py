@@ -273,6 +273,14 @@ def permission_mode(path: str) -> str:
     return mode if isinstance(mode, str) else ""
 
 
+def asks_by_rule(path: str) -> bool:
+    """Whether a settings file has rules that make Claude Code ask in auto mode."""
+    try:
+        return bool(rules_of(editor.decode(read_bytes(path) or b"")))
+    except FeishupermError:
+        return False
+
+
 class SlashStep(Step):
     """Writes the files of slash commands that nobody else has written."""
 

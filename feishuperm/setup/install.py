@@ -101,9 +101,9 @@ class Install:
         for rows in changes.values():
             for row in rows:
                 say(f"  {row}")
-        done = "started again" if self.started else "up to date"
-        done = "installed" if any(changes.values()) else done
-        say(f"feishuperm {__version__} is {done}{self.where(service)}")
+        done = "cli.started" if self.started else "cli.up_to_date"
+        done = "cli.installed" if any(changes.values()) else done
+        say(self.words(done, version=__version__) + self.where(service))
         if tries_app and service is not None:
             self.try_app()
         for row in self.config.stricter() if upgrades else ():
@@ -185,25 +185,22 @@ class Install:
         """Three things to do next, and where the inbox is."""
         program = self.command("feishuperm")
         if service is not None:
-            say(f"inbox: {inbox_link()}")
+            say(self.words("standing.inbox", link=inbox_link()))
             if service.kind == "background" or "linger" in service.keeps:
                 say(f"note: {service.keeps}")
         silent = self.kinds_without_card()
         if silent:
             say(f"note: {silent} in FEISHUPERM_NOTIFY makes cards of them too")
-        if self.config.settings().surfaces() - {"inbox"}:
-            first = f"see a card on your phone: {program} test-card"
-        else:
-            first = f"connect Feishu by a scan: {program} install --setup"
-        listed = self.options.ask_list or self.questions.wants_list
-        if self.needs_mode() and not (self.mode or listed):
-            third = f"make Claude Code ask: {program} install --permission-mode default"
-        else:
-            third = f"try it without Claude Code: {program} demo"
-        second = f"check every hop from hook to phone: {program} doctor"
-        say("next:")
-        for number, row in enumerate((first, second, third), 1):
-            say(f"  {number}. {row}")
+        has_phone = bool(self.config.settings().surfaces() - {"inbox"})
+        asks = not self.needs_mode() or claude_step.asks_by_rule(self.settings_path())
+        steps = (
+            "cli.next_card" if has_phone else "cli.next_scan",
+            "cli.next_doctor",
+            "cli.next_demo" if asks else "cli.next_list",
+        )
+        say(self.words("cli.next"))
+        for number, key in enumerate(steps, 1):
+            say(f"  {number}. {self.words(key, program=program)}")
         folder = os.path.dirname(self.link("feishuperm"))
         if folder not in self.environ.get("PATH", "").split(os.pathsep):
             say(f'hint: export PATH={shlex.quote(folder)}:"$PATH"')
@@ -211,7 +208,8 @@ class Install:
     def where(self, service: Service | None) -> str:
         if service is None:
             return ""
-        return f" and running ({service.kind}, pid {self.status_after['pid']})"
+        pid = self.status_after["pid"]
+        return self.words("cli.running", kind=service.kind, pid=pid)
 
     # The steps.
 

@@ -30,8 +30,8 @@ def inbox_link(socket: str = "") -> str:
 def lines(status: Status, now: float) -> Iterator[str]:
     """The status for a person, each fact on a line that it cannot leave."""
     since = duration(now - float(status.get("started") or now))
-    kept = f"({status['service']}, pid {status['pid']}, for {since})"
-    yield one_line(f"feishuperm {status['version']} runs {kept}")
+    facts = {name: status[name] for name in ("version", "service", "pid")}
+    yield one_line(speak("status.runs", since=since, **facts))
     yield row("inbox", status["inbox"])
     yield row("buttons", status["http"])
     yield row("socket", status["socket"])
@@ -42,9 +42,10 @@ def lines(status: Status, now: float) -> Iterator[str]:
     yield row("waiting", status.get("waiting_count", len(waiting)))
     for request in waiting:
         words = [one_line(str(request[key])) for key in ("id", "tool", "project")]
-        words.append(f"{duration(request['seconds_left'])} left")
+        words.append(speak("status.left", time=duration(request["seconds_left"])))
         if request.get("danger"):
-            words.append(one_line(f"danger: {', '.join(request['danger'])}"))
+            danger = ", ".join(request["danger"])
+            words.append(one_line(speak("status.danger", words=danger)))
         yield "  ".join(["", *words])
         if request.get("summary"):
             yield "    " + one_line(str(request["summary"]), 500)
@@ -90,7 +91,8 @@ def qr_lines(link: str, columns: int) -> list[str]:
 
 
 def row(name: str, value: object) -> str:
-    return f"{name:<9}{one_line(str(value), 2000)}"
+    label = speak(f"status.{name}")
+    return f"{label:<9}{one_line(str(value), 2000)}"
 
 
 def duration(seconds: float) -> str:

@@ -241,3 +241,13 @@ def test_purge_says_what_it_removes_before_it_does(machine: Machine) -> None:
     assert str(machine.home / ".config/feishuperm") in said[0]
     assert str(machine.home / ".local/state/feishuperm") in said[0]
     assert not (machine.home / ".config/feishuperm").exists()
+
+
+def test_command_line_speaks_the_language_that_is_set(machine: Machine) -> None:
+    said = machine.installed("--lang", "zh")
+    assert "已安装，正在运行" in said and "接下来：" in said
+    assert "正在运行（background" in machine.run("status").stdout
+    assert "还没有任何记录" in machine.run("log").stdout
+    english = machine.run("install", "--lang", "en").stdout
+    assert "is installed and running" in english
+    assert "channel  inbox up" in machine.run("status").stdout
