@@ -264,6 +264,8 @@ class AppRun:
         tapped = {BEHAVIOUR[p.action] for p in mine} & {decision.get("behavior")}
         if not decision and [end["state"] for end in ends] == ["unknown"]:
             return  # killed between the intent and the end: the terminal asks
+        if not decision and not ends and not mine:
+            return  # there was no server when it came: the terminal asks
         if not decision or decision.get("message") == TIMED_OUT:
             self._say("stuck", hook, f"had no answer: {mine} {ends}")
         elif not tapped or not actions:
