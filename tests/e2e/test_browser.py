@@ -619,6 +619,32 @@ def test_link_decides_nothing_by_itself_when_confirmation_is_on(
         station.close()
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_who_says_that_they_read_gets_more_time(
+    pyz: Path, browser: Any, tmp_path: Path, scripts: bool
+) -> None:
+    times = {"PERMISSION_REQUEST_TIMEOUT": "60", "PERMISSION_HOLD": "600"}
+    station = Station(pyz, tmp_path, **times)
+    phone = Phone(browser, station.url)
+    try:
+        hook = station.ask("Bash", BUILD)
+        page = phone.open(java_script_enabled=scripts)
+        button(page, "我在看").tap()
+        if scripts:
+            button(page, "我在看").wait_for(state="hidden")
+            clock = card(page, hook).locator(".clock")
+            clock.filter(has_text=re.compile("6[0-9][0-9]|1[01]:")).wait_for()
+        else:
+            expect_text(page, "批准运行")
+            assert button(page, "我在看").count() == 0
+        assert hook.waits()
+        button(page, "批准运行").first.tap()
+        assert hook.decision()["behavior"] == "allow"
+    finally:
+        phone.close()
+        station.close()
+
+
 # A request's own page.
 
 
