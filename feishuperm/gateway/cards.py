@@ -73,6 +73,8 @@ class Cards:
         self._language = language
         self._clock = clock
         self._wall = wall
+        # Cards on their way, and how their requests ended meanwhile.
+        self._leaving: dict[tuple[str, str], tuple[Outcome, str] | None] = {}
         limits = RateLimit(APP_LIMIT), RateLimit(CHANGE_LIMIT)
         self._cards, self._changes = (
             Outbox(name, partial(_perform, limit, clock), limit,
@@ -117,8 +119,12 @@ class Cards:
             self._on_loop(partial(self._left, sent, ask, message_id, done, detail))
 
         until = self._clock() + ask.created + ask.seconds - self._wall()
-        form = Form(lambda: {"call": call})
-        self._cards.add(Job((form,), until, True, done=left, lane=machine.owner))
+        form, key = Form(lambda: {"call": call}), (machine.id, ask.id)
+        self._leaving[key] = None
+        self._cards.add(
+            Job((form,), until, True, lambda: self._leaving.get(key) is None, left,
+                machine.owner)
+        )  # fmt: skip
 
     def _left(
         self,
@@ -128,13 +134,18 @@ class Cards:
         done: Callable[[bool, str], object],
         detail: str,
     ) -> None:
+        ended = self._leaving.pop((sent.machine, ask.id), None)
         if not isinstance(message_id, str) or not message_id:
             done(False, detail)
+            if ended is not None:
+                self._go(self._forget, sent.machine, ask.id)
             return
         done(True, "")
         out = sent._replace(message_id=message_id)
-        self._go(self._note_sent(out))
-        if not sent.grants and not ask.partial:
+        self._go(self._note_sent, out)
+        if ended is not None:
+            self._go(self.settle, sent.machine, *ended)
+        elif not sent.grants and not ask.partial:
             self._attach(out, ask)
 
     async def _note_sent(self, sent: Sent) -> None:
@@ -143,6 +154,11 @@ class Cards:
         await self._engine.run(
             self._keeping(sent), ("SET", key, about, "EX", KEPT_SECONDS)
         )
+
+    async def _note_whole(self, sent: Sent) -> None:
+        """What has ended meanwhile stays ended."""
+        if await self.get(sent.machine, sent.ask.id) is not None:
+            await self._note_sent(sent)
 
     def _attach(self, sent: Sent, ask: Ask) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
@@ -163,8 +179,8 @@ class Cards:
 
         def left(shown: bool, detail: str) -> None:
             if shown:
-                whole = self._note_sent(sent._replace(grants=True))
-                self._on_loop(partial(self._go, whole))
+                whole = sent._replace(grants=True)
+                self._on_loop(partial(self._go, self._note_whole, whole))
 
         seconds = ask.created + ask.seconds - self._wall()
         self._change(sent.message_id, call, seconds, left)
@@ -172,17 +188,32 @@ class Cards:
     # Afterwards.
 
     async def settle(self, machine: str, outcome: Outcome, who: str = "") -> None:
-        """A request ended: its card becomes a record, on every device."""
+        """A request ended: its card becomes a record, on every device.
+
+        Until it has, the card is kept: should this replica die, the machine is told of
+        it when it comes back, and settles it again.
+        """
+        if (machine, outcome.id) in self._leaving:
+            self._leaving[machine, outcome.id] = (outcome, who)
+            return
         sent = await self.get(machine, outcome.id)
         if sent is None:
             return
-        await self._engine.run(("HDEL", self._engine.key("cards", machine), outcome.id))
+        forget = partial(self._go, self._forget, machine, outcome.id)
         if not sent.message_id:
+            forget()
             return
         record = settled_card(sent.ask, outcome, who)
         call = partial(self.api.update, sent.message_id, record)
-        change = partial(self._change, sent.message_id, call, CHANGE_SECONDS)
+
+        def left(shown: bool, detail: str) -> None:
+            self._on_loop(forget)
+
+        change = partial(self._change, sent.message_id, call, CHANGE_SECONDS, left)
         self._later(AFTER_ANSWER, change)
+
+    async def _forget(self, machine: str, id: str) -> None:
+        await self._engine.run(("HDEL", self._engine.key("cards", machine), id))
 
     def gone(self, ask: Ask, key: str) -> Outcome:
         """The end of a request of which nothing more is known."""
@@ -259,8 +290,8 @@ class Cards:
         until = self._clock() + seconds
         self._changes.add(Job((form,), until, True, done=done, lane=message_id))
 
-    def _go(self, steps: Any) -> None:
-        run(steps, _report)
+    def _go(self, steps: Callable[..., Any], *parts: Any) -> None:
+        run(steps(*parts), _report)
 
 
 def _report(error: Exception) -> None:

@@ -160,11 +160,12 @@ def _ask(sock: socket.socket, *parts: Any) -> Any:
         while reply is PENDING:
             data = sock.recv(4096)
             if not data:
-                raise OSError("the engine closed the connection")
+                raise ConnectionResetError
             reader.receive_data(data)
             reply = reader.next_reply()
         return reply
-    except socket.timeout:
+    except (socket.timeout, ConnectionError) as error:
+        did = "closes" if isinstance(error, ConnectionError) else "does not answer"
         raise OSError(
-            "the engine does not answer: redis:// is without, rediss:// with TLS"
+            f"the engine {did}: redis:// is without, rediss:// with TLS"
         ) from None

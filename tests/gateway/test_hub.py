@@ -10,7 +10,16 @@ import pytest
 from feishuperm.gateway.engine import FileEngine
 from feishuperm.models.ask import Outcome, Receipt, to_plain
 from feishuperm.protocol.machine import POLICY, TAP, TRY_LATER, is_proof
-from tests.gateway.parts import OTHER, OWNER, Bench, Clock, FakeWire, done, shared
+from tests.gateway.parts import (
+    OTHER,
+    OWNER,
+    Bench,
+    Clock,
+    FakeWire,
+    done,
+    make_ask,
+    shared,
+)
 
 
 @pytest.fixture
@@ -347,3 +356,48 @@ def test_event_that_comes_twice_is_told_as_sent_only_if_it_was(bench: Bench) -> 
     assert bench.tap(value, event="e-2") == []
     assert bench.tap(value, event="e-2")[0]["toast"]["content"] == "已发送给 laptop"
     assert len(wire.got("tap")) == 1
+
+
+def ended(wire: FakeWire, id: str = "1-0000000a") -> None:
+    outcome = Outcome(id, "permission", "zh", "denied", "deny", done="已拒绝运行")
+    wire.say("settle", outcome=to_plain(outcome))
+
+
+def test_card_of_what_ended_before_it_left_is_not_sent(bench: Bench) -> None:
+    wire = bench.wire(bench.enrol())
+    wire.say("ask", ask=to_plain(make_ask(created=bench.clock.now)))
+    ended(wire)
+    bench.pump()
+    assert bench.api.sent == [] and wire.got("shown")[0]["ok"] is False
+    assert done(bench.hub.listing())[0]["waiting"] == 0
+
+
+def test_card_of_what_ended_while_it_left_becomes_a_record(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = bench.wire(bench.enrol())
+    send = bench.api.send
+
+    def slow(*parts: Any) -> Any:
+        result = send(*parts)
+        ended(wire)  # before the answer of the platform is known
+        return result
+
+    monkeypatch.setattr(bench.api, "send", slow)
+    bench.ask(wire)
+    assert [message for message, _ in bench.api.updates] == ["om_1"]
+    assert done(bench.hub.listing())[0]["waiting"] == 0
+
+
+def test_replica_that_dies_before_a_record_is_made_leaves_it_to_the_next(
+    bench: Bench,
+) -> None:
+    machine = bench.enrol()
+    wire = bench.wire(machine)
+    ask = bench.ask(wire)
+    ended(wire)
+    again = bench.wire(machine)
+    assert again.got("welcome")[0]["cards"] == [ask.id], "it may settle it again"
+    bench.pump()
+    assert len(bench.api.updates) == 1
+    assert bench.wire(machine).got("welcome")[0]["cards"] == []
