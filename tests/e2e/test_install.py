@@ -595,20 +595,29 @@ def test_bot_from_the_environment_gets_a_card_and_its_tap_counts(
         assert "test-card" in said
         shown = said + machine.run("status").stdout + command_lines(machine)
         assert "sign me" not in shown and feishu.webhook_url not in shown
-        with subprocess.Popen(
-            [str(machine.bin / "feishuperm"), "test-card"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=machine.environ,
-        ) as command:
-            wait_until(lambda: len(feishu.cards) == 2)
-            [link] = re.findall(
-                r'"(http[^"]*/allow\?[^"]*)"', json.dumps(feishu.cards[1])
-            )
-            assert fetch(link)[0] == 200
-            assert command.stdout is not None
-            assert '"behavior": "allow"' in command.stdout.read()
-            assert command.wait(20) == 0
+        said = tapped_test_card(machine, feishu)
+        assert "a phone cannot open" in said  # before the card went out
+        assert said.splitlines()[-1].startswith("your tap came after ")
+        assert '"behavior": "allow"' in tapped_test_card(machine, feishu, "--json")
+
+
+def tapped_test_card(machine: Machine, feishu: FakeFeishu, *args: str) -> str:
+    """What `test-card` says when its card is tapped."""
+    before = len(feishu.cards)
+    with subprocess.Popen(
+        [str(machine.bin / "feishuperm"), "test-card", *args],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=machine.environ,
+    ) as command:
+        wait_until(lambda: len(feishu.cards) > before)
+        card = json.dumps(feishu.cards[-1])
+        [link] = re.findall(r'"(http[^"]*/allow\?[^"]*)"', card)
+        assert fetch(link)[0] == 200
+        assert command.stdout is not None
+        said = command.stdout.read()
+        assert command.wait(20) == 0
+    return said
 
 
 def test_doctor_finds_nothing_wrong_and_then_names_what_is(machine: Machine) -> None:
