@@ -19,6 +19,7 @@ from collections import OrderedDict
 from functools import partial
 
 from feishuperm.errors import FileError, PayloadError
+from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
@@ -64,6 +65,7 @@ CUT_BLOCK = 20_000
 SHOWN_SECONDS = 10.0  # for a card to leave
 RETURN_SECONDS = 20.0  # in which hooks come back to a new server
 LATE_SECONDS = 60.0  # a tap that took so long is not applied
+MAX_NAME = 60
 REMEMBERED = 1000  # taps, to answer the same to the same
 
 
@@ -241,7 +243,7 @@ class GatewayChannel:
         if len(bytes.fromhex(fresh)) != 32:
             raise PayloadError("a key that is none")
         self._ahead = float(message["now"]) - self._wall()
-        self._keep(own._replace(name=str(message["name"])).with_key(fresh, proven[0]))
+        self._keep(own._replace(name=_name(message)).with_key(fresh, proven[0]))
         self._stage, self._detail = IN, ""
         self._line.worked()
         proof = prove(bytes.fromhex(fresh), ROTATE, VERSION, own.machine, self._hello)
@@ -271,7 +273,7 @@ class GatewayChannel:
         self._keep(self._enrolment._replace(keys=self._enrolment.keys[:1]))
 
     def _renamed(self, message: dict[str, Any]) -> None:
-        self._keep(self._enrolment._replace(name=str(message["name"])))
+        self._keep(self._enrolment._replace(name=_name(message)))
 
     def _keep(self, enrolment: Enrolment) -> None:
         try:
@@ -335,6 +337,11 @@ class GatewayChannel:
 
     def _refuse(self, key: str, **values: object) -> Receipt:
         return Receipt(statuses.REFUSED, error=text(self._language, key, **values))
+
+
+def _name(message: dict[str, Any]) -> str:
+    """What the gateway calls us: it is shown on terminals."""
+    return one_line(str(message["name"]), MAX_NAME)
 
 
 _MESSAGES: dict[str, tuple[str, Callable[[GatewayChannel, dict[str, Any]], None]]] = {

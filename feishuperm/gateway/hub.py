@@ -36,7 +36,7 @@ from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.notes import join_card, note_card
 from feishuperm.gateway.registry import Joining, Machine, clean_name, read
 from feishuperm.lib.display import one_line
-from feishuperm.lib.feishu import build_notice_card
+from feishuperm.lib.feishu import build_notice_card, plain
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise, run
 from feishuperm.lib.text import text
@@ -542,6 +542,9 @@ class Hub:
         if not self._may_send(peer.machine.id):
             return
         card = build_notice_card(notice, self._language)
+        where = card["header"].get("subtitle", {}).get("content", "")
+        named = " · ".join(filter(None, (peer.machine.name, where)))
+        card["header"]["subtitle"] = plain(named)
         self.cards.send(peer.machine.owner, card)
 
     def _may_send(self, machine: str) -> bool:

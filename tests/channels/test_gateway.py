@@ -252,3 +252,9 @@ def test_odd_messages_do_nothing(bench: Bench, message: dict[str, Any]) -> None:
     for kind in ("hello", "welcome", "tap", "shown", "renamed", "nonsense"):
         bench.hear(kind, **message)
     assert bench.answers == []
+
+
+def test_name_that_a_gateway_gives_cannot_write_to_a_terminal(bench: Bench) -> None:
+    bench.hear("renamed", name="box\x1b]0;owned\x07\n" + "x" * 10_000)
+    name = bench.channel.facts()["machine"]
+    assert name.isprintable() and len(name) <= 60 and name.startswith("box")

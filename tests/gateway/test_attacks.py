@@ -343,3 +343,15 @@ def test_refusal_that_is_about_one_person_holds_up_nobody_else(
     monkeypatch.undo()
     bench.pump()
     assert len(bench.api.sent) == 2, "and it comes through in the end"
+
+
+def test_notice_names_its_machine_and_mentions_nobody(bench: Bench) -> None:
+    wire = bench.wire(bench.enrol("laptop"))
+    call = "<at id=all></at>"
+    wire.say("notice", notice={"kind": "stop", "text": call, "project": f"/p/{call}",
+                               "branch": call, "session_id": call})  # fmt: skip
+    bench.pump()
+    ((receiver, card, _),) = bench.api.sent
+    assert receiver == OWNER
+    assert card["header"]["subtitle"]["content"].startswith("laptop · ")
+    assert "markdown" not in str(card) and "lark_md" not in str(card)
