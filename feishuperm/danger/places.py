@@ -93,7 +93,8 @@ class Ground:
         shown = path if foreign else full
         protected = self._protected(full)
         temporary = _TEMPORARY.fullmatch(full)
-        if temporary and not protected and not self._is_inside(folder):
+        theirs = protected or self._is_inside(folder) or self._is_home(full)
+        if temporary and not theirs:
             whole = not (temporary[1] or "").strip("*.?/")
             return Place(TEMPORARY, shown, whole=whole)
         if not foreign and self._is_inside(folder):
@@ -121,12 +122,16 @@ class Ground:
             path == project or path.startswith(project.rstrip("/") + "/")
         )
 
+    def _is_home(self, path: str) -> bool:
+        """Whether it is in the user's home, wherever that is."""
+        return bool(self.home) and (path + "/").startswith(self.home + "/")
+
     def _is_whole(self, folder: str) -> bool:
         around = (self.project + "/").startswith(folder.rstrip("/") + "/")
         return around or folder in (self.home, "/") or folder.count("/") == 1
 
     def _protected(self, full: str) -> str:
-        if self.home and (full + "/").startswith(self.home + "/"):
+        if self._is_home(full):
             full = "~" + full[len(self.home) :]
         names = (key for key, pattern in PROTECTED.items() if pattern.fullmatch(full))
         return next(names, "")
@@ -135,7 +140,7 @@ class Ground:
         """A path as a person reads it."""
         if self._is_inside(path) and path != self.project:
             path = path[len(self.project.rstrip("/")) + 1 :]
-        elif self.home and (path + "/").startswith(self.home + "/"):
+        elif self._is_home(path):
             path = "~" + path[len(self.home) :]
         return path.replace(UNKNOWN, "…")
 
