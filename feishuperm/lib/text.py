@@ -1089,6 +1089,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "  3  to a Feishu group: the address of its bot\n"
         "  4  to the inbox on this machine, for now",
     ),
+    "cli.kept_app": ("应用 {app}", "the app {app}"),
+    "cli.kept_webhook": ("群机器人", "the group bot"),
     "cli.where_kept": ("  5  保持现状：{kept}", "  5  as it is: {kept}"),
     "cli.choose": ("请选择 [{usual}]：", "Choose [{usual}]: "),
     "cli.webhook": (

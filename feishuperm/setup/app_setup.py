@@ -158,6 +158,11 @@ class AppSetup:
         else:
             say(self.words("cli.app_unused", command=self.command()))
 
+    def needs_owner(self) -> bool:
+        """Whether nobody owns the app, or an install died before that was looked at."""
+        is_looked_at = self.has_people() and self.manifest.record("program")
+        return self.is_set and not is_looked_at
+
     def has_people(self) -> bool:
         try:
             self.config.settings().app_people()

@@ -49,7 +49,7 @@ class Questions:
                 self._ask_place()
             elif self.bot.fails():
                 self.bot.ask()
-            elif self.app.is_set and not self.app.has_people():
+            elif self.app.needs_owner():
                 self.app.name_owner()
             if about_wait:
                 self.config.new.update(ask_wait(self.words))
@@ -92,10 +92,9 @@ class Questions:
     def _place_now(self) -> str:
         """Where they go already."""
         settings = self.config.settings()
-        names = {"app": f"the app {settings.feishu_app_id}", "webhook": "the group bot"}
-        return " and ".join(
-            names[name] for name in names if name in settings.surfaces()
-        )
+        places = [name for name in ("app", "webhook") if name in settings.surfaces()]
+        app = settings.feishu_app_id
+        return ", ".join(self.words(f"cli.kept_{name}", app=app) for name in places)
 
     def _inbox_only(self) -> bool:
         if self._place_now():

@@ -73,7 +73,7 @@ class Scan:
             created = self._wait(registration)
         except Ended as error:
             remove_file(self._path)
-            raise self._told(error, "cli.scan_lost") from None
+            raise self._spoken(error, "cli.scan_lost") from None
         except KeyboardInterrupt:
             self._screen.clear()
             minutes = max(0, int(registration.until - self._clock())) // 60
@@ -85,12 +85,12 @@ class Scan:
         say(self._words("cli.scan_made", app=created.app_id))
         return created
 
-    def _told(self, error: Ended, hint: str) -> Ended:
+    def _spoken(self, error: Ended, hint: str) -> Ended:
         """An end in the person's language; an app may be there all the same."""
-        told = Ended(error.kind, error.said)
-        told.args = (self._words(f"cli.scan_{error.kind}", said=error.said),)
-        told.hint = self._words(hint, apps=APPS)
-        return told
+        spoken = Ended(error.kind, error.said)
+        spoken.args = (self._words(f"cli.scan_{error.kind}", said=error.said),)
+        spoken.hint = self._words(hint, apps=APPS)
+        return spoken
 
     def _kept(self, app_id: str) -> Registration | None:
         """A scan that was not brought to its end; its app may be there already."""
@@ -117,7 +117,7 @@ class Scan:
         try:
             registration = begun(reply, self._host, self._clock(), app_id)
         except Ended as error:
-            raise self._told(error, "cli.scan_manual") from None
+            raise self._spoken(error, "cli.scan_manual") from None
         data = json.dumps(registration.record()).encode()
         write_atomic(self._path, data, 0o600)
         return registration

@@ -191,7 +191,10 @@ def test_app_without_an_owner_is_asked_about_without_a_choice(
     made.ask(about_place=False, about_mode=False)
     made.config.new["FEISHU_OWNER_ID"] = "ou_me"
     made.ask(about_place=False, about_mode=False)
-    assert named == ["owner"]
+    assert named == ["owner"] * 2  # the install before may have died too early
+    made.app.manifest.records["program"] = {"prefix": "/"}
+    made.ask(about_place=False, about_mode=False)
+    assert named == ["owner"] * 2
 
 
 # A group bot, and the phone that opens its links.
