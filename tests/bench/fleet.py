@@ -129,6 +129,7 @@ class Fleet:
             self.loop.call_soon_threadsafe(machine.channel.close)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(10)
+        self.loop.close()
 
     def later(self, seconds: float, fn: Callable[[], None]) -> object:
         return self.loop.call_at(self.loop.now() + seconds, fn)
