@@ -1,8 +1,9 @@
 """Commands that `status`, `doctor`, `install` and friends send over the unix socket.
 
 Whoever can open the socket is the user, or a program of theirs: the agent is one, so
-no command decides anything.  One row of `COMMANDS` per command: a dict in, a dict out;
-`error` says what was wrong.
+no command decides what waits; and a pass, which decides later, is for persons only:
+whatever runs below a session is refused.  One row of `COMMANDS` per command: a dict in,
+a dict out; `error` says what was wrong.
 """
 
 from __future__ import annotations
