@@ -193,6 +193,8 @@ def _hint(entry: Entry, say: Say) -> str:
     for low, high, key in BOUNDS:
         if low in rules or high in rules:
             bounds = f"{rules.get(low, '')}–{rules.get(high, '')}"
+            if bounds[:1] == "–" or bounds[-1:] == "–":
+                bounds = f"{'≤' if bounds[:1] == '–' else '≥'} {bounds.strip('–')}"
             words.append(say(key, bounds=bounds) if key else bounds)
     return " · ".join(words)
 

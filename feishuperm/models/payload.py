@@ -137,8 +137,8 @@ class NotificationPayload(AskPayload):
     def __init__(self, fields: dict[str, Any]) -> None:
         super().__init__(fields)
         self.tool_name = IDLE
-        # The hook has looked it up in the transcript.
-        self.tool_input = {LAST_WORDS: _string(fields, LAST_WORDS)}
+        said = _string(fields, LAST_WORDS)  # the hook has it from the transcript
+        self.tool_input = {LAST_WORDS: said} if said else {}
 
     def waits(self) -> bool:
         return _string(self.fields, "notification_type") == IDLE_TYPE

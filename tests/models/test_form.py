@@ -174,6 +174,19 @@ def test_fields_say_what_the_server_wants() -> None:
     assert (many.type, len(many.options)) == ("many", 3)
 
 
+@pytest.mark.parametrize(
+    ("limits", "hint"),
+    [
+        ({"minLength": 2}, "≥ 2 个字符"),
+        ({"maxLength": 9}, "≤ 9 个字符"),
+        ({"minLength": 2, "maxLength": 9}, "2–9 个字符"),
+    ],
+)
+def test_limits_are_told(limits: dict[str, int], hint: str) -> None:
+    asked = schema(type="string", **limits)
+    assert form_fields({"requested_schema": asked}, say)[0].hint == hint
+
+
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 JSON = st.recursive(
     PLAIN,

@@ -108,7 +108,7 @@ def _item(ask: Ask, links: Links) -> dict[str, Any]:
     return {
         "id": ask.id,
         "kind": ask.kind,
-        "tool": visible(ask.tool),
+        "tool": visible(_named(ask)),
         "title": ask.heading,
         "where": [visible(part) for part in _where(ask)],
         "project_name": visible(ask.project_name),
@@ -207,6 +207,14 @@ def _offer(ask: Ask, offer: Offer, links: Links) -> dict[str, Any]:
         "fields": [] if opens else list(offer.fields),
         "choice": _field(choice) if choice else None,
     }
+
+
+def _named(ask: Ask) -> str:
+    """What a request is called: its tool, or what else waits for a person."""
+    kind = KINDS[ask.kind]
+    if kind.of_a_call:
+        return ask.tool
+    return ask.heading if kind.noun else f"{ask.heading} · {ask.tool}"
 
 
 def has_own_words(offer: Offer) -> bool:
