@@ -243,10 +243,14 @@ class FileEngine(Engine):
         return b"OK"
 
     def _incr(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+        return self._incrby(key, ["1"], keep)
+
+    def _incrby(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
         self._get(key, [], keep)
         value, until = self._texts.get(key, (b"0", 0.0))
-        self._texts[key] = (b"%d" % (int(value) + 1), until)
-        return int(value) + 1
+        count = int(value) + int(rest[0])
+        self._texts[key] = (b"%d" % count, until)
+        return count
 
     def _expire(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
         value = self._get(key, [], keep)
@@ -313,6 +317,7 @@ _COMMANDS: dict[str, Callable[[FileEngine, str, list[str], Any], Any]] = {
     "GET": FileEngine._get,
     "SET": FileEngine._set,
     "INCR": FileEngine._incr,
+    "INCRBY": FileEngine._incrby,
     "EXPIRE": FileEngine._expire,
     "DEL": FileEngine._del,
     "HSET": FileEngine._hset,

@@ -234,7 +234,9 @@ class Hub:
         self._peers[wire] = self._early[wire] = None
         if len(self._early) > MAX_EARLY:
             # A login takes a moment: who is nobody for the longest is the least loss.
-            next(iter(self._early)).end(TRY_LATER, "too many are at the door")
+            oldest = next(iter(self._early))
+            del self._early[oldest]
+            oldest.end(TRY_LATER, "too many are at the door")
         wire.send("hello", nonce=wire.data.nonce, now=self._wall())
 
     def closed(self, wire: Wire) -> None:

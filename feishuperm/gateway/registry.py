@@ -182,25 +182,29 @@ class Registry:
         await self._engine.run(("DEL", self._code_key(code)))
 
     async def spend_code(self, code: str, who: str) -> Joining | str:
-        """The machine that shows this code, or the key of why not."""
-        wrong, wrong_all, raw = await self._engine.run(
-            ("GET", self._key("wrong", who)),
-            ("GET", self._key("wrong")),
+        """The machine that shows this code, or the key of why not.
+
+        A try is counted before it is looked at, or many at once would all be the first.
+        """
+        mine, in_all = self._key("wrong", who), self._key("wrong")
+        _, tries, wrong, raw = await self._engine.run(
+            ("SET", mine, 0, "NX", "EX", WRONG_SECONDS),
+            ("INCR", mine),
+            ("GET", in_all),
             ("GET", self._code_key(code)),
         )
-        if int(wrong or 0) >= WRONG_EACH or int(wrong_all or 0) >= WRONG_ALL:
+        if tries > WRONG_EACH:
+            return "pair.locked"
+        await self._engine.run(("EXPIRE", mine, WRONG_SECONDS))
+        if int(wrong or 0) >= WRONG_ALL:
             return "pair.locked"
         joining = read(Joining, raw)
         if joining is None or (joining.owner and joining.owner != who):
-            await self._engine.run(
-                *(
-                    command
-                    for key in (self._key("wrong", who), self._key("wrong"))
-                    for command in (("INCR", key), ("EXPIRE", key, WRONG_SECONDS))
-                )
-            )
+            await self._engine.run(("INCR", in_all), ("EXPIRE", in_all, WRONG_SECONDS))
             return "pair.wrong"
-        (gone,) = await self._engine.run(("DEL", self._code_key(code)))
+        _, gone = await self._engine.run(
+            ("INCRBY", mine, -1), ("DEL", self._code_key(code))
+        )
         return joining if gone else "pair.wrong"  # another one was faster
 
     async def ask(self, joining: Joining, who: str) -> Joining:

@@ -355,3 +355,24 @@ def test_notice_names_its_machine_and_mentions_nobody(bench: Bench) -> None:
     assert receiver == OWNER
     assert card["header"]["subtitle"]["content"].startswith("laptop · ")
     assert "markdown" not in str(card) and "lark_md" not in str(card)
+
+
+def test_many_guesses_at_once_are_five(tmp_path: Path, clock: Clock) -> None:
+    engine = SlowEngine(tmp_path / "e", clock)
+    bench = Bench(engine, clock)
+    wire = FakeWire(bench.hub)
+    wire.say("join", name="box", user="me", owner="")
+    code = wire.got("code")[0]["code"]
+    engine.is_slow = True
+    told: list[Any] = []
+
+    async def guess(number: int) -> None:
+        said = code if number == 30 else f"{(int(code) + 1 + number) % 10**6:06d}"
+        told.append(await bench.registry.spend_code(said, "ou_guesser"))
+
+    for number in range(40):
+        bench.hub.go(guess(number))
+    engine.go_on()
+    engine.is_slow = False
+    assert told.count("pair.wrong") == 5 and told.count("pair.locked") == 35
+    assert done(bench.registry.spend_code(code, OWNER)).name == "box"
