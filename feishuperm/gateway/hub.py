@@ -773,11 +773,17 @@ class Hub:
         key = self.engine.key("taps", machine.id)
         (flat,) = await self.engine.run(("HGETALL", key))
         for id, raw in zip(flat[::2], flat[1::2]):
-            tap = json.loads(raw)
-            if self._wall() - tap["at"] > REPLAY_SECONDS:
-                await self.engine.run(("HDEL", key, id.decode()))
-            elif self.connected.get(machine.id) is wire:
-                self._deliver(wire, tap)
+            if self.connected.get(machine.id) is not wire:
+                return
+            try:
+                tap = json.loads(raw)
+                late = self._wall() - tap["at"] > REPLAY_SECONDS
+                if not late:
+                    self._deliver(wire, tap)
+            except (ValueError, LookupError, TypeError):  # somebody edited it
+                late = True
+            if late:
+                await self.engine.run(("HDEL", key, id))
 
     def _heard_receipt(self, entry: dict[str, Any]) -> None:
         waiting = self._receipts.get(str(entry.get("tap")))

@@ -376,3 +376,13 @@ def test_many_guesses_at_once_are_five(tmp_path: Path, clock: Clock) -> None:
     engine.is_slow = False
     assert told.count("pair.wrong") == 5 and told.count("pair.locked") == 35
     assert done(bench.registry.spend_code(code, OWNER)).name == "box"
+
+
+@pytest.mark.parametrize("raw", ["", "{", "[]", "7", '{"at": 1}', '{"at": "x"}'])
+def test_edited_tap_keeps_no_machine_out(bench: Bench, raw: str) -> None:
+    machine = bench.enrol()
+    key = bench.engine.key("taps", machine.id)
+    done(bench.engine.run(("HSET", key, "t1", raw)))
+    wire = bench.wire(machine)
+    assert wire.ended is None and wire.got("tap") == []
+    assert done(bench.engine.run(("HLEN", key))) == [0]

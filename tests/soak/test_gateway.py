@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 from feishuperm.models.ask import Answer
+from tests.bench.fleet import SimMachine
 from tests.fakes.feishu_app import Tap
 from tests.soak import forged, gateway
-from tests.soak.gateway import GatewayRun, GatewayWorld, Press, said
+from tests.soak.gateway import GatewayRun, GatewayWorld, Press, said, wait_for
 
 SHORT = [[gateway.kill_gateway], [gateway.kill_redis, gateway.cut_machines]]
 
@@ -90,3 +92,36 @@ def test_words_of_a_phone_are_understood() -> None:
     assert toast("warning", "请求无效或已过期") == "over"
     assert toast("error", "只有 …owner 能回答") == "error 只有 …owner 能回答"
     assert said(Tap(False, {}, None, 200341)) == "lost"
+
+
+def is_record(world: GatewayWorld, message: str) -> bool:
+    return not world.feishu.buttons(message)
+
+
+def is_out(machine: SimMachine) -> bool:
+    return not machine.is_in
+
+
+@pytest.mark.redis
+def test_revoked_machine_is_out_within_a_second_on_every_replica(
+    pyz: Path, home: Path
+) -> None:
+    world = GatewayWorld(pyz, home, machines=6)
+    try:
+        world.start()
+        for number, machine in enumerate(world.fleet.machines):
+            request = gateway.Request(machine, f"1-{number}")
+            world.fleet.ask(machine, request.id)
+            assert wait_for(partial(world.card, request), 10)
+            operator = world.gateways[number % gateway.GATEWAYS]
+            assert operator.run("machines", "revoke", machine.id).returncode == 0
+            assert wait_for(partial(is_out, machine), 1)
+            message, values = world.card(request) or ("", {})
+            action = {"tag": "button", "value": values["allow"]}
+            for _ in range(3):
+                tap = world.feishu.act(message, action, machine.owner)
+                assert said(tap) == "over"
+            assert wait_for(partial(is_record, world, message), 1)
+        assert not any(machine.applied for machine in world.fleet.machines)
+    finally:
+        world.close()
