@@ -103,7 +103,7 @@ TWICE_SECONDS = 60  # between two warnings that a key is used twice
 MAX_WAITING = 200  # open cards of one machine
 MACHINE_LIMIT = ((30, 1.0), (180, 60.0))  # messages that one machine makes us send
 MAX_PACES = 5_000  # machines whose last messages are counted
-MAX_EARLY = 1_024  # connections that have not logged in
+MAX_EARLY = 2_048  # connections that have not logged in
 JOINS_EACH, JOINS_ALL = 20, 200  # that wait for an owner, from one address and in all
 VERSION = "1"
 
@@ -233,11 +233,15 @@ class Hub:
             return
         self._peers[wire] = self._early[wire] = None
         if len(self._early) > MAX_EARLY:
-            # A login takes a moment: who is nobody for the longest is the least loss.
-            oldest = next(iter(self._early))
-            del self._early[oldest]
-            oldest.end(TRY_LATER, "too many are at the door")
+            self._make_room()
         wire.send("hello", nonce=wire.data.nonce, now=self._wall())
+
+    def _make_room(self) -> None:
+        """Put out who has said nothing for the longest; else who is here longest."""
+        silent = (wire for wire in self._early if not wire.data.busy)
+        wire = next(silent, None) or next(iter(self._early))
+        del self._early[wire]
+        wire.end(TRY_LATER, "too many are at the door")
 
     def closed(self, wire: Wire) -> None:
         """A connection is over."""

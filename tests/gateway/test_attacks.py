@@ -386,3 +386,19 @@ def test_edited_tap_keeps_no_machine_out(bench: Bench, raw: str) -> None:
     wire = bench.wire(machine)
     assert wire.ended is None and wire.got("tap") == []
     assert done(bench.engine.run(("HLEN", key))) == [0]
+
+
+def test_crowd_at_the_door_puts_out_no_login_under_way(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_EARLY", 3)
+    engine = SlowEngine(tmp_path / "e", clock)
+    bench = Bench(engine, clock)
+    machine = bench.enrol()
+    wire = FakeWire(bench.hub)
+    engine.is_slow = True
+    wire.log_in(machine)
+    crowd = [FakeWire(bench.hub) for _ in range(9)]
+    engine.go_on()
+    assert wire.got("welcome") and wire.ended is None
+    assert [w.ended is None for w in crowd] == [False] * 7 + [True] * 2
