@@ -295,6 +295,7 @@ def _pump(one: socket.socket, other: socket.socket) -> None:
     for sock in (one, other):
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)
+    one.close()  # each way closes what it reads
 
 
 def free_port() -> int:
