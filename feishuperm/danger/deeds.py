@@ -135,7 +135,7 @@ DEEDS = {
         pulumi up --yes
         pulumi up -y
         kubectl|oc|k3s|k|kubectx delete|drain|cordon|replace
-        kubectl|oc k scale --replicas=0
+        kubectl|oc|k scale --replicas=0
         helm|helmfile uninstall|delete|destroy
         aws * terminate-*|stop-*|reboot-*
         gcloud * delete|stop|reset
@@ -153,7 +153,7 @@ DEEDS = {
         ansible|ansible-playbook -m
         ipmitool power|chassis
         launchctl unload|bootout|disable|remove
-        iptables|ip6tables|nft -f|flush|-x|--flush
+        iptables|ip6tables|nft -F|-f|flush|-X|-x|--flush
         ufw disable|reset
         pfctl -d
         setenforce 0
@@ -179,8 +179,10 @@ DEEDS = {
         claude config set
         claude mcp add
         claude plugin install
-        feishuperm passes add
-        feishuperm uninstall|stop|trust
+        feishuperm|feishuperm.pyz passes add
+        feishuperm|feishuperm.pyz uninstall|stop|trust
+        pkill|killall *feishuperm*
+        systemctl stop|kill feishuperm*
         setfacl|setcap
         gh auth token|refresh|logout
         icacls|takeown

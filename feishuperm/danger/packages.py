@@ -169,5 +169,8 @@ def make(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     text = value_of(args, "--eval", "-E")
     if text is not None:
         scene.run(text)
+    file = value_of(args, "-f", "--file")
+    if file is not None:
+        scene.suspicious(file.origin, file.what)
     look(scene, args)
     return Flow()

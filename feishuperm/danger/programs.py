@@ -24,6 +24,7 @@ ROWS: tuple[tuple[Program, str], ...] = (
     (runners.find, "find gfind fd fdfind"),
     (runners.parallel, "parallel sem"),
     (runners.ssh, "ssh mosh rsh autossh"),
+    (runners.manual, "man"),
     (runners.container, "docker podman nerdctl docker-compose"),
     (runners.kubectl, "kubectl oc"),
     (runners.terminals, "tmux screen zellij"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+UNBOXED = "dangerouslyDisableSandbox"  # what a Bash call says that leaves it
 MAX_TOLD = 4  # things that are named of one kind
 _SQL_TOOL = re.compile(
     r"sql|postgres|mysql|sqlite|mongo|redis|database|(?:^|_)db(?:_|$)|query", re.I
@@ -96,6 +97,8 @@ def _joined(whats: list[str]) -> str:
 
 def _read(scene: Scene, tool_name: str, tool_input: dict[str, Any]) -> None:
     if tool_name == "Bash":
+        if tool_input.get(UNBOXED):
+            scene.mark("danger.permissions", UNBOXED)
         scene.run(_text(tool_input.get("command")))
     elif tool_name == "PowerShell":
         read_powershell(scene, _text(tool_input.get("command")))

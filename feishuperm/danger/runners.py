@@ -44,7 +44,7 @@ WRAPPERS = {
     "doppler": ("", 1), "systemd-run": ("-u -p --unit --property", 0),
     "flock": ("-w -E", 1), "uvicorn": ("", 0),
     "winpty": ("", 0), "wsl": ("-d -u --cd", 0),
-    "rlwrap": ("", 0), "script": ("", 0),
+    "rlwrap": ("", 0), "script": ("-c --command", 1), "unshare": ("", 0),
     "gtimeout": ("-k -s", 1), "ts": ("", 0), "bwrap": ("--bind --ro-bind", 0),
 }  # fmt: skip
 
@@ -91,6 +91,8 @@ def su(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 def env(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     text = value_of(args, "-S", "--split-string")
     rest = behind(args, "-u -C --unset --chdir")
+    for arg in args[: len(args) - len(rest)]:
+        scene.assign(arg, keep=False)
     if text is not None:
         return scene.run(text)
     return scene.call(rest, flow) if rest else Flow()
@@ -309,10 +311,26 @@ def parallel(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return Flow()
 
 
+_SSH_RUNS = re.compile(
+    r"(?:-o)?(?:proxy|local|knownhosts)command[= ]\s*(.+)", re.IGNORECASE | re.DOTALL
+)
+
+
+def manual(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    pager = value_of(args, "-P", "--pager")
+    if pager is not None:
+        scene.run(pager)
+    return Flow()
+
+
 def ssh(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands_until(
         args, "-i -p -l -o -F -J -L -R -D -W -b -c -E -S -w -m -Q -B -e -I -O"
     )
+    for option in args:
+        match = _SSH_RUNS.match(option)
+        if match:
+            scene.run(Arg(match[1], option.origin, option.what))
     if not rest:
         return Flow()
     host = rest[0].rpartition("@")[2]

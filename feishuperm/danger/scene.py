@@ -46,6 +46,16 @@ SPLIT = "\1"  # in the value of a variable: a blank where words are told apart
 
 DOWNLOADED, DECODED, SECRET = "downloaded", "decoded", "secret"
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=", re.ASCII)
+# What other programs run as a command, or even at every prompt.
+_RUN = frozenset(
+    [
+        *("PAGER", "GIT_PAGER", "MANPAGER", "EDITOR", "VISUAL", "GIT_EDITOR"),
+        *("GIT_SEQUENCE_EDITOR", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF"),
+        *("GIT_ASKPASS", "SSH_ASKPASS", "PROMPT_COMMAND", "LESSOPEN"),
+    ]
+)
+# A relative path may lead there too; any other is a program of the project's own.
+_SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/|.*/feishuperm\.pyz\Z")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _ODD = re.compile(r"[\0\1]")
 # What is looked for in a text that cannot be read: the last letters first, so that
@@ -303,6 +313,8 @@ class Scene:
     def assign(self, text: Arg, keep: bool = True) -> None:
         """`NAME=value`, by itself or as an argument of `export`."""
         name, _, value = text.partition("=")
+        if name in _RUN and value:
+            self.run(Arg(value, text.origin, text.what))
         if keep and name:
             self.variables[name.rstrip("+")] = (Arg(value, text.origin, text.what),)
 
@@ -318,7 +330,7 @@ class Scene:
         if name not in self.programs:  # python3.11
             name = re.sub(r"[-.]?\d[\d.]*\Z", "", name)
         program = self.programs.get(name)
-        if program is not None and not word.startswith(("./", "../")):
+        if program is not None and not self._is_projects(word):
             self.depth += 1
             try:
                 if self.depth > MAX_NESTED:
@@ -330,6 +342,11 @@ class Scene:
         if UNKNOWN in word:
             return self._opaque(word, rest, flow)
         return self.programs[ANY](self, name, [word, *rest], flow)
+
+    def _is_projects(self, word: Arg) -> bool:
+        """Whether a program only has the name of one that is known."""
+        relative = word.startswith(("./", "../"))
+        return relative and not _SYSTEM.match(self.ground.full(word, self.cwd))
 
     def _origin_of(self, word: Arg) -> None:
         """What is run may have been fetched before, alone or in an archive."""

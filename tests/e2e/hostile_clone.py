@@ -37,6 +37,10 @@ VARIABLES = {
     "CLAUDE_PROJECT_DIR": "/nonexistent",
     "BASH_ENV": "./evil.sh",
     "ENV": "./evil.sh",
+    # As if another agent had called: those are passed over.
+    "CLAUDE_CODE_SESSION_ID": "another",
+    "QWEN_PROJECT_DIR": "/",
+    "COPILOT_CLI": "1",
     "COMMAND": "true",
     "EVIL": "evil",
 }
