@@ -59,7 +59,8 @@ class Argument:
         try:
             return self.type(word)
         except ValueError:
-            raise ValueError(f"{word!r} is no {self.type.__name__}") from None
+            kind = "number" if self.type is int else self.type.__name__
+            raise ValueError(f"{word!r} is no {kind}") from None
 
 
 class ArgumentParser:
@@ -84,7 +85,7 @@ class ArgumentParser:
         while words:
             word = words.pop(0)
             if word in ("--help", "-h"):
-                print(self.format_help())
+                print(self.format_help(), flush=True)  # a full disk shows here
                 raise SystemExit(0)
             if _is_option(word):
                 self._read_option(word, words, values)

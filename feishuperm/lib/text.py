@@ -1066,8 +1066,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cli.wait": (
         "请求默认等你 55 秒，然后自动拒绝。也可以等 10 分钟，然后交回终端：\n"
         "终端的确认框一直都在。",
-        "A request waits 55 seconds for you and is then refused, as specified. It can"
-        "\nalso wait 10 minutes and then leave the answer to the terminal, where the"
+        "A request waits 55 seconds for you and is then refused. It can also"
+        "\nwait 10 minutes and then leave the answer to the terminal, where the"
         "\ndialog stays open.",
     ),
     "cli.wait_ask": ("等 10 分钟？[Y/n] ", "Wait 10 minutes? [Y/n] "),

@@ -70,9 +70,10 @@ class BotQuestions:
         if not rows:
             say(self.words("reach.none"))
             return
-        chosen = input(self.words("reach.ask")).strip()
-        if chosen.isdigit() and 0 < int(chosen) <= len(rows):
-            self._take_address(rows[int(chosen) - 1].host)
+        while chosen := input(self.words("reach.ask")).strip():
+            if chosen.isdecimal() and 0 < int(chosen) <= len(rows):
+                self._take_address(rows[int(chosen) - 1].host)
+                return
 
     def _take_address(self, host: str) -> None:
         settings = self.config.settings()

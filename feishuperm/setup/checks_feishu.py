@@ -60,8 +60,8 @@ def check_app(case: Case) -> Iterator[Result]:
 
 def check_bot(case: Case) -> Iterator[Result]:
     if not case.settings.feishu_webhook_url:
-        text = "no group bot: only the inbox shows requests"
-        yield Result(WARN, text, case.install(BOT_OPTIONS))
+        text = "neither an app nor a group bot: only the inbox shows requests"
+        yield Result(WARN, text, case.install("--setup"))
         return
 
     def post(url: str, body: bytes) -> Reply:

@@ -10,6 +10,7 @@ from feishuperm.lib.control import ask_server
 from feishuperm.lib.display import one_line
 from feishuperm.lib.tongue import speak
 from feishuperm.models.settings import host_is_local, url_host
+from feishuperm.services.history import width
 from feishuperm.setup.service_step import kept_by
 
 Status = dict[str, Any]
@@ -92,7 +93,8 @@ def qr_lines(link: str, columns: int) -> list[str]:
 
 def row(name: str, value: object) -> str:
     label = speak(f"status.{name}")
-    return f"{label:<9}{one_line(str(value), 2000)}"
+    room = " " * (9 - width(label))
+    return f"{label}{room}{one_line(str(value), 2000)}"
 
 
 def duration(seconds: float) -> str:

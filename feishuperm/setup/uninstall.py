@@ -96,4 +96,4 @@ def clean_up(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> Non
         shutil.rmtree(config_dir(environ), ignore_errors=True)
         remove_folders(made)
     elif os.path.isdir(folder):
-        say(f"kept: {config_dir(environ)} and {folder} (--purge removes them)")
+        say(f"kept: {config_dir(environ)} and {folder} (`rm -r` removes them)")

@@ -67,5 +67,5 @@ def test_every_number_is_explained_in_chinese_too(
 def test_unknown_number_is_said_to_be_unknown() -> None:
     with pytest.raises(FeishupermError, match="7 is no number we know"):
         command.main(["7"])
-    with pytest.raises(UsageError, match="'abc' is no int"):
+    with pytest.raises(UsageError, match="'abc' is no number"):
         command.main(["abc"])

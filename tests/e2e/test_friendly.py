@@ -86,11 +86,13 @@ def test_hook_on_a_terminal_says_what_it_is_for(pyz: Path, home: Path) -> None:
 # Output that cannot be written.
 
 
-@pytest.mark.parametrize("command", ["version", "--help", "log", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["version", "--help", "log", "doctor", "log --help"]
+)
 def test_full_device_is_told_in_one_line(pyz: Path, home: Path, command: str) -> None:
     with open("/dev/full", "w") as full:
         result = call(
-            [str(pyz), command],
+            [str(pyz), *command.split()],
             clean_env(home),
             stdout=full,
             stderr=subprocess.PIPE,
@@ -101,7 +103,7 @@ def test_full_device_is_told_in_one_line(pyz: Path, home: Path, command: str) ->
     assert "Traceback" not in result.stderr and "Exception" not in result.stderr
 
 
-@pytest.mark.parametrize("command", ["version", "--help", "doctor"])
+@pytest.mark.parametrize("command", ["version", "--help", "doctor", "log --help"])
 def test_closed_pipe_is_no_trouble(pyz: Path, home: Path, command: str) -> None:
     script = f"{pyz} {command} | true"
     result = call(["/bin/sh", "-c", script], clean_env(home))

@@ -25,7 +25,7 @@ def demo() -> ArgumentParser:
     [
         (["--nonsense"], "unknown argument '--nonsense'"),
         (["--numbe", "1"], "unknown argument '--numbe'"),
-        (["--number", "x"], "--number: 'x' is no int"),
+        (["--number", "x"], "--number: 'x' is no number"),
         (["--number"], "--number needs a value"),
         (["--number", "--json"], "--number needs a value"),
         (["--json=yes"], "unknown argument '--json=yes'"),

@@ -249,7 +249,7 @@ def test_address_for_the_phone_is_offered_before_the_card_is_sent(
         return SendResult(True, 0, "")
 
     rows = [Address("10.0.0.7", "reach.network")]
-    answers = iter(["3", BOT, typed])
+    answers = iter(["3", BOT, typed, ""])  # what is no choice is asked again
     monkeypatch.setattr(bot_questions, "send_hello", send)
     monkeypatch.setattr(bot_questions, "addresses", lambda: rows)
     monkeypatch.setattr(bot_questions, "can_listen", lambda hosts, port: True)

@@ -35,6 +35,12 @@ def test_every_fact_has_its_line() -> None:
     ]
 
 
+def test_chinese_labels_end_in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEISHUPERM_LANG", "zh")
+    rows = [module.row(name, "|") for name in ("inbox", "buttons", "socket")]
+    assert rows == ["收件箱   |", "按钮     |", "套接字   |"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(-1, "0 s"), (59.9, "59 s"), (60, "1 min"), (3600, "1 h"), (200_000, "2 d")],
