@@ -30,6 +30,7 @@ from feishuperm.lib.peer import Owner
 SESSION_MARK = b"CLAUDE_CODE_SESSION_ID="
 CLIENT_MARK = b"CLAUDE_PID="
 HOST_MARK = b"CLAUDECODE="
+CLIENT_NAME = "claude"  # as its process calls itself
 MARKS = (SESSION_MARK, CLIENT_MARK, HOST_MARK)
 MAX_ENVIRON = 256 << 10  # more than any shell passes on; the marks stand among the rest
 MAX_CLIENTS = 2000  # sessions that have asked; the oldest is forgotten first
@@ -146,7 +147,10 @@ class Clients:
             return Suspect(pid, "?")
         for steps, relative in enumerate(self._above(process)):
             is_below = steps > 0 and self._drives(relative)
-            if is_below or self._is_kin(relative) or (any_session and relative.marks):
+            # Marks can be dropped by `exec env -i`, the client above cannot.
+            is_named = steps > 0 and relative.name == CLIENT_NAME
+            of_any = any_session and (relative.marks or is_named)
+            if is_below or of_any or self._is_kin(relative):
                 return Suspect(pid, process.name)
         return None
 

@@ -208,6 +208,17 @@ def test_process_cut_off_from_the_tree_is_known_by_its_environment() -> None:
     assert known.suspect_pid(62, any_session=True)
 
 
+def test_shell_of_a_session_that_never_asked_hides_in_no_empty_environment() -> None:
+    """`exec env -i` replaces the shell that carried the marks."""
+    system, known = known_desktop()
+    system.table[70] = process(70, 1, "claude")
+    system.table[71] = process(71, 70, "python3")
+    assert known.suspect_pid(71, any_session=True)
+    assert not known.suspect_pid(71)
+    system.table[72] = process(72, 1, "claude")  # whatever calls itself that way
+    assert not known.suspect_pid(72, any_session=True)
+
+
 def test_process_older_than_the_client_is_not_its_own_whatever_it_carries() -> None:
     system, known = known_desktop()
     system.table[15] = process(15, 1, "old", marks=MARKED)
