@@ -56,6 +56,7 @@ class AppSetup:
         self.command = command  # how a person calls us
         self.words = words
         self.is_new = config.new.get(APP_ID, "") not in ("", config.old.get(APP_ID))
+        self.lists = False  # surfaces, for as long as nobody owns the app
 
     @property
     def is_set(self) -> bool:
@@ -98,7 +99,10 @@ class AppSetup:
             values[RECEIVER] = ""  # another app's
         settings = self.config.settings()
         if not open_id:
+            self.lists = self.lists or not settings.feishuperm_surfaces
             values[SURFACES] = ",".join(sorted(settings.possible_surfaces() - {"app"}))
+        elif self.lists:
+            values[SURFACES] = ""  # or a group bot that comes later would stay unused
         else:
             values.update(self.config.with_surface("app"))
         return values

@@ -207,6 +207,9 @@ def test_given_app_is_tried_before_it_is_kept(
     assert APP_SECRET not in said and "bad" not in said
     assert person.asked[-1] == f"Your open_id, ou_... [{OWNER}, the app's owner]: "
     assert person.values()["FEISHU_OWNER_ID"] == OWNER
+    bot = {"FEISHU_WEBHOOK_URL": "https://open.feishu.cn/open-apis/bot/v2/hook/x"}
+    app.config.new.update(bot)
+    assert app.config.settings().surfaces() == {"app", "inbox", "webhook"}
 
 
 def test_given_app_may_be_somebody_elses(person: Person, feishu: Platform) -> None:
