@@ -22,7 +22,7 @@ from feishuperm.channels.app.events import (
     toast,
 )
 from feishuperm.gateway.engine import EngineDown
-from feishuperm.gateway.hub import SEEN_SECONDS, Hub
+from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.notes import (
     JOIN,
     REFUSE,
@@ -32,6 +32,7 @@ from feishuperm.gateway.notes import (
     machines_card,
     note_card,
 )
+from feishuperm.gateway.taps import SEEN_SECONDS
 from feishuperm.lib.log import log
 from feishuperm.lib.task import run
 from feishuperm.models.ask import Answer
@@ -96,7 +97,7 @@ class Feishu:
             return await self._paired(who, value)
         if name in (REVOKE, RENAME) and not text_at(value, "digest"):
             return await self._own_machine(who, value, action)
-        return await self._hub.tap(
+        return await self._hub.taps.tap(
             who,
             value,
             action,
@@ -122,7 +123,7 @@ class Feishu:
         if text_at(value, "action") == REFUSE:
             card = note_card(say("pair.refused", name=joining.name), self._language)
             return toast("info", say("pair.refused", name=joining.name), card)
-        if not await self._hub.confirmed(joining, who, ""):
+        if not await self._hub.pairing.confirmed(joining, who, ""):
             return toast("warning", say("pair.over"))
         done = say("pair.done", name=joining.name)
         return toast("success", done, note_card(done, self._language))
@@ -216,7 +217,7 @@ class Feishu:
 
     async def _carried(self, machine: Machine, sent: Sent, answer: Answer) -> str:
         try:
-            _, told = await self._hub.carry(machine, sent, answer, self._clock())
+            _, told = await self._hub.taps.carry(machine, sent, answer, self._clock())
         except EngineDown:
             return self._hub.say("gateway.again")
         return text_at(told, "toast", "content")

@@ -1,19 +1,6 @@
-"""The gateway's middle: machines on one side, Feishu on the other, taps in between.
+"""The gateway's middle: which machines are here, who they are, what they ask.
 
-A tap goes to the machine that asked, and the machine judges it; the gateway checks who
-tapped and on which card, carries it, and tells the person what the machine said.  With
-several replicas the tap is first put into the engine, and whichever replica holds the
-machine's socket delivers it; the receipt comes back the same way.
-
-    a tap                               what the person is told
-    of a stranger, on another's card    refused, at once
-    the machine is away                 so; nothing is kept
-    settled there within 2.5 s          what was done, and the settled card
-    delivered, no receipt yet           sent; the card follows
-    the engine does not answer          try again
-
-A tap that was told "sent" is delivered again to a machine that comes back within
-REPLAY_SECONDS; the machine applies each once.  Who is connected where is in the engine
+Who is connected where is in the engine
 and dies with the socket; a replica that is killed leaves rows behind, which count only
 while its `alive` key is there.
 """
@@ -25,28 +12,27 @@ import secrets
 import time
 from collections import OrderedDict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from feishuperm.channels.app.card import Extra, ask_card, settled_card
-from feishuperm.channels.app.events import read_tap, text_at, toast
+from feishuperm.channels.app.events import text_at
 from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
-from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown
-from feishuperm.gateway.notes import join_card, note_card
-from feishuperm.gateway.registry import Joining, Machine, clean_name, read
+from feishuperm.gateway.notes import note_card
+from feishuperm.gateway.pairing import JOIN_SECONDS, Pairing
+from feishuperm.gateway.peer import Peer, Place
+from feishuperm.gateway.registry import Machine, person, read
+from feishuperm.gateway.taps import Taps
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import build_notice_card, plain
 from feishuperm.lib.log import log
-from feishuperm.lib.task import Promise, run
+from feishuperm.lib.task import run
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import (
-    Answer,
     Ask,
     Notice,
     Outcome,
-    Receipt,
     from_plain,
     to_plain,
 )
@@ -55,7 +41,6 @@ from feishuperm.protocol.machine import (
     LOGIN,
     POLICY,
     ROTATE,
-    TAP,
     TRY_LATER,
     WELCOME,
     is_proof,
@@ -65,77 +50,24 @@ from feishuperm.protocol.machine import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from typing import Protocol
 
     from feishuperm.gateway.cards import Cards
     from feishuperm.gateway.metrics import Metrics
+    from feishuperm.gateway.peer import Wire
     from feishuperm.gateway.registry import AnyEngine, Registry
 
-    class Wire(Protocol):
-        """A machine's connection, see `server.machine`."""
 
-        address: str
-        data: Any
-
-        @property
-        def reason(self) -> str: ...
-
-        def send(self, kind: str, **parts: Any) -> None: ...
-
-        def trust(self) -> None: ...
-
-        def end(self, code: int = ..., reason: str = ...) -> None: ...
-
-        def tick(self, now: float) -> None: ...
-
-
-ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 LOGIN_SECONDS = 15.0
-JOIN_SECONDS = 600.0
 TICK_SECONDS = 5.0
 ALIVE_SECONDS = 6  # that a replica counts as alive after its last sign
 SIGN_SECONDS = 2.0  # between two of those
 AGAIN_SECONDS = 0.2  # when the engine did not take one
-REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
-SEEN_SECONDS = 8 * 3600  # Feishu sends a message again for six hours
-SEEN, CARRIED = "seen", "carried"  # what is known of an event
 TWICE_SECONDS = 60  # between two warnings that a key is used twice
 MAX_WAITING = 200  # open cards of one machine
 MACHINE_LIMIT = ((30, 1.0), (180, 60.0))  # messages that one machine makes us send
 MAX_PACES = 5_000  # machines whose last messages are counted
 MAX_EARLY = 2_048  # connections that have not logged in
-JOINS_EACH, JOINS_ALL = 20, 200  # that wait for an owner, from one address and in all
 VERSION = "1"
-
-
-class Peer:
-    """What is known of a connection."""
-
-    def __init__(self, now: float) -> None:
-        self.id = secrets.token_hex(8)
-        self.nonce = secrets.token_hex(16)
-        self.since = now
-        self.machine: Machine | None = None
-        self.joining: Joining | None = None
-        self.enrolled: Machine | None = None  # told to the machine, not yet stored
-        self.code = ""
-        self.instance = ""
-        self.fresh = ""  # the key to come
-        self.waiting: set[str] = set()
-        self.back: set[str] = set()  # of those, what has not come back yet
-        self.taps: set[str] = set()  # handed over, without a receipt so far
-        self.claims = ""  # the machine that it says it is
-        self.busy = False  # a login or a join is under way
-
-
-class Place(NamedTuple):
-    """Where a machine is connected."""
-
-    replica: str = ""
-    peer: str = ""
-    instance: str = ""
-    address: str = ""
-    since: float = 0.0
 
 
 class Hub:
@@ -158,16 +90,17 @@ class Hub:
         self.cards = cards
         self.metrics = metrics
         self.replica = secrets.token_hex(6)
-        self._later = later
-        self._language = language
-        self._record = record
-        self._clock = clock
-        self._wall = wall
-        self._peers: dict[Wire, None] = {}
-        self._early: dict[Wire, None] = {}  # of those, who is nobody yet; oldest first
+        self.later = later
+        self.language = language
+        self.record = record
+        self.clock = clock
+        self.wall = wall
+        self.peers: dict[Wire, None] = {}
+        self.early: dict[Wire, None] = {}  # of those, who is nobody yet; oldest first
         self._paces: OrderedDict[str, RateLimit] = OrderedDict()  # by machine
         self.connected: dict[str, Wire] = {}
-        self._receipts: dict[str, Promise[Receipt | None]] = {}  # by tap
+        self.taps = Taps(self)
+        self.pairing = Pairing(self)
         self._closing = False
         self._is_signed = False
         engine.listen(self._heard)
@@ -183,7 +116,7 @@ class Hub:
         return self.engine.ready and self._is_signed and not self._closing
 
     def say(self, key: str, **values: object) -> str:
-        return text(self._language, key, **values)
+        return text(self.language, key, **values)
 
     def go(self, steps: Coroutine[Any, None, object]) -> None:
         """Take some steps; what the engine does not do is not an error here."""
@@ -198,55 +131,55 @@ class Hub:
             self._is_signed, pause = True, SIGN_SECONDS
         except EngineDown:
             self._is_signed, pause = False, AGAIN_SECONDS
-        self._later(pause, lambda: self.go(self._sign()))
+        self.later(pause, lambda: self.go(self._sign()))
 
-    async def _run(self, *commands: Any) -> list[Any]:
+    async def run(self, *commands: Any) -> list[Any]:
         return await self.engine.run(*commands)
 
     def _tick(self) -> None:
         if self._closing:
             return
-        now = self._clock()
-        for wire in list(self._peers):
+        now = self.clock()
+        for wire in list(self.peers):
             peer: Peer = wire.data
             limit = JOIN_SECONDS if peer.joining else LOGIN_SECONDS
             if peer.machine is None and now - peer.since > limit:
                 wire.end(TRY_LATER, "nothing came of it in time")
             else:
                 wire.tick(now)
-        self._later(TICK_SECONDS, self._tick)
+        self.later(TICK_SECONDS, self._tick)
 
     def close(self) -> None:
         """Send every machine elsewhere."""
         self._closing = True
-        self.go(self._run(("DEL", self.engine.key("alive", self.replica))))
-        for wire in list(self._peers):
+        self.go(self.run(("DEL", self.engine.key("alive", self.replica))))
+        for wire in list(self.peers):
             wire.end(GOING_AWAY, "the gateway stops")
 
     # Machines: coming and going.
 
     def accept(self, wire: Wire) -> None:
         """A connection is open."""
-        wire.data = Peer(self._clock())
+        wire.data = Peer(self.clock())
         if not self.ready:
             wire.end(TRY_LATER, "the gateway is not ready")
             return
-        self._peers[wire] = self._early[wire] = None
-        if len(self._early) > MAX_EARLY:
+        self.peers[wire] = self.early[wire] = None
+        if len(self.early) > MAX_EARLY:
             self._make_room()
-        wire.send("hello", nonce=wire.data.nonce, now=self._wall())
+        wire.send("hello", nonce=wire.data.nonce, now=self.wall())
 
     def _make_room(self) -> None:
         """Put out who has said nothing for the longest; else who is here longest."""
-        silent = (wire for wire in self._early if not wire.data.busy)
-        wire = next(silent, None) or next(iter(self._early))
-        del self._early[wire]
+        silent = (wire for wire in self.early if not wire.data.busy)
+        wire = next(silent, None) or next(iter(self.early))
+        del self.early[wire]
         wire.end(TRY_LATER, "too many are at the door")
 
     def closed(self, wire: Wire) -> None:
         """A connection is over."""
-        self._peers.pop(wire, None)
-        self._early.pop(wire, None)
+        self.peers.pop(wire, None)
+        self.early.pop(wire, None)
         peer: Peer = wire.data
         if peer.code:
             self.go(self.registry.drop_code(peer.code))
@@ -259,7 +192,7 @@ class Hub:
         assert peer.machine is not None
         place = await self.place(peer.machine.id, alive_only=False)
         if place is not None and place.peer == peer.id:
-            gone = place._replace(replica="", since=self._wall())
+            gone = place._replace(replica="", since=self.wall())
             await self.engine.run(self._placing(peer.machine.id, gone))
 
     def received(self, wire: Wire, message: dict[str, Any]) -> None:
@@ -282,7 +215,7 @@ class Hub:
         self, wire: Wire, peer: Peer, kind: str, message: dict[str, Any]
     ) -> None:
         if kind == "stored" and peer.enrolled is not None:
-            self._guarded(wire, self._stored(wire, peer, peer.enrolled))
+            self._guarded(wire, self.pairing.stored(wire, peer, peer.enrolled))
         elif peer.busy or peer.joining:
             wire.end(POLICY, "one thing at a time")
         elif kind == "login":
@@ -290,7 +223,7 @@ class Hub:
             self._guarded(wire, self._login(wire, peer, message))
         elif kind == "join":
             peer.busy = True
-            self._guarded(wire, self._join(wire, peer, message))
+            self._guarded(wire, self.pairing.join(wire, peer, message))
         else:
             wire.end(POLICY, "log in first")
 
@@ -319,7 +252,7 @@ class Hub:
         peer.fresh = secrets.token_hex(32)
         peer.instance = text_at(message, "instance")[:64]
         machine = machine._replace(key=key, next=peer.fresh, address=wire.address)
-        place = Place(self.replica, peer.id, peer.instance, wire.address, self._wall())
+        place = Place(self.replica, peer.id, peer.instance, wire.address, self.wall())
         before = await self.place(id)
         *_, revoked = await self.engine.run(
             self.registry.putting(machine),
@@ -332,13 +265,13 @@ class Hub:
         if revoked is not None:
             wire.end(POLICY, "revoked")  # while it logged in
         cards = [sent.ask.id for sent in await self.cards.of(id)]
-        if wire not in self._peers:
+        if wire not in self.peers:
             return  # it left meanwhile
         peer.waiting, peer.back = set(cards), set(cards)
         self._welcome(wire, peer, machine, nonce, cards)
         if before is not None and before.instance != peer.instance:
             await self._tell_twice(machine, before, wire.address)
-        await self._deliver_kept(wire, machine)
+        await self.taps.deliver_kept(wire, machine)
 
     def _proven(
         self, machine: Machine, peer: Peer, nonce: str, message: dict[str, Any]
@@ -363,7 +296,7 @@ class Hub:
         self.metrics.logins += 1
         older = self.connected.get(machine.id)
         peer.machine = machine
-        self._early.pop(wire, None)
+        self.early.pop(wire, None)
         wire.trust()
         self.connected[machine.id] = wire
         if older is not None and older is not wire:
@@ -382,7 +315,7 @@ class Hub:
             ),
             next=peer.fresh,
             cards=cards,
-            now=self._wall(),
+            now=self.wall(),
         )
 
     def _replace_wire(self, wire: Wire, told: bool) -> None:
@@ -421,84 +354,6 @@ class Hub:
         await self.registry.put(kept._replace(key=fresh, next=""))
         wire.send("rotated")
 
-    # Joining.
-
-    async def _join(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
-        owner = text_at(message, "owner")[:200]
-        if self._joins(wire.address) >= JOINS_EACH or self._joins() >= JOINS_ALL:
-            wire.end(TRY_LATER, "too many machines are being paired")
-            return
-        self._early.pop(wire, None)
-        joining = Joining(
-            peer.id, self.replica, clean_name(message.get("name")),
-            one_line(text_at(message, "user"), 40), wire.address,
-            owner if owner.startswith("ou_") else "",
-        )  # fmt: skip
-        peer.joining = joining
-        code = await self.registry.open_code(joining)
-        peer.code, peer.busy = code, False
-        if wire not in self._peers:
-            await self.registry.drop_code(code)
-            return
-        wire.send("code", code=code, seconds=int(JOIN_SECONDS))
-        if owner:
-            await self.ask_owner(joining, owner)
-
-    def _joins(self, address: str = "") -> int:
-        """Machines that wait for an owner, from an address or in all."""
-        return sum(
-            wire.data.joining is not None and address in ("", wire.address)
-            for wire in self._peers
-        )
-
-    async def ask_owner(self, joining: Joining, owner: str) -> None:
-        """Send the confirming card to whoever the machine named."""
-        if owner.startswith("ou_") and not self.registry.may_join(owner):
-            return
-        if await self.registry.may_ask(owner):
-            asked = await self.registry.ask(joining, owner)
-            self.cards.send(owner, join_card(asked, self._language))
-
-    async def confirmed(self, joining: Joining, who: str, name: str) -> bool:
-        """The owner said yes: tell the replica that holds the machine."""
-        machine = await self.registry.enrol(joining, who, name)
-        key = self.engine.key("alive", joining.replica)
-        (alive,) = await self.engine.run(("EXISTS", key))
-        if not alive:
-            return False
-        await self.engine.run(
-            self.engine.entry("joined", join=joining.id, machine=to_plain(machine))
-        )
-        return True
-
-    def _joined(self, entry: dict[str, Any]) -> None:
-        wires = (w for w in self._peers if w.data.id == entry.get("join"))
-        wire = next(wires, None)
-        if wire is None or wire.data.joining is None:
-            return
-        machine = from_plain(Machine, entry.get("machine"))
-        wire.data.enrolled, wire.data.code = machine, ""
-        wire.send(
-            "joined",
-            machine=machine.id,
-            key=machine.key,
-            name=machine.name,
-            owner=machine.owner,
-            owner_name=machine.owner_name,
-        )
-
-    async def _stored(self, wire: Wire, peer: Peer, machine: Machine) -> None:
-        """The machine has its key: from now on it is enrolled."""
-        peer.enrolled = None
-        await self.registry.put(machine)
-        log(f"{machine.id} {machine.name} joined for {machine.owner}")
-        self._record(
-            {"event": "joined", "id": machine.id, "who": machine.owner,
-             "summary": f"{machine.name} {machine.user} {machine.address}"}
-        )  # fmt: skip
-        wire.send("enrolled")
-        wire.end(GOING_AWAY, "joined")
-
     # Asks.
 
     def _ask(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
@@ -534,7 +389,9 @@ class Hub:
         outcome = from_plain(Outcome, message.get("outcome"))
         peer.waiting.discard(outcome.id)
         name = peer.machine.owner_name if outcome.who == peer.machine.owner else ""
-        self.go(self.cards.settle(peer.machine.id, outcome, name or _end(outcome.who)))
+        self.go(
+            self.cards.settle(peer.machine.id, outcome, name or person(outcome.who))
+        )
 
     def _notice(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         assert peer.machine is not None
@@ -542,12 +399,12 @@ class Hub:
         if not isinstance(said, dict) or said.get("kind") not in statuses.NOTICES:
             raise PayloadError("a notice of an unknown kind")
         notice = Notice(
-            said["kind"], self._wall(), text_at(said, "project"),
+            said["kind"], self.wall(), text_at(said, "project"),
             text_at(said, "branch"), text_at(said, "session_id"), text_at(said, "text"),
         )  # fmt: skip
         if not self._may_send(peer.machine.id):
             return
-        card = build_notice_card(notice, self._language)
+        card = build_notice_card(notice, self.language)
         where = card["header"].get("subtitle", {}).get("content", "")
         named = " · ".join(filter(None, (peer.machine.name, where)))
         card["header"]["subtitle"] = plain(named)
@@ -559,195 +416,10 @@ class Hub:
         self._paces[machine] = pace
         if len(self._paces) > MAX_PACES:
             self._paces.popitem(last=False)
-        if pace.wait(self._clock()) > 0:
+        if pace.wait(self.clock()) > 0:
             return False
-        pace.note(self._clock())
+        pace.note(self.clock())
         return True
-
-    # Taps.
-
-    async def tap(
-        self, who: str, value: dict[str, Any], action: dict[str, Any], message_id: str,
-        event_id: str,
-    ) -> dict[str, Any]:  # fmt: skip
-        """The answer to a tap on a request's card: a toast, and the card as it is."""
-        began = self._clock()
-        try:
-            result, reply = await self._tap(
-                who, value, action, message_id, event_id, began
-            )
-        except EngineDown:
-            result, reply = "again", toast("warning", self.say("gateway.again"))
-        self.metrics.tap(result, self._clock() - began)
-        return reply
-
-    async def _tap(
-        self,
-        who: str,
-        value: dict[str, Any],
-        action: dict[str, Any],
-        message_id: str,
-        event_id: str,
-        began: float,
-    ) -> tuple[str, dict[str, Any]]:
-        id, machine_id = text_at(value, "id"), text_at(value, "machine")
-        key = self.engine.key
-        seen = key("seen", event_id)
-        fresh, state, raw, enrolled, revoked = await self.engine.run(
-            ("SET", seen, SEEN, "NX", "EX", SEEN_SECONDS),
-            ("GET", seen),
-            ("HGET", key("cards", machine_id), id),
-            ("HGET", key("machines"), machine_id),
-            self.registry.is_revoked(machine_id),
-        )
-        machine = read(Machine, enrolled) if revoked is None else None
-        sent = read(Sent, raw)
-        if machine is None or sent is None:
-            return "ended", toast("warning", self.say("page.invalid"))
-        if who != machine.owner:
-            self._refused(machine, id, text_at(value, "action"), who)
-            owner = machine.owner_name or _end(machine.owner)
-            return "stranger", toast(
-                "error", self.say("answer.only_owner", owner=owner)
-            )
-        if fresh is None:
-            return self._told_twice(machine, state == CARRIED.encode())
-        answer = read_tap(sent.ask, value, action, who)
-        refusal = self._unfit(sent, value, message_id, answer)
-        if refusal:
-            self._refused(machine, id, answer.action, who)
-            return "refused", toast("error", self.say(refusal))
-        carried = ("SET", seen, CARRIED, "EX", SEEN_SECONDS)
-        return await self.carry(machine, sent, answer, began, carried)
-
-    def _told_twice(
-        self, machine: Machine, is_carried: bool
-    ) -> tuple[str, dict[str, Any]]:
-        """An event that came before: sent is only what the engine has."""
-        if is_carried:
-            return "sent", toast("info", self.say("gateway.sent", machine=machine.name))
-        return "again", toast("warning", self.say("gateway.again"))
-
-    def _unfit(
-        self, sent: Sent, value: dict[str, Any], message_id: str, answer: Answer
-    ) -> str:
-        """Why a tap cannot be one on this card; a text key."""
-        same = secrets.compare_digest(
-            text_at(value, "nonce").encode(), sent.nonce.encode()
-        )
-        if not same or sent.message_id not in ("", message_id):
-            return "answer.other"
-        if answer.digest != sent.ask.digest:
-            return "answer.other"
-        offer = sent.ask.offer(answer.action)
-        if offer is None or (offer.grants and not sent.grants):
-            return "answer.not_offered"
-        return ""
-
-    async def carry(
-        self,
-        machine: Machine,
-        sent: Sent,
-        answer: Answer,
-        began: float,
-        *noting: tuple[str | int, ...],
-    ) -> tuple[str, dict[str, Any]]:
-        """Take an answer to its machine, and come back with what it said.
-
-        `noting` are commands that go into the engine together with the tap.
-        """
-        place = await self.place(machine.id)
-        if place is None:
-            last = await self.place(machine.id, alive_only=False)
-            return "away", self._away(machine, sent, last)
-        tap = secrets.token_hex(12)
-        carried = {
-            "tap": tap,
-            "machine": machine.id,
-            "answer": to_plain(answer._replace(surface="gateway")),
-            "at": self._wall(),
-            "replica": self.replica,
-        }
-        promise: Promise[Receipt | None] = Promise()
-        self._receipts[tap] = promise
-        left = max(0.1, began + ANSWER_SECONDS - self._clock())
-        self._later(left, lambda: promise.resolve(None))
-        try:
-            await self.engine.run(
-                ("HSET", self.engine.key("taps", machine.id), tap, json.dumps(carried)),
-                *noting,
-                self.engine.entry("tap", tap=carried),
-            )
-            receipt = await promise
-        finally:
-            del self._receipts[tap]
-        self._log_tap(machine, answer, receipt)
-        if receipt is None:
-            return "sent", toast("info", self.say("gateway.sent", machine=machine.name))
-        return receipt.status or "refused", self._told(machine, sent, receipt)
-
-    def _log_tap(
-        self, machine: Machine, answer: Answer, receipt: Receipt | None
-    ) -> None:
-        status = receipt.status if receipt else "sent"
-        log(f"{machine.id} {answer.id}: {answer.action} by {answer.who}: {status}")
-        self._record(
-            {"event": "carried", "id": answer.id, "action": answer.action,
-             "who": answer.who, "surface": "gateway", "machine": machine.id,
-             "state": status}
-        )  # fmt: skip
-
-    def _told(self, machine: Machine, sent: Sent, receipt: Receipt) -> dict[str, Any]:
-        """What a machine said, as the person is told."""
-        if receipt.status in (statuses.SETTLED, statuses.ENDED):
-            outcome = receipt.outcome
-            mine = outcome.who == machine.owner
-            name = machine.owner_name if mine else ""
-            card = settled_card(sent.ask, outcome, name or _end(outcome.who))
-            fresh = receipt.status == statuses.SETTLED
-            return toast("success" if fresh else "info", outcome.done, card)
-        if receipt.status == statuses.UNKNOWN:
-            over = self.cards.gone(sent.ask, "ended.gone")
-            self.go(self.cards.settle(machine.id, over))
-            return toast("warning", over.done, settled_card(sent.ask, over))
-        again = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)
-        said = receipt.error or self.say("gateway.again")
-        return toast("warning" if again else "error", said)
-
-    def _away(self, machine: Machine, sent: Sent, last: Place | None) -> dict[str, Any]:
-        said = self.say("gateway.away", machine=machine.name)
-        if last is not None and last.since and not last.replica:
-            since = time.strftime("%H:%M", time.localtime(last.since))
-            said += self.say("gateway.since", time=since)
-        if sent.ask.is_cut:  # what is kept of it is less than its card shows
-            return toast("warning", said)
-        extra = Extra(hurry=said, machine=machine.id)
-        return toast("warning", said, ask_card(sent.ask, sent.nonce, extra)[0])
-
-    def _refused(self, machine: Machine, id: str, action: str, who: str) -> None:
-        id, action, who = (one_line(part, 64) for part in (id, action, who))
-        log(f"{machine.id} {id}: refused {action!r} to {who}", "warning")
-        self._record(
-            {"event": "refused", "id": id, "action": action, "who": who,
-             "machine": machine.id}
-        )  # fmt: skip
-
-    def _receipt(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
-        """A machine tells what came of a tap."""
-        assert peer.machine is not None
-        tap = text_at(message, "tap")
-        receipt = from_plain(Receipt, message.get("receipt"))
-        if tap not in peer.taps:
-            return  # not one of its own
-        peer.taps.discard(tap)
-        waiting = self._receipts.get(tap)
-        if waiting is not None:
-            waiting.resolve(receipt)
-        done = [("HDEL", self.engine.key("taps", peer.machine.id), tap)]
-        if waiting is None:
-            entry = self.engine.entry("receipt", tap=tap, receipt=to_plain(receipt))
-            done.append(entry)  # type: ignore[arg-type]
-        self.go(self._run(*done))
 
     # What replicas tell each other.
 
@@ -755,44 +427,6 @@ class Hub:
         row = _ENTRIES.get(entry.get("k", ""))
         if row is not None:
             row(self, entry)
-
-    def _heard_tap(self, entry: dict[str, Any]) -> None:
-        tap = entry["tap"]
-        wire = self.connected.get(tap["machine"])
-        if wire is not None:
-            self._deliver(wire, tap)
-
-    def _deliver(self, wire: Wire, tap: dict[str, Any]) -> None:
-        """Hand a tap to its machine, with the proof that we have its key."""
-        machine: Machine = wire.data.machine
-        wire.data.taps.add(tap["tap"])
-        answer = tap["answer"]
-        parts = (machine.id, answer["id"], answer["action"], answer["digest"],
-                 tap["tap"], answer["who"], json.dumps(answer["values"]))  # fmt: skip
-        proof = prove(bytes.fromhex(machine.key), TAP, *parts)
-        wire.send("tap", tap=tap["tap"], answer=answer, at=tap["at"], proof=proof)
-
-    async def _deliver_kept(self, wire: Wire, machine: Machine) -> None:
-        """Taps that were on their way when the machine's last connection ended."""
-        key = self.engine.key("taps", machine.id)
-        (flat,) = await self.engine.run(("HGETALL", key))
-        for id, raw in zip(flat[::2], flat[1::2]):
-            if self.connected.get(machine.id) is not wire:
-                return
-            try:
-                tap = json.loads(raw)
-                late = self._wall() - tap["at"] > REPLAY_SECONDS
-                if not late:
-                    self._deliver(wire, tap)
-            except (ValueError, LookupError, TypeError):  # somebody edited it
-                late = True
-            if late:
-                await self.engine.run(("HDEL", key, id))
-
-    def _heard_receipt(self, entry: dict[str, Any]) -> None:
-        waiting = self._receipts.get(str(entry.get("tap")))
-        if waiting is not None:
-            waiting.resolve(from_plain(Receipt, entry.get("receipt")))
 
     def _heard_login(self, entry: dict[str, Any]) -> None:
         id = str(entry.get("machine"))
@@ -812,7 +446,7 @@ class Hub:
     def _heard_revoked(self, entry: dict[str, Any]) -> None:
         id = str(entry.get("machine"))
         self.connected.pop(id, None)
-        for wire in [wire for wire in self._peers if wire.data.claims == id]:
+        for wire in [wire for wire in self.peers if wire.data.claims == id]:
             wire.end(POLICY, "revoked")
 
     def _heard_renamed(self, entry: dict[str, Any]) -> None:
@@ -845,7 +479,7 @@ class Hub:
         if machine is None:
             return None
         log(f"{id} {machine.name} is revoked by {by}")
-        self._record({"event": "revoked", "id": id, "who": by})
+        self.record({"event": "revoked", "id": id, "who": by})
         for sent in await self.cards.of(id):
             await self.cards.settle(id, self.cards.gone(sent.ask, "ended.revoked"))
         await self.engine.run(("HDEL", self.engine.key("at"), id))
@@ -891,13 +525,13 @@ class Hub:
             "owner": machine.owner,
             "address": last.address if last else machine.address,
             "connected": last is not None and last.replica in alive,
-            "since": round(self._wall() - last.since) if last else 0,
+            "since": round(self.wall() - last.since) if last else 0,
             "waiting": waiting,
         }
 
     def tell(self, who: str, said: str) -> None:
         """A short card of the gateway's own."""
-        self.cards.send(who, note_card(said, self._language))
+        self.cards.send(who, note_card(said, self.language))
 
     def gauges(self) -> dict[str, tuple[str, float]]:
         """What is true right now, for `/metrics`."""
@@ -916,20 +550,16 @@ _MESSAGES: dict[str, Callable[[Hub, Wire, Peer, dict[str, Any]], None]] = {
     "ask": Hub._ask,
     "settle": Hub._settle,
     "notice": Hub._notice,
-    "receipt": Hub._receipt,
+    "receipt": lambda hub, *said: hub.taps.receipt(*said),
 }
 _ENTRIES: dict[str, Callable[[Hub, dict[str, Any]], None]] = {
-    "tap": Hub._heard_tap,
-    "receipt": Hub._heard_receipt,
+    "tap": lambda hub, entry: hub.taps.heard(entry),
+    "receipt": lambda hub, entry: hub.taps.heard_receipt(entry),
     "login": Hub._heard_login,
-    "joined": Hub._joined,
+    "joined": lambda hub, entry: hub.pairing.joined(entry),
     "revoked": Hub._heard_revoked,
     "renamed": Hub._heard_renamed,
 }
-
-
-def _end(who: str) -> str:
-    return f"…{who[-6:]}" if who else ""
 
 
 def _report(error: Exception) -> None:

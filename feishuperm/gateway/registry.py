@@ -257,3 +257,8 @@ def clean_name(name: object) -> str:
     """A name that fits on a card."""
     text = one_line(name, MAX_NAME).strip() if isinstance(name, str) else ""
     return text or "machine"
+
+
+def person(who: str) -> str:
+    """Somebody whose name is not known."""
+    return f"…{who[-6:]}" if who else ""

@@ -187,7 +187,7 @@ class Bench:
 
         async def steps() -> None:
             action = {"value": value}
-            told.append(await self.hub.tap(who, value, action, message, event_id))
+            told.append(await self.hub.taps.tap(who, value, action, message, event_id))
 
         run(steps(), raise_it)
         return told

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from feishuperm.gateway import hub as module
+from feishuperm.gateway import pairing
 from feishuperm.gateway.engine import Engine, FileEngine
 from feishuperm.lib.feishu_app import Result
 from feishuperm.lib.task import Promise
@@ -260,8 +261,8 @@ def test_crowd_at_the_door_puts_out_its_oldest_only(
 def test_joins_that_nobody_confirms_are_bounded(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "JOINS_EACH", 3)
-    monkeypatch.setattr(module, "JOINS_ALL", 5)
+    monkeypatch.setattr(pairing, "JOINS_EACH", 3)
+    monkeypatch.setattr(pairing, "JOINS_ALL", 5)
 
     def join(address: str) -> FakeWire:
         wire = FakeWire(bench.hub, address)

@@ -1,0 +1,108 @@
+"""Machines that want in: from the six digits to an enrolment that holds.
+
+The code is shown on the connection it is bound to; who says it, and who confirms, is
+`gateway.feishu`'s; that a machine has stored its key is told here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from feishuperm.channels.app.events import text_at
+from feishuperm.gateway.notes import join_card
+from feishuperm.gateway.registry import Joining, Machine, clean_name
+from feishuperm.lib.display import one_line
+from feishuperm.lib.log import log
+from feishuperm.models.ask import from_plain, to_plain
+from feishuperm.protocol.machine import GOING_AWAY, TRY_LATER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.gateway.hub import Hub
+    from feishuperm.gateway.peer import Peer, Wire
+
+JOIN_SECONDS = 600.0
+JOINS_EACH, JOINS_ALL = 20, 200  # that wait for an owner, from one address and in all
+
+
+class Pairing:
+    """Those on this replica."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def join(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
+        owner = text_at(message, "owner")[:200]
+        if self._count(wire.address) >= JOINS_EACH or self._count() >= JOINS_ALL:
+            wire.end(TRY_LATER, "too many machines are being paired")
+            return
+        self._hub.early.pop(wire, None)
+        joining = Joining(
+            peer.id, self._hub.replica, clean_name(message.get("name")),
+            one_line(text_at(message, "user"), 40), wire.address,
+            owner if owner.startswith("ou_") else "",
+        )  # fmt: skip
+        peer.joining = joining
+        code = await self._hub.registry.open_code(joining)
+        peer.code, peer.busy = code, False
+        if wire not in self._hub.peers:
+            await self._hub.registry.drop_code(code)
+            return
+        wire.send("code", code=code, seconds=int(JOIN_SECONDS))
+        if owner:
+            await self._ask_owner(joining, owner)
+
+    def _count(self, address: str = "") -> int:
+        """Machines that wait for an owner, from an address or in all."""
+        return sum(
+            wire.data.joining is not None and address in ("", wire.address)
+            for wire in self._hub.peers
+        )
+
+    async def _ask_owner(self, joining: Joining, owner: str) -> None:
+        """Send the confirming card to whoever the machine named."""
+        if owner.startswith("ou_") and not self._hub.registry.may_join(owner):
+            return
+        if await self._hub.registry.may_ask(owner):
+            asked = await self._hub.registry.ask(joining, owner)
+            self._hub.cards.send(owner, join_card(asked, self._hub.language))
+
+    async def confirmed(self, joining: Joining, who: str, name: str) -> bool:
+        """The owner said yes: tell the replica that holds the machine."""
+        machine = await self._hub.registry.enrol(joining, who, name)
+        key = self._hub.engine.key("alive", joining.replica)
+        (alive,) = await self._hub.engine.run(("EXISTS", key))
+        if not alive:
+            return False
+        await self._hub.engine.run(
+            self._hub.engine.entry("joined", join=joining.id, machine=to_plain(machine))
+        )
+        return True
+
+    def joined(self, entry: dict[str, Any]) -> None:
+        wires = (w for w in self._hub.peers if w.data.id == entry.get("join"))
+        wire = next(wires, None)
+        if wire is None or wire.data.joining is None:
+            return
+        machine = from_plain(Machine, entry.get("machine"))
+        wire.data.enrolled, wire.data.code = machine, ""
+        wire.send(
+            "joined",
+            machine=machine.id,
+            key=machine.key,
+            name=machine.name,
+            owner=machine.owner,
+            owner_name=machine.owner_name,
+        )
+
+    async def stored(self, wire: Wire, peer: Peer, machine: Machine) -> None:
+        """The machine has its key: from now on it is enrolled."""
+        peer.enrolled = None
+        await self._hub.registry.put(machine)
+        log(f"{machine.id} {machine.name} joined for {machine.owner}")
+        self._hub.record(
+            {"event": "joined", "id": machine.id, "who": machine.owner,
+             "summary": f"{machine.name} {machine.user} {machine.address}"}
+        )  # fmt: skip
+        wire.send("enrolled")
+        wire.end(GOING_AWAY, "joined")

@@ -1,0 +1,59 @@
+"""A connection of a machine's, as the gateway knows it, and where a machine is."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from feishuperm.gateway.registry import Joining, Machine
+
+    class Wire(Protocol):
+        """A machine's connection, see `server.machine`."""
+
+        address: str
+        data: Any
+
+        @property
+        def reason(self) -> str: ...
+
+        def send(self, kind: str, **parts: Any) -> None: ...
+
+        def trust(self) -> None: ...
+
+        def end(self, code: int = ..., reason: str = ...) -> None: ...
+
+        def tick(self, now: float) -> None: ...
+
+
+class Peer:
+    """What is known of a connection."""
+
+    def __init__(self, now: float) -> None:
+        self.id = secrets.token_hex(8)
+        self.nonce = secrets.token_hex(16)
+        self.since = now
+        self.machine: Machine | None = None
+        self.joining: Joining | None = None
+        self.enrolled: Machine | None = None  # told to the machine, not yet stored
+        self.code = ""
+        self.instance = ""
+        self.fresh = ""  # the key to come
+        self.waiting: set[str] = set()
+        self.back: set[str] = set()  # of those, what has not come back yet
+        self.taps: set[str] = set()  # handed over, without a receipt so far
+        self.claims = ""  # the machine that it says it is
+        self.busy = False  # a login or a join is under way
+
+
+class Place(NamedTuple):
+    """Where a machine is connected."""
+
+    replica: str = ""
+    peer: str = ""
+    instance: str = ""
+    address: str = ""
+    since: float = 0.0

@@ -1,0 +1,285 @@
+"""Taps on their way: from a card to the machine that asked, and back with its verdict.
+
+A tap goes to the machine that asked, and the machine judges it; here it is checked who
+tapped and on which card.  It is put into the engine first, and whichever replica holds
+the machine's socket delivers it; the receipt comes back the same way.
+
+    a tap                               what the person is told
+    of a stranger, on another's card    refused, at once
+    the machine is away                 so; nothing is kept
+    settled there within 2.5 s          what was done, and the settled card
+    delivered, no receipt yet           sent; the card follows
+    the engine does not answer          try again
+
+A tap that was told "sent" is delivered again to a machine that comes back within
+REPLAY_SECONDS; the machine applies each once.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from typing import Any
+
+from feishuperm.channels.app.card import Extra, ask_card, settled_card
+from feishuperm.channels.app.events import read_tap, text_at, toast
+from feishuperm.gateway.cards import Sent
+from feishuperm.gateway.engine import EngineDown
+from feishuperm.gateway.registry import Machine, person, read
+from feishuperm.lib.display import one_line
+from feishuperm.lib.log import log
+from feishuperm.lib.task import Promise
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
+from feishuperm.protocol.machine import TAP, prove
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.gateway.hub import Hub
+    from feishuperm.gateway.peer import Peer, Place, Wire
+
+ANSWER_SECONDS = 2.5  # of the three that Feishu gives
+REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
+SEEN_SECONDS = 8 * 3600  # Feishu sends a message again for six hours
+SEEN, CARRIED = "seen", "carried"  # what is known of an event
+
+
+class Taps:
+    """Every tap that this replica was given, or has to deliver."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._receipts: dict[str, Promise[Receipt | None]] = {}  # by tap
+
+    async def tap(
+        self, who: str, value: dict[str, Any], action: dict[str, Any], message_id: str,
+        event_id: str,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The answer to a tap on a request's card: a toast, and the card as it is."""
+        began = self._hub.clock()
+        try:
+            result, reply = await self._tap(
+                who, value, action, message_id, event_id, began
+            )
+        except EngineDown:
+            result, reply = "again", toast("warning", self._hub.say("gateway.again"))
+        self._hub.metrics.tap(result, self._hub.clock() - began)
+        return reply
+
+    async def _tap(
+        self,
+        who: str,
+        value: dict[str, Any],
+        action: dict[str, Any],
+        message_id: str,
+        event_id: str,
+        began: float,
+    ) -> tuple[str, dict[str, Any]]:
+        id, machine_id = text_at(value, "id"), text_at(value, "machine")
+        key = self._hub.engine.key
+        seen = key("seen", event_id)
+        fresh, state, raw, enrolled, revoked = await self._hub.engine.run(
+            ("SET", seen, SEEN, "NX", "EX", SEEN_SECONDS),
+            ("GET", seen),
+            ("HGET", key("cards", machine_id), id),
+            ("HGET", key("machines"), machine_id),
+            self._hub.registry.is_revoked(machine_id),
+        )
+        machine = read(Machine, enrolled) if revoked is None else None
+        sent = read(Sent, raw)
+        if machine is None or sent is None:
+            return "ended", toast("warning", self._hub.say("page.invalid"))
+        if who != machine.owner:
+            self._refused(machine, id, text_at(value, "action"), who)
+            owner = machine.owner_name or person(machine.owner)
+            return "stranger", toast(
+                "error", self._hub.say("answer.only_owner", owner=owner)
+            )
+        if fresh is None:
+            return self._told_twice(machine, state == CARRIED.encode())
+        answer = read_tap(sent.ask, value, action, who)
+        refusal = self._unfit(sent, value, message_id, answer)
+        if refusal:
+            self._refused(machine, id, answer.action, who)
+            return "refused", toast("error", self._hub.say(refusal))
+        carried = ("SET", seen, CARRIED, "EX", SEEN_SECONDS)
+        return await self.carry(machine, sent, answer, began, carried)
+
+    def _told_twice(
+        self, machine: Machine, is_carried: bool
+    ) -> tuple[str, dict[str, Any]]:
+        """An event that came before: sent is only what the engine has."""
+        if is_carried:
+            return "sent", toast(
+                "info", self._hub.say("gateway.sent", machine=machine.name)
+            )
+        return "again", toast("warning", self._hub.say("gateway.again"))
+
+    def _unfit(
+        self, sent: Sent, value: dict[str, Any], message_id: str, answer: Answer
+    ) -> str:
+        """Why a tap cannot be one on this card; a text key."""
+        same = secrets.compare_digest(
+            text_at(value, "nonce").encode(), sent.nonce.encode()
+        )
+        if not same or sent.message_id not in ("", message_id):
+            return "answer.other"
+        if answer.digest != sent.ask.digest:
+            return "answer.other"
+        offer = sent.ask.offer(answer.action)
+        if offer is None or (offer.grants and not sent.grants):
+            return "answer.not_offered"
+        return ""
+
+    async def carry(
+        self,
+        machine: Machine,
+        sent: Sent,
+        answer: Answer,
+        began: float,
+        *noting: tuple[str | int, ...],
+    ) -> tuple[str, dict[str, Any]]:
+        """Take an answer to its machine, and come back with what it said.
+
+        `noting` are commands that go into the engine together with the tap.
+        """
+        place = await self._hub.place(machine.id)
+        if place is None:
+            last = await self._hub.place(machine.id, alive_only=False)
+            return "away", self._away(machine, sent, last)
+        tap = secrets.token_hex(12)
+        carried = {
+            "tap": tap,
+            "machine": machine.id,
+            "answer": to_plain(answer._replace(surface="gateway")),
+            "at": self._hub.wall(),
+            "replica": self._hub.replica,
+        }
+        promise: Promise[Receipt | None] = Promise()
+        self._receipts[tap] = promise
+        left = max(0.1, began + ANSWER_SECONDS - self._hub.clock())
+        self._hub.later(left, lambda: promise.resolve(None))
+        try:
+            await self._hub.engine.run(
+                (
+                    "HSET",
+                    self._hub.engine.key("taps", machine.id),
+                    tap,
+                    json.dumps(carried),
+                ),
+                *noting,
+                self._hub.engine.entry("tap", tap=carried),
+            )
+            receipt = await promise
+        finally:
+            del self._receipts[tap]
+        self._log_tap(machine, answer, receipt)
+        if receipt is None:
+            return "sent", toast(
+                "info", self._hub.say("gateway.sent", machine=machine.name)
+            )
+        return receipt.status or "refused", self._told(machine, sent, receipt)
+
+    def _log_tap(
+        self, machine: Machine, answer: Answer, receipt: Receipt | None
+    ) -> None:
+        status = receipt.status if receipt else "sent"
+        log(f"{machine.id} {answer.id}: {answer.action} by {answer.who}: {status}")
+        self._hub.record(
+            {"event": "carried", "id": answer.id, "action": answer.action,
+             "who": answer.who, "surface": "gateway", "machine": machine.id,
+             "state": status}
+        )  # fmt: skip
+
+    def _told(self, machine: Machine, sent: Sent, receipt: Receipt) -> dict[str, Any]:
+        """What a machine said, as the person is told."""
+        if receipt.status in (statuses.SETTLED, statuses.ENDED):
+            outcome = receipt.outcome
+            mine = outcome.who == machine.owner
+            name = machine.owner_name if mine else ""
+            card = settled_card(sent.ask, outcome, name or person(outcome.who))
+            fresh = receipt.status == statuses.SETTLED
+            return toast("success" if fresh else "info", outcome.done, card)
+        if receipt.status == statuses.UNKNOWN:
+            over = self._hub.cards.gone(sent.ask, "ended.gone")
+            self._hub.go(self._hub.cards.settle(machine.id, over))
+            return toast("warning", over.done, settled_card(sent.ask, over))
+        again = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)
+        said = receipt.error or self._hub.say("gateway.again")
+        return toast("warning" if again else "error", said)
+
+    def _away(self, machine: Machine, sent: Sent, last: Place | None) -> dict[str, Any]:
+        said = self._hub.say("gateway.away", machine=machine.name)
+        if last is not None and last.since and not last.replica:
+            since = time.strftime("%H:%M", time.localtime(last.since))
+            said += self._hub.say("gateway.since", time=since)
+        if sent.ask.is_cut:  # what is kept of it is less than its card shows
+            return toast("warning", said)
+        extra = Extra(hurry=said, machine=machine.id)
+        return toast("warning", said, ask_card(sent.ask, sent.nonce, extra)[0])
+
+    def _refused(self, machine: Machine, id: str, action: str, who: str) -> None:
+        id, action, who = (one_line(part, 64) for part in (id, action, who))
+        log(f"{machine.id} {id}: refused {action!r} to {who}", "warning")
+        self._hub.record(
+            {"event": "refused", "id": id, "action": action, "who": who,
+             "machine": machine.id}
+        )  # fmt: skip
+
+    def receipt(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
+        """A machine tells what came of a tap."""
+        assert peer.machine is not None
+        tap = text_at(message, "tap")
+        receipt = from_plain(Receipt, message.get("receipt"))
+        if tap not in peer.taps:
+            return  # not one of its own
+        peer.taps.discard(tap)
+        waiting = self._receipts.get(tap)
+        if waiting is not None:
+            waiting.resolve(receipt)
+        done = [("HDEL", self._hub.engine.key("taps", peer.machine.id), tap)]
+        if waiting is None:
+            entry = self._hub.engine.entry(
+                "receipt", tap=tap, receipt=to_plain(receipt)
+            )
+            done.append(entry)  # type: ignore[arg-type]
+        self._hub.go(self._hub.run(*done))
+
+    def heard(self, entry: dict[str, Any]) -> None:
+        tap = entry["tap"]
+        wire = self._hub.connected.get(tap["machine"])
+        if wire is not None:
+            self._deliver(wire, tap)
+
+    def _deliver(self, wire: Wire, tap: dict[str, Any]) -> None:
+        """Hand a tap to its machine, with the proof that we have its key."""
+        machine: Machine = wire.data.machine
+        wire.data.taps.add(tap["tap"])
+        answer = tap["answer"]
+        parts = (machine.id, answer["id"], answer["action"], answer["digest"],
+                 tap["tap"], answer["who"], json.dumps(answer["values"]))  # fmt: skip
+        proof = prove(bytes.fromhex(machine.key), TAP, *parts)
+        wire.send("tap", tap=tap["tap"], answer=answer, at=tap["at"], proof=proof)
+
+    async def deliver_kept(self, wire: Wire, machine: Machine) -> None:
+        """Taps that were on their way when the machine's last connection ended."""
+        key = self._hub.engine.key("taps", machine.id)
+        (flat,) = await self._hub.engine.run(("HGETALL", key))
+        for id, raw in zip(flat[::2], flat[1::2]):
+            if self._hub.connected.get(machine.id) is not wire:
+                return
+            try:
+                tap = json.loads(raw)
+                late = self._hub.wall() - tap["at"] > REPLAY_SECONDS
+                if not late:
+                    self._deliver(wire, tap)
+            except (ValueError, LookupError, TypeError):  # somebody edited it
+                late = True
+            if late:
+                await self._hub.engine.run(("HDEL", key, id))
+
+    def heard_receipt(self, entry: dict[str, Any]) -> None:
+        waiting = self._receipts.get(str(entry.get("tap")))
+        if waiting is not None:
+            waiting.resolve(from_plain(Receipt, entry.get("receipt")))
