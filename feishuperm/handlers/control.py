@@ -162,7 +162,7 @@ class Control:
             row = passes.make(scope, minutes * 60, "command")
         except FeishupermError as error:
             return {"error": str(error)}
-        self._desk.notifier.renew()
+        self._desk.tell_pass(row)
         return {"pass": describe(passes, row)}
 
     def pass_revoke(self, command: dict[str, Any]) -> Reply:

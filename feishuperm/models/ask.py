@@ -235,6 +235,7 @@ NOTICES = {
     "supervisor_block": ("carmine", ""),
     "test": ("wathet", ""),
     "tried": ("red", ""),
+    "pass": ("orange", ""),
 }
 
 # What the items of a tuple are, where they are more than texts.

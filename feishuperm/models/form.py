@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Say = Callable[..., str]
 
+PAGES = ("https://", "http://")  # what a browser may be sent to
 SCHEMA, ADDRESS_MODE = "requested_schema", "url"
 MAX_FIELDS, MAX_OPTIONS = 30, 100  # nobody fills in more on a phone
 LONGEST_NUMBER = 30  # characters
@@ -80,7 +81,8 @@ def is_address(tool_input: Mapping[str, Any]) -> bool:
 def can_be_answered(tool_input: Mapping[str, Any]) -> bool:
     """Whether everything that is asked can be shown and checked."""
     if is_address(tool_input):
-        return isinstance(tool_input.get("url"), str)
+        address = tool_input.get("url")
+        return isinstance(address, str) and address.startswith(PAGES)
     return read_form(tool_input.get(SCHEMA)) is not None
 
 

@@ -171,6 +171,8 @@ def _edited(tool_input: ToolInput, values: tuple[str, ...]) -> Decision | str:
         return "answer.empty"
     if len(typed) > TEXT_LIMIT:
         return "answer.long"
+    if "\0" in typed:  # no command holds one, and nobody sees it
+        return "answer.not_offered"
     if typed == tool_input[COMMAND]:
         return Decision.allow()
     return Decision.allow(updated_input={**tool_input, COMMAND: typed})

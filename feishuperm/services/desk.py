@@ -288,6 +288,11 @@ class Desk:
             self.notifier.renew()
         return request.held
 
+    def tell_pass(self, row: Pass) -> None:
+        """A pass that no card shows: people are told, whoever typed it."""
+        self.notifier.notify(self.presenter.made_pass(row, self._clock()))
+        self.notifier.renew()
+
     def revoke_passes(self, id: str, surface: str, who: str = "") -> list[Pass]:
         """End a pass, or "all"; whoever looks sees it."""
         ended = self.passes.revoke(id, surface, who)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from feishuperm.models.kind import Action, Kind, Say
     from feishuperm.models.payload import AskPayload
     from feishuperm.models.request import Request
-    from feishuperm.services.passes import Passes
+    from feishuperm.services.passes import Pass, Passes
     from feishuperm.services.rule_writer import RulePlan, RuleWriter
 
 LISTED = 10  # requests of a list in the chat
@@ -191,6 +191,12 @@ class Presenter:
         branch = current_branch(request.project)
         text = f"{said}\n{self.summary(request)}"
         return Notice("tried", now, request.project, branch, request.session, text)
+
+    def made_pass(self, row: Pass, now: float) -> Notice:
+        """That something goes through from now on which nobody tapped."""
+        until = time.strftime("%H:%M", time.localtime(row.ends))
+        said = self.say("pass.typed", time=until)
+        return Notice("pass", now, row.project, "", row.session, f"{said}\n{row.shown}")
 
     def passes(self, passes: Passes) -> str:
         """What goes through without asking, in a few lines of a chat."""

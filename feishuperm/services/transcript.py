@@ -579,7 +579,7 @@ def _read(path: bytes, offset: int) -> bytes:
     try:
         with open(_open_regular(path), "rb") as file:
             file.seek(offset)
-            data = file.read(TAIL)
+            data = file.read(TAIL) or b""  # None: nothing to read there yet
             while b"\n" not in data[-TAIL:] and len(data) < STEP:
                 more = file.read(TAIL)
                 if not more:

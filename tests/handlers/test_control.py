@@ -25,8 +25,8 @@ class FakeDesk:
     def revoke_passes(self, id: str, surface: str) -> list[Any]:
         return []
 
-    def renew(self) -> None:
-        self.done.append("renew")
+    def tell_pass(self, row: Any) -> None:
+        self.done.append(f"told of {row.shown}")
 
     def refuse(self, *what: str) -> None:
         self.refused.append(what)  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def test_pass_is_made_listed_and_revoked(tmp_path: Path) -> None:
     assert (made["project"], made["session"]) == (str(tmp_path), "")
     assert 590 <= made["seconds_left"] <= 600
     assert [row["id"] for row in place.send("passes")["passes"]] == [made["id"]]
-    assert place.desk.done == ["renew"]
+    assert place.desk.done == ["told of Bash(ls)"]
     assert place.send("pass_revoke", id="nothing") == {"revoked": []}
 
 

@@ -146,6 +146,7 @@ def test_address_can_be_answered_and_has_no_fields() -> None:
     address = {"mode": "url", "url": "https://example.com"}
     assert can_be_answered(address) and form_fields(address, say) == ()
     assert not can_be_answered({"mode": "url"})
+    assert not can_be_answered({"mode": "url", "url": "javascript:alert(1)"})
 
 
 def test_fields_say_what_the_server_wants() -> None:

@@ -103,6 +103,7 @@ def test_browser_s_line_ends_are_no_change() -> None:
         (CALL, "", "answer.empty"),
         (CALL, " \r\n\t", "answer.empty"),
         (CALL, "x" * 1001, "answer.long"),
+        (CALL, "ls\0rm", "answer.not_offered"),
         ({"command": "x" * 1001}, "ls", "answer.not_offered"),
         ({"command": ["ls"]}, "ls", "answer.not_offered"),
         ({}, "ls", "answer.not_offered"),

@@ -205,3 +205,11 @@ def test_ledger_names_what_is_dangerous_about_what_ran(bench: Bench) -> None:
     bench.answer("deny", id=later(1))
     assert bench.ledger.ends[-1]["danger"] == ["root"]
     assert bench.request.id == ID
+
+
+def test_pass_that_was_typed_is_told_to_people(bench: Bench) -> None:
+    """No card shows it; whoever did not type it must hear of it."""
+    row = Pass("aa", ["Bash(ls)"], shown="Bash(ls)", project="/p", ends=1.0)
+    bench.desk.tell_pass(row)
+    (notice,) = bench.channel.notices
+    assert notice.kind == "pass" and "Bash(ls)" in notice.text
