@@ -195,7 +195,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Claude Code review: go on",
     ),
     "notice.test": ("Claude Code 测试卡片", "Claude Code test card"),
-    "notice.pass": ("命令行添加了通行证", "A pass was made on the command line"),
+    "notice.pass": ("Claude Code 通行证（命令行）", "A pass for Claude Code, typed"),
     "pass.typed": (
         "{time} 前直接放行。不是你？feishuperm passes revoke all，或在收件箱撤销",
         "Goes through until {time}. Not yours? feishuperm passes revoke all, or revoke "
