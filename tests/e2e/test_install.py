@@ -715,6 +715,8 @@ def test_demo_that_is_ended_leaves_nothing(
         text=True,
         env={**machine.environ, "TMPDIR": str(folder)},
         start_new_session=True,
+        # Whoever started the tests may have them ignore it.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     ) as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
