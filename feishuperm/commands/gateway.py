@@ -9,9 +9,11 @@ from typing import Any
 
 from feishuperm import __version__
 from feishuperm.channels.app.dial import dial_feishu
+from feishuperm.channels.app.health import count_connections
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.gateway.cards import Cards
 from feishuperm.gateway.control import GatewayControl
+from feishuperm.gateway.crowd import Crowd
 from feishuperm.gateway.dial_redis import EngineRefusal, dial_redis, read_address
 from feishuperm.gateway.engine import FileEngine, RedisEngine
 from feishuperm.gateway.feishu import Feishu
@@ -104,7 +106,12 @@ class Gateway:
         dialling = partial(
             dial_feishu, api, partial(dial, ca_file=settings.feishuperm_ca_file)
         )
-        self.line = Link(self.loop, dialling, feishu.deliver)
+        self.crowd = Crowd(
+            partial(count_connections, api),
+            self.loop.call_soon_threadsafe,
+            self._later,
+        )
+        self.line = Link(self.loop, dialling, feishu.deliver, self._line_changed)
         web = Web(
             self.hub, self._line_state, self._upgrade, settings.gateway_metrics_token
         )
@@ -113,7 +120,7 @@ class Gateway:
         self.machines = HttpAcceptor(
             self.loop, http, web.on_request, limits.http, secure
         )
-        control = GatewayControl(self.hub, self._line_state)
+        control = GatewayControl(self.hub, self._line_state, lambda: self.crowd.problem)
         self.control = HookAcceptor(
             self.loop,
             listen_unix(gateway_socket()),
@@ -147,6 +154,11 @@ class Gateway:
         if isinstance(error, EngineRefusal) and not self.hub.connected:
             self.refusal = error
             self.loop.stop()
+
+    def _line_changed(self) -> None:
+        """Without an engine we must be the only one on this app."""
+        if self.line.state == "up" and isinstance(self.engine, FileEngine):
+            self.crowd.look()
 
     def _line_state(self) -> tuple[str, str]:
         return self.line.state, self.line.detail

@@ -15,7 +15,14 @@ from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.terminal import say
 from feishuperm.setup.case import Case
 from feishuperm.setup.checks_claude import asks_enough
-from feishuperm.setup.status import brief, lines, qr_lines, read_status
+from feishuperm.setup.status import (
+    brief,
+    gateway_lines,
+    lines,
+    qr_lines,
+    read_gateway,
+    read_status,
+)
 
 SUMMARY = "is it running, which channels are up, what is waiting"
 
@@ -31,20 +38,27 @@ def main(args: list[str]) -> int:
     socket = load_settings().permission_socket_path
     if options.brief:
         return show_brief(socket)
+    gateway = read_gateway(os.environ)
     try:
         status = read_status(socket, os.environ)
     except NotRunningError as error:
+        if gateway is not None and not options.json:
+            say("\n".join(gateway_lines(gateway)))
+            return 0
         if not options.json:
             raise
         print(json.dumps({"running": False, "error": str(error)}, indent=2))
         return 1
     if options.json:
-        print(json.dumps(status, indent=2))
+        own = {} if gateway is None else {"gateway": gateway}
+        print(json.dumps({**status, **own}, indent=2))
     elif options.qr:
         columns = shutil.get_terminal_size().columns
         print("\n".join(qr_lines(status["inbox"], columns)))
     else:
         say("\n".join(lines(status, time.time())))
+        if gateway is not None:
+            say("\n".join(gateway_lines(gateway)))
     return 0
 
 

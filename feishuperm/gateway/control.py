@@ -21,9 +21,15 @@ if TYPE_CHECKING:
 class GatewayControl:
     """Answers control commands, when the engine has answered."""
 
-    def __init__(self, hub: Hub, line_state: Callable[[], tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        line_state: Callable[[], tuple[str, str]],
+        problem: Callable[[], str],
+    ) -> None:
         self._hub = hub
         self._line_state = line_state
+        self._problem = problem
 
     def on_frame(self, connection: Any, kind: bytes, body: bytes) -> None:
         """One command, one answer."""
@@ -82,6 +88,7 @@ class GatewayControl:
             "engine": {"state": "up" if engine.ready else "down",
                        "detail": engine.problem},
             "machines": len(self._hub.connected),
+            "problem": self._problem(),
         }  # fmt: skip
 
 

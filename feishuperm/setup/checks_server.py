@@ -22,10 +22,26 @@ from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, words
 from feishuperm.setup.checks_claude import permission_hooks
 from feishuperm.setup.ports import port_of
 from feishuperm.setup.server_process import background_pid, is_server
+from feishuperm.setup.status import read_gateway
 from feishuperm.setup.visitor import fetch
 
 LOOP_SECONDS = 20.0
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
+
+
+def check_gateway(case: Case) -> Iterator[Result]:
+    gateway = read_gateway(case.environ)
+    if gateway is None:
+        yield Result(OK, "none runs here, and none is needed")
+        return
+    for name in ("app", "engine"):
+        if gateway[name]["state"] != "up":
+            detail = gateway[name]["detail"] or "not connected"
+            yield Result(FAIL, f"its {name} is down: {detail}", "feishuperm status")
+    if gateway["problem"]:
+        yield Result(FAIL, gateway["problem"], "set FEISHUPERM_ENGINE")
+    else:
+        yield Result(OK, f"{gateway['machines']} machines connected")
 
 
 def check_server(case: Case) -> Iterator[Result]:

@@ -36,6 +36,7 @@ CHECKS: dict[str, Callable[[Case], Iterator[Result]]] = {
     "feishu": feishu.check_feishu,
     "clock": feishu.check_clock,
     "loop": server.check_loop,
+    "gateway": server.check_gateway,
 }
 WIDTH = max(map(len, CHECKS))
 LONGEST = 2000  # characters of a text; an answer from outside may be endless

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from feishuperm.lib import qr
-from feishuperm.lib.control import ask_server
+from feishuperm.lib.config import gateway_socket
+from feishuperm.lib.control import ask_server, is_listening
 from feishuperm.lib.display import one_line
 from feishuperm.lib.tongue import speak
 from feishuperm.models.settings import host_is_local, url_host
@@ -21,6 +22,24 @@ def read_status(socket: str, environ: Mapping[str, str]) -> Status:
     status = ask_server({"command": "status", "inbox": True}, path=socket)
     service = kept_by(status["pid"], environ)
     return {"running": True, "service": service, **status}
+
+
+def read_gateway(environ: Mapping[str, str]) -> Status | None:
+    """What a gateway of this user says of itself; None without one."""
+    path = gateway_socket(environ)
+    if not is_listening(path):
+        return None
+    return ask_server({"command": "status"}, path=path)
+
+
+def gateway_lines(gateway: Status) -> Iterator[str]:
+    """A gateway for a person."""
+    yield f"gateway  {gateway['machines']} machines connected"
+    for name in ("app", "engine"):
+        state, detail = gateway[name]["state"], gateway[name]["detail"]
+        yield one_line(f"  {name} {state}{': ' if detail else ''}{detail}", 500)
+    if gateway["problem"]:
+        yield one_line(f"  {gateway['problem']}", 500)
 
 
 def inbox_link(socket: str = "") -> str:

@@ -204,3 +204,12 @@ def test_leave_undoes_join(
     assert done.returncode == 0
     assert config.read_bytes() == before
     assert not (config.parent / "gateway.json").exists()
+
+
+def test_gateway_tells_of_itself_in_status_and_doctor(gateway: RunningGateway) -> None:
+    done = gateway.run("status")
+    assert done.returncode == 0 and "0 machines connected" in done.stdout
+    assert "app up" in done.stdout
+    findings = json.loads(gateway.run("doctor", "--json").stdout)
+    rows = findings["checks"] if isinstance(findings, dict) else findings
+    assert [row["state"] for row in rows if row["check"] == "gateway"] == ["ok"]

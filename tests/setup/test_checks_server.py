@@ -168,3 +168,19 @@ def test_without_a_server_no_request_is_tried(
 ) -> None:
     monkeypatch.setitem(CHECKS, "loop", checks_server.check_loop)
     assert states(absent, "loop") == FAIL
+
+
+def test_gateway_that_shares_its_app_is_a_fault(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up = {"state": "up", "detail": ""}
+    said = {"app": up, "engine": up, "machines": 2, "problem": "another program"}
+    monkeypatch.setattr(checks_server, "read_gateway", lambda environ: said)
+    assert [row[:2] for row in patient.examine("gateway")] == [
+        (FAIL, "another program")
+    ]
+    monkeypatch.setitem(said, "problem", "")
+    assert [row[0] for row in patient.examine("gateway")] == [OK]
+    monkeypatch.setitem(said, "engine", {"state": "down", "detail": "refused"})
+    state, text, _ = patient.examine("gateway")[0]
+    assert state == FAIL and "refused" in text

@@ -61,7 +61,7 @@ class Finding(NamedTuple):
 
 def examine(api: AppApi) -> Finding:
     """Ask Feishu about the app; what it does not tell counts as good."""
-    return Finding(_bot(api) or _callback(api), _connections(api))
+    return Finding(_bot(api) or _callback(api), count_connections(api))
 
 
 def _bot(api: AppApi) -> str:
@@ -83,7 +83,8 @@ def _callback(api: AppApi) -> str:
     return api.problem("app.callback") if missing or elsewhere else ""
 
 
-def _connections(api: AppApi) -> int:
+def count_connections(api: AppApi) -> int:
+    """Of this app, on every machine; 1 if Feishu does not tell."""
     count = api.request("GET", CONNECTIONS).data.get("online_instance_cnt")
     return count if isinstance(count, int) else 1
 
