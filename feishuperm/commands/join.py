@@ -8,13 +8,13 @@ import sys
 from functools import partial
 
 from feishuperm.channels.dial_gateway import dial_gateway
+from feishuperm.engine.trust_review import require_outside
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.post import dial
 from feishuperm.lib.terminal import say
 from feishuperm.setup.joining import Pairing, check_url, set_gateway
-from feishuperm.setup.server_process import running_status
 from feishuperm.setup.service_step import restart
 
 TYPE_CHECKING = False
@@ -37,6 +37,7 @@ def main(args: list[str]) -> int:
         "--allow-http", action="store_true", help="without encryption, on your own risk"
     )
     options = parser.parse_args(args)
+    require_outside(os.environ)  # who owns the gateway answers for this machine
     settings = load_settings()
     url = check_url(options.url, options.allow_http)
     connect = partial(dial, ca_file=settings.feishuperm_ca_file)
@@ -69,11 +70,8 @@ def _agree(own: Enrolment) -> bool:
 
 
 def _restart() -> None:
-    """A running server takes it up; without one there is nothing to do."""
-    if running_status() is None:
-        say("start the server to use it: feishuperm serve, or feishuperm install")
-        return
+    """An installed server takes it up, running or not."""
     try:
         say(restart(os.environ))
     except FeishupermError as error:
-        say(f"restart the server to use it: {error}")
+        say(f"the server has to start anew to use it: {error}")

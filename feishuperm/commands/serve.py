@@ -237,8 +237,8 @@ class Server:
             f" {settings.permission_socket_path} and browsers on {hosts} port {port};"
             f" buttons point to {self.url}"
         )
-        pushes = any(not channel.passive for channel in self.channels)
-        if pushes and settings.url_is_local():
+        # Only a group bot's buttons are links; the app and a gateway need no address.
+        if "webhook" in settings.surfaces() and settings.url_is_local():
             log(
                 f"a phone cannot open {self.url}: set CALLBACK_SERVER_URL to an address"
                 " of this machine that the phone can reach (its Wi-Fi address, a"

@@ -47,17 +47,18 @@ def main(args: list[str]) -> int:
     if not options.json and is_out_of_reach(settings):
         for line in advice(settings, speak, addresses()):
             say(line)
+    started = time.monotonic()
     hook = start_hook(event(), os.environ)
     if not options.json:
         say(f"a card is on its way; tap a button within {seconds} seconds")
         say(f"no card? the inbox shows it too: {inbox_link(path)}")
-    started = time.monotonic()
     problem = watch(hook, ask, started + seconds + 10.0)
     output = hook_output(hook, 0.0)
     took = time.monotonic() - started
-    if is_late(output) if output else took >= seconds:
+    late = is_late(output) if output else took >= seconds
+    if late and not problem:  # a broken bot left nothing to tap
         raise FeishupermError(f"nobody tapped within {seconds} seconds")
-    if not output:
+    if late or not output:
         raise FeishupermError(problem or "nobody saw the card", "feishuperm doctor")
     if options.json:
         say(output)

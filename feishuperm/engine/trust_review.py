@@ -104,14 +104,19 @@ def listing(environ: Mapping[str, str]) -> Iterator[str]:
         yield f"{day}  {state:<13}  {visible(root)}"
 
 
-def require_person(environ: Mapping[str, str]) -> None:
-    """Raises FeishupermError unless a person at a terminal can be asked."""
+def require_outside(environ: Mapping[str, str]) -> None:
+    """Raises FeishupermError inside a session: the agent must not let itself in."""
     inside = any(name in environ for name in SESSION) or is_below_a_session()
     if inside:
         raise FeishupermError(
             "inside a session of Claude Code nobody can be asked",
             "run it in a terminal of your own",
         )
+
+
+def require_person(environ: Mapping[str, str]) -> None:
+    """Raises FeishupermError unless a person at a terminal can be asked."""
+    require_outside(environ)
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise FeishupermError("a person has to answer: this needs a terminal")
 

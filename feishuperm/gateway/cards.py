@@ -10,17 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import threading
 import time
 from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.channels.app.card import Extra, ask_card, settled_card
+from feishuperm.channels.app.health import name_of
 from feishuperm.channels.outbox import Form, Job, Lanes, Outbox, RateLimit
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.registry import read
 from feishuperm.lib.feishu import SendResult
 from feishuperm.lib.log import log
-from feishuperm.lib.task import run
+from feishuperm.lib.task import Promise, run
 from feishuperm.lib.text import text
 from feishuperm.models.ask import Ask, Outcome, shorten, to_plain
 
@@ -36,6 +38,7 @@ CHANGE_LIMIT = ((40, 1.0), (990, 60.0))
 EACH_LIMIT = ((4, 1.0),)  # to one person, or of one message; Feishu refuses the sixth
 EACH_CODES = frozenset((230020,))  # then
 CHANGE_SECONDS = 120.0
+NAME_SECONDS = 1.5  # of the 2.5 that a tap has
 AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
 KEPT_SECONDS = 86400  # of which message is about what
 BLOCK = 2_000  # characters of a block that a settled card shows again
@@ -271,6 +274,18 @@ class Cards:
                 lane=receiver,
             )
         )
+
+    def name_of(self, who: str) -> Promise[str]:
+        """A person's name in the directory; empty if that takes too long."""
+        promise: Promise[str] = Promise()
+
+        def work() -> None:
+            name = name_of(self.api, who)
+            self._on_loop(lambda: promise.resolve(name))
+
+        threading.Thread(target=work, name="name", daemon=True).start()
+        self._later(NAME_SECONDS, lambda: promise.resolve(""))
+        return promise
 
     def reply(self, message_id: str, said: str) -> None:
         """A text below a person's message."""

@@ -123,7 +123,8 @@ class Feishu:
         if text_at(value, "action") == REFUSE:
             card = note_card(say("pair.refused", name=joining.name), self._language)
             return toast("info", say("pair.refused", name=joining.name), card)
-        if not await self._hub.pairing.confirmed(joining, who, ""):
+        name = await self._hub.cards.name_of(who)
+        if not await self._hub.pairing.confirmed(joining, who, name):
             return toast("warning", say("pair.over"))
         done = say("pair.done", name=joining.name)
         return toast("success", done, note_card(done, self._language))

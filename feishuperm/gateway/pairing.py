@@ -102,6 +102,7 @@ class Pairing:
         log(f"{machine.id} {machine.name} joined for {machine.owner}")
         self._hub.record(
             {"event": "joined", "id": machine.id, "who": machine.owner,
+             "surface": "card",
              "summary": f"{machine.name} {machine.user} {machine.address}"}
         )  # fmt: skip
         wire.send("enrolled")

@@ -174,7 +174,7 @@ class Taps:
             receipt = await promise
         finally:
             del self._receipts[tap]
-        self._log_tap(machine, answer, receipt)
+        self._log_tap(machine, sent, answer, receipt)
         if receipt is None:
             return "sent", toast(
                 "info", self._hub.say("gateway.sent", machine=machine.name)
@@ -182,14 +182,14 @@ class Taps:
         return receipt.status or "refused", self._told(machine, sent, receipt)
 
     def _log_tap(
-        self, machine: Machine, answer: Answer, receipt: Receipt | None
+        self, machine: Machine, sent: Sent, answer: Answer, receipt: Receipt | None
     ) -> None:
         status = receipt.status if receipt else "sent"
         log(f"{machine.id} {answer.id}: {answer.action} by {answer.who}: {status}")
         self._hub.record(
             {"event": "carried", "id": answer.id, "action": answer.action,
              "who": answer.who, "surface": "gateway", "machine": machine.id,
-             "state": status}
+             "state": status, "tool": sent.ask.tool, "summary": sent.ask.summary}
         )  # fmt: skip
 
     def _told(self, machine: Machine, sent: Sent, receipt: Receipt) -> dict[str, Any]:

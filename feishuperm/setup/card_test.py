@@ -19,7 +19,7 @@ from feishuperm.services.ledger import Ledger
 
 POLL_SECONDS = 0.25
 LOOKED_AT = 50  # entries of the ledger; others may be answered meanwhile
-BOTS = {"app": "the app", "webhook": "the group bot"}
+BOTS = {"app": "the app", "webhook": "the group bot", "gateway": "the gateway"}
 
 
 def watch(
@@ -44,14 +44,14 @@ def watch(
 
 
 def bot_problem(status: dict[str, Any]) -> str:
-    """What is wrong with the app and the group bot, if anything. Raises without any.
+    """What is wrong with the app, the group bot and the gateway, if anything. Raises without any.
 
     One that is up will do: the bot stands in for an app that cannot send.
     """
     channels = [channel for channel in status["channels"] if channel["name"] in BOTS]
     if not channels:
         raise FeishupermError(
-            "the server has no Feishu group bot and no app",
+            "the server has no Feishu group bot, no app and no gateway",
             "feishuperm install --setup, or feishuperm demo",
         )
     if any(channel["state"] == "up" for channel in channels):

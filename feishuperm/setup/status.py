@@ -34,12 +34,13 @@ def read_gateway(environ: Mapping[str, str]) -> Status | None:
 
 def gateway_lines(gateway: Status) -> Iterator[str]:
     """A gateway for a person."""
-    yield f"gateway  {gateway['machines']} machines connected"
+    yield f"gateway  connected machines: {gateway['machines']}"
     for name in ("app", "engine"):
         state, detail = gateway[name]["state"], gateway[name]["detail"]
-        yield one_line(f"  {name} {state}{': ' if detail else ''}{detail}", 500)
+        words = f"{name} {state}{': ' if detail else ''}{detail}"
+        yield f"  {one_line(words, 500)}"
     if gateway["problem"]:
-        yield one_line(f"  {gateway['problem']}", 500)
+        yield f"  {one_line(gateway['problem'], 500)}"
 
 
 def inbox_link(socket: str = "") -> str:

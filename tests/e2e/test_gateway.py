@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -198,8 +199,6 @@ def test_leave_undoes_join(
     join(pyz, home, gateway, feishu)
     assert config.read_bytes() != before
     served = Served(pyz, home)
-    import subprocess
-
     done = subprocess.run([str(pyz), "leave"], env=served.environ, timeout=30)
     assert done.returncode == 0
     assert config.read_bytes() == before
@@ -208,8 +207,46 @@ def test_leave_undoes_join(
 
 def test_gateway_tells_of_itself_in_status_and_doctor(gateway: RunningGateway) -> None:
     done = gateway.run("status")
-    assert done.returncode == 0 and "0 machines connected" in done.stdout
+    assert done.returncode == 0 and "connected machines: 0" in done.stdout
     assert "app up" in done.stdout
     findings = json.loads(gateway.run("doctor", "--json").stdout)
     rows = findings["checks"] if isinstance(findings, dict) else findings
     assert [row["state"] for row in rows if row["check"] == "gateway"] == ["ok"]
+
+
+def test_join_names_who_confirmed_as_the_directory_does(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
+) -> None:
+    feishu.people[OWNER] = "韩梅梅"
+    said = join(pyz, tmp_path / "box", gateway, feishu)
+    assert f"韩梅梅 ({OWNER})" in said
+    assert enrolment(tmp_path / "box")["owner_name"] == "韩梅梅"
+
+
+def test_agent_cannot_give_its_machine_to_a_gateway_of_its_own(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway
+) -> None:
+    """Whoever owns the gateway answers for the machine."""
+    environ = {**gateway.environ, "HOME": str(tmp_path), "CLAUDECODE": "1"}
+    done = subprocess.run(
+        [str(pyz), "join", gateway.url], env=environ, text=True, capture_output=True,
+        timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "inside a session" in done.stderr
+    assert "配对码" not in done.stdout
+
+
+def test_request_whose_only_surface_went_away_is_released_not_denied(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
+) -> None:
+    home = tmp_path / "laptop"
+    join(pyz, home, gateway, feishu)
+    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="4") as machine:
+        wait_until(lambda: channel(machine)["state"] == "up")
+        cards = len(feishu.app_messages)
+        hook = machine.hook(event())
+        card_of(feishu, cards)
+        wait_until(lambda: gateway.machines()[0]["waiting"] == 1)
+        gateway.kill()
+        assert finish(hook) == ""
+        assert "a phone cannot open" not in machine.output()
