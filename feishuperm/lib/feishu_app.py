@@ -52,6 +52,8 @@ CODES: dict[int, tuple[str, str, str]] = {
     ),
     10015: (FAIL, "FEISHU_APP_SECRET is wrong", "baseinfo"),
     11205: (FAIL, "the app has no bot, or was never published", "capability"),
+    11207: (FAIL, "the app cannot be used: publish a version", "version"),
+    11210: (FAIL, "the app is not installed: publish a version", "version"),
     11232: (RETRY, "too many messages", ""),
     230001: (SIMPLER, "Feishu refused the message's form", ""),
     230002: (FAIL, "the bot is not in the group of FEISHU_RECEIVE_ID", ""),
@@ -103,7 +105,7 @@ PAGES = {
     "app.credentials": "baseinfo",
     "app.forbidden": "version",
     "app.busy": "version",
-    "app.bot_off": "capability",
+    "app.bot_off": "version",  # the ability is there, and waits for its company
     "app.callback": "callback",
 }
 LACKS_SCOPE = (99991672, 230027)
@@ -304,6 +306,11 @@ class AppApi:
     def console(self, page: str) -> str:
         """The address of a page of the developer's console about this app."""
         return f"{self._base_url}/app/{self._app_id}/{page}"
+
+
+def page_of(code: int) -> str:
+    """The page of the console that mends what a code says; empty if none does."""
+    return CODES.get(code, ("", "", ""))[2]
 
 
 def _scopes(answer: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from feishuperm.errors import SettingError
-from feishuperm.lib.feishu_app import NO_ANSWER, AppApi
+from feishuperm.lib.feishu_app import NO_ANSWER, AppApi, page_of
 from feishuperm.lib.post import Call, Reply, call
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Result
@@ -103,10 +103,10 @@ class AppCheck:
     def bot(self) -> Result:
         result = self.api.request("GET", BOT_INFO)
         if not result.ok:
-            page = f"open {self.api.console('capability')}"
-            return Result(
-                FAIL, f"the app's bot does not answer: {result.message}", page
-            )
+            text = f"the app's bot does not answer: {result.message}"
+            if result.retry or result.code == NO_ANSWER:
+                return Result(FAIL, text, "check the network")
+            return Result(FAIL, text, self._page(page_of(result.code) or "version"))
         status = _part(result.data, "bot").get("activate_status")
         if status == ENABLED:
             return Result(OK, "the app's bot is ready")

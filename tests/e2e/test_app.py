@@ -238,7 +238,7 @@ def test_webhook_steps_in_while_no_tap_can_arrive_and_steps_back(
     [
         ({"FEISHU_APP_SECRET": "wrong"}, "FEISHU_APP_SECRET", "baseinfo"),
         ({"FEISHU_APP_ID": "cli_other"}, "FEISHU_APP_ID", "baseinfo"),
-        ({}, "bot is switched off", "capability"),
+        ({}, "bot is switched off", "version"),
         ({"subscribed": ""}, "card.action.trigger", "callback"),
     ],
 )

@@ -154,12 +154,14 @@ def test_call_that_feishu_refuses_leaves_it_unknown(code: int) -> None:
     assert (state, fix) == (WARN, TEST) and text.startswith("unknown what the app may")
 
 
-@pytest.mark.parametrize("code", [11205, 11207, 11210])
-def test_bot_that_is_not_there_names_its_page(code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "page"), [(11205, "capability"), (11207, "version"), (11210, "version")]
+)
+def test_bot_that_is_not_there_names_its_page(code: int, page: str) -> None:
     with scanned() as feishu:
         feishu.refused["bot/v3/info"] = Refusal(code, "app do not have bot", 400)
         ((state, text, fix),) = troubles(feishu)
-    assert state == FAIL and str(code) in text and fix.endswith("/capability")
+    assert state == FAIL and str(code) in text and fix.endswith(f"/{page}")
 
 
 def test_number_of_connections_that_feishu_does_not_tell_is_unknown() -> None:

@@ -63,7 +63,7 @@ def test_name_is_asked_for_once_and_never_while_somebody_taps(bench: Bench) -> N
 @pytest.mark.parametrize(
     ("path", "data", "words", "page"),
     [
-        (BOT, {"bot": {"activate_status": 1}}, "bot is switched off", "capability"),
+        (BOT, {"bot": {"activate_status": 1}}, "bot is switched off", "version"),
         (
             ME,
             {"app": {"callback_info": {**READY, "subscribed_callbacks": []}}},
