@@ -16,7 +16,7 @@ from feishuperm.engine.headless import Headless
 from feishuperm.engine.hook_manager import HookManager
 from feishuperm.engine.run_mark import VARIABLE, RunMark
 from feishuperm.engine.screen import Screen
-from feishuperm.engine.trust import Trust
+from feishuperm.engine.trust import NAMES, Trust
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
@@ -72,8 +72,7 @@ def _sources(root: str, trust: Trust, screen: Screen) -> list[str]:
     """
     if trust.covers(root):
         return []
-    named = (".claude", ".mcp.json", "CLAUDE.md")
-    if any(os.path.lexists(os.path.join(root, name)) for name in named):
+    if any(os.path.lexists(os.path.join(root, name)) for name in NAMES):
         screen.warn(
             f"nobody has trusted {root}: its settings, callbacks, MCP servers and "
             f"CLAUDE.md are left out; look at them with `{trust_command(root)}`"

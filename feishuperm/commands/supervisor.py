@@ -48,7 +48,12 @@ def main(args: list[str]) -> int:
 def run_switches(args: list[str]) -> int:
     """`on`, `off` and `status`: another program, of which a review needs nothing."""
     from feishuperm.lib.arguments import ArgumentParser
-    from feishuperm.supervisor.switch import current_session, run_switch
+    from feishuperm.setup.claude_step import is_registered
+    from feishuperm.supervisor.switch import (
+        current_project,
+        current_session,
+        run_switch,
+    )
 
     parser = ArgumentParser("supervisor", SUMMARY, EPILOG)
     add = parser.add_argument
@@ -62,7 +67,8 @@ def run_switches(args: list[str]) -> int:
     if options.json and options.switch != "status":
         parser.error("--json is for status")
     named = current_session() if options.session is THIS else options.session
-    return run_switch(options.switch, named, options.json)
+    registered = is_registered("feishuperm-supervisor", current_project(), os.environ)
+    return run_switch(options.switch, named, options.json, registered)
 
 
 def run_hook() -> NoReturn:

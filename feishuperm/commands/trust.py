@@ -53,6 +53,10 @@ def _revoke(folder: str) -> int:
 
 def _trust(folder: str) -> int:
     require_person(os.environ)
-    trusted = Review(folder, os.environ).trust(input, print)
+    review = Review(folder, os.environ)
+    if review.is_empty():
+        say(f"nothing to trust: {review.root} has no settings and no scripts")
+        return 0
+    trusted = review.trust(input, print)
     print("trusted" if trusted else "not trusted")
     return 0 if trusted else 1

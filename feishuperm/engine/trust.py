@@ -25,6 +25,8 @@ from feishuperm.lib.git import main_folder, top_folder
 
 SETTINGS = (".claude/settings.json", ".claude/settings.local.json", ".mcp.json")
 SCRIPT_FOLDERS = (".claude/hooks", "hooks")
+# By these a folder has a say in a session at all.
+NAMES = (".claude", ".mcp.json", "CLAUDE.md")
 ACCEPTED = "hasTrustDialogAccepted"
 # Set by hosts that start the client in folders they do not vouch for.
 IGNORE = "CLAUDE_CODE_IGNORE_PERSISTED_TRUST"

@@ -14,7 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from feishuperm.engine.config_manager import ConfigManager
-from feishuperm.engine.trust import Records, Trust, content_hash, project_content
+from feishuperm.engine.trust import (
+    NAMES,
+    Records,
+    Trust,
+    content_hash,
+    project_content,
+)
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.display import one_line, visible
@@ -33,6 +39,12 @@ class Review:
         self.environ = environ
         self.records = Records(environ)
         self.ledger = ledger or Ledger()
+
+    def is_empty(self) -> bool:
+        """Whether the folder has no say in a session at all."""
+        named = (os.path.lexists(os.path.join(self.root, name)) for name in NAMES)
+        is_bare = os.path.isdir(self.root) and not any(named)
+        return is_bare and not project_content(self.root)
 
     def trust(self, ask: Callable[[str], str], show: Callable[[str], object]) -> bool:
         """Show the content and ask; whether it is trusted now."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import settings_editor as editor
-from feishuperm.lib.config import claude_dir
+from feishuperm.lib.config import claude_dir, claude_settings
 from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.setup import files
 from feishuperm.setup.ask_list import drop_rules, missing_rules, put_rules, rules_of
@@ -23,6 +23,7 @@ from feishuperm.setup.hook_entries import (
     Registration,
     drop_hook,
     drop_hooks,
+    find_hooks,
     kind_in,
     own_hooks,
     put_hook,
@@ -43,6 +44,7 @@ class Wishes(NamedTuple):
     away: frozenset[str] = frozenset()  # our hooks, by event, kind or program
     away_values: Sequence[editor.Path] = ()  # that we have set
     away_rules: bool = False  # all that we have added
+    shown: bool = False  # the rules, to whoever wished for them
 
 
 NO_WISHES = Wishes()
@@ -87,7 +89,8 @@ class ClaudeStep(Step):
             yield f"set {'.'.join(map(str, path))} to {value!r} in {self.path}"
         rules = missing_rules(before, self.wishes.rules)
         if rules:
-            yield f"ask about {', '.join(rules)} in {self.path}"
+            names = "the rules above" if self.wishes.shown else ", ".join(rules)
+            yield f"ask about {names} in {self.path}"
         for hook in self._away(before):
             yield f"remove {hook.program} of {hook.event} from {self.path}"
         gone = self._away_rules(before)
@@ -271,6 +274,26 @@ def permission_mode(path: str) -> str:
     except FeishupermError:
         return ""
     return mode if isinstance(mode, str) else ""
+
+
+def hooks_in(path: str) -> list[Hook]:
+    """The entries that run our programs; none in a file that cannot be read."""
+    try:
+        return find_hooks(editor.decode(read_bytes(path) or b""))
+    except FeishupermError:
+        return []
+
+
+def asking_commands(path: str) -> set[str]:
+    """The commands of ours in a settings file that ask for permission."""
+    hooks = hooks_in(path)
+    return {h.entry["command"] for h in hooks if h.event == "PermissionRequest"}
+
+
+def is_registered(program: str, project: str, environ: Mapping[str, str]) -> bool:
+    """Whether any file that Claude Code reads in a project starts this program."""
+    paths = claude_settings(project, environ).values()
+    return any(hook.program == program for path in paths for hook in hooks_in(path))
 
 
 def asks_by_rule(path: str) -> bool:

@@ -45,12 +45,14 @@ def wanted_cap(limit: int) -> str:
     return str(max(limit, DEFAULT_CAP))
 
 
-def run_switch(command: str, session: str, as_json: bool) -> int:
+def run_switch(
+    command: str, session: str, as_json: bool, registered: bool = True
+) -> int:
     """`on`, `off` or `status`, for the project or a session. Raises UsageError."""
     session = check_session(session) if session else ""
     state = SupervisorState(os.path.join(state_dir(), "supervisor"))
     if command == "status":
-        return show(state, session, as_json)
+        return show(state, session, as_json, registered)
     return switch(state, session, command)
 
 
@@ -78,13 +80,15 @@ def switch(state: SupervisorState, session: str, value: str) -> int:
     return 0
 
 
-def show(state: SupervisorState, session: str, as_json: bool) -> int:
+def show(state: SupervisorState, session: str, as_json: bool, registered: bool) -> int:
     """What the supervisor has done and may still do."""
-    facts = collect(state, session)
+    facts = {**collect(state, session), "registered": registered}
     if as_json:
         print(json.dumps(facts, indent=2))
         return 0
     say(f"supervisor {'on' if facts['on'] else 'off'} for {facts['project']}")
+    if facts["on"] and not registered:
+        say("but not registered: feishuperm install --supervisor")
     path = facts["reviewer_path"] or "not found: every review will be skipped"
     say(f"reviewer: {facts['reviewer']} ({path})")
     say(f"limit: {facts['limit']} reviews per prompt; {facts['cap_reason']}")

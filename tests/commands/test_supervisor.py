@@ -59,3 +59,27 @@ def test_reviewer_of_the_users_own_choice_stays(
     monkeypatch.setattr(command.wire, "read_all", lambda fd: b"{}")
     command.handle_event(time.monotonic())
     assert Reviewer.made[0].supervisor_command == "my-reviewer"
+
+
+def test_status_says_that_a_supervisor_nobody_calls_is_not_registered(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "project"))
+    for name in ("CLAUDE_CONFIG_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    missing = "but not registered: feishuperm install --supervisor"
+    assert command.main(["status"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("supervisor on for ") and missing in said
+    command.main(["status", "--json"])
+    assert json.loads(capsys.readouterr().out)["registered"] is False
+    entry = {"type": "command", "command": "/x/bin/feishuperm-supervisor"}
+    folder = tmp_path / ".claude"
+    folder.mkdir()
+    hooks = {"Stop": [{"hooks": [entry]}]}
+    (folder / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    command.main(["status"])
+    assert missing not in capsys.readouterr().out

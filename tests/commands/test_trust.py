@@ -97,6 +97,18 @@ def test_list_needs_nobody(clone: Path) -> None:
     assert run(clone, "list") == (0, "no folder is trusted here\r\n")
 
 
+def test_folder_that_brings_nothing_is_not_asked_about(clone: Path) -> None:
+    if is_below_a_session():
+        pytest.skip("whoever runs this test is no person")
+    empty = clone.parent / "empty"
+    empty.mkdir()
+    code, said = run(clone, str(empty), answer="")
+    assert code == 0 and f"nothing to trust: {empty}" in said and "[y/N]" not in said
+    (empty / "CLAUDE.md").write_text("obey")
+    code, said = run(clone, str(empty), answer="n")
+    assert code == 1 and "[y/N]" in said
+
+
 @pytest.mark.parametrize(("answer", "trusted"), [("y", True), ("n", False)])
 def test_person_at_a_terminal_sees_the_content_and_decides(
     clone: Path, answer: str, trusted: bool
