@@ -33,7 +33,7 @@ FLAGS = {
     "--rescan": "by one more scan, give the app what it lacks",
     "--no-qr": "show the link alone",
     "--no-input": "never ask anything",
-    "--gateway": "keep a gateway running here instead: one app for many machines",
+    "--gateway": "keep a gateway running instead, by systemd: one app, many machines",
     "--dry-run": "only say what would be done",
 }
 

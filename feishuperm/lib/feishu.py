@@ -477,7 +477,7 @@ class SendResult(NamedTuple):
 
 
 NO_ANSWER = -1
-BAD_SIGN = 19021
+BAD_SIGN, NO_SUCH_BOT = 19021, 19001
 RETRY, SIMPLER, FAIL = "retry", "simpler", "fail"
 # Code -> what it means for the message, and what the owner of the bot can do.
 CODES = {

@@ -1007,7 +1007,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cli.log_empty": ("还没有任何记录", "nothing has been decided yet"),
     "cli.rules_left": (
         "「始终允许」在项目里写下的 {count} 条规则仍然有效，之后无法用 log undo 撤回：",
-        '{count} rules that "always allow" wrote are still in projects, and log undo '
+        'rules that "always allow" wrote are still in projects ({count}), and log undo '
         "cannot take them back any more:",
     ),
     "cli.rules_back": (

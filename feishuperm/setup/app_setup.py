@@ -57,6 +57,7 @@ class AppSetup:
         self.words = words
         self.is_new = config.new.get(APP_ID, "") not in ("", config.old.get(APP_ID))
         self.lists = False  # surfaces, for as long as nobody owns the app
+        self.works = False  # a card was tapped on the phone
 
     @property
     def is_set(self) -> bool:
@@ -221,7 +222,8 @@ class AppSetup:
             return
         where, who = last_answer(Ledger())
         took = f"{time.monotonic() - started:.1f}"
-        key = "cli.tap_came" if where == "card" else "cli.tap_elsewhere"
+        self.works = where == "card"
+        key = "cli.tap_came" if self.works else "cli.tap_elsewhere"
         command = self.command()
         say(self.words(key, who=who, seconds=took, where=where, command=command))
 

@@ -42,7 +42,7 @@ class BotQuestions:
             return False
         self.tried = True
         self.offer_addresses()
-        return not self._takes_card()
+        return not self._taken()
 
     def ask(self) -> bool:
         """Ask for the bot until it works or the person gives up; then True too."""
@@ -94,10 +94,14 @@ class BotQuestions:
         if secret or self.config.old.get(BOT[1]):
             new[BOT[1]] = secret  # not the old bot's
         self.offer_addresses()
+        return self._taken()
+
+    def _taken(self) -> bool:
+        """Whether the bot works; what Feishu refused is never written."""
         if self._takes_card():
             return True
         for key in BOT:
-            new.pop(key, None)
+            self.config.new.pop(key, None)
         return False
 
     def _takes_card(self) -> bool:

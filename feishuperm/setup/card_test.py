@@ -44,7 +44,7 @@ def watch(
 
 
 def bot_problem(status: dict[str, Any]) -> str:
-    """What is wrong with the app, the group bot and the gateway, if anything. Raises without any.
+    """What is wrong with app, group bot and gateway, if anything. Raises without any.
 
     One that is up will do: the bot stands in for an app that cannot send.
     """

@@ -60,8 +60,10 @@ def check_hooks(case: Case) -> Iterator[Result]:
         if paths.count(path) > 1:
             text = f"{path} has our hook more than once"
             yield Result(WARN, text, case.register(path))
-    # Two hooks ask twice; of two files the one nearer to the user's stays.
-    for path in list(dict.fromkeys(paths))[1:]:
+    # Claude Code runs equal commands once; of two files the user's own stays.
+    places = {hook.entry["command"]: path for path, hook in reversed(own)}
+    paths = [path for path in dict.fromkeys(paths) if path in places.values()]
+    for path in paths[1:]:
         text = f"{path} has our hook too: each request asks twice"
         yield Result(WARN, text, edit(path, "remove feishuperm-hook"))
 
@@ -110,7 +112,7 @@ def check_mode(case: Case) -> Iterator[Result]:
         yield Result(WARN, f"{mode}: {ASKS[mode]}", fix)
     else:
         asks = ASKS.get(mode, ASKS["default"])
-        by_rule = f"; also what {len(rules)} rules of permissions.ask name"
+        by_rule = f"; also what permissions.ask names ({len(rules)})"
         yield Result(OK, f"{mode}: {asks}{by_rule if rules else ''}")
     if case.environ.get("TERM_PROGRAM") == "vscode":
         text = "some versions of the VS Code extension run no PermissionRequest hooks"

@@ -30,12 +30,6 @@ def send_hello(
     return feishu.send_feishu_card(url, card, secret, post)
 
 
-def send_test(settings: Settings) -> str:
-    """What went wrong with a test card, if anything."""
-    result = send_hello(settings)
-    return "" if result.ok else result.message
-
-
 def check_feishu(case: Case) -> Iterator[Result]:
     """Whatever of Feishu is set up."""
     has_app = bool(case.settings.feishu_app_id)

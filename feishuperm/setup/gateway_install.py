@@ -63,17 +63,14 @@ class GatewayInstall:
         self._run = run
 
     def rehearse(self) -> int:
+        self._require_systemd()
         for row in [row for step in self._steps() for row in step.changes()]:
             say(f"would {row}")
         return 0
 
     def run(self) -> int:
         """Everything that can be refused is refused before the first change."""
-        if self._systemctl("show-environment"):
-            raise FeishupermError(
-                "`systemctl --user` does not answer here; nothing was changed",
-                "let your own supervisor run `feishuperm gateway`",
-            )
+        self._require_systemd()
         steps = self._steps()
         changes = [row for step in steps for row in step.changes()]
         for step in steps:
@@ -88,6 +85,14 @@ class GatewayInstall:
         say(f"feishuperm {__version__}: the gateway runs")
         say("to keep it running after you log out: loginctl enable-linger")
         return 0
+
+    def _require_systemd(self) -> None:
+        if self._systemctl("show-environment"):
+            raise FeishupermError(
+                "install --gateway needs systemd, and `systemctl --user` does not "
+                "answer here; nothing was changed",
+                "let launchd, a container or another supervisor run feishuperm gateway",
+            )
 
     def _systemctl(self, *words: str) -> int:
         return self._run(["systemctl", "--user", *words])

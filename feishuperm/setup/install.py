@@ -11,13 +11,13 @@ import difflib
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.lib import tongue
+from feishuperm.lib import feishu, tongue
 from feishuperm.lib.arguments import Options
 from feishuperm.lib.config import claude_settings, config_path, home
 from feishuperm.lib.program import archive_path
@@ -29,7 +29,7 @@ from feishuperm.setup import claude_step, server_process, waiting
 from feishuperm.setup.app_setup import AppSetup
 from feishuperm.setup.ask_list import RULES
 from feishuperm.setup.bot_questions import tell_out_of_reach
-from feishuperm.setup.checks_feishu import send_test
+from feishuperm.setup.checks_feishu import BOT_OPTIONS, send_hello
 from feishuperm.setup.claude_step import ClaudeStep, SlashAway, SlashStep, Wishes
 from feishuperm.setup.config_step import ConfigStep
 from feishuperm.setup.hook_entries import (
@@ -174,12 +174,21 @@ class Install:
             self.app.await_tap(socket, settings.permission_request_timeout)
 
     def try_bot(self) -> None:
-        """Without a person, a bot that does not answer is told and kept."""
-        if self.config.has_new_bot() and not self.questions.bot.tried:
-            tell_out_of_reach(self.config, self.words)
-            problem = send_test(self.config.settings())
-            if problem:
-                warn(f"Feishu did not take a test card: {problem}")
+        """Without a person, a bot that does not answer is told and kept.
+
+        One that Feishu refuses must not take the place of one that works. Raises
+        FeishupermError.
+        """
+        if not self.config.has_new_bot() or self.questions.bot.tried:
+            return
+        tell_out_of_reach(self.config, self.words)
+        result = send_hello(self.config.settings())
+        if result.code in (feishu.BAD_SIGN, feishu.NO_SUCH_BOT):
+            problem = f"Feishu refuses this bot; nothing was changed: {result.message}"
+            raise FeishupermError(problem, f"again, with its own: {BOT_OPTIONS}")
+        if not result.ok:
+            warn(f"Feishu did not take a test card: {result.message}")
+            warn("the bot is kept all the same; when that is mended: test-card")
 
     def tell(self, service: Service | None) -> None:
         """Three things to do next, and where the inbox is."""
@@ -188,22 +197,54 @@ class Install:
             say(self.words("standing.inbox", link=inbox_link()))
             if service.kind == "background" or "linger" in service.keeps:
                 say(f"note: {service.keeps}")
-        silent = self.kinds_without_card()
-        if silent:
-            say(f"note: {silent} in FEISHUPERM_NOTIFY makes cards of them too")
-        has_phone = bool(self.config.settings().surfaces() - {"inbox"})
+        for note in self.notes():
+            say(f"note: {note}")
+        surfaces = self.config.settings().surfaces()
         asks = not self.needs_mode() or claude_step.asks_by_rule(self.settings_path())
-        steps = (
-            "cli.next_card" if has_phone else "cli.next_scan",
+        steps = [
+            "cli.next_card" if surfaces - {"inbox"} else "cli.next_scan",
             "cli.next_doctor",
             "cli.next_demo" if asks else "cli.next_list",
-        )
+        ]
+        if self.app.works:  # the card was there, and its tap came
+            del steps[0]
         say(self.words("cli.next"))
         for number, key in enumerate(steps, 1):
             say(f"  {number}. {self.words(key, program=program)}")
         folder = os.path.dirname(self.link("feishuperm"))
         if folder not in self.environ.get("PATH", "").split(os.pathsep):
             say(f'hint: export PATH={shlex.quote(folder)}:"$PATH"')
+
+    def notes(self) -> Iterator[str]:
+        """What does not do what whoever installs may think it does."""
+        silent = self.kinds_without_card()
+        if silent:
+            yield f"{silent} in FEISHUPERM_NOTIFY makes cards of them too"
+        surfaces = self.config.settings().surfaces()
+        if self.config.has_new_bot() and "webhook" not in surfaces:
+            yield "FEISHUPERM_SURFACES does not list webhook: the bot gets nothing"
+        for path in () if self.options.no_hooks else self.other_hooks():
+            yield (
+                f"{path} has our hook in another form: each request is asked twice "
+                "where both count; remove feishuperm-hook from one of them"
+            )
+
+    def other_hooks(self) -> list[str]:
+        """Files that let the same request be asked again.
+
+        Of equal commands Claude Code runs one, whichever files they are in.
+        """
+        own = self.settings_path()
+        paths = [absolute(p) for p in claude_settings("", self.environ).values()]
+        if not self.options.project:
+            records = self.manifest.records
+            paths += [name[9:] for name in records if name.startswith("settings:")]
+        asking = claude_step.asking_commands(own)
+        return [
+            path
+            for path in dict.fromkeys(paths)
+            if path != own and claude_step.asking_commands(path) - asking
+        ]
 
     def where(self, service: Service | None) -> str:
         if service is None:
@@ -282,6 +323,7 @@ class Install:
             frozenset(gone),
             (cap,) if options.no_supervisor else (),
             options.no_ask_list,
+            shown=self.questions.wants_list,
         )
 
     def other_claude_steps(self) -> list[Step]:

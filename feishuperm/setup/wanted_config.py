@@ -60,6 +60,8 @@ class WantedConfig:
 
         `own_port` is held by the server that is there. Raises FeishupermError.
         """
+        if self.has_new_bot() and SURFACES not in self.new:
+            self.new.update(self.with_surface("webhook"))
         if not self.has("PERMISSION_SOCKET_PATH"):
             socket = own_socket(state_dir(self.environ))
             self.new["PERMISSION_SOCKET_PATH"] = socket

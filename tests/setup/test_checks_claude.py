@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from feishuperm.setup.case import FAIL, OK, WARN
+from feishuperm.setup.hook_entries import guarded
 from tests.setup.patient import HOOK, Patient, fixes, states
 
 
@@ -83,7 +84,7 @@ def test_auto_mode_with_rules_that_ask_is_told_in_one_line(patient: Patient) -> 
     [(state, text, _)] = patient.examine("permission mode")
     assert state == OK
     assert text.startswith("auto: asks questions")
-    assert "2 rules of permissions.ask" in text
+    assert "what permissions.ask names (2)" in text
     patient.settings_value["permissions"]["defaultMode"] = "dontAsk"
     patient.write_settings()
     assert states(patient, "permission mode") == WARN
@@ -114,6 +115,10 @@ def test_hook_of_user_and_project_leaves_the_project(patient: Patient) -> None:
     path = patient.home / "project/.claude/settings.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"hooks": patient.settings_value["hooks"]}))
+    assert states(patient, "hooks") == OK  # the client runs equal commands once
+    entry = {**HOOK, "command": guarded("feishuperm-hook")}
+    groups = [{"matcher": "*", "hooks": [entry]}]
+    path.write_text(json.dumps({"hooks": {"PermissionRequest": groups}}))
     assert fixes(patient, "hooks") == [f"edit {path}: remove feishuperm-hook"]
 
 

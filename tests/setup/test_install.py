@@ -11,9 +11,15 @@ import pytest
 
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib import feishu
+from feishuperm.lib.feishu import SendResult
 from feishuperm.setup import install, ports
 from feishuperm.setup.claude_step import ClaudeStep
+from feishuperm.setup.hook_entries import guarded
 from feishuperm.setup.install import Install, event_names
+from feishuperm.setup.program_step import ProgramStep
+
+BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/"
 
 
 @pytest.mark.parametrize(
@@ -162,3 +168,102 @@ def test_hooks_in_other_projects_follow_a_program_that_moves(
     assert step.changes() == [f"register PermissionRequest in {path}"]
     entry["command"] = "/new/bin/feishuperm-hook"
     assert json.loads(step.texts()[1]) == {"hooks": {"PermissionRequest": [group]}}
+
+
+# A bot that nobody is there to ask about.
+
+
+@pytest.mark.parametrize("code", [feishu.BAD_SIGN, feishu.NO_SUCH_BOT])
+def test_bot_that_feishu_refuses_is_not_taken_on_a_pipe(
+    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    config = Path(bare["HOME"], ".config/feishuperm/config.env")
+    config.parent.mkdir(parents=True)
+    config.write_text(f"FEISHU_WEBHOOK_URL={BOT}good\nFEISHU_WEBHOOK_SECRET=good\n")
+    refusal = SendResult(False, code, "no")
+    monkeypatch.setattr(install, "send_hello", lambda settings: refusal)
+    made = Install(parser().parse_args(["--secret", "bad", "--no-service"]), bare)
+    monkeypatch.setattr(made, "steps", lambda: [ProgramStep])
+    monkeypatch.setattr(ProgramStep, "changes", lambda: ["x"])
+    monkeypatch.setattr(made, "apply", lambda *args: pytest.fail("changed"))
+    with pytest.raises(FeishupermError, match="refuses this bot; nothing was changed"):
+        made.run()
+    assert "SECRET=good" in config.read_text()
+
+
+def test_bot_that_does_not_answer_is_told_and_kept(
+    bare: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    silence = SendResult(False, feishu.NO_ANSWER, "timed out", retry=True)
+    monkeypatch.setattr(install, "send_hello", lambda settings: silence)
+    given = ["--webhook", f"{BOT}x", "--callback-url", "https://perm.example"]
+    made = Install(parser().parse_args(given), bare)
+    made.try_bot()
+    said = capsys.readouterr().err
+    assert "timed out" in said and "kept all the same" in said
+    assert made.config.new["FEISHU_WEBHOOK_URL"] == f"{BOT}x"
+
+
+# What whoever installs may not expect.
+
+
+def with_hook(path: Path, command: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    groups = [{"matcher": "*", "hooks": [{"type": "command", "command": command}]}]
+    path.write_text(json.dumps({"hooks": {"PermissionRequest": groups}}))
+
+
+def test_second_hook_in_another_form_is_named_since_it_asks_twice(
+    bare: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured: the client runs equal commands once, whichever files they are in."""
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    users = tmp_path / ".claude/settings.json"
+    theirs = project / ".claude/settings.json"
+    with_hook(users, "/x/bin/feishuperm-hook")
+    with_hook(project / ".claude/settings.local.json", "/x/bin/feishuperm-hook")
+    assert list(Install(parser().parse_args(["--project"]), bare).notes()) == []
+    assert list(Install(parser().parse_args([]), bare).notes()) == []
+    with_hook(theirs, guarded("feishuperm-hook"))
+    shared = Install(parser().parse_args(["--project", "--shared"]), bare)
+    assert [n.split()[0] for n in shared.notes()][:1] == [str(users)]
+    [note] = Install(parser().parse_args([]), bare).notes()
+    assert note.startswith(str(theirs)) and "asked twice" in note
+    monkeypatch.chdir(tmp_path)
+    assert list(Install(parser().parse_args([]), bare).notes()) == []
+    made = Install(parser().parse_args([]), bare)
+    made.manifest.records[f"settings:{theirs}"] = {"path": str(theirs)}
+    assert len(list(made.notes())) == 1
+
+
+def test_list_without_the_given_bot_is_named(bare: dict[str, str]) -> None:
+    bare["FEISHUPERM_SURFACES"] = "inbox"
+    made = Install(parser().parse_args(["--webhook", f"{BOT}x"]), bare)
+    [note] = made.notes()
+    assert note == "FEISHUPERM_SURFACES does not list webhook: the bot gets nothing"
+
+
+def test_card_that_was_tapped_is_not_what_comes_next(
+    bare: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Install(parser().parse_args(["--webhook", f"{BOT}x"]), bare)
+    made.tell(None)
+    assert "1. see a card on your phone" in capsys.readouterr().out
+    made.app.works = True
+    made.tell(None)
+    said = capsys.readouterr().out
+    assert "see a card" not in said and "1. check every hop" in said
+
+
+def test_rules_that_were_shown_are_not_listed_again(bare: dict[str, str]) -> None:
+    made = Install(parser().parse_args(["--ask-list", "--no-service"]), bare)
+    [step] = [s for s in made.steps() if isinstance(s, ClaudeStep)]
+    assert "Bash(git push *), " in str(step.changes())
+    made.questions.wants_list = True
+    [step] = [s for s in made.steps() if isinstance(s, ClaudeStep)]
+    assert "git push" not in str(step.changes())
+    assert f"ask about the rules above in {step.path}" in step.changes()

@@ -67,6 +67,19 @@ def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
     )
 
 
+def test_given_bot_that_was_refused_is_not_written_when_the_person_gives_up(
+    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = SendResult(False, feishu.BAD_SIGN, "no")
+    monkeypatch.setattr(bot_questions, "send_hello", lambda settings: refusal)
+    monkeypatch.setattr("builtins.input", lambda prompt: "")
+    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    url = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
+    made = asking(bare, "--webhook", url, "--secret", "wrong", "--lang", "en")
+    made.ask(about_place=False, about_mode=False)
+    assert made.config.new == {"FEISHUPERM_LANG": "en"}
+
+
 def test_ctrl_d_ends_the_questions(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

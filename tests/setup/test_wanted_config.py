@@ -68,6 +68,25 @@ def test_bot_is_new_when_its_address_or_secret_changes(bare: dict[str, str]) -> 
     assert wanted(bare, "--secret", "t", **bot).has_new_bot()
 
 
+def test_bot_that_is_given_is_used_though_an_older_list_lacks_it(
+    bare: dict[str, str],
+) -> None:
+    old = {"FEISHUPERM_SURFACES": "inbox", "FEISHU_WEBHOOK_URL": "https://x/1"}
+    made = wanted(bare, "--webhook", "https://x/2", **old)
+    made.complete(0, serves=False)
+    assert made.new["FEISHUPERM_SURFACES"] == "inbox,webhook"
+    made = wanted(bare, "--webhook", "https://x/1", **old)  # as it was: nothing is new
+    made.complete(0, serves=False)
+    assert "FEISHUPERM_SURFACES" not in made.new
+
+
+def test_list_that_is_given_beside_the_bot_counts(bare: dict[str, str]) -> None:
+    bare["FEISHUPERM_SURFACES"] = "inbox"
+    made = wanted(bare, "--webhook", "https://x/2")
+    made.complete(0, serves=False)
+    assert made.new["FEISHUPERM_SURFACES"] == "inbox"
+
+
 @pytest.mark.parametrize(
     ("old", "notes"),
     [
