@@ -43,6 +43,11 @@ ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
 SEEN_SECONDS = 8 * 3600  # Feishu sends a message again for six hours
 SEEN, CARRIED = "seen", "carried"  # what is known of an event
+# What a machine says of a tap, as it is counted; anything else counts as refused.
+COUNTED = {
+    statuses.SETTLED: "settled", statuses.ENDED: "ended", statuses.UNKNOWN: "ended",
+    statuses.INCOMPLETE: "again", statuses.CONFIRM: "again",
+}  # fmt: skip
 
 
 class Taps:
@@ -179,7 +184,8 @@ class Taps:
             return "sent", toast(
                 "info", self._hub.say("gateway.sent", machine=machine.name)
             )
-        return receipt.status or "refused", self._told(machine, sent, receipt)
+        counted = COUNTED.get(receipt.status, "refused")
+        return counted, self._told(machine, sent, receipt)
 
     def _log_tap(
         self, machine: Machine, sent: Sent, answer: Answer, receipt: Receipt | None

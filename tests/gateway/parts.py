@@ -16,7 +16,7 @@ from feishuperm.gateway.metrics import Metrics
 from feishuperm.gateway.registry import Machine, Registry
 from feishuperm.lib.feishu_app import Result
 from feishuperm.lib.task import Promise, kept, run
-from feishuperm.models.ask import Ask, Block, Offer, to_plain
+from feishuperm.models.ask import Ask, Block, Offer, Outcome, Receipt, to_plain
 from feishuperm.protocol.machine import LOGIN, ROTATE, prove
 
 OWNER, OTHER = "ou_owner", "ou_other"
@@ -269,3 +269,12 @@ def shared(path: Path, clock: Clock, count: int = 2) -> list[SharedEngine]:
     for _ in range(count):
         SharedEngine(memory, replicas)
     return replicas
+
+
+def settle(wire: FakeWire, tap: dict[str, Any], action: str = "allow") -> None:
+    """The machine does what a tap says."""
+    outcome = Outcome(tap["answer"]["id"], "permission", "zh", "allowed", action,
+                      "gateway", OWNER, 1000.0, "已批准运行", "good")  # fmt: skip
+    receipt = to_plain(Receipt("settled", outcome))
+    wire.say("receipt", tap=tap["tap"], receipt=receipt)
+    wire.say("settle", outcome=to_plain(outcome))

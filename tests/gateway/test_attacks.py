@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from feishuperm.gateway import hub as module
-from feishuperm.gateway import pairing
 from feishuperm.gateway.engine import Engine, FileEngine
 from feishuperm.lib.feishu_app import Result
 from feishuperm.lib.task import Promise
@@ -58,18 +57,6 @@ class SlowEngine(Engine):
         while self._queue and steps:
             steps -= 1
             self._queue.popleft()()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def bench(tmp_path: Path, clock: Clock) -> Bench:
-    engine = FileEngine("cli_x", str(tmp_path / "e"), clock)
-    engine.start()
-    return Bench(engine, clock)
 
 
 def settled(id: str) -> dict[str, Any]:
@@ -256,26 +243,6 @@ def test_crowd_at_the_door_puts_out_its_oldest_only(
     assert crowd[0].ended == (TRY_LATER, "too many are at the door")
     assert machine.ended is None
     assert bench.wire(bench.enrol("second")).got("welcome")
-
-
-def test_joins_that_nobody_confirms_are_bounded(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pairing, "JOINS_EACH", 3)
-    monkeypatch.setattr(pairing, "JOINS_ALL", 5)
-
-    def join(address: str) -> FakeWire:
-        wire = FakeWire(bench.hub, address)
-        wire.say("join", name="box", user="me", owner="")
-        return wire
-
-    wires = [join("192.0.2.1") for _ in range(4)] + [join("192.0.2.2")]
-    assert [len(wire.got("code")) for wire in wires] == [1, 1, 1, 0, 1]
-    assert wires[3].ended == (TRY_LATER, "too many machines are being paired")
-    join("192.0.2.3")
-    assert join("192.0.2.4").ended is not None
-    wires[0].end()
-    assert join("192.0.2.4").got("code")
 
 
 def test_strangers_at_the_door_cannot_make_us_send_to_everybody(bench: Bench) -> None:

@@ -21,11 +21,6 @@ def opened(path: Path, clock: Clock) -> FileEngine:
     return engine
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 def test_what_must_last_survives_a_crash(tmp_path: Path, clock: Clock) -> None:
     engine = opened(tmp_path / "e", clock)
     done(engine.run(("HSET", "h", "a", "1"), ("HSET", "h", "b", "2")))

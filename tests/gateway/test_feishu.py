@@ -20,11 +20,6 @@ class Delivery(NamedTuple):
     payload: bytes
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return made(tmp_path)
-
-
 def made(tmp_path: Path, owners: frozenset[str] = frozenset()) -> Bench:
     clock = Clock()
     engine = FileEngine("cli_x", str(tmp_path / "e.jsonl"), clock)

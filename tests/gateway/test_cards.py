@@ -1,0 +1,207 @@
+"""Cards of a gateway: one for each request, changed when it ends, never lost."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from feishuperm.gateway import cards
+from feishuperm.gateway.cards import Cards
+from feishuperm.lib.feishu_app import Result
+from feishuperm.models.ask import Outcome, to_plain
+from tests.gateway.parts import OWNER, Bench, FakeWire, done, make_ask
+
+
+def ended(wire: FakeWire, id: str = "1-0000000a") -> None:
+    outcome = Outcome(id, "permission", "zh", "denied", "deny", done="已拒绝运行")
+    wire.say("settle", outcome=to_plain(outcome))
+
+
+def test_card_that_cannot_be_sent_is_told_to_the_machine(bench: Bench) -> None:
+    wire = bench.wire(bench.enrol())
+    bench.api.fails = True
+    bench.ask(wire)
+    assert wire.got("shown")[0]["ok"] is False
+
+
+def test_ask_that_comes_again_has_one_card(bench: Bench) -> None:
+    wire = bench.wire(bench.enrol())
+    bench.ask(wire)
+    bench.ask(wire)
+    assert len(bench.api.sent) == 1
+    assert [m["ok"] for m in wire.got("shown")] == [True, True]
+
+
+def test_card_of_what_ended_before_it_left_is_not_sent(bench: Bench) -> None:
+    wire = bench.wire(bench.enrol())
+    wire.say("ask", ask=to_plain(make_ask(created=bench.clock.now)))
+    ended(wire)
+    bench.pump()
+    assert bench.api.sent == [] and wire.got("shown")[0]["ok"] is False
+    assert done(bench.hub.listing())[0]["waiting"] == 0
+
+
+def test_card_of_what_ended_while_it_left_becomes_a_record(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = bench.wire(bench.enrol())
+    send = bench.api.send
+
+    def slow(*parts: Any) -> Any:
+        result = send(*parts)
+        ended(wire)  # before the answer of the platform is known
+        return result
+
+    monkeypatch.setattr(bench.api, "send", slow)
+    bench.ask(wire)
+    assert [message for message, _ in bench.api.updates] == ["om_1"]
+    assert done(bench.hub.listing())[0]["waiting"] == 0
+
+
+def test_replica_that_dies_before_a_record_is_made_leaves_it_to_the_next(
+    bench: Bench,
+) -> None:
+    machine = bench.enrol()
+    wire = bench.wire(machine)
+    ask = bench.ask(wire)
+    ended(wire)
+    again = bench.wire(machine)
+    assert again.got("welcome")[0]["cards"] == [ask.id], "it may settle it again"
+    bench.pump()
+    assert len(bench.api.updates) == 1
+    assert bench.wire(machine).got("welcome")[0]["cards"] == []
+
+
+def sent_card(bench: Bench, **parts: Any) -> Any:
+    """What the engine keeps of a card that is out."""
+    ask = bench.ask(bench.wire(bench.enrol()), **parts)
+    return done(bench.cards.get("m-laptop", ask.id))
+
+
+LONG = "x" * 40_000
+
+
+def test_card_is_kept_with_what_a_tap_is_held_against(bench: Bench) -> None:
+    sent = sent_card(bench)
+    assert (sent.owner, sent.message_id, sent.grants) == (OWNER, "om_1", True)
+    assert sent.nonce == bench.value()["nonce"] and sent.ask.digest == "d" * 16
+    assert done(bench.cards.about("om_1")) == sent
+    assert done(bench.cards.about("om_other")) is None
+
+
+def test_request_too_long_for_a_card_is_attached_and_may_be_granted_then(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: list[bytes] = []
+
+    def upload(name: str, data: bytes) -> Result:
+        files.append(data)
+        assert done(bench.cards.get("m-laptop", "1-0000000a")).grants is False
+        return Result(True, 0, "", data={"file_key": "f"})
+
+    monkeypatch.setattr(bench.api, "upload", upload)
+    blocks = (make_ask().blocks[0]._replace(text=LONG),)
+    assert sent_card(bench, blocks=blocks).grants is True
+    assert files == [LONG.encode()]
+    assert bench.api.replies == [("om_1", {"file_key": "f"})]
+
+
+def test_request_whose_attachment_fails_can_only_be_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = Result(False, 234006, "too large")
+    monkeypatch.setattr(bench.api, "upload", lambda name, data: refusal)
+    blocks = (make_ask().blocks[0]._replace(text=LONG),)
+    assert sent_card(bench, blocks=blocks).grants is False
+    assert bench.api.updates == [], "no card with buttons that grant"
+    with pytest.raises(StopIteration):
+        bench.value("allow")
+
+
+def test_attachment_that_comes_after_the_end_brings_no_card_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = bench.wire(bench.enrol())
+    update = bench.api.update
+
+    def slow(message_id: str, card: Any) -> Result:
+        monkeypatch.undo()
+        ended(wire)
+        done(bench.cards._forget("m-laptop", "1-0000000a"))
+        return update(message_id, card)
+
+    monkeypatch.setattr(bench.api, "update", slow)
+    bench.ask(wire, blocks=(make_ask().blocks[0]._replace(text=LONG),))
+    assert done(bench.cards.of("m-laptop")) == []
+
+
+def test_card_changes_after_the_answer_to_its_tap_has_left(bench: Bench) -> None:
+    """Feishu would undo a change that overtakes it."""
+    wire = bench.wire(bench.enrol())
+    bench.ask(wire)
+    ended(wire)
+    while bench.cards._changes.step() == 0.0:
+        pass
+    assert bench.api.updates == []
+    bench.clock.turn(0.31)
+    bench.pump()
+    assert [message for message, _ in bench.api.updates] == ["om_1"]
+    assert done(bench.cards.of("m-laptop")) == []
+
+
+def test_settling_what_was_never_shown_sends_nothing(bench: Bench) -> None:
+    done(bench.cards.settle("m-laptop", Outcome("1-nothing", done="x")))
+    bench.pump()
+    assert bench.api.updates == [] and bench.api.sent == []
+
+
+@pytest.mark.parametrize("raw", ["", "{", "[]", '{"ask": 7}'])
+def test_edited_row_is_no_card(bench: Bench, raw: str) -> None:
+    key = bench.engine.key("cards", "m-laptop")
+    done(bench.engine.run(("HSET", key, "1-a", raw)))
+    assert done(bench.cards.get("m-laptop", "1-a")) is None
+    assert done(bench.cards.of("m-laptop")) == []
+
+
+def test_reply_needs_a_message_to_stand_below(bench: Bench) -> None:
+    bench.cards.reply("", "lost")
+    bench.cards.reply("om_text", "heard")
+    bench.pump()
+    assert bench.api.replies == [("om_text", {"text": "heard"})]
+
+
+def test_card_of_the_gateways_own_says_whether_it_arrived(bench: Bench) -> None:
+    told: list[tuple[bool, str]] = []
+    bench.cards.send(OWNER, {}, lambda *said: told.append(said))
+    bench.pump()
+    bench.api.fails = True
+    bench.cards.send(OWNER, {}, lambda *said: told.append(said))
+    bench.pump()
+    assert told == [(True, ""), (False, "not available")]
+    assert bench.cards.state() == ("down", "not available")
+
+
+def test_card_is_kept_before_it_leaves(bench: Bench) -> None:
+    """A tap may come before Feishu has told us the card's id."""
+    wire = bench.wire(bench.enrol())
+    wire.say("ask", ask=to_plain(make_ask(created=bench.clock.now)))
+    kept = done(bench.cards.get("m-laptop", "1-0000000a"))
+    assert kept.nonce and kept.message_id == ""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_name_of_a_person_is_waited_for_only_as_long_as_a_tap_can(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    monkeypatch.setattr(cards, "name_of", lambda api, who: f"name of {who}")
+
+    def thread(target: Any, **options: Any) -> Any:
+        return SimpleNamespace(start=target if answers else lambda: None)
+
+    monkeypatch.setattr(cards.threading, "Thread", thread)
+    promise = Cards.name_of(bench.cards, OWNER)
+    assert promise.is_kept is answers
+    bench.clock.turn(cards.NAME_SECONDS)
+    assert done(promise) == (f"name of {OWNER}" if answers else "")

@@ -1,0 +1,137 @@
+"""Machines that want in: from the code to an enrolment that holds, or does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.gateway import pairing
+from feishuperm.gateway.pairing import JOIN_SECONDS
+from feishuperm.gateway.registry import Joining
+from feishuperm.models.ask import to_plain
+from feishuperm.protocol.machine import GOING_AWAY, POLICY, TRY_LATER
+from tests.gateway.parts import OTHER, OWNER, Bench, Clock, FakeWire, done, shared
+
+
+def joining(bench: Bench, **said: Any) -> FakeWire:
+    wire = FakeWire(bench.hub)
+    wire.say("join", **{"name": "box", "user": "me", "owner": "", **said})
+    bench.pump()
+    return wire
+
+
+def confirm(bench: Bench, wire: FakeWire, who: str = OWNER) -> bool:
+    """The person says yes."""
+    peer: Joining = wire.data.joining
+    said: bool = done(bench.hub.pairing.confirmed(peer, who, "Wang"))
+    return said
+
+
+def test_machine_gets_a_code_that_is_bound_to_its_connection(bench: Bench) -> None:
+    wire = joining(bench)
+    (told,) = wire.got("code")
+    assert len(told["code"]) == 6 and told["seconds"] == JOIN_SECONDS
+    asked = done(bench.registry.spend_code(told["code"], OWNER))
+    assert (asked.id, asked.address) == (wire.data.id, wire.address)
+
+
+def test_what_a_machine_says_of_itself_is_made_harmless(bench: Bench) -> None:
+    wire = joining(bench, name="a\nb" * 100, user=7, owner="x" * 500)
+    said = wire.data.joining
+    assert "\n" not in said.name and len(said.name) <= 40
+    assert (said.user, said.owner) == ("", ""), "an e-mail does not say who may confirm"
+
+
+def test_confirmed_machine_is_enrolled_once_it_has_stored_its_key(bench: Bench) -> None:
+    wire = joining(bench)
+    assert confirm(bench, wire)
+    (told,) = wire.got("joined")
+    assert told["owner"] == OWNER and told["owner_name"] == "Wang"
+    assert done(bench.registry.get(told["machine"])) is None
+    wire.say("stored")
+    machine = done(bench.registry.get(told["machine"]))
+    assert (machine.key, machine.owner) == (told["key"], OWNER)
+    assert wire.got("enrolled") and wire.ended == (GOING_AWAY, "joined")
+    assert bench.records[-1]["event"] == "joined"
+
+
+def test_machine_that_was_not_confirmed_stores_nothing(bench: Bench) -> None:
+    wire = joining(bench)
+    wire.say("stored")
+    assert wire.ended is not None and wire.ended[0] == POLICY
+    assert done(bench.registry.all()) == []
+
+
+def test_machine_that_waits_may_do_nothing_else(bench: Bench) -> None:
+    for kind in ("join", "login", "ask"):
+        wire = joining(bench)
+        wire.say(kind, ask={})
+        assert wire.ended == (POLICY, "one thing at a time")
+
+
+def test_machine_that_left_is_told_to_the_one_who_confirms(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Its replica died with it: nobody could hand the key over."""
+    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    wire = joining(two)
+    assert confirm(one, wire) and wire.got("joined")
+    late = joining(two)
+    two.hub._closing = True
+    clock.turn(10)
+    assert not confirm(one, late) and late.got("joined") == []
+
+
+def test_news_of_a_join_is_for_the_connection_it_names(bench: Bench) -> None:
+    wire, other = joining(bench), FakeWire(bench.hub)
+    machine = to_plain(bench.enrol())
+    for name in ("nobody", other.data.id):
+        bench.hub.pairing.joined({"join": name, "machine": machine})
+    assert wire.got("joined") == other.got("joined") == []
+    bench.hub.pairing.joined({"join": wire.data.id, "machine": machine})
+    assert wire.got("joined")
+
+
+def test_named_owner_gets_the_card_and_only_they_may_use_the_code(bench: Bench) -> None:
+    wire = joining(bench, owner=OWNER)
+    assert [receiver for receiver, _, _ in bench.api.sent] == [OWNER]
+    code = wire.got("code")[0]["code"]
+    assert done(bench.registry.spend_code(code, OTHER)) == "pair.wrong"
+    assert done(bench.registry.spend_code(code, OWNER)).id == wire.data.id
+
+
+def test_owner_who_may_not_join_is_not_asked(tmp_path: Path, clock: Clock) -> None:
+    (engine,) = shared(tmp_path / "e", clock, 1)
+    bench = Bench(engine, clock, frozenset((OWNER,)))
+    joining(bench, owner=OTHER)
+    assert bench.api.sent == []
+
+
+def test_code_that_nobody_says_ends_with_its_time(bench: Bench, clock: Clock) -> None:
+    wire = joining(bench)
+    clock.turn(JOIN_SECONDS - 10)
+    assert wire.ended is None
+    clock.turn(20)
+    assert wire.ended is not None and wire.ended[0] == TRY_LATER
+
+
+def test_joins_that_nobody_confirms_are_bounded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairing, "JOINS_EACH", 3)
+    monkeypatch.setattr(pairing, "JOINS_ALL", 5)
+
+    def join(address: str) -> FakeWire:
+        wire = FakeWire(bench.hub, address)
+        wire.say("join", name="box", user="me", owner="")
+        return wire
+
+    wires = [join("192.0.2.1") for _ in range(4)] + [join("192.0.2.2")]
+    assert [len(wire.got("code")) for wire in wires] == [1, 1, 1, 0, 1]
+    assert wires[3].ended == (TRY_LATER, "too many machines are being paired")
+    join("192.0.2.3")
+    assert join("192.0.2.4").ended is not None
+    wires[0].end()
+    assert join("192.0.2.4").got("code")

@@ -1,0 +1,138 @@
+"""HTTP of a gateway: its door, its health, and who may read its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.gateway.web import Web, address_of
+from feishuperm.protocol.http1 import Request, Response
+from tests.gateway.parts import Bench, Clock, shared
+
+TOKEN = "t0ken"
+
+
+class Exchange:
+    """Keeps the answer."""
+
+    def __init__(self) -> None:
+        self.response: Any = None
+
+    def reply(self, response: Response) -> None:
+        self.response = response
+
+
+class Site:
+    """The routes of one gateway, and a line that is up."""
+
+    def __init__(self, bench: Bench, token: str = "") -> None:
+        self.line = ("up", "")
+        self.upgraded: list[str] = []
+        self._web = Web(
+            bench.hub,
+            lambda: self.line,
+            lambda exchange, address: self.upgraded.append(address),
+            token,
+        )
+
+    def get(
+        self, path: str, method: str = "GET", peer: str = "127.0.0.1", **headers: str
+    ) -> Any:
+        exchange = Exchange()
+        self._web.on_request(request(path, method, peer, **headers), exchange)
+        return exchange.response
+
+
+def request(
+    path: str, method: str = "GET", peer: str = "127.0.0.1", **headers: str
+) -> Request:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    made = Request(method, path, {}, names)
+    made.peer = peer
+    return made
+
+
+def test_machine_is_let_in_by_its_own_path_only(bench: Bench) -> None:
+    site = Site(bench)
+    assert site.get("/machine", peer="192.0.2.7") is None
+    assert site.upgraded == ["192.0.2.7"]
+    assert site.get("/machine", "POST").status == 404
+    assert site.get("/machines").status == 404
+    assert len(site.upgraded) == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/status", "/healthz/", "/allow"])
+def test_there_is_no_page(bench: Bench, path: str) -> None:
+    assert Site(bench).get(path).status == 404
+
+
+def test_nothing_can_be_changed_over_http(bench: Bench) -> None:
+    site = Site(bench)
+    for method in ("POST", "PUT", "DELETE"):
+        reply = site.get("/metrics", method)
+        assert reply.status == 405 and ("Allow", "GET, HEAD") in reply.headers
+    assert site.get("/healthz", "HEAD").status == 200
+
+
+def test_ready_means_that_taps_can_travel(tmp_path: Path, clock: Clock) -> None:
+    (engine,) = shared(tmp_path / "e", clock, 1)
+    site = Site(Bench(engine, clock))
+    assert site.get("/readyz").status == 200
+    site.line = ("down", "no route")
+    engine.ready = False
+    reply = site.get("/readyz")
+    assert reply.status == 503
+    assert reply.body == b"Feishu: no route\nengine: not connected\n"
+    assert site.get("/healthz").status == 200, "the process itself is well"
+
+
+def test_figures_are_for_this_machine_itself(bench: Bench) -> None:
+    bench.wire(bench.enrol())
+    site = Site(bench)
+    for peer in ("127.0.0.1", "::1"):
+        reply = site.get("/metrics", peer=peer)
+        assert b"feishuperm_machines 1\n" in reply.body
+        assert b"feishuperm_app_up 1\n" in reply.body
+    assert site.get("/metrics", peer="192.0.2.7").status == 403
+
+
+@pytest.mark.parametrize("header", ["x_forwarded_for", "forwarded", "x_real_ip", "via"])
+def test_figures_are_not_for_who_comes_through_a_proxy(
+    bench: Bench, header: str
+) -> None:
+    assert Site(bench).get("/metrics", **{header: "192.0.2.7"}).status == 403
+
+
+def test_figures_are_for_who_has_the_token_wherever_they_are(bench: Bench) -> None:
+    site = Site(bench, TOKEN)
+    right = {"authorization": f"Bearer {TOKEN}"}
+    assert site.get("/metrics", peer="192.0.2.7", **right).status == 200
+    for wrong in ("", "Bearer ", "Bearer x", TOKEN, "Bearer t0ken ", "Bearer tökén"):
+        reply = site.get("/metrics", peer="192.0.2.7", authorization=wrong)
+        assert reply.status == 403
+
+
+def test_empty_token_opens_nothing(bench: Bench) -> None:
+    reply = Site(bench).get("/metrics", peer="192.0.2.7", authorization="Bearer ")
+    assert reply.status == 403
+
+
+@pytest.mark.parametrize(
+    ("peer", "passed_on", "address"),
+    [
+        ("192.0.2.7", "", "192.0.2.7"),
+        ("127.0.0.1", "", "127.0.0.1"),
+        ("127.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("::1", "10.0.0.1, 198.51.100.1", "198.51.100.1"),
+        ("192.0.2.7", "198.51.100.1", "192.0.2.7"),
+        ("127.0.0.1", "x" * 100, "x" * 60),
+    ],
+)
+def test_address_is_what_the_nearest_proxy_says_if_that_is_ours(
+    peer: str, passed_on: str, address: str
+) -> None:
+    assert address_of(request("/machine", peer=peer, x_forwarded_for=passed_on)) == (
+        address
+    )
