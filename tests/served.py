@@ -250,3 +250,26 @@ def decision(printed: str) -> dict[str, Any]:
     assert output["hookEventName"] == "PermissionRequest"
     found: dict[str, Any] = output["decision"]
     return found
+
+
+class Transcript:
+    """What the client writes down."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "session.jsonl"
+        self.path.touch()
+
+    def write(self, kind: str, *content: dict[str, Any], **fields: Any) -> None:
+        entry = {"type": kind, "message": {"content": list(content)}, **fields}
+        with self.path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def call(self, said: str, **tool_input: Any) -> None:
+        self.write("user", {"type": "text", "text": "修好构建\n谢谢"})
+        self.write("assistant", {"type": "text", "text": said})
+        use = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": tool_input}
+        self.write("assistant", use)
+
+    def result(self, content: str, is_error: bool = False) -> None:
+        ended = {"type": "tool_result", "tool_use_id": "toolu_1", "content": content}
+        self.write("user", {**ended, "is_error": is_error})

@@ -66,6 +66,7 @@ SHOWN_SECONDS = 10.0  # for a card to leave
 RETURN_SECONDS = 20.0  # in which hooks come back to a new server
 LATE_SECONDS = 60.0  # a tap that took so long is not applied
 MAX_NAME = 60
+RECORDS = 200  # settled cards that may still have to tell what came of it
 REMEMBERED = 1000  # taps, to answer the same to the same
 
 
@@ -103,6 +104,8 @@ class GatewayChannel:
         self._asks: dict[str, tuple[Ask, Announcement]] = {}  # what waits
         self._shown: set[str] = set()
         self._cards: set[str] = set()  # ids of the cards that the gateway has out
+        # Ended requests whose cards may have more to tell, and whether it is due.
+        self._records: OrderedDict[str, bool] = OrderedDict()
         self._started = clock()
         self._clock = clock
         self._receipts: OrderedDict[str, Receipt] = OrderedDict()
@@ -150,18 +153,8 @@ class GatewayChannel:
     def _carried(self, ask: Ask) -> Ask:
         """What a gateway is given to show: it must not be able to change what runs."""
         if self._titles_only:
-            return self._title(ask)
+            return ask.bare(text(ask.language, "card.title_only"))
         return ask.without_edit()._replace(hold=False)
-
-    def _title(self, ask: Ask) -> Ask:
-        """What kind of request it is and nothing of it: nobody approves that."""
-        refusals = tuple(offer for offer in ask.actions if not offer.grants)
-        return Ask(
-            ask.id, ask.kind, ask.language, ask.title, ask.heading,
-            empty=text(ask.language, "card.title_only"), created=ask.created,
-            seconds=ask.seconds, at_zero=ask.at_zero, actions=refusals,
-            digest=ask.digest,
-        )  # fmt: skip
 
     def _give_up(self, id: str, announcement: Announcement) -> None:
         kept = self._asks.get(id)
@@ -181,10 +174,28 @@ class GatewayChannel:
         known = self._asks.pop(outcome.id, None) is not None
         if known or outcome.id in self._cards:
             self._cards.discard(outcome.id)
-            self._line.send("settle", outcome=to_plain(outcome))
+            self._records[outcome.id] = False
+            while len(self._records) > RECORDS:
+                self._records.popitem(last=False)
+            self._tell("settle", outcome)
 
     def update(self, outcome: Outcome) -> None:
-        """Its record stays as it was settled."""
+        """What came of it is known: its record says that too, now or later."""
+        if outcome.id in self._records:
+            self._records[outcome.id] = self._stage != IN
+            if self._stage == IN:
+                self._tell("update", outcome)
+
+    def _tell(self, kind: str, outcome: Outcome) -> None:
+        plain = to_plain(outcome.bare() if self._titles_only else outcome)
+        self._line.send(kind, outcome=plain)
+
+    def _update_late(self) -> None:
+        """What became known while the gateway was away."""
+        for id in [id for id, is_due in self._records.items() if is_due]:
+            outcome = self._counter.outcome(id)
+            if outcome is not None:
+                self.update(outcome)
 
     def notify(self, notice: Notice) -> None:
         if self._stage == IN:
@@ -252,6 +263,7 @@ class GatewayChannel:
         self._cards = {str(id) for id in message["cards"]}
         for ask, _ in self._asks.values():
             self._send_ask(ask)
+        self._update_late()
         self._later(max(0.0, self._young()), self._settle_lost)
 
     def _young(self) -> float:

@@ -41,6 +41,7 @@ CHANGE_SECONDS = 120.0
 NAME_SECONDS = 1.5  # of the 2.5 that a tap has
 AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
 KEPT_SECONDS = 86400  # of which message is about what
+RECORD_SECONDS = 3600  # in which a settled card may still tell what came of it
 BLOCK = 2_000  # characters of a block that a settled card shows again
 FILE_NAME = "request.txt"
 
@@ -206,14 +207,37 @@ class Cards:
         if not sent.message_id:
             forget()
             return
+        kept = json.dumps(to_plain(sent))
+        key = self._record_key(machine, outcome.id)
+        await self._engine.run(("SET", key, kept, "EX", RECORD_SECONDS))
+        self._draw(sent, outcome, who, lambda *told: self._on_loop(forget))
+
+    async def update(self, machine: str, outcome: Outcome, who: str = "") -> None:
+        """More is known of a request that has ended: its record says that too."""
+        if self._leaving.get((machine, outcome.id)) is not None:
+            self._leaving[machine, outcome.id] = (outcome, who)
+            return
+        key = self._record_key(machine, outcome.id)
+        (raw,) = await self._engine.run(("GET", key))
+        sent = read(Sent, raw)
+        if sent is not None:
+            self._draw(sent, outcome, who)
+
+    def _draw(
+        self,
+        sent: Sent,
+        outcome: Outcome,
+        who: str,
+        done: Callable[[bool, str], object] = lambda shown, detail: None,
+    ) -> None:
+        """Make a card the record of how its request ended, after the tap's answer."""
         record = settled_card(sent.ask, outcome, who)
         call = partial(self.api.update, sent.message_id, record)
-
-        def left(shown: bool, detail: str) -> None:
-            self._on_loop(forget)
-
-        change = partial(self._change, sent.message_id, call, CHANGE_SECONDS, left)
+        change = partial(self._change, sent.message_id, call, CHANGE_SECONDS, done)
         self._later(AFTER_ANSWER, change)
+
+    def _record_key(self, machine: str, id: str) -> str:
+        return self._engine.key("record", machine, id)
 
     async def _forget(self, machine: str, id: str) -> None:
         await self._engine.run(("HDEL", self._engine.key("cards", machine), id))

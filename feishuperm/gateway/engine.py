@@ -10,6 +10,7 @@ there, and every replica hears what any of them appends to the bus.
     at                hash: id -> where it is connected, since when
     alive:<replica>   there while the replica lives
     cards:<machine>   hash: request -> its card
+    record:<machine>:<request>   a card that is settled, for an hour
     message:<id>      which machine and request a message is about
     taps:<machine>    hash: taps on their way to it
     seen:<event>      an event that was taken up

@@ -21,7 +21,7 @@ from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.notes import note_card
 from feishuperm.gateway.pairing import JOIN_SECONDS, Pairing
 from feishuperm.gateway.peer import Peer, Place
-from feishuperm.gateway.registry import Machine, person, read
+from feishuperm.gateway.registry import Machine, read
 from feishuperm.gateway.taps import Taps
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import build_notice_card, plain
@@ -64,6 +64,7 @@ SIGN_SECONDS = 2.0  # between two of those
 AGAIN_SECONDS = 0.2  # when the engine did not take one
 TWICE_SECONDS = 60  # between two warnings that a key is used twice
 MAX_WAITING = 200  # open cards of one machine
+MAX_OUTCOME = 65_536  # characters of what came of a request; a card has 30 000
 MACHINE_LIMIT = ((30, 1.0), (180, 60.0))  # messages that one machine makes us send
 MAX_PACES = 5_000  # machines whose last messages are counted
 MAX_EARLY = 2_048  # connections that have not logged in
@@ -388,10 +389,17 @@ class Hub:
         assert peer.machine is not None
         outcome = from_plain(Outcome, message.get("outcome"))
         peer.waiting.discard(outcome.id)
-        name = peer.machine.owner_name if outcome.who == peer.machine.owner else ""
-        self.go(
-            self.cards.settle(peer.machine.id, outcome, name or person(outcome.who))
-        )
+        who = peer.machine.name_of(outcome.who)
+        self.go(self.cards.settle(peer.machine.id, outcome, who))
+
+    def _update(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
+        """A machine knows what came of a request of its own that has ended."""
+        assert peer.machine is not None
+        outcome = from_plain(Outcome, message.get("outcome"))
+        is_short = len(json.dumps(message["outcome"])) <= MAX_OUTCOME
+        if is_short and self._may_send(peer.machine.id):
+            who = peer.machine.name_of(outcome.who)
+            self.go(self.cards.update(peer.machine.id, outcome, who))
 
     def _notice(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         assert peer.machine is not None
@@ -549,6 +557,7 @@ _MESSAGES: dict[str, Callable[[Hub, Wire, Peer, dict[str, Any]], None]] = {
     "rotated": Hub._rotated,
     "ask": Hub._ask,
     "settle": Hub._settle,
+    "update": Hub._update,
     "notice": Hub._notice,
     "receipt": lambda hub, *said: hub.taps.receipt(*said),
 }

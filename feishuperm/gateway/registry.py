@@ -51,6 +51,10 @@ class Machine(NamedTuple):
     next: str = ""  # a key that the machine may have stored already
     created: float = 0.0
 
+    def name_of(self, who: str) -> str:
+        """How a card of this machine names somebody."""
+        return (self.owner_name if who == self.owner else "") or person(who)
+
 
 class Joining(NamedTuple):
     """A machine that waits for its owner."""

@@ -26,7 +26,7 @@ from feishuperm.channels.app.card import Extra, ask_card, settled_card
 from feishuperm.channels.app.events import read_tap, text_at, toast
 from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown
-from feishuperm.gateway.registry import Machine, person, read
+from feishuperm.gateway.registry import Machine, read
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise
@@ -97,7 +97,7 @@ class Taps:
             return "ended", toast("warning", self._hub.say("page.invalid"))
         if who != machine.owner:
             self._refused(machine, id, text_at(value, "action"), who)
-            owner = machine.owner_name or person(machine.owner)
+            owner = machine.name_of(machine.owner)
             return "stranger", toast(
                 "error", self._hub.say("answer.only_owner", owner=owner)
             )
@@ -202,9 +202,7 @@ class Taps:
         """What a machine said, as the person is told."""
         if receipt.status in (statuses.SETTLED, statuses.ENDED):
             outcome = receipt.outcome
-            mine = outcome.who == machine.owner
-            name = machine.owner_name if mine else ""
-            card = settled_card(sent.ask, outcome, name or person(outcome.who))
+            card = settled_card(sent.ask, outcome, machine.name_of(outcome.who))
             fresh = receipt.status == statuses.SETTLED
             return toast("success" if fresh else "info", outcome.done, card)
         if receipt.status == statuses.UNKNOWN:

@@ -317,6 +317,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "field.content": ("内容", "Content"),
     "field.description": ("说明", "Description"),
     "field.diff": ("改动", "Change"),
+    "field.edited": ("改后的命令", "Changed command"),
     "field.edit_mode": ("方式", "Mode"),
     "field.file_path": ("文件", "File"),
     "field.glob": ("文件匹配", "File pattern"),

@@ -151,6 +151,15 @@ class Ask(NamedTuple):
             fields=tuple(field for field in self.fields if not field.edits),
         )
 
+    def bare(self, sentence: str = "") -> Ask:
+        """What kind of request it is and nothing of it: nobody approves that."""
+        refusals = tuple(offer for offer in self.actions if not offer.grants)
+        return Ask(
+            self.id, self.kind, self.language, self.title, self.heading,
+            empty=sentence, created=self.created, seconds=self.seconds,
+            at_zero=self.at_zero, actions=refusals, digest=self.digest,
+        )  # fmt: skip
+
 
 class Answer(NamedTuple):
     """What came back from a surface."""
@@ -194,6 +203,13 @@ class Outcome(NamedTuple):
     answers: tuple[str, ...] = ()  # to a question: one line for each
     undoable: bool = False  # it wrote rules that may be taken back
     undone: tuple[str, ...] = ()  # those that were
+
+    def bare(self) -> Outcome:
+        """What was done, by whom and when, and nothing of what it was about."""
+        return Outcome(
+            self.id, self.kind, self.language, self.state, self.action, self.surface,
+            self.who, self.ended, self.done, self.look, head=self.head,
+        )  # fmt: skip
 
 
 class Receipt(NamedTuple):

@@ -189,7 +189,7 @@ def _permission_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     if not is_editable(tool_input):
         return reason
     command = tool_input[COMMAND]
-    return (*reason, Field(COMMAND, "lines", say("field.command"), value=command))
+    return (*reason, Field(COMMAND, "lines", say("field.edited"), value=command))
 
 
 def _plan(

@@ -10,8 +10,8 @@ what is not known here; how a login, a new key and a tap are proven is:
                                    of the cards that are out (`cards`)
     machine -> gateway   rotated   proof by that key; the old one dies at both ends
     gateway -> machine   rotated
-    machine -> gateway   ask, settle, notice, receipt
-    gateway -> machine   shown, tap, replaced
+    machine -> gateway   ask, settle, update (what came of it), notice, receipt
+    gateway -> machine   shown, tap, replaced; what is unknown is skipped by both
 
     machine -> gateway   join      name, user, owner (whom to ask; or empty)
     gateway -> machine   code      six digits, seconds

@@ -51,6 +51,7 @@ class Bench:
         self.answers: list[Answer] = []
         self.strangers: list[tuple[str, str, str]] = []
         self.waiting = {"1-a"}
+        self.outcomes: dict[str, Outcome] = {}
         self.shown: list[tuple[bool, str]] = []
         self.lost = 0
         self.full = False
@@ -59,7 +60,7 @@ class Bench:
             answer=self.answer,
             waits=lambda id: id in self.waiting,
             whole=lambda id: None,
-            outcome=lambda id: None,
+            outcome=self.outcomes.get,
             refused=lambda *what: self.strangers.append(what),
         )
         self.channel = GatewayChannel(
@@ -243,6 +244,48 @@ def test_titles_only_hands_out_nothing_of_the_request() -> None:
     bench.announce(secret)
     sent = str(bench.wire.got("ask"))
     assert "rm -rf" not in sent and "/home/me" not in sent and "because" not in sent
+
+
+def test_titles_only_tells_what_was_done_and_nothing_of_what_it_was() -> None:
+    bench = Bench(titles_only=True)
+    bench.log_in()
+    bench.announce()
+    about = {"rules": ("Bash(rm x)",), "ran": "rm y", "reason": "rm z",
+             "summary": "rm", "project": "/rm", "detail": "rm", "lines": ("rm",),
+             "answers": ("rm",), "undone": ("rm",)}  # fmt: skip
+    outcome = Outcome("1-a", done="已始终允许", **about)
+    bench.channel.settle(outcome)
+    bench.channel.update(outcome._replace(result="rm: no such file"))
+    sent = bench.wire.got("settle") + bench.wire.got("update")
+    assert [message["outcome"]["done"] for message in sent] == ["已始终允许"] * 2
+    assert "rm" not in str(sent)
+
+
+def test_gateway_is_told_what_came_of_a_call_it_has_shown(bench: Bench) -> None:
+    bench.announce()
+    ran = Outcome("1-a", done="已批准运行", result="已运行完毕")
+    bench.channel.update(ran)
+    assert bench.wire.got("update") == [], "it waits"
+    bench.channel.settle(ran._replace(result=""))
+    bench.channel.update(ran)
+    (told,) = bench.wire.got("update")
+    assert told["outcome"]["result"] == "已运行完毕"
+    bench.channel.update(ran._replace(id="1-never"))
+    assert len(bench.wire.got("update")) == 1
+
+
+def test_result_that_came_while_the_gateway_was_away_follows(bench: Bench) -> None:
+    bench.announce()
+    ran = Outcome("1-a", done="已批准运行", result="已运行完毕")
+    bench.channel.settle(ran._replace(result=""))
+    bench.wire.on_change(False, "cut")
+    bench.channel.update(ran)
+    assert bench.wire.got("update") == []
+    bench.outcomes["1-a"] = ran
+    for _ in range(2):
+        bench.log_in(NEXT)
+        bench.wire.on_change(False, "cut")
+    assert len(bench.wire.got("update")) == 1
 
 
 @pytest.mark.parametrize(

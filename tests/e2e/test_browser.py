@@ -24,7 +24,7 @@ from feishuperm.lib.feishu import build_permission_card
 from tests.asks import make_ask
 from tests.conftest import clean_env, free_port, wait_until
 from tests.fakes.card_page import card_page
-from tests.served import Served, decision, event, finish
+from tests.served import Served, Transcript, decision, event, finish
 
 pytestmark = pytest.mark.browser
 
@@ -874,29 +874,6 @@ def take_card(phone: Phone, tmp_path: Path) -> None:
 
 
 # After the decision.
-
-
-class Transcript:
-    """What the client writes down."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "session.jsonl"
-        self.path.touch()
-
-    def write(self, kind: str, *content: dict[str, Any], **fields: Any) -> None:
-        entry = {"type": kind, "message": {"content": list(content)}, **fields}
-        with self.path.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
-
-    def call(self, said: str, **tool_input: Any) -> None:
-        self.write("user", {"type": "text", "text": "修好构建\n谢谢"})
-        self.write("assistant", {"type": "text", "text": said})
-        use = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": tool_input}
-        self.write("assistant", use)
-
-    def result(self, content: str, is_error: bool = False) -> None:
-        ended = {"type": "tool_result", "tool_use_id": "toolu_1", "content": content}
-        self.write("user", {**ended, "is_error": is_error})
 
 
 @pytest.fixture

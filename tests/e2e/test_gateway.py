@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import wait_until
 from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform
 from tests.gateways import Join, RunningGateway, enrolment, join
-from tests.served import Served, decision, event, finish
+from tests.served import Served, Transcript, decision, event, finish
 
 
 @pytest.fixture
@@ -52,10 +52,12 @@ def card_of(feishu: FakePlatform, count: int) -> str:
 
 
 def test_tap_reaches_the_machine_that_asked(
-    machine: Served, feishu: FakePlatform
+    machine: Served, feishu: FakePlatform, tmp_path: Path
 ) -> None:
     cards = len(feishu.app_messages)
-    hook = machine.hook(event())
+    transcript = Transcript(tmp_path)
+    transcript.call("先看看。", **event()["tool_input"])
+    hook = machine.hook({**event(), "transcript_path": str(transcript.path)})
     message = card_of(feishu, cards)
     assert "laptop" in json.dumps(feishu.card(message), ensure_ascii=False)
     tap = feishu.tap(message, "批准运行")
@@ -63,6 +65,8 @@ def test_tap_reaches_the_machine_that_asked(
     assert decision(finish(hook)) == {"behavior": "allow"}
     assert feishu.buttons(message) == []
     wait_until(lambda: feishu.patches)
+    transcript.result("Exit code 3\nboom", is_error=True)
+    wait_until(lambda: "已运行，退出码 3" in str(feishu.card(message)))
 
 
 def test_join_shows_who_confirmed_and_stores_a_key(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,15 @@ from feishuperm.gateway import cards
 from feishuperm.gateway.cards import Cards
 from feishuperm.lib.feishu_app import Result
 from feishuperm.models.ask import Outcome, to_plain
-from tests.gateway.parts import OWNER, Bench, FakeWire, done, make_ask
+from tests.gateway.parts import (
+    OWNER,
+    Bench,
+    Clock,
+    FakeWire,
+    done,
+    make_ask,
+    shared,
+)
 
 
 def ended(wire: FakeWire, id: str = "1-0000000a") -> None:
@@ -205,3 +214,59 @@ def test_name_of_a_person_is_waited_for_only_as_long_as_a_tap_can(
     assert promise.is_kept is answers
     bench.clock.turn(cards.NAME_SECONDS)
     assert done(promise) == (f"name of {OWNER}" if answers else "")
+
+
+def told_later(wire: FakeWire, result: str, id: str = "1-0000000a") -> None:
+    outcome = Outcome(id, "permission", "zh", "allowed", "allow", done="已批准运行",
+                      result=result)  # fmt: skip
+    wire.say("update", outcome=to_plain(outcome))
+
+
+def test_record_tells_what_came_of_the_call_once_the_machine_knows(
+    bench: Bench,
+) -> None:
+    wire = bench.wire(bench.enrol())
+    bench.ask(wire)
+    told_later(wire, "too early")
+    bench.pump()
+    assert bench.api.updates == [], "what waits is no record"
+    ended(wire)
+    told_later(wire, "已运行，退出码 3")
+    bench.pump()
+    told_later(wire, "x" * 100_000)
+    bench.pump()
+    first, last = (str(card) for _, card in bench.api.updates)
+    assert "退出码" not in first and "已运行，退出码 3" in last
+    assert [message for message, _ in bench.api.updates] == ["om_1", "om_1"]
+
+
+def test_record_of_another_machine_cannot_be_changed_nor_one_too_often(
+    bench: Bench,
+) -> None:
+    wire, other = (bench.wire(bench.enrol(name)) for name in ("laptop", "box"))
+    bench.ask(wire)
+    ended(wire)
+    bench.pump()
+    told_later(other, "not mine")
+    bench.pump()
+    assert len(bench.api.updates) == 1
+    for _ in range(500):
+        told_later(wire, "again")
+    bench.clock.turn(60)
+    bench.pump()
+    assert len(bench.api.updates) <= 1 + 30
+
+
+def test_result_reaches_a_card_that_another_replica_settled(
+    tmp_path: Path, clock: Clock
+) -> None:
+    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    machine = one.enrol()
+    wire = one.wire(machine)
+    one.ask(wire)
+    ended(wire)
+    one.pump()
+    told_later(two.wire(machine), "已运行完毕")
+    two.pump()
+    ((message, card),) = two.api.updates
+    assert message == "om_1" and "已运行完毕" in str(card)

@@ -363,17 +363,22 @@ def _button_frame(label: str, style: str) -> Element:
 
 def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
     """The same message as a record: what was done, by whom, and no button."""
+    card = _settled_card(ask, outcome, who)
+    # A record that Feishu refused would leave the buttons of the request there.
+    return card if _fits(card) else _settled_card(ask.bare(), outcome.bare(), who)
+
+
+def _settled_card(ask: Ask, outcome: Outcome, who: str) -> Card:
     language = outcome.language
     elements = [
-        div(outcome.done),
         *([div(outcome.result)] if outcome.result else []),
-        *(note(line) for line in (*outcome.answers, *outcome.lines)),
         note(signed(outcome, who)),
+        *(note(line) for line in (*outcome.answers, *outcome.lines)),
         *_ran(outcome),
         *(note(f"{text(language, 'page.key.rule')}: {r}") for r in outcome.rules),
         *([note(outcome.reason)] if outcome.reason else []),
         {"tag": "hr"},
-        *_blocks(fit(ask, RECORD)),
+        *(_blocks(fit(ask, RECORD)) if ask.blocks else ()),
         note(_facts(ask)),
     ]
     subtitle = _subtitle(ask)

@@ -296,7 +296,7 @@ class AppChannel:
         """What came of it is known: its record says that too."""
         card = self._records.get(outcome.id)
         if card is not None:
-            record = settled_card(card.ask, outcome, self._name(outcome.who))
+            record = self._record(card.ask, outcome)
             call = partial(self.api.update, card.message_id, record)
             self._queue(call, CHANGE_SECONDS)
 
@@ -313,6 +313,11 @@ class AppChannel:
         if self._titles_only:
             return title_card(ask, nonce, extra), True
         return ask_card(ask, nonce, extra)
+
+    def _record(self, ask: Ask, outcome: Outcome) -> dict[str, Any]:
+        if self._titles_only:
+            ask, outcome = ask.bare(), outcome.bare()
+        return settled_card(ask, outcome, self._name(outcome.who))
 
     def _take_back(self, card: Shown, ask: Ask, announcement: Announcement) -> None:
         """A request has come back whose card is out since the server before."""
@@ -414,7 +419,7 @@ class AppChannel:
             self.store.drop(card.ask.id)
             return
         outcome = self.counter.outcome(card.ask.id) or outcome  # more may be known
-        record = settled_card(card.ask, outcome, self._name(outcome.who))
+        record = self._record(card.ask, outcome)
         self._records[card.ask.id] = card
         while len(self._records) > RECORDS:
             del self._records[next(iter(self._records))]
@@ -679,13 +684,13 @@ class AppChannel:
     def _receipt(self, card: Shown, receipt: Receipt) -> dict[str, Any]:
         if receipt.status in (statuses.SETTLED, statuses.ENDED):
             outcome = receipt.outcome
-            record = settled_card(card.ask, outcome, self._name(outcome.who))
+            record = self._record(card.ask, outcome)
             fresh = receipt.status == statuses.SETTLED
             return toast("success" if fresh else "info", outcome.done, record)
         if receipt.status == statuses.UNKNOWN and self._clock() < self._back_by:
             return toast("warning", self.missing())
         if receipt.status == statuses.UNKNOWN:
-            record = settled_card(card.ask, self._gone(card.ask))
+            record = self._record(card.ask, self._gone(card.ask))
             return toast("warning", self.missing(), record)
         again = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)
         return toast("warning" if again else "error", receipt.error)

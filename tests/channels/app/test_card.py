@@ -336,6 +336,19 @@ def test_settled_card_is_a_record_without_a_button() -> None:
     assert card["header"]["template"] == "green"
 
 
+def test_settled_card_says_once_what_was_done_and_fits_whatever_was_written() -> None:
+    card = settled_card(brief(command="npm test"), outcome(done="已批准运行"))
+    assert "已批准运行" in str(card["header"])
+    assert "已批准运行" not in str(card["body"])
+    long = settled_card(brief(command="x"), outcome(rules=("Bash(y)" * 9_000,)))
+    assert len(encode(long).encode()) < MAX_CARD and "Bash(y)" not in str(long)
+
+
+def test_field_of_a_changed_command_is_not_named_like_the_command() -> None:
+    card, _ = ask_card(brief(command="npm test"), NONCE)
+    assert str(card).count("'命令'") == 1
+
+
 def test_settled_card_tells_reason_rules_and_an_end_without_a_person() -> None:
     ask = brief(command="npm test")
     denied = settled_card(ask, outcome(look="bad", reason="先跑测试", rules=("R(x)",)))

@@ -295,8 +295,13 @@ def test_title_card_is_not_granted_by_words(tmp_path: Path) -> None:
     bench.ask()
     bench.say("1", CARD)
     assert bench.answers == []
-    bench.tap(CARD, "interrupt")
+    reply = bench.tap(CARD, "interrupt")
     assert [answer.action for answer in bench.answers] == ["interrupt"]
+    bench.turn(1)
+    bench.channel.update(bench.outcomes[ID]._replace(result="npm: not here"))
+    bench.pump()
+    for card in (reply["card"], bench.api.cards[CARD]):
+        assert "done interrupt" in str(card) and "npm" not in str(card)
 
 
 # Words.
