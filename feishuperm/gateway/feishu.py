@@ -15,6 +15,7 @@ from typing import Any
 from feishuperm.channels.app import chat
 from feishuperm.channels.app.card import confirm_words
 from feishuperm.channels.app.events import (
+    is_old,
     part_at,
     read_event,
     said_in,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 CODE = re.compile(r"\d{6}\Z")
 MACHINES = ("机器", "machines")
-OLD_SECONDS = 600.0  # a text pushed again so late answers nothing
 TWICE_SECONDS = 120.0  # between "always" and its second word
 
 
@@ -168,7 +168,7 @@ class Feishu:
         is_user = text_at(event, "event", "sender", "sender_type") == "user"
         message_id = text_at(message, "message_id")
         private = text_at(message, "chat_type") == "p2p"
-        if not is_user or not who or not private or self._is_old(message):
+        if not is_user or not who or not private or is_old(message, self._wall()):
             return
         key = self._hub.engine.key("seen", message_id)
         (fresh,) = await self._hub.engine.run(
@@ -232,8 +232,3 @@ class Feishu:
         while len(self._said) > 1000:
             del self._said[next(iter(self._said))]
         return False
-
-    def _is_old(self, message: dict[str, Any]) -> bool:
-        created = text_at(message, "create_time")
-        seconds = int(created) / 1000 if created.isdigit() else self._wall()
-        return self._wall() - seconds > OLD_SECONDS

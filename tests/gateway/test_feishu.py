@@ -28,12 +28,14 @@ def made(tmp_path: Path, owners: frozenset[str] = frozenset()) -> Bench:
 
 
 def say(
-    bench: Bench, words: str, who: str = OWNER, parent: str = "", id: str = ""
-) -> None:
+    bench: Bench, words: str, who: str = OWNER, parent: str = "", id: str = "",
+    moment: str | None = None,
+) -> None:  # fmt: skip
+    now = str(int(bench.clock.now * 1000))
     message = {
         "message_id": id or f"om_text{next(NUMBERS)}", "chat_type": "p2p",
         "message_type": "text", "content": json.dumps({"text": words}),
-        "create_time": str(int(bench.clock.now * 1000)), "parent_id": parent,
+        "create_time": now if moment is None else moment, "parent_id": parent,
     }  # fmt: skip
     event = {
         "header": {"event_type": "im.message.receive_v1", "event_id": "x"},
@@ -237,3 +239,15 @@ def test_broken_events_are_acknowledged(bench: Bench, payload: bytes) -> None:
     told: list[Any] = []
     bench.feishu.deliver(Delivery(payload), told.append)
     assert told == [{}]
+
+
+@pytest.mark.parametrize("moment", ["²", "9" * 5000, "", "-1"])
+def test_text_of_an_odd_moment_is_of_now(bench: Bench, moment: str) -> None:
+    say(bench, "hello", moment=moment)
+    assert "机器" in last_reply(bench)
+
+
+def test_text_of_long_ago_is_nothing(bench: Bench) -> None:
+    bench.clock.turn(1000)
+    say(bench, "hello", moment=str(int((bench.clock.now - 601) * 1000)))
+    assert bench.api.replies == []

@@ -13,6 +13,8 @@ from feishuperm.channels.app.card import confirm_words
 from feishuperm.lib.log import log
 from feishuperm.models.ask import Answer, Ask
 
+OLD_SECONDS = 600.0  # a text pushed again so late answers nothing
+
 
 def toast(
     kind: str, content: str, card: dict[str, Any] | None = None
@@ -88,3 +90,13 @@ def said_in(message: dict[str, Any]) -> str:
         return ""
     content = read_event(text_at(message, "content").encode())
     return text_at(content, "text").strip()
+
+
+def is_old(message: dict[str, Any], now: float) -> bool:
+    """Whether a text is so old that nobody waits for what it says.
+
+    One whose moment cannot be read is of now.
+    """
+    created = text_at(message, "create_time")
+    is_moment = created.isascii() and created.isdigit() and len(created) < 16
+    return is_moment and now - int(created) / 1000 > OLD_SECONDS

@@ -14,7 +14,7 @@ from typing import Any
 
 from feishuperm.channels.app import chat
 from feishuperm.channels.app.card import confirm_words
-from feishuperm.channels.app.events import part_at, said_in, text_at
+from feishuperm.channels.app.events import is_old, part_at, said_in, text_at
 from feishuperm.errors import FeishupermError
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ALWAYS_SECONDS = 120.0  # between "always" and its second word
 TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
-OLD_TEXT_SECONDS = 600.0  # a text pushed again so late answers nothing
 
 
 class Talk:
@@ -57,7 +56,7 @@ class Talk:
         who = text_at(event, "event", "sender", "sender_id", "open_id")
         kind = text_at(event, "event", "sender", "sender_type")
         owners = self._channel.people.owners
-        if kind != "user" or who not in owners or self._is_old(message):
+        if kind != "user" or who not in owners or is_old(message, self._wall()):
             return {}
         respond = partial(self._respond, message, said_in(message), who)
         elsewhere = text_at(message, "parent_id") and not self._replied_to(message)
@@ -83,12 +82,6 @@ class Talk:
         ids = (text_at(message, key) for key in ("parent_id", "root_id"))
         cards = (self._store.by_message(id) for id in ids if id)
         return next((card for card in cards if card is not None), None)
-
-    def _is_old(self, message: dict[str, Any]) -> bool:
-        created = text_at(message, "create_time")
-        is_moment = created.isascii() and created.isdigit() and len(created) < 16
-        seconds = int(created) / 1000 if is_moment else self._wall()
-        return self._wall() - seconds > OLD_TEXT_SECONDS
 
     def _answer(
         self, message: dict[str, Any], said: str, who: str
