@@ -580,7 +580,7 @@ def test_tap_after_the_timeout_shows_expired_page(
     pyz: Path, browser: Any, tmp_path: Path
 ) -> None:
     """Scenario: 超时后按钮点击处理"""
-    station = Station(pyz, tmp_path, PERMISSION_REQUEST_TIMEOUT="6")
+    station = Station(pyz, tmp_path, PERMISSION_REQUEST_TIMEOUT="9")
     phone = Phone(browser, station.url)
     try:
         page = phone.open()

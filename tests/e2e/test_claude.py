@@ -144,9 +144,9 @@ def test_interrupt_ends_the_turn(lab: Lab, served: Served) -> None:
 def test_time_out_denies_with_the_message_the_model_sees(lab: Lab) -> None:
     home = Path(lab.root) / "server"
     home.mkdir()
-    with Served(Path(lab.pyz), home, PERMISSION_REQUEST_TIMEOUT="2") as served:
+    with Served(Path(lab.pyz), home, PERMISSION_REQUEST_TIMEOUT="5") as served:
         lab.socket = served.socket
-        lab.pyz_hook("PermissionRequest", matcher="*", timeout=7)
+        lab.pyz_hook("PermissionRequest", matcher="*", timeout=10)
         call = bash("touch late")
         lab.model.push([call], [text("bye")])
         lab.session("go")

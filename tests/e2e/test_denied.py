@@ -92,7 +92,7 @@ def test_refusal_that_stands_prints_nothing(served: Served) -> None:
 
 
 def test_at_zero_the_refusal_stands(pyz: Path, home: Path) -> None:
-    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="1") as served:
+    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="4") as served:
         with served.watched():
             hook, id = served.ask(DENIED, kind="denied")
             served.get(f"/request?id={id}")

@@ -121,7 +121,7 @@ def test_somebody_who_typed_a_moment_ago_gets_the_dialog(
 
 
 def test_at_zero_it_is_left_to_the_dialog(pyz: Path, home: Path) -> None:
-    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="1") as served, served.watched():
+    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="4") as served, served.watched():
         hook, id = served.ask(FORM, "form")
         served.get(f"/request?id={id}")
         assert said(hook) is None

@@ -87,16 +87,19 @@ def test_second_machine_of_a_name_is_told_apart_and_key_rotates(
     pyz: Path, tmp_path: Path, machine: Served, gateway: RunningGateway,
     feishu: FakePlatform,
 ) -> None:  # fmt: skip
-    first = enrolment(machine.home)["keys"]
-    assert len(first) == 1
+
+    def only_key() -> list[str]:  # while it changes there are two
+        keys: list[str] = enrolment(machine.home)["keys"]
+        return keys if len(keys) == 1 else []
+
+    first = wait_until(only_key)
     join(pyz, tmp_path / "other", gateway, feishu, "--name", "laptop")
     names = sorted(row["name"] for row in gateway.machines())
     assert names == ["laptop", "laptop-2"]
     machine.stop()
     machine.start()
     wait_until(lambda: channel(machine)["state"] == "up")
-    wait_until(lambda: len(enrolment(machine.home)["keys"]) == 1)
-    assert enrolment(machine.home)["keys"] != first
+    wait_until(lambda: only_key() not in ([], first))
 
 
 def test_stranger_neither_taps_nor_joins_for_others(
@@ -245,7 +248,7 @@ def test_request_whose_only_surface_went_away_is_released_not_denied(
 ) -> None:
     home = tmp_path / "laptop"
     join(pyz, home, gateway, feishu)
-    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="4") as machine:
+    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="8") as machine:
         wait_until(lambda: channel(machine)["state"] == "up")
         cards = len(feishu.app_messages)
         hook = machine.hook(event())

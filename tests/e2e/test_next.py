@@ -235,11 +235,10 @@ def room(lab: Lab) -> Iterator[Room]:
 @pytest.mark.claude
 def test_idle_session_is_woken_twelve_times_in_a_row(room: Room) -> None:
     room.lab.session("go")
-    id, took = "", []
+    id = ""
     for number in range(12):
         id = room.idle(id)
-        took.append(room.send(id, f"step {number}"))
-    assert max(took) < 1.0, took
+        room.send(id, f"step {number}")  # how fast: build.py bench wake
     assert room.idle(id)
     assert len(room.hooks()) == 1
 

@@ -351,7 +351,7 @@ def test_shown_and_unanswered_is_denied_and_a_late_tap_is_told(
     pyz: Path, home: Path
 ) -> None:
     """Scenario: 请求超时自动拒绝; Scenario: 超时后按钮点击处理"""
-    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="1") as served:
+    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="4") as served:
         hook, id = served.ask(event())
         assert served.get("/").status == 200  # somebody looks
         assert decision(finish(hook)) == {
