@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from tests.fakes.feishu import APP_ID, APP_SECRET
 from tests.fakes.feishu_app import BOT, OWNER
 from tests.fakes.feishu_registration import PENDING, Platform, Registration
 from tests.fakes.model import text, tool
+from tests.fakes.proxy import Proxy
 from tests.lab import Lab
 from tests.served import event
 from tests.terminal import THEMES, Terminal, read_codes
@@ -38,13 +40,11 @@ class Desk:
         self.program = home / ".local/bin/feishuperm"
         self.config = home / ".config/feishuperm/config.env"
         self.pending = home / ".local/state/feishuperm/registration.json"
+        self.world = {"FEISHU_BASE_URL": self.platform.base_url}
 
     def environ(self) -> dict[str, str]:
-        return clean_env(
-            self.home,
-            FEISHU_ACCOUNTS_URL=self.accounts.url,
-            FEISHU_BASE_URL=self.platform.base_url,
-        )
+        accounts = {"FEISHU_ACCOUNTS_URL": self.accounts.url}
+        return clean_env(self.home, **accounts, **self.world)
 
     def install(self, *args: str, columns: int = 80) -> Terminal:
         """`./install.sh` on a terminal."""
@@ -322,14 +322,39 @@ def test_what_the_scan_left_out_is_named_and_mended_by_one_more(desk: Desk) -> N
         assert terminal.ended() == 0
 
 
-def test_owner_is_the_apps_when_the_scan_names_the_bot(desk: Desk) -> None:
-    desk.accounts.open_id = BOT
-    with desk.install() as terminal:
-        terminal.wait("Choose [1]:")
-        terminal.keys("Enter")
-        desk.scan(terminal)
-        desk.finish(terminal)
-    assert desk.values()["FEISHU_OWNER_ID"] == OWNER
+def test_company_of_larks_is_polled_and_served_at_larks_own_hosts(
+    desk: Desk, tmp_path: Path
+) -> None:
+    """Also: the owner is the app's when the scan names the bot.
+
+    The real names of Lark's hosts, their certificate checked; only the way there is
+    a proxy's.
+    """
+    accounts, platform = "accounts.larksuite.com", "open.larksuite.com"
+    desk.accounts.lark_host, desk.accounts.open_id = accounts, BOT
+    desk.platform.add(ADDONS)  # the page for Lark takes none from the link
+    hosts = {accounts: desk.accounts.url, platform: desk.platform.base_url}
+    with Proxy(tmp_path, hosts) as proxy:
+        certificate = str(proxy.certificate)
+        desk.world = {"HTTPS_PROXY": proxy.url, "FEISHUPERM_CA_FILE": certificate}
+        with desk.install() as terminal:
+            terminal.wait("Choose [1]:")
+            terminal.keys("Enter")
+            screen = terminal.wait("in a browser")
+            assert proxy.asked == []  # nobody has said yet that it is Lark
+            [link] = re.findall(r"Lark: open (\S+) in a browser", screen)
+            assert link.startswith(f"https://{platform}/page/cli?user_code=")
+            desk.accounts.scan(link)
+            desk.finish(terminal)
+            assert "fail:" not in terminal.screen() and "warn:" not in terminal.screen()
+            assert APP_SECRET not in terminal.screen()
+        with desk.again("stop") as terminal:
+            terminal.ended()
+    assert proxy.asked[0] == accounts and set(proxy.asked) == {accounts, platform}
+    values = desk.values()
+    assert values["FEISHU_BASE_URL"] == f"https://{platform}"
+    assert values["FEISHU_OWNER_ID"] == OWNER
+    assert values["FEISHU_APP_SECRET"] == APP_SECRET
 
 
 def test_webhook_install_of_before_is_not_asked_about(desk: Desk) -> None:

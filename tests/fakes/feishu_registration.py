@@ -56,6 +56,7 @@ class Registration:
         self.polls = 0
         self.open_id = OWNER
         self.brand = "feishu"
+        self.lark_host = ""  # a company of Lark's: the only one that hands out
         self.confirmed = False
         self.handed_out = False  # a secret is given once
         self.scanned: list[dict[str, list[str]]] = []  # queries of opened links
@@ -89,7 +90,9 @@ class Registration:
 
     # The calls.
 
-    def answer(self, form: dict[str, list[str]]) -> tuple[int, Json | bytes]:
+    def answer(
+        self, form: dict[str, list[str]], host: str = ""
+    ) -> tuple[int, Json | bytes]:
         if form.get("action") == ["begin"]:
             return self._begin(form)
         if form.get("action") != ["poll"]:
@@ -101,6 +104,8 @@ class Registration:
             return 400, {"error": "invalid_grant", "code": 20079}
         if not self.confirmed:
             return 400, PENDING
+        if host != self.lark_host and self.lark_host:
+            return 400, {**PENDING, "user_info": {"tenant_brand": "lark"}}
         self.handed_out = True
         user = {"open_id": self.open_id, "tenant_brand": self.brand}
         return 200, self.app(user_info=user)
@@ -229,7 +234,7 @@ def _handler(host: Registration) -> type[BaseHTTPRequestHandler]:
             elif kind != "application/x-www-form-urlencoded":
                 self._send(415, b"unsupported")
             else:
-                status, body = host.answer(form)
+                status, body = host.answer(form, self.headers["Host"])
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self._send(status, data)
 
