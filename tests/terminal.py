@@ -84,10 +84,13 @@ class Terminal:
         """The text that stands there, with what has scrolled away above it."""
         return self.tmux("capture-pane", "-p", "-J", "-S", "-", "-t", "s")
 
+    def drawn(self) -> str:
+        """What stands there, with its colours."""
+        return self.tmux("capture-pane", "-p", "-e", "-N", "-t", "s")
+
     def picture(self, theme: Theme) -> bytes:
         """What a camera sees, as a grey bitmap (PGM)."""
-        drawn = self.tmux("capture-pane", "-p", "-e", "-N", "-t", "s")
-        return bitmap(painted(drawn, theme), theme.ground)
+        return bitmap(painted(self.drawn(), theme), theme.ground)
 
     def keys(self, *keys: str) -> None:
         """Press keys by tmux's names: "Enter", "C-c"."""

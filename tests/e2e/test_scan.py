@@ -25,6 +25,7 @@ from tests.fakes.proxy import Proxy
 from tests.lab import Lab
 from tests.served import event
 from tests.terminal import THEMES, Terminal, read_codes
+from tests.terminal_svg import terminal_svg
 
 SCRIPT = ROOT / "install.sh"
 
@@ -220,6 +221,41 @@ def test_two_commands_of_the_readme_in_a_fresh_clone_end_with_an_answered_reques
             if desk.program.exists():
                 with desk.again("stop") as terminal:
                     terminal.ended()
+
+
+CAPTIONS = {
+    "en": "A real run, drawn by a test. Its Feishu is a stand-in: the code is void.",
+    "zh": "真实运行的画面，由测试绘制；对面是模拟的飞书，扫这个码没有结果。",
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "last"), [("en", "nothing is lost)"), ("zh", "什么都不会丢）")]
+)
+def test_picture_in_the_readme_shows_what_the_terminal_shows(
+    desk: Desk, language: str, last: str
+) -> None:
+    """With SCREENSHOTS=1 it is taken anew."""
+    with desk.install("--lang", language) as terminal:
+        terminal.wait("[1]")
+        terminal.keys("Enter")
+        terminal.wait(last)
+        picture = terminal_svg(terminal.drawn(), CAPTIONS[language])
+        terminal.keys("C-c")
+        assert terminal.ended() == 130
+    path = ROOT / f"tests/screenshots/scan-{language}.svg"
+    if os.environ.get("SCREENSHOTS"):
+        path.write_text(picture, "utf-8")
+    shown, kept = texts_of(picture), texts_of(path.read_text("utf-8"))
+    assert len(shown) > 10 and shown == kept, "SCREENSHOTS=1 takes it anew"
+    assert path.stat().st_size < 20_000
+
+
+def texts_of(picture: str) -> list[str]:
+    """The words; a link's packed bytes differ between builds of zlib."""
+    texts = re.findall(r">([^<]+)</text>", picture)
+    words = [text for text in texts if not re.fullmatch(r"\S{40,}", text)]
+    return [re.sub(r"\d+:\d\d", "59:59", text) for text in words]
 
 
 # Other ways.
