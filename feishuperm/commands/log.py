@@ -5,6 +5,7 @@ Shows the ledger, checks its chain, and takes back the rule of an "always allow"
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 
@@ -49,7 +50,7 @@ def main(args: list[str]) -> int:
         parser.error("--head needs the 8 to 64 hex digits of a card, after verify")
     ledger = Ledger()
     if options.action == "undo":
-        say("\n".join(history.undo(ledger, RuleWriter(), options.id)))
+        say("\n".join(history.undo(ledger, RuleWriter(), options.id, _tell_undone)))
     elif options.action == "verify":
         return verify(ledger, options.head or "")
     else:
@@ -62,6 +63,12 @@ def main(args: list[str]) -> int:
             table = history.table(entries, _columns())
             print(table if entries else speak("cli.log_empty"))
     return 0
+
+
+def _tell_undone(id: str) -> None:
+    """Let a running server look: its pages strike the rules through."""
+    with contextlib.suppress(FeishupermError):
+        ask_server({"command": "undone", "id": id})
 
 
 def verify(ledger: Ledger, head: str) -> int:

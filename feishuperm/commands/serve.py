@@ -209,10 +209,16 @@ class Server:
             left,
             # It runs in a thread: with a ledger and a writer of its own, under the
             # same locks.
-            lambda who: undo_last(Ledger(), RuleWriter(), ("card", "message"), who),
+            lambda who: undo_last(
+                Ledger(), RuleWriter(), ("card", "message"), self._undone, who
+            ),
             lambda: self.desk.presenter.passes(self.desk.passes),
             lambda id, who: len(self.desk.revoke_passes(id, "message", who)),
         )
+
+    def _undone(self, id: str) -> None:
+        """In a thread: rules were taken back."""
+        self.loop.call_soon_threadsafe(lambda: self.desk.learn_undo(id))
 
     def page_for_a_phone(self, id: str) -> str:
         """The address of a request's page, where a phone can open it."""

@@ -135,6 +135,10 @@ class Control:
         """Send a card that asks nothing."""
         return {"queued": self._notices.command(command)}
 
+    def undone(self, command: dict[str, Any]) -> Reply:
+        """`log undo` took rules back: look at the ledger, and show it."""
+        return {"undone": self._desk.learn_undo(str(command.get("id")))}
+
     def passes(self, command: dict[str, Any]) -> Reply:
         """Every pass that is good now."""
         passes = self._desk.passes
@@ -177,6 +181,7 @@ COMMANDS: dict[str, Callable[[Control, dict[str, Any]], Reply]] = {
     "stop": Control.stop,
     "handover": Control.handover,
     "notice": Control.notice,
+    "undone": Control.undone,
     "passes": Control.passes,
     "pass_add": Control.pass_add,
     "pass_revoke": Control.pass_revoke,

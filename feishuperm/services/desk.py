@@ -347,6 +347,17 @@ class Desk:
         self.notifier.update(outcome)
         return Receipt(statuses.SETTLED, outcome)
 
+    def learn_undo(self, id: str) -> bool:
+        """Rules were taken back elsewhere, says the ledger; whether that is new."""
+        request = self.requests.get(id)
+        if request is None or not request.rules or request.undone:
+            return False
+        entries = self._ledger.find(id, request.created)
+        request.undone = any(entry.get("event") == UNDO for entry in entries)
+        if request.undone:
+            self.notifier.update(self.presenter.outcome(request))
+        return request.undone
+
     def _may_answer(self, surface: str) -> bool:
         """Whether the user lets requests be answered there."""
         return not self._surfaces.isdisjoint(PLACES.get(surface, (surface,)))

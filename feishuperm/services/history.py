@@ -233,12 +233,18 @@ def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str]
 # Taken back.
 
 
-def undo(ledger: Ledger, writer: RuleWriter, id: str) -> list[str]:
+def undo(
+    ledger: Ledger,
+    writer: RuleWriter,
+    id: str,
+    tell: Callable[[str], object] = lambda id: None,
+) -> list[str]:
     """Take back what one request's "always" wrote; says what it did.
 
-    Raises FeishupermError.
+    `tell` gets the id of the request once that is in the ledger.  Raises
+    FeishupermError.
     """
-    record = partial(_record, ledger, {"surface": "command"})
+    record = partial(_record, ledger, {"surface": "command"}, tell)
     project, taken = take_back(ledger, writer, id, record)
     said = []
     if any(taken.values()):
@@ -252,15 +258,20 @@ def undo(ledger: Ledger, writer: RuleWriter, id: str) -> list[str]:
 
 
 def undo_last(
-    ledger: Ledger, writer: RuleWriter, surfaces: Sequence[str], who: str
+    ledger: Ledger,
+    writer: RuleWriter,
+    surfaces: Sequence[str],
+    tell: Callable[[str], object],
+    who: str,
 ) -> list[str]:
     """Take back the last rules that were written from these surfaces; returns them.
 
-    Rules that are gone already are passed over.  Raises FeishupermError.
+    Rules that are gone already are passed over; `tell` gets the id of the request.
+    Raises FeishupermError.
     """
     entries = ledger.latest(LOOKED_THROUGH)
     undone = {entry.get("id") for entry in entries if entry.get("event") == UNDO}
-    record = partial(_record, ledger, {"surface": "message", "who": who})
+    record = partial(_record, ledger, {"surface": "message", "who": who}, tell)
     for entry in reversed(entries):
         if entry.get("event") != REQUEST or entry.get("id") in undone:
             continue
@@ -368,10 +379,13 @@ def _names(entry: Entry) -> list[Name]:
     return [(str(rule), str(mark)) for rule, mark in zip(rules, marks)]
 
 
-def _record(ledger: Ledger, origin: Entry, entry: Entry) -> None:
+def _record(
+    ledger: Ledger, origin: Entry, tell: Callable[[str], object], entry: Entry
+) -> None:
     try:
         ledger.append({**entry, **origin})
     except OSError as error:
         raise FeishupermError(
             f"removed the rules, but cannot write {ledger.path}: {error.strerror}"
         ) from None
+    tell(str(entry["id"]))

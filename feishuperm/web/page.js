@@ -52,7 +52,8 @@
         return;
       }
       end(news);
-      if (news.result) {
+      strike(news.undone);
+      if (news.result && !document.querySelector("form.undo")) {
         source.close();
       }
     });
@@ -95,6 +96,21 @@
       old.replaceWith(box);
     } else {
       actions.prepend(box);
+    }
+  }
+
+  // Rules that were taken back, here or elsewhere.
+  function strike(rules) {
+    document.querySelectorAll("dd > code.rule").forEach(function (code) {
+      if (rules.indexOf(code.textContent) >= 0) {
+        var struck = document.createElement("s");
+        struck.textContent = code.textContent;
+        code.replaceChildren(struck);
+      }
+    });
+    var form = document.querySelector("form.undo");
+    if (rules.length && form) {
+      form.remove();
     }
   }
 

@@ -293,6 +293,7 @@ def test_rule_of_the_chat_is_taken_back_in_the_chat(
     wait_until(lambda: "已撤销规则" in texts(feishu.replies))
     assert "npm run build" not in rules.read_text()
     assert '"event": "undo"' in ledger(served)
+    wait_until(lambda: "Bash(npm run build) · 已撤销" in texts(feishu.card(message)))
     feishu.say("undo")
     wait_until(lambda: "没有可以撤销的规则" in texts(feishu.replies))
 

@@ -949,6 +949,21 @@ def test_rule_is_taken_back_in_the_history_of_the_inbox(
     assert phone.posts == ["/always", "/undo"]
 
 
+def test_rule_taken_back_at_a_terminal_is_struck_through_on_open_pages(
+    station: Station, phone: Phone
+) -> None:
+    hook = station.ask("Bash", {"command": "npm run undo-there"})
+    inbox, page = phone.open(), phone.open(hook.links["request"])
+    button(page, "始终允许").tap()
+    expect_text(page, "已始终允许", "Bash(npm run undo-there)")
+    hook.output()
+    undo = [station.pyz, "log", "undo", hook.id]
+    subprocess.run(undo, env=station.env, check=True, timeout=20, capture_output=True)
+    for place in (page, inbox):
+        place.locator("s", has_text="npm run undo-there").wait_for()
+        assert button(place, "撤销").count() == 0
+
+
 # A wide screen.
 
 WIDE = {"viewport": {"width": 1280, "height": 900}, "is_mobile": False}

@@ -31,6 +31,10 @@ class FakeDesk:
     def refuse(self, *what: str) -> None:
         self.refused.append(what)  # type: ignore[arg-type]
 
+    def learn_undo(self, id: str) -> bool:
+        self.done.append("undone")
+        return True
+
     def states(self) -> list[object]:
         return []
 

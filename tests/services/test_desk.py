@@ -191,6 +191,9 @@ class FakeLedger:
     def vouched(self, seconds: float) -> list[dict[str, Any]]:
         return self.before
 
+    def find(self, id: str, since: float) -> list[dict[str, Any]]:
+        return [entry for entry in self.ends if entry["id"] == id]
+
 
 class Watched:
     """A transcript that says what it is told to say."""
@@ -1197,6 +1200,20 @@ def test_answers_to_a_question_are_shown(tmp_path: Path) -> None:
     (answer,) = outcome.answers
     assert answer.startswith(QUESTION["questions"][0]["question"][:20])
     assert answer.endswith(values["q0"])
+
+
+def test_undo_at_a_terminal_is_shown_once_the_ledger_has_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.ask(command="npm test")
+    bench.answer("always")
+    bench.timers.turn(1)
+    assert not bench.desk.learn_undo(ID), "nothing was taken back"
+    assert bench.channel.updates == []
+    bench.ledger.note({"event": "undo", "id": ID})
+    bench.ledger.flush()
+    assert bench.desk.learn_undo(ID) and not bench.desk.learn_undo(ID)
+    (outcome,) = bench.channel.updates
+    assert outcome.undone == ("Bash(npm test)",) and not outcome.undoable
 
 
 def test_undo_of_what_wrote_no_rule_is_refused(tmp_path: Path) -> None:

@@ -369,13 +369,12 @@ def settled_card(ask: Ask, outcome: Outcome, who: str = "") -> Card:
 
 
 def _settled_card(ask: Ask, outcome: Outcome, who: str) -> Card:
-    language = outcome.language
     elements = [
         *([div(outcome.result)] if outcome.result else []),
         note(signed(outcome, who)),
         *(note(line) for line in (*outcome.answers, *outcome.lines)),
         *_ran(outcome),
-        *(note(f"{text(language, 'page.key.rule')}: {r}") for r in outcome.rules),
+        *(note(_rule(outcome, rule)) for rule in outcome.rules),
         *([note(outcome.reason)] if outcome.reason else []),
         {"tag": "hr"},
         *(_blocks(fit(ask, RECORD)) if ask.blocks else ()),
@@ -385,6 +384,12 @@ def _settled_card(ask: Ask, outcome: Outcome, who: str) -> Card:
     return card_frame(
         outcome.done, subtitle, LOOKS[outcome.look], ask.summary, elements
     )
+
+
+def _rule(outcome: Outcome, rule: str) -> str:
+    undone = rule in outcome.undone and text(outcome.language, "done.undo")
+    label = text(outcome.language, "page.key.rule")
+    return f"{label}: {rule} · {undone}" if undone else f"{label}: {rule}"
 
 
 def _ran(outcome: Outcome) -> list[Element]:

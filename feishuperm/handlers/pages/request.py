@@ -12,6 +12,7 @@ from feishuperm.handlers.pages.result import (
     end_facts,
     ledger_fact,
     outcome_facts,
+    result_line,
     undo_form,
 )
 
@@ -46,8 +47,8 @@ def request_page(
 
 def record_page(ask: Ask, outcome: Outcome, ways: Ways = NOWHERE) -> Iterator[bytes]:
     """The same once it has ended: a record that says what came of it."""
-    said = (*outcome.lines, *((outcome.result,) if outcome.result else ()))
-    lines = "".join(f"<p>{shown(line)}</p>" for line in said)
+    lines = "".join(f"<p>{shown(line)}</p>" for line in outcome.lines)
+    lines += result_line(outcome)
     rows = (*outcome_facts(outcome), *end_facts(outcome), ledger_fact(outcome))
     ended = (
         head(ask, ask.heading),

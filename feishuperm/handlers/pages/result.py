@@ -66,7 +66,7 @@ def result_page(
         lines, look, sign = [*outcome.lines], "late", "clock"
     else:
         return message_page(language, "page.invalid", text(language, "page.unknown"))
-    below += [_result(outcome), *(f'<p class="line">{shown(x)}</p>' for x in lines)]
+    below += [result_line(outcome), *(f'<p class="line">{shown(x)}</p>' for x in lines)]
     if ways.revoke:
         path, _, query = ways.revoke.partition("?")
         below.append(revoke_form(language, path, tuple(parse_qsl(query))))
@@ -106,7 +106,7 @@ def dated(outcome: Outcome) -> str:
     return text(outcome.language, "page.done_at", done=outcome.done, time=clock)
 
 
-def _result(outcome: Outcome) -> str:
+def result_line(outcome: Outcome) -> str:
     """How the call went on; the script fills it in as soon as that is known."""
     look = outcome.result_look if outcome.result else ""
     gap = "" if outcome.result else " hidden"
@@ -141,15 +141,14 @@ def _verdict(
 def live_json(outcome: Outcome) -> dict[str, Any]:
     """What a page that is open gets to know of the end of its request."""
     rows = (*outcome_facts(outcome), *end_facts(outcome))
-    facts = [
-        f"{text(outcome.language, row.label)}: {row.value}" for row in rows if row.value
-    ]
+    lines = (*outcome.lines, *_lines(outcome.language, rows))
     return {
         "title": outcome.done,
         "look": outcome.look,
-        "lines": [visible(line) for line in (*outcome.lines, *facts)],
+        "lines": [visible(line) for line in lines],
         "result": outcome.result,
         "result_look": outcome.result_look,
+        "undone": [visible(rule) for rule in outcome.undone],
     }
 
 
@@ -182,7 +181,12 @@ def result_json(language: str, receipt: Receipt) -> dict[str, Any]:
 
 
 def _lines(language: str, rows: Iterable[Fact]) -> list[str]:
-    return [f"{text(language, row.label)}: {row.value}" for row in rows if row.value]
+    undone = f" · {text(language, 'done.undo')}"
+    return [
+        f"{text(language, row.label)}: {row.value}{undone if row.struck else ''}"
+        for row in rows
+        if row.value
+    ]
 
 
 def outcome_facts(outcome: Outcome) -> tuple[Fact, ...]:

@@ -354,6 +354,9 @@ def test_settled_card_tells_reason_rules_and_an_end_without_a_person() -> None:
     denied = settled_card(ask, outcome(look="bad", reason="先跑测试", rules=("R(x)",)))
     assert "先跑测试" in encode(denied) and "R(x)" in encode(denied)
     assert denied["header"]["template"] == "red"
+    rules = {"rules": ("R(x)", "R(y)"), "undone": ("R(x)",)}
+    said = "\n".join(every_text(settled_card(ask, outcome(**rules))))
+    assert "R(x) · 已撤销" in said and "R(y) ·" not in said
     late = settled_card(ask, outcome(surface="", done="已超时，自动拒绝", look="late"))
     check_card(late, webhook=False)
     assert late["header"]["template"] == "grey" and "在 ·" not in encode(late)
