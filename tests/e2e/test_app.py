@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import wait_until
+from tests.e2e.test_form import FORM, said
+from tests.e2e.test_next import ATTENDED, IDLE, end_of
 from tests.fakes.feishu import APP_ID, APP_SECRET
 from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform, Handshake
 from tests.served import Served, decision, event, finish
@@ -89,6 +91,37 @@ def test_reason_typed_beside_deny_reaches_claude(
     tap = feishu.tap(sent(feishu), "拒绝运行", {"reason": "先跑测试"})
     assert tap.ok
     assert decision(finish(hook))["message"] == "用户通过飞书拒绝：先跑测试"
+
+
+def test_next_and_form_are_filled_in_inside_the_card(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    """What does not fit is told in a toast; nothing is sent, and nothing is lost."""
+    wants = {**app_settings(feishu), "FEISHUPERM_NOTIFY": "next,form"}
+    with Served(pyz, tmp_path, **wants) as served:
+        wait_until(lambda: feishu.connections.open)
+        hook = served.hook(IDLE, "next", **ATTENDED)
+        message = sent(feishu)
+        assert "Claude Code 完成，接下来？" in texts(feishu.card(message)["header"])
+        assert "不能用来批准任何操作" in texts(feishu.card(message))
+        tap = feishu.tap(message, "发送", {"text": "  "})
+        assert tap.toast["type"] == "warning" and tap.card is None
+        assert hook.poll() is None
+        tap = feishu.tap(message, "发送", {"text": "继续\n跑测试"})
+        assert tap.toast == {"type": "success", "content": "已发送"}
+        assert end_of(hook) == (2, b"", "继续\n跑测试".encode())
+        hook = served.hook(FORM, "form")
+        message = sent(feishu, 2)
+        assert "Order a <b>shirt</b>" in texts(feishu.card(message))
+        typed = {"f0": "B", "f1": "1", "f2": "3", "f3": "0"}
+        tap = feishu.tap(message, "提交", typed)
+        assert tap.card is None
+        assert tap.toast["type"] == "warning" and "Your name" in tap.toast["content"]
+        assert hook.poll() is None
+        tap = feishu.tap(message, "提交", {**typed, "f0": "Bob"})
+        assert tap.ok and tap.toast == {"type": "success", "content": "已提交"}
+        content = {"name": "Bob", "size": "L", "count": 3, "gift": True}
+        assert said(hook) == {"action": "accept", "content": content}
 
 
 def test_edited_command_is_what_runs_and_every_surface_says_so(

@@ -308,12 +308,17 @@ def _input(field: Field) -> list[Element]:
 
 def _select(field: Field) -> Element:
     many = field.type == "many"
+    offered = field.options[:MAX_CHOICES]
     options = [
         {"text": plain(one_line(_choice(option), LABEL)), "value": str(number)}
-        for number, option in enumerate(field.options[:MAX_CHOICES])
+        for number, option in enumerate(offered)
     ]
     tag = "multi_select_static" if many else "select_static"
-    return {"tag": tag, "name": field.name, "width": "fill", "options": options}
+    select = {"tag": tag, "name": field.name, "width": "fill", "options": options}
+    values = [option.value for option in offered]
+    if field.value in values and not many:
+        select["initial_option"] = str(values.index(field.value))
+    return select
 
 
 def _choice(option: Any) -> str:

@@ -17,7 +17,7 @@ from feishuperm.channels.app.card import (
     title_card,
 )
 from feishuperm.lib.feishu_app import MAX_CARD, encode
-from feishuperm.models.ask import Ask, Outcome
+from feishuperm.models.ask import Ask, Field, Offer, Option, Outcome
 from tests.asks import ask_of
 from tests.fakes.feishu import check_card, every_element, every_text
 from tests.services.test_presenter import TOKEN, brief, whole
@@ -379,3 +379,14 @@ def test_pass_is_offered_with_its_whole_scope_and_without_secrets() -> None:
     assert not {"10 分钟内允许", "本会话允许"} & set(buttons(drawn(long)))
     secret = brief(command=f"curl -H 'X: {TOKEN}' example.org")
     assert TOKEN not in encode(ask_card(secret, NONCE)[0]) and TOKEN not in repr(secret)
+
+
+def test_choice_of_a_form_stands_at_its_default() -> None:
+    options = (Option("S", "small"), Option("L", "large"))
+    field = Field("f0", "one", "Size", options=options, value="L")
+    offer = Offer("answer", "提交", look="yes", fields=("f0",), needs=True, grants=True)
+    ask = Ask(id="1-a", kind="form", title="t", fields=(field,), actions=(offer,))
+    card, _ = ask_card(ask._replace(empty="x"), NONCE)
+    check_card(card, webhook=False)
+    (select,) = tagged(card, "select_static")
+    assert select["initial_option"] == "1"
