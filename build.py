@@ -399,9 +399,6 @@ def prose(source: bytes) -> Iterator[tuple[Place, Place, bytes]]:
 # ---- code: from here to `compile_stdin` runs in each CPython
 
 
-TYPING = ("collections.abc", "types", "typing")
-
-
 class Bare(ast.NodeTransformer):
     """Takes out what is for mypy: so the code of two CPythons differs much less."""
 
@@ -418,17 +415,31 @@ class Bare(ast.NodeTransformer):
         node.annotation = None
         return node
 
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if is_typing else self.generic_visit(node)
 
-def drop_types(tree: ast.Module) -> None:
-    """Take out the imports of names that only annotations used: they take time."""
+
+def without_types(text: bytes, file: str = "") -> ast.Module:
+    """A module without annotations, and the imports that only they used."""
+    tree = ast.parse(text, file)
+    annotated = names_in(tree)
+    Bare().visit(tree)
     names = names_in(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
             names.subtract(names_in(node.annotation))  # is kept as text
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module in TYPING:
-            node.names = [alias for alias in node.names if names[alias.name]]
+        if isinstance(node, ast.ImportFrom):
+            node.names = [
+                alias
+                for alias in node.names
+                # Who imports a name and never says it wants the module to be loaded.
+                if names[alias.asname or alias.name]
+                or not annotated[alias.asname or alias.name]
+            ]
     tree.body = [node for node in tree.body if getattr(node, "names", True)]
+    return tree
 
 
 def names_in(tree: ast.AST) -> Counter[str]:
@@ -436,8 +447,7 @@ def names_in(tree: ast.AST) -> Counter[str]:
 
 
 def compile_module(file: str, text: bytes) -> CodeType:
-    tree = Bare().visit(ast.parse(text, file))
-    drop_types(tree)
+    tree = without_types(text, file)
     flags = annotations.compiler_flag
     code: CodeType = compile(tree, file, "exec", flags, True, 2)
     return shorten_lines(code) if sys.version_info >= (3, 11) else code
@@ -584,7 +594,7 @@ def starts_often(files: dict[str, bytes]) -> list[str]:
 
 
 def imports_of(text: bytes) -> Iterator[str]:
-    for node in ast.parse(text).body:
+    for node in without_types(text).body:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -11,61 +11,63 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Protocol
+from feishuperm.models.ask import Ask, Notice, Outcome
 
-    from feishuperm.models.ask import Ask, Notice, Outcome
 
-    class Channel(Protocol):
-        """The shape every channel has."""
+class Channel:
+    """The shape every channel has, and what most of them do."""
 
-        name: str
-        passive: bool  # shows only to whoever looks
-        stands_in_for: str  # the channel that goes before it, as long as it can
+    name = ""
+    passive = False  # shows only to whoever looks
+    stands_in_for = ""  # the channel that goes before it, as long as it can
 
-        def start(self) -> None:
-            """Begin to work; nothing is announced before."""
+    def start(self) -> None:
+        """Begin to work; nothing is announced before."""
 
-        def announce(self, ask: Ask, announcement: Announcement) -> None:
-            """Show a request."""
+    def announce(self, ask: Ask, announcement: Announcement) -> None:
+        """Show a request."""
 
-        def renew(self) -> None:
-            """More is known of what waits; only a passive channel need show it."""
+    def renew(self) -> None:
+        """More is known of what waits; a card that is out may stay as it is."""
 
-        def settle(self, outcome: Outcome) -> None:
-            """A request has ended, here or elsewhere."""
+    def settle(self, outcome: Outcome) -> None:
+        """A request has ended, here or elsewhere."""
 
-        def update(self, outcome: Outcome) -> None:
-            """More is known of a request that has ended."""
+    def update(self, outcome: Outcome) -> None:
+        """More is known of a request that has ended."""
 
-        def notify(self, notice: Notice) -> None:
-            """Tell something that needs no answer; a passive channel may ignore it."""
+    def notify(self, notice: Notice) -> None:
+        """Tell something that needs no answer to people who do not look."""
 
-        def watched(self) -> bool:
-            """Whether somebody looks right now (passive channels only)."""
+    def watched(self) -> bool:
+        """Whether somebody looks right now (passive channels only)."""
+        return False
 
-        def muted(self) -> bool:
-            """Whether the person wants no request pushed for a while."""
+    def muted(self) -> bool:
+        """Whether the person wants no request pushed for a while."""
+        return False
 
-        def keeps(self, id: str) -> bool:
-            """Whether a card of this request is out that it can still change."""
+    def keeps(self, id: str) -> bool:
+        """Whether a card of this request is out that it can still change."""
+        return False
 
-        def state(self) -> tuple[str, str]:
-            """`up` or `down`, and a detail a person can act on."""
+    def state(self) -> tuple[str, str]:
+        """`up` or `down`, and a detail a person can act on."""
+        return "up", ""
 
-        def facts(self) -> Mapping[str, Any]:
-            """What else `status` tells of it."""
+    def facts(self) -> Mapping[str, Any]:
+        """What else `status` tells of it."""
+        return {}
 
-        def busy(self) -> bool:
-            """Whether something is on its way that should arrive before the end."""
+    def busy(self) -> bool:
+        """Whether something is on its way that should arrive before the end."""
+        return False
 
-        def close(self) -> None:
-            """Stop working; what is still on its way may be dropped."""
+    def close(self) -> None:
+        """Stop working; what is still on its way may be dropped."""
 
 
 class Announcement(NamedTuple):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from feishuperm.errors import FeishupermError, ProtocolError
 from feishuperm.protocol.machine import PATH, PROTOCOLS
 from feishuperm.protocol.websocket import ClientHandshake, HandshakeRefused
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
 
 RECEIVE_SIZE = 4096
 

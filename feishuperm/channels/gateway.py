@@ -16,16 +16,22 @@ import json
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any, Protocol
 
+from feishuperm.channels.app.channel import Counter
+from feishuperm.channels.base import Announcement, Channel
 from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.display import one_line
+from feishuperm.lib.enrolment import Enrolment
 from feishuperm.lib.log import log
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import (
     Answer,
     Ask,
+    Notice,
     Outcome,
     Receipt,
     from_plain,
@@ -34,28 +40,19 @@ from feishuperm.models.ask import (
 )
 from feishuperm.protocol.machine import LOGIN, ROTATE, TAP, WELCOME, is_proof, prove
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, Protocol
 
-    from feishuperm.channels.app.channel import Counter
-    from feishuperm.channels.base import Announcement
-    from feishuperm.lib.enrolment import Enrolment
-    from feishuperm.models.ask import Notice
+class Line(Protocol):
+    """The connection, see `server.machine_line`."""
 
-    class Line(Protocol):
-        """The connection, see `server.machine_line`."""
+    def start(self) -> None: ...
 
-        def start(self) -> None: ...
+    def close(self) -> None: ...
 
-        def close(self) -> None: ...
+    def send(self, kind: str, **parts: Any) -> bool: ...
 
-        def send(self, kind: str, **parts: Any) -> bool: ...
+    def worked(self) -> None: ...
 
-        def worked(self) -> None: ...
-
-        def drop(self) -> None: ...
+    def drop(self) -> None: ...
 
 
 AWAY, HELLO, IN = "away", "hello", "in"
@@ -70,12 +67,10 @@ RECORDS = 200  # settled cards that may still have to tell what came of it
 REMEMBERED = 1000  # taps, to answer the same to the same
 
 
-class GatewayChannel:
+class GatewayChannel(Channel):
     """One gateway. Everything happens on the loop."""
 
     name = "gateway"
-    passive = False
-    stands_in_for = ""
 
     def __init__(
         self,
@@ -119,15 +114,6 @@ class GatewayChannel:
     def close(self) -> None:
         self._line.close()
 
-    def watched(self) -> bool:
-        return False
-
-    def busy(self) -> bool:
-        return False
-
-    def muted(self) -> bool:
-        return False
-
     def state(self) -> tuple[str, str]:
         return ("up", "") if self._stage == IN else ("down", self._detail)
 
@@ -164,9 +150,6 @@ class GatewayChannel:
 
     def keeps(self, id: str) -> bool:
         return id in self._cards
-
-    def renew(self) -> None:
-        """A card that is out stays as it is."""
 
     def settle(self, outcome: Outcome) -> None:
         """A request has ended, here or elsewhere."""

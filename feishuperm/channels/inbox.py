@@ -9,31 +9,29 @@ and counts for nobody who looks.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-    from feishuperm.channels.base import Announcement
-    from feishuperm.models.ask import Ask, Notice, Outcome
+from feishuperm.channels.base import Announcement, Channel
+from feishuperm.models.ask import Ask, Outcome
 
-    class Stream(Protocol):
-        """An open page, as far as a channel knows it."""
 
-        on_close: Callable[[], object] | None
+class Stream(Protocol):
+    """An open page, as far as a channel knows it."""
 
-        def send(self, data: bytes) -> None: ...
+    on_close: Callable[[], object] | None
+
+    def send(self, data: bytes) -> None: ...
 
 
 PING_SECONDS = 25.0  # proxies drop connections that are silent for half a minute
 
 
-class InboxChannel:
-    """The open inbox pages."""
+class InboxChannel(Channel):
+    """The open inbox pages; they close with the server's connections."""
 
     name = "inbox"
     passive = True
-    stands_in_for = ""
 
     def __init__(
         self,
@@ -64,29 +62,11 @@ class InboxChannel:
     def update(self, outcome: Outcome) -> None:
         self.refresh()
 
-    def notify(self, notice: Notice) -> None:
-        """Notices are for people who do not look."""
-
-    def muted(self) -> bool:
-        return False
-
-    def keeps(self, id: str) -> bool:
-        return False
-
-    def facts(self) -> dict[str, object]:
-        return {}
-
     def watched(self) -> bool:
         return bool(self._streams)
 
     def state(self) -> tuple[str, str]:
         return "up", f"{len(self._streams)} open"
-
-    def busy(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """Nothing: the pages close with the server's connections."""
 
     def open(self, stream: Stream) -> None:
         """A page connected: it gets the state now and after every change."""

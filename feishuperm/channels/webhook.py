@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from functools import partial
 
+from feishuperm.channels.base import Announcement, Channel
 from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
 from feishuperm.lib.feishu import (
     Message,
     Post,
     SendResult,
+    Url,
     build_notice_card,
     card_message,
     permission_messages,
@@ -22,25 +25,17 @@ from feishuperm.lib.feishu import (
     title_messages,
 )
 from feishuperm.lib.post import Reply, post_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.channels.base import Announcement
-    from feishuperm.lib.feishu import Url
-    from feishuperm.models.ask import Ask, Notice, Outcome
+from feishuperm.models.ask import Ask, Notice
 
 # Messages per seconds that Feishu allows one bot.
 LIMITS = ((5, 1.0), (100, 60.0))
 NOTICE_SECONDS = 300  # a notice that could not be sent for so long is old news
 
 
-class WebhookChannel:
+class WebhookChannel(Channel):
     """Announces requests through a custom bot; `done` is called from its thread."""
 
     name = "webhook"
-    passive = False
     stands_in_for = "app"
 
     def __init__(
@@ -67,10 +62,16 @@ class WebhookChannel:
         self._wall = wall
         self._limit = RateLimit(LIMITS)
         self._outbox = Outbox(self.name, self._send, self._limit, clock, jitter)
-        self.start = self._outbox.start
-        self.close = self._outbox.close
-        self.state = self._outbox.state
         self.step = self._outbox.step
+
+    def start(self) -> None:
+        self._outbox.start()
+
+    def close(self) -> None:
+        self._outbox.close()
+
+    def state(self) -> tuple[str, str]:
+        return self._outbox.state()
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Queue the card of a request; its plainest form cannot be answered."""
@@ -87,9 +88,6 @@ class WebhookChannel:
         ends = self._clock() + until - self._wall()
         self._outbox.add(Job(forms, ends, True, wanted, done))
 
-    def update(self, outcome: Outcome) -> None:
-        """The same."""
-
     def notify(self, notice: Notice) -> None:
         """Queue the card of a notice."""
         if self._title_only:
@@ -97,27 +95,6 @@ class WebhookChannel:
         card = partial(build_notice_card, notice, self._language, self._at)
         forms = (Form(lambda: card_message(card())),)
         self._outbox.add(Job(forms, self._clock() + NOTICE_SECONDS, False))
-
-    def renew(self) -> None:
-        """A card that is out stays as it is."""
-
-    def settle(self, outcome: Outcome) -> None:
-        """Nothing: a queued card is dropped by its own `wanted`."""
-
-    def muted(self) -> bool:
-        return False
-
-    def keeps(self, id: str) -> bool:
-        return False
-
-    def facts(self) -> dict[str, object]:
-        return {}
-
-    def watched(self) -> bool:
-        return False
-
-    def busy(self) -> bool:
-        return False  # a card that is not out says nothing of an end
 
     def _send(self, message: Message) -> SendResult:
         return send_message(

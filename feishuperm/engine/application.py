@@ -6,14 +6,14 @@ command: one event, the callbacks that Claude Code itself cannot run.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.engine.hook_manager import HookManager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
     from feishuperm.engine.trust import Trust
 
 

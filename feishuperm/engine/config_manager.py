@@ -19,6 +19,8 @@ that uses an SDK) the program has decided for itself.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, Protocol
 
 from feishuperm.engine.variables import UnsafeTemplate, shell_template
 from feishuperm.errors import FileError
@@ -40,8 +42,6 @@ from feishuperm.models.hooks import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping
-    from typing import Any, Protocol
 
     class Trust(Protocol):
         """Says whose files count: `engine.trust`, or a test's own."""

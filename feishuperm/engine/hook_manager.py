@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
+from typing import Any
 
 from feishuperm.engine.variables import (
     VARIABLES,
@@ -23,15 +25,19 @@ from feishuperm.engine.variables import (
     variables,
 )
 from feishuperm.lib.child import RESULT, SHELL, STDERR, STDOUT, Child
-from feishuperm.models.hooks import COMMAND, PLAIN, SCRIPT, HooksConfig, Origin
+from feishuperm.models.hooks import (
+    COMMAND,
+    PLAIN,
+    SCRIPT,
+    HookCallback,
+    HookGroup,
+    HooksConfig,
+    Origin,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
-
     from feishuperm.engine.sdk_hooks import HookMatcher, SdkCallback
-    from feishuperm.models.hooks import HookCallback, HookGroup
 
     Fields = dict[str, Any]
     Output = dict[str, Any]

@@ -8,11 +8,11 @@ only for a callback that is alone and refuses nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
     Output = dict[str, Any]
 
 # How strong an answer is; the strongest of several wins.

@@ -7,14 +7,13 @@ down in place; anywhere else each thing is said once, on a plain line of its own
 from __future__ import annotations
 
 import json
+from typing import Any, TextIO
 
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.tool import summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TextIO
-
     from feishuperm.engine.headless import Question
 
 WIDTH = 100  # of a tool call; more does not fit beside a countdown

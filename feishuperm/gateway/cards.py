@@ -12,6 +12,7 @@ import json
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,19 +20,13 @@ from feishuperm.channels.app.card import Extra, ask_card, settled_card
 from feishuperm.channels.app.health import name_of
 from feishuperm.channels.outbox import Form, Job, Lanes, Outbox, RateLimit
 from feishuperm.gateway.engine import EngineDown
-from feishuperm.gateway.registry import read
+from feishuperm.gateway.registry import AnyEngine, Machine, read
 from feishuperm.lib.feishu import SendResult
+from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise, run
 from feishuperm.lib.text import text
 from feishuperm.models.ask import Ask, Outcome, shorten, to_plain
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.gateway.registry import AnyEngine, Machine
-    from feishuperm.lib.feishu_app import AppApi, Result
 
 APP_LIMIT = ((45, 1.0), (990, 60.0))  # messages of one app
 CHANGE_LIMIT = ((40, 1.0), (990, 60.0))

@@ -6,16 +6,12 @@ Whoever can open the socket is the gateway's own user.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from feishuperm.gateway.engine import EngineDown
+from feishuperm.gateway.hub import Hub
 from feishuperm.lib.task import run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.gateway.hub import Hub
 
 
 class GatewayControl:

@@ -8,12 +8,9 @@ a second look believes that there is another one.  Nothing is asked while all is
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from feishuperm.lib.log import log
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 AGAIN_SECONDS = 90.0
 PROBLEM = (

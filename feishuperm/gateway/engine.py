@@ -26,40 +26,35 @@ import json
 import os
 import time
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from feishuperm.errors import FeishupermError, FileError, UsageError
 from feishuperm.lib.files import locked, open_append, write_all, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise
-from feishuperm.protocol.resp import Failure
+from feishuperm.protocol.resp import Failure, Part
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-    from typing import Protocol
 
-    from feishuperm.protocol.resp import Part
+class Line(Protocol):
+    """A connection to Redis, see `server.redis`."""
 
-    class Line(Protocol):
-        """A connection to Redis, see `server.redis`."""
+    state: str
+    problem: str
 
-        state: str
-        problem: str
+    def start(self) -> None: ...
 
-        def start(self) -> None: ...
+    def close(self) -> None: ...
 
-        def close(self) -> None: ...
+    def drop(self, problem: str) -> None: ...
 
-        def drop(self, problem: str) -> None: ...
-
-        def run(
-            self,
-            commands: Sequence[Sequence[Part]],
-            seconds: float,
-            done: Callable[[list[Any] | None], object],
-        ) -> None: ...
+    def run(
+        self,
+        commands: Sequence[Sequence[Part]],
+        seconds: float,
+        done: Callable[[list[Any] | None], object],
+    ) -> None: ...
 
 
 RUN_SECONDS = 1.0  # of the 2.5 that a tap has

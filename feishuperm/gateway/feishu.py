@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from feishuperm.channels.app import chat
@@ -22,6 +23,7 @@ from feishuperm.channels.app.events import (
     text_at,
     toast,
 )
+from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.notes import (
@@ -33,17 +35,11 @@ from feishuperm.gateway.notes import (
     machines_card,
     note_card,
 )
+from feishuperm.gateway.registry import Machine
 from feishuperm.gateway.taps import SEEN_SECONDS
 from feishuperm.lib.log import log
 from feishuperm.lib.task import run
 from feishuperm.models.ask import Answer
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.gateway.cards import Sent
-    from feishuperm.gateway.registry import Machine
 
 CODE = re.compile(r"\d{6}\Z")
 MACHINES = ("机器", "machines")

@@ -11,17 +11,20 @@ import json
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 from feishuperm.channels.app.events import text_at
 from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
+from feishuperm.gateway.cards import Cards
 from feishuperm.gateway.engine import EngineDown
+from feishuperm.gateway.metrics import Metrics
 from feishuperm.gateway.notes import note_card
 from feishuperm.gateway.pairing import JOIN_SECONDS, Pairing
-from feishuperm.gateway.peer import Peer, Place
-from feishuperm.gateway.registry import Machine, read
+from feishuperm.gateway.peer import Peer, Place, Wire
+from feishuperm.gateway.registry import AnyEngine, Machine, Registry, read
 from feishuperm.gateway.taps import Taps
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import build_notice_card, plain
@@ -46,16 +49,6 @@ from feishuperm.protocol.machine import (
     is_proof,
     prove,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from feishuperm.gateway.cards import Cards
-    from feishuperm.gateway.metrics import Metrics
-    from feishuperm.gateway.peer import Wire
-    from feishuperm.gateway.registry import AnyEngine, Registry
-
 
 LOGIN_SECONDS = 15.0
 TICK_SECONDS = 5.0

@@ -6,12 +6,9 @@ import time
 from functools import partial
 from typing import Any
 
+from feishuperm.gateway.registry import Joining
 from feishuperm.lib.feishu import card_frame, columns, div, note, plain
 from feishuperm.lib.text import text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.gateway.registry import Joining
 
 JOIN, REFUSE, REVOKE, RENAME = "join", "refuse", "revoke", "rename"
 MOST = 14  # machines on one card: Feishu takes 200 elements, and each has 13

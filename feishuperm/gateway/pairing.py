@@ -10,6 +10,7 @@ from typing import Any
 
 from feishuperm.channels.app.events import text_at
 from feishuperm.gateway.notes import join_card
+from feishuperm.gateway.peer import Peer, Wire
 from feishuperm.gateway.registry import Joining, Machine, clean_name
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
@@ -19,7 +20,6 @@ from feishuperm.protocol.machine import GOING_AWAY, TRY_LATER
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from feishuperm.gateway.hub import Hub
-    from feishuperm.gateway.peer import Peer, Wire
 
 JOIN_SECONDS = 600.0
 JOINS_EACH, JOINS_ALL = 20, 200  # that wait for an owner, from one address and in all

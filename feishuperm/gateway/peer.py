@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
+from feishuperm.gateway.registry import Joining, Machine
 
-    from feishuperm.gateway.registry import Joining, Machine
 
-    class Wire(Protocol):
-        """A machine's connection, see `server.machine`."""
+class Wire(Protocol):
+    """A machine's connection, see `server.machine`."""
 
-        address: str
-        data: Any
+    address: str
+    data: Any
 
-        @property
-        def reason(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
 
-        def send(self, kind: str, **parts: Any) -> None: ...
+    def send(self, kind: str, **parts: Any) -> None: ...
 
-        def trust(self) -> None: ...
+    def trust(self) -> None: ...
 
-        def end(self, code: int = ..., reason: str = ...) -> None: ...
+    def end(self, code: int = ..., reason: str = ...) -> None: ...
 
-        def tick(self, now: float) -> None: ...
+    def tick(self, now: float) -> None: ...
 
 
 class Peer:

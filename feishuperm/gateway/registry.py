@@ -14,19 +14,15 @@ import hashlib
 import json
 import secrets
 import time
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar, Union
 
 from feishuperm.errors import PayloadError
+from feishuperm.gateway.engine import FileEngine, RedisEngine
 from feishuperm.lib.display import one_line
 from feishuperm.models.ask import from_plain, to_plain
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.gateway.engine import FileEngine, RedisEngine
-
-    AnyEngine = FileEngine | RedisEngine
+AnyEngine = Union[FileEngine, RedisEngine]
 
 T = TypeVar("T")
 CODE_SECONDS = 600

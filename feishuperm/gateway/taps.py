@@ -26,6 +26,7 @@ from feishuperm.channels.app.card import Extra, ask_card, settled_card
 from feishuperm.channels.app.events import read_tap, text_at, toast
 from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown
+from feishuperm.gateway.peer import Peer, Place, Wire
 from feishuperm.gateway.registry import Machine, read
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
@@ -37,7 +38,6 @@ from feishuperm.protocol.machine import TAP, prove
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from feishuperm.gateway.hub import Hub
-    from feishuperm.gateway.peer import Peer, Place, Wire
 
 ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from typing import Any
 
+from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.metrics import CONTENT_TYPE
-from feishuperm.protocol.http1 import Response
+from feishuperm.protocol.http1 import Request, Response
 from feishuperm.protocol.machine import PATH
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.gateway.hub import Hub
-    from feishuperm.protocol.http1 import Request
 
 FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "via")
 LOOPBACK = ("127.0.0.1", "::1")

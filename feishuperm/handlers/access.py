@@ -18,20 +18,14 @@ import os
 import re
 import socket
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from feishuperm.lib.ancestry import Suspect
-from feishuperm.lib.peer import TcpOwners, is_here
+from feishuperm.lib.ancestry import Clients, Suspect
+from feishuperm.lib.peer import Owner, TcpOwners, is_here
 from feishuperm.models.settings import host_is_local, url_host
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from feishuperm.lib.ancestry import Clients
-    from feishuperm.lib.peer import Owner
-    from feishuperm.protocol.http1 import Request
-    from feishuperm.services.sessions import Session, Sessions
+from feishuperm.protocol.http1 import Request
+from feishuperm.services.sessions import Session, Sessions
 
 # Programs that fetch a link to show or judge it.
 ROBOTS = re.compile(

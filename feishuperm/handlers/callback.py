@@ -9,10 +9,13 @@ them becomes an `Answer`, and what the desk says to it becomes a page.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from feishuperm import __version__
+from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
-from feishuperm.handlers.access import OPEN_PATHS, WrongIds
+from feishuperm.handlers.access import OPEN_PATHS, Gate, WrongIds
 from feishuperm.handlers.inbox import CLOSED, Inbox, links_of, own_form
 from feishuperm.handlers.pages.confirm import confirm_page
 from feishuperm.handlers.pages.request import record_page, request_page
@@ -25,29 +28,23 @@ from feishuperm.handlers.pages.result import (
     undone_page,
 )
 from feishuperm.handlers.replies import as_json, in_pieces, message, page, refusal
-from feishuperm.handlers.turns import Turns
+from feishuperm.handlers.turns import Reply, Slow, Turns
+from feishuperm.lib.ancestry import Suspect
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import FOREVER, WHILE, Answer, Receipt
 from feishuperm.models.kind import KINDS
+from feishuperm.models.request import Request
+from feishuperm.models.settings import Settings
+from feishuperm.protocol import http1
 from feishuperm.protocol.http1 import Response, parse_form
+from feishuperm.services.desk import Desk
+from feishuperm.services.links import Links
+from feishuperm.services.sessions import Sessions, Tickets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from feishuperm.channels.inbox import InboxChannel
-    from feishuperm.handlers.access import Gate
-    from feishuperm.handlers.turns import Reply, Slow
-    from feishuperm.lib.ancestry import Suspect
-    from feishuperm.models.request import Request
-    from feishuperm.models.settings import Settings
-    from feishuperm.protocol import http1
     from feishuperm.server.connection import Exchange
-    from feishuperm.services.desk import Desk
-    from feishuperm.services.links import Links
-    from feishuperm.services.sessions import Sessions, Tickets
 
     Route = Callable[["Callback", http1.Request], Reply]
 

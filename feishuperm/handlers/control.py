@@ -10,23 +10,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError
+from feishuperm.lib.ancestry import Clients
+from feishuperm.services.desk import Desk
+from feishuperm.services.links import Links
+from feishuperm.services.notices import Notices
 from feishuperm.services.passes import Pass, check_rule, describe
+from feishuperm.services.sessions import Tickets
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from feishuperm.lib.ancestry import Clients
-    from feishuperm.services.desk import Desk
-    from feishuperm.services.links import Links
-    from feishuperm.services.notices import Notices
-    from feishuperm.services.sessions import Tickets
-
-    Reply = dict[str, Any]
+Reply = dict[str, Any]
 
 SHOWN_WAITING = 100  # a longer list helps nobody at a terminal
 # What a session may send: its supervisor is one of its hooks, and has things to tell.

@@ -7,7 +7,11 @@ each made once, and the way from a ticket to a session.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
+from feishuperm.handlers.access import Gate
 from feishuperm.handlers.pages.inbox import (
     Item,
     inbox_page,
@@ -26,24 +30,19 @@ from feishuperm.handlers.replies import (
     refusal,
     to_home,
 )
+from feishuperm.handlers.turns import Reply, Slow
+from feishuperm.models.ask import Ask, Outcome
 from feishuperm.models.kind import KINDS
-from feishuperm.protocol.http1 import parse_form
+from feishuperm.models.request import Request
+from feishuperm.protocol import http1
+from feishuperm.protocol.http1 import Response, parse_form
+from feishuperm.services.desk import Desk
+from feishuperm.services.links import Links
+from feishuperm.services.sessions import Sessions, Tickets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.channels.inbox import InboxChannel
-    from feishuperm.handlers.access import Gate
-    from feishuperm.handlers.turns import Reply, Slow
-    from feishuperm.models.ask import Ask, Outcome
-    from feishuperm.models.request import Request
-    from feishuperm.protocol import http1
-    from feishuperm.protocol.http1 import Response
     from feishuperm.server.connection import Exchange, Stream
-    from feishuperm.services.desk import Desk
-    from feishuperm.services.links import Links
-    from feishuperm.services.sessions import Sessions, Tickets
 
     Form = dict[str, list[str]]
 

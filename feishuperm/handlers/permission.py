@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from typing import Any
 
 from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
+from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.json import has_more_parts
 from feishuperm.lib.log import log
 from feishuperm.lib.peer import peer_pid
 from feishuperm.models.payload import AskPayload, PreToolUsePayload, parse_payload
 from feishuperm.protocol.frames import parse_control, parse_notice, parse_request
+from feishuperm.services.desk import Desk
+from feishuperm.services.notices import Notices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from feishuperm.lib.ancestry import Clients
     from feishuperm.server.connection import HookConnection
-    from feishuperm.services.desk import Desk
-    from feishuperm.services.notices import Notices
 
 MAX_PARTS = 20_000  # decoding and showing more would be felt by everybody who waits
 

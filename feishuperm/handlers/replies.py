@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from feishuperm.handlers.pages.layout import HEADERS
 from feishuperm.handlers.pages.result import message_page
+from feishuperm.handlers.turns import Slow
 from feishuperm.lib.text import text
 from feishuperm.protocol.http1 import Response
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from feishuperm.handlers.turns import Slow
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json; charset=utf-8"

@@ -10,19 +10,15 @@ from __future__ import annotations
 import hashlib
 import pkgutil
 import re
+from collections.abc import Callable
 
 from feishuperm import __version__
 from feishuperm.handlers.access import is_local
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.program import archive_path
+from feishuperm.models.settings import Settings
+from feishuperm.protocol import http1
 from feishuperm.protocol.http1 import Response
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.models.settings import Settings
-    from feishuperm.protocol import http1
 
 MAX_ARCHIVE = 64 << 20
 SAFE_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}\Z")

@@ -9,19 +9,17 @@ response.  There is no thread, and there are never more than `MAX_SLOW` of them.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Generator
+from typing import Union
 
-from feishuperm.protocol.http1 import plain_response
+from feishuperm.protocol.http1 import Response, plain_response
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from typing import Union
-
-    from feishuperm.protocol.http1 import Response
     from feishuperm.server.connection import Exchange
 
-    Slow = Generator[float, None, Response]
-    Reply = Union[Response, Slow]
+Slow = Generator[float, None, Response]
+Reply = Union[Response, Slow]
 
 TURN_SECONDS = 0.01  # a person notices a tenth of a second
 MAX_SLOW = 50  # of 15 MB at the most, and a person opens one

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Mapping
 
 from feishuperm import wire
 from feishuperm.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from feishuperm.models.settings import Settings
 
 MAX_SOCKET = 103  # bytes of a socket's path that every system takes

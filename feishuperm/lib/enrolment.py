@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.config import config_dir
 from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.models.ask import from_plain, to_plain
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MOST_KEYS = 3
 

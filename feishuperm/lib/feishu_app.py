@@ -13,17 +13,14 @@ import re
 import secrets
 import threading
 import time
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from feishuperm.lib.display import one_line
 from feishuperm.lib.post import Call, Reply, call
 from feishuperm.lib.text import TEXTS, text
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    Post = Callable[[Call], Reply]
+Post = Callable[[Call], Reply]
 
 TOKEN = "/open-apis/auth/v3/tenant_access_token/internal"
 MESSAGES = "/open-apis/im/v1/messages"

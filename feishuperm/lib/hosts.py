@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
+from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     Environ = Mapping[bytes, bytes]
 
 # Each host with what tells it: its variables, the fields of its events, where its

@@ -12,11 +12,8 @@ The time is linear, whatever the text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MANY_LINES = 20_000  # beyond, a text is shown as it is
 LONG = 10_000  # characters of a paragraph; a longer one has no looks

@@ -15,15 +15,12 @@ import os
 import socket
 import ssl
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from feishuperm.models.settings import url_host
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 MAX_REPLY = 65536  # Feishu answers in a few hundred bytes
 TIMEOUT = 8.0  # a card must be on the phone well within the person's 55 seconds

@@ -9,11 +9,10 @@ to compile than most processes of ours live.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     Spans = Iterator[tuple[int, int]]
 
 PIECES = 50  # of one shell word: past that it ends at the next blank

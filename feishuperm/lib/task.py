@@ -6,11 +6,8 @@ Nothing here knows sockets or clocks: whoever keeps a promise calls `resolve()`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
 
 T = TypeVar("T")
 

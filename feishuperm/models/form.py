@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
 from feishuperm.models.ask import TEXT_LIMIT, Field, Option
 from feishuperm.models.question import in_form
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    Say = Callable[..., str]
+Say = Callable[..., str]
 
 PAGES = ("https://", "http://")  # what a browser may be sent to
 SCHEMA, ADDRESS_MODE = "requested_schema", "url"

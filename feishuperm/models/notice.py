@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.models.payload import HookPayload
+from feishuperm.models.payload import HookPayload
 
 
 class NoticeEvent:

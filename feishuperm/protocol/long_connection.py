@@ -25,6 +25,7 @@ import base64
 import json
 import math
 import random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -44,10 +45,6 @@ from feishuperm.protocol.websocket import (
     WebSocket,
     WebSocketError,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PING_SECONDS = 120.0  # until the platform says otherwise
 LEAST_PING, MOST_PING = 5.0, 600.0  # whatever it says

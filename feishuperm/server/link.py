@@ -17,9 +17,11 @@ fresh one is made at most once in FRESH_SECONDS.
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from feishuperm.errors import FeishupermError
@@ -31,17 +33,11 @@ from feishuperm.protocol.long_connection import (
     Refusal,
 )
 from feishuperm.server.connection import Connection
+from feishuperm.server.loop import Loop, Timer
 from feishuperm.server.tls import Tls
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-
-    from feishuperm.server.loop import Loop, Timer
-
-    # A connection whose handshake is done, and what came behind it.
-    Dialled = tuple[socket.socket, bytes, Endpoint]
+# A connection whose handshake is done, and what came behind it.
+Dialled = tuple[socket.socket, bytes, Endpoint]
 
 FRESH_SECONDS = 60.0  # between two connections made because one seemed deaf
 MEND_SECONDS = 60.0  # until the next try after a refusal that a person has to mend

@@ -7,20 +7,20 @@ message)` and, once, `on_close(connection)`.  One timer of the owner's ticks for
 from __future__ import annotations
 
 import random
+import socket
+from collections.abc import Callable
+from typing import Any
 
 from feishuperm.protocol.http1 import Response
 from feishuperm.protocol.machine import GOING_AWAY, PING_SECONDS, PROTOCOLS, MachineWire
 from feishuperm.protocol.websocket import accept_key, is_key
-from feishuperm.server.connection import PER_TURN, Connection, keep_alive_probe
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-    from typing import Any
-
-    from feishuperm.server.connection import Exchange
-    from feishuperm.server.loop import Loop
+from feishuperm.server.connection import (
+    PER_TURN,
+    Connection,
+    Exchange,
+    keep_alive_probe,
+)
+from feishuperm.server.loop import Loop
 
 BACKLOG = 4 << 20  # unread bytes after which a machine must be gone
 VERSION = "13"

@@ -10,22 +10,18 @@ the same moment.
 from __future__ import annotations
 
 import random
+import socket
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.protocol.machine import GOING_AWAY, POLICY, MachineWire
 from feishuperm.server.link import Outgoing
+from feishuperm.server.loop import Loop, Timer
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-    from typing import Any
-
-    from feishuperm.server.loop import Loop, Timer
-
-    Dialled = tuple[socket.socket, bytes]  # and what came behind the handshake
+Dialled = tuple[socket.socket, bytes]  # and what came behind the handshake
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 LOOK_SECONDS = 2.0  # how often time is looked at: silence, sleep

@@ -15,21 +15,16 @@ was late is closed; every promise still open then fails.
 from __future__ import annotations
 
 import random
+import socket
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError, ProtocolError
-from feishuperm.protocol.resp import PENDING, ReplyReader, command
+from feishuperm.protocol.resp import PENDING, Part, ReplyReader, command
 from feishuperm.server.link import Outgoing
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Sequence
-
-    from feishuperm.protocol.resp import Part
-    from feishuperm.server.loop import Loop, Timer
+from feishuperm.server.loop import Loop, Timer
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between tries, with jitter
 DOWN, DIALLING, UP, CLOSED = "down", "dialling", "up", "closed"

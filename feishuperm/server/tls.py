@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+from collections.abc import Callable
 
 from feishuperm.errors import SettingError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
 
 
 class Tls:

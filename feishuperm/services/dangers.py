@@ -6,17 +6,13 @@ What is named in a sentence has no secrets in it.  Nothing here blocks anything.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
 
 from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log, redact
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from feishuperm.models.kind import Say
+from feishuperm.models.kind import Say
 
 
 def read_danger(

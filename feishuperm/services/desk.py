@@ -15,6 +15,8 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
@@ -23,8 +25,9 @@ from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt
 from feishuperm.models.decision import Decision
 from feishuperm.models.form import Wrong
-from feishuperm.models.kind import KINDS, kind_of
+from feishuperm.models.kind import KINDS, Action, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
+from feishuperm.models.payload import AskPayload, PreToolUsePayload
 from feishuperm.models.request import (
     ALLOWED,
     ANSWERED,
@@ -36,42 +39,30 @@ from feishuperm.models.request import (
     WAITING,
     Request,
 )
-from feishuperm.models.settings import AUTO
+from feishuperm.models.settings import AUTO, Settings
+from feishuperm.protocol.frames import HookRequest
 from feishuperm.services import transcript
 from feishuperm.services.dangers import names, read_danger
 from feishuperm.services.history import UNDO, take_back
-from feishuperm.services.notifier import Told
+from feishuperm.services.ledger import Ledger, Ticket
+from feishuperm.services.notifier import Notifier, Told
 from feishuperm.services.passes import DAY as PASS_SECONDS
 from feishuperm.services.passes import Call, Pass, Passes, plain
 from feishuperm.services.presence import Presence
-from feishuperm.services.presenter import BROAD
+from feishuperm.services.presenter import BROAD, Presenter
 from feishuperm.services.reprieves import SECONDS as REPRIEVE_SECONDS
 from feishuperm.services.reprieves import Reprieves, call_digest
-from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager
-from feishuperm.services.rule_writer import RulePlan, WriteResult
+from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager, Waiter
+from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
+from feishuperm.services.transcript import Watch
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Protocol
 
-    from feishuperm.models.kind import Action
-    from feishuperm.models.payload import AskPayload, PreToolUsePayload
-    from feishuperm.models.settings import Settings
-    from feishuperm.protocol.frames import HookRequest
-    from feishuperm.services.ledger import Ledger, Ticket
-    from feishuperm.services.notifier import Notifier
-    from feishuperm.services.presenter import Presenter
-    from feishuperm.services.request_manager import Waiter
-    from feishuperm.services.rule_writer import RuleWriter
-    from feishuperm.services.transcript import Watch
+class Timers(Protocol):
+    """What the desk needs of the loop."""
 
-    class Timers(Protocol):
-        """What the desk needs of the loop."""
+    def now(self) -> float: ...
 
-        def now(self) -> float: ...
-
-        def call_at(self, when: float, fn: Callable[[], None]) -> object: ...
+    def call_at(self, when: float, fn: Callable[[], None]) -> object: ...
 
 
 TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at

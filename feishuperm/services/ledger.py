@@ -34,6 +34,7 @@ import os
 import stat
 import time
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from feishuperm.lib.config import config_dir, state_dir
@@ -42,6 +43,7 @@ from feishuperm.services.ledger_lines import (
     MAX_LINE,
     RESERVED,
     Chain,
+    Entry,
     Head,
     append_data,
     clean,
@@ -63,12 +65,6 @@ from feishuperm.services.ledger_lines import (
     write_head,
 )
 from feishuperm.services.ledger_spool import Spool
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from feishuperm.services.ledger_lines import Entry
 
 WAIT = 2.0  # seconds; others hold the lock for one write and two fsyncs
 STEP = 0.002  # between tries: no longer than others hold it, or the patient never win

@@ -5,20 +5,16 @@ read.  Which events make one is a setting; how a card looks is the channel's bus
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from feishuperm.channels.base import Channel
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.log import log
 from feishuperm.models.ask import NOTICES, Notice
 from feishuperm.models.notice import NOTICE_EVENTS
+from feishuperm.models.payload import HookPayload
 from feishuperm.services.transcript import turn_started
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from feishuperm.channels.base import Channel
-    from feishuperm.models.payload import HookPayload
 
 
 class Notices:

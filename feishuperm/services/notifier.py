@@ -8,20 +8,13 @@ waits for an answer that cannot come.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from feishuperm.channels.base import Announcement
+from feishuperm.channels.base import Announcement, Channel
+from feishuperm.models.ask import Ask, Notice, Outcome
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from feishuperm.channels.base import Channel
-    from feishuperm.models.ask import Ask, Notice, Outcome
 
 
 class Told(NamedTuple):

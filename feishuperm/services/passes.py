@@ -23,18 +23,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.lib.log import log, redact
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
-    from feishuperm.services.ledger import Ledger
+from feishuperm.services.ledger import Ledger
 
 DAY = 24 * 3600  # seconds: no pass lives longer
 MADE, REVOKED = "pass", "revoke"  # events of the ledger

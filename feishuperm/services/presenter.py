@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.git import current_branch
@@ -19,21 +21,14 @@ from feishuperm.lib.text import text
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
 from feishuperm.models.ask import WHILE, Ask, Block, Notice, Outcome, fit
-from feishuperm.models.kind import KINDS, kind_of, offers
+from feishuperm.models.decision import Decision
+from feishuperm.models.kind import KINDS, Action, Kind, Say, kind_of, offers
+from feishuperm.models.payload import AskPayload
+from feishuperm.models.request import Request
 from feishuperm.services.dangers import read_danger, sentences
+from feishuperm.services.passes import Pass, Passes
+from feishuperm.services.rule_writer import RulePlan, RuleWriter
 from feishuperm.services.transcript import RAN, REFUSED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from feishuperm.models.decision import Decision
-    from feishuperm.models.kind import Action, Kind, Say
-    from feishuperm.models.payload import AskPayload
-    from feishuperm.models.request import Request
-    from feishuperm.services.passes import Pass, Passes
-    from feishuperm.services.rule_writer import RulePlan, RuleWriter
 
 LISTED = 10  # requests of a list in the chat
 LINE = 100  # characters of what each is about

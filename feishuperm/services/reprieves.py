@@ -18,21 +18,15 @@ import hashlib
 import json
 import os
 import time
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from feishuperm.lib.log import log
 from feishuperm.lib.tool import headline, summary
-from feishuperm.models.request import ALLOWED
+from feishuperm.models.payload import AskPayload, ToolPayload
+from feishuperm.models.request import ALLOWED, Request
+from feishuperm.services.ledger import Ledger
 from feishuperm.wire import MARK
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
-    from feishuperm.models.payload import AskPayload, ToolPayload
-    from feishuperm.models.request import Request
-    from feishuperm.services.ledger import Ledger
 
 SECONDS = 600.0
 DETAIL = 200  # characters of a command in the ledger, which masks its secrets

@@ -12,12 +12,9 @@ from feishuperm.lib.feishu import (
     send_first,
     title_messages,
 )
+from feishuperm.models.payload import AskPayload
+from feishuperm.models.settings import Settings
 from feishuperm.services.presenter import brief_ask
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.models.payload import AskPayload
-    from feishuperm.models.settings import Settings
 
 
 def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -> None:

@@ -19,15 +19,10 @@ import os
 import re
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+from typing import Any, NamedTuple
 
 PENDING = "pending"
 ANSWERED = "answered"  # the call is over

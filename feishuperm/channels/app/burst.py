@@ -20,8 +20,10 @@ from typing import Any, ClassVar
 from feishuperm.channels.app.card import Mark, button
 from feishuperm.channels.app.events import toast
 from feishuperm.channels.app.store import Shown
+from feishuperm.channels.base import Announcement
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import card_frame, coloured, columns, div, note
+from feishuperm.lib.feishu_app import Result
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
@@ -29,8 +31,6 @@ from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from feishuperm.channels.app.channel import AppChannel
-    from feishuperm.channels.base import Announcement
-    from feishuperm.lib.feishu_app import Result
 
 GATHER_SECONDS = 0.5  # for more lines, before the card leaves or changes
 MOST_LINES = 16  # a card may hold 200 elements and 30 kB; a line takes nine, and 2 kB

@@ -13,6 +13,7 @@ else has to be filled in is a form.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from feishuperm.lib.display import one_line, visible
@@ -41,10 +42,6 @@ from feishuperm.models.ask import (
     fit,
     shorten,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BUDGET = MAX_CARD - 2_000  # for what surrounds the card in a request
 FOLD = 1_200  # characters of a block that are seen at once

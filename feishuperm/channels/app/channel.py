@@ -21,8 +21,9 @@ import hmac
 import secrets
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from feishuperm.channels.app.burst import Burst
 from feishuperm.channels.app.card import (
@@ -43,36 +44,29 @@ from feishuperm.channels.app.events import (
 from feishuperm.channels.app.health import Health
 from feishuperm.channels.app.store import CardStore, Shown
 from feishuperm.channels.app.talk import Talk
+from feishuperm.channels.base import Announcement, Channel
 from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
 from feishuperm.lib.feishu import SendResult, build_notice_card
-from feishuperm.lib.feishu_app import Result
+from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
+from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Protocol
 
-    from feishuperm.channels.base import Announcement
-    from feishuperm.lib.feishu_app import AppApi
-    from feishuperm.models.ask import Notice
+class Line(Protocol):
+    """The long connection, see `server.link`."""
 
-    class Line(Protocol):
-        """The long connection, see `server.link`."""
+    state: str
+    detail: str
+    since: float
 
-        state: str
-        detail: str
-        since: float
+    def start(self) -> None: ...
 
-        def start(self) -> None: ...
+    def close(self) -> None: ...
 
-        def close(self) -> None: ...
+    def card_sent(self) -> None: ...
 
-        def card_sent(self) -> None: ...
-
-        def cards_settled(self) -> None: ...
+    def cards_settled(self) -> None: ...
 
 
 PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one app
@@ -113,12 +107,10 @@ class Counter(NamedTuple):
     revoke: Callable[[str, str], int]  # id or "all", who: how many passes ended
 
 
-class AppChannel:
+class AppChannel(Channel):
     """One app. Everything but the outboxes' sending happens on the loop."""
 
     name = "app"
-    passive = False
-    stands_in_for = ""
 
     def __init__(
         self,
@@ -182,9 +174,6 @@ class AppChannel:
         self._line.close()
         self._cards.close()
         self._changes.close()
-
-    def watched(self) -> bool:
-        return False
 
     def muted(self) -> bool:
         return self._wall() < self.store.muted_until

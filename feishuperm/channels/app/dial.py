@@ -6,21 +6,17 @@ secrets and is good for one connection: it is asked for anew each time and never
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from feishuperm.errors import ProtocolError
+from feishuperm.lib.feishu_app import AppApi
 from feishuperm.lib.post import dial
 from feishuperm.protocol.long_connection import Endpoint, read_endpoint, refusal
 from feishuperm.protocol.websocket import ClientHandshake, HandshakeRefused
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-
-    from feishuperm.lib.feishu_app import AppApi
-
-    Connect = Callable[[str], socket.socket]
+Connect = Callable[[str], socket.socket]
 
 RECEIVE_SIZE = 4096
 

@@ -17,26 +17,21 @@ believed when it is still there at a second look.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from feishuperm.lib.display import one_line
-from feishuperm.lib.feishu_app import NO_ANSWER, Result
+from feishuperm.lib.feishu_app import NO_ANSWER, AppApi, Result
 from feishuperm.lib.log import log
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Protocol
 
-    from feishuperm.lib.feishu_app import AppApi
+class LineState(Protocol):
+    """The long connection, as far as it is looked at here."""
 
-    class LineState(Protocol):
-        """The long connection, as far as it is looked at here."""
-
-        state: str
-        detail: str
+    state: str
+    detail: str
 
 
 BOT = "/open-apis/bot/v3/info"

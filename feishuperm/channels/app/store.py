@@ -11,16 +11,13 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError, PayloadError, UsageError
 from feishuperm.lib.files import locked, private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.models.ask import Ask, from_plain, shorten, to_plain
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 MOST = 1_000  # open cards, as many as an outbox queues
 BLOCK = 2_000  # characters of a block that a settled card shows again

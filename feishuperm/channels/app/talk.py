@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from feishuperm.channels.app import chat
 from feishuperm.channels.app.card import confirm_words
 from feishuperm.channels.app.events import is_old, part_at, said_in, text_at
+from feishuperm.channels.app.store import Shown
 from feishuperm.errors import FeishupermError
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from feishuperm.channels.app.channel import AppChannel
-    from feishuperm.channels.app.store import Shown
 
 ALWAYS_SECONDS = 120.0  # between "always" and its second word
 TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to

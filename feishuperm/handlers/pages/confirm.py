@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 
 from feishuperm.handlers.pages.layout import frame, say, shown
-from feishuperm.handlers.pages.pieces import blocks, buttons, clock, head, sheet
+from feishuperm.handlers.pages.pieces import Values, blocks, buttons, clock, head, sheet
 from feishuperm.lib.text import text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from feishuperm.handlers.pages.pieces import Values
-    from feishuperm.models.ask import Ask, Offer
+from feishuperm.models.ask import Ask, Offer
 
 
 def confirm_page(

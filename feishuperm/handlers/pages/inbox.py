@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from feishuperm.handlers.pages.pieces import (
     PIECES,
     PROSE,
     SPANS,
+    Links,
     blocks,
     buttons,
     cut_hint,
@@ -43,19 +45,20 @@ from feishuperm.handlers.pages.result import (
     undo_form,
 )
 from feishuperm.lib.display import visible
-from feishuperm.lib.markdown import parse
+from feishuperm.lib.markdown import Piece, parse
 from feishuperm.lib.text import at_zero, text
-from feishuperm.models.ask import CUT_FIRST, FOREVER, fit
+from feishuperm.models.ask import (
+    CUT_FIRST,
+    FOREVER,
+    Ask,
+    Block,
+    Field,
+    Offer,
+    Outcome,
+    fit,
+)
 from feishuperm.models.kind import KINDS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from feishuperm.handlers.pages.pieces import Links
-    from feishuperm.lib.markdown import Piece
-    from feishuperm.models.ask import Ask, Block, Field, Offer, Outcome
-    from feishuperm.models.request import Request
+from feishuperm.models.request import Request
 
 ITEM_LENGTH = 16_000  # characters of all blocks of a request
 TEXTS = (

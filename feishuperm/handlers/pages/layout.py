@@ -16,15 +16,12 @@ import hashlib
 import pkgutil
 import re
 import time
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import NamedTuple
 
 from feishuperm.lib.display import visible
 from feishuperm.lib.text import text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 ICONS = {
     "check": "M6 17l7 7L27 9",

@@ -5,10 +5,7 @@ from __future__ import annotations
 from feishuperm.handlers.pages.layout import hidden, moment, say, shown
 from feishuperm.lib.display import visible
 from feishuperm.lib.text import text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.services.passes import Pass, Passes
+from feishuperm.services.passes import Pass, Passes
 
 
 def pass_items(language: str, passes: Passes) -> list[dict[str, str]]:

@@ -9,6 +9,7 @@ of them can only mean that button.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from urllib.parse import parse_qsl
 
@@ -23,17 +24,23 @@ from feishuperm.handlers.pages.layout import (
 )
 from feishuperm.lib import markdown
 from feishuperm.lib.text import at_zero, text
-from feishuperm.models.ask import CUT_FIRST, FOREVER, NO, STOP, WHILE, YES
+from feishuperm.models.ask import (
+    CUT_FIRST,
+    FOREVER,
+    NO,
+    STOP,
+    WHILE,
+    YES,
+    Ask,
+    Block,
+    Field,
+    Offer,
+    Option,
+)
 from feishuperm.models.question import in_form
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from feishuperm.models.ask import Ask, Block, Field, Offer, Option
-
-    Values = Mapping[str, Sequence[str]]
-    Links = Mapping[str, str]  # by the name of the action
+Values = Mapping[str, Sequence[str]]
+Links = Mapping[str, str]  # by the name of the action
 
 # Lines of a block that look different, by their first character.
 LINE_LOOKS = {

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 
 from feishuperm.handlers.pages.layout import facts, frame, shown
-from feishuperm.handlers.pages.pieces import blocks, buttons, clock, head, sheet
+from feishuperm.handlers.pages.pieces import (
+    Links,
+    Values,
+    blocks,
+    buttons,
+    clock,
+    head,
+    sheet,
+)
 from feishuperm.handlers.pages.result import (
     NOWHERE,
     Ways,
@@ -15,13 +24,7 @@ from feishuperm.handlers.pages.result import (
     result_line,
     undo_form,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from feishuperm.handlers.pages.pieces import Links, Values
-    from feishuperm.models.ask import Ask, Outcome
+from feishuperm.models.ask import Ask, Outcome
 
 
 def request_page(

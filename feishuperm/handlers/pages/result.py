@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import (
@@ -21,14 +22,7 @@ from feishuperm.handlers.pages.passes import revoke_form
 from feishuperm.handlers.pages.pieces import followed
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.text import text
-from feishuperm.models.ask import ENDED, SETTLED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from feishuperm.models.ask import Ask, Outcome, Receipt
+from feishuperm.models.ask import ENDED, SETTLED, Ask, Outcome, Receipt
 
 SUBJECT_LENGTH = 160
 ALREADY = "已"  # the word in a Chinese sentence that the time goes with

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from feishuperm.handlers.pages.layout import (
     Fact,
     facts,
@@ -12,12 +14,7 @@ from feishuperm.handlers.pages.layout import (
     shown,
 )
 from feishuperm.lib.text import text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from feishuperm.services.sessions import Session
+from feishuperm.services.sessions import Session
 
 
 def ticket_page(language: str, ticket: str) -> bytes:
