@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import string
 from pathlib import Path
 
 import pytest
 
 from feishuperm import cli
-from feishuperm.lib.text import LANGUAGES, TEXTS
 from feishuperm.models.settings import SETTINGS
 from tests.conftest import ROOT
 
@@ -115,17 +113,6 @@ def test_options_in_the_text_exist(name: str) -> None:
     known = "".join(path.read_text("utf-8") for path in sources)
     for option in re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", read(name)):
         assert option in known, option
-
-
-@pytest.mark.parametrize("key", TEXTS)
-def test_both_languages_fill_the_same_blanks(key: str) -> None:
-    rows = TEXTS[key]
-    assert len(rows) == len(LANGUAGES) and all(rows)
-    blanks = [
-        {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
-        for sentence in rows
-    ]
-    assert blanks[0] == blanks[1]
 
 
 def test_changelog_begins_with_what_is_not_released() -> None:

@@ -23,8 +23,8 @@ HINTS = (
     "aiza", "ya29.", "npm_", "pypi-", "hf_", "sg.", "hvs.", "_pat_", "ltai", "akid",
     "whsec_", "shp", "dop_v1_", "lin_api_", "atatt3", "密码", "口令", "密钥", "令牌",
     "1//0", ":aa", "mysql", "mariadb", "curl", "redis-cli", "7z", "zip", "ldap", "smb",
-    "http", "mongo", " login", "pscp", "plink", "--user", "literal", "config:set",
-    "pat", "otp", "pin",
+    "http", "mongo", "login", "pscp", "plink", "--user", "literal", "config:set",
+    "pat", "otp", "pin", "xh", "wget", "security",
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from feishuperm.engine.script_host import allowed_path, shape_problem
 from feishuperm.lib.child import Child
 from feishuperm.models.hooks import HookCallback, HookGroup, HooksConfig, Origin
 from tests.conftest import wait_until
+from tests.lib.test_child import is_alive
 
 CONTINUE = {"continue": True}
 EVENT = {
@@ -125,14 +126,6 @@ def test_timed_out_command_is_ended_with_its_children(
     assert "no end within 1 s; killed" in bench.complaints[0]
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not is_alive(pid))
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_unread_input_and_endless_output_stop_nobody(bench: Bench) -> None:
@@ -569,23 +562,6 @@ def test_callback_of_a_project_runs_at_its_top_and_in_its_environment(
     own = HookCallback("command", 'echo "$FROM" > here')
     bench.manager.execute(own, {**EVENT, "cwd": str(inner)})
     assert (inner / "here").read_text() == "\n"
-
-
-def test_child_that_a_signal_meets_at_its_start_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[int] = []
-    start = subprocess.Popen.__init__
-
-    def interrupted(self: Any, *args: Any, **rules: Any) -> None:
-        start(self, *args, **rules)
-        started.append(self.pid)
-        raise SystemExit
-
-    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
-    with pytest.raises(SystemExit):
-        Child(["/bin/sleep", "60"], b"", {}, str(tmp_path))
-    assert not is_alive(started[0])
 
 
 def test_compiled_file_beside_a_script_is_neither_made_nor_believed(

@@ -1,0 +1,110 @@
+"""A child process: what it says, what it cannot do to us, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.lib import child
+from feishuperm.lib.child import RESULT, RESULT_FD, STDERR, STDOUT, Child
+from tests.conftest import wait_until
+
+ENV = {"PATH": "/usr/bin:/bin"}
+
+
+def shell(script: str, data: bytes = b"", **options: Any) -> Child:
+    return Child([child.SHELL, "-c", script], data, ENV, **options)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_child_is_given_its_input_and_its_words_are_kept(tmp_path: Path) -> None:
+    script = "cat; pwd; echo $PATH; echo no >&2; exit 3"
+    process = shell(script, b"in\n", cwd=str(tmp_path))
+    assert process.run(20) == 3
+    assert process.output(STDOUT).decode() == f"in\n{tmp_path}\n/usr/bin:/bin\n"
+    assert process.output(STDERR) == b"no\n"
+
+
+def test_output_that_nobody_reads_goes_nowhere() -> None:
+    process = shell("echo yes; echo no >&2", outputs=(STDOUT,))
+    assert process.run(20) == 0
+    assert process.output(STDOUT) == b"yes\n" and STDERR not in process.outputs
+
+
+def test_result_has_a_descriptor_of_its_own() -> None:
+    process = shell(
+        f"echo said; echo answer > /dev/fd/${RESULT_FD}", outputs=(STDOUT, RESULT)
+    )
+    assert process.run(20) == 0
+    assert process.output(RESULT) == b"answer\n"
+
+
+def test_child_that_does_not_read_its_input_stops_nobody() -> None:
+    assert shell("exit 0", b"x" * (1 << 20)).run(20) == 0
+
+
+def test_flood_is_read_and_most_of_it_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "MAX_OUTPUT", 1000)
+    process = shell("head -c 1000000 /dev/zero")
+    assert process.run(20) == 0
+    assert 1000 < len(process.output(STDOUT)) < 200_000
+
+
+def test_process_that_holds_the_pipes_is_not_waited_for() -> None:
+    process = shell("sleep 60 & echo $!")
+    assert process.run(20) == 0
+    os.kill(int(process.output(STDOUT)), signal.SIGKILL)
+
+
+def test_slow_child_is_ended_with_all_it_started() -> None:
+    process = shell("sleep 60 & echo $!; wait")
+    while not process.output(STDOUT).endswith(b"\n"):
+        process.turn(1)
+    assert process.run(0) is None
+    assert process.code == -signal.SIGKILL
+    grandchild = int(process.output(STDOUT))
+    wait_until(lambda: not is_alive(grandchild))
+
+
+def test_child_that_is_killed_from_elsewhere_is_over() -> None:
+    process = shell("sleep 60")
+    process.kill()
+    assert process.run(20) == -signal.SIGKILL
+    process.kill()  # and once more does no harm
+
+
+def test_nothing_is_left_open() -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    shell("echo x", outputs=(STDOUT, STDERR, RESULT)).run(20)
+    with pytest.raises(OSError, match="No such file"):
+        Child(["/no/such/program"], b"x", ENV)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_child_that_a_signal_meets_at_its_start_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    start = subprocess.Popen.__init__
+
+    def interrupted(self: Any, *args: Any, **rules: Any) -> None:
+        start(self, *args, **rules)
+        started.append(self.pid)
+        raise SystemExit
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
+    with pytest.raises(SystemExit):
+        Child(["/bin/sleep", "60"], b"", {}, str(tmp_path))
+    assert not is_alive(started[0])
