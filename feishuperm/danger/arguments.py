@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from feishuperm.danger import deeds
-from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNKNOWN
-from feishuperm.danger.scene import NOTHING, SECRET, Arg, Flow
+from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNKNOWN, is_secret
+from feishuperm.danger.scene import DOWNLOADED, NOTHING, SECRET, Arg, Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,19 +20,32 @@ if TYPE_CHECKING:
 
 
 SHELLS = [
-    "sh",
-    "bash",
-    "rbash",
-    "dash",
-    "ash",
-    "zsh",
-    "ksh",
-    "mksh",
-    "yash",
-    "csh",
-    "tcsh",
-    "fish",
+    *("sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "yash", "csh"),
+    *("tcsh", "fish"),
 ]
+# Where programs are told to write.
+_OUTPUTS = (
+    *("-o", "-out", "--out", "--output", "--outfile", "--output-file", "--out-file"),
+    *("--outdir", "--out-dir", "--output-dir", "--output-path", "--dest", "--outFile"),
+)
+# Behind a program that is not known: what it may well run.
+_RUN_BY_OTHERS = frozenset(["rm", "sudo", "doas", "dd", "shred", *SHELLS])
+# They run or install the file that they are given.
+_RUNS_FILE = frozenset(
+    ["dpkg", "rpm", "installer", "msiexec", "open", "xdg-open", "hdiutil", "gdebi"]
+)
+# They print what others have written.
+_PRINTS_REMOTE = re.compile(
+    r"(?:gh|glab) (?:api|gist view)|(?:ipfs|hdfs dfs) -?cat"
+    r"|(?:aws s3|gsutil|gcloud storage|mc|rclone) (?:cp|cat)"
+)
+# They print what is secret.
+_PRINTS_SECRET = re.compile(
+    r"security (?:find|dump)-|gh auth token|(?:pass|gopass) show|op (?:read|item)"
+    r"|vault (?:kv get|read)|aws (?:secretsmanager|ssm) get|kubectl get secret|bw get"
+    r"|(?:gcloud|az) (?:auth|account) (?:print|get)-\S*token|gpg (?:-d|--export-secret)"
+    r"|heroku config|docker inspect|secret-tool lookup|doppler secrets|age -d|sops -d"
+)
 
 
 HOST = re.compile(
@@ -41,6 +54,14 @@ HOST = re.compile(
 
 
 SSH_HOST = re.compile(r"(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*):(?!//)(.*)", re.DOTALL)
+
+
+# A target, a script or a file by its name.
+PUBLISHES = re.compile(
+    r"(?:publish|release|deploy|push|upload)(?:[-_:](?:prod\w*|live|staging|all|latest"
+    r"|aws|gcp|npm|pypi|docker|app|site|web|ios|android|public|canary|beta|to-\w+))*"
+)
+_SOMEBODY = re.compile(r"\w+://|[\w.+-]+@[\w-]+\.\w")
 
 
 _PATHLIKE = re.compile(r"(?:~|/|\.\./|\.\.\Z)")
@@ -114,7 +135,8 @@ def look(scene: Scene, args: Iterable[Arg]) -> Flow:
         visit(scene, arg)
         path = arg.partition("=")[2] if arg.startswith("-") else arg
         path = path[1:] if path.startswith("@") else path
-        if _PATHLIKE.match(path) and "://" not in path and "\n" not in path[:200]:
+        pathlike = _PATHLIKE.match(path) and "://" not in path
+        if (pathlike or is_secret(path)) and "\n" not in path[:200]:
             flow = scene.reads(path) or flow
         elif arg.origin:
             flow = Flow(None, arg.origin, arg.what)
@@ -123,7 +145,11 @@ def look(scene: Scene, args: Iterable[Arg]) -> Flow:
 
 def look_through(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """grep and its kin: paths and what flows through."""
+    if name == "sort":
+        outputs(scene, args)
     out = look(scene, args)
+    if any("feishuperm" in arg for arg in args):
+        out = Flow(None, out.origin, "feishuperm")
     return Flow(None, out.origin or flow.origin, out.what or flow.what)
 
 
@@ -132,9 +158,11 @@ def visit(scene: Scene, text: str) -> None:
         scene.fact("fact.host", match[1].replace(UNKNOWN, "…"))
 
 
-def leak(scene: Scene, flow: Flow, host: str) -> None:
-    if flow.origin == SECRET:
-        scene.mark("danger.leak", f"{flow.what} → {host}")
+def outputs(scene: Scene, args: Args) -> None:
+    """A file outside of the project that an option says is to be written."""
+    path = value_of(args, *_OUTPUTS)
+    if path is not None and (_PATHLIKE.match(path) or scene.place(path).protected):
+        scene.writes(path)
 
 
 def words(name: str, args: Sequence[str]) -> str:
@@ -146,15 +174,26 @@ def words(name: str, args: Sequence[str]) -> str:
 def unknown(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """A program that nobody has told us about; its name is the first word."""
     name = args[0].rpartition("/")[2]
-    known = recognise(scene, name, args[1:])
+    recognised = recognise(scene, name, args[1:])
     if (
-        not known
+        not recognised
         and _PATHLIKE.match(args[0])
         and scene.place(args[0]).kind in (OUTSIDE, TEMPORARY)
     ):
         scene.reads(args[0])
-    _shell_among(scene, args[1:])
+    _runs_among(scene, args[1:])
+    outputs(scene, args[1:])
     out = look(scene, args[1:])
+    if name in _RUNS_FILE:
+        scene.suspicious(out.origin, out.what)
+    to = next(iter(operands(args[1:])[-1:]), "")
+    if _SOMEBODY.match(to):
+        scene.leaks(out if out.origin else flow, to)
+    text = " ".join(args[:4])
+    if _PRINTS_REMOTE.match(text) or (not out.origin and HOST.search(text)):
+        out = Flow(None, DOWNLOADED, text)
+    elif _PRINTS_SECRET.match(text):
+        out = Flow(None, SECRET, f"$({words(name, args[1:])})")
     return Flow(None, out.origin or flow.origin, out.what or flow.what)
 
 
@@ -166,8 +205,14 @@ def recognise(scene: Scene, name: str, args: Args) -> bool:
     return bool(keys)
 
 
-def _shell_among(scene: Scene, args: Args) -> None:
-    """`anything sh -c TEXT`, or `-c TEXT` alone: whoever it is may run that."""
+def _runs_among(scene: Scene, args: Args) -> None:
+    """`anything sh -c TEXT`, `-c TEXT`, `-- command`: whoever it is may run that."""
+    tail = args[args.index(Arg("--")) + 1 :] if "--" in args else args
+    if tail and (tail[0] in _RUN_BY_OTHERS or (tail is not args and len(tail) > 1)):
+        name = tail[0].rpartition("/")[2]
+        if name in scene.programs and len(tail) > 1:
+            scene.call(tail, NOTHING)
+            return
     for place, arg in enumerate(args[:-1]):
         text = args[place + 1]
         if arg in SHELLS and re.fullmatch(r"-\w*c", text):

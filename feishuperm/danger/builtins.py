@@ -6,7 +6,7 @@ import re
 
 from feishuperm.danger.arguments import operands
 from feishuperm.danger.places import UNKNOWN
-from feishuperm.danger.scene import NOTHING, Arg, Flow
+from feishuperm.danger.scene import NOTHING, SECRET, Arg, Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +66,18 @@ def passes(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return Flow(None, flow.origin, flow.what)
 
 
+def set_options(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """`set -- words`: what `$@` stands for from now on."""
+    if "--" in args:
+        scene.positional(args[args.index(Arg("--")) :])
+    return NOTHING if args else Flow(None, SECRET, name)
+
+
+def process(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """pgrep, pidof: a number that stands for a name."""
+    return Flow(None, "", " ".join(operands(args)))
+
+
 def nothing(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return NOTHING
 
@@ -87,7 +99,7 @@ def declare(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     for arg in operands(args):
         if "=" in arg:
             scene.assign(arg)
-    return NOTHING
+    return NOTHING if operands(args) else Flow(None, SECRET, name)
 
 
 def read_variable(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

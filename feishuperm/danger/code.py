@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-MAX_CODE = 50_000  # characters
+MAX_CODE = 30_000  # characters
 
 _TEXT = (
-    r"""\s*\(?\s*(?:glob\s*\(?\s*)?\[?\s*[rbf]?(["'`])((?:(?!\1)[^\\\n]){0,500})\1"""
+    r"\s{0,9}\(?\s{0,9}(?:glob\s{0,9}\(?)?\s{0,9}\[?\s{0,9}[rbf]?"
+    r"""(["'`])((?:(?!\1)[^\\\n]){0,500})\1"""
 )
 _DELETES = re.compile(
     r"(?:rmtree|rm_rf|rm_r|remove_tree|os\.remove|os\.unlink|os\.rmdir|os\.removedirs"
     r"|rmSync|rmdirSync|unlinkSync|fs\.rm|fs\.rmdir|fs\.unlink|FileUtils\.rm\w*"
-    r"|\)\s*\.(?:rm|rmdir|unlink)|File\.delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
+    r"|\)\s*\.(?:rm|rmdir|unlink)|File\.delete|delete-(?:file|directory)|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
     r"|del|unlink)" + _TEXT
 )
 _DELETES_UNSEEN = re.compile(
@@ -25,10 +26,29 @@ _DELETES_UNSEEN = re.compile(
 )
 _RUNS = re.compile(
     r"(?:\b(?:system|popen|exec\w*|spawn\w*|run|call|check_call|check_output|Popen|getoutput"
-    r"|getstatusoutput|shell_exec|passthru|Command|ShellExecute))"
+    r"|getstatusoutput|shell_exec|passthru|Command|ShellExecute|do shell script"
+    r"|shell-command|call-process|spawnl?\w*|qx|backtick|Runtime\.\w+\(\)\.exec))"
     + _TEXT
     + r"([^)]{0,500})"
 )
+# A method of what a text stands for, and languages that need no quotes.
+_DELETES_OF = re.compile(
+    r"Path\(\s*[rf]?[\"']([^\"'\n]{1,500})[\"']\s*\)\.(?:unlink|rmdir)"
+    r"|\bfile\s+delete\s+(?:-\w+\s+)*([~/.][^\s;\]]{0,500})"
+)
+_RUNS_BARE = re.compile(
+    r"(?:^|[;\[{])[ \t]{0,9}(?:spawn|exec)[ \t]{1,9}(\w[^\n;\]'\"(]{1,500})", re.M
+)
+_COPIES = re.compile(
+    r"\b(?:copy\w*|move|rename\w*|replace|cpSync|symlink\w*|urlretrieve|cp|mv|cp_r)\s{0,9}\(?"
+    r"[^,()\n]{1,300},\s*[rbf]?[\"']([~/][^\"'\n]{1,500})[\"']"
+)
+_FETCHED = re.compile(r"urlretrieve\s*\([^,\n]{1,300},\s*[\"']([^\"'\n]{1,300})[\"']")
+_ENVIRONMENT = re.compile(
+    r"os\.environ\b(?!\s*[\[.])|process\.env\b(?!\s*[\[.])|\bENV\.to_"
+)
+_ROOT = re.compile(r"with administrator privileges|\bsetuid\s*\(\s*0")
+_LITERALS = re.compile(r"[\"'`]([~/.]?[\w./~ -]{3,200})[\"'`]")
 _BACKQUOTED = re.compile(r"(?:^|[\s=(;])`([^`\n]{1,500})`|%x[({]([^)}]{1,500})[)}]")
 _WRITES = re.compile(
     r"(?:\bopen|writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream"
@@ -38,9 +58,15 @@ _WRITES = re.compile(
 )
 _URL = re.compile(r"https?://([^/\s'\"`$)]{1,100})")
 _FETCHES = re.compile(
-    r"\b(?:urlopen|requests\.get|fetch|urlretrieve|http\.get|axios)\b"
+    r"\b(?:urlopen|requests\.\w+|fetch|urlretrieve|axios|file_get_contents|LWP|curl_exec"
+    r"|URI\.open|Net::HTTP|httpx|Deno\.readTextFile)\b|\bhttps?['\"]?\)?\.(?:get|request)"
+    r"|\bget\s*\(\s*['\"]http"
 )
-_EVALUATES = re.compile(r"\b(?:exec|eval|Function|instance_eval|loads)\s*\(")
+_EVALUATES = re.compile(
+    r"(?<![.\w])(?:exec|eval|Function|instance_eval|assert|compile)[\s(]"
+    r"|\bloads\s*\(|vm\.runIn\w+|(?:system|popen|exec\w*|run)\s*\(\s*(?:requests|url|await"
+    r"|fetch|http)"
+)
 _EXECUTES = re.compile(r"\b(?:system|popen|subprocess|child_process|Popen|exec\w*)\b")
 _DECODES = re.compile(
     r"b64decode|base64|fromhex|unhexlify|\batob\b|decompress|rot13|\bpack\b|unpack"
@@ -59,24 +85,44 @@ class CodeReading(NamedTuple):
     hosts: tuple[str, ...] = ()
     downloads: bool = False  # and evaluates what came
     decodes: bool = False
+    fetched: tuple[str, ...] = ()  # files that were downloaded
+    texts: tuple[str, ...] = ()  # that may be paths
+    environment: str = ""  # all of it is named
+    root: str = ""
 
 
 def read_code(text: str) -> CodeReading:
     """Look through code for what matters."""
     text = text[:MAX_CODE]
-    deletes = tuple(match[2] for match in _DELETES.finditer(text))[:10]
+    deletes = (
+        *(match[2] for match in _DELETES.finditer(text)),
+        *(match[1] or match[2] for match in _DELETES_OF.finditer(text)),
+    )[:10]
     backquoted = (match[1] or match[2] for match in _BACKQUOTED.finditer(text))
-    runs = (*(_joined(match) for match in _RUNS.finditer(text)), *backquoted)
+    bare = (match[1] for match in _RUNS_BARE.finditer(text))
+    runs = (*(_joined(match) for match in _RUNS.finditer(text)), *backquoted, *bare)
     evaluates = bool(_EVALUATES.search(text))
     return CodeReading(
         deletes,
         not deletes and bool(_DELETES_UNSEEN.search(text)),
-        tuple(match[2] for match in _WRITES.finditer(text))[:10],
+        (
+            *(match[2] for match in _WRITES.finditer(text)),
+            *(match[1] for match in _COPIES.finditer(text)),
+        )[:10],
         runs[:10],
         tuple(match[1] for match in _URL.finditer(text))[:10],
         evaluates and bool(_FETCHES.search(text)),
         (evaluates or bool(_EXECUTES.search(text))) and bool(_DECODES.search(text)),
+        tuple(match[1] for match in _FETCHED.finditer(text))[:10],
+        tuple(match[1] for match in _LITERALS.finditer(text))[:100],
+        _first(_ENVIRONMENT, text),
+        _first(_ROOT, text),
     )
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return match[0] if match else ""
 
 
 def prints_decoded(text: str) -> bool:

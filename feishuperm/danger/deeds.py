@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOOKED_AT = 10  # words of a command
-HARMLESS = re.compile(r"--(?:dry-?run(?:=.*)?|help|simulate)|-whatif", re.IGNORECASE)
+HARMLESS = re.compile(
+    r"--(?:dry-?run(?:=.*)?|help|simulate)|-whatif|\S*ToMavenLocal",
+    re.IGNORECASE,
+)
 
 DEEDS = {
     "danger.publish": """
@@ -51,15 +54,67 @@ DEEDS = {
         heroku container:release|container:push
         clasp push|deploy
         expo publish
-        fastlane release|deliver|beta|pilot|supply
+        fastlane release|deliver|beta|pilot|supply|upload*
+        sbt publish*|release
+        mix hex.publish
+        anaconda|conda upload
+        altool|xcrun --upload-app|--upload-package
+        cap|kamal|mina|shipit deploy|setup|redeploy
+        supabase db|functions push|deploy
+        amplify publish|push
+        hexo|mkdocs|docusaurus|quarto deploy|gh-deploy|publish
+        luarocks upload
+        charmcraft|conan upload
+        web-ext sign
+        shopify|wp app|theme|plugin deploy|push|publish
+        modal|fly|render|deployctl|zeabur deploy
     """,
     "danger.root": """
         nsenter|capsh
+        machinectl shell
+        launchctl asuser
     """,
     "danger.force": """
         gh pr merge --admin
+        gh api DELETE
+        gh api --method=DELETE|-XDELETE
+        glab api DELETE
+    """,
+    "danger.wipe": """
+        svn revert
+        hg update|up|checkout|co --clean|-C
+        hg strip|purge|revert
+        p4 revert|obliterate
     """,
     "danger.data": """
+        docker|podman rm -v|-fv|-vf|--volumes
+        docker|podman volume remove
+        npx knex migrate:rollback
+        knex migrate:rollback|migrate:down
+        artisan|php artisan migrate:rollback|migrate:refresh
+        flask db downgrade
+        goose|migrate|dbmate|sql-migrate down|drop|reset
+        diesel|sqlx|mikro-orm|ent database|migration|schema drop|reset|revert
+        liquibase drop-all|dropAll|rollback*
+        flyway clean
+        mix ecto.drop|ecto.reset|ecto.rollback
+        dotnet ef database drop
+        typeorm migration:revert
+        drizzle-kit drop
+        mongorestore --drop
+        pg_restore -c
+        wp|drush db|site reset|drop|empty|sql-drop
+        hdfs|hadoop dfs|fs -rm|-rmr|-rmdir
+        kafka-delete-records*|kafka-consumer-groups* --delete|--delete-offsets
+        mysqldump|mariadb-admin drop
+        az * delete-batch
+        firebase firestore:delete|database:remove|hosting:disable
+        tccutil reset
+        defaults delete
+        ostree|snapper|timeshift delete|--delete
+        multipass purge
+        simctl erase|delete
+        wrangler d1|kv|r2 delete
         aws s3|s3api rm --recursive
         aws s3 rb
         aws s3 sync --delete
@@ -124,6 +179,13 @@ DEEDS = {
     "danger.machine": """
         shutdown|reboot|halt|poweroff|telinit
         init 0|6
+        systemctl stop|kill
+        service * stop
+        rc-service * stop
+        ifconfig * down
+        ip link set * down
+        nmcli networking|radio|con|connection|device off|down|delete|disconnect
+        ip route|addr|link del|delete|flush
         systemctl|loginctl poweroff|reboot|halt|kexec|suspend|hibernate|rescue|emergency
         terraform|tofu|terragrunt|pulumi|cdk|cdktf|vagrant destroy|remove|down
         serverless|sls remove
@@ -153,18 +215,27 @@ DEEDS = {
         ansible|ansible-playbook -m
         ipmitool power|chassis
         launchctl unload|bootout|disable|remove
-        iptables|ip6tables|nft -F|-f|flush|-X|-x|--flush
+        iptables|ip6tables|nft -F|-f|flush|-X|-x|--flush|-P|-D
         ufw disable|reset
         pfctl -d
         setenforce 0
         swapoff -a
         csrutil|spctl disable|--master-disable
     """,
+    "danger.ci": """
+        gh workflow run|disable|enable
+        gh variable set|delete
+        glab ci|variable run|set|delete|trigger
+    """,
     "danger.startup": """
         systemctl enable|disable|mask|unmask|link|edit|set-default
         update-rc.d|chkconfig
         launchctl load|bootstrap|enable|submit
         schtasks /create
+        sysctl -w
+        pm2 startup
+        loginctl enable-linger
+        modprobe|insmod|rmmod|kextload|dkms
         chsh
     """,
     "danger.permissions": """
@@ -183,16 +254,35 @@ DEEDS = {
         feishuperm|feishuperm.pyz uninstall|stop|trust
         pkill|killall *feishuperm*
         systemctl stop|kill feishuperm*
-        setfacl|setcap
+        setfacl|setcap|gpasswd|groupdel|newusers|chage|vipw
+        claude --dangerously-skip-permissions
+        claude --permission-mode bypassPermissions
+        codex --dangerously-bypass-approvals-and-sandbox|--yolo
+        gemini --yolo|-y
+        xattr -d|-dr|-rd|-c|-cr|-rc
+        gh api PUT|--method=PUT|-XPUT
+        npm|pnpm|yarn config set ignore-scripts|script-shell
+        xhost +
         gh auth token|refresh|logout
         icacls|takeown
     """,
     "danger.keys": """
-        gpg --delete-secret-keys|--delete-keys|--import
+        gpg --delete-*|--import
+        docker|podman|nerdctl|helm|oras login
+        kubectl|oc config set-credentials|set-cluster|delete-*|unset
+        kubectl|oc create secret
+        vault write
+        vault kv put
+        op item create|edit|delete
+        bw|pass|gopass create|edit|delete|rm|insert|generate
+        npm|yarn|pnpm config set *_auth*|*:_authToken*
+        ssh-add -D|-d
+        certbot|acme.sh delete|revoke|--revoke
+        update-ca-certificates|update-ca-trust
         ssh-copy-id
         security delete-*|add-*|import
         keytool -delete
-        gh ssh-key|gpg-key add|delete
+        gh ssh-key|gpg-key|deploy-key add|delete
         gh secret set|delete
         gh auth login
         aws configure set
@@ -200,7 +290,7 @@ DEEDS = {
     """,
     "danger.device": """
         mkfs*|mke2fs|mkswap|wipefs|fdisk|sfdisk|gdisk|sgdisk|parted|blkdiscard|hdparm|newfs*
-        cryptsetup luksformat|luksformat|erase|luksErase
+        cryptsetup luksFormat|erase|luksErase|reencrypt
         diskutil erase*|partitionDisk|apfs|zeroDisk
         format
         mdadm --zero-superblock
@@ -215,7 +305,6 @@ DEEDS = {
     """,
     "fact.remote": """
         gh pr|issue create|merge|close|comment|edit|review|ready|reopen|delete
-        gh workflow run
         gh api
         glab mr|issue create|merge|close|note
         kubectl|oc apply|create|patch|edit|scale|rollout|exec|cp|set|label|annotate
@@ -260,13 +349,18 @@ def names() -> list[str]:
     return list(_ROWS)
 
 
+def is_harmless(args: Sequence[str]) -> bool:
+    """Whether a command only says what it would do."""
+    return args[:1] == ["help"] or any(map(HARMLESS.fullmatch, args))
+
+
 def deeds(name: str, args: Sequence[str]) -> list[str]:
     """The keys of what a command does, if it is one of the table."""
     rows = _ROWS.get(name)
     if rows is None:
         star = next((star for star in _STARS if name.startswith(star)), None)
         rows = _ROWS[star + "*"] if star is not None else []
-    if not rows or any(HARMLESS.fullmatch(arg) for arg in args):
+    if not rows or is_harmless(args):
         return []
     if "--" in args:  # what follows is another program's
         args = args[: args.index("--")]

@@ -7,13 +7,13 @@ import re
 from feishuperm.danger.arguments import (
     SSH_HOST,
     has,
-    leak,
     look,
     operands,
     recognise,
     value_of,
     words,
 )
+from feishuperm.danger.network import sends
 from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNSURE
 from feishuperm.danger.scene import DECODED, DOWNLOADED, NOTHING, Arg, Flow
 
@@ -31,6 +31,14 @@ def rm(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     for path in operands(args):
         scene.deletes(path, recursive or path.origin != "")
     return NOTHING
+
+
+def desktop(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """gio trash: the first word says what is done."""
+    if args[:1] in (["trash"], ["remove"]):
+        return rm(scene, name, args[1:], flow)
+    look(scene, args)
+    return Flow()
 
 
 def shred(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -80,6 +88,13 @@ def move(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return NOTHING
 
 
+def patch(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    folder = value_of(args, "-d", "--directory")
+    if "--dry-run" not in args:
+        in_place(scene, [folder] if folder is not None else operands(args, "-p -i")[:1])
+    return NOTHING
+
+
 def _synchronise(scene: Scene, args: Args, target: Arg | None) -> None:
     if target is not None and any(arg.startswith("--del") for arg in args):
         remote = SSH_HOST.fullmatch(target)
@@ -103,24 +118,26 @@ def moved_from(scene: Scene, name: str, path: Arg) -> Flow | None:
             scene.deletes(path)
         elif place.whole or place.path.endswith("/.git"):
             scene.mark("danger.wipe", words("mv", [path]))
-    return scene.reads(path)
+    return scene.reads(path) or scene.content(path)
 
 
 def moved_to(scene: Scene, name: str, target: Arg, origin: Flow, rest: Args) -> None:
     remote = SSH_HOST.fullmatch(target) if name in ("rsync", "scp") else None
     if remote:
         scene.fact("fact.host", remote[1])
-        leak(scene, origin, remote[1])
+        scene.leaks(origin, remote[1])
         return
     place = scene.place(target)
+    if target == "/dev/null":
+        scene.mark("danger.wipe", words(name, rest))
     leaf = rest[-1].rstrip("/").rpartition("/")[2] if rest else ""
     inner = f"{target.rstrip('/')}/{leaf}"
     if not place.protected and leaf and scene.place(inner).protected:
         scene.writes(inner)
     else:
         scene.writes(target)
-    if origin.origin:
-        scene.keep(target, origin)
+    scene.keep(target, origin)
+    scene.keep(inner, origin)
 
 
 def dd(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -147,10 +164,18 @@ def reader(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         return flow
     out = Flow()
     for path in rest:
-        out = scene.reads(path) or (
-            Flow(None, path.origin, path.what) if path.origin else out
+        out = (
+            scene.reads(path)
+            or scene.content(path)
+            or (Flow(None, path.origin, path.what) if path.origin else out)
         )
     return out
+
+
+_SED_RUNS = re.compile(
+    r"(?:^|[;{\n])[ \t]{0,9}(?:\d+|\$|/[^/\n]{0,99}/)?[ \t]{0,9}e[ \t]+(\S[^\n]*)"
+    r"|s([/|#,@])(?:\\.|(?!\2)[^\\\n])*\2((?:\\.|(?!\2)[^\\\n])*)\2[gipIm0-9]*e"
+)
 
 
 def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -164,8 +189,9 @@ def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             r"(?:^|[;\n}])\s*\d*[wW]\s+([^\s;]+)|/w\s+([^\s;]+)\Z", text[:2000]
         ):
             scene.writes(match[1] or match[2])
-        if re.search(r"/[gipI0-9]*e\Z|^\s*\d*e\s+\S", text[:2000]):
-            scene.fact("fact.opaque", "sed e")
+        for match in _SED_RUNS.finditer(text[:2000]):
+            scene.mark("danger.decoded", "sed e")
+            scene.run(Arg((match[1] or match[3]).replace("\\", "")))
     if changes:
         in_place(scene, files)
         return NOTHING
@@ -195,7 +221,8 @@ def awk(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return reader(scene, name, rest[1:], flow._replace(text=None))
 
 
-_SET_ID = re.compile(r"[ugoa]*[+=]\w*s\w*|[2467]\d{3}")
+_SET_ID = re.compile(r"(?:[^,]*,)*[ugoa]*[+=]\w*s\w*(?:,.*)?|0?[2467]\d{3}")
+_LESS = re.compile(r"[ugoa]*-[rwxst]+")
 _FOR_ALL = re.compile(r"0?777|a?[+=]\w*w\w*|[ug]*o[ug]*[+=]\w*w\w*")
 _PRIVATE = re.compile(r"0?[4-7]00")
 
@@ -204,6 +231,8 @@ def change_mode(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """chmod, chown: who may do what with a file."""
     rest = operands(args, "--reference")
     recursive = has(args, "R", "--recursive")
+    less = [arg for arg in args if _LESS.fullmatch(arg)]
+    rest = [*less[:1], *rest] if name == "chmod" else rest
     mode = rest[0] if rest and name == "chmod" else ""
     if _SET_ID.fullmatch(mode) or (recursive and _FOR_ALL.fullmatch(mode)):
         scene.mark("danger.permissions", words(name, args))
@@ -240,7 +269,6 @@ def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         place = scene.place(target)
         if place.kind == OUTSIDE:
             scene.mark("danger.overwrite", scene.show(place))
-        scene.keep(target, flow)
     if "--remove-files" in args:
         for path in operands(args, "-f -C -T -X")[1:]:
             scene.deletes(path, recursive=True)
@@ -250,7 +278,7 @@ def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         out = scene.brought(arg) or out
     out = Flow(None, out.origin or flow.origin, out.what or flow.what)
     if out.origin in (DOWNLOADED, DECODED):
-        scene.unpacked[scene.ground.full(target or ".", scene.cwd)] = out.what
+        scene.brings(target or ".", out.what)
     return out
 
 
@@ -266,6 +294,8 @@ def in_place_option(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 def keygen(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     path = value_of(args, "-f")
+    if "-R" in args:
+        scene.mark("danger.keys", words(name, args))
     if path is not None and not has(args, "lyFBe"):
         scene.writes(path)
     return NOTHING
@@ -274,6 +304,8 @@ def keygen(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 def decoder(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """base64 -d and its kin: what comes out was not to be read."""
     recognise(scene, name, args)
+    if args[:1] == ["s_client"]:
+        return sends(scene, name, args, flow)
     rest = flow if name == "tr" else reader(scene, name, args, flow)
     out = value_of(args, "-out") if name == "openssl" else None
     if out is not None:

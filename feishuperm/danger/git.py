@@ -35,13 +35,12 @@ def git(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = behind(args, "-C -c --git-dir --work-tree --namespace --exec-path")
     out = Flow()
     if rest:
-        action = _GIT.get(rest[0])
-        if action is not None and not {"--dry-run", "--help"} & set(rest):
+        action = _GIT.get(rest[0], git_plain)
+        if not {"--dry-run", "--help"} & set(rest):
             out = action(scene, rest[0], rest[1:], flow)
-        else:
-            look(scene, rest[1:])
     scene.cwd = before
-    return out
+    top = rest == ["rev-parse", "--show-toplevel"]
+    return Flow(scene.ground.project) if top else Flow(None, out.origin, out.what)
 
 
 def _git_setting(scene: Scene, setting: str) -> None:
@@ -59,6 +58,9 @@ def _git_setting(scene: Scene, setting: str) -> None:
         scene.run(Arg(text.lstrip("!")))
 
 
+_DEPLOYS = re.compile(r"heroku|dokku|piku|prod(?:uction)?|live|clever|scalingo|azure")
+
+
 def git_push(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands(args, "-o --push-option --receive-pack --exec --repo")
     shown = words("git push", [arg for arg in args if not arg.startswith("--receive")])
@@ -71,6 +73,8 @@ def git_push(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         )
         for arg in args
     )
+    if any(_DEPLOYS.fullmatch(remote) for remote in rest[:1]):
+        scene.mark("danger.publish", shown)
     if forced or any(ref.startswith(("+", ":")) for ref in rest[1:]):
         scene.mark("danger.force", shown)
     else:
@@ -105,7 +109,14 @@ def git_checkout(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.mark("danger.wipe", words("git checkout", args))
     elif files:
         scene.fact("fact.discards", " ".join(files[:3]))
+    _put_back(scene, files)
     return NOTHING
+
+
+def _put_back(scene: Scene, paths: Args) -> None:
+    for path in paths:
+        if scene.place(path).protected:
+            scene.writes(path)
 
 
 def git_restore(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -116,6 +127,7 @@ def git_restore(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.mark("danger.wipe", words("git restore", args))
     elif rest:
         scene.fact("fact.discards", " ".join(rest[:3]))
+    _put_back(scene, rest)
     return NOTHING
 
 
@@ -124,13 +136,7 @@ def git_wipes(pattern: str) -> Program:
         if re.search(pattern, " ".join(args)):
             scene.mark("danger.wipe", words(f"git {name}", args))
         for place, arg in enumerate(args[:-1]):
-            if arg in (
-                "--exec",
-                "-x",
-                "--msg-filter",
-                "--tree-filter",
-                "--index-filter",
-            ):
+            if arg in ("--exec", "-x") or re.fullmatch(r"--\w+-filter", arg):
                 scene.run(args[place + 1])
         return NOTHING
 
@@ -166,7 +172,8 @@ def git_config(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         re.I,
     )
     if everywhere and not re.match(
-        r"user\.|init\.|color\.|core\.(?:quotepath|autocrlf)|pull\.|safe\.", name
+        r"user\.|init\.defaultBranch|color\.|core\.(?:quotepath|autocrlf)|pull\.|safe\.",
+        name,
     ):
         scene.mark("danger.startup", words("git config", args))
     elif runs:
@@ -192,6 +199,7 @@ def git_clone(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             scene.fact("fact.host", host[1])
         leaf = re.sub(r"\.git\Z", "", rest[0].rstrip("/").rpartition("/")[2])
         where = rest[1] if len(rest) > 1 else Arg(leaf)
+        scene.brings(where, rest[0])
         target = scene.place(where)
         if target.kind == OUTSIDE:
             scene.fact("fact.outside", scene.show(target))
@@ -205,9 +213,7 @@ def git_remote(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 def git_mv(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    for path in operands(args):
-        if scene.place(path).protected:
-            scene.writes(path)
+    _put_back(scene, operands(args))
     return NOTHING
 
 
@@ -215,6 +221,25 @@ def git_rm(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if not has(args, "", "--cached"):
         for path in operands(args):
             scene.deletes(path, has(args, "r"))
+    return NOTHING
+
+
+_RUN_OPTIONS = re.compile(
+    r"--(?:extcmd|upload-pack|receive-pack|exec|exec-path|open-files-in-pager)=(.+)"
+    r"|-O(\w.*)|ext::(.+)",
+    re.DOTALL,
+)
+
+
+def git_plain(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """Anything else: an option or an address may name a program."""
+    for place, arg in enumerate(args):
+        match = _RUN_OPTIONS.fullmatch(arg)
+        if match:
+            scene.run(Arg(match[1] or match[2] or match[3]))
+        elif arg in ("-x", "--extcmd", "--upload-pack", "--exec") and args[place + 1 :]:
+            scene.run(args[place + 1])
+    look(scene, args)
     return NOTHING
 
 
@@ -235,7 +260,10 @@ _GIT: dict[str, Program] = {
     "filter-repo": git_wipes(""),
     "update-ref": git_wipes(r"-d\b"),
     "worktree": git_wipes(r"^remove\b.*(?:-f|--force)"),
-    "branch": git_wipes(r"\A\Z(?!)"),
+    "branch": git_wipes(r"^-D (?:.* )?(?:main|master|develop|trunk|production)\b"),
+    "read-tree": git_wipes(r"--reset|-u\b"),
+    "checkout-index": git_wipes(r"(?:^| )(?:-\w*f|--force)"),
+    "lfs": git_wipes(r"^prune\b"),
     "rebase": git_wipes(r"\A\Z(?!)"),
     "submodule": git_runs,
     "bisect": git_runs,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from feishuperm.danger.arguments import HOST, has, leak, operands, value_of, words
+from feishuperm.danger.arguments import HOST, has, look, operands, value_of, words
 from feishuperm.danger.places import UNKNOWN
-from feishuperm.danger.scene import DOWNLOADED, SECRET, Flow
+from feishuperm.danger.scene import DOWNLOADED, LOCAL, SECRET, SHELL, Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from feishuperm.danger.scene import Args, Scene
+    from feishuperm.danger.scene import Arg, Args, Scene
 
 
 def download(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -23,16 +23,31 @@ def download(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     what = hosts[0] if hosts else "…"
     origin = Flow(None, DOWNLOADED, what)
     _sent(scene, args, flow, what)
+    if args:
+        _deletes_there(scene, args, what, texts)
     to = ("-O", "--output-document") if name.startswith("wget") else ("-o", "--output")
     target = value_of(args, *to)
     if target is not None and target != "-":
         scene.writes(target)
         scene.keep(target, origin)
     elif name != "curl" or has(args, "O", "--remote-name", "--remote-name-all"):
+        folder = value_of(args, "-P", "--directory-prefix", "--output-dir") or "."
         for arg in texts:
             leaf = re.split(r"[?#]", arg)[0].rstrip("/").rpartition("/")[2]
-            scene.keep(leaf or "index.html", origin)
+            scene.keep(f"{folder}/{leaf or 'index.html'}", origin)
     return origin
+
+
+# Deleting on this machine is what one tries out; here it is all of a database.
+_ALL_OF_IT = re.compile(r":9200/|/_all\b|/_delete_by_query")
+
+
+def _deletes_there(scene: Scene, args: Args, host: str, texts: Args) -> None:
+    method = value_of(args, "-X", "--request", "--method") or args[0]
+    if method.upper() == "DELETE" and (
+        host not in LOCAL or any(_ALL_OF_IT.search(text[:2000]) for text in texts)
+    ):
+        scene.mark("danger.data", words("DELETE", texts))
 
 
 def _host(text: str) -> str:
@@ -40,29 +55,62 @@ def _host(text: str) -> str:
     return match[1].replace(UNKNOWN, "…") if match else ""
 
 
-_FILE = re.compile(r"@([~/.\w][^;,\s]*)|(?:\A|\A--[\w-]+=)([~/][^\s]*)\Z")
+_FILE = re.compile(r"(?:@|=<)([~/.\w][^;,\s]*)")
+_FILES = ("-T", "--upload-file", "--post-file", "--body-file")
+_NAMED = ("-H", "--header", "-u", "--user", "--oauth2-bearer", "-A", "--auth", "-a")
+_VENDOR = re.compile(r"\$([A-Z0-9]+)_")
+# First words of a variable's name that say nothing about whose key it is.
+_ANYBODYS = frozenset(
+    [
+        *("API", "AUTH", "ACCESS", "APP", "MY", "USER", "TEST", "BEARER", "JWT", "ID"),
+        *("REFRESH", "SESSION", "ADMIN", "DB", "CLIENT", "LOGIN", "SECRET", "PRIVATE"),
+    ]
+)
 
 
 def _sent(scene: Scene, args: Args, flow: Flow, host: str) -> None:
     """Files among what is sent: keys must not leave silently."""
-    leak(scene, flow, host)
-    for arg in args:
-        for match in _FILE.finditer(arg[:4096]):
-            path = match[1] or match[2]
-            sent = scene.reads(path) if not HOST.search(arg[:4096]) else None
-            if sent is not None:
-                leak(scene, sent, host)
-        if arg.origin == SECRET:
-            leak(scene, Flow(None, SECRET, arg.what), host)
+    scene.leaks(flow, host)
+    paths = [match[1] for arg in args for match in _FILE.finditer(arg[:4096])]
+    paths += [path for path in (value_of(args, name) for name in _FILES) if path]
+    for path in paths:
+        scene.leaks(scene.reads(path) or Flow(), host)
+    for before, arg in zip(["", *args], args):
+        if arg.origin == SECRET and not _is_its_own(before, arg, host):
+            scene.leaks(arg, host)
+
+
+def _is_its_own(option: str, arg: Arg, host: str) -> bool:
+    """A token in a header is what it is for, and so is one sent to its own vendor."""
+    if not arg.what.startswith("$"):
+        return False
+    vendor = _VENDOR.match(arg.what)
+    name = vendor[1] if vendor else "API"
+    name = {"GH": "GITHUB", "AWS": "AMAZON"}.get(name, name)
+    its_own = name in _ANYBODYS or name.lower() in host.lower()
+    return its_own or option in _NAMED or option.startswith("--header")
 
 
 def netcat(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands(args, "-p -w -s -X -x -c -e")
     if rest:
         scene.fact("fact.host", rest[0])
-        leak(scene, flow, rest[0])
+        scene.leaks(flow, rest[0])
     text = value_of(args, "-e", "-c", "--exec", "--sh-exec")
+    runs = [arg for arg in args if re.match(r"(?:exec|system|shell):", arg, re.I)]
+    if text is not None or runs or flow.origin == SHELL:
+        scene.mark("danger.downloaded", words(name, args))
     if text is not None:
-        scene.mark("danger.downloaded", words("nc", args))
         scene.run(text)
     return Flow(None, DOWNLOADED, rest[0] if rest else "nc")
+
+
+def sends(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """Other ways to make something known to a host: a question to a name server."""
+    out = look(scene, args)
+    host = "".join(operands(args)[-1:]).replace(UNKNOWN, "…") or name
+    for sent in (flow, out):
+        scene.leaks(sent, host)
+    for arg in args:
+        scene.leaks(arg, host)
+    return Flow(None, DOWNLOADED, host)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from feishuperm.danger.arguments import (
+    PUBLISHES,
     behind,
+    has,
     look,
     operands,
     recognise,
@@ -13,7 +15,8 @@ from feishuperm.danger.arguments import (
     value_of,
     words,
 )
-from feishuperm.danger.scene import Arg, Flow
+from feishuperm.danger.deeds import is_harmless
+from feishuperm.danger.scene import NOTHING, Arg, Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,13 +66,18 @@ _RUNS_PACKAGE = {
 MANAGERS = sorted({*_INSTALLS, *(phrase.split()[0] for phrase in _RUNS_PACKAGE)})
 
 
-_ADDRESS = re.compile(r"https?:|git[+@:]|github:|gitlab:|[\w.-]+/[\w.-]+#")
+_ADDRESS = re.compile(r"https?:|git[+@:]|github:|gitlab:|[\w.-]+/[\w.-]+#|\S+ @ \w+")
+_FROM = ("--git", "-r", "--requirement", "-e", "--editable")
+_PLAIN_HTTP = re.compile(r"http://(?!localhost|127\.|\[::1)")
+
+
+def _is_plain(index: str | None) -> bool:
+    return index is not None and _PLAIN_HTTP.match(index) is not None
 
 
 def packages(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if _runs_package(scene, name, args, flow):
         return Flow()
-    recognise(scene, name, args)
     rest = operands(
         args,
         "--prefix -C -w --workspace --filter --registry -r --index-url -i --tag"
@@ -81,29 +89,23 @@ def packages(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         _install(scene, name, started[0], args, rest)
     elif rest[:1] and rest[0] in _UNINSTALLS.get(name, "").split():
         scene.mark("danger.machine", words(name, args))
-    elif name in (
-        "npm",
-        "pnpm",
-        "yarn",
-        "uv",
-        "poetry",
-        "bundle",
-        "pipenv",
-        "conda",
-        "go",
-        "cargo",
-        "pdm",
-        "bun",
-        "rustup",
-        "gh",
-    ):
+    else:
         _run_by(scene, name, args, rest, flow)
-    look(scene, args)
-    return Flow()
+    return unknown(scene, name, [Arg(name), *args], flow)
 
 
 def _install(scene: Scene, name: str, verb: str, args: Args, rest: Args) -> None:
     wanted = [arg for arg in rest if arg != verb]
+    index = value_of(args, "-i", "--index-url", "--extra-index-url", "--registry")
+    sources = [
+        *wanted,
+        *(value_of(args, *_FROM) or "").split(),
+        "http:" if _is_plain(index) else "",
+    ]
+    for source in sources:
+        if _ADDRESS.match(source):
+            scene.mark("danger.downloaded", source)
+        scene.suspicious(*(scene.brought(source) or NOTHING)[1:])
     scene.fact("fact.installs", " ".join([name, *wanted[:6]]))
     target = (
         value_of(args, "-t", "--target", "--prefix", "--root")
@@ -116,15 +118,11 @@ def _install(scene: Scene, name: str, verb: str, args: Args, rest: Args) -> None
 
 def _run_by(scene: Scene, name: str, args: Args, rest: Args, flow: Flow) -> None:
     """`uv run cmd`, `poetry run cmd`, `bundle exec cmd`."""
-    if rest[:1] in (["run"], ["exec"]) and name not in (
-        "npm",
-        "pnpm",
-        "yarn",
-        "go",
-        "cargo",
-        "bun",
-        "gh",
-    ):
+    if name in ("npm", "pnpm", "yarn", "bun"):
+        goals = rest[1:2] if rest[:1] in (["run"], ["run-script"]) else rest[:1]
+        if any(map(PUBLISHES.fullmatch, goals)) and not is_harmless(args):
+            scene.mark("danger.publish", words(name, args))
+    elif rest[:1] in (["run"], ["exec"]) and name not in ("go", "cargo", "gh"):
         at = args.index(rest[0]) + 1
         scene.call(
             behind(args[at:], "--with -p --python -n --name --env --extra --group"),
@@ -144,10 +142,11 @@ def _runs_package(scene: Scene, name: str, args: Args, flow: Flow) -> bool:
             call = value_of(args, "-c", "--call")
             if call is not None:
                 scene.run(call)
+            source = value_of(args[:-1], "--from", "-p", "--package", "--with")
             if rest:
                 scene.fact("fact.package", rest[0])
-                if _ADDRESS.match(rest[0]):
-                    scene.mark("danger.downloaded", rest[0])
+                for address in filter(_ADDRESS.match, (rest[0], source or "")):
+                    scene.mark("danger.downloaded", address)
                 bare = Arg(re.sub(r"(?<=.)@[^/]*\Z", "", rest[0]))
                 if bare.lower() in scene.programs:
                     scene.call([bare, *rest[1:]], flow)
@@ -157,20 +156,29 @@ def _runs_package(scene: Scene, name: str, args: Args, flow: Flow) -> bool:
     return False
 
 
-_PUBLISHES = re.compile(r"publish|release|deploy(?:-prod(?:uction)?)?|push|upload")
-
-
 def make(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """A target by its name tells what it does."""
     recognise(scene, name, args)
     rest = operands(args, "-C -f -j -I -o -W --directory --file")
-    if any(_PUBLISHES.fullmatch(goal) for goal in rest):
+    if has(args, "nq", "--dry-run", "--just-print", "--help"):
+        return Flow()
+    if any(map(PUBLISHES.fullmatch, rest)):
         scene.mark("danger.publish", words(name, args))
+    folder = value_of(args, "-C", "--directory") or Arg(".")
+    scene.came(f"{folder}/Makefile")
     text = value_of(args, "--eval", "-E")
     if text is not None:
         scene.run(text)
     file = value_of(args, "-f", "--file")
     if file is not None:
         scene.suspicious(file.origin, file.what)
+    content = flow if file == "-" else scene.content(file or "Makefile")
+    for line in (content.text or "" if content else "").split("\n")[:200]:
+        match = _RECIPE.match(line)
+        if match:
+            scene.run(Arg(match[1]))
     look(scene, args)
     return Flow()
+
+
+_RECIPE = re.compile(r"(?:\t|[\w.%-]+\s*:[^;=]*;)\s*[@-]?(.+)")

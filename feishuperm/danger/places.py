@@ -33,7 +33,8 @@ PROTECTED = {
         r"|/Library/Launch(?:Agents|Daemons)(?:/.*)?"
         r"|/etc/(?:profile(?:\.d/.*)?|bash\.bashrc|zsh(?:/.*|rc|env)?|environment"
         r"|rc\.local|cron[^/]*(?:/.*)?|systemd/.*|init(?:\.d)?/.*|xdg/autostart/.*)"
-        r"|/(?:usr/)?lib/systemd/.*|/var/spool/cron(?:/.*)?"
+        r"|/(?:usr/)?lib/systemd/.*|/var/spool/cron(?:/.*)?|/etc/ld\.so\.[^/]*(?:/.*)?"
+        r"|(?:.*/)?\.envrc|/.*/site-packages/(?:sitecustomize\.py|[^/]*\.pth)"
     ),
     "danger.keys": re.compile(
         rf"{_HOME}/\.(?:ssh|gnupg|aws|azure|kube|password-store|docker"
@@ -45,6 +46,7 @@ PROTECTED = {
     ),
     "danger.ci": re.compile(
         r"(?:.*/)?(?:\.github/(?:workflows|actions)(?:/.*)?|\.gitlab-ci\.ya?ml"
+        r"|\.github/(?:dependabot\.ya?ml|CODEOWNERS)|CODEOWNERS|\.pre-commit-config\.ya?ml"
         r"|\.gitlab/ci/.*|\.circleci(?:/.*)?|Jenkinsfile[^/]*|azure-pipelines\.ya?ml"
         r"|\.travis\.yml|\.drone\.(?:yml|star)|bitbucket-pipelines\.yml"
         r"|\.buildkite(?:/.*)?|\.?appveyor\.yml|\.woodpecker(?:/.*|\.ya?ml)|\.cirrus\.yml"
@@ -56,10 +58,26 @@ PROTECTED = {
         rf"|{_HOME}/\.claude\.json|{_HOME}/\.claude|(?:.*/)?\.mcp\.json"
         r"|/etc/claude-code/.*|(?:.*/)?managed-settings\.json"
         r"|(?:.*/)?\.git/(?:hooks(?:/.*)?|config)|(?:.*/)?\.husky(?:/.*)?"
+        r"|(?:.*/)?\.?lefthook\.ya?ml|(?:.*/)?\.(?:vscode/tasks|cursor/mcp|vscode/mcp)\.json"
         rf"|{_HOME}/\.(?:config|local/state)/feishuperm(?:/.*)?"
         r"|/etc/sudoers(?:\.d/.*)?|/etc/(?:pam\.d|polkit-1|security|apparmor\.d)/.*"
     ),
 }
+# Files with secrets in them that a project may write as it likes, but not send away.
+_SECRETS = re.compile(
+    r"\.env(?:\.(?!example|sample|template|dist|default|schema|test\Z)[\w.-]+)?"
+    r"|[^/]+\.(?:pem|key|p12|pfx|jks|keystore|kdbx|tfstate|ovpn|p8|mobileprovision)"
+    r"|(?:aws_|gcp_|google_|db_)?credentials?(?:\.(?:json|ya?ml|toml|csv|ini|txt))?"
+    r"|(?:service[-_]?account|firebase-adminsdk|google-services)[^/]*\.json"
+    r"|secrets?\.(?:ya?ml|json|toml|env|txt)|\.npmrc|\.htpasswd|\.s3cfg|kubeconfig"
+    r"|\.(?:bash|zsh|python|psql|mysql)_history|Cookies|Login Data|environ",
+    re.IGNORECASE,
+)
+
+
+def is_secret(path: str) -> bool:
+    """Whether a file's name says that it holds what is nobody else's business."""
+    return _SECRETS.fullmatch(path.rpartition("/")[2][:100]) is not None
 
 
 class Place(NamedTuple):

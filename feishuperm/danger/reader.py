@@ -104,8 +104,9 @@ def _read(scene: Scene, tool_name: str, tool_input: dict[str, Any]) -> None:
         read_powershell(scene, _text(tool_input.get("command")))
     elif tool_name in EDITS:
         for key in ("file_path", "notebook_path"):
-            if isinstance(tool_input.get(key), str):
-                scene.writes(_text(tool_input[key]))
+            path = _text(tool_input.get(key))
+            if path:
+                scene.writes(re.sub(r"\A\$(?:HOME\b|\{HOME\})", "~", path))
     elif tool_name in ("Read", "Glob", "Grep", "LS"):
         for key in ("file_path", "path"):
             if isinstance(tool_input.get(key), str):

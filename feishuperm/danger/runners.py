@@ -7,10 +7,11 @@ import re
 from feishuperm.danger import code
 from feishuperm.danger.arguments import (
     HOST,
+    PUBLISHES,
     SHELLS,
     behind,
+    by_words,
     has,
-    leak,
     look,
     operands,
     options,
@@ -19,9 +20,18 @@ from feishuperm.danger.arguments import (
     value_of,
     words,
 )
+from feishuperm.danger.deeds import is_harmless
 from feishuperm.danger.files import in_place
-from feishuperm.danger.places import UNKNOWN, UNSURE
-from feishuperm.danger.scene import DECODED, DOWNLOADED, NOTHING, Arg, Flow
+from feishuperm.danger.places import OUTSIDE, UNKNOWN, UNSURE, is_secret
+from feishuperm.danger.scene import (
+    DECODED,
+    DOWNLOADED,
+    NOTHING,
+    SECRET,
+    SHELL,
+    Arg,
+    Flow,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +43,7 @@ WRAPPERS = {
     "command": ("", 0), "builtin": ("", 0), "exec": ("-a", 0), "nohup": ("", 0),
     "nice": ("-n", 0), "ionice": ("-c -n -p", 0), "time": ("-f -o", 0),
     "timeout": ("-k -s --kill-after --signal", 1), "setsid": ("", 0),
-    "stdbuf": ("-i -o -e", 0), "chroot": ("--userspec --groups", 1),
+    "stdbuf": ("-i -o -e", 0),
     "busybox": ("", 0), "toybox": ("", 0), "caffeinate": ("-t -w", 0),
     "strace": ("-e -o -p -s", 0), "ltrace": ("-e -o", 0), "unbuffer": ("", 0),
     "xvfb-run": ("-s -n", 0), "dotenv": ("-e -f", 0), "cross-env": ("", 0),
@@ -46,13 +56,19 @@ WRAPPERS = {
     "winpty": ("", 0), "wsl": ("-d -u --cd", 0),
     "rlwrap": ("", 0), "script": ("-c --command", 1), "unshare": ("", 0),
     "gtimeout": ("-k -s", 1), "ts": ("", 0), "bwrap": ("--bind --ro-bind", 0),
+    "chronic": ("", 0), "ifne": ("", 0), "torsocks": ("", 0), "torify": ("", 0),
+    "proxychains": ("-f", 0), "proxychains4": ("-f", 0), "sshpass": ("-p -f", 0),
+    "arch": ("", 0), "eatmydata": ("", 0), "faketime": ("-f", 1), "setarch": ("", 1),
+    "retry": ("-n -d", 0), "dbus-run-session": ("", 0), "xcrun": ("--sdk", 0),
+    "coproc": ("", 0), "cpulimit": ("-l", 0), "perf": ("-e -o", 1),
+    "valgrind": ("", 0), "with-env": ("", 0), "dbus-launch": ("", 0),
 }  # fmt: skip
 
 
 ROOT = {
     "sudo": "-u -g -p -C -h -r -t -T -U -D -R --user --group --host --prompt",
     "doas": "-u -C", "pkexec": "--user", "gosu": "", "su-exec": "", "run0": "-u",
-    "gsudo": "", "dzdo": "-u -g",
+    "gsudo": "", "dzdo": "-u -g", "chroot": "--userspec --groups",
 }  # fmt: skip
 
 
@@ -73,6 +89,8 @@ def as_root(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = behind(args, ROOT[name])
     if rest or has(args, "sie", "--shell", "--login", "--edit"):
         scene.mark("danger.root", words(name, rest))
+    if name == "chroot":
+        rest = rest[1:]
     if has(args[: len(args) - len(rest)], "e", "--edit"):
         for path in rest:
             scene.writes(path)
@@ -81,11 +99,22 @@ def as_root(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 def su(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    if is_harmless(args):
+        return Flow()
     scene.mark("danger.root", words("su", args))
     text = value_of(args, "-c", "--command")
     if text is not None:
         scene.run(text)
+    elif "--" in args:
+        scene.call(args[args.index(Arg("--")) + 1 :], flow)
     return Flow()
+
+
+def environment(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """printenv, history: all of it, or what is named."""
+    if name == "history" and has(args, "cwd"):
+        scene.mark("danger.wipe", words(name, args))
+    return Flow(None) if operands(args) else Flow(None, SECRET, name)
 
 
 def env(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -95,7 +124,7 @@ def env(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.assign(arg, keep=False)
     if text is not None:
         return scene.run(text)
-    return scene.call(rest, flow) if rest else Flow()
+    return scene.call(rest, flow) if rest else Flow(None, SECRET, name)
 
 
 def shell(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -103,30 +132,33 @@ def shell(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     for place, arg in enumerate(args):
         if re.fullmatch(r"-\w*c\w*", arg) and place + 1 < len(args):
             rest = [a for a in args[place + 1 :] if not re.fullmatch(r"[-+]\w+", a)]
-            return scene.run(rest[0]) if rest else NOTHING
+            inner = scene.copy()
+            inner.positional(rest[1:])
+            return inner.run(rest[0]) if rest else NOTHING
     rest = operands(args, "-o -O --rcfile --init-file")
     if not rest or rest[0] == "-" or has(args, "s") or rest[0] == "/dev/stdin":
         scene.run_input(flow)
-        return Flow()
+        return Flow(None, flow.origin or SHELL, flow.what)
+    if has(args, "n"):  # only looks whether it is well written
+        return NOTHING
     return script(scene, rest[0], rest[1:])
 
 
-def script(scene: Scene, path: Arg, args: Args) -> Flow:
+def script(scene: Scene, path: Arg, args: Args, language: str = "") -> Flow:
     """A file is run."""
     scene.suspicious(path.origin, path.what)
-    flow = scene.reads(path)
-    if flow is not None:
-        scene.suspicious(flow.origin, flow.what)
-    text = scene.contents.get(path)
-    if text is not None:
-        scene.run(Arg(text))
-    elif not path.origin and (path in scene.contents or _is_unsure(scene, path)):
+    scene.reads(path)
+    scene.came(path)
+    content = scene.content(path)
+    if content is not None:
+        scene.run_file(content, language)
+    unsure = content.text is None if content else scene.place(path).kind == UNSURE
+    if unsure and not path.origin and not (content and content.origin):
         scene.fact("fact.opaque", path)
+    goal = re.sub(r"\.\w+\Z", "", path.rpartition("/")[2])
+    if PUBLISHES.fullmatch(goal) and not is_harmless(args):
+        scene.mark("danger.publish", path)
     return look(scene, args)
-
-
-def _is_unsure(scene: Scene, path: str) -> bool:
-    return scene.place(path).kind == UNSURE
 
 
 def evaluate(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -147,7 +179,11 @@ CODE_OPTIONS = {
     "python": r"-\w*c", "pypy": r"-\w*c", "perl": r"-\w*[eE]", "ruby": r"-\w*e",
     "node": r"-[ep]+|--eval|--print", "nodejs": r"-[ep]+|--eval|--print", "php": r"-r",
     "bun": r"-e|--eval", "osascript": r"-e", "lua": r"-e", "luajit": r"-e",
-    "deno": r"eval",
+    "deno": r"eval", "expect": r"-\w*c", "tclsh": r"-c", "wish": r"-c",
+    "emacs": r"--?eval|--?execute", "julia": r"-[eE]", "rscript": r"-e", "r": r"-e",
+    "groovy": r"-e", "elixir": r"-e|--eval", "swift": r"-e", "ghc": r"-e",
+    "clojure": r"-e", "guile": r"-c", "irb": r"-e", "scala": r"-e", "jshell": r"-e",
+    "tsx": r"-e|--eval", "ts-node": r"-\w*e|--eval", "ipython": r"-c",
 }  # fmt: skip
 
 
@@ -158,7 +194,7 @@ def interpreter(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             if has(args[: place + 1], "i") and name in ("perl", "ruby"):
                 in_place(scene, args[place + 2 :])
             return run_code(scene, args[place + 1], flow)
-        if not arg.startswith("-"):
+        if not arg.startswith("-") and name != "emacs":
             break
     if args[:1] == ["-m"]:
         return module(scene, name, args[1:], flow)
@@ -174,7 +210,7 @@ def interpreter(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.mark("danger.downloaded", rest[0])
     if recognise(scene, name, args):
         return Flow()
-    return script(scene, rest[0], rest[1:])
+    return script(scene, rest[0], rest[1:], name)
 
 
 def module(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -195,27 +231,47 @@ def run_code(scene: Scene, text: Arg, flow: Flow) -> Flow:
     if len(text) > code.MAX_CODE:
         scene.unread(text[code.MAX_CODE :])
     reading = code.read_code(text)
-    for path in reading.deletes:
-        scene.deletes(_expanded(path), recursive=True)
-    if reading.deletes_unseen:
-        scene.mark("danger.unsure", "rmtree")
-    for path in reading.writes:
-        scene.writes(_expanded(path))
+    _changed_by_code(scene, reading)
     for command in reading.runs:
         scene.run(Arg(command))
-    for host in reading.hosts:
-        scene.fact("fact.host", host)
     what = ", ".join(reading.hosts[:2])
-    if reading.downloads:
-        scene.mark("danger.downloaded", what)
-    if reading.decodes:
-        scene.mark("danger.decoded", "")
+    if reading.hosts:
+        _sent_by_code(scene, reading, what)
+    for key, is_seen in (
+        ("downloaded", reading.downloads),
+        ("decoded", reading.decodes),
+    ):
+        if is_seen:
+            scene.mark(f"danger.{key}", what)
     if UNKNOWN in text and text.strip(UNKNOWN) == "":
         scene.fact("fact.opaque", "")
     origin = flow.origin or (DOWNLOADED if reading.hosts else "")
     if code.prints_decoded(text):
         origin, what = DECODED, ""
     return Flow(None, origin, flow.what or what)
+
+
+def _changed_by_code(scene: Scene, reading: code.CodeReading) -> None:
+    for path in reading.deletes:
+        scene.deletes(_expanded(path), recursive=True)
+    if reading.deletes_unseen:
+        scene.mark("danger.unsure", "rmtree")
+    for path in reading.writes:
+        scene.writes(_expanded(path))
+    for path in reading.fetched:
+        scene.keep(path, Flow(None, DOWNLOADED, ", ".join(reading.hosts[:1])))
+    if reading.root:
+        scene.mark("danger.root", reading.root)
+
+
+def _sent_by_code(scene: Scene, reading: code.CodeReading, host: str) -> None:
+    for name in reading.hosts:
+        scene.fact("fact.host", name)
+    for path in reading.texts:
+        if scene.place(path).protected == "danger.keys" or is_secret(path):
+            scene.leaks(Flow(None, SECRET, path), host)
+    if reading.environment:
+        scene.leaks(Flow(None, SECRET, reading.environment), host)
 
 
 def _expanded(path: str) -> str:
@@ -244,26 +300,22 @@ def xargs(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 _FIND_TESTS = (
-    "-name", "-path", "-iname", "-mtime", "-type", "-empty", "-regex", "-newer",
+    "-name", "-path", "-iname", "-mtime", "-empty", "-regex", "-newer",
     "-size", "-mmin", "-wholename", "-ipath", "-user", "-perm", "-atime", "-ctime",
 )  # fmt: skip
 _FIND_RUNS = (
-    "-exec",
-    "-execdir",
-    "-ok",
-    "-okdir",
-    "-x",
-    "-X",
-    "--exec",
-    "--exec-batch",
-)
+    "-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch",
+)  # fmt: skip
 
 
 def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """`-delete` and `-exec` for whatever is below the folders it is given."""
     ends = (n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("!", "("))
     roots = args[: next(ends, len(args))] or [Arg(".")]
-    narrowed = any(arg in _FIND_TESTS for arg in args)
+    narrowed = any(
+        arg in _FIND_TESTS and before not in ("!", "-not")
+        for before, arg in zip(["", *args], args)
+    )
     if name.startswith("fd"):  # a pattern, then folders
         runs = (n for n, arg in enumerate(args) if arg in _FIND_RUNS)
         roots = operands(args[: next(runs, len(args))], "-t -e -E -d")[1:] or [Arg(".")]
@@ -277,7 +329,8 @@ def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             _find_runs(scene, roots, args[place + 1 :], narrowed)
         elif arg.startswith(("-fprint", "-fls")) and place + 1 < len(args):
             scene.writes(args[place + 1])
-    return Flow(None)
+    elsewhere = [root for root in roots if scene.place(root).kind == OUTSIDE]
+    return Flow("\n".join(_below(root, narrowed) for root in elsewhere) or None)
 
 
 def _below(root: str, narrowed: bool) -> Arg:
@@ -335,13 +388,13 @@ def ssh(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         return Flow()
     host = rest[0].rpartition("@")[2]
     scene.fact("fact.host", host)
-    leak(scene, flow, host)
+    scene.leaks(flow, host)
     if len(rest) > 1:
         scene.fact("fact.remote", words("ssh", rest))
         scene.run(Arg(" ".join(rest[1:])), foreign=True)
     elif flow.text is not None and flow.text.strip():
         scene.run(Arg(flow.text), foreign=True)
-    return Flow()
+    return Flow(None, DOWNLOADED, host)
 
 
 def operands_until(args: Args, valued: str) -> Args:
@@ -362,8 +415,12 @@ def container(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         rest = behind(rest[1:], "-f --file -p --project-name --profile --env-file")
     if rest[:1] in (["run"], ["exec"], ["create"]):
         _contained(scene, name, rest[1:], flow)
-    elif rest[:1] in (["pull"], ["login"]):
+    elif rest[:1] == ["ps"] and not has(rest, "f", "--filter"):
+        return Flow(None, "", _ALL)
+    elif rest[:1] == ["pull"]:
         scene.fact("fact.installs", " ".join(operands(rest[1:])[:2]))
+    elif any(arg.what == _ALL for arg in rest):
+        scene.mark("danger.machine", words(name, rest))
     elif rest[:1] == ["cp"]:
         for path in operands(rest[1:])[-1:]:
             if ":" not in path:
@@ -371,6 +428,16 @@ def container(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return Flow()
 
 
+_SYSTEM_PART = re.compile(
+    r"/(?:etc|root|home|Users|usr|var|boot|proc|sys|dev)?|.*/docker\.sock"
+)
+_ALL = "docker ps"  # what came from it: all that there are
+_HOST_RIGHTS = re.compile(
+    r"--privileged(?:=true)?|(?:--(?:pid|userns|ipc|uts)[= ])host"
+    r"|--cap-add[= ](?:ALL|(?:CAP_)?SYS_(?:ADMIN|PTRACE|MODULE))"
+    r"|--security-opt[= ]\w+[=:]unconfined|--device[= ]/dev/(?:sd|nvme|mem|kmsg).*",
+    re.IGNORECASE,
+)
 _DOCKER_VALUED = (
     "-v --volume -e --env -p --publish -w --workdir --name -u --user --network --net -m"
     " --mount --entrypoint --env-file --memory --cpus -l --label --platform --gpus -h"
@@ -389,7 +456,8 @@ def _contained(scene: Scene, name: str, args: Args, flow: Flow) -> None:
         )
         if arg.startswith(("-v", "--volume", "--mount")) and _is_host(scene, shared):
             scene.mark("danger.root", words(name, ["-v", shared]))
-        if arg in ("--privileged", "--pid=host", "--userns=host"):
+        pair = " ".join(args[place : place + 2])
+        if _HOST_RIGHTS.fullmatch(arg) or _HOST_RIGHTS.fullmatch(pair):
             scene.mark("danger.root", words(name, [arg]))
     rest = behind(args, _DOCKER_VALUED)
     if rest:
@@ -403,20 +471,20 @@ def _contained(scene: Scene, name: str, args: Args, flow: Flow) -> None:
 def _is_host(scene: Scene, shared: str) -> bool:
     source = re.search(r"(?:source|src)=([^,]+)", shared)
     path = source[1] if source else shared.partition(":")[0]
-    return path in (
-        "/",
-        "/etc",
-        "/root",
-        "/home",
-        "/var/run/docker.sock",
-        "/run/docker.sock",
-        "/usr",
-    ) or (path in ("~", scene.ground.home))
+    path = path.rstrip("/") or "/"
+    return path in ("~", scene.ground.home) or bool(_SYSTEM_PART.fullmatch(path))
+
+
+_POD_RIGHTS = re.compile(
+    r"hostPID|hostPath|hostNetwork|--profile=sysadmin|privileged\W+true"
+)
 
 
 def kubectl(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     recognise(scene, "kubectl", args)
-    if "exec" in args and "--" in args:
+    if any(_POD_RIGHTS.search(arg[:2000]) for arg in args):
+        scene.mark("danger.root", words(name, args))
+    if "--" in args:
         before, scene.foreign = scene.foreign, True
         scene.call(args[args.index(Arg("--")) + 1 :], flow)
         scene.foreign = before
@@ -436,7 +504,18 @@ def terminals(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return Flow()
 
 
+def device(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """adb: a shell on a telephone."""
+    rest = behind(args, "-s -t -H -P")
+    if rest[:1] == ["shell"] and rest[1:]:
+        return scene.run(Arg(" ".join(rest[1:])), foreign=True)
+    return by_words(scene, name, args, flow)
+
+
 _EDITOR_RUNS = re.compile(r"(?:!|\bshell\s|system\()\s*(.+)", re.DOTALL)
+_EDITOR_WRITES = re.compile(
+    r"(?:\A|[\n|:,$%])(?:w|wq|x|xa|wa|wqa|up|update)!?\s*(?:\Z|[\n|])"
+)
 
 
 def editor(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -445,9 +524,11 @@ def editor(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         match = _EDITOR_RUNS.search(text)
         if match and option in ("-c", "-ex", "--eval", "--cmd", "-o"):
             scene.run(Arg(match[1].strip("'\")")))
-    rest = operands(args, "-c -s -S -u -ex --eval --cmd -o")
+    rest = operands(args, "-c -S -u -ex --eval --cmd -o -sc" if name != "ed" else "")
+    texts = [*args, flow.text or ""]
+    writes = any(_EDITOR_WRITES.search(text[:5000]) for text in texts)
     for path in rest:
-        if scene.place(path).protected:
+        if writes or scene.place(path).protected:
             scene.writes(path)
     look(scene, rest)
     return Flow()

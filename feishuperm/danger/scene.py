@@ -9,6 +9,7 @@ says what it sends on.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from feishuperm.danger.places import (
     UNKNOWN,
     UNSURE,
     Ground,
+    is_secret,
 )
 from feishuperm.danger.shell import LITERAL, SUBSTITUTION, Budget, parse
 
@@ -41,10 +43,15 @@ MAX_WHATS = 20  # that are kept of one kind
 MAX_SHOWN = 60  # characters of each
 MAX_MASKED = 2000
 MAX_BRACED = 1000  # characters of words with braces that are expanded
+MAX_GLOB = 30  # characters of a program's name with `*` in it
+GLOB_STEPS = 100  # what it costs to look for such a name
+MAX_KEPT = 20_000  # characters of a file that is appended to
+LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "[", "::1", "host.docker.internal")
 ANY = "\1any"  # the row for programs that have none; no word can be this
 SPLIT = "\1"  # in the value of a variable: a blank where words are told apart
 
-DOWNLOADED, DECODED, SECRET = "downloaded", "decoded", "secret"
+# Where a text comes from; SHELL: from a shell that does what it is told.
+DOWNLOADED, DECODED, SECRET, SHELL = "downloaded", "decoded", "secret", "shell"
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=", re.ASCII)
 # What other programs run as a command, or even at every prompt.
 _RUN = frozenset(
@@ -54,9 +61,29 @@ _RUN = frozenset(
         *("GIT_ASKPASS", "SSH_ASKPASS", "PROMPT_COMMAND", "LESSOPEN"),
     ]
 )
+# What makes every program load code first; the system's own libraries may be.
+_LOADS = re.compile(
+    r"(?:LD_PRELOAD|LD_AUDIT|DYLD_INSERT_LIBRARIES)=(?!/usr/|/lib|/opt/homebrew/)."
+    r"|(?:BASH_ENV|PYTHONSTARTUP|PROMPT_COMMAND|PERL5DB|GCONV_PATH)=."
+    r"|(?:NODE_OPTIONS|RUBYOPT|PERL5OPT|JAVA_TOOL_OPTIONS)=.*"
+    r"(?:-r|--require|--import|--loader|-M|-javaagent)[= :]?(?:~|/|\.\.)",
+    re.DOTALL,
+)
+# Names of variables that hold what is secret.
+_SECRET_NAME = re.compile(
+    r"(?:\w+_)?(?:TOKEN|SECRET|PASSWORD|PASSWD|APIKEY|(?:API|ACCESS|PRIVATE|SECRET)_KEY"
+    r"|SECRET_ACCESS_KEY|CREDENTIALS)",
+    re.ASCII,
+)
+_BOMB = re.compile(r"([^\s(){}|&;]{1,20})\(\)\s*\{\s*\1\s*\|\s*\1\s*&")
+_SOCKET = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/.*")
+_SHEBANG = re.compile(
+    r"#!\s*\S*?/?(?:env\s+(?:-S\s+)?)?([a-z]+)[\d.]*\s*$", re.MULTILINE
+)
 # A relative path may lead there too; any other is a program of the project's own.
 _SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/|.*/feishuperm\.pyz\Z")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_GLOB = re.compile(r"[*?\[]")
 _ODD = re.compile(r"[\0\1]")
 # What is looked for in a text that cannot be read: the last letters first, so that
 # the search can leap.
@@ -150,8 +177,9 @@ class Scene:
             )
             if value
         }
-        self.downloads: dict[str, str] = {}  # paths, and where from
-        self.contents: dict[str, str | None] = {}  # of `<( )`, by the path it becomes
+        # What is known to be in files that this call has made, `<( )` among them.
+        self.files: dict[str, Flow] = {}
+        self.ran: set[str] = set()
         self.unpacked: dict[str, str] = {}  # folders with what came in an archive
 
     def copy(self) -> Scene:
@@ -188,6 +216,8 @@ class Scene:
         origin = getattr(text, "origin", "")
         if origin:
             self.suspicious(origin, text.what)  # type: ignore[attr-defined]
+        if _BOMB.search(text[:1000]):
+            self.mark("danger.machine", text[:40])
         if not text.replace(UNKNOWN, "").strip():
             if UNKNOWN in text and not origin:
                 self.fact("fact.opaque", "")
@@ -220,11 +250,17 @@ class Scene:
             self.fact("fact.opaque", flow.what)
 
     def walk(self, script: Script) -> Flow:
-        """Follow commands in their order; what the last one sends on."""
-        flow = NOTHING
-        for pipeline in script.pipelines:
-            flow = self._pipeline(pipeline)
-        return flow
+        """Follow commands in their order; what they send on together."""
+        flows = [
+            self._pipeline(pipeline)
+            for pipeline in script.pipelines
+            if not pipeline[0].is_empty()
+        ]
+        texts = [flow.text for flow in flows if flow.text is not None]
+        whole = len(texts) == len(flows) or any(texts)
+        origin = next((flow for flow in flows if flow.origin), None)
+        origin = origin or (flows[-1] if flows else NOTHING)
+        return Flow("".join(texts) if whole else None, origin.origin, origin.what)
 
     def _pipeline(self, pipeline: Sequence[Command]) -> Flow:
         flow = NOTHING
@@ -254,8 +290,11 @@ class Scene:
         for redirect in command.redirects:
             if redirect.operator == "<":
                 for path in self.expand(redirect.target):
-                    text = self.contents.get(path)
-                    flow = self.reads(path) or Flow(text, path.origin, path.what)
+                    flow = (
+                        self.reads(path)
+                        or self.content(path)
+                        or Flow(None, path.origin, path.what or path)
+                    )
         return flow
 
     def _outputs(self, command: Command, flow: Flow) -> None:
@@ -266,16 +305,36 @@ class Scene:
             for path in self.expand(redirect.target):
                 if operator == ">&" and re.fullmatch(r"[0-9]+-?|-", path):
                     continue
-                self.writes(path, appends=operator in (">>", "&>>"))
-                self.keep(path, flow)
+                socket = _SOCKET.fullmatch(path)
+                if socket:
+                    self._connects(socket[1], command, flow)
+                    continue
+                appends = operator in (">>", "&>>")
+                self.writes(path, appends)
+                self.keep(path, flow, appends)
 
-    def keep(self, path: str, flow: Flow) -> None:
-        """Remember a file that holds something from elsewhere."""
+    def _connects(self, host: str, command: Command, flow: Flow) -> None:
+        """`> /dev/tcp/host/port`: a shell on it does what the host says."""
+        self.fact("fact.host", host)
+        first = command.words[0].plain() if command.words else ""
+        if host not in LOCAL and first in ("exec", "sh", "bash", "zsh"):
+            self.mark("danger.downloaded", host)
+        self.leaks(flow, host)
+
+    def keep(self, path: str, flow: Flow, appends: bool = False) -> None:
+        """Remember what is in a file, and where that comes from."""
         full = self.ground.full(path, self.cwd)
-        if flow.origin in (DOWNLOADED, DECODED):
-            self.downloads[full] = flow.what
-        else:
-            self.downloads.pop(full, None)
+        before = self.files.pop(full, None)
+        if before is not None and appends and len(before.text or "") < MAX_KEPT:
+            text = (before.text or "") + (flow.text or "") or None
+            flow = flow if flow.origin else before
+            flow = flow._replace(text=text)
+        if flow.origin or flow.text:
+            self.files[full] = flow
+
+    def content(self, path: str) -> Flow | None:
+        """What is known to be in a file."""
+        return self.files.get(self.ground.full(path, self.cwd))
 
     def _simple(self, command: Command, flow: Flow) -> Flow:
         if command.words[0].plain() in ("for", "select"):
@@ -315,6 +374,8 @@ class Scene:
         name, _, value = text.partition("=")
         if name in _RUN and value:
             self.run(Arg(value, text.origin, text.what))
+        if _LOADS.match(text[:MAX_MASKED]):
+            self.mark("danger.inject", text)
         if keep and name:
             self.variables[name.rstrip("+")] = (Arg(value, text.origin, text.what),)
 
@@ -329,6 +390,8 @@ class Scene:
         self._origin_of(word)
         if name not in self.programs:  # python3.11
             name = re.sub(r"[-.]?\d[\d.]*\Z", "", name)
+        if name not in self.programs and _GLOB.search(name):
+            return self._globbed(name, rest, flow)
         program = self.programs.get(name)
         if program is not None and not self._is_projects(word):
             self.depth += 1
@@ -343,6 +406,16 @@ class Scene:
             return self._opaque(word, rest, flow)
         return self.programs[ANY](self, name, [word, *rest], flow)
 
+    def _globbed(self, pattern: str, rest: list[Arg], flow: Flow) -> Flow:
+        """`/bin/r?`: any program with such a name."""
+        self.budget.left -= GLOB_STEPS
+        names = fnmatch.filter(self.programs, pattern[:MAX_GLOB])
+        if not re.search(r"\w", pattern) or len(names) > MAX_VALUES:
+            names = [name for name in names if name in ("rm", "sudo", "sh", "bash")]
+        for name in names:
+            self.call([Arg(name), *rest], flow)
+        return UNSEEN
+
     def _is_projects(self, word: Arg) -> bool:
         """Whether a program only has the name of one that is known."""
         relative = word.startswith(("./", "../"))
@@ -353,11 +426,36 @@ class Scene:
         self.suspicious(word.origin, word.what)
         if "/" not in word:
             return
-        full = self.ground.full(word, self.cwd)
-        tops = [top for top in self.unpacked if full.startswith(top + "/")]
-        where = self.downloads.get(full) or (self.unpacked[tops[0]] if tops else None)
-        if where is not None:
-            self.mark("danger.downloaded", where)
+        self.came(word)
+        content = self.content(word)
+        if content is not None:
+            self.run_file(content)
+
+    def brings(self, folder: str, where: str) -> None:
+        """A folder is filled from elsewhere."""
+        if len(self.unpacked) < MAX_WHATS:
+            self.unpacked[self.ground.full(folder, self.cwd)] = where
+
+    def came(self, path: str) -> None:
+        """What is run may have come in an archive or a repository."""
+        full = self.ground.full(path, self.cwd) + "/"
+        for top, where in self.unpacked.items():
+            if full.startswith(top + "/"):
+                self.mark("danger.downloaded", where)
+
+    def run_file(self, content: Flow, language: str = "") -> None:
+        """A file is run whose content is known, as a script or in a language."""
+        self.suspicious(content.origin, content.what)
+        text = content.text or ""
+        if text in self.ran:  # what runs itself is read once
+            return
+        self.ran.add(text)
+        shebang = _SHEBANG.match(text)
+        name = language or (shebang[1] if shebang else "")
+        if name in self.programs and text:
+            self.programs[name](self, name, [], content._replace(origin=""))
+        elif text:
+            self.run(Arg(text))
 
     def _opaque(self, word: Arg, rest: list[Arg], flow: Flow) -> Flow:
         """A program that only the run will tell: by its options it may delete."""
@@ -411,8 +509,8 @@ class Scene:
         if scene.depth > MAX_NESTED:
             self.fact("fact.unread", "")
         if part.is_file:
-            path = f"/dev/fd/{63 + len(self.contents)}"
-            self.contents[path] = flow.text
+            path = f"/dev/fd/{63 + len(self.files)}"
+            self.files[path] = flow
             return Arg(path, flow.origin, flow.what)
         if flow.text is None:
             return Arg(UNKNOWN, flow.origin, flow.what)
@@ -425,7 +523,10 @@ class Scene:
         if part.text == "PWD":
             return (Arg(self.cwd),)
         default = part.default
-        values: list[Arg] = list(self.variables.get(part.text, (Arg(UNKNOWN),)))
+        unset = Arg(UNKNOWN)
+        if _SECRET_NAME.fullmatch(part.text):
+            unset = Arg(UNKNOWN, SECRET, f"${part.text}")
+        values: list[Arg] = list(self.variables.get(part.text, (unset,)))
         if default is None or not default.parts:
             return values
         rest = self.expand(default, whole=True)
@@ -437,6 +538,13 @@ class Scene:
         if operator.startswith((":?", "?", "[")):
             return values
         return [Arg(UNKNOWN, values[0].origin, values[0].what)]
+
+    def positional(self, args: Sequence[Arg]) -> None:
+        """What `$1` and `$@` stand for, from `$0` on."""
+        for number, arg in enumerate(args[:MAX_VALUES]):
+            self.variables[str(number)] = (arg,)
+        joined = Arg(SPLIT.join(args[1:MAX_FIELDS]))
+        self.variables["@"] = self.variables["*"] = (joined,)
 
     # Files.
 
@@ -456,14 +564,21 @@ class Scene:
         if place.protected == "danger.keys":
             self.fact("fact.keys", self.show(place))
             return Flow(None, SECRET, self.show(place))
+        if is_secret(place.path):
+            return Flow(None, SECRET, self.show(place))
         if place.kind == OUTSIDE:
             self.fact("fact.outside", self.show(place))
         return self.brought(path)
 
     def brought(self, path: str) -> Flow | None:
-        """What leaves a file that was fetched before."""
-        where = self.downloads.get(self.ground.full(path, self.cwd))
-        return None if where is None else Flow(None, DOWNLOADED, where)
+        """What leaves a file that holds something from elsewhere."""
+        content = self.content(path)
+        return content if content is not None and content.origin else None
+
+    def leaks(self, flow: Flow | Arg, host: str) -> None:
+        """Something is sent: keys must not leave silently."""
+        if flow.origin == SECRET and host not in LOCAL:
+            self.mark("danger.leak", f"{flow.what} → {host}")
 
     def writes(self, path: str, appends: bool = False) -> None:
         """A file is written."""

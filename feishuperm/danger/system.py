@@ -51,18 +51,38 @@ def sql_client(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     texts += [given] if given is not None else []
     if flow.text:
         texts.append(Arg(flow.text))
+    scene.suspicious(flow.origin, flow.what)
     texts += [Arg(" ".join(rest))] if name in ("redis-cli", "valkey-cli", "bq") else []
-    for text in texts:
+    for text in texts if rest[:1] != [":memory:"] else []:
         judge_sql(scene, name, text)
     script_file = value_of(args, "-f", "--file", "--init", "-init")
     if script_file is not None:
-        scene.reads(script_file)
+        _sql_file(scene, name, script_file)
+    elif flow.text is None and flow.what:
+        _sql_file(scene, name, Arg(flow.what))
     recognise(scene, name, args) if name in ("redis-cli", "bq") else None
+    if rest[:1] in (["del"], ["DEL"], ["unlink"]) and UNKNOWN in rest[1:]:
+        scene.mark("danger.data", words(name, args))
     host = value_of(args, "-h", "--host")
     if host is not None and host not in ("localhost", "127.0.0.1"):
         scene.fact("fact.host", host)
     look(scene, [arg for arg in rest if not re.search(r"\s", arg)])
     return Flow()
+
+
+_DESTROYING = re.compile(
+    r"drop|wipe|truncat|purge|destroy|nuke|delete|reset|clean", re.I
+)
+
+
+def _sql_file(scene: Scene, name: str, path: Arg) -> None:
+    """A file of statements: what is known to be in it, or what its name says."""
+    flow = scene.reads(path) or scene.content(path)
+    if flow is not None:
+        scene.suspicious(flow.origin, flow.what)
+        judge_sql(scene, name, flow.text or "")
+    elif path.endswith(".sql") and _DESTROYING.search(path.rpartition("/")[2]):
+        scene.mark("danger.data", words(name, [path]))
 
 
 def judge_sql(scene: Scene, name: str, text: str) -> None:
@@ -97,6 +117,8 @@ def kill(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         for arg in args
         if not re.fullmatch(r"-(?:[A-Z]\w*|s|\d{1,2})", arg) or arg == "-1"
     ]
+    if any("feishuperm" in arg.what for arg in rest):
+        scene.mark("danger.permissions", "kill feishuperm")
     if "-1" in rest and rest[-1] == "-1":
         scene.mark("danger.machine", words("kill", args))
     if rest[-1:] == ["1"]:

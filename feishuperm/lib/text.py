@@ -238,6 +238,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "运行解码得到的内容：{what}",
         "Runs what it has decoded: {what}",
     ),
+    "danger.inject": (
+        "让别的程序先加载它的代码：{what}",
+        "Makes other programs load its code first: {what}",
+    ),
     "danger.startup": (
         "修改开机或登录时运行的内容：{what}",
         "Changes what runs at start or login: {what}",

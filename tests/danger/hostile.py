@@ -65,6 +65,7 @@ PIECES = (
         "\\x41",
         "-c ",
     ),
+    *("a*;", "./a;", "git clone a/b;./b/c;", "rmtree ", "copy(a, ", "s/a/b/e;"),
 )
 HEADS = (
     *(
@@ -87,6 +88,7 @@ HEADS = (
         "gcloud ",
         "$'",
         "cmd /c ",
+        "echo './a;./a' >a;",
     ),
 )
 TEXT = """\

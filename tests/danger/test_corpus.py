@@ -19,7 +19,7 @@ CLASSES = {
         "downloaded",
     ),
     *("decoded", "startup", "keys", "leak", "ci", "permissions", "data", "machine"),
-    *("device", "unread"),
+    *("device", "unread", "inject"),
 }
 
 
