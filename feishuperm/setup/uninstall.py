@@ -87,7 +87,8 @@ def order(
 def clean_up(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> None:
     """Remove what only an installed program needs, or everything."""
     folder = state_dir(environ)
-    made = manifest.record("state").get("folders", [])
+    records = manifest.records.values()
+    made = [path for record in records for path in record.get("folders", [])]
     manifest.remove()
     for name in ("backups", "locks"):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)

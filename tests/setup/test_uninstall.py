@@ -80,10 +80,14 @@ def test_purge_leaves_nothing_of_ours(
     manifest: Manifest, environ: dict[str, str]
 ) -> None:
     home = Path(environ["HOME"])
-    (home / ".config/feishuperm").mkdir(parents=True)
+    folder = home / ".config/feishuperm"
+    folder.mkdir(parents=True)
+    (folder / "ledger-1.head").write_text("")  # of decisions that were made since
+    made = [str(home / ".config"), str(folder)]
+    manifest.save("program", {"folders": made})
     clean_up(manifest, True, environ)
     assert not os.path.exists(manifest.folder)
-    assert list(home.rglob("feishuperm")) == []
+    assert list(home.iterdir()) == []
 
 
 def test_without_purge_the_record_of_decisions_stays(
