@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.fakes.feishu_app import BOT, OWNER
 from tests.fakes.feishu_registration import PENDING, Platform, Registration
 from tests.fakes.model import text, tool
 from tests.fakes.proxy import Proxy
+from tests.first_edition import lay_out
 from tests.lab import Lab
 from tests.served import event
 from tests.terminal import THEMES, Terminal, read_codes
@@ -79,6 +81,28 @@ class Desk:
         self.tap()
         terminal.wait("the way to the phone works")
         assert terminal.ended() == 0
+
+    def hook(self, command: str) -> subprocess.Popen[bytes]:
+        """What Claude Code starts, as it starts it."""
+        settings = json.loads((self.home / ".claude/settings.json").read_text())
+        entry = settings["hooks"]["PermissionRequest"][0]["hooks"][0]
+        hook = subprocess.Popen(
+            ["/bin/sh", "-c", entry["command"]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=clean_env(self.home),
+        )
+        assert hook.stdin is not None
+        hook.stdin.write(json.dumps(event("Bash", command=command)).encode())
+        hook.stdin.close()
+        return hook
+
+    def decision(self, hook: subprocess.Popen[bytes]) -> dict[str, object]:
+        """What a hook printed, once it has ended."""
+        assert hook.stdout is not None
+        output = json.loads(hook.stdout.read())["hookSpecificOutput"]
+        decision: dict[str, object] = output["decision"]
+        return decision
 
     def values(self) -> dict[str, str]:
         lines = self.config.read_text().splitlines()
@@ -155,21 +179,9 @@ def everything_but_the_config(desk: Desk) -> str:
 
 
 def a_request_is_answered_by_a_tap(desk: Desk) -> None:
-    """What Claude Code starts, as it starts it."""
-    settings = json.loads((desk.home / ".claude/settings.json").read_text())
-    entry = settings["hooks"]["PermissionRequest"][0]["hooks"][0]
-    with subprocess.Popen(
-        ["/bin/sh", "-c", entry["command"]],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=clean_env(desk.home),
-    ) as hook:
-        assert hook.stdin is not None and hook.stdout is not None
-        hook.stdin.write(json.dumps(event("Bash", command="npm test")).encode())
-        hook.stdin.close()
+    with desk.hook("npm test") as hook:
         desk.tap()
-        decision = json.loads(hook.stdout.read())["hookSpecificOutput"]["decision"]
-    assert decision["behavior"] == "allow"
+        assert desk.decision(hook)["behavior"] == "allow"
 
 
 def later_runs_ask_nothing(desk: Desk) -> None:
@@ -393,15 +405,41 @@ def test_company_of_larks_is_polled_and_served_at_larks_own_hosts(
     assert values["FEISHU_APP_SECRET"] == APP_SECRET
 
 
-def test_webhook_install_of_before_is_not_asked_about(desk: Desk) -> None:
-    given = ["--from", str(desk.pyz), "--service", "background"]
-    given += ["--port", str(free_port())]
-    environ = clean_env(desk.home, FEISHU_WEBHOOK_URL=desk.platform.webhook_url)
-    subprocess.run(["sh", str(SCRIPT), *given], env=environ, check=True, timeout=60,
-                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # fmt: skip
-    before = desk.config.read_bytes()
-    with Terminal(["sh", str(SCRIPT), *given], clean_env(desk.home)) as terminal:
+def test_install_of_the_first_edition_is_upgraded_without_a_question(
+    desk: Desk,
+) -> None:
+    feishu, port = desk.platform, free_port()
+    lay_out(desk.home, feishu.webhook_url, port)
+    settings = desk.home / ".claude/settings.json"
+    before = (desk.config.read_bytes(), settings.read_bytes())
+    command = ["sh", str(SCRIPT), "--from", str(desk.pyz), "--service", "background"]
+    with Terminal(command, clean_env(desk.home, LANG="en_US.UTF-8")) as terminal:
         assert terminal.ended() == 0
         screen = terminal.screen()
-    assert "up to date" in screen and "Choose" not in screen
-    assert desk.config.read_bytes() == before
+    assert "Choose" not in screen and "[y/N]" not in screen and "[Y/n]" not in screen
+    assert "allow and always now ask on a page first" in screen
+    with desk.hook("npm test") as hook:
+        wait_until(lambda: feishu.cards)
+        shown = json.dumps(feishu.cards[-1], ensure_ascii=False)
+        links = dict(re.findall(r"example\.test(/(\w+)\?[^\"]+)", shown))
+        links = {name: path for path, name in links.items()}
+        assert "请在 55 秒内操作" in shown and {"allow", "always"} <= links.keys()
+        assert hook.poll() is None
+        assert "已批准运行" not in opened(port, links["allow"])
+        assert hook.poll() is None
+        assert "已拒绝运行" in opened(port, links["deny"])
+        decision = desk.decision(hook)
+    assert decision == {"behavior": "deny", "message": "用户通过飞书拒绝"}
+    with Terminal(command, clean_env(desk.home)) as terminal:
+        assert terminal.ended() == 0
+        assert "up to date" in terminal.screen()
+    assert (desk.config.read_bytes(), settings.read_bytes()) == before
+
+
+def opened(port: int, link: str) -> str:
+    """The page behind a link, as a phone's browser comes to it through a tunnel."""
+    browser = {"User-Agent": "Mozilla/5.0 (iPhone)"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{link}", headers=browser)
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        page: bytes = answer.read()
+    return page.decode()

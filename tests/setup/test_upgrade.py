@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,37 +11,17 @@ from feishuperm.models.settings import Settings
 from feishuperm.setup import install
 from feishuperm.setup.claude_step import ClaudeStep
 from feishuperm.setup.install import Install
+from tests.first_edition import lay_out
 
 BOT = (
     "https://open.feishu.cn/open-apis/bot/v2/hook/11111111-2222-3333-4444-555555555555"
 )
-OLD = {
-    "FEISHU_WEBHOOK_URL": BOT,
-    "FEISHU_WEBHOOK_SECRET": "s3cret",
-    "CALLBACK_SERVER_URL": "https://perm.example",
-    "CALLBACK_SERVER_PORT": "0",
-    "PERMISSION_SOCKET_PATH": "/tmp/feishuperm-old.sock",
-}
 
 
 @pytest.fixture
 def old(bare: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A home as the first edition left it, on a terminal where nobody answers."""
-    home = Path(bare["HOME"])
-    config = home / ".config/feishuperm/config.env"
-    config.parent.mkdir(parents=True)
-    config.write_text("".join(f"{key}={value}\n" for key, value in OLD.items()))
-    link = home / ".local/bin/feishuperm-hook"
-    entry = {"type": "command", "command": str(link), "timeout": 60}
-    settings = home / ".claude/settings.json"
-    settings.parent.mkdir()
-    groups = [{"matcher": "*", "hooks": [entry]}]
-    settings.write_text(json.dumps({"hooks": {"PermissionRequest": groups}}))
-    state = home / ".local/state/feishuperm/install.json"
-    state.parent.mkdir(parents=True)
-    program = {"links": [str(link)], "prefix": str(home / ".local")}
-    record = {"path": str(settings), "commands": [str(link)], "written": []}
-    state.write_text(json.dumps({"program": program, f"settings:{settings}": record}))
+    lay_out(Path(bare["HOME"]), BOT, 0)
 
     def nobody(prompt: str) -> str:
         raise AssertionError(f"asked: {prompt}")
@@ -60,7 +39,8 @@ def test_nothing_is_asked_and_no_setting_changes(
     made.ask()
     assert capsys.readouterr().out == ""
     assert (made.config.new, made.mode) == ({}, "")
-    before, after = Settings(OLD), made.config.settings()
+    before, after = Settings(made.config.old), made.config.settings()
+    assert before.feishu_webhook_url == BOT and not before.url_is_local()
     for name in vars(before):
         assert getattr(after, name) == getattr(before, name), name
 
