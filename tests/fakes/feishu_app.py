@@ -98,8 +98,12 @@ class Connections:
             compression=None, ping_interval=None, max_size=None, close_timeout=1,
             logger=QUIET,
         )  # fmt: skip
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._serve)
         self._thread.start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):  # closed before it began
+            self._server.serve_forever()
 
     @property
     def port(self) -> int:
