@@ -33,6 +33,8 @@ KEY = "FEISHUPERM_GATEWAY"
 STEP_SECONDS = 1.0  # between two looks at the clock
 RECEIVE_SIZE = 65536
 STORED_SECONDS = 10.0  # for the gateway's last word
+LONGEST_SECONDS = 86400.0  # that a code may be good for
+UNREADABLE = "the gateway's answer cannot be read"
 
 
 def check_url(url: str, allow_http: bool) -> str:
@@ -76,9 +78,7 @@ class Pairing:
             self._wire.receive_data(rest, self._clock())
             self._expect("hello")
             self._wire.send("join", name=name, user=_user(), owner=owner)
-            code = self._expect("code")
-            self._until = self._clock() + float(code["seconds"])
-            self._show(f"配对码 {code['code']}")
+            self._show(f"配对码 {self._read_code(self._expect('code'))}")
             own = self._read_joined(self._expect("joined"))
             if not agree(own):
                 raise FeishupermError("not joined: nothing was stored")
@@ -88,16 +88,28 @@ class Pairing:
             self._expect("enrolled")
             return own
 
+    def _read_code(self, message: dict[str, Any]) -> str:
+        try:
+            code, seconds = str(message["code"]), float(message["seconds"])
+        except (KeyError, TypeError, ValueError):
+            raise FeishupermError(UNREADABLE) from None
+        if not 0 < seconds <= LONGEST_SECONDS:
+            raise FeishupermError(UNREADABLE)
+        self._until = self._clock() + seconds
+        return code
+
     def _read_joined(self, message: dict[str, Any]) -> Enrolment:
-        parts = {key: str(message[key]) for key in ("machine", "name", "owner")}
-        key = bytes.fromhex(str(message["key"]))
-        if len(key) != 32 or not parts["machine"] or not parts["owner"]:
-            raise FeishupermError("the gateway's answer cannot be read")
-        name = str(message.get("owner_name", ""))
-        return Enrolment(
-            self._url, parts["machine"], parts["name"], parts["owner"], name,
-            (key.hex(),),
-        )  # fmt: skip
+        try:
+            machine, name, owner = (
+                str(message[key]) for key in ("machine", "name", "owner")
+            )
+            key = bytes.fromhex(str(message["key"]))
+        except (KeyError, ValueError):
+            raise FeishupermError(UNREADABLE) from None
+        if len(key) != 32 or not machine or not owner:
+            raise FeishupermError(UNREADABLE)
+        owner_name = str(message.get("owner_name", ""))
+        return Enrolment(self._url, machine, name, owner, owner_name, (key.hex(),))
 
     def _expect(self, kind: str) -> dict[str, Any]:
         """The next message, which must be of this kind."""
