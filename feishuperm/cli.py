@@ -120,10 +120,11 @@ def unknown(word: str) -> tuple[str, str]:
     """What to say about a word that is no command: (message, hint)."""
     from difflib import get_close_matches
 
-    kind = "option" if word.startswith("-") else "command"
     near = get_close_matches(word, COMMANDS, 1)
     hint = f"did you mean `feishuperm {near[0]}`?" if near else "feishuperm --help"
-    return f"unknown {kind} {word!r}", hint
+    if word.startswith("-"):
+        return f"unknown option {word!r}", hint
+    return f"unknown command {word!r}", hint
 
 
 def run(command: str, args: list[str]) -> int:
@@ -156,15 +157,17 @@ def run_hook(args: list[str]) -> int:
 
 def overview() -> str:
     """`feishuperm --help`."""
-    rows = [f"  {name:<11} {summary}" for name, summary in COMMANDS.items()]
+    from feishuperm.lib.tongue import translate
+
+    rows = [f"  {name:<11} {translate(words)}" for name, words in COMMANDS.items()]
     return "\n".join(
         [
-            "usage: feishuperm COMMAND [ARGUMENTS]",
+            f"{translate('usage:')} feishuperm COMMAND [ARGUMENTS]",
             "",
-            "Answer Claude Code's permission requests from Feishu.",
+            translate("Answer Claude Code's permission requests from Feishu."),
             "",
             *rows,
             "",
-            "`feishuperm COMMAND --help` says more about one of them.",
+            translate("`feishuperm COMMAND --help` says more about one of them."),
         ]
     )

@@ -8,7 +8,7 @@ import os
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.feishu_app import CODES as API_CODES
-from feishuperm.lib.terminal import say
+from feishuperm.lib.terminal import say, show
 from feishuperm.lib.tongue import speak
 from feishuperm.setup.case import FAIL, Case
 from feishuperm.setup.doctor import Finding, examine
@@ -33,7 +33,7 @@ def main(args: list[str]) -> int:
     for finding in examine(Case(os.environ, os.getcwd())):
         findings.append(finding)
         if not options.json:
-            say(finding.line())  # at once: a slow check must not hide those before it
+            show(finding.line())  # at once: a slow check must not hide those before it
     if options.json:
         print(json.dumps([finding._asdict() for finding in findings], indent=2))
     return 1 if any(finding.state == FAIL for finding in findings) else 0

@@ -9,7 +9,7 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import home
 from feishuperm.lib.files import locked
 from feishuperm.lib.program import archive_path
-from feishuperm.lib.text import LANGUAGES
+from feishuperm.lib.tongue import KEY, LANGUAGES
 from feishuperm.setup.gateway_install import GatewayInstall
 from feishuperm.setup.install import Install
 from feishuperm.setup.service_unit import KINDS
@@ -51,6 +51,8 @@ def main(args: list[str]) -> int:
         raise FeishupermError("only a built file can install itself", "./install.sh")
     if not os.path.isdir(home()):
         raise FeishupermError("this user has no home folder", "set HOME to one")
+    if options.lang:  # it is spoken from here on
+        os.environ[KEY] = options.lang
     kind = GatewayInstall if options.gateway else Install
     install = kind(options, os.environ)
     if options.dry_run:

@@ -13,7 +13,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.post import dial
-from feishuperm.lib.terminal import say
+from feishuperm.lib.terminal import ask, say, show
 from feishuperm.setup.joining import Pairing, check_url, set_gateway
 from feishuperm.setup.service_step import restart
 
@@ -50,8 +50,8 @@ def main(args: list[str]) -> int:
 
 
 def _show(words: str) -> None:
-    print(words, flush=True)
-    print("send the six digits to the bot in Feishu, and confirm there", flush=True)
+    show(words)
+    say("send the six digits to the bot in Feishu, and confirm there")
 
 
 def _tick(left: str) -> None:
@@ -62,11 +62,10 @@ def _tick(left: str) -> None:
 def _agree(own: Enrolment) -> bool:
     """Show who confirmed; at a terminal a person may still say no."""
     who = f"{own.owner_name} ({own.owner})" if own.owner_name else own.owner
-    print(f"confirmed by {who}", flush=True)
+    say(f"confirmed by {who}")
     if not sys.stdin.isatty():
         return True
-    answer = input("is that you? [Y/n] ")
-    return answer.strip().lower() in ("", "y", "yes", "是")
+    return ask("is that you? [Y/n] ") in ("", "y", "yes", "是")
 
 
 def _restart() -> None:

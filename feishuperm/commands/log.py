@@ -50,7 +50,8 @@ def main(args: list[str]) -> int:
         parser.error("--head needs the 8 to 64 hex digits of a card, after verify")
     ledger = Ledger()
     if options.action == "undo":
-        say("\n".join(history.undo(ledger, RuleWriter(), options.id, _tell_undone)))
+        for line in history.undo(ledger, RuleWriter(), options.id, _tell_undone):
+            say(line)
     elif options.action == "verify":
         return verify(ledger, options.head or "")
     else:

@@ -10,6 +10,7 @@ from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.display import one_line
 from feishuperm.lib.terminal import say
+from feishuperm.lib.tongue import translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def main(args: list[str]) -> int:
         say(f"{options.id} is {answer['name']} now")
     elif options.what == "revoke" and bool(options.id) != bool(options.owner):
         answer = _ask(command="revoke", id=options.id, owner=options.owner)
-        say("revoked " + ", ".join(answer["revoked"]))
+        say(f"revoked {', '.join(answer['revoked'])}")
     else:
         raise UsageError("which machine?", USAGE)
     return 0
@@ -61,8 +62,9 @@ def _list(as_json: bool) -> int:
     elif not rows:
         say("no machine has joined yet: feishuperm join ADDRESS")
     for row in () if as_json else rows:
-        state = "connected" if row["connected"] else "away"
+        state = translate("connected" if row["connected"] else "away")
         facts = (row["id"], row["name"], row["owner"], row["address"], state,
-                 f"{row['since']} s", f"{row['waiting']} waiting")  # fmt: skip
+                 translate(f"{row['since']} s"),
+                 translate(f"{row['waiting']} waiting"))  # fmt: skip
         print("  ".join(one_line(str(fact), 40) for fact in facts))
     return 0

@@ -14,8 +14,9 @@ from feishuperm.engine.trust_review import require_person
 from feishuperm.errors import UsageError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.control import ask_server
-from feishuperm.lib.display import one_line, visible
-from feishuperm.lib.terminal import say
+from feishuperm.lib.display import one_line
+from feishuperm.lib.terminal import ask, say, show
+from feishuperm.lib.tongue import translate
 from feishuperm.services.passes import check_rule
 
 TYPE_CHECKING = False
@@ -33,6 +34,7 @@ Read(//abs/path), WebFetch(domain:host). It holds in the project (this folder, o
 --project), or in the session that --session names; for 10 minutes if nothing else is
 said, and for 24 hours at most. What bears a danger mark still asks."""
 MINUTES, DAY = 10, 24 * 60
+NO_PASSES = "there are no passes"
 
 
 def main(args: list[str]) -> int:
@@ -49,7 +51,8 @@ def main(args: list[str]) -> int:
     if options.action is None:
         return _list(options.json)
     if not options.what:
-        raise UsageError(f"{options.action} what?", USAGE.partition("\n")[2].strip())
+        what = "revoke what?" if options.action == "revoke" else "add what?"
+        raise UsageError(what, USAGE.partition("\n")[2].strip())
     if options.action == "revoke":
         return _revoke(options.what)
     return _add(options)
@@ -60,9 +63,9 @@ def _list(as_json: bool) -> int:
     if as_json:
         print(json.dumps(passes, indent=2))
     elif not passes:
-        say("there are no passes")
+        say(NO_PASSES)
     for row in () if as_json else passes:
-        say("\n".join(lines(row)))
+        show("\n".join(lines(row)))
     return 0
 
 
@@ -73,9 +76,10 @@ def lines(row: dict[str, Any]) -> list[str]:
     counted = "" if left is None else f", {left} calls left"
     minutes = -(-int(row["seconds_left"]) // 60)
     place = f"session {row['session'][:8]}" if row["session"] else row["project"]
+    scope = f"in {place}, until {ends} ({minutes} min){counted}"
     return [
         one_line(f"{row['id']}  {row['shown']}", 2000),
-        one_line(f"          in {place}, until {ends} ({minutes} min){counted}", 2000),
+        one_line(translate(scope), 2000),
     ]
 
 
@@ -84,9 +88,7 @@ def _revoke(id: str) -> int:
     for done in revoked:
         say(f"revoked: {done}")
     if not revoked:
-        say(
-            f"there is no pass {one_line(id)}" if id != "all" else "there are no passes"
-        )
+        say(f"there is no pass {one_line(id)}" if id != "all" else NO_PASSES)
     return 0 if revoked or id == "all" else 1
 
 
@@ -101,11 +103,13 @@ def _add(options: Any) -> int:
         raise UsageError("--minutes and --calls need a number from 1 up", "")
     project = os.path.realpath(options.project or ".")
     where = f"session {options.session}" if options.session else project
-    print("without asking:", *visible(options.what).split("\n"), sep="\n  ")
-    print(f"in {visible(where)}, for {min(minutes, DAY)} minutes", end="")
-    print(f" and {calls} calls" if calls else "", flush=True)
-    if input("make this pass? [y/N] ").strip().lower() not in ("y", "yes"):
-        print("not made")
+    say("without asking:")
+    show("  " + options.what.replace("\n", "\n  "))
+    minutes = min(minutes, DAY)
+    counted = f"in {where}, for {minutes} minutes and {calls} calls"
+    say(counted if calls else f"in {where}, for {minutes} minutes")
+    if ask("make this pass? [y/N] ") not in ("y", "yes"):
+        say("not made")
         return 1
     made = ask_server(
         {
@@ -117,5 +121,5 @@ def _add(options: Any) -> int:
             "project": project,
         }
     )["pass"]
-    say("\n".join(lines(made)))
+    show("\n".join(lines(made)))
     return 0

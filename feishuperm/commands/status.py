@@ -12,7 +12,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import NotRunningError
-from feishuperm.lib.terminal import say
+from feishuperm.lib.terminal import show
 from feishuperm.setup.case import Case
 from feishuperm.setup.checks_claude import asks_enough
 from feishuperm.setup.status import (
@@ -43,7 +43,7 @@ def main(args: list[str]) -> int:
         status = read_status(socket, os.environ)
     except NotRunningError as error:
         if gateway is not None and not options.json:
-            say("\n".join(gateway_lines(gateway)))
+            show("\n".join(gateway_lines(gateway)))
             return 0
         if not options.json:
             raise
@@ -56,9 +56,9 @@ def main(args: list[str]) -> int:
         columns = shutil.get_terminal_size().columns
         print("\n".join(qr_lines(status["inbox"], columns)))
     else:
-        say("\n".join(lines(status, time.time())))
+        show("\n".join(lines(status, time.time())))
         if gateway is not None:
-            say("\n".join(gateway_lines(gateway)))
+            show("\n".join(gateway_lines(gateway)))
     return 0
 
 
@@ -71,5 +71,5 @@ def show_brief(socket: str) -> int:
         pass
     case = Case(os.environ, os.getcwd())
     installed = status is not None or bool(case.manifest.record("program"))
-    say("\n".join(brief(status, installed, asks_enough(case))))
+    show("\n".join(brief(status, installed, asks_enough(case))))
     return 0

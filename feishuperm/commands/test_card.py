@@ -10,7 +10,7 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.program import hook_output, start_hook
-from feishuperm.lib.terminal import say
+from feishuperm.lib.terminal import say, show
 from feishuperm.lib.tongue import speak
 from feishuperm.setup.card_test import (
     bot_problem,
@@ -46,7 +46,7 @@ def main(args: list[str]) -> int:
     seconds = settings.permission_request_timeout
     if not options.json and is_out_of_reach(settings):
         for line in advice(settings, speak, addresses()):
-            say(line)
+            show(line)
     started = time.monotonic()
     hook = start_hook(event(), os.environ)
     if not options.json:
@@ -61,7 +61,7 @@ def main(args: list[str]) -> int:
     if late or not output:
         raise FeishupermError(problem or "nobody saw the card", "feishuperm doctor")
     if options.json:
-        say(output)
+        show(output)
     else:
         what = speak("cli.tap_allowed" if is_allowed(output) else "cli.tap_denied")
         say(speak("cli.tapped", seconds=f"{took:.1f}", what=what))

@@ -10,7 +10,7 @@ import os
 from feishuperm.engine.trust_review import Review, listing, require_person
 from feishuperm.errors import UsageError
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.lib.terminal import say
+from feishuperm.lib.terminal import ask, say, show
 
 SUMMARY = "look at what a project would run, and trust exactly that"
 USAGE = "feishuperm trust [DIR] | trust list | trust revoke DIR"
@@ -40,7 +40,10 @@ def main(args: list[str]) -> int:
 
 def _list() -> int:
     lines = list(listing(os.environ))
-    print("\n".join(lines) if lines else "no folder is trusted here")
+    if lines:
+        show("\n".join(lines))
+    else:
+        say("no folder is trusted here")
     return 0
 
 
@@ -57,6 +60,6 @@ def _trust(folder: str) -> int:
     if review.is_empty():
         say(f"nothing to trust: {review.root} has no settings and no scripts")
         return 0
-    trusted = review.trust(input, print)
-    print("trusted" if trusted else "not trusted")
+    trusted = review.trust(ask, print)
+    say("trusted" if trusted else "not trusted")
     return 0 if trusted else 1

@@ -10,6 +10,7 @@ import json
 from typing import Any, TextIO
 
 from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.tongue import translate
 from feishuperm.lib.tool import summary
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ class Screen:
         if type == "system" and body.get("subtype") == "informational":
             said = str(body.get("content"))
             if not any(words in said for words in self.hook_words):
-                self.warn(said)
+                self._tell(said)
         if type != "assistant":
             return
         message = body.get("message")
@@ -59,29 +60,30 @@ class Screen:
         for text in (output.get("systemMessage"), output.get("stopReason")):
             if text:
                 self.hook_words.append(str(text))
-                self.line("hook: " + visible(str(text)))
+                self.line(translate(f"hook: {visible(str(text))}"))
         if output.get("decision") == "block":
-            self.line("hook blocked: " + visible(str(output.get("reason", ""))))
+            reason = visible(str(output.get("reason", "")))
+            self.line(translate(f"hook blocked: {reason}"))
 
     def asks(self, question: Question) -> None:
         if not self.live:
-            self.line(f"  waiting for approval: {_call_of(question)}")
+            self.line(translate(f"  waiting for approval: {_call_of(question)}"))
 
     def decided(self, question: Question, decision: dict[str, Any]) -> None:
         if decision.get("behavior") == "allow":
-            self.line(f"  allowed: {_call_of(question)}")
+            self.line(translate(f"  allowed: {_call_of(question)}"))
         else:
             said = one_line(str(decision.get("message", "")))
-            self.line(f"  refused: {_call_of(question)}: {said}")
+            self.line(translate(f"  refused: {_call_of(question)}: {said}"))
 
     def settled(self, question: Question, how: str) -> None:
-        self.line(f"  {how}: {_call_of(question)}")
+        self.line(f"  {translate(how)}: {_call_of(question)}")
 
     def no_server(self) -> None:
         if not self.said_no_server:
             self.said_no_server = True
-            self.line("feishuperm: no server is running, every request is refused")
-            self.line("hint: feishuperm serve")
+            self.warn("no server is running, every request is refused")
+            self.line(translate("hint: feishuperm serve"))
 
     def tick(self, waiting: list[Question], now: float) -> None:
         """Count down, on a terminal."""
@@ -90,12 +92,17 @@ class Screen:
         first = min(waiting, key=lambda question: question.wait.deadline)
         more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
         seconds = max(0, int(first.wait.deadline - now))
-        text = f"  waiting for approval: {_call_of(first)}{more}: {seconds} s"
+        call = f"{_call_of(first)}{translate(more)}"
+        text = translate(f"  waiting for approval: {call}: {seconds} s")
         if text != self.counting:
             self._progress(f"\r\x1b[K{text}")
             self.counting = text
 
     def warn(self, text: str) -> None:
+        """A sentence of ours."""
+        self._tell(translate(text))
+
+    def _tell(self, text: str) -> None:
         if text not in self.warned:
             self.warned.add(text)
             self.line("feishuperm: " + visible(text))
@@ -113,7 +120,7 @@ class Screen:
         errors = result.get("errors")
         for error in errors if isinstance(errors, list) else ():
             if not str(error).startswith("[ede_diagnostic]"):  # the CLI's own notes
-                self.warn(one_line(str(error)))
+                self._tell(one_line(str(error)))
         self.line(_summary(result, refusals))
 
     def finish(self) -> None:
@@ -161,10 +168,11 @@ def _number(result: dict[str, Any], key: str) -> float:
 
 
 def _summary(result: dict[str, Any], refusals: int) -> str:
-    how = "failed" if result.get("is_error") else "done"
-    parts = [f"{how} in {_number(result, 'duration_ms') / 1000:.1f} s"]
+    seconds = f"{_number(result, 'duration_ms') / 1000:.1f}"
+    done = f"done in {seconds} s"
+    parts = [f"failed in {seconds} s" if result.get("is_error") else done]
     parts.append(f"{_number(result, 'num_turns'):.0f} turns")
     parts.append(f"${_number(result, 'total_cost_usd'):.4f}")
     if refusals:
         parts.append(f"{refusals} refused")
-    return "feishuperm: " + ", ".join(parts)
+    return "feishuperm: " + ", ".join(map(translate, parts))

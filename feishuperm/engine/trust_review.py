@@ -24,6 +24,8 @@ from feishuperm.engine.trust import (
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.tongue import translate
+from feishuperm.services.history import pad
 from feishuperm.services.ledger import Ledger
 
 SESSION = ("CLAUDECODE", "CLAUDE_CODE_SESSION_ID")
@@ -52,15 +54,16 @@ class Review:
         if not os.path.isdir(self.root):
             raise FeishupermError(f"{self.root} is no folder")
         if trust.by_claude(self.root):
-            show(f"Claude Code itself trusts {visible(self.root)}: nothing to do")
+            root = visible(self.root)
+            show(translate(f"Claude Code itself trusts {root}: nothing to do"))
             return True
         content = project_content(self.root)
         if trust.by_content(self.root):
-            show(f"{visible(self.root)} is trusted as it is")
+            show(translate(f"{visible(self.root)} is trusted as it is"))
             return True
         for line in self.lines(content):
             show(line)
-        if ask("trust exactly this? [y/N] ").strip().lower() not in ("y", "yes"):
+        if ask("trust exactly this? [y/N] ") not in ("y", "yes"):
             return False
         if content_hash(project_content(self.root)) != content_hash(content):
             raise FeishupermError("it has changed meanwhile, and is not trusted")
@@ -76,14 +79,16 @@ class Review:
 
     def lines(self, content: dict[str, bytes]) -> Iterator[str]:
         """What a person has to see."""
-        yield f"{visible(self.root)}: what would run"
+        yield translate(f"{visible(self.root)}: what would run")
         yield from self._callbacks()
         for name, data in sorted(content.items()):
             yield f"--- {visible(name)}"
             yield visible(_text(data)).rstrip("\n")
-        yield "--- end"
-        yield "Claude Code's own hooks, permissions, environment and MCP servers are in"
-        yield "these files too. What they call in turn is not shown, and not checked."
+        yield translate("--- end")
+        yield translate(
+            "Claude Code's own hooks, permissions, environment and MCP servers are in\n"
+            "these files too. What they call in turn is not shown, and not checked."
+        )
 
     def _callbacks(self) -> Iterator[str]:
         complaints: list[str] = []
@@ -95,7 +100,7 @@ class Review:
                     where = one_line(f"{event} {group.matcher}".strip())
                     yield f"  {where}: {callback.type}: {one_line(callback.text)}"
         for complaint in complaints:
-            yield f"  note: {one_line(complaint, 400)}"
+            yield "  " + translate(f"note: {one_line(complaint, 400)}")
 
     def _record(self, action: str, content: str) -> None:
         """First into the ledger: nothing is trusted that is not recorded."""
@@ -113,7 +118,7 @@ def listing(environ: Mapping[str, str]) -> Iterator[str]:
         seconds = entry.get("time") if isinstance(entry, dict) else 0
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds or 0))
         state = "trusted" if Trust(environ).by_content(root) else "changed since"
-        yield f"{day}  {state:<13}  {visible(root)}"
+        yield f"{day}  {pad(translate(state), 13)}  {visible(root)}"
 
 
 def require_outside(environ: Mapping[str, str]) -> None:
@@ -142,4 +147,4 @@ def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return f"({len(data)} bytes that are no text)"
+        return translate(f"({len(data)} bytes that are no text)")

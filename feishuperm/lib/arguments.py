@@ -59,8 +59,9 @@ class Argument:
         try:
             return self.type(word)
         except ValueError:
-            kind = "number" if self.type is int else self.type.__name__
-            raise ValueError(f"{word!r} is no {kind}") from None
+            if self.type is int:
+                raise ValueError(f"{word!r} is no number") from None
+            raise ValueError(f"{word!r} is no duration") from None
 
 
 class ArgumentParser:
@@ -132,8 +133,11 @@ class ArgumentParser:
 
     def format_help(self) -> str:
         """What `--help` prints."""
-        usage = f"usage: {self.usage or self._usage()}"
-        parts = (usage, self.summary, "\n".join(self._rows()), self.epilog)
+        from feishuperm.lib.tongue import translate  # late: few ask for help
+
+        usage = f"{translate('usage:')} {self.usage or self._usage()}"
+        rows = "\n".join(self._rows(translate))
+        parts = (usage, translate(self.summary), rows, translate(self.epilog))
         return "\n\n".join(filter(None, parts))
 
     def _usage(self) -> str:
@@ -145,13 +149,13 @@ class ArgumentParser:
             lines[-1] += f" [{form}]" if argument.is_option else f" {form}"
         return "\n".join(lines)
 
-    def _rows(self) -> Iterator[str]:
+    def _rows(self, translate: Callable[[str], str]) -> Iterator[str]:
         for argument in (a for a in self.arguments if a.help):
             row = f"  {argument.form(*argument.names)}"
             if len(row) > MARGIN - 2:
                 yield row
                 row = ""
-            yield f"{row:<{MARGIN}}{argument.help}"
+            yield f"{row:<{MARGIN}}{translate(argument.help)}"
 
 
 def _is_option(word: str) -> bool:

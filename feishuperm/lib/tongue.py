@@ -1,25 +1,41 @@
-"""Which language the command line speaks.
+"""Which language the command line speaks, and how an English line becomes Chinese.
 
 What the settings say, if they say it; else what the locale names; else English.  Cards
 and pages have the settings' own default, whatever a terminal is set to.
+
+The sentences of the command line are English where they are made; `lib/chinese.py` has
+the same in Chinese.  `translate()` is called where a line is printed: it finds the row
+whose English fits the finished line, and puts what stood in its holes into the Chinese.
+A line without a row stays as it is, and no character of a hole is ever lost: what came
+from outside may be endless and may look like a sentence of ours.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from functools import cache
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.config import config_path, read_config
-from feishuperm.lib.text import LANGUAGES, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    # The literals around the holes of the English, and the Chinese.
+    Row = tuple[list[str], str]
 
 KEY = "FEISHUPERM_LANG"
 # In the order in which a system asks them; the first that is set counts.
 LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 NO_LANGUAGE = ("", "c", "posix")
+# As in `lib.text`, which is not loaded for this.
+LANGUAGES = ("zh", "en")
+# A hole of the Chinese: the next one, or one by its number; with `~` it may hold a
+# sentence of ours, which is translated too.
+HOLE = re.compile(r"\{([1-9]?)(~?)\}")
+DEEPEST = 4  # sentences inside of sentences; a line from outside may nest for ever
 
 
 def of_locale(environ: Mapping[str, str]) -> str:
@@ -41,5 +57,91 @@ def language(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def speak(key: str, **values: object) -> str:
-    """A sentence of the command line."""
+    """A sentence of the cards and pages, for the command line."""
+    from feishuperm.lib.text import text
+
     return text(language(), key, **values)
+
+
+def translate(line: str) -> str:
+    """A line of the command line in the language of whoever reads it."""
+    return line if language() == "en" else _chinese().translate(line)
+
+
+@cache
+def _chinese() -> Catalogue:
+    from feishuperm.lib.chinese import ROWS  # late: nobody else needs it
+
+    return Catalogue(ROWS)
+
+
+class Catalogue:
+    """Rows of English and Chinese, for lines of which only the English is known."""
+
+    def __init__(self, rows: Iterable[tuple[str, str]]) -> None:
+        self.whole: dict[str, str] = {}  # without a hole
+        self.rows: list[Row] = []  # the most exact first
+        for english, chinese in rows:
+            if "{}" in english:
+                self.rows.append((english.split("{}"), chinese))
+            else:
+                self.whole[english] = chinese
+        self.rows.sort(key=lambda row: -sum(map(len, row[0])))
+
+    def translate(self, line: str, depth: int = DEEPEST) -> str:
+        """The line in Chinese, or as it is."""
+        words = line.lstrip(" ")
+        chinese = self._sentence(words, depth)
+        if chinese is None:
+            return line
+        return line[: len(line) - len(words)] + chinese
+
+    def _sentence(self, line: str, depth: int) -> str | None:
+        if line in self.whole:
+            return self.whole[line]
+        for literals, chinese in self.rows if depth else ():
+            holes = find_holes(line, literals)
+            if holes is not None:
+                return self._filled(chinese, holes, depth - 1)
+        return self._inner(line, depth - 1) if depth else None
+
+    def _inner(self, line: str, depth: int) -> str | None:
+        """A sentence behind a name, or before an address or a remark in brackets."""
+        start, colon, rest = line.partition(": ")
+        said = self._sentence(rest, depth) if colon else None
+        if said is not None:
+            return f"{start}: {said}"
+        for mark, end in ((": http", ""), (" (", ")")):
+            words, found, rest = line.rpartition(mark)
+            if found and rest.endswith(end) and words in self.whole:
+                return f"{self.whole[words]}{found}{rest}"
+        return None
+
+    def _filled(self, chinese: str, holes: list[str], depth: int) -> str:
+        rest = iter(holes)
+
+        def fill(match: re.Match[str]) -> str:
+            hole = holes[int(match[1]) - 1] if match[1] else next(rest)
+            return self.translate(hole, depth) if match[2] else hole
+
+        return HOLE.sub(fill, chinese)
+
+
+def find_holes(line: str, literals: list[str]) -> list[str] | None:
+    """What stands between the literals of a row; None if they are not all there.
+
+    From left to right, each at its first place: no other choice could fit where this
+    one does not, so nothing is tried twice.
+    """
+    first, *inner, last = literals
+    start, end = len(first), len(line) - len(last)
+    if start > end or not line.startswith(first) or not line.endswith(last):
+        return None
+    holes = []
+    for literal in inner:
+        place = line.find(literal, start, end)
+        if place < 0:
+            return None
+        holes.append(line[start:place])
+        start = place + len(literal)
+    return [*holes, line[start:end]]

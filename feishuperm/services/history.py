@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.secrets import mask
+from feishuperm.lib.tongue import translate
 from feishuperm.services.ledger import INTENT, REQUEST, Ledger
 from feishuperm.services.ledger_check import Report
 from feishuperm.services.ledger_lines import EXACT, Entry, end_of, entry_time, place_in
@@ -54,14 +55,12 @@ def table(entries: Sequence[Entry], columns: int) -> str:
     undone = {str(entry.get("id")) for entry in entries if entry.get("event") == UNDO}
     narrow = columns < WIDE
     row = _narrow_row if narrow else _row
-    rows: list[tuple[str, ...]] = [NARROW if narrow else HEADINGS]
+    rows = [tuple(map(translate, NARROW if narrow else HEADINGS))]
     rows += [row(entry, str(entry.get("id")) in undone) for entry in entries]
     widths = [max(map(width, column)) for column in zip(*rows)]
     lines = []
     for cells in rows:
-        padded = [
-            cell + " " * (widths[i] - width(cell)) for i, cell in enumerate(cells)
-        ]
+        padded = map(pad, cells, widths)
         lines.append(cut("  ".join(padded), columns).rstrip())
     return "\n".join(lines)
 
@@ -92,6 +91,11 @@ def _cell(value: object) -> str:
 def width(text: str) -> int:
     """How many columns a terminal gives a text."""
     return sum(_cell_width(character) for character in text)
+
+
+def pad(text: str, columns: int) -> str:
+    """A text with blanks up to a width."""
+    return text + " " * (columns - width(text))
 
 
 def cut(text: str, columns: int) -> str:
@@ -150,7 +154,7 @@ def _detail(entry: Entry) -> str:
 
 def _with_ends(entry: Entry, detail: str, undone: bool) -> str:
     if undone and entry.get("rules") and entry.get("event") != UNDO:
-        detail = f"{detail} (undone)"
+        detail = f"{detail} {translate('(undone)')}"
     if entry.get("ran"):
         detail = f"{detail} -> {entry['ran']}"
     if entry.get("reason"):
@@ -158,8 +162,8 @@ def _with_ends(entry: Entry, detail: str, undone: bool) -> str:
     return detail
 
 
-def _by(entry: Entry) -> object:
-    by = entry.get("surface")
+def _by(entry: Entry) -> str:
+    by = translate(str(entry.get("surface") or ""))
     return f"{by}: {entry['who']}" if entry.get("who") else by
 
 
@@ -168,8 +172,9 @@ def short_id(id: str) -> str:
     return id.rpartition("-")[2] if SHORT_ID.fullmatch(id) else id
 
 
-def _decision(entry: Entry) -> object:
-    decision = entry.get("action") or entry.get("state") or entry.get("event")
+def _decision(entry: Entry) -> str:
+    code = entry.get("action") or entry.get("state") or entry.get("event")
+    decision = translate(str(code or ""))
     # Whether it reached the session is not known.
     unknown = entry.get("event") == INTENT or entry.get("state") == "unknown"
     return f"{decision} (?)" if unknown else decision
@@ -220,13 +225,15 @@ def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str]
         sentences.append(f"no entry has the head {head}: this is another ledger")
     elif head:
         sentences.append(f"the head {head} is there; {report.after} entries came after")
-    count = f"{report.total} entries"
-    if report.total > report.keyed > 0:
-        count += f", the first {report.total - report.keyed} of them without a key"
+    total, early = report.total, ""
+    if total > report.keyed > 0:
+        early = f", the first {total - report.keyed} of them without a key"
     if sound:
-        sentences.append(f"{count}, nothing was changed")
+        sentences.append(f"{total} entries{early}, nothing was changed")
     elif not report.problems:
-        sentences.append(f"{count}, none was changed, but some are not there")
+        sentences.append(
+            f"{total} entries{early}, none was changed, but some are not there"
+        )
     return sentences, sound
 
 
@@ -252,8 +259,8 @@ def undo(
             f"{settings_path(project)}: a session that runs keeps this until it ends"
         )
     for rule, removed in taken.items():
-        state = "removed" if removed else "not there any more"
-        said.append(f"{state}: {one_line(mask(rule), sys.maxsize)}")
+        shown = one_line(mask(rule), sys.maxsize)
+        said.append(f"removed: {shown}" if removed else f"not there any more: {shown}")
     return said
 
 

@@ -213,10 +213,10 @@ class _Reader:
         self._strange = 0, 0
         if first:
             lines = f"line {first}" if first == last else f"lines {first} to {last}"
-            what = "changed, or not written with this key"
-            if not self._key:
-                what = "the key to check it with is missing"
-            self._problem(f"{lines}: {what}")
+            if self._key:
+                self._problem(f"{lines}: changed, or not written with this key")
+            else:
+                self._problem(f"{lines}: the key to check it with is missing")
 
     # At the end.
 

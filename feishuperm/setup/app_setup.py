@@ -19,7 +19,8 @@ from feishuperm.lib.config import config_path
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.post import call
 from feishuperm.lib.program import hook_output, start_hook
-from feishuperm.lib.terminal import say
+from feishuperm.lib.terminal import say, show
+from feishuperm.lib.tongue import translate
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
 from feishuperm.services.ledger import Ledger
 from feishuperm.setup.card_test import event, is_late, last_answer, watch
@@ -193,7 +194,8 @@ class AppSetup:
                 break
         for state, text, fix in self._check(self.config.settings(), True).results():
             if state != OK:
-                say(f"  {state}: {text} -> {fix}")
+                words = [translate(part) for part in (state, text, fix)]
+                show("  {}: {} -> {}".format(*words))
 
     def _check(self, settings: Settings, held: bool = False) -> AppCheck:
         return AppCheck(

@@ -13,6 +13,7 @@ them.  tests/e2e/test_ask_list.py says which calls reach our hook and which do n
 from __future__ import annotations
 
 from feishuperm.lib import settings_editor as editor
+from feishuperm.lib.tongue import translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ RULES = tuple(rule for rules in LIST.values() for rule in rules)
 
 def listing() -> str:
     """The list as a person reads it, rule by rule."""
-    rows = (f"  {why}:\n    " + "\n    ".join(rules) for why, rules in LIST.items())
+    rows = ("\n    ".join((f"  {translate(why)}:", *LIST[why])) for why in LIST)
     return "\n".join(rows)
 
 

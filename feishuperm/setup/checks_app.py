@@ -143,7 +143,7 @@ class AppCheck:
         if missing:
             state = FAIL if set(missing) & set(NEEDED) else WARN
             query = f"auth?q={','.join(missing)}&op_from=openapi&token_type=tenant"
-            fix = f"{self.rescan}, or {self._page(query)}"
+            fix = self._rescan_or(query)
             yield Result(state, f"the app may not: {', '.join(missing)}", fix)
         else:
             yield Result(OK, "the app may do all that is needed")
@@ -157,7 +157,7 @@ class AppCheck:
             return Result(FAIL, text, self._page("callback"))
         if CALLBACK not in (info.get("subscribed_callbacks") or []):
             text = f"taps do not reach the app: {CALLBACK} is not subscribed"
-            return Result(FAIL, text, f"{self.rescan}, or {self._page('callback')}")
+            return Result(FAIL, text, self._rescan_or("callback"))
         return Result(OK, "taps reach the app over its long connection")
 
     def version(self) -> Iterator[Result]:
@@ -178,7 +178,7 @@ class AppCheck:
             yield Result(OK, f"version {number} of the app is published")
         else:
             text = f"texts do not reach the app: {EVENT} is not subscribed"
-            yield Result(WARN, text, f"{self.rescan}, or {self._page('event')}")
+            yield Result(WARN, text, self._rescan_or("event"))
 
     def _unreadable(self, what: str, code: int, message: str) -> Result:
         fix = self.rescan if code == LACKS_SCOPE else self.test
@@ -216,6 +216,9 @@ class AppCheck:
 
     def _page(self, page: str) -> str:
         return f"open {self.api.console(page)}"
+
+    def _rescan_or(self, page: str) -> str:
+        return f"{self.rescan}, or open {self.api.console(page)}"
 
 
 def app_state(status: Mapping[str, Any] | None) -> str:

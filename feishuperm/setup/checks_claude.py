@@ -78,14 +78,15 @@ def check_hook(case: Case, path: str, hook: Hook) -> Result:
         text = f"{path} names {missing}, which cannot run"
         return Result(FAIL, text, case.register(path))
     if not isinstance(timeout, float) or timeout < wait + HOOK_SLACK:
-        text = f"its timeout is not {HOOK_SLACK} s above the wait of {wait} s"
-        return Result(FAIL, f"{path}: {text}", case.register(path))
+        text = f"{path}: its timeout is not {HOOK_SLACK} s above the wait of {wait} s"
+        return Result(FAIL, text, case.register(path))
     if timeout < wait + hold + HOOK_SLACK:
         text = (
-            f"its timeout of {timeout:g} s ends a request that somebody reads: it is "
-            f"not {HOOK_SLACK} s above the wait of {wait} s and the hold of {hold} s"
+            f"{path}: its timeout of {timeout:g} s ends a request that somebody reads: "
+            f"it is not {HOOK_SLACK} s above the wait of {wait} s and the hold of "
+            f"{hold} s"
         )
-        return Result(WARN, f"{path}: {text}", case.register(path))
+        return Result(WARN, text, case.register(path))
     if hook.matcher not in ("", "*", ".*"):
         return Result(WARN, f"{path}: only asked for {hook.matcher!r}", edit(path))
     return Result(OK, f"{path}, timeout {timeout:g} s")
@@ -111,9 +112,10 @@ def check_mode(case: Case) -> Iterator[Result]:
     if mode in NEVER_ASK and not (mode == "auto" and rules):
         yield Result(WARN, f"{mode}: {ASKS[mode]}", fix)
     else:
-        asks = ASKS.get(mode, ASKS["default"])
-        by_rule = f"; also what permissions.ask names ({len(rules)})"
-        yield Result(OK, f"{mode}: {asks}{by_rule if rules else ''}")
+        text = f"{mode}: {ASKS.get(mode, ASKS['default'])}"
+        if rules:
+            text = f"{text}; also what permissions.ask names ({len(rules)})"
+        yield Result(OK, text)
     if case.environ.get("TERM_PROGRAM") == "vscode":
         text = "some versions of the VS Code extension run no PermissionRequest hooks"
         yield Result(WARN, text, "run claude in a terminal if no card comes")

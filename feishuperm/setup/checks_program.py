@@ -161,8 +161,9 @@ def check_ledger(case: Case) -> Iterator[Result]:
     report = check(ledger)
     problems = [*report.problems, *report.missing]
     if problems:
-        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        text = f"{ledger.path}: {problems[0]}{more}"
+        text = f"{ledger.path}: {problems[0]}"
+        if len(problems) > 1:
+            text = f"{text}, and {len(problems) - 1} more"
         yield Result(FAIL, text, f"see all: {case.mends('log verify')}")
     else:
         yield Result(OK, f"{ledger.path}, {report.total} entries, is whole")

@@ -26,8 +26,8 @@ from feishuperm.lib.program import (
     self_command,
     start_hook,
 )
-from feishuperm.lib.terminal import say
-from feishuperm.lib.tongue import speak
+from feishuperm.lib.terminal import say, show
+from feishuperm.lib.tongue import speak, translate
 from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 from feishuperm.setup.server_process import running_status, tries
 from feishuperm.setup.visitor import Visitor
@@ -191,7 +191,7 @@ def answer_all(demo: Demo, as_json: bool = False) -> int:
     for sample in samples(demo.project):
         visitor.press(demo.ask(sample), sample.answer)
         output = hook_output(demo.hooks.pop(sample.title), 10.0)
-        show(f"{sample.title}, {sample.answer}", output, as_json)
+        tell(f"{sample.title}, {sample.answer}", output, as_json)
         answered = answered and bool(output)
     if not as_json:
         say(speak("cli.demo_done"))
@@ -207,19 +207,24 @@ def wait_for_taps(demo: Demo, as_json: bool = False) -> int:
     while demo.hooks:
         for title, hook in list(demo.hooks.items()):
             if hook.poll() is not None:
-                show(title, hook_output(demo.hooks.pop(title), 1.0), as_json)
+                tell(title, hook_output(demo.hooks.pop(title), 1.0), as_json)
         time.sleep(POLL_SECONDS)
     if not as_json:
         say(speak("cli.demo_done"))
     return 0
 
 
-def show(title: str, output: str, as_json: bool = False) -> None:
+def tell(title: str, output: str, as_json: bool = False) -> None:
     """What Claude Code would have read from the hook."""
     if as_json:
-        say(json.dumps({"request": title, "output": json.loads(output or "null")}))
+        show(json.dumps({"request": title, "output": json.loads(output or "null")}))
+        return
+    name, comma, answer = title.partition(",")
+    show(f"{translate(name)}{comma}{answer}:")
+    if output:
+        show(f"  {output}")
     else:
-        say(f"{title}:\n  {output or 'nothing: the terminal would decide'}")
+        say("  nothing: the terminal would decide")
 
 
 def open_browser(url: str, environ: Mapping[str, str]) -> None:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
+from feishuperm.lib.tongue import translate
+from feishuperm.services.history import pad
 from feishuperm.setup import checks_claude as claude
 from feishuperm.setup import checks_feishu as feishu
 from feishuperm.setup import checks_program as program
@@ -52,8 +54,10 @@ class Finding(NamedTuple):
 
     def line(self) -> str:
         """The same, as a person reads it."""
-        line = f"{self.state:<4}  {self.check:<{WIDTH}}  {one_line(self.text, LONGEST)}"
-        return f"{line}  -> {one_line(self.fix, LONGEST)}" if self.fix else line
+        state, check = pad(translate(self.state), 4), pad(translate(self.check), WIDTH)
+        line = f"{state}  {check}  {one_line(translate(self.text), LONGEST)}"
+        fix = one_line(translate(self.fix), LONGEST)
+        return f"{line}  -> {fix}" if fix else line
 
 
 def examine(case: Case) -> Iterator[Finding]:

@@ -124,12 +124,13 @@ def interpreter(executable: str = sys.executable) -> tuple[str, str]:
     config = read_bytes(os.path.join(folder, "pyvenv.cfg"))
     if config is None:
         return executable, ""
-    note = f"{executable} is a virtual environment's;"
     real = os.path.realpath(executable)
     for base in (real, os.path.join(_venv_home(config), os.path.basename(real))):
         if os.access(base, os.X_OK) and not base.startswith(folder + os.sep):
-            return base, f"{note} using its base {base}"
-    return executable, f"{note} it must not be removed"
+            note = f"{executable} is a virtual environment's; using its base {base}"
+            return base, note
+    note = f"{executable} is a virtual environment's; it must not be removed"
+    return executable, note
 
 
 def _venv_home(config: bytes) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.terminal import complain, say
+from feishuperm.lib.terminal import complain, say, show
 from feishuperm.lib.tongue import speak
 from feishuperm.services.history import Standing, standing, undo
 from feishuperm.services.ledger import Ledger
@@ -30,10 +30,10 @@ def tell(rows: Sequence[Standing]) -> None:
         return
     say(speak("cli.rules_left", count=len(rows)))
     for project in dict.fromkeys(row.project for row in rows):
-        say(f"  {project}")
+        show(f"  {project}")
         for row in rows:
             if row.project == project:
-                say(f"    {row.rule}")
+                show(f"    {row.rule}")
 
 
 def offer(

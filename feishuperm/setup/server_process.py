@@ -80,12 +80,13 @@ def hand_over(socket: str = "") -> str:
     A server of an older version knows no hand-over and gives all of it back.
     """
     try:
-        waiting, where = stop_server(socket, "handover"), "over to the new server"
+        waiting = stop_server(socket, "handover")
     except FeishupermError as error:
         if "unknown control command" not in str(error):
             raise
-        waiting, where = stop_server(socket), "back to the terminal"
-    return f"handed {where}: {waiting} waiting" if waiting else ""
+        waiting = stop_server(socket)
+        return f"handed back to the terminal: {waiting} waiting" if waiting else ""
+    return f"handed over to the new server: {waiting} waiting" if waiting else ""
 
 
 # The process, where no service manager looks after it.

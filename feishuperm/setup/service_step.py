@@ -119,9 +119,10 @@ def stop(environ: Mapping[str, str]) -> str:
     if record:
         recorded_service(record, environ).halt()
     _must_be_gone(socket)
-    back = f"; {released} waiting went back to the terminal" if released else ""
-    again = "; it starts again at the next login" if record.get("path") else ""
-    return f"stopped the server{back}{again}"
+    more = "; it starts again at the next login" if record.get("path") else ""
+    if released:
+        more = f"; {released} waiting went back to the terminal{more}"
+    return f"stopped the server{more}"
 
 
 def restart(environ: Mapping[str, str]) -> str:
@@ -143,7 +144,8 @@ def restart(environ: Mapping[str, str]) -> str:
     waiting = hand_over(socket)
     service.start()
     pid = wait_until_running()["pid"]
-    return "; ".join(filter(None, [f"restarted ({service.kind}, pid {pid})", waiting]))
+    more = f"; {waiting}" if waiting else ""
+    return f"restarted ({service.kind}, pid {pid}){more}"
 
 
 def find_server(

@@ -9,9 +9,9 @@ from feishuperm.lib import qr
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import ask_server, is_listening
 from feishuperm.lib.display import one_line
-from feishuperm.lib.tongue import speak
+from feishuperm.lib.tongue import speak, translate
 from feishuperm.models.settings import host_is_local, url_host
-from feishuperm.services.history import width
+from feishuperm.services.history import pad
 from feishuperm.setup.service_step import kept_by
 
 Status = dict[str, Any]
@@ -34,13 +34,18 @@ def read_gateway(environ: Mapping[str, str]) -> Status | None:
 
 def gateway_lines(gateway: Status) -> Iterator[str]:
     """A gateway for a person."""
-    yield f"gateway  connected machines: {gateway['machines']}"
+    yield translate(f"gateway  connected machines: {gateway['machines']}")
     for name in ("app", "engine"):
-        state, detail = gateway[name]["state"], gateway[name]["detail"]
-        words = f"{name} {state}{': ' if detail else ''}{detail}"
+        words = standing(name, gateway[name]["state"], gateway[name]["detail"])
         yield f"  {one_line(words, 500)}"
     if gateway["problem"]:
-        yield f"  {one_line(gateway['problem'], 500)}"
+        yield f"  {one_line(translate(gateway['problem']), 500)}"
+
+
+def standing(name: str, state: str, detail: object = "") -> str:
+    """How something is that may be down."""
+    words = f"{translate(name)} {translate(state)}"
+    return f"{words}: {translate(str(detail))}" if detail else words
 
 
 def inbox_link(socket: str = "") -> str:
@@ -51,14 +56,15 @@ def inbox_link(socket: str = "") -> str:
 def lines(status: Status, now: float) -> Iterator[str]:
     """The status for a person, each fact on a line that it cannot leave."""
     since = duration(now - float(status.get("started") or now))
-    facts = {name: status[name] for name in ("version", "service", "pid")}
-    yield one_line(speak("status.runs", since=since, **facts))
+    facts = {name: status[name] for name in ("version", "pid")}
+    service = translate(str(status["service"]))
+    yield one_line(speak("status.runs", since=since, service=service, **facts))
     yield row("inbox", status["inbox"])
     yield row("buttons", status["http"])
     yield row("socket", status["socket"])
     for channel in status["channels"]:
-        detail = f": {channel['detail']}" if channel.get("detail") else ""
-        yield row("channel", f"{channel['name']} {channel['state']}{detail}")
+        state = standing(channel["name"], channel["state"], channel.get("detail"))
+        yield row("channel", state)
     waiting = status["waiting"]
     yield row("waiting", status.get("waiting_count", len(waiting)))
     for request in waiting:
@@ -83,7 +89,7 @@ def brief(status: Status | None, installed: bool, asks: bool) -> Iterator[str]:
         yield speak("standing.next", step="feishuperm restart")
         return
     yield one_line(speak("standing.up", version=status["version"], pid=status["pid"]))
-    names = [f"{channel['name']} {channel['state']}" for channel in status["channels"]]
+    names = [standing(row["name"], row["state"]) for row in status["channels"]]
     yield one_line(speak("standing.channels", names=", ".join(names)), 2000)
     count = status.get("waiting_count", len(status["waiting"]))
     yield speak("standing.waiting", count=count)
@@ -112,9 +118,7 @@ def qr_lines(link: str, columns: int) -> list[str]:
 
 
 def row(name: str, value: object) -> str:
-    label = speak(f"status.{name}")
-    room = " " * (9 - width(label))
-    return f"{label}{room}{one_line(str(value), 2000)}"
+    return f"{pad(speak(f'status.{name}'), 9)}{one_line(str(value), 2000)}"
 
 
 def duration(seconds: float) -> str:
@@ -122,5 +126,5 @@ def duration(seconds: float) -> str:
     whole = max(0, int(seconds))
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if whole >= size:
-            return f"{whole // size} {unit}"
-    return f"{whole} s"
+            return f"{whole // size} {translate(unit)}"
+    return f"{whole} {translate('s')}"

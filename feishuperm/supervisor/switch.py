@@ -86,7 +86,8 @@ def show(state: SupervisorState, session: str, as_json: bool, registered: bool) 
     if as_json:
         print(json.dumps(facts, indent=2))
         return 0
-    say(f"supervisor {'on' if facts['on'] else 'off'} for {facts['project']}")
+    value = "on" if facts["on"] else "off"
+    say(f"supervisor {value} for {facts['project']}")
     if facts["on"] and not registered:
         say("but not registered: feishuperm install --supervisor")
     path = facts["reviewer_path"] or "not found: every review will be skipped"

@@ -1,12 +1,23 @@
-"""Which language the command line speaks."""
+"""Which language the command line speaks, and how a line gets into it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from feishuperm.lib.tongue import language, of_locale
+from feishuperm.lib import tongue
+from feishuperm.lib.chinese import ROWS
+from feishuperm.lib.tongue import (
+    DEEPEST,
+    Catalogue,
+    find_holes,
+    language,
+    of_locale,
+    translate,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,3 +52,83 @@ def test_settings_count_before_the_locale(tmp_path: Path) -> None:
     assert language(environ) == "zh"
     config.write_text("no line of ours\n")
     assert language(environ) == "zh"
+
+
+SMALL = Catalogue(
+    (
+        ("nothing is there", "什么都没有"),
+        ("cannot read {}: {}", "无法读取 {}：{~}"),
+        ("{} is not {}", "{} 不是 {}"),
+        ("{} is not a number", "{} 不是数字"),
+        ("set {} in {}", "在 {2} 里设置 {1}"),
+        ("kept{}", "保留{~}"),
+        ("; {} more", "；另有 {} 个"),
+        ("usage", "用法"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [
+        ("nothing is there", "什么都没有"),
+        ("    nothing is there", "    什么都没有"),
+        ("nothing is there ", "nothing is there "),
+        ("Nothing is there", "Nothing is there"),
+        ("", ""),
+        ("x is not a number", "x 不是数字"),  # the most exact row
+        ("x is not y", "x 不是 y"),
+        ("set A in /b in c", "在 /b in c 里设置 A"),
+        ("cannot read /x: nothing is there", "无法读取 /x：什么都没有"),
+        ("cannot read nothing is there: y", "无法读取 nothing is there：y"),
+        ("kept; 3 more", "保留；另有 3 个"),
+        ("kept", "保留"),
+        ("/etc/x: nothing is there", "/etc/x: 什么都没有"),
+        ("10: nothing is there: https://page", "10: 什么都没有: https://page"),
+        ("nothing is there (a or b)", "什么都没有 (a or b)"),
+        ("a line of somebody else's", "a line of somebody else's"),
+    ],
+)
+def test_line_is_put_into_chinese_by_the_row_that_fits_best(
+    english: str, chinese: str
+) -> None:
+    assert SMALL.translate(english) == chinese
+
+
+@given(st.lists(st.sampled_from(["a", " is not ", "{}", ": ", "kept", "; ", "in "])))
+def test_holes_and_literals_together_are_the_line(parts: list[str]) -> None:
+    line = "".join(parts)
+    for literals in (["", " is not ", ""], ["kept", "; ", "in "], ["", ": ", ": ", ""]):
+        holes = find_holes(line, literals)
+        if holes is not None:
+            ends = zip(literals, [*holes, ""])
+            assert "".join(literal + hole for literal, hole in ends) == line
+
+
+@pytest.mark.parametrize("part", ["a: ", " is not ", "; ", "cannot read x: ", " ("])
+def test_endless_line_is_looked_at_a_few_times_only(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def counted(line: str, literals: list[str]) -> list[str] | None:
+        nonlocal looks
+        looks += 1
+        return find_holes(line, literals)
+
+    monkeypatch.setattr(tongue, "find_holes", counted)
+    line = part * 10_000
+    catalogue = Catalogue(ROWS)
+    chinese = catalogue.translate(line)
+    assert looks <= len(ROWS) * 2 * DEEPEST
+    assert chinese.count("x") == line.count("x")
+
+
+def test_line_is_english_unless_chinese_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FEISHUPERM_CONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("FEISHUPERM_LANG", "en")
+    assert translate("nothing is installed") == "nothing is installed"
+    monkeypatch.setenv("FEISHUPERM_LANG", "zh")
+    assert translate("nothing is installed") == "没有安装任何东西"

@@ -9,7 +9,7 @@ import webbrowser
 import pytest
 
 from feishuperm.setup import demo
-from feishuperm.setup.demo import clean_up_on_signals, open_browser, samples, show
+from feishuperm.setup.demo import clean_up_on_signals, open_browser, samples, tell
 
 
 def test_samples_are_one_of_each_kind() -> None:
@@ -20,8 +20,8 @@ def test_samples_are_one_of_each_kind() -> None:
 def test_what_a_hook_printed_is_shown_and_nothing_is_told_as_such(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show("a command", '{"x": "\x1b"}')
-    show("an edit", "")
+    tell("a command", '{"x": "\x1b"}')
+    tell("an edit", "")
     assert capsys.readouterr().out == (
         'a command:\n  {"x": "⟦U+001B⟧"}\n'
         "an edit:\n  nothing: the terminal would decide\n"
