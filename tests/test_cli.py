@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,9 @@ import pytest
 from feishuperm import cli
 from feishuperm.commands import version
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.services.history import width
 from tests.conftest import ROOT, clean_env
+from tests.lib.sentences import has_chinese
 
 # Commands that read the settings, and so meet a bad configuration file.
 # (`doctor` makes a finding of it.)
@@ -247,3 +251,53 @@ def test_source_tree_runs_as_a_module() -> None:
     )
     assert result.stdout.startswith("feishuperm ")
     assert "commit unknown" in result.stdout
+
+
+@pytest.fixture
+def chinese(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A Chinese user on whose machine nothing is installed and nothing runs."""
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    socket = str(tmp_path / "socket")
+    environ = clean_env(tmp_path, FEISHUPERM_LANG="zh", PERMISSION_SOCKET_PATH=socket)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_is_chinese_for_chinese(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["feishuperm", command, "--help"])
+    usage, _, rest = capsys.readouterr().out.partition("\n\n")
+    assert usage.startswith(f"用法： feishuperm {command}")
+    assert has_chinese(rest)
+    assert max(map(width, rest.split("\n"))) <= 100
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--help", "nonsense", "instal", "--nonsense", "", "version x",
+        "doctor 200340", "doctor 10015", "doctor 1", "doctor x",
+        "status", "status --brief", "stop", "restart", "test-card", "run", "run -",
+        "log", "log verify", "log -n-1", "log --head x", "log undo", "log undo 1",
+        "passes", "passes add", "passes revoke x", "passes add Bash(*)",
+        "trust", "trust list", "trust revoke", "trust x y",
+        "install", "install --events stop", "install --shared", "install --wait x",
+        "install --lang fr", "install --wait", "uninstall", "uninstall --dry-run",
+        "machines", "machines x", "leave", "join", "join x", "join http://example.com",
+        "supervisor status", "supervisor on", "supervisor on --json", "gateway",
+    ],
+)  # fmt: skip
+def test_whatever_is_said_is_chinese_for_chinese(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(["feishuperm", *line.split()])
+    output = capsys.readouterr()
+    assert has_chinese(output.out + output.err)

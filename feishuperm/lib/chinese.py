@@ -144,11 +144,11 @@ HELP = (
     ("go through the questions again", "重新回答安装时的问题"),
     ("by one more scan, give the app what it lacks", "再扫一次码，补上应用缺少的东西"),
     ("show the link alone", "只显示链接"),
-    ("never ask anything", "不提任何问题"),
     (
-        "keep a gateway running here instead: one app for many machines",
-        "改为在这里常驻一个网关：多台机器共用一个应用",
+        "keep a gateway running instead, by systemd: one app, many machines",
+        "改为用 systemd 常驻一个网关：多台机器共用一个应用",
     ),
+    ("never ask anything", "不提任何问题"),
     (
         "where share/ and bin/ are (default: ~/.local)",
         "share/ 和 bin/ 所在的目录（默认 ~/.local）",
@@ -593,6 +593,7 @@ SERVER = (
     ("the connection was cut", "连接中断"),
     ("cannot dial: {}", "无法连接：{~}"),
     ("muted until {}", "静音到 {}"),
+    ("{} open", "{} 个页面开着"),
     ("nothing sent yet", "还没有发过"),
     (
         "limited: {} cards wait, the next for {} s",
@@ -689,6 +690,7 @@ FEISHU = (
     ("too many messages to one person or group", "发给同一个人或群的消息太多"),
     ("too many unread urgent messages", "未读的加急消息太多"),
     ("no urgent messages are left this month", "本月的加急次数已用完"),
+    ("the app cannot be used: publish a version", "应用无法使用：请发布一个版本"),
     ("the app lacks a permission", "应用缺少权限"),
     ("the message is too old to be changed", "消息太旧，不能再修改"),
     ("FEISHU_RECEIVE_ID names nobody", "FEISHU_RECEIVE_ID 没有对应的人"),
@@ -735,8 +737,27 @@ INSTALL = (
     ("nothing to change", "无需改动"),
     ("note: {}", "注意：{~}"),
     (
-        "note: {} in FEISHUPERM_NOTIFY makes cards of them too",
-        "注意：在 FEISHUPERM_NOTIFY 里加上 {}，它们也会发卡片",
+        "Feishu refuses this bot; nothing was changed: {}",
+        "飞书不接受这个机器人；没有做任何改动：{~}",
+    ),
+    ("again, with its own: {}", "换成它自己的再试：{}"),
+    (
+        "the bot is kept all the same; when that is mended: test-card",
+        "机器人照样保留；修好之后运行 test-card",
+    ),
+    (
+        "{} in FEISHUPERM_NOTIFY makes cards of them too",
+        "在 FEISHUPERM_NOTIFY 里加上 {}，它们也会发卡片",
+    ),
+    (
+        "FEISHUPERM_SURFACES does not list webhook: the bot gets nothing",
+        "FEISHUPERM_SURFACES 里没有 webhook：机器人什么也收不到",
+    ),
+    (
+        "{} has our hook in another form: each request is asked twice where both "
+        "count; remove feishuperm-hook from one of them",
+        "{} 里有写法不同的同一个钩子：两边都生效时每个请求会问两次；请从其中一处去掉 "
+        "feishuperm-hook",
     ),
     ("there is no app yet", "还没有应用"),
     ("Feishu did not take a test card: {}", "飞书没有接受测试卡片：{~}"),
@@ -771,7 +792,8 @@ INSTALL = (
     ("register {} in {}", "在 {2} 里注册 {1}"),
     ("set {} to {} in {}", "在 {3} 里把 {1} 设为 {2}"),
     ("set {} in {}", "在 {2} 里设置 {1}"),
-    ("ask about {} in {}", "在 {2} 里加入询问规则 {1}"),
+    ("ask about {} in {}", "在 {2} 里加入询问规则 {1~}"),
+    ("the rules above", "（如上）"),
     ("remove {} of {} from {}", "从 {3} 里去掉 {2} 的 {1}"),
     ("ask no longer about {} in {}", "在 {2} 里去掉询问规则 {1}"),
     ("mend our entries in {}", "修正 {} 里我们的条目"),
@@ -803,12 +825,14 @@ INSTALL = (
         "网关需要 FEISHU_APP_ID 和 FEISHU_APP_SECRET",
     ),
     (
-        "`systemctl --user` does not answer here; nothing was changed",
-        "`systemctl --user` 在这里没有回应；没有做任何改动",
+        "install --gateway needs systemd, and `systemctl --user` does not answer "
+        "here; nothing was changed",
+        "install --gateway 需要 systemd，而 `systemctl --user` 在这里没有回应；没有做"
+        "任何改动",
     ),
     (
-        "let your own supervisor run `feishuperm gateway`",
-        "请用你自己的进程管理器运行 `feishuperm gateway`",
+        "let launchd, a container or another supervisor run feishuperm gateway",
+        "请用 launchd、容器或别的进程管理器运行 feishuperm gateway",
     ),
     ("systemctl --user {} failed", "systemctl --user {} 失败"),
     ("feishuperm {}: the gateway runs", "feishuperm {}：网关正在运行"),
@@ -1007,12 +1031,12 @@ DOCTOR = (
     ),
     ("asks nothing, and lets everything run", "什么都不问，全部放行"),
     (
-        "{}; also what {} rules of permissions.ask name",
-        "{~}；另外还有 permissions.ask 里的 {} 条规则",
-    ),
-    (
         "{}: {}; Claude Code ignores the whole file",
         "{}：{~}；Claude Code 会忽略整个文件",
+    ),
+    (
+        "{}; also what permissions.ask names ({})",
+        "{~}；另外还有 permissions.ask 里的规则（{} 条）",
     ),
     ("none yet", "还没有"),
     (
@@ -1319,6 +1343,10 @@ RECORD = (
         "the rule holds a secret, which a pass would keep",
         "规则里有敏感内容，通行证会把它存下来",
     ),
+    (
+        "nothing to trust: {} has no settings and no scripts",
+        "不需要信任：{} 里没有设置，也没有脚本",
+    ),
     ("no folder is trusted here", "还没有信任任何目录"),
     ("revoked", "已收回"),
     ("{} was not trusted", "{} 本来就没有被信任"),
@@ -1476,6 +1504,10 @@ RUN = (
     ("supervisor {} for {}", "{2} 的监督者：{1~}"),
     ("on", "开启"),
     ("off", "关闭"),
+    (
+        "but not registered: feishuperm install --supervisor",
+        "但还没有注册：feishuperm install --supervisor",
+    ),
     ("reviewer: {} ({})", "审查者：{}（{~}）"),
     ("not found: every review will be skipped", "没有找到：所有审查都会跳过"),
     ("limit: {} reviews per prompt; {}", "上限：每次提示 {} 次审查；{~}"),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import ROOT, clean_env, wait_until
 from tests.e2e.test_install import Machine, machine
+from tests.lib.sentences import has_chinese
 from tests.served import Served, event
 
 __all__ = ["machine"]  # a fixture
@@ -248,8 +249,12 @@ def test_purge_says_what_it_removes_before_it_does(machine: Machine) -> None:
 def test_command_line_speaks_the_language_that_is_set(machine: Machine) -> None:
     said = machine.installed("--lang", "zh")
     assert "已安装，正在运行" in said and "接下来：" in said
-    assert "正在运行（background" in machine.run("status").stdout
+    assert "正在运行（后台进程" in machine.run("status").stdout
     assert "还没有任何记录" in machine.run("log").stdout
+    for args in (["--help"], ["doctor"], ["uninstall", "--dry-run"], ["instal"]):
+        result = machine.run(*args)
+        assert has_chinese(result.stdout + result.stderr)
+    assert json.loads(machine.run("doctor", "--json").stdout)[0]["state"] == "ok"
     english = machine.run("install", "--lang", "en").stdout
     assert "is installed and running" in english
     assert "channel  inbox up" in machine.run("status").stdout

@@ -149,3 +149,11 @@ def is_sentence(text: str, least: int) -> bool:
     if re.fullmatch(r"[a-z]+\.[a-z_]+", text):  # a key of lib/text.py
         return False
     return count >= least and (" " in text or least == 1)
+
+
+def has_chinese(text: str) -> bool:
+    """Whether what was printed is in Chinese, and no English sentence is in it."""
+    text = re.sub(r"feishuperm( [a-z-]+)*", "", text)
+    left = re.search(r"(?<![\w/-])[a-z]{2,}( [a-z]{2,}){2,}", text)
+    assert left is None, text
+    return re.search("[\u4e00-\u9fff]", text) is not None
