@@ -181,11 +181,13 @@ def unknown(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         and scene.place(args[0]).kind in (OUTSIDE, TEMPORARY)
     ):
         scene.reads(args[0])
-    _runs_among(scene, args[1:])
+    if "/" in args[0]:
+        by_name(scene, args[0], args[1:])
+    runs_among(scene, args[1:])
     outputs(scene, args[1:])
     out = look(scene, args[1:])
-    if name in _RUNS_FILE:
-        scene.suspicious(out.origin, out.what)
+    for arg in operands(args[1:]) if name in _RUNS_FILE else ():
+        scene.suspicious(*(scene.brought(arg) or NOTHING)[1:])
     to = next(iter(operands(args[1:])[-1:]), "")
     if _SOMEBODY.match(to):
         scene.leaks(out if out.origin else flow, to)
@@ -205,7 +207,14 @@ def recognise(scene: Scene, name: str, args: Args) -> bool:
     return bool(keys)
 
 
-def _runs_among(scene: Scene, args: Args) -> None:
+def by_name(scene: Scene, path: str, args: Args) -> None:
+    """A script whose name tells what it does."""
+    goal = re.sub(r"\.\w+\Z", "", path.rpartition("/")[2])
+    if PUBLISHES.fullmatch(goal) and not deeds.is_harmless(args):
+        scene.mark("danger.publish", path)
+
+
+def runs_among(scene: Scene, args: Args) -> None:
     """`anything sh -c TEXT`, `-c TEXT`, `-- command`: whoever it is may run that."""
     tail = args[args.index(Arg("--")) + 1 :] if "--" in args else args
     if tail and (tail[0] in _RUN_BY_OTHERS or (tail is not args and len(tail) > 1)):
@@ -220,6 +229,8 @@ def _runs_among(scene: Scene, args: Args) -> None:
             return
         if arg in ("-c", "--command", "--exec") and " " in text:
             scene.run(text)
+        if arg in ("-c", "-e", "--eval", "--execute", "runner", "--command"):
+            scene.call([Arg("python"), Arg("-c"), text], NOTHING)
 
 
 def by_words(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from feishuperm.danger.scene import Args, Scene
 
 
+MAX_FORM = 200  # characters of a format that is repeated
+
+
 def echo(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     parts = list(args)
     while parts and re.fullmatch(r"-[neE]+", parts[0]):
@@ -28,9 +31,20 @@ def echo(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 def printf(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if args[:1] == ["-v"]:
         return NOTHING
-    parts = args[1:] if args and "%" in args[0] else args
     origin = next((arg for arg in args if arg.origin), Arg(""))
-    return Flow(_unescaped("\n".join(parts)), origin.origin, origin.what)
+    text = _unescaped(_filled(args[0], list(args[1:]))) if args else ""
+    return Flow(text, origin.origin, origin.what)
+
+
+_FIELD = re.compile(r"%[-+ 0#.\d]*[a-zA-Z]")
+
+
+def _filled(form: str, values: list[Arg]) -> str:
+    """A format with its values, over and over as long as there are some."""
+    lines: list[str] = []
+    while not lines or (values and len(form) < MAX_FORM and _FIELD.search(form)):
+        lines.append(_FIELD.sub(lambda _: values.pop(0) if values else "", form))
+    return "".join(lines)
 
 
 def _unescaped(text: str) -> str:

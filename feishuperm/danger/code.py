@@ -12,7 +12,7 @@ from typing import NamedTuple
 MAX_CODE = 30_000  # characters
 
 _TEXT = (
-    r"\s{0,9}\(?\s{0,9}(?:glob\s{0,9}\(?)?\s{0,9}\[?\s{0,9}[rbf]?"
+    r"\s{0,9}\(?\s{0,9}(?:[\w.]{1,40}\(){0,2}(?:glob )?\[?\s{0,9}[rbf]?"
     r"""(["'`])((?:(?!\1)[^\\\n]){0,500})\1"""
 )
 _DELETES = re.compile(
@@ -24,6 +24,28 @@ _DELETES = re.compile(
 _DELETES_UNSEEN = re.compile(
     r"\b(?:rmtree|rm_rf|rmSync|RemoveAll|remove_dir_all|rimraf)\s*\("
 )
+# Of a path that stands somewhere else in the code.
+_DELETES_LOOSELY = re.compile(
+    r"\b(?:rmtree|rm_rf|rmSync|os\.remove|os\.unlink|unlinkSync|RemoveAll)\s*\(\s*\w"
+    r"|\.(?:unlink|rmdir)\s*\("
+)
+_WRITES_LOOSELY = re.compile(
+    r"\bopen\s*\(\s*\w[^)]{0,200}[\"'][wa]b?\+?[\"']|\.write_(?:text|bytes)\s*\("
+    r"|(?:write|append)File(?:Sync)?\s*\(\s*\w|File\.write\s*\(?\s*\w"
+)
+_AT_HOME = re.compile(r"Path\.home\(|homedir\(|expanduser|Dir\.home|\bHOME\b")
+# Rows of a database, by its objects; and a shell on somebody's socket.
+_DATA = re.compile(
+    r"\.(?:objects\.all\(\)\.delete|delete_all|destroy_all|drop_all|dropDatabase"
+    r"|dropCollection|flushall|flushdb|dropSchema)\b|\.deleteMany\(\s*(?:\{\s*\})?\s*\)"
+    r"|sync\(\s*\{\s*force:\s*true|\.truncate\(",
+    re.IGNORECASE,
+)
+_SQL_TEXT = re.compile(r"(?:execute\w*|query|raw|exec|unsafe)" + _TEXT, re.IGNORECASE)
+_SOCKETS = re.compile(
+    r"socket\.socket|fsockopen|net\.(?:connect|Socket)|TCPSocket|::Socket"
+)
+_SHELLS = re.compile(r"/bin/\w*sh\b|cmd\.exe|pty\.spawn|powershell")
 _RUNS = re.compile(
     r"(?:\b(?:system|popen|exec\w*|spawn\w*|run|call|check_call|check_output|Popen|getoutput"
     r"|getstatusoutput|shell_exec|passthru|Command|ShellExecute|do shell script"
@@ -48,13 +70,13 @@ _ENVIRONMENT = re.compile(
     r"os\.environ\b(?!\s*[\[.])|process\.env\b(?!\s*[\[.])|\bENV\.to_"
 )
 _ROOT = re.compile(r"with administrator privileges|\bsetuid\s*\(\s*0")
-_LITERALS = re.compile(r"[\"'`]([~/.]?[\w./~ -]{3,200})[\"'`]")
+_LITERALS = re.compile(r"[\"'`]([~/.]?[\w./~ *-]{3,200})[\"'`]")
 _BACKQUOTED = re.compile(r"(?:^|[\s=(;])`([^`\n]{1,500})`|%x[({]([^)}]{1,500})[)}]")
 _WRITES = re.compile(
     r"(?:\bopen|writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream"
     r"|File\.write|Path)"
     + _TEXT
-    + r"(?=[^)]*?(?:,\s*(?:mode\s*=\s*)?[\"'][rb]*[wax+]|\)\s*\.write_|,))"
+    + r"(?=\)?[^)]*?(?:,\s*(?:mode\s*=\s*)?[\"'][rb]*[wax+]|\)\s*\.write_|,))"
 )
 _URL = re.compile(r"https?://([^/\s'\"`$)]{1,100})")
 _FETCHES = re.compile(
@@ -89,6 +111,10 @@ class CodeReading(NamedTuple):
     texts: tuple[str, ...] = ()  # that may be paths
     environment: str = ""  # all of it is named
     root: str = ""
+    deletes_loosely: bool = False
+    writes_loosely: bool = False
+    data: str = ""
+    statements: tuple[str, ...] = ()
 
 
 def read_code(text: str) -> CodeReading:
@@ -111,13 +137,34 @@ def read_code(text: str) -> CodeReading:
         )[:10],
         runs[:10],
         tuple(match[1] for match in _URL.finditer(text))[:10],
-        evaluates and bool(_FETCHES.search(text)),
+        (evaluates and _fetches(text)) or _serves(text),
         (evaluates or bool(_EXECUTES.search(text))) and bool(_DECODES.search(text)),
         tuple(match[1] for match in _FETCHED.finditer(text))[:10],
-        tuple(match[1] for match in _LITERALS.finditer(text))[:100],
+        _paths(text),
         _first(_ENVIRONMENT, text),
         _first(_ROOT, text),
+        _DELETES_LOOSELY.search(text) is not None,
+        _WRITES_LOOSELY.search(text) is not None,
+        _first(_DATA, text),
+        tuple(match[2] for match in _SQL_TEXT.finditer(text))[:10],
     )
+
+
+def _fetches(text: str) -> bool:
+    return _FETCHES.search(text) is not None
+
+
+def _serves(text: str) -> bool:
+    """Whether a shell is given to whoever is at the other end."""
+    return _SOCKETS.search(text) is not None and _SHELLS.search(text) is not None
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    """Texts that may be paths, from a home too if there is talk of one."""
+    texts = tuple(match[1] for match in _LITERALS.finditer(text))[:100]
+    if not _AT_HOME.search(text):
+        return texts
+    return (*texts, *("~/" + path.lstrip("/") for path in texts))
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:
@@ -172,9 +219,21 @@ def powershell_marks(text: str) -> list[str]:
     """The keys of what PowerShell text would do."""
     text = text[:MAX_CODE]
     keys = [key for key, pattern in _PS_MARKS if pattern.search(text)]
-    if _PS_EVALUATES.search(text) and _PS_FETCHES.search(text):
+    if _PS_FETCHES.search(text) and _ps_runs(text):
         keys.append("danger.downloaded")
     return keys
+
+
+_PS_OUT = re.compile(r"-OutFile\s+[\"']?([^\s\"';|]{1,200})", re.I)
+
+
+def _ps_runs(text: str) -> bool:
+    """Whether what was fetched is run: as text, or as the file that it became."""
+    if _PS_EVALUATES.search(text):
+        return True
+    match = _PS_OUT.search(text)
+    leaf = re.split(r"[\\/]", match[1])[-1] if match else ""
+    return match is not None and leaf in text[match.end() :]
 
 
 def powershell_deletes(text: str) -> list[tuple[str, bool]]:

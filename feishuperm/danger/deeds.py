@@ -29,7 +29,7 @@ DEEDS = {
         twine|eas|snapcraft upload|submit|release
         poetry|uv|flit|hatch|pdm|maturin|changeset|ovsx|vsce|jsr|pub publish
         python setup.py upload
-        mvn|mvnw deploy
+        mvn|mvnw deploy*|release:perform
         gradle|gradlew publish*|*:publish*|uploadArchives|closeAndRelease*
         aws s3|s3api cp|sync|put-object --acl public-read*
         docker|podman|nerdctl|buildah|skopeo|crane|helm|oras push|copy
@@ -48,6 +48,11 @@ DEEDS = {
         semantic-release|np|release-it|standard-version
         gh-pages|surge
         vercel|netlify|firebase|wrangler|fly|flyctl|railway deploy|publish|up
+        vercel|now --prod|--production|promote
+        electron-builder|electron-forge publish|--publish|-p
+        eas --auto-submit*|update|submit
+        aws lambda|ecs|amplify update-function-code|update-service|publish-*|start-job
+        aws cloudformation|deploy|codepipeline deploy|create-deployment|start-pipeline-*
         serverless|sls|cdk|sam|eb deploy|publish|up
         gcloud app|run|functions deploy
         az webapp|functionapp up|deploy*
@@ -192,7 +197,7 @@ DEEDS = {
         terraform|tofu|terragrunt apply -auto-approve
         terraform|tofu|terragrunt apply --auto-approve
         terraform|tofu|terragrunt apply -destroy
-        terraform|tofu|terragrunt state rm
+        terraform|tofu|terragrunt state|workspace rm|delete
         terraform|tofu|terragrunt run-all apply|destroy
         pulumi up --yes
         pulumi up -y
@@ -248,7 +253,8 @@ DEEDS = {
         useradd|usermod|userdel|groupadd|groupmod|passwd|chpasswd|visudo|adduser|deluser
         dscl|sysadminctl|dseditgroup
         claude config set
-        claude mcp add
+        claude mcp add*|remove
+        gcloud iam * create|delete|add-*
         claude plugin install
         feishuperm|feishuperm.pyz passes add
         feishuperm|feishuperm.pyz uninstall|stop|trust

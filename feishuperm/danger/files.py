@@ -15,7 +15,7 @@ from feishuperm.danger.arguments import (
 )
 from feishuperm.danger.network import sends
 from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNSURE
-from feishuperm.danger.scene import DECODED, DOWNLOADED, NOTHING, Arg, Flow
+from feishuperm.danger.scene import DECODED, DOWNLOADED, NOTHING, SECRET, Arg, Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -257,6 +257,12 @@ def makes(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return NOTHING
 
 
+def _archive(args: Args) -> str:
+    """What tar makes: `czf x.tgz`, `-czf x.tgz`, `-f x.tgz`."""
+    bundled = re.fullmatch(r"-?\w*f", args[0]) if args else None
+    return args[1] if bundled and args[1:] else value_of(args, "-f", "--file") or "-"
+
+
 def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """tar, unzip: into a folder; an archive may bring any path."""
     target = value_of(args, "-C", "-d", "--directory")
@@ -274,6 +280,9 @@ def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             scene.deletes(path, recursive=True)
     archives = [arg for arg in args if arg is not target]
     out = look(scene, archives)
+    if out.origin == SECRET:
+        packed = operands(args)
+        scene.keep("".join(packed[:1]) if name != "tar" else _archive(args), out)
     for arg in operands(archives):
         out = scene.brought(arg) or out
     out = Flow(None, out.origin or flow.origin, out.what or flow.what)

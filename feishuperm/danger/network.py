@@ -6,11 +6,11 @@ import re
 
 from feishuperm.danger.arguments import HOST, has, look, operands, value_of, words
 from feishuperm.danger.places import UNKNOWN
-from feishuperm.danger.scene import DOWNLOADED, LOCAL, SECRET, SHELL, Flow
+from feishuperm.danger.scene import DOWNLOADED, LOCAL, SECRET, SHELL, Arg, Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from feishuperm.danger.scene import Arg, Args, Scene
+    from feishuperm.danger.scene import Args, Scene
 
 
 def download(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -34,7 +34,9 @@ def download(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         folder = value_of(args, "-P", "--directory-prefix", "--output-dir") or "."
         for arg in texts:
             leaf = re.split(r"[?#]", arg)[0].rstrip("/").rpartition("/")[2]
-            scene.keep(f"{folder}/{leaf or 'index.html'}", origin)
+            target = Arg(f"{folder}/{leaf or 'index.html'}")
+            scene.writes(target)
+            scene.keep(target, origin)
     return origin
 
 

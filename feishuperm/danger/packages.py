@@ -132,6 +132,9 @@ def _run_by(scene: Scene, name: str, args: Args, rest: Args, flow: Flow) -> None
         scene.fact("fact.package", rest[1])
 
 
+_ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")
+
+
 def _runs_package(scene: Scene, name: str, args: Args, flow: Flow) -> bool:
     for phrase, before in _RUNS_PACKAGE.items():
         first, *words_ = phrase.split()
@@ -148,6 +151,7 @@ def _runs_package(scene: Scene, name: str, args: Args, flow: Flow) -> bool:
                 for address in filter(_ADDRESS.match, (rest[0], source or "")):
                     scene.mark("danger.downloaded", address)
                 bare = Arg(re.sub(r"(?<=.)@[^/]*\Z", "", rest[0]))
+                bare = Arg(_ALIASES.sub("", bare))
                 if bare.lower() in scene.programs:
                     scene.call([bare, *rest[1:]], flow)
                 else:

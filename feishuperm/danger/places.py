@@ -128,6 +128,8 @@ class Ground:
         """The path from the root, as far as text can tell."""
         if path == "~" or path.startswith("~/"):
             path = (self.home or "/home/user") + path[1:]
+        elif path == "~+" or path.startswith("~+/"):
+            path = "." + path[2:]
         elif path.startswith("~"):
             path = "/home/" + path[1:]
         if not isabs(path):

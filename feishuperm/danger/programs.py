@@ -46,7 +46,7 @@ ROWS: tuple[tuple[Program, str], ...] = (
     (files.makes, "mkdir touch mkfifo"),
     (files.in_place_option, "yq dasel gofmt prettier"),
     (files.keygen, "ssh-keygen"),
-    (files.unpack, "tar bsdtar gtar unzip 7z cpio"),
+    (files.unpack, "tar bsdtar gtar unzip 7z cpio zip"),
     (files.decoder, " ".join(files.DECODERS)),
     (look_through, "sort uniq cut grep egrep rg wc column fold jq paste"),
     (builtins.echo, "echo print"),

@@ -44,6 +44,7 @@ _DELETING = re.compile(r"delete|remove|drop|destroy|purge|truncate|wipe|erase", 
 _READING = re.compile(
     r"(?:^|_)(?:read|get|list|search|find|describe|fetch|query|show)(?:_|$)", re.I
 )
+_SEARCHING = re.compile(r"search|find|lookup|recall", re.I)
 MAX_VALUES = 50  # of an unknown tool's input
 
 
@@ -76,9 +77,11 @@ def read_call(
     scene = Scene(ground, cwd or project, PROGRAMS, findings, budget or Budget())
     try:
         _read(scene, tool_name, tool_input)
+        is_read = scene.budget.left >= 0
     except RecursionError:
-        for text in _texts(tool_input):
-            scene.unread(text)
+        is_read = False
+    for text in () if is_read else _texts(tool_input):
+        scene.unread(text)
     return Reading(_told(findings.marks), _told(findings.facts))
 
 
@@ -144,7 +147,9 @@ def _texts(value: object, depth: int = 3) -> list[str]:
 def _read_value(scene: Scene, verb: str, tool_name: str, key: str, text: str) -> None:
     if _COMMAND_KEYS.search(key):
         scene.run(text)
-    elif _SQL_KEYS.search(key) or _SQL_TOOL.search(tool_name):
+    elif (_SQL_KEYS.search(key) and not _SEARCHING.search(verb)) or _SQL_TOOL.search(
+        tool_name
+    ):
         judge_sql(scene, tool_name, text)
     elif _PATH_KEYS.fullmatch(key) and _WRITING.search(verb):
         scene.writes(re.sub(r"\Afile://", "", text))

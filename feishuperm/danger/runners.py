@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 
-from feishuperm.danger import code
+from feishuperm.danger import code, sql
 from feishuperm.danger.arguments import (
     HOST,
-    PUBLISHES,
     SHELLS,
     behind,
+    by_name,
     by_words,
     has,
     look,
     operands,
     options,
     recognise,
+    runs_among,
     unknown,
     value_of,
     words,
@@ -29,6 +30,7 @@ from feishuperm.danger.scene import (
     NOTHING,
     SECRET,
     SHELL,
+    UNSEEN,
     Arg,
     Flow,
 )
@@ -155,9 +157,8 @@ def script(scene: Scene, path: Arg, args: Args, language: str = "") -> Flow:
     unsure = content.text is None if content else scene.place(path).kind == UNSURE
     if unsure and not path.origin and not (content and content.origin):
         scene.fact("fact.opaque", path)
-    goal = re.sub(r"\.\w+\Z", "", path.rpartition("/")[2])
-    if PUBLISHES.fullmatch(goal) and not is_harmless(args):
-        scene.mark("danger.publish", path)
+    by_name(scene, path, args)
+    runs_among(scene, args)
     return look(scene, args)
 
 
@@ -210,7 +211,7 @@ def interpreter(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.mark("danger.downloaded", rest[0])
     if recognise(scene, name, args):
         return Flow()
-    return script(scene, rest[0], rest[1:], name)
+    return script(scene, rest[0], args[args.index(rest[0]) + 1 :], name)
 
 
 def module(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -230,6 +231,8 @@ def run_code(scene: Scene, text: Arg, flow: Flow) -> Flow:
     scene.suspicious(text.origin, text.what)
     if len(text) > code.MAX_CODE:
         scene.unread(text[code.MAX_CODE :])
+    if not scene.spend(len(text), 10):
+        return UNSEEN
     reading = code.read_code(text)
     _changed_by_code(scene, reading)
     for command in reading.runs:
@@ -256,6 +259,18 @@ def _changed_by_code(scene: Scene, reading: code.CodeReading) -> None:
         scene.deletes(_expanded(path), recursive=True)
     if reading.deletes_unseen:
         scene.mark("danger.unsure", "rmtree")
+    for path in reading.texts:
+        place = scene.place(path)
+        rooted = path.startswith(("/", "~")) and place.kind == OUTSIDE
+        if reading.deletes_loosely and rooted:
+            scene.deletes(path, recursive=True)
+        if reading.writes_loosely and place.protected:
+            scene.writes(path)
+    if reading.data:
+        scene.mark("danger.data", reading.data)
+    for statement in reading.statements:
+        if sql.destroys(statement):
+            scene.mark("danger.data", statement)
     for path in reading.writes:
         scene.writes(_expanded(path))
     for path in reading.fetched:

@@ -223,7 +223,7 @@ class Scene:
                 self.fact("fact.opaque", "")
             return UNSEEN
         self.depth += 1
-        if self.depth > MAX_NESTED:
+        if self.depth > MAX_NESTED or not self.spend(len(text), 100):
             self.unread(text)
             self.depth -= 1
             return UNSEEN
@@ -234,6 +234,11 @@ class Scene:
         self.foreign = before
         self.depth -= 1
         return flow
+
+    def spend(self, size: int, rate: int) -> bool:
+        """Charge for so many characters at once; whether there was enough left."""
+        self.budget.left -= size // rate
+        return self.budget.left >= 0
 
     def suspicious(self, origin: str, what: str) -> None:
         """Something that comes from elsewhere is run."""
@@ -479,7 +484,7 @@ class Scene:
             values = [
                 Arg(field, value.origin, value.what)
                 for value in values
-                for field in (value.split(SPLIT) if SPLIT in value else [value])
+                for field in value.split(SPLIT, MAX_FIELDS)
                 if field or SPLIT not in value
             ]
         if braces and not whole and sum(map(len, values)) < MAX_BRACED:
@@ -497,7 +502,9 @@ class Scene:
             assert part.script is not None
             return [self._substituted(part, whole)]
         values = list(self._variable(part))
-        if part.quoted or whole:
+        split = not (part.quoted or whole)
+        self.spend(sum(map(len, values)), 25 if split else 100)
+        if not split:
             return values
         return [Arg(re.sub(r"\s+", SPLIT, v), v.origin, v.what) for v in values]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-MAX_SQL = 50_000  # characters
+MAX_SQL = 30_000  # characters
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _STRING = re.compile(r"'[^']*'")
@@ -23,7 +23,11 @@ _DESTROYS = re.compile(
 )
 _ROWS = re.compile(r"\b(delete\s+from|update)\s+[\w.\"`\[\]]+", re.IGNORECASE)
 _WHERE = re.compile(r"\b(?:where|limit|using)\b", re.IGNORECASE)
-_ALWAYS = re.compile(r"\bwhere\s+(?:1\s*=\s*1|true)\s*\Z", re.IGNORECASE)
+_ALWAYS = re.compile(
+    r"\bwhere\s+\(?(?:true|1|not\s+false|([\w'.]+)\s*=\s*\1|\w+\s+is\s+not\s+null"
+    r"|\w+\s*>=?\s*-?[01])\)?\s*\Z",
+    re.IGNORECASE,
+)
 _NO_SQL = re.compile(
     r"\b(?:flushall|flushdb|dropDatabase|deleteMany\(\s*(?:\{\s*\})?\s*\)"
     r"|remove\(\s*\{\s*\}\s*\)|drop\(\s*\)|dropCollection|dropIndexes|config\s+set"

@@ -53,7 +53,7 @@ def sql_client(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         texts.append(Arg(flow.text))
     scene.suspicious(flow.origin, flow.what)
     texts += [Arg(" ".join(rest))] if name in ("redis-cli", "valkey-cli", "bq") else []
-    for text in texts if rest[:1] != [":memory:"] else []:
+    for text in dict.fromkeys(texts) if rest[:1] != [":memory:"] else ():
         judge_sql(scene, name, text)
     script_file = value_of(args, "-f", "--file", "--init", "-init")
     if script_file is not None:
@@ -88,7 +88,7 @@ def _sql_file(scene: Scene, name: str, path: Arg) -> None:
 def judge_sql(scene: Scene, name: str, text: str) -> None:
     if len(text) > sql.MAX_SQL:
         scene.unread(text[sql.MAX_SQL :])
-    statement = sql.destroys(text)
+    statement = sql.destroys(text) if scene.spend(len(text), 20) else ""
     if statement:
         scene.mark("danger.data", statement)
     for command in sql.runs(text):
@@ -145,6 +145,8 @@ def read_powershell(scene: Scene, text: str) -> None:
     """PowerShell, by the names of its commands."""
     scene.unread(text[code.MAX_CODE :])
     text = text[: code.MAX_CODE]
+    if not scene.depth > 3:
+        scene.copy().run(text.replace("\\", "/"))
     for key in code.powershell_marks(text):
         scene.mark(key, " ".join(text.split())[:60])
     for path, recursive in code.powershell_deletes(text):

@@ -118,4 +118,20 @@ def hostile(size: int = MEGABYTE) -> Iterator[str]:
             yield (head + piece * (size // len(piece)))[:size]
 
 
+USES = (
+    *("echo $X", 'echo "$X"', 'bash -c "$X"', 'python3 -c "$X"', 'node -e "$X"'),
+    *('psql -c "$X"', 'sed "$X" a', 'awk "$X" a', 'pwsh -c "$X"', 'curl -d "$X" a'),
+    *('printf "$X" a', 'rm "$X"', 'eval "$X"', 'git -c a="$X" b', '"$X"', "$X"),
+    *('bash <<< "$X"', 'echo "$X" > a', 'echo "$X" >> a', 'xargs <<< "$X" rm'),
+    *('find "$X" -delete', 'cmd /c "$X"', 'make -f - <<< "$X"', 'set -- $X; "$@"'),
+)
+
+
+def again(size: int = 60_000, uses: int = 300) -> Iterator[str]:
+    """A long text, and one command over and over that is given it."""
+    for use in USES:
+        for piece in ("a", "a ", "./a;", "rm a ", "a\n", "/*", "a="):
+            yield f"X='{piece * (size // len(piece))}';" + f"{use};" * uses
+
+
 COMMANDS = [case.line for case in cases() if not case.line.startswith("@")]

@@ -9,7 +9,7 @@ from types import FrameType
 import pytest
 
 from feishuperm.danger.reader import read_call
-from tests.danger.hostile import HEADS, PIECES, random_command
+from tests.danger.hostile import HEADS, PIECES, again, random_command
 
 MOST_CALLS = 150_000  # of functions, for any input: some twenty milliseconds
 
@@ -41,6 +41,13 @@ def test_work_does_not_grow_with_a_megabyte_of_anything(piece: str) -> None:
     for head in HEADS:
         command = head + piece * ((1 << 20) // len(piece))
         assert calls_of(command) < MOST_CALLS, head
+
+
+def test_long_text_that_is_used_again_and_again_is_paid_for_each_time() -> None:
+    for command in again():
+        reading = read_call("Bash", {"command": command}, "/home/me/app", "/home/me")
+        assert any(fact.key == "fact.unread" for fact in reading.facts), command[-40:]
+        assert calls_of(command) < MOST_CALLS, command[-40:]
 
 
 def test_work_for_sql_and_powershell_is_bounded_too() -> None:
