@@ -35,7 +35,7 @@ from feishuperm.lib.config import load_settings, state_dir
 from feishuperm.lib.feishu_app import AppApi
 from feishuperm.lib.files import guard_dir
 from feishuperm.lib.log import log
-from feishuperm.lib.post import call, dial
+from feishuperm.lib.post import call, dial, post_json
 from feishuperm.models.settings import BY_KEY, SETTINGS, host_is_local, url_host
 from feishuperm.server.accept import HookAcceptor, HttpAcceptor
 from feishuperm.server.link import Link
@@ -314,6 +314,7 @@ def _webhook(server: Server, settings: Settings) -> WebhookChannel | None:
         settings.feishuperm_lang,
         settings.feishu_at,
         settings.feishuperm_card == "title",
+        partial(post_json, ca_file=settings.feishuperm_ca_file),
     )
 
 

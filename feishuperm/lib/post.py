@@ -43,9 +43,10 @@ def post_json(
     body: bytes,
     timeout: float = TIMEOUT,
     environ: Mapping[str, str] = os.environ,
+    ca_file: str = "",
 ) -> Reply:
     """Send, and read the answer. Raises OSError whose text is ready to be shown."""
-    return call(Call("POST", url, body, HEADERS), timeout, environ)
+    return call(Call("POST", url, body, HEADERS), timeout, environ, ca_file)
 
 
 class Call(NamedTuple):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 from feishuperm.lib.feishu import (
+    Post,
     build_notice_card,
     permission_messages,
     send_feishu_card,
     send_first,
     title_messages,
 )
+from feishuperm.lib.post import post_json
 from feishuperm.models.payload import AskPayload
 from feishuperm.models.settings import Settings
 from feishuperm.services.presenter import brief_ask
@@ -29,7 +32,7 @@ def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -
     else:
         messages = permission_messages(ask, at=settings.feishu_at)
     url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
-    send_first(url, messages, secret)
+    send_first(url, messages, secret, _post(settings))
 
 
 def tell_unreadable(settings: Settings) -> None:
@@ -38,7 +41,13 @@ def tell_unreadable(settings: Settings) -> None:
         return
     from feishuperm.services.notices import unreadable_notice
 
-    project = os.environ.get("CLAUDE_PROJECT_DIR", "")
+    titles = settings.feishuperm_card == "title"  # they name no project
+    project = "" if titles else os.environ.get("CLAUDE_PROJECT_DIR", "")
     notice = unreadable_notice(project, time.time())
     card = build_notice_card(notice, settings.feishuperm_lang, settings.feishu_at)
-    send_feishu_card(settings.feishu_webhook_url, card, settings.feishu_webhook_secret)
+    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
+    send_feishu_card(url, card, secret, _post(settings))
+
+
+def _post(settings: Settings) -> Post:
+    return partial(post_json, ca_file=settings.feishuperm_ca_file)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import email.utils
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 from feishuperm.lib import feishu
 from feishuperm.lib.config import config_path
@@ -21,13 +22,14 @@ SMALL_SKEW = 60
 
 
 def send_hello(
-    settings: Settings, post: Callable[[str, bytes], Reply] = post_json
+    settings: Settings, post: feishu.Post | None = None
 ) -> feishu.SendResult:
     """What Feishu said to a card that only says hello."""
     notice = Notice("test", time.time())
     card = feishu.build_notice_card(notice, settings.feishuperm_lang)
     url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
-    return feishu.send_feishu_card(url, card, secret, post)
+    trusting = partial(post_json, ca_file=settings.feishuperm_ca_file)
+    return feishu.send_feishu_card(url, card, secret, post or trusting)
 
 
 def check_feishu(case: Case) -> Iterator[Result]:
@@ -59,7 +61,7 @@ def check_bot(case: Case) -> Iterator[Result]:
         return
 
     def post(url: str, body: bytes) -> Reply:
-        reply = post_json(url, body)
+        reply = post_json(url, body, ca_file=case.settings.feishuperm_ca_file)
         case.date = reply.headers.get("date", "")
         return reply
 

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from feishuperm.channels.webhook import WebhookChannel
 from feishuperm.commands import serve
 from feishuperm.commands.serve import CHANNELS, Server
 from feishuperm.lib import log as logging
+from feishuperm.lib import post
+from feishuperm.lib.post import Reply
+from feishuperm.models.ask import Notice
 from feishuperm.models.settings import SURFACES, Settings
 from tests.services.test_desk import Channel
 
@@ -114,3 +118,25 @@ def test_server_that_cannot_have_its_port_gives_its_socket_back(
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setattr(serve, "raise_file_limit", lambda: 1000)
     make(folder).close()
+
+
+def test_certificates_of_a_company_are_trusted_for_the_group_bot(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted: list[str] = []
+
+    def call(request: Any, timeout: float, environ: Any, ca_file: str) -> Reply:
+        trusted.append(ca_file)
+        return Reply(200, {}, b'{"code": 0}')
+
+    monkeypatch.setattr(post, "call", call)
+    ca_file = str(folder / "ca.pem")
+    server = make(folder, FEISHU_WEBHOOK_URL=BOT, FEISHUPERM_CA_FILE=ca_file)
+    try:
+        bot = server.channels[-1]
+        assert isinstance(bot, WebhookChannel)
+        bot.notify(Notice("stop", 1.0))
+        bot.step()
+    finally:
+        server.close()
+    assert trusted == [ca_file]

@@ -81,3 +81,20 @@ def test_problem_is_what_feishu_said(code: int, good: bool) -> None:
     assert send_hello(settings, post).ok == good
     [(url, body)] = sent
     assert url == BOT and {"sign", "timestamp"} <= set(json.loads(body))
+
+
+def test_certificates_of_a_company_are_trusted(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted: list[str] = []
+
+    def post(url: str, body: bytes, ca_file: str = "") -> Reply:
+        trusted.append(ca_file)
+        return Reply(200, {}, b'{"code": 0}')
+
+    monkeypatch.setattr(checks_feishu, "post_json", post)
+    patient.write_config(FEISHU_WEBHOOK_URL=BOT, FEISHUPERM_CA_FILE="/etc/ca.pem")
+    assert states(patient, "feishu") == OK
+    values = {"FEISHU_WEBHOOK_URL": BOT, "FEISHUPERM_CA_FILE": "/etc/ca.pem"}
+    assert send_hello(Settings(values)).ok
+    assert trusted == ["/etc/ca.pem"] * 2

@@ -1,0 +1,221 @@
+"""Who is shown a request, in which order, and what is said when nobody can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from feishuperm.models.ask import Ask, Notice, Outcome
+from feishuperm.services.notifier import Notifier, Told
+from tests.asks import make_ask
+from tests.services.test_desk import Channel, Timers
+
+KINDS = frozenset(("permission", "denied"))
+
+
+class Asked:
+    """A request, as far as a notifier cares."""
+
+    def __init__(self) -> None:
+        self.open = True
+
+    def waits(self) -> bool:
+        return self.open
+
+
+class Muted(Channel):
+    def muted(self) -> bool:
+        return True
+
+
+class Bench:
+    """Channels, a clock, and what the desk is told."""
+
+    def __init__(self, *channels: Channel, delay: int = 0) -> None:
+        self.inbox = Channel("inbox", passive=True)
+        self.card, self.bot = Channel("app"), Channel("webhook")
+        self.channels: Sequence[Channel] = channels or (self.inbox, self.card, self.bot)
+        self.timers = Timers()
+        self.queue: list[Any] = []  # what came from other threads
+        self.changes: list[int] = []
+        self.request: Any = Asked()
+        self.said: list[str] = []
+        self.told = Told(
+            lambda request: self.said.append("shown"),
+            lambda request, detail: self.said.append(f"failed: {detail}"),
+            lambda request: self.said.append("lost"),
+        )
+        self.notifier = Notifier(
+            self.channels, KINDS, delay,
+            lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
+            self.queue.append, lambda: self.changes.append(1),
+        )  # fmt: skip
+
+    def announce(self, ask: Ask | None = None, **options: Any) -> None:
+        ask = ask or make_ask()
+        self.notifier.announce(self.request, ask, self.told, **options)
+
+    def run(self) -> None:
+        """The loop's turn."""
+        while self.queue:
+            self.queue.pop(0)()
+
+    def report(self, channel: Channel, shown: bool, detail: str = "") -> None:
+        channel.asks[-1][1].done(shown, detail)
+        self.run()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_request_is_shown_on_every_channel_once(bench: Bench) -> None:
+    bench.announce()
+    assert [len(channel.asks) for channel in bench.channels] == [1, 1, 1]
+
+
+def test_report_of_a_channel_waits_for_the_loops_own_thread(bench: Bench) -> None:
+    bench.announce()
+    bench.card.asks[0][1].done(True, "")
+    assert bench.said == []
+    bench.run()
+    assert bench.said == ["shown"]
+
+
+def test_request_that_every_channel_failed_to_show_is_told_with_all_reasons(
+    bench: Bench,
+) -> None:
+    bench.announce()
+    bench.report(bench.card, False, "no app")
+    assert bench.said == []
+    bench.report(bench.bot, False, "no bot")
+    assert bench.said == ["failed: no app; no bot"]
+
+
+def test_request_that_somebody_looks_at_has_not_failed(bench: Bench) -> None:
+    bench.inbox.looked_at = True
+    bench.announce()
+    bench.report(bench.card, False, "x")
+    bench.report(bench.bot, False, "y")
+    assert bench.said == []
+
+
+def test_channel_stands_in_only_when_the_one_before_it_fails(bench: Bench) -> None:
+    bench.bot.stands_in_for = "app"
+    bench.announce()
+    assert bench.bot.asks == []
+    bench.report(bench.card, False, "no app")
+    assert len(bench.bot.asks) == 1 and bench.said == []
+    bench.report(bench.bot, False, "no bot")
+    assert bench.said == ["failed: no app; no bot"]
+
+
+def test_channel_stands_in_for_nobody_that_is_not_there() -> None:
+    bot = Channel("webhook")
+    bot.stands_in_for = "app"
+    bench = Bench(bot)
+    bench.announce()
+    assert len(bot.asks) == 1
+
+
+def test_card_that_nobody_can_answer_any_more_is_lost_when_it_was_the_last(
+    bench: Bench,
+) -> None:
+    bench.announce()
+    bench.report(bench.card, True)
+    bench.report(bench.bot, True)
+    bench.card.asks[0][1].lost()
+    bench.run()
+    assert bench.said == ["shown", "shown"]
+    bench.bot.asks[0][1].lost()
+    bench.run()
+    assert bench.said[-1] == "lost"
+
+
+def test_kind_that_nobody_wants_pushed_is_for_who_looks(bench: Bench) -> None:
+    bench.announce(make_ask(kind="plan"))
+    assert [len(channel.asks) for channel in bench.channels] == [1, 0, 0]
+    assert bench.said == [], "a plan waits for whoever looks"
+
+
+def test_request_that_comes_back_goes_to_the_channel_whose_card_is_out(
+    bench: Bench,
+) -> None:
+    bench.card.kept = True
+    bench.announce(push=False)
+    assert [len(channel.asks) for channel in bench.channels] == [1, 1, 0]
+
+
+def test_muted_chat_lets_the_terminal_ask(bench: Bench) -> None:
+    muted = Bench(bench.inbox, Muted("app"))
+    muted.announce()
+    assert muted.said == ["failed: muted in the chat"]
+    assert [len(channel.asks) for channel in muted.channels] == [1, 0]
+    muted.inbox.looked_at = bench.inbox.looked_at = True
+    muted.said.clear()
+    muted.announce()
+    assert muted.said == []
+
+
+def test_kind_that_stops_the_terminal_does_not_wait_where_nobody_looks() -> None:
+    inbox = Channel("inbox", passive=True)
+    bench = Bench(inbox)
+    bench.announce(make_ask(kind="denied"))
+    assert bench.said == ["failed: nobody looks"]
+    bench.said.clear()
+    inbox.looked_at = True
+    bench.announce(make_ask(kind="denied"))
+    assert bench.said == []
+
+
+def test_card_goes_out_after_the_delay_if_it_is_still_waited_for() -> None:
+    channels = Channel("inbox", passive=True), Channel("app")
+    bench = Bench(*channels, delay=5)
+    bench.announce()
+    assert [len(channel.asks) for channel in channels] == [1, 0]
+    bench.timers.turn(4)
+    assert channels[1].asks == []
+    bench.timers.turn(1)
+    assert len(channels[1].asks) == 1
+    bench.announce()
+    bench.request.open = False
+    bench.timers.turn(5)
+    assert len(channels[1].asks) == 1
+
+
+def test_card_is_held_while_a_person_is_there_and_made_when_it_leaves(
+    bench: Bench,
+) -> None:
+    waits = [3.0, 2.0, 0.0]
+    late = make_ask(why="known by then")
+    bench.announce(hold=lambda: waits.pop(0), renew=lambda: late)
+    assert bench.card.asks == [] and bench.inbox.asks[0][0].why == ""
+    bench.timers.turn(3)
+    assert bench.card.asks == []
+    bench.timers.turn(2)
+    assert bench.card.asks[0][0] is late and waits == []
+
+
+def test_end_and_news_reach_every_channel_and_open_page(bench: Bench) -> None:
+    outcome = Outcome("1-a", done="x")
+    bench.notifier.renew()
+    bench.notifier.settle(outcome)
+    bench.notifier.update(outcome)
+    notice = Notice("stop", 1.0)
+    bench.notifier.notify(notice)
+    for channel in bench.channels:
+        assert channel.renewed == 1 and channel.notices == [notice]
+        assert channel.outcomes == channel.updates == [outcome]
+    assert len(bench.changes) == 3
+
+
+def test_state_of_every_channel_has_its_own_facts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.card, "facts", lambda: {"owner": "ou_me"})
+    inbox, app, _ = bench.notifier.states()
+    assert inbox == {"name": "inbox", "state": "up", "detail": ""}
+    assert app["owner"] == "ou_me"
