@@ -17,6 +17,7 @@ from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
 
 from feishuperm import wire
 from feishuperm.engine.application import Interactive
+from feishuperm.models.fields import decoded, part_at
 from feishuperm.models.names import IDLE_TYPE, LAST_WORDS
 from feishuperm.models.notice import NOTICE_EVENTS
 
@@ -245,13 +246,7 @@ def _end_with_the_session() -> None:
 
 
 def _decoded(raw: bytes) -> dict[str, Any]:
-    if len(raw) > wire.MAX_INPUT:
-        return {}
-    try:
-        fields = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return fields if isinstance(fields, dict) else {}
+    return part_at(decoded(raw)) if len(raw) <= wire.MAX_INPUT else {}
 
 
 def _line(output: dict[str, Any]) -> bytes:

@@ -26,6 +26,7 @@ from feishuperm.engine.variables import UnsafeTemplate, shell_template
 from feishuperm.errors import FileError
 from feishuperm.lib.config import claude_dir, claude_settings, home
 from feishuperm.lib.files import read_json
+from feishuperm.models.fields import list_at, part_at, value_at
 from feishuperm.models.hooks import (
     CALLBACK_TYPES,
     COMMAND,
@@ -164,8 +165,7 @@ class ConfigManager:
         names: set[str] = set()
         own: dict[str, str] = {}
         for _, origin, data in self._settings(root):
-            block = data.get("env")
-            block = block if isinstance(block, dict) else {}
+            block = part_at(data, "env")
             if origin.is_project:
                 names.update(name for name in block if not _is_place(name))
             else:
@@ -335,7 +335,7 @@ class _Reader:
     def _callbacks(self, entries: list[Any], place: str) -> Iterator[HookCallback]:
         for number, entry in enumerate(entries):
             inside = f"{place}.hooks[{number}]"
-            if self.scripts_only and _kind(entry) != SCRIPT:
+            if self.scripts_only and value_at(entry, "type") != SCRIPT:
                 continue
             try:
                 callback = self._callback(entry, inside)
@@ -351,7 +351,7 @@ class _Reader:
         """One callback; None for a kind that Claude Code runs. Raises Invalid."""
         if not isinstance(entry, dict):
             raise Invalid("not an object")
-        kind = _kind(entry)
+        kind: Any = entry.get("type")
         if kind in CLIENT_TYPES:
             return None
         source = f"{self.path}: {place}"
@@ -470,23 +470,12 @@ def _is_clean(text: str) -> bool:
         return False
 
 
-def _kind(entry: Any) -> Any:
-    return entry.get("type") if isinstance(entry, dict) else None
-
-
-def _group_entries(group: Any) -> list[dict[str, Any]]:
-    entries = group.get("hooks") if isinstance(group, dict) else None
-    listed = entries if isinstance(entries, list) else []
-    return [entry for entry in listed if isinstance(entry, dict)]
-
-
 def _has_script(data: dict[str, Any]) -> bool:
-    hooks = data.get("hooks")
     return any(
-        _kind(entry) == SCRIPT
-        for groups in (hooks.values() if isinstance(hooks, dict) else ())
-        for group in (groups if isinstance(groups, list) else ())
-        for entry in _group_entries(group)
+        value_at(entry, "type") == SCRIPT
+        for event in part_at(data, "hooks")
+        for group in list_at(data, "hooks", event)
+        for entry in list_at(group, "hooks")
     )
 
 
@@ -500,11 +489,12 @@ def _scripts_only(pairs: list[Pair]) -> Iterator[Pair]:
 def _readable_for_client(data: dict[str, Any]) -> dict[str, Any]:
     """A file's content with the hooks that nobody but Claude Code can run."""
     kept: dict[str, list[dict[str, Any]]] = {}
-    hooks = data.get("hooks")
-    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
-        for group in groups if isinstance(groups, list) else ():
+    for event in part_at(data, "hooks"):
+        for group in list_at(data, "hooks", event):
             entries = [
-                entry for entry in _group_entries(group) if _kind(entry) in CLIENT_TYPES
+                entry
+                for entry in list_at(group, "hooks")
+                if value_at(entry, "type") in CLIENT_TYPES
             ]
             if entries:
                 kept.setdefault(event, []).append({**group, "hooks": entries})

@@ -47,6 +47,7 @@ from feishuperm.engine.screen import Screen
 from feishuperm.engine.wait import Wait
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
+from feishuperm.models.fields import list_at, part_at, value_at
 from feishuperm.protocol.stream_json import (
     ControlCancel,
     ControlRequest,
@@ -91,8 +92,7 @@ class Question:
     def __init__(self, request: ControlRequest) -> None:
         self.id = request.id
         self.tool_name = str(request.body.get("tool_name", ""))
-        fields = request.body.get("input")
-        self.tool_input: dict[str, Any] = fields if isinstance(fields, dict) else {}
+        self.tool_input = part_at(request.body, "input")
         self.wait = Wait()
 
 
@@ -197,9 +197,8 @@ class Headless:
 
     def _agreed(self, answer: ControlResponse, prompt: str) -> None:
         """Run what the CLI left out; what else stood in a skipped file stays out."""
-        sources = answer.body.get("sources")
-        entries = sources if isinstance(sources, list) else []
-        loaded = {str(e.get("source")) for e in entries if isinstance(e, dict)}
+        entries = list_at(answer.body, "sources")
+        loaded = {str(value_at(entry, "source")) for entry in entries}
         self.hooks.load_hooks(self.config.left_over(loaded))
         for file in self.config.skippable():
             if file.source not in loaded:
@@ -295,9 +294,8 @@ class Headless:
 
     def _hook(self, request: ControlRequest) -> None:
         """In a thread: a registered callback."""
-        fields = request.body.get("input")
         tool_use_id = request.body.get("tool_use_id")
-        output = self.hooks.run(fields if isinstance(fields, dict) else {}, tool_use_id)
+        output = self.hooks.run(part_at(request.body, "input"), tool_use_id)
         self._later(lambda: self._hook_done(request.id, output or {}))
 
     def _failed(self, request: ControlRequest, why: str) -> None:
@@ -497,8 +495,7 @@ def _deny(message: str) -> dict[str, Any]:
 
 def _decision_of(output: Any) -> dict[str, Any] | None:
     """The decision inside a PermissionRequest hook's output, if there is one."""
-    specific = output.get("hookSpecificOutput") if isinstance(output, dict) else None
-    decision = specific.get("decision") if isinstance(specific, dict) else None
+    decision = value_at(output, "hookSpecificOutput", "decision")
     if not isinstance(decision, dict):
         return None
     if decision.get("behavior") == "allow":

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from feishuperm.models.fields import part_at
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     Output = dict[str, Any]
@@ -75,8 +77,7 @@ def without_allow(output: Output) -> Output:
 
 
 def _said(output: Output) -> str:
-    specific = output.get("hookSpecificOutput")
-    return STRENGTH[_strength(specific)] if isinstance(specific, dict) else ""
+    return STRENGTH[_strength(part_at(output, "hookSpecificOutput"))]
 
 
 def _merge_two(first: Output, second: Output) -> Output:
@@ -145,8 +146,7 @@ def _strength(specific: Output) -> int:
 
 def _decision(specific: Output) -> Output:
     """The decision of a PermissionRequest hook; nothing in an output without one."""
-    decision = specific.get("decision")
-    return decision if isinstance(decision, dict) else {}
+    return part_at(specific, "decision")
 
 
 def _joined(outputs: Iterable[Output], key: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.tongue import translate
 from feishuperm.lib.tool import summary
+from feishuperm.models.fields import list_at, part_at, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,16 +43,12 @@ class Screen:
                 self._tell(said)
         if type != "assistant":
             return
-        message = body.get("message")
-        content = message.get("content") if isinstance(message, dict) else None
         inside = "  " if body.get("parent_tool_use_id") else ""
-        for block in content if isinstance(content, list) else ():
-            if not isinstance(block, dict):
-                continue
-            if block.get("type") == "text":
+        for block in list_at(body, "message", "content"):
+            if value_at(block, "type") == "text":
                 self._flush()
                 self.held = inside + visible(str(block.get("text"))).strip()
-            elif block.get("type") == "tool_use":
+            elif value_at(block, "type") == "tool_use":
                 self._flush()
                 self.line(f"{inside}* {_call(block.get('name'), block.get('input'))}")
 
@@ -117,8 +114,7 @@ class Screen:
             print(visible(answer), file=self.out, flush=True)
         else:
             self._flush()
-        errors = result.get("errors")
-        for error in errors if isinstance(errors, list) else ():
+        for error in list_at(result, "errors"):
             if not str(error).startswith("[ede_diagnostic]"):  # the CLI's own notes
                 self._tell(one_line(str(error)))
         self.line(_summary(result, refusals))
@@ -155,11 +151,10 @@ def _call_of(question: Question) -> str:
 
 def _call(name: Any, tool_input: Any) -> str:
     """One line that tells a tool call apart from others."""
-    fields = tool_input if isinstance(tool_input, dict) else {}
-    command = fields.get("command")
+    command = value_at(tool_input, "command")
     if isinstance(command, str):
         return one_line(f"{name}: {command}", WIDTH)
-    return one_line(summary(str(name), fields), WIDTH)
+    return one_line(summary(str(name), part_at(tool_input)), WIDTH)
 
 
 def _number(result: dict[str, Any], key: str) -> float:

@@ -22,6 +22,7 @@ from feishuperm.errors import FileError
 from feishuperm.lib.config import home, state_dir
 from feishuperm.lib.files import parse_json, read_bytes, read_json
 from feishuperm.lib.git import main_folder, top_folder
+from feishuperm.models.fields import value_at
 
 SETTINGS = (".claude/settings.json", ".claude/settings.local.json", ".mcp.json")
 SCRIPT_FOLDERS = (".claude/hooks", "hooks")
@@ -54,19 +55,16 @@ class Trust:
             state = read_json(os.path.join(base, ".claude.json"))
         except FileError:
             return False
-        projects = state.get("projects") if isinstance(state, dict) else None
-        if not isinstance(projects, dict) or self.environ.get(IGNORE):
+        if self.environ.get(IGNORE):
             return False
-        entries = [projects.get(folder) for folder in _folders(root)]
-        return any(isinstance(e, dict) and e.get(ACCEPTED) is True for e in entries)
+        folders = [(folder, ACCEPTED) for folder in _folders(root)]
+        return any(value_at(state, "projects", *place) is True for place in folders)
 
     def by_content(self, root: str) -> bool:
         """Whether a person has trusted exactly what lies there now."""
-        entry = Records(self.environ).read().get(os.path.realpath(root))
-        if not isinstance(entry, dict):
-            return False
+        kept = value_at(Records(self.environ).read(), os.path.realpath(root), "hash")
         try:
-            return bool(entry.get("hash") == content_hash(project_content(root)))
+            return bool(kept) and kept == content_hash(project_content(root))
         except FileError:
             return False
 
@@ -114,8 +112,8 @@ def project_content(root: str) -> dict[str, bytes]:
         if data:
             value = parse_json(data, os.path.join(top, name))
             words.update(_words(value))
-            listed = value.get("hookScriptPaths") if isinstance(value, dict) else None
-            folders.update(f for f in listed or () if isinstance(f, str))
+            listed = value_at(value, "hookScriptPaths") or ()
+            folders.update(folder for folder in listed if isinstance(folder, str))
     for folder in sorted(folders):
         for name in _files_below(top, folder):
             _add(content, top, name)

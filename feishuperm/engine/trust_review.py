@@ -25,6 +25,7 @@ from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.tongue import translate
+from feishuperm.models.fields import value_at
 from feishuperm.services.history import pad
 from feishuperm.services.ledger import Ledger
 
@@ -115,7 +116,7 @@ class Review:
 def listing(environ: Mapping[str, str]) -> Iterator[str]:
     """Every folder that was trusted, when, and whether that still holds."""
     for root, entry in sorted(Records(environ).read().items()):
-        seconds = entry.get("time") if isinstance(entry, dict) else 0
+        seconds = value_at(entry, "time")
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds or 0))
         state = "trusted" if Trust(environ).by_content(root) else "changed since"
         yield f"{day}  {pad(translate(state), 13)}  {visible(root)}"

@@ -23,6 +23,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from feishuperm.models.fields import text_at
+
 # Name -> the fields it is taken from, the first that holds text; a dot goes inside.
 VARIABLES = {
     "TOOL": ("tool_name",),
@@ -84,9 +86,7 @@ def used_variables(template: str) -> set[str]:
 
 def _first_text(fields: dict[str, Any], paths: tuple[str, ...]) -> str:
     for path in paths:
-        value: Any = fields
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        if isinstance(value, str) and value:
-            return value
+        text = text_at(fields, *path.split("."))
+        if text:
+            return text
     return ""

@@ -12,6 +12,7 @@ from typing import Any
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.hub import Hub
 from feishuperm.lib.task import run
+from feishuperm.models.fields import decoded, part_at
 
 
 class GatewayControl:
@@ -41,11 +42,7 @@ class GatewayControl:
         if kind != b"C":
             connection.close()
             return
-        try:
-            command = json.loads(body)
-        except (ValueError, RecursionError):
-            command = {}
-        run(self._answer(command if isinstance(command, dict) else {}, reply), failed)
+        run(self._answer(part_at(decoded(body)), reply), failed)
 
     async def _answer(
         self, command: dict[str, Any], reply: Callable[[dict[str, Any]], None]

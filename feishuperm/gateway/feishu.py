@@ -17,10 +17,8 @@ from feishuperm.channels.app import chat
 from feishuperm.channels.app.card import confirm_words
 from feishuperm.channels.app.events import (
     is_old,
-    part_at,
     read_event,
     said_in,
-    text_at,
     toast,
 )
 from feishuperm.gateway.cards import Sent
@@ -40,6 +38,7 @@ from feishuperm.gateway.taps import SEEN_SECONDS
 from feishuperm.lib.log import log
 from feishuperm.lib.task import run
 from feishuperm.models.ask import Answer
+from feishuperm.models.fields import part_at, text_at
 
 CODE = re.compile(r"\d{6}\Z")
 MACHINES = ("机器", "machines")

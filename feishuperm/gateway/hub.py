@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from feishuperm.channels.app.events import text_at
 from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.cards import Cards
@@ -39,6 +38,7 @@ from feishuperm.models.ask import (
     from_plain,
     to_plain,
 )
+from feishuperm.models.fields import text_at
 from feishuperm.protocol.machine import (
     GOING_AWAY,
     LOGIN,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from feishuperm.channels.app.events import text_at
 from feishuperm.gateway.notes import join_card
 from feishuperm.gateway.peer import Peer, Wire
 from feishuperm.gateway.registry import Joining, Machine, clean_name
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
 from feishuperm.models.ask import from_plain, to_plain
+from feishuperm.models.fields import text_at
 from feishuperm.protocol.machine import GOING_AWAY, TRY_LATER
 
 TYPE_CHECKING = False

@@ -23,7 +23,7 @@ import time
 from typing import Any
 
 from feishuperm.channels.app.card import Extra, ask_card, settled_card
-from feishuperm.channels.app.events import read_tap, text_at, toast
+from feishuperm.channels.app.events import read_tap, toast
 from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.peer import Peer, Place, Wire
@@ -33,6 +33,7 @@ from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
+from feishuperm.models.fields import text_at
 from feishuperm.protocol.machine import TAP, prove
 
 TYPE_CHECKING = False

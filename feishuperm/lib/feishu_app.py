@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from feishuperm.lib.display import one_line
 from feishuperm.lib.post import Call, Reply, call
 from feishuperm.lib.text import TEXTS, text
+from feishuperm.models.fields import decoded, list_at, part_at, value_at
 
 Post = Callable[[Call], Reply]
 
@@ -257,7 +258,7 @@ class AppApi:
 
     def judge(self, reply: Reply) -> Result:
         """What an answer means; most refusals come with a status of 400."""
-        answer = _decoded(reply.body)
+        answer = part_at(decoded(reply.body))
         code = answer.get("code")
         if not isinstance(code, int) or isinstance(code, bool):
             again = reply.status >= 500 or reply.status == 429
@@ -312,13 +313,8 @@ def page_of(code: int) -> str:
 
 def _scopes(answer: dict[str, Any]) -> list[str]:
     """The permissions of which one is missing, as Feishu names them."""
-    error = answer.get("error")
-    listed = error.get("permission_violations") if isinstance(error, dict) else None
-    names = [
-        str(item.get("subject"))
-        for item in (listed if isinstance(listed, list) else [])
-        if isinstance(item, dict)
-    ]
+    listed = list_at(answer, "error", "permission_violations")
+    names = [str(value_at(item, "subject")) for item in listed]
     return [name for name in names if SCOPE.match(name)][:MOST_SCOPES]
 
 
@@ -355,14 +351,6 @@ def _multipart(boundary: str, name: str, data: bytes) -> bytes:
         "Content-Type: application/octet-stream\r\n\r\n"
     )
     return head.encode() + data + f"\r\n--{boundary}--\r\n".encode()
-
-
-def _decoded(body: bytes) -> dict[str, Any]:
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return answer if isinstance(answer, dict) else {}
 
 
 def _reset(headers: Mapping[str, str]) -> float:

@@ -10,11 +10,12 @@ It imports no more than it must: these agents call for things nobody is asked ab
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping
 from typing import Any
+
+from feishuperm.models.fields import decoded, part_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,11 +55,7 @@ def pass_over(raw: bytes, environ: Environ) -> bool:
 
 def stranger(raw: bytes, environ: Environ) -> str:
     """The host that sent an event, empty for Claude Code and for who bears no mark."""
-    try:
-        event = json.loads(raw)
-    except (ValueError, RecursionError):
-        event = None
-    fields = event if isinstance(event, dict) else {}
+    fields = part_at(decoded(raw))
     return "" if is_claude(fields, environ) else _marked(fields, environ)
 
 

@@ -7,10 +7,11 @@ whether decoding would take long.
 
 from __future__ import annotations
 
-import json
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
+
+from feishuperm.models.fields import decoded
 
 
 def json_get(data: object, path: str, default: Any = None) -> Any:
@@ -18,7 +19,7 @@ def json_get(data: object, path: str, default: Any = None) -> Any:
 
     `data` is JSON as text or bytes, or already decoded.
     """
-    value = _decoded(data)
+    value = decoded(data) if isinstance(data, (str, bytes, bytearray)) else data
     for key in path.split(".") if path else ():
         value = _step(value, key)
     return default if value is None else value
@@ -49,15 +50,6 @@ def has_more_parts(data: bytes, most: int) -> bool:
 
 
 _MARK = re.compile(r'["\[{,]')
-
-
-def _decoded(data: object) -> Any:
-    if not isinstance(data, (str, bytes, bytearray)):
-        return data
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _step(value: object, key: str) -> Any:

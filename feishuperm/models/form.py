@@ -15,6 +15,7 @@ from datetime import date, datetime
 from typing import Any, NamedTuple
 
 from feishuperm.models.ask import TEXT_LIMIT, Field, Option
+from feishuperm.models.fields import text_at
 from feishuperm.models.question import in_form
 
 Say = Callable[..., str]
@@ -103,8 +104,8 @@ def read_form(schema: object) -> tuple[Entry, ...] | None:
 
 
 def _entry(name: str, rules: object, required: bool) -> Entry | None:
-    kind = rules.get("type") if isinstance(rules, dict) else None
-    if not isinstance(rules, dict) or not isinstance(kind, str) or kind not in KEYS:
+    kind = text_at(rules, "type")
+    if not isinstance(rules, dict) or kind not in KEYS:
         return None
     if not (KEYS[kind] | TEXTS | {"type"}).issuperset(rules) or not _limits_fit(rules):
         return None
@@ -175,7 +176,7 @@ def _field(name: str, entry: Entry, say: Say) -> Field:
         return Field(name, "one", label, hint, hint, options, value)
     if entry.options:
         options = tuple(Option(*option) for option in entry.options)
-        value = default if isinstance(default, str) else ""
+        value = text_at(entry.rules, "default")
         return Field(name, entry.type, label, hint, hint, options, value)
     value = "" if default is None or isinstance(default, (list, dict)) else str(default)
     return Field(name, "text", label, hint, value=value[:TEXT_LIMIT])
@@ -184,8 +185,8 @@ def _field(name: str, entry: Entry, say: Say) -> Field:
 def _hint(entry: Entry, say: Say) -> str:
     """What the server says of a field, and what it demands."""
     rules = entry.rules
-    said = rules.get("description")
-    words = [said] if isinstance(said, str) and said else []
+    said = text_at(rules, "description")
+    words = [said] if said else []
     demand = rules.get("format") or entry.type
     if demand in DEMANDS:
         words.append(say(DEMANDS[demand]))

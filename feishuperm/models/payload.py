@@ -16,6 +16,7 @@ import json
 from typing import Any
 
 from feishuperm.errors import PayloadError
+from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.form import can_be_answered
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.names import FORM, IDLE, IDLE_TYPE, LAST_WORDS
@@ -25,11 +26,11 @@ class BaseFields:
     """The fields every event carries; absent ones are empty strings."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
-        self.session_id = _string(fields, "session_id")
-        self.transcript_path = _string(fields, "transcript_path")
-        self.hook_event_name = _string(fields, "hook_event_name")
-        self.cwd = _string(fields, "cwd")
-        self.permission_mode = _string(fields, "permission_mode")
+        self.session_id = text_at(fields, "session_id")
+        self.transcript_path = text_at(fields, "transcript_path")
+        self.hook_event_name = text_at(fields, "hook_event_name")
+        self.cwd = text_at(fields, "cwd")
+        self.permission_mode = text_at(fields, "permission_mode")
 
 
 class HookPayload:
@@ -70,11 +71,8 @@ class ToolPayload(HookPayload):
 
     def __init__(self, fields: dict[str, Any]) -> None:
         super().__init__(fields)
-        self.tool_name = _string(fields, "tool_name")
-        tool_input = fields.get("tool_input")
-        self.tool_input: dict[str, Any] = (
-            tool_input if isinstance(tool_input, dict) else {}
-        )
+        self.tool_name = text_at(fields, "tool_name")
+        self.tool_input = part_at(fields, "tool_input")
 
 
 class AskPayload(HookPayload):
@@ -118,7 +116,7 @@ class PermissionDeniedPayload(CallPayload):
     EVENT = "PermissionDenied"
 
     def remark(self) -> str:
-        return _string(self.fields, "reason")
+        return text_at(self.fields, "reason")
 
 
 class PreToolUsePayload(ToolPayload):
@@ -137,14 +135,14 @@ class NotificationPayload(AskPayload):
     def __init__(self, fields: dict[str, Any]) -> None:
         super().__init__(fields)
         self.tool_name = IDLE
-        said = _string(fields, LAST_WORDS)  # the hook has it from the transcript
+        said = text_at(fields, LAST_WORDS)  # the hook has it from the transcript
         self.tool_input = {LAST_WORDS: said} if said else {}
 
     def waits(self) -> bool:
-        return _string(self.fields, "notification_type") == IDLE_TYPE
+        return text_at(self.fields, "notification_type") == IDLE_TYPE
 
     def message(self) -> str:
-        return _string(self.fields, "message")
+        return text_at(self.fields, "message")
 
 
 class ElicitationPayload(AskPayload):
@@ -168,7 +166,7 @@ class StopPayload(HookPayload):
     EVENT = "Stop"
 
     def last_assistant_message(self) -> str:
-        return _string(self.fields, "last_assistant_message")
+        return text_at(self.fields, "last_assistant_message")
 
     def stop_hook_active(self) -> bool:
         return self.fields.get("stop_hook_active") is True
@@ -211,8 +209,3 @@ def parse_payload(raw: bytes | str | dict[str, Any]) -> HookPayload:
     if not isinstance(name, str) or not name:
         raise PayloadError("the event has no hook_event_name")
     return PAYLOAD_TYPES.get(name, HookPayload)(fields)
-
-
-def _string(fields: dict[str, Any], key: str) -> str:
-    value = fields.get(key)
-    return value if isinstance(value, str) else ""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from feishuperm.models.fields import list_at, text_at
+
 
 class Question(NamedTuple):
     """One question, whatever shape it came in."""
@@ -29,23 +31,16 @@ def read_questions(questions: object) -> list[Question]:
 
 
 def _question(entry: dict[str, Any]) -> Question:
-    options = entry.get("options")
-    rows = options if isinstance(options, list) else []
     return Question(
-        _string(entry, "question"),
-        _string(entry, "header"),
+        text_at(entry, "question"),
+        text_at(entry, "header"),
         tuple(
-            (_string(row, "label"), _string(row, "description"))
-            for row in rows
-            if isinstance(row, dict) and _string(row, "label")
+            (text_at(row, "label"), text_at(row, "description"))
+            for row in list_at(entry, "options")
+            if text_at(row, "label")
         ),
         entry.get("multiSelect") is True,
     )
-
-
-def _string(entry: dict[str, Any], key: str) -> str:
-    value = entry.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def parse_answers(

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from feishuperm.errors import ProtocolError
+from feishuperm.models.fields import decoded, value_at
 from feishuperm.protocol.feishu_frame import (
     CONTROL,
     DATA,
@@ -122,7 +123,7 @@ def read_endpoint(status: int, body: bytes) -> Endpoint:
 
 def ping_seconds(config: object, known: float = PING_SECONDS) -> float:
     """The interval a configuration asks for, within reason; it may name none."""
-    value = config.get("PingInterval") if isinstance(config, dict) else None
+    value = value_at(config, "PingInterval")
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return known
     return float(min(max(value, LEAST_PING), MOST_PING)) if value > 0 else known
@@ -243,10 +244,7 @@ class LongConnection:
 
     def _configure(self, payload: bytes) -> None:
         """A pong may change the interval; what it leaves out stays as it is."""
-        try:
-            self._interval = ping_seconds(json.loads(payload), self._interval)
-        except (ValueError, RecursionError):
-            pass
+        self._interval = ping_seconds(decoded(payload), self._interval)
 
     def _assembled(self, frame: Frame) -> bytes | None:
         """The payload, once all of its parts are there."""

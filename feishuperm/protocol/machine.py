@@ -29,6 +29,7 @@ import hmac
 import json
 from typing import Any
 
+from feishuperm.models.fields import decoded
 from feishuperm.protocol.websocket import (
     GOING_AWAY,
     POLICY,
@@ -113,10 +114,7 @@ class MachineWire:
         return None
 
     def _read(self, data: bytes) -> dict[str, Any] | None:
-        try:
-            message = json.loads(data)
-        except (ValueError, RecursionError):
-            message = None
+        message = decoded(data)
         if isinstance(message, dict) and isinstance(message.get("t"), str):
             return message
         self.close(1003, "not a message")

@@ -12,6 +12,7 @@ import json
 from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import ProtocolError
+from feishuperm.models.fields import decoded, part_at
 
 MAX_LINE = 64 << 20  # one line may carry a whole tool result, pictures included
 
@@ -113,10 +114,7 @@ def _line(value: dict[str, Any]) -> bytes:
 
 def _event(line: bytes) -> Event | None:
     """The event on a line; None for a line that is none (a tool's own print)."""
-    try:
-        body = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    body = decoded(line)
     if not isinstance(body, dict) or not isinstance(body.get("type"), str):
         return None
     if body["type"] == "control_request":
@@ -140,9 +138,8 @@ def _control_response(body: dict[str, Any]) -> Event | None:
     response = body.get("response")
     if not isinstance(response, dict):
         return None
-    inner = response.get("response")
     error = ""
     if response.get("subtype") == "error":
         error = str(response.get("error") or "unknown error")
     id = str(response.get("request_id", ""))
-    return ControlResponse(id, error, inner if isinstance(inner, dict) else {})
+    return ControlResponse(id, error, part_at(response, "response"))

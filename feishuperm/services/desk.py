@@ -24,6 +24,7 @@ from feishuperm.lib.log import log, redact
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt
 from feishuperm.models.decision import Decision
+from feishuperm.models.fields import text_at
 from feishuperm.models.form import Wrong
 from feishuperm.models.kind import KINDS, Action, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
@@ -517,8 +518,7 @@ class Desk:
     # The terminal's answer, seen in the transcript.
 
     def _watch(self, request: Request, payload: AskPayload) -> None:
-        given = payload.fields.get("agent_id")
-        agent = given if isinstance(given, str) else ""
+        agent = text_at(payload.fields, "agent_id")
         path = payload.transcript_path()
         if KINDS[request.kind].of_a_call:
             watch = self._transcripts.begin(

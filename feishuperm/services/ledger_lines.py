@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from feishuperm.lib.files import private_dir, write_all
 from feishuperm.lib.secrets import mask
+from feishuperm.models.fields import decoded
 
 Entry = dict[str, Any]
 
@@ -289,10 +290,7 @@ def end_of(entry: Entry) -> int:
 
 def decode(line: bytes) -> Entry | None:
     """The entry in a line, None if it holds none."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    entry = decoded(line)
     return entry if isinstance(entry, dict) else None
 
 

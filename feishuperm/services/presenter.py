@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.git import current_branch
@@ -22,6 +21,7 @@ from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
 from feishuperm.models.ask import WHILE, Ask, Block, Notice, Outcome, fit
 from feishuperm.models.decision import Decision
+from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.kind import KINDS, Action, Kind, Say, kind_of, offers
 from feishuperm.models.payload import AskPayload
 from feishuperm.models.request import Request
@@ -284,8 +284,7 @@ class Presenter:
 
     def answers(self, decision: Decision) -> tuple[str, ...]:
         """What was answered to each question, as it may be shown."""
-        given = (decision.updated_input or {}).get("answers")
-        rows = given.items() if isinstance(given, dict) else ()
+        rows = part_at(decision.updated_input, "answers").items()
         pairs = (self.say("card.pair", label=name, value=said) for name, said in rows)
         return tuple(one_line(redact(pair), WORDS_SHOWN) for pair in pairs)
 
@@ -328,7 +327,7 @@ def plain_ask(
         project=project,
         branch=current_branch(project),
         session=payload.session_id(),
-        agent=_string(payload.fields.get("agent_type")),
+        agent=text_at(payload.fields, "agent_type"),
         dangers=sentences(reading.marks, say),
         facts=sentences(reading.facts, say),
     )
@@ -407,10 +406,6 @@ def last_paragraph(said: str) -> str:
 
 def project_name(project: str) -> str:
     return project.rstrip("/").rpartition("/")[2] or project
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _action_end(row: Action, request: Request) -> tuple[str, str, str]:

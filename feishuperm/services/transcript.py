@@ -24,6 +24,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from feishuperm.models.fields import decoded, list_at, part_at, text_at, value_at
+
 PENDING = "pending"
 ANSWERED = "answered"  # the call is over
 MOVED_ON = "moved_on"  # the person has gone on to another prompt
@@ -358,11 +360,8 @@ def _queued(line: bytes) -> float:
     """When a person queued what a line tells of; 0.0 if it tells of none."""
     if b'"queue-operation"' not in line or len(line) > MAX_SPOKEN:
         return 0.0
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return 0.0
-    if not isinstance(entry, dict) or entry.get("operation") != "enqueue":
+    entry = part_at(decoded(line))
+    if entry.get("operation") != "enqueue":
         return 0.0
     machine = str(entry.get("content")).startswith(("<task-notification>", "<channel "))
     return 0.0 if machine else _seconds(entry.get("timestamp"))
@@ -417,23 +416,17 @@ def _words(lines: list[bytes]) -> tuple[Words, bool]:
 
 def _spoken(entry: dict[str, Any]) -> str:
     """The text of a message; of several pieces the last, whatever it is made of."""
-    message = entry.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
+    content = value_at(entry, "message", "content")
     if isinstance(content, str):
         return content.strip()
-    pieces = [block.get("text") for block in _blocks(entry, "text")]
-    texts = [piece.strip() for piece in pieces if isinstance(piece, str)]
+    texts = [text_at(block, "text").strip() for block in _blocks(entry, "text")]
     return next((piece for piece in reversed(texts) if piece), "")
 
 
 def _noted(line: bytes) -> str:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return ""
-    is_note = isinstance(entry, dict) and entry.get("type") == "last-prompt"
-    noted = entry.get("lastPrompt") if is_note else ""
-    return noted.strip() if isinstance(noted, str) else ""
+    entry = part_at(decoded(line))
+    is_note = entry.get("type") == "last-prompt"
+    return text_at(entry, "lastPrompt").strip() if is_note else ""
 
 
 def _facts(line: bytes, names: set[str], ids: set[bytes]) -> Facts | None:
@@ -490,22 +483,15 @@ def _canonical(value: object) -> object:
 
 def _entry(line: bytes) -> dict[str, Any]:
     """A line of the conversation, decoded; an empty object for any other."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):  # half a line, or none of the client's
-        return {}
-    if not isinstance(entry, dict) or entry.get("type") not in ("user", "assistant"):
-        return {}
-    return entry
+    entry = part_at(decoded(line))  # half a line, or none of the client's
+    return entry if entry.get("type") in ("user", "assistant") else {}
 
 
 def _blocks(entry: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     """The blocks of one kind in a message."""
-    message = entry.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
     return [
         block
-        for block in (content if isinstance(content, list) else ())
+        for block in list_at(entry, "message", "content")
         if isinstance(block, dict) and block.get("type") == kind
     ]
 
@@ -541,8 +527,7 @@ def _result(entry: dict[str, Any], block: dict[str, Any]) -> Result:
 
 def _text(content: list[Any]) -> str:
     first = next((part for part in content if isinstance(part, dict)), {})
-    text = first.get("text")
-    return text if isinstance(text, str) else ""
+    return text_at(first, "text")
 
 
 def _is_prompt(entry: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from feishuperm.errors import SettingError
 from feishuperm.lib.feishu_app import NO_ANSWER, AppApi, page_of
 from feishuperm.lib.post import Call, Reply, call
+from feishuperm.models.fields import part_at
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Result
 from feishuperm.setup.registration import CALLBACK, EVENT, SCOPES, is_open_id
@@ -107,7 +108,7 @@ class AppCheck:
             if result.retry or result.code == NO_ANSWER:
                 return Result(FAIL, text, "check the network")
             return Result(FAIL, text, self._page(page_of(result.code) or "version"))
-        status = _part(result.data, "bot").get("activate_status")
+        status = part_at(result.data, "bot").get("activate_status")
         if status == ENABLED:
             return Result(OK, "the app's bot is ready")
         number = status if isinstance(status, int) else -1
@@ -123,7 +124,7 @@ class AppCheck:
         if not result.ok:
             yield self._unreadable("what the app may do", result.code, result.message)
             return
-        app = _part(result.data, "app")
+        app = part_at(result.data, "app")
         if app.get("status") not in (None, APP_ENABLED):
             yield Result(FAIL, "the app is switched off", self._page("version"))
         if app.get("unaudit_version_id"):
@@ -203,15 +204,15 @@ class AppCheck:
 
     def owner(self) -> str:
         """The open_id of the app's owner, empty if Feishu does not say."""
-        app = _part(self.api.request("GET", APPLICATION).data, "app")
-        for name in (_part(app, "owner").get("owner_id"), app.get("creator_id")):
+        app = part_at(self.api.request("GET", APPLICATION).data, "app")
+        for name in (part_at(app, "owner").get("owner_id"), app.get("creator_id")):
             if is_open_id(name):
                 return str(name)
         return ""
 
     def bot_id(self) -> str:
         """The bot's own open_id, which is nobody's."""
-        bot = _part(self.api.request("GET", BOT_INFO).data, "bot")
+        bot = part_at(self.api.request("GET", BOT_INFO).data, "bot")
         return str(bot.get("open_id") or "")
 
     def _page(self, page: str) -> str:
@@ -225,11 +226,6 @@ def app_state(status: Mapping[str, Any] | None) -> str:
     """How the server says the app's connection is, empty without one."""
     channels = (status or {}).get("channels") or []
     return next((str(row["state"]) for row in channels if row["name"] == "app"), "")
-
-
-def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = data.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _name(item: object) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from feishuperm.models.fields import text_at
 from feishuperm.models.names import QUESTION_TOOL
 from feishuperm.supervisor.state import Row
 
@@ -34,21 +35,17 @@ class Event:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
-        self.tool_name = self._string("tool_name")
-        self.name = self._string("hook_event_name") or (
+        self.tool_name = text_at(fields, "tool_name")
+        self.name = text_at(fields, "hook_event_name") or (
             "PreToolUse" if self.tool_name else "Stop"
         )
-        self.session_id = self._string("session_id")
-        self.prompt_id = self._string("prompt_id")
-        self.cwd = self._string("cwd")
-        self.agent = self._string("agent_id") if self.name == "SubagentStop" else ""
-        self.transcript = self._string(
-            "agent_transcript_path" if self.agent else "transcript_path"
+        self.session_id = text_at(fields, "session_id")
+        self.prompt_id = text_at(fields, "prompt_id")
+        self.cwd = text_at(fields, "cwd")
+        self.agent = text_at(fields, "agent_id") if self.name == "SubagentStop" else ""
+        self.transcript = text_at(
+            fields, "agent_transcript_path" if self.agent else "transcript_path"
         )
-
-    def _string(self, key: str) -> str:
-        value = self.fields.get(key)
-        return value if isinstance(value, str) else ""
 
     def is_stop(self) -> bool:
         return self.name in STOPS
@@ -76,11 +73,12 @@ class Event:
                 "tool_name": self.tool_name,
                 "tool_input": self.fields.get("tool_input"),
             }
-        message = self._string("last_assistant_message")
+        message = text_at(self.fields, "last_assistant_message")
         if len(message) > MAX_MESSAGE:
             half = MAX_MESSAGE // 2
             message = f"{message[:half]}\n[...]\n{message[-half:]}"
-        agent = {"agent_type": self._string("agent_type")} if self.agent else {}
+        agent_type = text_at(self.fields, "agent_type")
+        agent = {"agent_type": agent_type} if self.agent else {}
         last = {"last_assistant_message": message}
         return {"hook_event_name": self.name, **agent, **last}
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from feishuperm.errors import FileError, UsageError
 from feishuperm.lib.files import discard, locked, private_dir, read_json, write_atomic
+from feishuperm.models.fields import list_at, part_at
 
 SESSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")  # no path, no option
 KEPT_SECONDS = 30 * 86400  # a session that was idle for a month is not resumed
@@ -40,7 +41,7 @@ class Row:
 
     def blocks(self, state: dict[str, Any]) -> int:
         """How many stops in a row were blocked so far."""
-        row = _table(state, "rows").get(self.agent)
+        row = part_at(state, "rows").get(self.agent)
         if self.fresh or not isinstance(row, dict):
             return 0
         ran = _tool_ran(self.transcript, _whole(row, "size"))
@@ -49,7 +50,7 @@ class Row:
     def block(self, state: dict[str, Any]) -> None:
         """Count one more."""
         row = {"blocks": self.blocks(state) + 1, "size": _size(self.transcript)}
-        state["rows"] = {**_table(state, "rows"), self.agent: row}
+        state["rows"] = {**part_at(state, "rows"), self.agent: row}
 
 
 class Turn:
@@ -94,9 +95,8 @@ class SupervisorState:
         """Remember a verdict; `row` is given when it blocked a stop."""
         with locked(self._session(session), self.lock_seconds):
             state = self.session(session)
-            verdicts = state.get("verdicts")
-            verdicts = verdicts if isinstance(verdicts, list) else []
-            state["verdicts"] = [*verdicts, verdict][-KEPT_VERDICTS:]
+            verdicts = [*list_at(state, "verdicts"), verdict]
+            state["verdicts"] = verdicts[-KEPT_VERDICTS:]
             if row:
                 row.block(state)
             self._write(session, state)
@@ -135,8 +135,7 @@ class SupervisorState:
             self._save(self._projects(), {"off": off})
 
     def _projects_off(self) -> list[str]:
-        off = _object(self._projects()).get("off")
-        return off if isinstance(off, list) else []
+        return list_at(_object(self._projects()), "off")
 
     # Files.
 
@@ -191,17 +190,11 @@ def _start_prompt(state: dict[str, Any], prompt: str) -> None:
     An earlier one that comes back (a background agent of the last turn) does not: two
     prompts taking turns would otherwise never reach the limit.
     """
-    seen = state.get("prompts")
-    seen = seen if isinstance(seen, list) else []
+    seen = list_at(state, "prompts")
     if prompt and prompt not in seen:
         state["prompts"] = [*seen, prompt][-KEPT_PROMPTS:]
         state["count"] = 0
         state.pop("rows", None)
-
-
-def _table(state: dict[str, Any], key: str) -> dict[str, Any]:
-    value = state.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _whole(state: dict[str, Any], key: str) -> int:
@@ -212,10 +205,9 @@ def _whole(state: dict[str, Any], key: str) -> int:
 def _object(path: str) -> dict[str, Any]:
     """A JSON object; a damaged file counts as none, because counting must go on."""
     try:
-        value = read_json(path)
+        return part_at(read_json(path))
     except FileError:
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _tool_ran(transcript: str, offset: int) -> bool:

@@ -18,6 +18,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib import log
 from feishuperm.lib.config import claude_dir, state_dir
 from feishuperm.lib.control import ask_server
+from feishuperm.models.fields import decoded
 from feishuperm.models.settings import Settings
 from feishuperm.supervisor import reviewer
 from feishuperm.supervisor.event import Event, client_cap
@@ -49,10 +50,7 @@ class Supervisor:
 
     def handle(self, raw: bytes) -> dict[str, Any] | None:
         """What to print for an event; None means nothing at all."""
-        try:
-            fields = json.loads(raw)
-        except (ValueError, RecursionError):
-            fields = None
+        fields = decoded(raw)
         if not isinstance(fields, dict):
             self._log("unreadable event, allowed", "warning")
             return {}

@@ -14,6 +14,7 @@ from feishuperm.lib.config import claude_settings, load_settings, state_dir
 from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_json
 from feishuperm.lib.terminal import say
+from feishuperm.models.fields import list_at, part_at
 from feishuperm.supervisor.event import CAP_VARIABLE, DEFAULT_CAP, client_cap
 from feishuperm.supervisor.state import SupervisorState, check_session
 
@@ -125,9 +126,7 @@ def reviewer_path(command: str) -> str:
 
 
 def _session_facts(name: str, kept: dict[str, Any]) -> dict[str, Any]:
-    listed = kept.get("verdicts")
-    listed = listed if isinstance(listed, list) else []
-    verdicts = [item for item in listed if isinstance(item, dict)]
+    verdicts = [item for item in list_at(kept, "verdicts") if isinstance(item, dict)]
     return {
         "session": name,
         "switch": kept.get("switch", ""),
@@ -171,11 +170,9 @@ def configured_cap() -> tuple[int, str]:
 def _env_of(path: str) -> dict[str, Any]:
     """`env` in a settings file; the client skips a file that it cannot read."""
     try:
-        settings = read_json(path)
+        return part_at(read_json(path), "env")
     except FileError:
         return {}
-    env = settings.get("env") if isinstance(settings, dict) else None
-    return env if isinstance(env, dict) else {}
 
 
 def print_session(entry: dict[str, Any], limit: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from feishuperm.errors import FeishupermError
+from feishuperm.models.fields import decoded, text_at
 
 MAX_TEXT = 64 << 10  # where a verdict is looked for, from the end
 MAX_STARTS = 2000  # opening braces that are tried in a text without a whole object
@@ -44,8 +45,7 @@ def read_verdict(output: bytes) -> Verdict:
         raise ReviewError("failed", f"the reviewer reports an error: {subtype}")
     verdict = _verdict(envelope.get("structured_output"))
     if not verdict:
-        answer = envelope.get("result", text)
-        verdict = _find(answer if isinstance(answer, str) else "")
+        verdict = _find(text_at({"result": text, **envelope}, "result"))
     if not verdict:
         raise ReviewError("garbled", "no verdict in what the reviewer printed")
     return verdict
@@ -61,7 +61,7 @@ def _envelope(text: str) -> dict[str, Any]:
     It is the whole output, the last item of a list (setting `verbose`), or a last line.
     """
     for part in (text, *reversed(text.splitlines())):
-        value = _json(part)
+        value = decoded(part)
         for item in reversed(value if isinstance(value, list) else [value]):
             if isinstance(item, dict) and item.get("type") == "result":
                 return item
@@ -70,12 +70,12 @@ def _envelope(text: str) -> dict[str, Any]:
 
 def _find(text: str) -> Verdict | None:
     """A verdict alone or in prose: fenced blocks, the last first, then objects."""
-    verdict = _verdict(_json(text))
+    verdict = _verdict(decoded(text))
     if verdict:
         return verdict
     text = text[-MAX_TEXT:]
     for block in reversed(FENCED.findall(text)):
-        verdict = _verdict(_json(block))
+        verdict = _verdict(decoded(block))
         if verdict:
             return verdict
     for value in reversed(list(_objects(text))):
@@ -99,13 +99,6 @@ def _objects(text: str) -> Iterator[Any]:
         else:
             yield value
         start = text.find("{", end)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _verdict(value: Any) -> Verdict | None:

@@ -34,13 +34,7 @@ from feishuperm.channels.app.card import (
     settled_card,
     title_card,
 )
-from feishuperm.channels.app.events import (
-    part_at,
-    read_event,
-    read_tap,
-    text_at,
-    toast,
-)
+from feishuperm.channels.app.events import read_event, read_tap, toast
 from feishuperm.channels.app.health import Health
 from feishuperm.channels.app.store import CardStore, Shown
 from feishuperm.channels.app.talk import Talk
@@ -51,6 +45,7 @@ from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
+from feishuperm.models.fields import part_at, text_at
 
 
 class Line(Protocol):

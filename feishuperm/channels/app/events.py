@@ -12,6 +12,7 @@ from typing import Any
 from feishuperm.channels.app.card import confirm_words
 from feishuperm.lib.log import log
 from feishuperm.models.ask import Answer, Ask
+from feishuperm.models.fields import part_at, text_at
 
 OLD_SECONDS = 600.0  # a text pushed again so late answers nothing
 
@@ -67,21 +68,7 @@ def read_event(payload: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         log("a message of Feishu's cannot be read", "warning")
         return {}
-    return event if isinstance(event, dict) else {}
-
-
-def part_at(value: object, *keys: str) -> dict[str, Any]:
-    """An object inside others; empty if it is not there."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def text_at(value: object, *keys: str) -> str:
-    """A text inside objects; empty if it is not there."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""
+    return part_at(event)
 
 
 def said_in(message: dict[str, Any]) -> str:

@@ -19,12 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu_app import NO_ANSWER, AppApi, Result
 from feishuperm.lib.log import log
+from feishuperm.models.fields import part_at, text_at
 
 
 class LineState(Protocol):
@@ -64,12 +65,12 @@ def _bot(api: AppApi) -> str:
     if not result.ok:
         silent = result.retry or result.code == NO_ANSWER
         return "" if silent else result.message
-    status = _part(result.data, "bot").get("activate_status")
+    status = part_at(result.data, "bot").get("activate_status")
     return "" if status in (None, ENABLED) else api.problem("app.bot_off")
 
 
 def _callback(api: AppApi) -> str:
-    info = _part(api.request("GET", APPLICATION).data, "app").get("callback_info")
+    info = part_at(api.request("GET", APPLICATION).data, "app").get("callback_info")
     if not isinstance(info, dict):
         return ""
     listed = info.get("subscribed_callbacks")
@@ -87,13 +88,7 @@ def count_connections(api: AppApi) -> int:
 def name_of(api: AppApi, open_id: str) -> str:
     """A person's name in the directory; empty if the app may not read it."""
     path = PERSON.format(id=quote(open_id, safe=""))
-    name = _part(api.request("GET", path).data, "user").get("name")
-    return one_line(name, NAME) if isinstance(name, str) else ""
-
-
-def _part(data: Any, key: str) -> dict[str, Any]:
-    value = data.get(key)
-    return value if isinstance(value, dict) else {}
+    return one_line(text_at(api.request("GET", path).data, "user", "name"), NAME)
 
 
 class Health:

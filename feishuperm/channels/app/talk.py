@@ -15,11 +15,12 @@ from typing import Any
 
 from feishuperm.channels.app import chat
 from feishuperm.channels.app.card import confirm_words
-from feishuperm.channels.app.events import is_old, part_at, said_in, text_at
+from feishuperm.channels.app.events import is_old, said_in
 from feishuperm.channels.app.store import Shown
 from feishuperm.errors import FeishupermError
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer
+from feishuperm.models.fields import part_at, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
