@@ -69,7 +69,7 @@ def run(environ: Environ) -> None:
     raw = read_all(0)
     kind = sys.argv[-1] if sys.argv[-1] in KINDS else ""
     # Before every tool call: nearly always there is nothing to ask for.
-    is_call = kind and (TOOL_CALL[0] in raw or TOOL_CALL[1] in raw)
+    is_call = kind and is_spelled(TOOL_CALL, raw)
     if is_call and not is_marked(socket_path(environ)):
         return
     if may_be_strange(raw, environ):
@@ -79,9 +79,7 @@ def run(environ: Environ) -> None:
             return
     request_id = new_id()
     reason = "event"
-    # Inside a `run`, which asks by itself, somebody has to look whose event it is.
-    relayed = len(raw) <= MAX_EVENT and b"FEISHUPERM_RUN" not in environ
-    if relayed and not kind and (PERMISSION[0] in raw or PERMISSION[1] in raw):
+    if not kind and is_for_the_server(raw, environ):
         project = environ.get(b"CLAUDE_PROJECT_DIR", b"")
         try:
             path = socket_path(environ)
@@ -97,6 +95,20 @@ def run(environ: Environ) -> None:
     from feishuperm.commands.hook import handle
 
     write_all(1, handle(raw, request_id.decode(), reason, kind))
+
+
+def is_for_the_server(raw: bytes, environ: Environ) -> bool:
+    """Whether it is a permission request to be relayed as it is.
+
+    Inside a `run`, which asks by itself, somebody has to look whose event it is.
+    """
+    if len(raw) > MAX_EVENT or b"FEISHUPERM_RUN" in environ:
+        return False
+    return is_spelled(PERMISSION, raw)
+
+
+def is_spelled(event: tuple[bytes, bytes], raw: bytes) -> bool:
+    return event[0] in raw or event[1] in raw
 
 
 # To whoever types it: this is no command for people.

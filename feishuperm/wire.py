@@ -252,6 +252,18 @@ def reconnect(
     return None
 
 
+def header_of(until: float | None) -> bytes:
+    """How a hook begins; one that comes back tells how long it will wait."""
+    if until is None:
+        return PROTOCOL
+    return RETURNING % max(1, until - monotonic() + 1)
+
+
+def printable(answer: bytes) -> bytes:
+    """An answer that may go to stdout: one object on one line, or nothing."""
+    return answer if answer[:1] == b"{" and answer[-1:] == b"\n" else b""
+
+
 def ask(
     raw: bytes,
     path: bytes,
@@ -277,9 +289,7 @@ def ask(
     is_old = False  # the server knows version 1 only
     guard(ACK_SECONDS)
     while sock:
-        header = PROTOCOL
-        if until is not None and not is_old:
-            header = RETURNING % max(1, until - monotonic() + 1)
+        header = PROTOCOL if is_old else header_of(until)
         try:
             question = b"\0".join((header, request_id, FLAGS[knows], project, raw))
             sock.sendall(frame(b"Q", question))
@@ -297,7 +307,7 @@ def ask(
             if kind == b"A":
                 header = PROTOCOL  # understood
             elif kind == b"D":
-                return body if body[:1] == b"{" and body[-1:] == b"\n" else b""
+                return printable(body)
             elif kind == b"R":
                 if header == PROTOCOL:
                     return b""

@@ -398,16 +398,19 @@ def _checked(entry: dict[str, Any]) -> tuple[str, float]:
         raise Invalid(f"only Claude Code itself knows `{foreign[0]}`")
     if entry.get("onFailure", "continue") not in ("block", "continue"):
         raise Invalid("`onFailure` is neither block nor continue")
-    timeout = entry.get("timeout", DEFAULT_TIMEOUT)
-    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    if not number or not 0 < timeout <= MAX_TIMEOUT:
-        raise Invalid(f"`timeout` is not a number of seconds up to {MAX_TIMEOUT}")
+    timeout = _seconds(entry.get("timeout", DEFAULT_TIMEOUT))
     if kind == COMMAND:
         try:
             shell_template(text)
         except UnsafeTemplate as error:
             raise Invalid(str(error)) from None
-    return text, float(timeout)
+    return text, timeout
+
+
+def _seconds(timeout: Any) -> float:
+    if type(timeout) not in (int, float) or not 0 < timeout <= MAX_TIMEOUT:
+        raise Invalid(f"`timeout` is not a number of seconds up to {MAX_TIMEOUT}")
+    return float(timeout)
 
 
 def _matcher_of(entry: dict[str, Any]) -> str:

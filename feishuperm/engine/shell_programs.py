@@ -9,8 +9,9 @@ known gets its arguments as data: what it does with them is its author's duty, a
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from feishuperm.engine.variables import VARIABLES, UnsafeTemplate
@@ -198,7 +199,7 @@ def _judge_wrapped(name: str, words: list[Word]) -> None:
             at += 1
         else:
             break
-    if any(word.has_value() for word in words[: at + before]):
+    if has_value(words[: at + before]):
         refuse(f"`{name}` takes no value before its command")
     judge(words[at + before :], assignments=False)
 
@@ -206,28 +207,33 @@ def _judge_wrapped(name: str, words: list[Word]) -> None:
 def _judge_interpreter(name: str, words: list[Word]) -> None:
     """A script and its arguments; without one, no value in any word."""
     plain, code = INTERPRETERS[name]
-    at = 0
-    while at < len(words) and re.fullmatch(plain, words[at].text):
-        at += 1
-    if at == len(words):
+    left = list(itertools.dropwhile(lambda w: re.fullmatch(plain, w.text), words))
+    if not left:
         refuse(f"`{name}` without a script would run what it reads")
-    if words[at].is_script():
+    first, module = left[0], left[1].text if left[1:] else ""
+    if first.is_script():
         return
-    rest = words[at + 1 :]
-    module = name in ("python", "pypy") and words[at].text == "-m"
-    if module and rest and rest[0].text in MODULES:
+    is_module = name in ("python", "pypy") and first.text == "-m"
+    if is_module and module in MODULES:
         return
-    if any(word.has_value() for word in words):
+    if has_value(words) or (name in SHELLS and _mentions_a_name(words)):
         refuse(f"a value in text that `{name}` runs")
-    if name in SHELLS and any(MENTION.search(word.text) for word in words):
-        refuse(f"a value in text that `{name}` runs")
-    if not module and not re.fullmatch(code, words[at].text, re.DOTALL):
-        refuse(f"it cannot be told what `{name} {words[at].text}` would run")
+    if not is_module and not re.fullmatch(code, first.text, re.DOTALL):
+        refuse(f"it cannot be told what `{name} {first.text}` would run")
+
+
+def has_value(words: Iterable[Word]) -> bool:
+    return any(word.has_value() for word in words)
+
+
+def _mentions_a_name(words: list[Word]) -> bool:
+    """Whether a shell would find one of our variables in its own text."""
+    return any(MENTION.search(word.text) for word in words)
 
 
 def _judge_apart(name: str, words: list[Word]) -> None:
     hint = STDIN_HINT if name in FILTERS else SCRIPT_HINT
-    if any(word.has_value() for word in words):
+    if has_value(words):
         refuse(f"`{name}` can run what its arguments say", hint)
     if name in ("make", "gmake") and any(
         re.match(r"-\w*f|--(?:make)?file|--eval|-E", word.text) for word in words
@@ -246,7 +252,7 @@ def _judge_unknown(words: list[Word]) -> None:
 
 
 def _judge_dot(name: str, words: list[Word]) -> None:
-    if not words or not words[0].is_script() or any(word.has_value() for word in words):
+    if not words or not words[0].is_script() or has_value(words):
         refuse("`.` would run what is not a file of yours")
 
 
@@ -286,7 +292,7 @@ def _judge_git(name: str, words: list[Word]) -> None:
     while at < len(words) and words[at].text in ("-C", "--no-pager"):
         at += 2 if words[at].text == "-C" else 1
     plain = at < len(words) and words[at].text in GIT_COMMANDS
-    if not plain and any(word.has_value() for word in words):
+    if not plain and has_value(words):
         refuse("this git command can run what its arguments say")
 
 
@@ -303,7 +309,7 @@ def _judge_npm(name: str, words: list[Word]) -> None:
     texts = [word.text for word in words]
     ends = texts.index("--") if "--" in texts else len(texts)
     runs = texts[:1] in (["run"], ["run-script"], ["test"])
-    if any(word.has_value() for word in (words[:ends] if runs else words)):
+    if has_value(words[:ends] if runs else words):
         refuse("npm can run what its arguments say", "npm run NAME -- $FILE")
 
 

@@ -17,6 +17,7 @@ is, and where two shells disagree about a word, one of them may make it a progra
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from feishuperm.engine.shell_programs import (
     OTHER,
@@ -296,20 +297,9 @@ class _Reader:
             if not char or char in " \t\n;&|()<>" or char == "`" == self.ends[-1]:
                 return Word("".join(parts), quoted)
             quoted = quoted or char in "'\"\\"
-            if char == "'":
-                parts.append(self._single_quotes())
-            elif char == '"':
-                parts.append(self._double_quotes())
-            elif char == "\\":
-                parts.append(self._escape())
-            elif char == "$":
-                parts.append(self._dollar(quoted=False))
-            elif char == "`":
-                parts.append(self._backquotes())
-            elif char < " " or char == "\x7f":
+            if char < " " or char == "\x7f":
                 refuse("a control character")
-            else:
-                parts.append(self.take())
+            parts.append(PARTS.get(char, _Reader.take)(self))
 
     def _escape(self) -> str:
         if len(self.peek(2)) < 2:
@@ -354,7 +344,7 @@ class _Reader:
             refuse("` ` inside ` `; write $( )")
         return VALUE if has_value else OTHER
 
-    def _dollar(self, quoted: bool) -> str:
+    def _dollar(self, quoted: bool = False) -> str:
         two = self.peek(2)
         if self.peek(3) == "$((" or two == "$[":
             refuse("a variable where the shell computes can be evaluated")
@@ -393,6 +383,16 @@ class _Reader:
         self.values += 1
         self.out.append(expansion if quoted else f'"{expansion}"')
         return VALUE
+
+
+# How a part of a word is read, by its first character; any other is taken as it is.
+PARTS: dict[str, Callable[[_Reader], str]] = {
+    "'": _Reader._single_quotes,
+    '"': _Reader._double_quotes,
+    "\\": _Reader._escape,
+    "$": _Reader._dollar,
+    "`": _Reader._backquotes,
+}
 
 
 def _leave_quotes(match: re.Match[str]) -> str:

@@ -196,29 +196,35 @@ def _connect(
     if proxy and proxy.scheme != "http":
         raise OSError(f"a proxy by {proxy.scheme}:// is not supported, only http://")
     secure = address.scheme in ("https", "wss")
-    port = address.port or (443 if secure else 80)
-    peer, peer_port = (proxy, proxy.port or 80) if proxy else (address, port)
-    sock = _open(peer.hostname or "", peer_port, until)
+    host, port = address.hostname or "", address.port or (443 if secure else 80)
+    near = (proxy.hostname, proxy.port or 80) if proxy else (host, port)
+    sock = _open(*near, until)
     try:
         if proxy and address.scheme != "http":
-            _tunnel(sock, address.hostname or "", port, proxy, until)
+            _tunnel(sock, host, port, proxy, until)
         if not secure:
             return sock
         sock.settimeout(_left(until))
-        context = ssl.create_default_context()
-        if ca_file:
-            context.load_verify_locations(ca_file)
+        context = trusting(ca_file)
         return context.wrap_socket(sock, server_hostname=address.hostname)
     except BaseException:
         sock.close()
         raise
 
 
-def _open(host: str, port: int, until: float) -> socket.socket:
+def trusting(ca_file: str) -> ssl.SSLContext:
+    """What the system trusts, and a certificate file beside it."""
+    context = ssl.create_default_context()
+    if ca_file:
+        context.load_verify_locations(ca_file)
+    return context
+
+
+def _open(host: str | None, port: int, until: float) -> socket.socket:
     """A connection to the first of a host's addresses that answers."""
     error = OSError("no address found")
     for family, kind, number, _, where in socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM
+        host or "", port, type=socket.SOCK_STREAM
     ):
         try:
             sock = socket.socket(family, kind, number)

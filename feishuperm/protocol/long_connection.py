@@ -255,17 +255,21 @@ class LongConnection:
             raise ProtocolError("a message in an impossible number of parts")
         self._forget_chunks()
         id = frame.header("message_id")
+        chunks = self._open_chunks(id, total)
+        chunks.parts[number] = frame.payload or b""
+        parts = [part for part in chunks.parts if part is not None]
+        is_long = sum(map(len, parts)) > MAX_CHUNKED
+        if is_long or len(parts) == total:
+            del self._chunks[id]
+        if is_long:
+            raise ProtocolError("a message in parts is too long")
+        return b"".join(parts) if len(parts) == total else None
+
+    def _open_chunks(self, id: str, total: int) -> _Chunks:
         chunks = self._chunks.get(id)
         if chunks is None or len(chunks.parts) != total:
             chunks = self._chunks[id] = _Chunks(total, self._now)
-        chunks.parts[number] = frame.payload or b""
-        if sum(len(part or b"") for part in chunks.parts) > MAX_CHUNKED:
-            del self._chunks[id]
-            raise ProtocolError("a message in parts is too long")
-        if any(part is None for part in chunks.parts):
-            return None
-        del self._chunks[id]
-        return b"".join(part or b"" for part in chunks.parts)
+        return chunks
 
     def _forget_chunks(self) -> None:
         late = [

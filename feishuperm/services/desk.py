@@ -367,19 +367,46 @@ class Desk:
         if isinstance(decision, Wrong):
             error = self.presenter.say(decision.key, field=decision.field)
             return Receipt(statuses.INCOMPLETE, error=error)
+        plan: RulePlan | Receipt = NO_PLAN
+        if payload is not None:
+            plan = self._prepare(request, payload, row, answer, decision)
+        if isinstance(plan, Receipt):
+            return plan
+        if not self._intend(request, row, answer, plan, row.ran(decision)):
+            return self._unrecorded(request)
+        self._carry_out(request, row, answer, decision, plan)
+        return self._receipt(statuses.SETTLED, request)
+
+    def _prepare(
+        self,
+        request: Request,
+        payload: AskPayload,
+        row: Action,
+        answer: Answer,
+        decision: Decision,
+    ) -> RulePlan | Receipt:
+        """The rules that an answer writes; or what is said instead of doing so."""
         plan = NO_PLAN
-        if payload is not None and row.writes_rule:
+        if row.writes_rule:
             plan = self.presenter.plan(request, payload)
             if plan.broad and not answer.confirmed:
                 return self._refuse(statuses.CONFIRM, BROAD)
-        if payload is not None and row.passes:
+        refusal = None
+        if row.passes:
             refusal = self._grant(request, payload, row, answer)
-            if refusal is not None:
-                return refusal
-        if payload is not None and row.ran(decision):
+        if refusal is None and row.ran(decision):
             self._judge_changed(request, payload, decision)
-        if not self._intend(request, row, answer, plan, row.ran(decision)):
-            return self._unrecorded(request)
+        return refusal or plan
+
+    def _carry_out(
+        self,
+        request: Request,
+        row: Action,
+        answer: Answer,
+        decision: Decision,
+        plan: RulePlan,
+    ) -> None:
+        """Do what is on the disk as an intent."""
         written = self._write(request, plan) if row.writes_rule else WriteResult()
         request.answers = self.presenter.answers(decision)
         # Nobody is told "this once" and given more.
@@ -390,7 +417,6 @@ class Desk:
             self.passes.add(Pass(**request.grants))
         head = self._ledger.head() if request.id in self._tickets else ""
         self.requests.resolve(answer, row, decision.with_rules(rules), written, head)
-        return self._receipt(statuses.SETTLED, request)
 
     def _judge_changed(
         self, request: Request, payload: AskPayload, decision: Decision

@@ -311,12 +311,8 @@ def take_back(
     if not written:
         raise FeishupermError(f"request {id} wrote no rule")
     # A rule that is back since an earlier undo is another request's.
-    done = [_names(entry) for entry in entries if entry.get("event") == UNDO]
-    open_rules = [
-        rule
-        for name, rule in written
-        if rule and not any(name in part for part in done)
-    ]
+    done = _taken_back(entries)
+    open_rules = [rule for name, rule in written if rule and name not in done]
     removed = writer.undo(project, open_rules) if open_rules else ()
     if removed:
         whole = str(entries[0].get("id"))
@@ -350,11 +346,11 @@ def standing(ledger: Ledger, writer: RuleWriter) -> list[Standing]:
     for id, entries in requests.items():
         project = str(entries[0].get("project"))
         present = writer.rules(project)
-        done = [_names(entry) for entry in entries if entry.get("event") == UNDO]
+        done = _taken_back(entries)
         rows += (
             Standing(id, project, name[0])
             for name, rule in _written(ledger, entries, present)
-            if rule in present and not any(name in part for part in done)
+            if rule in present and name not in done
         )
     return sorted(set(rows), key=lambda row: (row.project, row.rule))
 
@@ -375,6 +371,11 @@ def _written(
         for entry in sources
         for pair in zip(_names(entry), ledger.exact(entry, present))
     ]
+
+
+def _taken_back(entries: Sequence[Entry]) -> set[Name]:
+    undone = [entry for entry in entries if entry.get("event") == UNDO]
+    return {name for entry in undone for name in _names(entry)}
 
 
 def _names(entry: Entry) -> list[Name]:

@@ -124,14 +124,10 @@ class Notifier:
         watch over it.  A card goes out once `hold` says 0, as `renew` makes it then.
         """
         muted = any(channel.muted() for channel in self._channels)
-        wanted = push and ask.kind in self._kinds and not muted
-        pushing = [
-            channel
-            for channel in self._channels
-            if not channel.passive and (wanted or channel.keeps(ask.id))
-        ]
+        holds_desk = KINDS[ask.kind].holds_desk
+        pushing = self._pushing(ask, push and not muted)
         showing = Showing(self, request, ask, told, pushing, renew)
-        showing.show([channel for channel in self._channels if channel.passive])
+        showing.show(self._passive())
 
         def show_when_free() -> None:
             wait = hold() if showing.first and request.waits() else 0.0
@@ -140,20 +136,32 @@ class Notifier:
             else:
                 showing.show(showing.first)
 
-        idle = KINDS[ask.kind].holds_desk and not pushing
+        idle = holds_desk and not pushing
         if push and (muted or idle) and not self.watched():
             told.failed(request, "muted in the chat" if muted else "nobody looks")
-        elif self._delay and not KINDS[ask.kind].holds_desk:
+        elif self._delay and not holds_desk:
             self._later(self._delay, show_when_free)
         else:
             show_when_free()
+
+    def _pushing(self, ask: Ask, push: bool) -> list[Channel]:
+        """Those that send it out, or have sent it before."""
+        wanted = push and ask.kind in self._kinds
+        return [
+            channel
+            for channel in self._channels
+            if not channel.passive and (wanted or channel.keeps(ask.id))
+        ]
+
+    def _passive(self) -> list[Channel]:
+        return [channel for channel in self._channels if channel.passive]
 
     def on_loop(self, fn: Callable[[], None]) -> object:
         return self._on_loop(fn)
 
     def watched(self) -> bool:
         """Whether somebody looks at a passive channel right now."""
-        return any(channel.watched() for channel in self._channels if channel.passive)
+        return any(channel.watched() for channel in self._passive())
 
     def renew(self) -> None:
         """More is known of what waits: whoever looks sees it."""

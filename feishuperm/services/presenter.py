@@ -94,10 +94,7 @@ class Presenter:
             created=request.created,
             seconds=(kind.seconds or self._seconds)
             + (self._hold if request.held else 0),
-            hold=self._hold > 0
-            and request.waits()
-            and not request.held
-            and not kind.seconds,
+            hold=self._may_hold(request, kind),
             at_zero=kind.at_zero or (self._at_zero if kind.expired else "terminal"),
             actions=offers(kind, fields, self.say, payload.tool_name),
             fields=fields,
@@ -112,6 +109,10 @@ class Presenter:
         if any(row.writes_rule for row in kind.actions):
             ask = self._with_rules(ask, kind, self.plan(request, payload))
         return self._with_passes(ask, request)
+
+    def _may_hold(self, request: Request, kind: Kind) -> bool:
+        waits = request.waits() and not request.held
+        return self._hold > 0 and waits and not kind.seconds
 
     def _with_passes(self, ask: Ask, request: Request) -> Ask:
         """The ask with what each pass would let through; or without their buttons."""

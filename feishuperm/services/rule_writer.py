@@ -115,27 +115,23 @@ class RuleWriter:
         wanted = format_rules(tool_name, _absolute(tool_input, cwd or project))
         if not wanted:
             return RulePlan(refusal=_NO_RULE.get(tool_name, "rule.none"))
-        for tool, content in wanted:
-            refusal = _refusal(tool, content)
-            if refusal:
-                return RulePlan(refusal=refusal)
-        # The form with one slash is specified, but to the client it names a file inside
-        # the project: harmless as long as there is none.
+        refusal = next(filter(None, (_refusal(*rule) for rule in wanted)), "")
+        if refusal:
+            return RulePlan(refusal=refusal)
         kept = [
             (tool, _content(tool, content))
             for tool, content in wanted
-            if not (_in_project(tool, content) and os.path.lexists(project + content))
+            if not _is_taken(project, tool, content)
         ]
         rules = tuple(rule_text(*rule) for rule in kept)
-        if any(len(rule.encode()) > MAX_RULE for rule in rules):
-            return RulePlan(refusal="rule.long")
-        if os.path.isdir(project) and not _is_plain(project):
-            return RulePlan(refusal="rule.linked")
+        refusal = _text_refusal(project, rules)
+        if refusal:
+            return RulePlan(refusal=refusal)
         return RulePlan(
             rules,
             tuple(rule for rule in kept if not _in_project(*rule)),
             broad=not all(content for _, content in kept),
-            note="rule.writes" if tool_name == "Bash" and _writes(kept[0][1]) else "",
+            note=_note(kept),
         )
 
     def fresh(self, project: str, plan: RulePlan) -> tuple[str, ...]:
@@ -273,8 +269,25 @@ def _file_refusal(content: str) -> str:
     return "" if os.path.realpath(path) == path else "rule.link"
 
 
+def _text_refusal(project: str, rules: tuple[str, ...]) -> str:
+    """Why these texts must not be written, or not there."""
+    if any(len(rule.encode()) > MAX_RULE for rule in rules):
+        return "rule.long"
+    linked = os.path.isdir(project) and not _is_plain(project)
+    return "rule.linked" if linked else ""
+
+
 def _in_project(tool: str, content: str) -> bool:
     return _REFUSALS.get(tool) is _PATH and not content.startswith("//")
+
+
+def _is_taken(project: str, tool: str, content: str) -> bool:
+    """Whether a rule would mean another file.
+
+    The form with one slash is specified, but to the client it names a file inside the
+    project: harmless as long as there is none.
+    """
+    return _in_project(tool, content) and os.path.lexists(project + content)
 
 
 def _content(tool: str, content: str) -> str:
@@ -297,9 +310,13 @@ def _is_plain(project: str) -> bool:
     return os.path.realpath(path) == path
 
 
-def _writes(command: str) -> bool:
-    """Whether a command sends its output to a file."""
-    return "<<" not in command and bool(_WRITES.search(_QUOTED.sub("", command)))
+def _note(rules: Sequence[tuple[str, str]]) -> str:
+    """What rules will not do: let a command send its output to a file."""
+    for tool, command in rules:
+        writes = "<<" not in command and _WRITES.search(_QUOTED.sub("", command))
+        if tool == "Bash" and writes:
+            return "rule.writes"
+    return ""
 
 
 def _settings_text(path: str, data: bytes | None) -> str:

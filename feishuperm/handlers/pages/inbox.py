@@ -101,28 +101,23 @@ def make_item(ask: Ask, links: Links) -> Item:
 
 
 def _item(ask: Ask, links: Links) -> dict[str, Any]:
-    drawn = [_block(ask, block) for block in ask.blocks]
-    if ask.cut:
-        drawn.insert(CUT_FIRST, {"gap": cut_hint(ask)})
     offers = [_offer(ask, offer, links) for offer in ask.offered]
-    if any(offer["choice"] for offer in offers):  # which asks the question itself
-        drawn = [block for block in drawn if block.get("kind") != "question"]
     lasting = any(offer.look == FOREVER for offer in ask.offered)
     return {
         "id": ask.id,
         "kind": ask.kind,
         "tool": visible(_named(ask)),
         "title": ask.heading,
-        "where": [visible(part) for part in _where(ask)],
+        "where": _seen(filter(None, (ask.project_name, ask.branch, ask.agent))),
         "project_name": visible(ask.project_name),
         "created": ask.created,
         "zero": at_zero(ask),
         "hold": ask.hold,
-        "blocks": drawn,
-        "dangers": [visible(line) for line in ask.dangers],
+        "blocks": _blocks(ask, any(offer["choice"] for offer in offers)),
+        "dangers": _seen(ask.dangers),
         "why": visible(ask.why),
         "prompt": visible(ask.prompt),
-        "facts": [visible(line) for line in ask.facts],
+        "facts": _seen(ask.facts),
         "offers": offers,
         "fields": [
             _field(field)
@@ -133,7 +128,7 @@ def _item(ask: Ask, links: Links) -> dict[str, Any]:
         "partial": ask.partial or ask.masked,
         "note": _note(ask),
         "digest": ask.digest,
-        "rules": [visible(rule) for rule in ask.rules] if lasting else [],
+        "rules": _seen(ask.rules) if lasting else [],
         "rule": visible(rule_hint(ask)) if lasting else "",
     }
 
@@ -143,8 +138,17 @@ def _note(ask: Ask) -> str:
     return text(ask.language, "card.masked") if ask.masked else ""
 
 
-def _where(ask: Ask) -> tuple[str, ...]:
-    return tuple(filter(None, (ask.project_name, ask.branch, ask.agent)))
+def _seen(lines: Iterable[str]) -> list[str]:
+    return [visible(line) for line in lines]
+
+
+def _blocks(ask: Ask, chosen: bool) -> list[dict[str, Any]]:
+    """What it is about; if a button is `chosen`, that asks the question itself."""
+    drawn = [_block(ask, block) for block in ask.blocks]
+    if ask.cut:
+        drawn.insert(CUT_FIRST, {"gap": cut_hint(ask)})
+    asked = "question" if chosen else None
+    return [block for block in drawn if block.get("kind", "") != asked]
 
 
 def _block(ask: Ask, block: Block) -> dict[str, Any]:
@@ -254,11 +258,11 @@ def recent_item(outcome: Outcome, undo: str = "") -> dict[str, Any]:
         "surface": visible(surface),
         "ended": outcome.ended,
         "ran": visible(outcome.ran),
-        "rules": [visible(rule) for rule in outcome.rules],
-        "undone": [visible(rule) for rule in outcome.undone],
+        "rules": _seen(outcome.rules),
+        "undone": _seen(outcome.undone),
         "undo": undo,
         "reason": visible(outcome.reason),
-        "notes": [visible(line) for line in (*outcome.answers, *outcome.lines)],
+        "notes": _seen((*outcome.answers, *outcome.lines)),
         "result": visible(outcome.result),
         "result_look": outcome.result_look,
         "head": outcome.head,
