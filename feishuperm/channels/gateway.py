@@ -154,8 +154,8 @@ class GatewayChannel(Channel):
     def settle(self, outcome: Outcome) -> None:
         """A request has ended, here or elsewhere."""
         self._shown.discard(outcome.id)
-        known = self._asks.pop(outcome.id, None) is not None
-        if known or outcome.id in self._cards:
+        waited = self._asks.pop(outcome.id, None) is not None
+        if waited or outcome.id in self._cards:
             self._cards.discard(outcome.id)
             self._records[outcome.id] = False
             while len(self._records) > RECORDS:

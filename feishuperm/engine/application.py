@@ -7,6 +7,7 @@ command: one event, the callbacks that Claude Code itself cannot run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from feishuperm.engine.config_manager import ConfigManager
@@ -73,14 +74,10 @@ class Interactive:
         callbacks = self.config.load_callbacks(self.root, event)
         if not callbacks:
             return None
-        hooks = HookManager(
-            self.root, self.own, self.warn, (), error, alarm, self.record
-        )
+        record = partial(record_callback, root=self.root, warn=self.warn)
+        hooks = HookManager(self.root, self.own, self.warn, (), error, alarm, record)
         hooks.load_hooks(callbacks)
         return hooks.run(fields, fields.get("tool_use_id"))
-
-    def record(self, entry: dict[str, Any]) -> None:
-        record_callback(entry, self.root, self.warn)
 
 
 def record_callback(

@@ -37,7 +37,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -131,7 +132,7 @@ class Headless:
         """The whole session. Raises FeishupermError when the CLI cannot start."""
         self._start(command)
         try:
-            with _Signals():
+            with _signals():
                 return self._converse(prompt)
         except Stopped as stop:
             self.hooks.stop(for_good=False)  # SessionEnd is still to come
@@ -179,7 +180,10 @@ class Headless:
     def _converse(self, prompt: str) -> int:
         self.hooks.load_hooks(self.config.left_over(()))  # at most
         self._request("initialize", hooks=self._registrations() or None)
-        self._agree_on_files(prompt)
+        if self.config.skippable():  # find out which settings files the CLI skips
+            self._request("get_settings", lambda answer: self._agreed(answer, prompt))
+        else:
+            self._send(self.protocol.user_message(prompt))
         while not self.ended:
             try:
                 self.events.get(timeout=TICK)()
@@ -187,13 +191,6 @@ class Headless:
                 pass
             self._tick(time.monotonic())
         return self._exit_code()
-
-    def _agree_on_files(self, prompt: str) -> None:
-        """Find out which settings files the CLI skips, then send the prompt."""
-        if self.config.skippable():
-            self._request("get_settings", lambda answer: self._agreed(answer, prompt))
-        else:
-            self._send(self.protocol.user_message(prompt))
 
     def _agreed(self, answer: ControlResponse, prompt: str) -> None:
         """Run what the CLI left out; what else stood in a skipped file stays out."""
@@ -468,16 +465,15 @@ class Headless:
             self._later(partial(failed, f"{type(error).__name__}: {error}"))
 
 
-class _Signals:
+@contextmanager
+def _signals() -> Iterator[None]:
     """While it is open, the usual signals end the run in order."""
-
-    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __enter__(self) -> None:
-        self.old = {number: signal.signal(number, _stop) for number in self.NUMBERS}
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self.old.items():
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    old = {number: signal.signal(number, _stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
             signal.signal(number, handler)
 
 

@@ -219,7 +219,8 @@ class HookManager:
             if "\0" in value:
                 value = value.replace("\0", "")
                 if name in used:
-                    self._complain(callback, f"${name} had NUL characters; removed")
+                    where = callback.source or callback.type
+                    self.warn(f"{where}: ${name} had NUL characters; removed")
             size = len(value.encode("utf-8", "surrogatepass"))
             if size <= min(MAX_VALUE, room):
                 handed[name] = value
@@ -276,9 +277,6 @@ class HookManager:
         if callback.blocks:
             return _block(f"a hook that must not fail has failed: {problem}")
         return dict(CONTINUE)
-
-    def _complain(self, callback: HookCallback, problem: str) -> None:
-        self.warn(f"{callback.source or callback.type}: {problem}")
 
 
 def _entry(callback: HookCallback, fields: Fields, decision: str) -> dict[str, Any]:

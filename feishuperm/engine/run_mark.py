@@ -17,6 +17,7 @@ import os
 from collections.abc import Mapping
 
 from feishuperm.lib.config import state_dir
+from feishuperm.lib.files import open_append
 
 VARIABLE = "FEISHUPERM_RUN"
 
@@ -28,8 +29,6 @@ class RunMark:
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        from feishuperm.lib.files import open_append
-
         self.word = os.urandom(16).hex()
         self.path = _path(self.word, environ)
         self.fd = open_append(self.path)

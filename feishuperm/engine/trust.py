@@ -11,6 +11,7 @@ word in the settings names.  What those files call in turn is not followed.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -20,7 +21,14 @@ from typing import Any
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import home, state_dir
-from feishuperm.lib.files import parse_json, read_bytes, read_json
+from feishuperm.lib.files import (
+    locked,
+    parse_json,
+    private_dir,
+    read_bytes,
+    read_json,
+    write_atomic,
+)
 from feishuperm.lib.git import main_folder, top_folder
 from feishuperm.models.fields import value_at
 
@@ -88,10 +96,6 @@ class Records:
 
     def set(self, root: str, content: str) -> None:
         """Trust a content, or with an empty one nothing. Raises FileError."""
-        import json
-
-        from feishuperm.lib.files import locked, private_dir, write_atomic
-
         private_dir(os.path.dirname(self.path))
         with locked(self.path):
             records = self.read()
@@ -124,7 +128,7 @@ def project_content(root: str) -> dict[str, bytes]:
 
 def content_hash(content: dict[str, bytes]) -> str:
     """One name for a content; any other byte or file makes another."""
-    import hashlib
+    import hashlib  # most projects are trusted without
 
     parts = [
         f"{len(name)} {name} {hashlib.sha256(data).hexdigest()}"

@@ -205,7 +205,7 @@ class Cards:
         kept = json.dumps(to_plain(sent))
         key = self._record_key(machine, outcome.id)
         await self._engine.run(("SET", key, kept, "EX", RECORD_SECONDS))
-        self._draw(sent, outcome, who, lambda *told: self._on_loop(forget))
+        self._draw(sent, outcome, who, lambda *result: self._on_loop(forget))
 
     async def update(self, machine: str, outcome: Outcome, who: str = "") -> None:
         """More is known of a request that has ended: its record says that too."""

@@ -213,10 +213,10 @@ class Feishu:
 
     async def _carried(self, machine: Machine, sent: Sent, answer: Answer) -> str:
         try:
-            _, told = await self._hub.taps.carry(machine, sent, answer, self._clock())
+            _, said = await self._hub.taps.carry(machine, sent, answer, self._clock())
         except EngineDown:
             return self._hub.say("gateway.again")
-        return text_at(told, "toast", "content")
+        return text_at(said, "toast", "content")
 
     def _twice(self, who: str, what: str) -> bool:
         now = self._clock()

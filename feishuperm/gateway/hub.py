@@ -312,11 +312,11 @@ class Hub:
             now=self.wall(),
         )
 
-    def _replace_wire(self, wire: Wire, told: bool) -> None:
+    def _replace_wire(self, wire: Wire, is_other: bool) -> None:
         """A newer connection of the same machine is there."""
-        if told:
+        if is_other:
             wire.send("replaced")
-        wire.end(POLICY if told else GOING_AWAY, "replaced by a newer connection")
+        wire.end(POLICY if is_other else GOING_AWAY, "replaced by a newer connection")
 
     async def _tell_twice(self, machine: Machine, before: Place, address: str) -> None:
         said = self.say(

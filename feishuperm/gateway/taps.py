@@ -186,7 +186,7 @@ class Taps:
                 "info", self._hub.say("gateway.sent", machine=machine.name)
             )
         counted = COUNTED.get(receipt.status, "refused")
-        return counted, self._told(machine, sent, receipt)
+        return counted, self._in_words(machine, sent, receipt)
 
     def _log_tap(
         self, machine: Machine, sent: Sent, answer: Answer, receipt: Receipt | None
@@ -199,7 +199,9 @@ class Taps:
              "state": status, "tool": sent.ask.tool, "summary": sent.ask.summary}
         )  # fmt: skip
 
-    def _told(self, machine: Machine, sent: Sent, receipt: Receipt) -> dict[str, Any]:
+    def _in_words(
+        self, machine: Machine, sent: Sent, receipt: Receipt
+    ) -> dict[str, Any]:
         """What a machine said, as the person is told."""
         if receipt.status in (statuses.SETTLED, statuses.ENDED):
             outcome = receipt.outcome

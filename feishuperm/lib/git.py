@@ -54,9 +54,9 @@ def main_folder(top: str) -> str:
     kept = _pointer(top)
     common = os.path.dirname(os.path.dirname(kept))
     named = _line(os.path.join(kept, "gitdir"))
-    known = named and os.path.realpath(named) == os.path.realpath(f"{top}/.git")
+    claimed = named and os.path.realpath(named) == os.path.realpath(f"{top}/.git")
     shaped = kept.startswith(f"{common}/worktrees/") and common.endswith("/.git")
-    return os.path.dirname(common) if known and shaped else top
+    return os.path.dirname(common) if claimed and shaped else top
 
 
 def _pointer(top: str) -> str:

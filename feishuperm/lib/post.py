@@ -106,10 +106,10 @@ def find_proxy(address: SplitResult, environ: Mapping[str, str]) -> SplitResult 
     """The proxy for an address, by `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`."""
     scheme = {"ws": "http", "wss": "https"}.get(address.scheme, address.scheme)
     names = (f"{scheme}_proxy", "all_proxy")
-    found = _first(environ, *names)
-    if not found or _excluded(address.hostname or "", _first(environ, "no_proxy")):
+    named = _first(environ, *names)
+    if not named or _excluded(address.hostname or "", _first(environ, "no_proxy")):
         return None
-    return urlsplit(found if "://" in found else f"http://{found}")
+    return urlsplit(named if "://" in named else f"http://{named}")
 
 
 def _first(environ: Mapping[str, str], *names: str) -> str:

@@ -174,8 +174,8 @@ def _private_keys(text: str, lower: str) -> Spans:
     end = 0
     for match in _PRIVATE_KEY.finditer(text):
         if match.end() > end:
-            found = text.find(_PRIVATE_KEY_END, match.end())
-            end = found if found >= 0 else len(text)
+            place = text.find(_PRIVATE_KEY_END, match.end())
+            end = place if place >= 0 else len(text)
             yield match.end(), end
 
 

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 
-class Decision:
-    """What a person decided. Made by `allow()` or `deny()`, then only read."""
+class Decision(NamedTuple):
+    """What a person decided. Made by `allow()` or `deny()`."""
 
-    __slots__ = (
-        "behavior",
-        "interrupt",
-        "message",
-        "output",
-        "updated_input",
-        "updated_rules",
-    )
-
-    def __init__(
-        self,
-        behavior: str,
-        message: str = "",
-        interrupt: bool = False,
-        updated_input: dict[str, Any] | None = None,
-        updated_rules: tuple[tuple[str, str], ...] = (),
-        output: dict[str, Any] | None = None,
-    ) -> None:
-        self.behavior = behavior
-        self.message = message
-        self.interrupt = interrupt
-        self.updated_input = updated_input
-        self.updated_rules = updated_rules
-        self.output = output  # of another event than PermissionRequest; empty: nothing
+    behavior: str
+    message: str = ""
+    interrupt: bool = False
+    updated_input: dict[str, Any] | None = None
+    updated_rules: tuple[tuple[str, str], ...] = ()
+    # Of another event than PermissionRequest; empty: nothing.
+    output: dict[str, Any] | None = None
 
     @classmethod
     def allow(
@@ -63,14 +46,7 @@ class Decision:
 
     def with_rules(self, rules: tuple[tuple[str, str], ...]) -> Decision:
         """The same, with rules for this session."""
-        return Decision(
-            self.behavior,
-            self.message,
-            self.interrupt,
-            self.updated_input,
-            rules,
-            self.output,
-        )
+        return self._replace(updated_rules=rules)
 
     def is_denial(self) -> bool:
         return self.behavior == "deny"

@@ -265,7 +265,7 @@ def _bool(entry: Entry, given: list[str], say: Say) -> bool | Wrong:
     return Wrong("form.wrong_choice") if chosen is None else chosen
 
 
-def _one(entry: Entry, given: list[str], say: Say) -> str | Wrong:
+def _single(entry: Entry, given: list[str], say: Say) -> str | Wrong:
     chosen = _chosen(entry, given)
     if len(given) != 1 or len(chosen) != 1:
         return Wrong("form.wrong_choice")
@@ -316,6 +316,6 @@ CHECKS: dict[str, Callable[[Entry, list[str], Say], Any]] = {
     "number": _number,
     "integer": _number,
     "boolean": _bool,
-    "one": _one,
+    "one": _single,
     "many": _many,
 }

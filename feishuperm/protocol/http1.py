@@ -53,21 +53,6 @@ CONTINUE_LINE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class Request:
     """One request, complete with its body; who sent it, the connection fills in."""
 
-    __slots__ = (
-        "body",
-        "headers",
-        "keep_alive",
-        "local",
-        "local_port",
-        "memo",
-        "method",
-        "path",
-        "peer",
-        "peer_port",
-        "query",
-        "version",
-    )
-
     def __init__(
         self,
         method: str,
@@ -108,20 +93,13 @@ class Fields(NamedTuple):
     expects: bool  # a 100 before the body
 
 
-class Response:
+class Response(NamedTuple):
     """An answer, whole: its body is in memory and goes out with the head."""
 
-    def __init__(
-        self,
-        status: int,
-        body: bytes = b"",
-        content_type: str = "text/plain; charset=utf-8",
-        headers: Iterable[tuple[str, str]] = (),
-    ) -> None:
-        self.status = status
-        self.body = body
-        self.content_type = content_type
-        self.headers = headers
+    status: int
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+    headers: Iterable[tuple[str, str]] = ()
 
     def encode(self, keep_alive: bool = False, with_body: bool = True) -> bytes:
         """Head and body as one object, for one send. Raises ValueError."""

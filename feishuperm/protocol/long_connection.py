@@ -121,12 +121,12 @@ def read_endpoint(status: int, body: bytes) -> Endpoint:
     return Endpoint(url, service_id, ping_seconds(answer["data"].get("ClientConfig")))
 
 
-def ping_seconds(config: object, known: float = PING_SECONDS) -> float:
+def ping_seconds(config: object, otherwise: float = PING_SECONDS) -> float:
     """The interval a configuration asks for, within reason; it may name none."""
     value = value_at(config, "PingInterval")
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return known
-    return float(min(max(value, LEAST_PING), MOST_PING)) if value > 0 else known
+        return otherwise
+    return float(min(max(value, LEAST_PING), MOST_PING)) if value > 0 else otherwise
 
 
 def refusal(refused: HandshakeRefused) -> Refusal:

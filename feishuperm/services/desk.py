@@ -46,7 +46,7 @@ from feishuperm.services import transcript
 from feishuperm.services.dangers import names, read_danger
 from feishuperm.services.history import UNDO, take_back
 from feishuperm.services.ledger import Ledger, Ticket
-from feishuperm.services.notifier import Notifier, Told
+from feishuperm.services.notifier import Notifier, Reports
 from feishuperm.services.passes import DAY as PASS_SECONDS
 from feishuperm.services.passes import Call, Pass, Passes, plain
 from feishuperm.services.presence import Presence
@@ -183,7 +183,9 @@ class Desk:
         self.notifier.announce(
             request,
             ask,
-            Told(self.requests.mark_shown, self._nobody_sees, self.requests.mark_lost),
+            Reports(
+                self.requests.mark_shown, self._nobody_sees, self.requests.mark_lost
+            ),
             push=not request.shown,
             hold=lambda: self._card_pause(request, now),
             renew=lambda: self.presenter.with_words(ask, request),

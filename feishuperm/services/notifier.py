@@ -17,7 +17,7 @@ from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
 
 
-class Told(NamedTuple):
+class Reports(NamedTuple):
     """Whom to tell how the showing of a request goes."""
 
     shown: Callable[[Request], None]
@@ -33,14 +33,14 @@ class Showing:
         notifier: Notifier,
         request: Request,
         ask: Ask,
-        told: Told,
+        reports: Reports,
         pushing: Sequence[Channel],
         renew: Callable[[], Ask] | None,
     ) -> None:
         self._notifier = notifier
         self._request = request
         self._ask = ask
-        self._told = told
+        self._reports = reports
         self._pushing = pushing
         self._renew = renew
         self._failed: list[str] = []
@@ -76,18 +76,18 @@ class Showing:
     def _done(self, name: str, shown: bool, detail: str) -> None:
         if shown:
             self._there.add(name)
-            self._told.shown(self._request)
+            self._reports.shown(self._request)
             return
         self._failed.append(detail)
         self.show(self._stand_ins(name))
         everywhere = len(self._failed) == len(self._pushing)
         if everywhere and not self._notifier.watched():
-            self._told.failed(self._request, "; ".join(self._failed))
+            self._reports.failed(self._request, "; ".join(self._failed))
 
     def _lost(self, name: str) -> None:
         self._there.discard(name)
         if not self._there and not self._notifier.watched():
-            self._told.lost(self._request)
+            self._reports.lost(self._request)
 
 
 class Notifier:
@@ -113,12 +113,12 @@ class Notifier:
         self,
         request: Request,
         ask: Ask,
-        told: Told,
+        reports: Reports,
         push: bool = True,
         hold: Callable[[], float] = lambda: 0.0,
         renew: Callable[[], Ask] | None = None,
     ) -> None:
-        """Show the request everywhere; something of `told` may follow later.
+        """Show the request everywhere; something of `reports` may follow later.
 
         Without `push` only whoever looks sees it, and a channel whose card is out, to
         watch over it.  A card goes out once `hold` says 0, as `renew` makes it then.
@@ -126,7 +126,7 @@ class Notifier:
         muted = any(channel.muted() for channel in self._channels)
         holds_desk = KINDS[ask.kind].holds_desk
         pushing = self._pushing(ask, push and not muted)
-        showing = Showing(self, request, ask, told, pushing, renew)
+        showing = Showing(self, request, ask, reports, pushing, renew)
         showing.show(self._passive())
 
         def show_when_free() -> None:
@@ -138,7 +138,7 @@ class Notifier:
 
         idle = holds_desk and not pushing
         if push and (muted or idle) and not self.watched():
-            told.failed(request, "muted in the chat" if muted else "nobody looks")
+            reports.failed(request, "muted in the chat" if muted else "nobody looks")
         elif self._delay and not holds_desk:
             self._later(self._delay, show_when_free)
         else:

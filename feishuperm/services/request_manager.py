@@ -230,8 +230,8 @@ class RequestManager:
         if not request.shown:
             self.release(request.id, "nothing showed it in time")
             return
-        told = KINDS[request.kind].expired if self._denies else ""
-        decision = Decision.deny(text(self._language, told)) if told else None
+        words = KINDS[request.kind].expired if self._denies else ""
+        decision = Decision.deny(text(self._language, words)) if words else None
         self._end(request.id, states.EXPIRED, decision)
 
     def next_deadline(self) -> float | None:

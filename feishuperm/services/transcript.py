@@ -299,13 +299,9 @@ class Transcripts:
         self, path: str, tool_name: str, tool_input: dict[str, Any], agent_id: str = ""
     ) -> Watch | None:
         """Start to watch for the end of a call; None when there is nothing to watch."""
-        if not path.startswith("/"):
+        reader, shape = self._reader(path, agent_id), _shape(tool_input)
+        if reader is None:
             return None
-        try:
-            encoded = os.fsencode(agent_transcript(path, agent_id))
-        except UnicodeEncodeError:
-            return None
-        reader, shape = self._reader(encoded), _shape(tool_input)
         for tail in (FIRST_TAIL, TAIL):
             watch = Watch(reader, Search(tool_name, shape), self._clock)
             reader.look_back(watch, tail)
@@ -317,24 +313,25 @@ class Transcripts:
 
     def follow(self, path: str, agent_id: str = "") -> Watch | None:
         """Start to watch for a prompt that a person writes from now on."""
-        if not path.startswith("/"):
+        reader = self._reader(path, agent_id)
+        if reader is None:
             return None
-        try:
-            encoded = os.fsencode(agent_transcript(path, agent_id))
-        except UnicodeEncodeError:
-            return None
-        watch = Watch(self._reader(encoded), None, self._clock)
+        watch = Watch(reader, None, self._clock)
         watch.ids, watch.state = (NO_CALL,), PENDING
-        watch.reader.look_back(watch, 0)
-        watch.reader.watches[watch] = None
+        reader.look_back(watch, 0)
+        reader.watches[watch] = None
         return watch
 
-    def _reader(self, path: bytes) -> Reader:
-        if path not in self._readers:
+    def _reader(self, path: str, agent_id: str) -> Reader | None:
+        """The one reader of a transcript; None for what is no path."""
+        name = _encoded(agent_transcript(path, agent_id))
+        if not name.startswith(b"/"):
+            return None
+        if name not in self._readers:
             for old in [old for old, row in self._readers.items() if not row.watches]:
                 del self._readers[old]
-            self._readers[path] = Reader(path)
-        return self._readers[path]
+            self._readers[name] = Reader(name)
+        return self._readers[name]
 
 
 def agent_transcript(path: str, agent_id: str) -> str:
@@ -347,11 +344,7 @@ def agent_transcript(path: str, agent_id: str) -> str:
 
 def last_typed(path: str) -> float:
     """When somebody last sent a prompt, be it queued; 0.0 if nobody knows."""
-    try:
-        encoded = os.fsencode(path)
-    except UnicodeEncodeError:
-        return 0.0
-    lines = _read(encoded, max(0, _size(encoded) - FIRST_TAIL)).split(b"\n")
+    lines = _tail(_encoded(path), FIRST_TAIL).split(b"\n")
     queued = next((row for row in map(_queued, reversed(lines)) if row), 0.0)
     return max(turn_started(path), queued)
 
@@ -369,12 +362,7 @@ def _queued(line: bytes) -> float:
 
 def turn_started(path: str) -> float:
     """When the person's last prompt was written, in seconds; 0.0 if nobody knows."""
-    try:
-        encoded = os.fsencode(path)
-    except UnicodeEncodeError:
-        return 0.0
-    lines = _read(encoded, max(0, _size(encoded) - TAIL)).split(b"\n")
-    for line in reversed(lines):
+    for line in reversed(_tail(_encoded(path), TAIL).split(b"\n")):
         entry = _entry(line) if _is_about(line, set(), set()) else {}
         if _is_prompt(entry):
             return _seconds(entry.get("timestamp"))
@@ -389,7 +377,7 @@ def last_words(path: bytes) -> Words:
     """
     words = Words()
     for tail in (FIRST_TAIL, TAIL):
-        data = _read(path, max(0, _size(path) - tail))
+        data = _tail(path, tail)
         words, is_whole = _words(data.split(b"\n"))
         if is_whole or len(data) < tail:
             break
@@ -552,6 +540,18 @@ def _size(path: bytes) -> int:
         return os.stat(path).st_size
     except (OSError, ValueError):
         return 0
+
+
+def _encoded(path: str) -> bytes:
+    """A path as the system takes it; empty for one that it cannot take."""
+    try:
+        return os.fsencode(path)
+    except UnicodeEncodeError:
+        return b""
+
+
+def _tail(path: bytes, size: int) -> bytes:
+    return _read(path, max(0, _size(path) - size))
 
 
 def _read(path: bytes, offset: int) -> bytes:

@@ -126,16 +126,16 @@ class Burst:
         if not isinstance(nonce, str) or not hmac.compare_digest(
             nonce.encode(), self.nonce.encode()
         ):
-            return self._told("error", "answer.other")
+            return self._toast("error", "answer.other")
         name = value.get("action")
         if name in (ALL_YES, ALL_NO):
             if value.get("digest") != self._digest():
-                return self._told("warning", "burst.changed")
+                return self._toast("warning", "burst.changed")
             look = YES if name == ALL_YES else NO
             return self._answer_all(look, who)
         line = self._lines.get(str(value.get("id")))
         if line is None or value.get("digest") != line.ask.digest:
-            return self._told("error", "answer.other")
+            return self._toast("error", "answer.other")
         return self._answered(line, str(name), who)
 
     def _answer_all(self, look: str, who: str) -> dict[str, Any]:
@@ -147,9 +147,9 @@ class Burst:
             return self._failed(failed[0])
         left_out = self._waiting()
         if not left_out:
-            return self._told("success", "burst.done")
+            return self._toast("success", "burst.done")
         names = "；".join(one_line(line.words(), NAME) for line in left_out[:NAMED])
-        return self._told("success", "burst.left", count=len(covered), what=names)
+        return self._toast("success", "burst.left", count=len(covered), what=names)
 
     def _answer(self, line: Line, action: str, who: str) -> Receipt:
         answer = Answer(line.ask.id, action, {}, "card", who, line.ask.digest)
@@ -157,7 +157,7 @@ class Burst:
 
     def _answered(self, line: Line, action: str, who: str) -> dict[str, Any]:
         if action not in [o.name for o in (line.offer(YES), line.offer(NO)) if o]:
-            return self._told("error", "answer.not_offered")
+            return self._toast("error", "answer.not_offered")
         receipt = self._answer(line, action, who)
         if receipt.outcome.done:
             return toast("success", receipt.outcome.done, self._card())
@@ -169,7 +169,7 @@ class Burst:
             return toast("warning" if again else "error", receipt.error)
         return toast("warning", self._channel.missing())
 
-    def _told(self, kind: str, key: str, **values: object) -> dict[str, Any]:
+    def _toast(self, kind: str, key: str, **values: object) -> dict[str, Any]:
         return toast(kind, self._say(key, **values), self._card())
 
     # The card.

@@ -240,8 +240,8 @@ def _filled(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> list[Ele
             }
             for number, option in enumerate(choice.options)
         ]
-        told = [] if _tells_choices(ask) else _told_choices(choice)
-        return [*told, *buttons, _form(offer, fields[1:], mark, ask)]
+        choices = [] if _tells_choices(ask) else _told_choices(choice)
+        return [*choices, *buttons, _form(offer, fields[1:], mark, ask)]
     return [_form(offer, fields, mark, ask)]
 
 

@@ -158,16 +158,16 @@ def undo_json(language: str, receipt: Receipt) -> dict[str, Any]:
 def result_json(language: str, receipt: Receipt) -> dict[str, Any]:
     """The same for the inbox, which shows it in place."""
     outcome, settled = receipt.outcome, receipt.status == SETTLED
-    told = {"ok": settled, "look": outcome.look if settled else "late"}
+    common = {"ok": settled, "look": outcome.look if settled else "late"}
     if not settled and receipt.status != ENDED:
         title = text(language, "page.refused" if receipt.error else "page.invalid")
         line = receipt.error or text(language, "page.unknown")
-        return {**told, "over": not receipt.error, "title": title, "lines": [line]}
+        return {**common, "over": not receipt.error, "title": title, "lines": [line]}
     title = text(language, "page.success" if settled else "page.invalid")
     rows = outcome_facts(outcome) + (() if settled else end_facts(outcome))
     rows += (ledger_fact(outcome),)
     return {
-        **told,
+        **common,
         "over": True,
         "title": f"{title} · {outcome.done}",
         "lines": [visible(line) for line in (*outcome.lines, *_lines(language, rows))],
