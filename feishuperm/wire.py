@@ -203,7 +203,7 @@ def connect(path: bytes) -> socket:
     return sock
 
 
-def frame(kind: bytes, body: bytes) -> bytes:
+def frame(kind: bytes, body: bytes = b"") -> bytes:
     """One message: four bytes of length, one of kind, the body."""
     return (len(body) + 1).to_bytes(4, "big") + kind + body
 

@@ -6,11 +6,10 @@ import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from feishuperm.errors import FeishupermError, ProtocolError
+from feishuperm.channels.app.dial import shake_hands
+from feishuperm.errors import FeishupermError
 from feishuperm.protocol.machine import PATH, PROTOCOLS
-from feishuperm.protocol.websocket import ClientHandshake, HandshakeRefused
-
-RECEIVE_SIZE = 4096
+from feishuperm.protocol.websocket import HandshakeRefused
 
 
 def dial_gateway(
@@ -22,20 +21,10 @@ def dial_gateway(
     """
     address = urlsplit(url)
     scheme = {"http": "ws", "https": "wss"}[address.scheme]
-    target = address.path.rstrip("/") + PATH
-    sock = connect(f"{scheme}://{address.netloc}{target}")
-    handshake = ClientHandshake(
-        address.netloc.rpartition("@")[2], target, protocols=PROTOCOLS
-    )
+    line = f"{scheme}://{address.netloc}{address.path.rstrip('/')}{PATH}"
+    sock = connect(line)
     try:
-        sock.sendall(handshake.request)
-        rest = None
-        while rest is None:
-            data = sock.recv(RECEIVE_SIZE)
-            if not data:
-                raise ProtocolError("the connection ended in its handshake")
-            rest = handshake.receive_data(data)
-        return sock, rest
+        return sock, shake_hands(sock, line, PROTOCOLS)
     except HandshakeRefused as refused:
         sock.close()
         raise FeishupermError(

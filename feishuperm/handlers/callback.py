@@ -16,7 +16,7 @@ from feishuperm import __version__
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers.access import OPEN_PATHS, Gate, WrongIds
-from feishuperm.handlers.inbox import CLOSED, Inbox, links_of, own_form
+from feishuperm.handlers.inbox import CLOSED, Form, Inbox, links_of, own_form
 from feishuperm.handlers.pages.confirm import confirm_page
 from feishuperm.handlers.pages.request import record_page, request_page
 from feishuperm.handlers.pages.result import (
@@ -203,9 +203,7 @@ class Callback:
 
     def press(self, request: http1.Request) -> Reply:
         """A button of one of our own pages was pressed."""
-        form = own_form(self._gate, request)
-        own = {name: form[name][0] for name in OWN_FIELDS if name in form}
-        asked = self._find(request, own)
+        form, asked = self._sent(request)
         if asked is None or not asked.waits():
             return self._over(request, asked)
         row = KINDS[asked.kind].by_path(request.path)
@@ -217,8 +215,8 @@ class Callback:
             row.name,
             {name: tuple(form[name]) for name in form if name not in OWN_FIELDS},
             "inbox" if IN_PLACE in request.headers else "page",
-            digest=own.get("digest", ""),
-            confirmed=own.get("confirmed") == "1",
+            digest=form.get("digest", [""])[0],
+            confirmed=form.get("confirmed", [""])[0] == "1",
         )
         return self._answer(request, asked, answer)
 
@@ -240,9 +238,7 @@ class Callback:
 
     def hold(self, request: http1.Request) -> Reply:
         """Somebody says that they are reading: the clock stops."""
-        form = own_form(self._gate, request)
-        own = {name: form[name][0] for name in OWN_FIELDS if name in form}
-        asked = self._find(request, own)
+        _, asked = self._sent(request)
         if asked is None or not asked.waits():
             return self._over(request, asked)
         held = self._desk.hold(asked.id)
@@ -273,8 +269,7 @@ class Callback:
 
     def revoke(self, request: http1.Request) -> Response:
         """End the pass that an answer to this request has made."""
-        form = own_form(self._gate, request)
-        asked = self._find(request, {name: form[name][0] for name in form})
+        _, asked = self._sent(request)
         if asked is None or not asked.grants:
             return self._over(request, asked)
         ended = self._desk.revoke_passes(str(asked.grants["id"]), "page")
@@ -365,9 +360,7 @@ class Callback:
 
     def undo(self, request: http1.Request) -> Response:
         """Take back the rules that a request wrote."""
-        form = own_form(self._gate, request)
-        own = {name: form[name][0] for name in OWN_FIELDS if name in form}
-        asked = self._find(request, own)
+        _, asked = self._sent(request)
         suspect = self._gate.suspect(request, afresh=True)
         if suspect is not None:
             return self._expose(request, suspect)
@@ -401,6 +394,11 @@ class Callback:
         return self._health
 
     # Parts.
+
+    def _sent(self, request: http1.Request) -> tuple[Form, Request | None]:
+        """A form of ours, and the request it names. Raises ProtocolError."""
+        form = own_form(self._gate, request)
+        return form, self._find(request, {name: form[name][0] for name in form})
 
     def _find(self, request: http1.Request, fields: dict[str, str]) -> Request | None:
         """The request a link names. Raises ProtocolError for a link that names none.

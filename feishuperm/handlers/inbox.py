@@ -44,7 +44,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from feishuperm.server.connection import Exchange, Stream
 
-    Form = dict[str, list[str]]
+Form = dict[str, list[str]]
 
 SHOWN_WAITING = 50  # nobody reads a longer page; the count says how many there are
 SHOWN_RECENT = 30

@@ -70,15 +70,24 @@ def unified_diff(before: str, after: str, budget: Budget | None = None) -> str:
     old, new = _lines(before), _lines(after)
     if old == new:
         return ""
-    opcodes = _opcodes(old, new, budget or Budget())
-    return "\n".join(
-        part for group in _groups(opcodes) for part in _hunk(group, old, new)
-    )
+    groups = _Changes(old, new, budget or Budget()).get_grouped_opcodes(CONTEXT)
+    return "\n".join(part for group in groups for part in _hunk(group, old, new))
 
 
 def _lines(text: str) -> list[str]:
     # Not splitlines(): it also splits at characters that end no line in a file.
     return text.split("\n") if text else []
+
+
+class _Changes(SequenceMatcher[str]):
+    """The changes inside of equal heads and tails."""
+
+    def __init__(self, old: list[str], new: list[str], budget: Budget) -> None:
+        super().__init__()
+        self.changes = _opcodes(old, new, budget)
+
+    def get_opcodes(self) -> list[Opcode]:  # type: ignore[override]
+        return self.changes
 
 
 def _opcodes(old: list[str], new: list[str], budget: Budget) -> list[Opcode]:
@@ -110,24 +119,6 @@ def _common(old: list[str], new: list[str]) -> int:
     while count < size and old[count] == new[count]:
         count += 1
     return min(count, size)
-
-
-def _groups(opcodes: list[Opcode]) -> list[list[Opcode]]:
-    """Changes near each other, each group with its context."""
-    groups: list[list[Opcode]] = [[]]
-    last = len(opcodes) - 1
-    for index, (tag, a, b, c, d) in enumerate(opcodes):
-        if tag != "equal":
-            groups[-1].append((tag, a, b, c, d))
-            continue
-        before = 0 if index == last else CONTEXT
-        after = 0 if index == 0 else CONTEXT
-        if b - a <= before + after:
-            groups[-1].append((tag, a, b, c, d))
-            continue
-        groups[-1].append((tag, a, a + after, c, c + after))
-        groups.append([(tag, b - before, b, d - before, d)])
-    return [group for group in groups if any(op[0] != "equal" for op in group)]
 
 
 def _hunk(group: list[Opcode], old: Sequence[str], new: Sequence[str]) -> list[str]:

@@ -41,11 +41,6 @@ SHOWN_FLAGS = ("", "again", SHOWN, HELD)
 LENGTH = 4
 
 
-def frame(kind: bytes, body: bytes = b"") -> bytes:
-    """One message, ready to send."""
-    return wire.frame(kind, body)
-
-
 class FrameReader:
     """Cuts a stream of bytes into frames of at most `limit` bytes each."""
 

@@ -13,7 +13,6 @@ import os
 import socket
 from collections.abc import Callable
 
-from feishuperm.protocol.frames import frame
 from feishuperm.protocol.http1 import Request, plain_response
 from feishuperm.server.connection import (
     Connection,
@@ -23,7 +22,7 @@ from feishuperm.server.connection import (
 )
 from feishuperm.server.listen import BACKLOG, Listener, ListenError, listen_unix
 from feishuperm.server.loop import READ, Handler, Loop
-from feishuperm.wire import peer_uid
+from feishuperm.wire import frame, peer_uid
 
 ACCEPTS_PER_TICK = 32  # so that a rush of new clients cannot starve the present ones
 SWEEP_SECONDS = 5.0

@@ -31,7 +31,7 @@ import socket
 from collections.abc import Callable, Iterable
 
 from feishuperm.errors import ProtocolError
-from feishuperm.protocol.frames import FrameReader, frame
+from feishuperm.protocol.frames import FrameReader
 from feishuperm.protocol.http1 import (
     CONTINUE_LINE,
     Continue,
@@ -42,6 +42,7 @@ from feishuperm.protocol.http1 import (
     stream_head,
 )
 from feishuperm.server.loop import READ, WRITE, Handler, Loop
+from feishuperm.wire import frame
 
 RECEIVE_SIZE = 65536
 NEVER = math.inf

@@ -42,7 +42,6 @@ from feishuperm.models.question import parse_answers, read_questions
 from feishuperm.models.settings import SETTINGS, parse_setting, url_host
 from feishuperm.protocol.frames import (
     FrameReader,
-    frame,
     parse_control,
     parse_notice,
     parse_request,
@@ -60,6 +59,7 @@ from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.supervisor.verdict import read_verdict
+from feishuperm.wire import frame
 from tests.fuzz.app_targets import app_targets
 from tests.fuzz.fuzzing import Target
 from tests.handlers.gates import make_gate

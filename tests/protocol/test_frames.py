@@ -14,11 +14,11 @@ from feishuperm.protocol.frames import (
     FrameReader,
     HookNotice,
     HookRequest,
-    frame,
     parse_control,
     parse_notice,
     parse_request,
 )
+from feishuperm.wire import frame
 
 KINDS = st.sampled_from([b"Q", b"N", b"C", b"A", b"D", b"R"])
 MESSAGES = st.lists(st.tuples(KINDS, st.binary(max_size=300)), max_size=8)

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from feishuperm.models.settings import EVERY_ADDRESS
-from feishuperm.protocol.frames import frame
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.server import accept as accept_module
 from feishuperm.server import connection as connection_module
 from feishuperm.server.accept import HookAcceptor, HttpAcceptor, neighbourhood
 from feishuperm.server.connection import Exchange, HookConnection
 from feishuperm.server.listen import Listener, listen_http, listen_unix
+from feishuperm.wire import frame
 from tests.conftest import wait_until
 from tests.server.conftest import HAS_IPV6, LoopDriver, dead_socket
 

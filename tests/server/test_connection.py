@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from feishuperm.errors import ProtocolError
-from feishuperm.protocol.frames import FrameReader, frame
+from feishuperm.protocol.frames import (
+    FrameReader,
+)
 from feishuperm.protocol.http1 import Request, Response, parse_form
 from feishuperm.server import connection as connection_module
 from feishuperm.server.connection import (
@@ -20,6 +22,7 @@ from feishuperm.server.connection import (
     Stream,
 )
 from feishuperm.server.loop import WRITE
+from feishuperm.wire import frame
 from tests.server.conftest import LoopDriver
 
 GET = b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -41,11 +41,14 @@ def dial_feishu(
         raise
 
 
-def shake_hands(sock: socket.socket, url: str) -> bytes:
+def shake_hands(
+    sock: socket.socket, url: str, protocols: tuple[str, ...] = ()
+) -> bytes:
     """Open the WebSocket; the time-out of the socket holds for each step."""
     address = urlsplit(url)
-    target = f"{address.path or '/'}?{address.query}"
-    handshake = ClientHandshake(address.netloc.rpartition("@")[2], target)
+    target = (address.path or "/") + (f"?{address.query}" if address.query else "")
+    host = address.netloc.rpartition("@")[2]
+    handshake = ClientHandshake(host, target, protocols=protocols)
     sock.sendall(handshake.request)
     rest = None
     while rest is None:

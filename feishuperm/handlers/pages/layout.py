@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable, Iterator
 from html import escape
 from typing import NamedTuple
+from urllib.parse import parse_qsl
 
 from feishuperm.lib.display import visible
 from feishuperm.lib.text import text
@@ -129,6 +130,15 @@ def hidden(pairs: Iterable[tuple[str, str]]) -> str:
     return "".join(
         f'<input type="hidden" name="{shown(name)}" value="{shown(value)}">'
         for name, value in pairs
+    )
+
+
+def link_form(link: str, label: str, look: str, kind: str = "stack") -> str:
+    """A button that posts the query of its link; `label` is HTML."""
+    path, _, query = link.partition("?")
+    return (
+        f'<form class="{kind}" method="post" action="{shown(path)}">'
+        f'{hidden(parse_qsl(query))}<button class="{look}">{label}</button></form>'
     )
 
 

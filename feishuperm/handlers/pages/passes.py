@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feishuperm.handlers.pages.layout import hidden, moment, say, shown
+from feishuperm.handlers.pages.layout import link_form, moment, say, shown
 from feishuperm.lib.display import visible
 from feishuperm.lib.text import text
 from feishuperm.services.passes import Pass, Passes
@@ -36,30 +36,16 @@ def about(language: str, passes: Passes, row: Pass) -> str:
 
 def pass_list(language: str, items: list[dict[str, str]]) -> str:
     """The section for the inbox; its script draws it anew when something changes."""
+    end = say(language, "pass.revoke")
     rows = "".join(
         f'<li class="stack"><code class="rule">{shown(item["what"])}</code>'
         f'<span class="muted">{shown(item["about"])}</span>'
-        f"{_form(language, item['id'], 'pass.revoke', 'plain')}</li>"
+        f"{link_form('passes?pass=' + item['id'], end, 'plain')}</li>"
         for item in items
     )
-    every = _form(language, "all", "pass.revoke_all", "no")
+    every = link_form("passes?pass=all", say(language, "pass.revoke_all"), "no")
     title = f'<h2 class="section">{say(language, "pass.title")}</h2>'
     return (
         f'<section id="passes"{"" if items else " hidden"}>{title}'
         f'<ul class="sheet recent" id="pass-list">{rows}</ul>{every}</section>'
-    )
-
-
-def revoke_form(language: str, path: str, fields: tuple[tuple[str, str], ...]) -> str:
-    """The button that ends what a tap has just made."""
-    return (
-        f'<form class="stack" method="post" action="{shown(path)}">{hidden(fields)}'
-        f'<button class="no">{say(language, "pass.revoke")}</button></form>'
-    )
-
-
-def _form(language: str, id: str, label: str, look: str) -> str:
-    return (
-        f'<form class="stack" method="post" action="passes">{hidden((("pass", id),))}'
-        f'<button class="{look}">{say(language, label)}</button></form>'
     )

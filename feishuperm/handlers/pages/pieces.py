@@ -18,6 +18,7 @@ from feishuperm.handlers.pages.layout import (
     exactly,
     facts,
     hidden,
+    link_form,
     moment,
     say,
     shown,
@@ -284,11 +285,7 @@ def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:
 
 def hold_form(ask: Ask, link: str) -> str:
     """The button that stops the clock for somebody who reads."""
-    path, _, query = link.partition("?")
-    return (
-        f'<form method="post" action="{shown(path)}">{hidden(parse_qsl(query))}'
-        f'<button class="link">{say(ask.language, "button.hold")}</button></form>'
-    )
+    return link_form(link, say(ask.language, "button.hold"), "link", "hold")
 
 
 def _begin(ask: Ask, link: str) -> str:

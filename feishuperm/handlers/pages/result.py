@@ -6,19 +6,17 @@ import time
 from collections.abc import Iterable
 from html import escape
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import (
     Fact,
     facts,
     frame,
-    hidden,
     icon,
+    link_form,
     moment,
     say,
     shown,
 )
-from feishuperm.handlers.pages.passes import revoke_form
 from feishuperm.handlers.pages.pieces import followed
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.text import text
@@ -62,8 +60,7 @@ def result_page(
         return message_page(language, "page.invalid", text(language, "page.unknown"))
     below += [result_line(outcome), *(f'<p class="line">{shown(x)}</p>' for x in lines)]
     if ways.revoke:
-        path, _, query = ways.revoke.partition("?")
-        below.append(revoke_form(language, path, tuple(parse_qsl(query))))
+        below.append(link_form(ways.revoke, say(language, "pass.revoke"), "no"))
     rows = outcome_facts(outcome)
     if receipt.status == ENDED:
         rows += end_facts(outcome)[1:]  # it is said above when
@@ -84,12 +81,7 @@ def undo_form(outcome: Outcome, link: str) -> str:
     """The button that takes back what was written, where there is anything."""
     if not link or not outcome.undoable:
         return ""
-    path, _, query = link.partition("?")
-    label = say(outcome.language, "button.undo")
-    return (
-        f'<form class="undo" method="post" action="{shown(path)}">'
-        f'{hidden(parse_qsl(query))}<button class="plain">{label}</button></form>'
-    )
+    return link_form(link, say(outcome.language, "button.undo"), "plain", "undo")
 
 
 def dated(outcome: Outcome) -> str:

@@ -8,7 +8,7 @@ from feishuperm.handlers.pages.layout import (
     Fact,
     facts,
     frame,
-    hidden,
+    link_form,
     moment,
     say,
     shown,
@@ -20,7 +20,7 @@ from feishuperm.services.sessions import Session
 def ticket_page(language: str, ticket: str) -> bytes:
     """What a link to the inbox opens: its button, not the link, uses it up."""
     title = text(language, "page.open_inbox")
-    form = _form(language, ".", (("ticket", ticket),), "page.open_inbox", "yes")
+    form = link_form(f".?ticket={ticket}", shown(title), "yes")
     note = f'<p class="note">{say(language, "session.once")}</p>'
     return _sheet(language, title, note + form)
 
@@ -38,7 +38,7 @@ def session_list(language: str, rows: Sequence[Session], own: Session | None) ->
     if not rows:
         return ""
     items = "".join(_session(language, row, own) for row in rows)
-    every = _form(language, "sessions", (("all", "1"),), "session.end_all", "no")
+    every = link_form("sessions?all=1", say(language, "session.end_all"), "no")
     title = f'<h2 class="section">{say(language, "session.title")}</h2>'
     return f'<section>{title}<ul class="sheet recent">{items}</ul>{every}</section>'
 
@@ -50,18 +50,10 @@ def _session(language: str, row: Session, own: Session | None) -> str:
         Fact("session.created", moment(row.created)),
         Fact("session.seen", moment(row.seen)),
     )
-    end = _form(language, "sessions", (("session", row.id),), "session.end", "plain")
+    label = say(language, "session.end")
+    end = link_form(f"sessions?session={row.id}", label, "plain")
     heading = f'<div class="row"><span>{shown(row.browser)}{mark}</span></div>'
     return f'<li class="stack">{heading}{facts(language, rows)}{end}</li>'
-
-
-def _form(
-    language: str, path: str, fields: tuple[tuple[str, str], ...], label: str, look: str
-) -> str:
-    return (
-        f'<form class="stack" method="post" action="{path}">{hidden(fields)}'
-        f'<button class="{look}">{say(language, label)}</button></form>'
-    )
 
 
 def _sheet(language: str, title: str, body: str) -> bytes:
