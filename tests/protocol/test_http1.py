@@ -44,7 +44,7 @@ def status_of(data: bytes, step: int = 0) -> int:
 
 
 def fields(request: Request) -> tuple[object, ...]:
-    return tuple(getattr(request, name) for name in Request.__slots__)
+    return tuple(sorted(vars(request).items()))
 
 
 def get(path: bytes, *headers: bytes) -> Request:
