@@ -20,12 +20,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+import hypothesis
 import pytest
 
 import build
 from tests import system_parts
 
 ROOT = Path(build.__file__).resolve().parent
+# A busy machine makes an example slow, not wrong.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 TEST_SECONDS = 180  # no test is allowed to hang; the slowest takes a tenth of that
 
 # marker: (what it needs, how it is found, how to get it)

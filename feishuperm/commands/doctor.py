@@ -9,7 +9,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.feishu_app import CODES as API_CODES
 from feishuperm.lib.terminal import say, show
-from feishuperm.lib.tongue import speak
+from feishuperm.lib.tongue import translate
 from feishuperm.setup.case import FAIL, Case
 from feishuperm.setup.doctor import Finding, examine
 from feishuperm.setup.phone_codes import CODES
@@ -41,14 +41,14 @@ def main(args: list[str]) -> int:
 
 def explain(number: int) -> int:
     """Say what a number of Feishu's means, and what mends it."""
-    key, row = CODES.get(number), API_CODES.get(number)
-    if key is not None:
-        meaning, cure = speak(key), speak(f"{key}_cure")
+    row = API_CODES.get(number)
+    if number in CODES:
+        meaning, cure = CODES[number]
     elif row is not None:
-        meaning, cure = row[1], speak("phone.page") if row[2] else ""
+        meaning, cure = row[1], "feishuperm doctor names the page" if row[2] else ""
     else:
         raise FeishupermError(f"{number} is no number we know", "feishuperm doctor")
     say(f"{number}: {meaning}")
     if cure:
-        say(f"  -> {cure}")
+        show(f"  -> {translate(cure)}")
     return 0

@@ -13,7 +13,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.terminal import say
-from feishuperm.lib.tongue import speak
+from feishuperm.lib.tongue import translate
 from feishuperm.services import history
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
@@ -62,7 +62,7 @@ def main(args: list[str]) -> int:
             print(history.as_json(entries))
         else:
             table = history.table(entries, _columns())
-            print(table if entries else speak("cli.log_empty"))
+            print(table if entries else translate("nothing has been decided yet"))
     return 0
 
 

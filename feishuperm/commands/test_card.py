@@ -63,6 +63,6 @@ def main(args: list[str]) -> int:
     if options.json:
         show(output)
     else:
-        what = speak("cli.tap_allowed" if is_allowed(output) else "cli.tap_denied")
-        say(speak("cli.tapped", seconds=f"{took:.1f}", what=what))
+        what = "allowed" if is_allowed(output) else "denied"
+        say(f"your tap came after {took:.1f} s ({what}): the way to the phone works")
     return 0

@@ -6,8 +6,7 @@ import os
 
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.files import locked
-from feishuperm.lib.terminal import say
-from feishuperm.lib.tongue import speak
+from feishuperm.lib.terminal import ask, say
 from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.questions import can_ask
 from feishuperm.setup.rules_left import offer, rules_left, tell
@@ -34,10 +33,10 @@ def main(args: list[str]) -> int:
         return 0
     doomed = purged(manifest, os.environ) if options.purge else []
     if doomed:
-        say(speak("cli.purge", what=", ".join(doomed)))
+        say(f"about to remove: {', '.join(doomed)}")
     tell(left)
     if left and can_ask():
-        offer(left, os.environ, input)
+        offer(left, os.environ, ask)
     with locked(manifest.path):
         good = undo(manifest, options.purge, os.environ)
     if good:

@@ -610,6 +610,38 @@ SERVER = (
         "飞书拒绝了卡片，只发了一条不带按钮的文字",
     ),
     ("the card could not be built", "卡片没能生成"),
+    ("feishuperm is not installed", "feishuperm 还没有安装"),
+    (
+        "feishuperm is installed, but its server is not running",
+        "feishuperm 已安装，但服务没有运行",
+    ),
+    ("feishuperm {} is running (pid {})", "feishuperm {} 正在运行（pid {}）"),
+    ("channels: {}", "渠道：{}"),
+    ("requests waiting: {}", "等待中的请求：{}"),
+    ("next: {}", "下一步：{}"),
+    (
+        "scan it to open the inbox on a phone: good once, for ten minutes",
+        "用手机扫码打开收件箱：只能用一次，十分钟内有效",
+    ),
+    (
+        "a phone cannot open {}: it is for this machine.\n"
+        "feishuperm install --callback-url sets an address that it can open",
+        "手机打不开 {}，它只在这台电脑上有效。\n"
+        "用 feishuperm install --callback-url 设一个手机能打开的地址",
+    ),
+    (
+        "the terminal is too narrow for a QR code: it needs {} columns",
+        "窗口太窄，放不下二维码：需要 {} 列",
+    ),
+    (
+        "feishuperm {} runs ({}, pid {}, for {})",
+        "feishuperm {} 正在运行（{~}，pid {}，已 {}）",
+    ),
+    ("buttons", "按钮"),
+    ("channel", "渠道"),
+    ("waiting", "等待"),
+    ("{} left", "还剩 {}"),
+    ("danger: {}", "危险：{}"),
 )
 
 # Feishu: what it says of a bot, an app, a message.
@@ -902,6 +934,7 @@ INSTALL = (
         "GATEWAY_CERT and GATEWAY_KEY: cannot use {}: {}",
         "GATEWAY_CERT 和 GATEWAY_KEY：无法使用 {}：{~}",
     ),
+    ("about to remove: {}", "将要删除：{~}"),
 )
 
 # doctor.
@@ -920,7 +953,7 @@ DOCTOR = (
     ("hooks enabled", "钩子开关"),
     ("permission mode", "权限模式"),
     ("server", "服务"),
-    ("socket", "socket"),
+    ("socket", "套接字"),
     ("http", "HTTP"),
     ("loopback", "回环地址"),
     ("feishu", "飞书"),
@@ -1197,6 +1230,68 @@ DOCTOR = (
     ("the page of {} has no {} ({})", "{} 的页面上没有 {}（{}）"),
     ("{} answered with status {}", "{} 返回状态 {}"),
     ("the inbox does not show {}", "收件箱里没有 {}"),
+    (
+        "that was all: what the hooks printed is what Claude Code would read. Next: "
+        "feishuperm install",
+        "演示结束：钩子打印的就是 Claude Code 会读到的决定。下一步：feishuperm install",
+    ),
+    (
+        "your tap came after {} s ({}): the way to the phone works",
+        "{} 秒后收到你的点击（{~}）：到手机的路是通的",
+    ),
+    (
+        "Feishu has nowhere to bring the tap: the app's callback card.action.trigger "
+        "is not subscribed, not set to the long connection or not published; or no "
+        "server holds the app's connection",
+        "飞书不知道把点按送到哪里：应用没有订阅回调 card.action.trigger、没有设为长连"
+        "接或没有发布，或者没有服务持有应用的长连接",
+    ),
+    (
+        "feishuperm doctor names which, feishuperm install --rescan subscribes it",
+        "feishuperm doctor 会指出是哪一种，feishuperm install --rescan 重新订阅",
+    ),
+    (
+        "the server did not answer the tap within 3 seconds: it was busy, restarting, "
+        "or its connection was half dead",
+        "服务没有在 3 秒内回应点按：它在忙、在重启，或者连接已半断",
+    ),
+    (
+        "feishuperm status, then tap again: nothing is decided twice",
+        "feishuperm status，然后再点一次：不会重复决定",
+    ),
+    (
+        "the app's callback is set to a web address, and nobody answers there",
+        "应用的回调设成了一个网址，而那里没有回应",
+    ),
+    (
+        "set it to the long connection: feishuperm doctor names the page",
+        "改成长连接：feishuperm doctor 会给出页面",
+    ),
+    (
+        "whoever got the tap answered it wrongly: often a second program on the same "
+        "app",
+        "收到点按的程序回答得不对：常常是另一个程序也连着同一个应用",
+    ),
+    (
+        "feishuperm doctor counts the app's connections",
+        "feishuperm doctor 会数出应用的连接",
+    ),
+    (
+        "the tap was taken, but Feishu could not draw the new card",
+        "点按已收到，但飞书没能画出新的卡片",
+    ),
+    (
+        "look into the inbox for what was decided: feishuperm status",
+        "决定了什么，看收件箱：feishuperm status",
+    ),
+    ("Feishu could not draw the card", "飞书没能画出卡片"),
+    (
+        "tap again; if it stays: feishuperm doctor",
+        "再点一次；还是这样的话：feishuperm doctor",
+    ),
+    ("Feishu failed by itself", "飞书自己出错了"),
+    ("tap again in a minute", "一分钟后再点一次"),
+    ("feishuperm doctor names the page", "feishuperm doctor 会给出页面"),
 )
 
 # The record, rules, passes, trust.
@@ -1379,6 +1474,13 @@ RECORD = (
     ("({} bytes that are no text)", "（{} 字节，不是文本）"),
     ("{}: over {} files in its folders for scripts", "{}：脚本目录里的文件超过 {} 个"),
     ("{}: `hookScriptPaths` names all of it", "{}：`hookScriptPaths` 包含了整个项目"),
+    ("nothing has been decided yet", "还没有任何记录"),
+    (
+        'rules that "always allow" wrote are still in projects ({}), and log undo '
+        "cannot take them back any more:",
+        "「始终允许」在项目里写下的 {} 条规则仍然有效，之后无法用 log undo 撤回：",
+    ),
+    ("take them back first? [Y/n] ", "现在先撤回它们吗？[Y/n] "),
 )
 
 # run and the supervisor.

@@ -970,56 +970,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "reach.ask": ("选一个 [回车：保持本机]：", "Choose one [Enter: leave it]: "),
     # Where one stands: plain `feishuperm` on a terminal, and `status --qr`.
-    "standing.none": ("feishuperm 还没有安装", "feishuperm is not installed"),
-    "standing.down": (
-        "feishuperm 已安装，但服务没有运行",
-        "feishuperm is installed, but its server is not running",
-    ),
-    "standing.up": (
-        "feishuperm {version} 正在运行（pid {pid}）",
-        "feishuperm {version} is running (pid {pid})",
-    ),
-    "standing.channels": ("渠道：{names}", "channels: {names}"),
-    "standing.waiting": ("等待中的请求：{count}", "requests waiting: {count}"),
-    "standing.inbox": ("收件箱：{link}", "inbox: {link}"),
-    "standing.next": ("下一步：{step}", "next: {step}"),
-    "standing.qr": (
-        "用手机扫码打开收件箱：只能用一次，十分钟内有效",
-        "scan it to open the inbox on a phone: good once, for ten minutes",
-    ),
-    "standing.qr_local": (
-        "手机打不开 {link}，它只在这台电脑上有效。\n"
-        "用 feishuperm install --callback-url 设一个手机能打开的地址",
-        "a phone cannot open {link}: it is for this machine.\n"
-        "feishuperm install --callback-url sets an address that it can open",
-    ),
-    "standing.qr_narrow": (
-        "窗口太窄，放不下二维码：需要 {columns} 列",
-        "the terminal is too narrow for a QR code: it needs {columns} columns",
-    ),
     # How demo, test-card, log and uninstall end.
-    "cli.demo_done": (
-        "演示结束：钩子打印的就是 Claude Code 会读到的决定。下一步：feishuperm install",
-        "that was all: what the hooks printed is what Claude Code would read."
-        " Next: feishuperm install",
-    ),
-    "cli.tapped": (
-        "{seconds} 秒后收到你的点击（{what}）：到手机的路是通的",
-        "your tap came after {seconds} s ({what}): the way to the phone works",
-    ),
-    "cli.tap_allowed": ("批准", "allowed"),
-    "cli.tap_denied": ("拒绝", "denied"),
-    "cli.log_empty": ("还没有任何记录", "nothing has been decided yet"),
-    "cli.rules_left": (
-        "「始终允许」在项目里写下的 {count} 条规则仍然有效，之后无法用 log undo 撤回：",
-        'rules that "always allow" wrote are still in projects ({count}), and log undo '
-        "cannot take them back any more:",
-    ),
-    "cli.rules_back": (
-        "现在先撤回它们吗？[Y/n] ",
-        "take them back first? [Y/n] ",
-    ),
-    "cli.purge": ("将要删除：{what}", "about to remove: {what}"),
     # What install asks and says.
     "cli.installed": (
         "feishuperm {version} 已安装",
@@ -1059,17 +1010,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "make Claude Code ask in auto mode too: {program} install --ask-list",
     ),
     # What status says.
-    "status.runs": (
-        "feishuperm {version} 正在运行（{service}，pid {pid}，已 {since}）",
-        "feishuperm {version} runs ({service}, pid {pid}, for {since})",
-    ),
-    "status.inbox": ("收件箱", "inbox"),
-    "status.buttons": ("按钮", "buttons"),
-    "status.socket": ("套接字", "socket"),
-    "status.channel": ("渠道", "channel"),
-    "status.waiting": ("等待", "waiting"),
-    "status.left": ("还剩 {time}", "{time} left"),
-    "status.danger": ("危险：{words}", "danger: {words}"),
     "cli.language": (
         "语言：中文（来自系统的语言环境；--lang en 改为英文）",
         "language: English, from your locale (--lang zh changes it)",
@@ -1245,62 +1185,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "else: {command} doctor, and again: {command} test-card",
     ),
     # The numbers a phone shows when a tap fails.
-    "phone.unsubscribed": (
-        "飞书不知道把点按送到哪里：应用没有订阅回调 card.action.trigger、没有设为长连接"
-        "或没有发布，或者没有服务持有应用的长连接",
-        "Feishu has nowhere to bring the tap: the app's callback card.action.trigger "
-        "is not subscribed, not set to the long connection or not published; or no "
-        "server holds the app's connection",
-    ),
-    "phone.unsubscribed_cure": (
-        "feishuperm doctor 会指出是哪一种，feishuperm install --rescan 重新订阅",
-        "feishuperm doctor names which, feishuperm install --rescan subscribes it",
-    ),
-    "phone.slow": (
-        "服务没有在 3 秒内回应点按：它在忙、在重启，或者连接已半断",
-        "the server did not answer the tap within 3 seconds: it was busy, restarting, "
-        "or its connection was half dead",
-    ),
-    "phone.slow_cure": (
-        "feishuperm status，然后再点一次：不会重复决定",
-        "feishuperm status, then tap again: nothing is decided twice",
-    ),
-    "phone.web": (
-        "应用的回调设成了一个网址，而那里没有回应",
-        "the app's callback is set to a web address, and nobody answers there",
-    ),
-    "phone.web_cure": (
-        "改成长连接：feishuperm doctor 会给出页面",
-        "set it to the long connection: feishuperm doctor names the page",
-    ),
-    "phone.foreign": (
-        "收到点按的程序回答得不对：常常是另一个程序也连着同一个应用",
-        "whoever got the tap answered it wrongly: often a second program on the same "
-        "app",
-    ),
-    "phone.foreign_cure": (
-        "feishuperm doctor 会数出应用的连接",
-        "feishuperm doctor counts the app's connections",
-    ),
-    "phone.redraw": (
-        "点按已收到，但飞书没能画出新的卡片",
-        "the tap was taken, but Feishu could not draw the new card",
-    ),
-    "phone.redraw_cure": (
-        "决定了什么，看收件箱：feishuperm status",
-        "look into the inbox for what was decided: feishuperm status",
-    ),
-    "phone.card": ("飞书没能画出卡片", "Feishu could not draw the card"),
-    "phone.card_cure": (
-        "再点一次；还是这样的话：feishuperm doctor",
-        "tap again; if it stays: feishuperm doctor",
-    ),
-    "phone.internal": ("飞书自己出错了", "Feishu failed by itself"),
-    "phone.internal_cure": ("一分钟后再点一次", "tap again in a minute"),
-    "phone.page": (
-        "feishuperm doctor 会给出页面",
-        "feishuperm doctor names the page",
-    ),
 }
 
 LANGUAGES = ("zh", "en")

@@ -97,25 +97,31 @@ class Catalogue:
         return line[: len(line) - len(words)] + chinese
 
     def _sentence(self, line: str, depth: int) -> str | None:
-        if line in self.whole:
-            return self.whole[line]
-        for literals, chinese in self.rows if depth else ():
+        framed = self._framed(line)
+        if framed is not None or not depth:
+            return framed
+        for literals, chinese in self.rows:
             holes = find_holes(line, literals)
             if holes is not None:
                 return self._filled(chinese, holes, depth - 1)
-        return self._inner(line, depth - 1) if depth else None
+        # A path, and what is the matter with it.
+        name, colon, rest = line.partition(": ")
+        said = self._sentence(rest, depth - 1) if colon else None
+        return None if said is None else f"{name}: {said}"
 
-    def _inner(self, line: str, depth: int) -> str | None:
-        """A sentence behind a name, or before an address or a remark in brackets."""
-        start, colon, rest = line.partition(": ")
-        said = self._sentence(rest, depth) if colon else None
-        if said is not None:
-            return f"{start}: {said}"
-        for mark, end in ((": http", ""), (" (", ")")):
-            words, found, rest = line.rpartition(mark)
-            if found and rest.endswith(end) and words in self.whole:
-                return f"{self.whole[words]}{found}{rest}"
-        return None
+    def _framed(self, line: str) -> str | None:
+        """A sentence without holes; or one with a name or number in front of it, or
+        with an address, or what is in brackets, behind it."""
+        if line in self.whole:
+            return self.whole[line]
+        name, colon, _ = line.partition(": ")
+        front = name + colon if " " not in name else ""
+        words, back = line[len(front) :], ""
+        for mark in (": http", " ("):
+            start, found, end = words.rpartition(mark)
+            if found and words not in self.whole:
+                words, back = start, found + end + back
+        return front + self.whole[words] + back if words in self.whole else None
 
     def _filled(self, chinese: str, holes: list[str], depth: int) -> str:
         rest = iter(holes)

@@ -27,7 +27,7 @@ from feishuperm.lib.program import (
     start_hook,
 )
 from feishuperm.lib.terminal import say, show
-from feishuperm.lib.tongue import speak, translate
+from feishuperm.lib.tongue import translate
 from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 from feishuperm.setup.server_process import running_status, tries
 from feishuperm.setup.visitor import Visitor
@@ -36,6 +36,10 @@ START_SECONDS = 20.0
 WAIT_SECONDS = 600  # a person who tries a thing out reads it first
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1
+DONE = (
+    "that was all: what the hooks printed is what Claude Code would read."
+    " Next: feishuperm install"
+)
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends the second
 OLD_CODE = "export function total(items) {\n  return items.length\n}\n"
 NEW_CODE = (
@@ -194,7 +198,7 @@ def answer_all(demo: Demo, as_json: bool = False) -> int:
         tell(f"{sample.title}, {sample.answer}", output, as_json)
         answered = answered and bool(output)
     if not as_json:
-        say(speak("cli.demo_done"))
+        say(DONE)
     return 0 if answered else 1
 
 
@@ -210,7 +214,7 @@ def wait_for_taps(demo: Demo, as_json: bool = False) -> int:
                 tell(title, hook_output(demo.hooks.pop(title), 1.0), as_json)
         time.sleep(POLL_SECONDS)
     if not as_json:
-        say(speak("cli.demo_done"))
+        say(DONE)
     return 0
 
 

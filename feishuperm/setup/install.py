@@ -194,7 +194,7 @@ class Install:
         """Three things to do next, and where the inbox is."""
         program = self.command("feishuperm")
         if service is not None:
-            say(self.words("standing.inbox", link=inbox_link()))
+            say(f"inbox: {inbox_link()}")
             if service.kind == "background" or "linger" in service.keeps:
                 say(f"note: {service.keeps}")
         for note in self.notes():

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.terminal import complain, say, show
-from feishuperm.lib.tongue import speak
 from feishuperm.services.history import Standing, standing, undo
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.rule_writer import RuleWriter
@@ -28,7 +27,10 @@ def tell(rows: Sequence[Standing]) -> None:
     """Name every rule below its project."""
     if not rows:
         return
-    say(speak("cli.rules_left", count=len(rows)))
+    say(
+        f'rules that "always allow" wrote are still in projects ({len(rows)}), and log '
+        "undo cannot take them back any more:"
+    )
     for project in dict.fromkeys(row.project for row in rows):
         show(f"  {project}")
         for row in rows:
@@ -41,7 +43,7 @@ def offer(
 ) -> None:
     """Take them back, unless the person would rather keep them."""
     try:
-        answer = ask(speak("cli.rules_back")).strip().lower()
+        answer = ask("take them back first? [Y/n] ").strip().lower()
     except EOFError:
         answer = "n"
     if answer not in ("", "y", "yes"):

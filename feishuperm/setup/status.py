@@ -9,7 +9,7 @@ from feishuperm.lib import qr
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import ask_server, is_listening
 from feishuperm.lib.display import one_line
-from feishuperm.lib.tongue import speak, translate
+from feishuperm.lib.tongue import translate
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.services.history import pad
 from feishuperm.setup.service_step import kept_by
@@ -56,9 +56,9 @@ def inbox_link(socket: str = "") -> str:
 def lines(status: Status, now: float) -> Iterator[str]:
     """The status for a person, each fact on a line that it cannot leave."""
     since = duration(now - float(status.get("started") or now))
-    facts = {name: status[name] for name in ("version", "pid")}
-    service = translate(str(status["service"]))
-    yield one_line(speak("status.runs", since=since, service=service, **facts))
+    version, service, pid = status["version"], status["service"], status["pid"]
+    runs = f"feishuperm {version} runs ({service}, pid {pid}, for {since})"
+    yield one_line(translate(runs))
     yield row("inbox", status["inbox"])
     yield row("buttons", status["http"])
     yield row("socket", status["socket"])
@@ -69,10 +69,10 @@ def lines(status: Status, now: float) -> Iterator[str]:
     yield row("waiting", status.get("waiting_count", len(waiting)))
     for request in waiting:
         words = [one_line(str(request[key])) for key in ("id", "tool", "project")]
-        words.append(speak("status.left", time=duration(request["seconds_left"])))
+        words.append(translate(f"{duration(request['seconds_left'])} left"))
         if request.get("danger"):
             danger = ", ".join(request["danger"])
-            words.append(one_line(speak("status.danger", words=danger)))
+            words.append(one_line(translate(f"danger: {danger}")))
         yield "  ".join(["", *words])
         if request.get("summary"):
             yield "    " + one_line(str(request["summary"]), 500)
@@ -81,20 +81,21 @@ def lines(status: Status, now: float) -> Iterator[str]:
 def brief(status: Status | None, installed: bool, asks: bool) -> Iterator[str]:
     """Where one stands, in four lines and the next step."""
     if not installed:
-        yield speak("standing.none")
-        yield speak("standing.next", step="feishuperm install")
+        yield translate("feishuperm is not installed")
+        yield translate("next: feishuperm install")
         return
     if status is None:
-        yield speak("standing.down")
-        yield speak("standing.next", step="feishuperm restart")
+        yield translate("feishuperm is installed, but its server is not running")
+        yield translate("next: feishuperm restart")
         return
-    yield one_line(speak("standing.up", version=status["version"], pid=status["pid"]))
+    running = f"feishuperm {status['version']} is running (pid {status['pid']})"
+    yield one_line(translate(running))
     names = [standing(row["name"], row["state"]) for row in status["channels"]]
-    yield one_line(speak("standing.channels", names=", ".join(names)), 2000)
+    yield one_line(translate(f"channels: {', '.join(names)}"), 2000)
     count = status.get("waiting_count", len(status["waiting"]))
-    yield speak("standing.waiting", count=count)
-    yield one_line(speak("standing.inbox", link=status["inbox"]), 2000)
-    yield speak("standing.next", step=next_step(status, asks))
+    yield translate(f"requests waiting: {count}")
+    yield one_line(translate(f"inbox: {status['inbox']}"), 2000)
+    yield translate(f"next: {next_step(status, asks)}")
 
 
 def next_step(status: Status, asks: bool) -> str:
@@ -110,15 +111,23 @@ def next_step(status: Status, asks: bool) -> str:
 def qr_lines(link: str, columns: int) -> list[str]:
     """A QR code of a link, or why there is none."""
     if host_is_local(url_host(link)):
-        return [speak("standing.qr_local", link=link)]
+        return [
+            translate(
+                f"a phone cannot open {link}: it is for this machine.\n"
+                "feishuperm install --callback-url sets an address that it can open"
+            )
+        ]
     code = qr.encode(link.encode())
     if qr.width(code) > columns:
-        return [speak("standing.qr_narrow", columns=qr.width(code))]
-    return [*qr.half_blocks(code), speak("standing.qr")]
+        wide = qr.width(code)
+        narrow = f"the terminal is too narrow for a QR code: it needs {wide} columns"
+        return [translate(narrow)]
+    how = "scan it to open the inbox on a phone: good once, for ten minutes"
+    return [*qr.half_blocks(code), translate(how)]
 
 
 def row(name: str, value: object) -> str:
-    return f"{pad(speak(f'status.{name}'), 9)}{one_line(str(value), 2000)}"
+    return f"{pad(translate(name), 9)}{one_line(str(value), 2000)}"
 
 
 def duration(seconds: float) -> str:

@@ -63,7 +63,7 @@ SMALL = Catalogue(
         ("set {} in {}", "在 {2} 里设置 {1}"),
         ("kept{}", "保留{~}"),
         ("; {} more", "；另有 {} 个"),
-        ("usage", "用法"),
+        ("it is not so", "并非如此"),
     )
 )
 
@@ -86,6 +86,8 @@ SMALL = Catalogue(
         ("/etc/x: nothing is there", "/etc/x: 什么都没有"),
         ("10: nothing is there: https://page", "10: 什么都没有: https://page"),
         ("nothing is there (a or b)", "什么都没有 (a or b)"),
+        ("10: it is not so (a): https://page", "10: 并非如此 (a): https://page"),
+        ("10: it is not so", "10: 并非如此"),  # not the row with two holes
         ("a line of somebody else's", "a line of somebody else's"),
     ],
 )
