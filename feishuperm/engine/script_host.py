@@ -97,6 +97,8 @@ def read_result(ended: Child, fields: dict[str, Any]) -> tuple[dict[str, Any], s
     try:
         message = json.loads(result)
     except (ValueError, RecursionError):
+        message = None
+    if not isinstance(message, dict):  # or a script wrote it by itself
         said = ended.output(STDERR).decode(errors="replace").strip()
         return carry_on, f"the script gave no result (exit {ended.code}): {said[-500:]}"
     if "error" in message:

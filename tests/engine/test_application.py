@@ -43,21 +43,6 @@ def test_hooks_reach_the_manager_and_the_router(tmp_path: Path) -> None:
     assert json.loads(options["settings"]) == {"disableAllHooks": True}
 
 
-def test_options_without_hooks_have_no_such_field(tmp_path: Path) -> None:
-    """Scenario: buildQueryOptions 中添加 hooks 字段"""
-    write(tmp_path, {"permissions": {}})
-    options = application(tmp_path).message_router.build_query_options()
-    assert options == {"cwd": str(tmp_path)}
-
-
-def test_skipped_file_brings_its_permissions_along(tmp_path: Path) -> None:
-    rules = {"permissions": {"allow": ["Bash(ls)"]}}
-    write(tmp_path, {**hooks("PreToolUse", SCRIPT, COMMAND), **rules})
-    options = application(tmp_path).message_router.build_query_options()
-    assert len(options["hooks"]["PreToolUse"][0].hooks) == 2
-    assert json.loads(options["settings"]) == {**rules, "disableAllHooks": True}
-
-
 def interactive(root: Path, complaints: Any = None, **environ: str) -> Any:
     """One event in a project that is the user's own home, unless another is given."""
     fields = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -13,57 +12,11 @@ import pytest
 from feishuperm.engine import trust as module
 from feishuperm.engine.trust import (
     Records,
-    Trust,
     content_hash,
     project_content,
 )
-from feishuperm.engine.trust_review import Review, listing, require_person
-from feishuperm.errors import FeishupermError, FileError
-from feishuperm.services.ledger import Ledger
-
-
-class Clone:
-    """A home, and a repository in it that came from somewhere."""
-
-    def __init__(self, folder: Path) -> None:
-        self.home = folder / "home"
-        self.root = folder / "src" / "clone"
-        self.root.mkdir(parents=True)
-        self.home.mkdir()
-        (self.root / ".git").mkdir()
-        state = str(folder / "state")
-        self.environ = {"HOME": str(self.home), "XDG_STATE_HOME": state}
-        self.ledger = Ledger(str(folder / "ledger.jsonl"))
-
-    def write(self, name: str, value: Any) -> Path:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(value if isinstance(value, str) else json.dumps(value))
-        return path
-
-    def accepted(self, *folders: Path, value: Any = True, name: str = "") -> None:
-        projects = {str(f): {"hasTrustDialogAccepted": value} for f in folders}
-        path = self.home / (name or ".claude.json")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"projects": projects}))
-
-    def covered(self, folder: Path | None = None, **environ: str) -> bool:
-        return Trust({**self.environ, **environ}).covers(str(folder or self.root))
-
-    def review(self) -> Review:
-        return Review(str(self.root), self.environ, self.ledger)
-
-
-@pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    made = Clone(tmp_path)
-    callback = {"event": "Stop", "type": "script", "script": ".claude/hooks/a.py"}
-    made.write(".claude/settings.json", {"feishuperm": {"callbacks": [callback]}})
-    made.write(".claude/hooks/a.py", "def hook(*_): return {}\n")
-    return made
-
+from feishuperm.errors import FileError
+from tests.engine.parts import Clone
 
 # Claude Code's own record.
 
@@ -128,20 +81,6 @@ def test_worktree_is_covered_by_its_repository_and_a_thief_is_not(
 # Ours.
 
 
-def test_trust_holds_for_the_very_content_that_was_shown(clone: Clone) -> None:
-    shown: list[str] = []
-    assert clone.review().trust(lambda _: "y", shown.append)
-    text = "\n".join(shown)
-    assert "Stop: script: .claude/hooks/a.py" in text
-    assert "def hook(*_): return {}" in text
-    assert clone.covered()
-    (entry,) = clone.ledger.entries()
-    assert (entry["event"], entry["action"]) == ("trust", "trusted")
-    assert entry["project"] == str(clone.root)
-    path = Records(clone.environ).path
-    assert os.stat(path).st_mode & 0o777 == 0o600
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -191,65 +130,11 @@ def test_link_that_leads_elsewhere_needs_trust_again(clone: Clone) -> None:
     assert not clone.covered()
 
 
-@pytest.mark.parametrize("answer", ["", "n", "no", "maybe", "N\n"])
-def test_anything_but_yes_is_no(clone: Clone, answer: str) -> None:
-    assert not clone.review().trust(lambda _: answer, lambda line: None)
-    assert not clone.covered()
-    assert list(clone.ledger.entries()) == []
-
-
-def test_change_while_the_person_reads_is_not_trusted(clone: Clone) -> None:
-    def answer(_: str) -> str:
-        clone.write(".claude/hooks/a.py", "evil")
-        return "y"
-
-    with pytest.raises(FeishupermError, match="changed meanwhile"):
-        clone.review().trust(answer, lambda line: None)
-    assert not clone.covered()
-
-
-def test_what_cannot_be_recorded_is_not_trusted(clone: Clone, tmp_path: Path) -> None:
-    (tmp_path / "no").write_text("a file")
-    review = Review(
-        str(clone.root), clone.environ, Ledger(str(tmp_path / "no" / "ledger"))
-    )
-    with pytest.raises(FileError, match="ledger"):
-        review.trust(lambda _: "y", lambda line: None)
-    assert not clone.covered()
-
-
-def test_revoked_folder_is_not_trusted_and_the_list_says_how_things_are(
-    clone: Clone,
-) -> None:
-    assert list(listing(clone.environ)) == []
-    assert not clone.review().revoke()
-    clone.review().trust(lambda _: "y", lambda line: None)
-    (line,) = listing(clone.environ)
-    assert "trusted " in line and line.endswith(str(clone.root))
-    clone.write(".claude/hooks/a.py", "other")
-    (line,) = listing(clone.environ)
-    assert "changed since" in line
-    assert clone.review().revoke()
-    assert list(listing(clone.environ)) == []
-    assert [entry["action"] for entry in clone.ledger.entries()] == [
-        "trusted",
-        "revoked",
-    ]
-
-
 @pytest.mark.parametrize("mode", [0o644, 0o620, 0o666])
 def test_record_that_others_can_reach_covers_nothing(clone: Clone, mode: int) -> None:
     clone.review().trust(lambda _: "y", lambda line: None)
     os.chmod(Records(clone.environ).path, mode)
     assert not clone.covered()
-
-
-def test_escape_sequences_of_a_clone_are_shown_and_not_obeyed(clone: Clone) -> None:
-    clone.write(".claude/hooks/a.py", "# \x1b[2J\u202e\ndef hook(*_): return {}")
-    shown: list[str] = []
-    clone.review().trust(lambda _: "n", shown.append)
-    text = "\n".join(shown)
-    assert "\x1b" not in text and "\u202e" not in text and "⟦U+001B⟧" in text
 
 
 def test_too_much_to_look_at_is_refused(
@@ -274,12 +159,3 @@ def test_nothing_outside_of_the_project_is_read(clone: Clone, tmp_path: Path) ->
     content = project_content(str(clone.root))
     assert b"secret" not in content.values()
     assert len(content_hash(content)) == 64
-
-
-# Who may answer.
-
-
-@pytest.mark.parametrize("name", ["CLAUDECODE", "CLAUDE_CODE_SESSION_ID"])
-def test_session_of_claude_code_is_no_person(name: str) -> None:
-    with pytest.raises(FeishupermError, match="inside a session"):
-        require_person({name: "1"})
