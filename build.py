@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import ast
 import fcntl
+import gc
 import hashlib
 import io
 import itertools
@@ -40,7 +41,7 @@ import tokenize
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import CodeType
@@ -278,16 +279,24 @@ def ensure_tools(everything: bool = True) -> None:
 
 def make_venv() -> list[str]:
     """Create the environment if it is missing; the pip command that fills it."""
+    outer = [sys.executable, "-m", "pip", "--python", str(TOOLS_PYTHON)]
     if not TOOLS_PYTHON.exists():
-        if run_shown("venv", [sys.executable, "-m", "venv", str(VENV)]):
-            return [str(TOOLS_PYTHON), "-m", "pip"]
-        # Debian splits ensurepip off; the pip of the system can fill an empty one.
-        bare = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)]
-        if not run_shown("venv", bare):
+        # An empty one is there at once, and a pip that is there can fill it; one with a
+        # pip of its own takes seconds, and Debian splits ensurepip off.
+        venv = [sys.executable, "-m", "venv", "--clear"]
+        if not run_shown("venv", [*venv, "--without-pip", str(VENV)]):
             raise BuildError(f"{sys.executable} has no venv module")
+        if not has_pip(outer) and not run_shown("venv", [*venv, str(VENV)]):
+            raise BuildError(f"{sys.executable} has neither pip nor ensurepip")
     if (VENV / "bin" / "pip").exists():
         return [str(TOOLS_PYTHON), "-m", "pip"]
-    return [sys.executable, "-m", "pip", "--python", str(TOOLS_PYTHON)]
+    return outer
+
+
+def has_pip(command: list[str]) -> bool:
+    """Whether a pip answers; those before 22.3 cannot fill another environment."""
+    asked = [*command, "--version"]
+    return subprocess.run(asked, capture_output=True).returncode == 0
 
 
 def say(text: str) -> None:
@@ -370,6 +379,13 @@ def git(*arguments: str) -> str:
 Place = tuple[int, int]  # row from 1, column in bytes
 
 
+def without_prose(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {
+        name: bare(data) if name.endswith(".py") else data
+        for name, data in files.items()
+    }
+
+
 def bare(source: bytes) -> bytes:
     """The same program on the same lines, without what only people read.
 
@@ -400,43 +416,68 @@ def prose(source: bytes) -> Iterator[tuple[Place, Place, bytes]]:
 
 
 class Bare(ast.NodeTransformer):
-    """Takes out what is for mypy: so the code of two CPythons differs much less."""
+    """Takes out what is for mypy: so the code of two CPythons differs much less.
+
+    It counts the names on its one way through the tree, which is most of the work.
+    """
+
+    def __init__(self) -> None:
+        self.used: Counter[str] = Counter()  # names that stay, and run
+        self.typed: Counter[str] = Counter()  # names that only annotations say
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        self.used[node.id] += 1
+        return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
         return None if node.module == "__future__" else node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self._drop(node.returns)
         node.returns = None
         return self.generic_visit(node)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
+        self._drop(node.annotation)
         node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self._drop(node.annotation)  # is kept as text
+        self.visit(node.target)
+        node.value = self.visit(node.value) if node.value else None
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
         is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return None if is_typing else self.generic_visit(node)
+        if not is_typing:
+            return self.generic_visit(node)
+        self._drop(node)
+        return None
+
+    def _drop(self, node: ast.AST | None) -> None:
+        if node is not None:
+            self.typed.update(names_in(node))
 
 
 def without_types(text: bytes, file: str = "") -> ast.Module:
     """A module without annotations, and the imports that only they used."""
     tree = ast.parse(text, file)
-    annotated = names_in(tree)
-    Bare().visit(tree)
-    names = names_in(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign):
-            names.subtract(names_in(node.annotation))  # is kept as text
+    names = Bare()
+    names.visit(tree)
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
             node.names = [
                 alias
                 for alias in node.names
                 # Who imports a name and never says it wants the module to be loaded.
-                if names[alias.asname or alias.name]
-                or not annotated[alias.asname or alias.name]
+                if names.used[alias.asname or alias.name]
+                or not names.typed[alias.asname or alias.name]
             ]
     tree.body = [node for node in tree.body if getattr(node, "names", True)]
     return tree
@@ -543,6 +584,7 @@ def take_apart(code: CodeType) -> Iterator[list[object]]:
 
 def compile_stdin() -> int:
     """For `compile_all`: ({name: (file, text)}, often) in, Compiled out."""
+    gc.disable()  # of a hundred thousand nodes hardly one is garbage before the end
     modules, often = marshal.load(sys.stdin.buffer)
     code = {name: compile_module(*module) for name, module in modules.items()}
     ready = {name: (modules[name][0], code.pop(name)) for name in READY}
@@ -609,14 +651,16 @@ def find_modules(files: dict[str, bytes]) -> dict[str, str]:
     }
 
 
-def compile_all(files: dict[str, bytes], python: Python) -> Compiled:
+def compile_all(
+    files: dict[str, bytes], python: Python, often: Sequence[str] = ()
+) -> Compiled:
     """Compile every module with one CPython. Raises BuildError."""
     modules = {name: (file, files[file]) for name, file in find_modules(files).items()}
     result = subprocess.run(
         [python.path, "-BsS", __file__, "--compile"],
         env={"PYTHONHASHSEED": "0"},  # sets among the constants are written in order
         cwd="/",
-        input=marshal.dumps((modules, starts_often(files)), 2),
+        input=marshal.dumps((modules, list(often) or starts_often(files)), 2),
         capture_output=True,
     )
     if result.returncode:
@@ -743,7 +787,8 @@ def make_prefix(
 ) -> tuple[bytes, str]:
     """Everything before the zip, and the BOOT that is in it."""
     with ThreadPoolExecutor() as pool:
-        results = pool.map(lambda python: compile_all(files, python), pythons)
+        often = starts_often(files)
+        results = pool.map(lambda python: compile_all(files, python, often), pythons)
         compiled = dict(zip(pythons, results))
     mark = source.build_id[:8].encode()
     body = Body(mark, compiled, find_modules(files))
@@ -780,10 +825,10 @@ def run_shiv(files: dict[str, bytes], epoch: int) -> dict[str, bytes]:
 def make_archive(source: Source, pythons: list[Python]) -> bytes:
     """The whole file."""
     files = {"feishuperm/_build.py": build_facts(source), **source.files}
-    prefix, boot = make_prefix(files, source, pythons)
-    for name in filter(lambda name: name.endswith(".py"), files):
-        files[name] = bare(files[name])
-    members = run_shiv(files, source.epoch)
+    with ThreadPoolExecutor(1) as beside:
+        plain = beside.submit(without_prose, files)
+        prefix, boot = make_prefix(files, source, pythons)
+    members = run_shiv(plain.result(), source.epoch)
     members["LICENSE"] = source.licence
     members["__main__.py"] = MAIN.replace("@BOOT@", repr(boot)).encode()
     environment = json.loads(members["environment.json"])

@@ -394,6 +394,7 @@ def test_tools_are_installed_once_and_again_when_the_group_changes(
     monkeypatch.setattr(build, "VENV", tmp_path)
     monkeypatch.setattr(build, "TOOLS_PYTHON", tmp_path / "bin" / "python")
     monkeypatch.setattr(build, "run_shown", run)
+    monkeypatch.setattr(build, "has_pip", lambda command: True)
     monkeypatch.setattr(build, "dev_requirements", lambda: ["a==1"])
     build.ensure_tools()
     build.ensure_tools()
@@ -433,8 +434,30 @@ def test_python_without_ensurepip_is_helped_by_the_systems_pip(
     monkeypatch.setattr(build, "VENV", tmp_path)
     monkeypatch.setattr(build, "TOOLS_PYTHON", tmp_path / "bin" / "python")
     monkeypatch.setattr(build, "run_shown", run)
+    monkeypatch.setattr(build, "has_pip", lambda command: True)
     pip = build.make_venv()
     assert pip == [sys.executable, "-m", "pip", "--python", f"{tmp_path}/bin/python"]
+    monkeypatch.setattr(build, "has_pip", lambda command: False)
+    with pytest.raises(build.BuildError, match="neither pip nor ensurepip"):
+        build.make_venv()
+
+
+def test_python_whose_pip_is_missing_or_too_old_makes_one_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    python = tmp_path / "bin" / "python"
+
+    def run(label: str, command: list[str]) -> bool:
+        if "--without-pip" not in command:
+            build.write_file(tmp_path / "bin" / "pip", b"")
+        return True
+
+    monkeypatch.setattr(build, "VENV", tmp_path)
+    monkeypatch.setattr(build, "TOOLS_PYTHON", python)
+    monkeypatch.setattr(build, "run_shown", run)
+    monkeypatch.setattr(build, "has_pip", lambda command: False)
+    assert build.make_venv() == [str(python), "-m", "pip"]
+    assert not build.has_pip([sys.executable, "-c", "raise SystemExit(1)"])
 
 
 @pytest.mark.parametrize(
