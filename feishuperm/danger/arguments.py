@@ -28,6 +28,21 @@ _OUTPUTS = (
     *("-o", "-out", "--out", "--output", "--outfile", "--output-file", "--out-file"),
     *("--outdir", "--out-dir", "--output-dir", "--output-path", "--dest", "--outFile"),
 )
+_OUTPUTS_OF = {
+    **dict.fromkeys(("pg_dump", "pg_dumpall", "pg_restore"), ("-f", "--file")),
+    **dict.fromkeys(("mysqldump", "mariadb-dump"), ("-r", "--result-file")),
+}
+# What a first word says of a program that is not known otherwise.
+_VERBS = {
+    **dict.fromkeys(("publish", "unpublish", "deploy"), "danger.publish"),
+    **dict.fromkeys(("destroy", "nuke", "teardown"), "danger.machine"),
+}
+# Programs whose first word is a name: of a test, a file, a folder, a page.
+_NAMING = re.compile(
+    r"ls|ll|exa|eza|tree|du|stat|file|ag|ack|fzf|jest|vitest|mocha|ava|rspec|phpunit|tap"
+    r"|cypress|playwright|karma|man|tldr|whatis|code|cloc|tokei|bat|glow|black|ruff|pylint"
+    r"|flake8|isort|eslint|stylelint|tsc|biome|hash|ctags|z|j|alias|unalias|pytest"
+)
 # Behind a program that is not known: what it may well run.
 _RUN_BY_OTHERS = frozenset(["rm", "sudo", "doas", "dd", "shred", *SHELLS])
 # They run or install the file that they are given.
@@ -43,8 +58,9 @@ _PRINTS_REMOTE = re.compile(
 _PRINTS_SECRET = re.compile(
     r"security (?:find|dump)-|gh auth token|(?:pass|gopass) show|op (?:read|item)"
     r"|vault (?:kv get|read)|aws (?:secretsmanager|ssm) get|kubectl get secret|bw get"
-    r"|(?:gcloud|az) (?:auth|account) (?:print|get)-\S*token|gpg (?:-d|--export-secret)"
-    r"|heroku config|docker inspect|secret-tool lookup|doppler secrets|age -d|sops -d"
+    r"|(?:gcloud|az) (?:auth|account) (?:print|get)-\S*token"
+    r"|gpg (?:-d|.*--export-secret)|heroku config|docker inspect|secret-tool lookup"
+    r"|doppler secrets|(?:age|sops) -d"
 )
 
 
@@ -61,7 +77,7 @@ PUBLISHES = re.compile(
     r"(?:publish|release|deploy|push|upload)(?:[-_:](?:prod\w*|live|staging|all|latest"
     r"|aws|gcp|npm|pypi|docker|app|site|web|ios|android|public|canary|beta|to-\w+))*"
 )
-_SOMEBODY = re.compile(r"\w+://|[\w.+-]+@[\w-]+\.\w")
+_SOMEBODY = re.compile(r"[\w.-]+:|[\w.+-]+@[\w-]+\.\w")
 
 
 _PATHLIKE = re.compile(r"(?:~|/|\.\./|\.\.\Z)")
@@ -146,7 +162,7 @@ def look(scene: Scene, args: Iterable[Arg]) -> Flow:
 def look_through(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """grep and its kin: paths and what flows through."""
     if name == "sort":
-        outputs(scene, args)
+        outputs(scene, name, args)
     out = look(scene, args)
     if any("feishuperm" in arg for arg in args):
         out = Flow(None, out.origin, "feishuperm")
@@ -158,9 +174,9 @@ def visit(scene: Scene, text: str) -> None:
         scene.fact("fact.host", match[1].replace(UNKNOWN, "…"))
 
 
-def outputs(scene: Scene, args: Args) -> None:
+def outputs(scene: Scene, name: str, args: Args) -> None:
     """A file outside of the project that an option says is to be written."""
-    path = value_of(args, *_OUTPUTS)
+    path = value_of(args, *_OUTPUTS, *_OUTPUTS_OF.get(name, ()))
     if path is not None and (_PATHLIKE.match(path) or scene.place(path).protected):
         scene.writes(path)
 
@@ -174,7 +190,7 @@ def words(name: str, args: Sequence[str]) -> str:
 def unknown(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """A program that nobody has told us about; its name is the first word."""
     name = args[0].rpartition("/")[2]
-    recognised = recognise(scene, name, args[1:])
+    recognised = recognise(scene, name, args[1:]) or _by_verb(scene, name, args[1:])
     if (
         not recognised
         and _PATHLIKE.match(args[0])
@@ -184,7 +200,7 @@ def unknown(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if "/" in args[0]:
         by_name(scene, args[0], args[1:])
     runs_among(scene, args[1:])
-    outputs(scene, args[1:])
+    outputs(scene, name, args[1:])
     out = look(scene, args[1:])
     for arg in operands(args[1:]) if name in _RUNS_FILE else ():
         scene.suspicious(*(scene.brought(arg) or NOTHING)[1:])
@@ -194,9 +210,24 @@ def unknown(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     text = " ".join(args[:4])
     if _PRINTS_REMOTE.match(text) or (not out.origin and HOST.search(text)):
         out = Flow(None, DOWNLOADED, text)
-    elif _PRINTS_SECRET.match(text):
-        out = Flow(None, SECRET, f"$({words(name, args[1:])})")
+    out = printed_secret(name, args[1:]) or out
     return Flow(None, out.origin or flow.origin, out.what or flow.what)
+
+
+def printed_secret(name: str, args: Args) -> Flow | None:
+    """What a program prints that is told to print a secret."""
+    text = " ".join([name, *args[:3]])
+    if _PRINTS_SECRET.match(text):
+        return Flow(None, SECRET, f"$({words(name, args)})")
+    return None
+
+
+def _by_verb(scene: Scene, name: str, args: Args) -> bool:
+    key = _VERBS.get(args[0]) if args else None
+    if key is None or _NAMING.fullmatch(name) or deeds.is_harmless(args):
+        return False
+    scene.mark(key, words(name, args))
+    return True
 
 
 def recognise(scene: Scene, name: str, args: Args) -> bool:

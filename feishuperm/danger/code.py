@@ -18,7 +18,7 @@ _TEXT = (
 _DELETES = re.compile(
     r"(?:rmtree|rm_rf|rm_r|remove_tree|os\.remove|os\.unlink|os\.rmdir|os\.removedirs"
     r"|rmSync|rmdirSync|unlinkSync|fs\.rm|fs\.rmdir|fs\.unlink|FileUtils\.rm\w*"
-    r"|\)\s*\.(?:rm|rmdir|unlink)|File\.delete|delete-(?:file|directory)|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
+    r"|[\w)]\s*\.(?:rm|rmdir|unlink)|File\.delete|delete-(?:file|directory)|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
     r"|del|unlink)" + _TEXT
 )
 _DELETES_UNSEEN = re.compile(
@@ -26,8 +26,8 @@ _DELETES_UNSEEN = re.compile(
 )
 # Of a path that stands somewhere else in the code.
 _DELETES_LOOSELY = re.compile(
-    r"\b(?:rmtree|rm_rf|rmSync|os\.remove|os\.unlink|unlinkSync|RemoveAll)\s*\(\s*\w"
-    r"|\.(?:unlink|rmdir)\s*\("
+    r"\b(?:rmtree|rm_rf|rmSync|rimraf|os\.remove|unlink\w*|RemoveAll|remove_tree)\b"
+    r"|\.rmdir\s*\("
 )
 _WRITES_LOOSELY = re.compile(
     r"\bopen\s*\(\s*\w[^)]{0,200}[\"'][wa]b?\+?[\"']|\.write_(?:text|bytes)\s*\("
@@ -71,10 +71,11 @@ _ENVIRONMENT = re.compile(
 )
 _ROOT = re.compile(r"with administrator privileges|\bsetuid\s*\(\s*0")
 _LITERALS = re.compile(r"[\"'`]([~/.]?[\w./~ *-]{3,200})[\"'`]")
+_GLUED = re.compile(r"""(["'])\s{0,9}\+\s{0,9}\1""")  # 'rm -r' + 'f /'
 _BACKQUOTED = re.compile(r"(?:^|[\s=(;])`([^`\n]{1,500})`|%x[({]([^)}]{1,500})[)}]")
 _WRITES = re.compile(
     r"(?:\bopen|writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream"
-    r"|File\.write|Path)"
+    r"|File\.write|Path|file_put_contents|WriteAllText|WriteFile|fs\.cp\w*)"
     + _TEXT
     + r"(?=\)?[^)]*?(?:,\s*(?:mode\s*=\s*)?[\"'][rb]*[wax+]|\)\s*\.write_|,))"
 )
@@ -119,7 +120,7 @@ class CodeReading(NamedTuple):
 
 def read_code(text: str) -> CodeReading:
     """Look through code for what matters."""
-    text = text[:MAX_CODE]
+    text = _GLUED.sub("", text[:MAX_CODE])
     deletes = (
         *(match[2] for match in _DELETES.finditer(text)),
         *(match[1] or match[2] for match in _DELETES_OF.finditer(text)),
@@ -224,6 +225,11 @@ def powershell_marks(text: str) -> list[str]:
     return keys
 
 
+_PS_PIPED = re.compile(
+    r"\b(?:Get-ChildItem|gci|Get-Item|ls|dir)[ \t]+[\"']?([^\s|;\"'-][^\s|;\"']{0,300})"
+    r"[^|;\n]{0,200}\|[^;\n]{0,200}\b(?:Remove-Item|ri|rm|del)\b",
+    re.I,
+)
 _PS_OUT = re.compile(r"-OutFile\s+[\"']?([^\s\"';|]{1,200})", re.I)
 
 
@@ -238,7 +244,9 @@ def _ps_runs(text: str) -> bool:
 
 def powershell_deletes(text: str) -> list[tuple[str, bool]]:
     """The paths that PowerShell text deletes, and whether with all below them."""
-    deleted = []
+    deleted = [
+        (match[1].replace("\\", "/"), True) for match in _PS_PIPED.finditer(text)
+    ]
     for match in _PS_DELETES.finditer(text[:MAX_CODE]):
         rest = match["rest"]
         recursive = bool(re.search(r"-r(?:ecurse)?\b|/s\b|-rf\b", rest, re.I))

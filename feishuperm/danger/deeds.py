@@ -16,16 +16,22 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 10  # words of a command
 HARMLESS = re.compile(
-    r"--(?:dry-?run(?:=.*)?|help|simulate)|-whatif|\S*ToMavenLocal",
+    r"--(?:dry-?run(?:=.*)?|help|simulate)|-whatif|can-i|\S*ToMavenLocal",
     re.IGNORECASE,
 )
+_ASKS = re.compile(r"help|search|view|info|show|explain|ls|list|describe|diff|preview")
+# Programs for disks that only look with these.
+_LOOKS = {"-l", "--list", "-I", "-i", "print", "-N"}
 
 DEEDS = {
     "danger.publish": """
         npm|pnpm|yarn|bun|lerna|rush publish
-        npm|pnpm|yarn unpublish|deprecate|dist-tag|owner|access
-        cargo publish|yank|owner
-        gem push|yank|owner
+        npm|pnpm|yarn unpublish|deprecate
+        npm|pnpm|yarn dist-tag|tag|owner|access add|rm|remove|set|grant|revoke|public
+        cargo publish|yank
+        cargo release --execute|-x
+        cargo|gem owner --add|--remove|-a|-r
+        gem push|yank
         twine|eas|snapcraft upload|submit|release
         poetry|uv|flit|hatch|pdm|maturin|changeset|ovsx|vsce|jsr|pub publish
         python setup.py upload
@@ -85,6 +91,9 @@ DEEDS = {
         gh api --method=DELETE|-XDELETE
         glab api DELETE
     """,
+    "danger.downloaded": """
+        helm install|upgrade http*
+    """,
     "danger.wipe": """
         svn revert
         hg update|up|checkout|co --clean|-C
@@ -92,7 +101,7 @@ DEEDS = {
         p4 revert|obliterate
     """,
     "danger.data": """
-        docker|podman rm -v|-fv|-vf|--volumes
+        docker|podman|docker-compose rm -*v|--volumes
         docker|podman volume remove
         npx knex migrate:rollback
         knex migrate:rollback|migrate:down
@@ -217,7 +226,6 @@ DEEDS = {
         argocd app delete
         nomad|docker job|swarm|stack|node stop|leave|rm
         docker stack|service|swarm rm|leave
-        ansible|ansible-playbook -m
         ipmitool power|chassis
         launchctl unload|bootout|disable|remove
         iptables|ip6tables|nft -F|-f|flush|-X|-x|--flush|-P|-D
@@ -292,12 +300,14 @@ DEEDS = {
         gh secret set|delete
         gh auth login
         aws configure set
-        npm login|adduser|token
+        npm login|adduser
+        npm token create|revoke|delete
     """,
     "danger.device": """
         mkfs*|mke2fs|mkswap|wipefs|fdisk|sfdisk|gdisk|sgdisk|parted|blkdiscard|hdparm|newfs*
         cryptsetup luksFormat|erase|luksErase|reencrypt
-        diskutil erase*|partitionDisk|apfs|zeroDisk
+        diskutil erase*|partitionDisk|zeroDisk|secureErase
+        diskutil apfs delete*|erase*
         format
         mdadm --zero-superblock
         nvme format|sanitize
@@ -357,7 +367,8 @@ def names() -> list[str]:
 
 def is_harmless(args: Sequence[str]) -> bool:
     """Whether a command only says what it would do."""
-    return args[:1] == ["help"] or any(map(HARMLESS.fullmatch, args))
+    asks = bool(args) and _ASKS.fullmatch(args[0]) is not None
+    return asks or any(map(HARMLESS.fullmatch, args))
 
 
 def deeds(name: str, args: Sequence[str]) -> list[str]:
@@ -367,6 +378,8 @@ def deeds(name: str, args: Sequence[str]) -> list[str]:
         star = next((star for star in _STARS if name.startswith(star)), None)
         rows = _ROWS[star + "*"] if star is not None else []
     if not rows or is_harmless(args):
+        return []
+    if rows[0][0] == "danger.device" and _LOOKS & set(args):
         return []
     if "--" in args:  # what follows is another program's
         args = args[: args.index("--")]

@@ -9,6 +9,7 @@ from feishuperm.danger.arguments import (
     has,
     look,
     operands,
+    printed_secret,
     recognise,
     value_of,
     words,
@@ -73,6 +74,8 @@ _REMOTE = ("rsync", "scp")
 def move(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """cp, mv, ln, install, rsync, scp: the last word is written."""
     rest = operands(args, _MOVE_VALUED)
+    if name == "rsync" and has(args, "n", "--dry-run"):
+        return look(scene, rest)
     target = None
     if name not in _REMOTE:
         target = value_of(args, "-t", "--target-directory")
@@ -315,6 +318,9 @@ def decoder(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     recognise(scene, name, args)
     if args[:1] == ["s_client"]:
         return sends(scene, name, args, flow)
+    secret = printed_secret(name, args)
+    if secret is not None:
+        return secret
     rest = flow if name == "tr" else reader(scene, name, args, flow)
     out = value_of(args, "-out") if name == "openssl" else None
     if out is not None:

@@ -91,7 +91,7 @@ def git_reset(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 def git_clean(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    if has(args, "f", "--force") and not has(args, "n"):
+    if not has(args, "ni", "--interactive"):
         scene.mark("danger.wipe", words("git clean", args))
     return NOTHING
 

@@ -6,7 +6,7 @@ import re
 
 from feishuperm.danger.arguments import HOST, has, look, operands, value_of, words
 from feishuperm.danger.places import UNKNOWN
-from feishuperm.danger.scene import DOWNLOADED, LOCAL, SECRET, SHELL, Arg, Flow
+from feishuperm.danger.scene import DOWNLOADED, LOCAL, NOTHING, SECRET, SHELL, Arg, Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +52,11 @@ def _deletes_there(scene: Scene, args: Args, host: str, texts: Args) -> None:
         scene.mark("danger.data", words("DELETE", texts))
 
 
+_BARE_HOST = re.compile(r"(localhost|[\w-]+(?:\.[\w-]+)+)(?![\w.-])")
+
+
 def _host(text: str) -> str:
-    match = HOST.search(text[:2000]) or re.match(r"([\w-]+(?:\.[\w-]+)+)", text[:2000])
+    match = HOST.search(text[:2000]) or _BARE_HOST.match(text[:2000])
     return match[1].replace(UNKNOWN, "…") if match else ""
 
 
@@ -115,4 +118,6 @@ def sends(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.leaks(sent, host)
     for arg in args:
         scene.leaks(arg, host)
+    for word in (flow.text or "").split()[:50]:  # sftp: put FILE
+        scene.leaks(scene.reads(word) or NOTHING, host)
     return Flow(None, DOWNLOADED, host)

@@ -128,8 +128,18 @@ def _run_by(scene: Scene, name: str, args: Args, rest: Args, flow: Flow) -> None
             behind(args[at:], "--with -p --python -n --name --env --extra --group"),
             flow,
         )
+    elif name == "go" and rest[:1] == ["run"] and _go_source(scene, rest, flow).text:
+        source = _go_source(scene, rest, flow)
+        scene.programs["python"](scene, "python", [], source)
     elif name == "go" and rest[:1] == ["run"] and any("@" in arg for arg in rest[1:2]):
         scene.fact("fact.package", rest[1])
+
+
+def _go_source(scene: Scene, rest: Args, flow: Flow) -> Flow:
+    """The text of `go run FILE`, if it is known."""
+    if rest[1:2] == ["-"]:
+        return flow
+    return scene.content(rest[1]) or NOTHING if rest[1:] else NOTHING
 
 
 _ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")

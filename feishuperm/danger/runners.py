@@ -15,6 +15,7 @@ from feishuperm.danger.arguments import (
     look,
     operands,
     options,
+    printed_secret,
     recognise,
     runs_among,
     unknown,
@@ -184,7 +185,7 @@ CODE_OPTIONS = {
     "emacs": r"--?eval|--?execute", "julia": r"-[eE]", "rscript": r"-e", "r": r"-e",
     "groovy": r"-e", "elixir": r"-e|--eval", "swift": r"-e", "ghc": r"-e",
     "clojure": r"-e", "guile": r"-c", "irb": r"-e", "scala": r"-e", "jshell": r"-e",
-    "tsx": r"-e|--eval", "ts-node": r"-\w*e|--eval", "ipython": r"-c",
+    "java": r"(?!)", "tsx": r"-e|--eval", "ts-node": r"-\w*e|--eval", "ipython": r"-c",
 }  # fmt: skip
 
 
@@ -231,7 +232,7 @@ def run_code(scene: Scene, text: Arg, flow: Flow) -> Flow:
     scene.suspicious(text.origin, text.what)
     if len(text) > code.MAX_CODE:
         scene.unread(text[code.MAX_CODE :])
-    if not scene.spend(len(text), 10):
+    if not scene.spend(min(len(text), code.MAX_CODE), 10):
         return UNSEEN
     reading = code.read_code(text)
     _changed_by_code(scene, reading)
@@ -429,7 +430,7 @@ def container(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if rest[:1] == ["compose"]:
         rest = behind(rest[1:], "-f --file -p --project-name --profile --env-file")
     if rest[:1] in (["run"], ["exec"], ["create"]):
-        _contained(scene, name, rest[1:], flow)
+        return _contained(scene, name, rest[1:], flow)
     elif rest[:1] == ["ps"] and not has(rest, "f", "--filter"):
         return Flow(None, "", _ALL)
     elif rest[:1] == ["pull"]:
@@ -462,7 +463,7 @@ _DOCKER_VALUED = (
 )
 
 
-def _contained(scene: Scene, name: str, args: Args, flow: Flow) -> None:
+def _contained(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     for place, arg in enumerate(args):
         shared = (
             args[place + 1]
@@ -474,13 +475,15 @@ def _contained(scene: Scene, name: str, args: Args, flow: Flow) -> None:
         pair = " ".join(args[place : place + 2])
         if _HOST_RIGHTS.fullmatch(arg) or _HOST_RIGHTS.fullmatch(pair):
             scene.mark("danger.root", words(name, [arg]))
-    rest = behind(args, _DOCKER_VALUED)
-    if rest:
-        inner = rest[1:]
-        before, scene.foreign = scene.foreign, True
-        if inner:
-            scene.call(inner, flow)
-        scene.foreign = before
+    return _elsewhere(scene, behind(args, _DOCKER_VALUED)[1:], flow)
+
+
+def _elsewhere(scene: Scene, command: Args, flow: Flow) -> Flow:
+    """A command that runs where the paths are not ours."""
+    before, scene.foreign = scene.foreign, True
+    out = scene.call(command, flow) if command else Flow()
+    scene.foreign = before
+    return out
 
 
 def _is_host(scene: Scene, shared: str) -> bool:
@@ -491,7 +494,7 @@ def _is_host(scene: Scene, shared: str) -> bool:
 
 
 _POD_RIGHTS = re.compile(
-    r"hostPID|hostPath|hostNetwork|--profile=sysadmin|privileged\W+true"
+    r"hostPID|hostPath|hostNetwork|--profile=sysadmin|--privileged|privileged\W+true"
 )
 
 
@@ -499,11 +502,27 @@ def kubectl(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     recognise(scene, "kubectl", args)
     if any(_POD_RIGHTS.search(arg[:2000]) for arg in args):
         scene.mark("danger.root", words(name, args))
-    if "--" in args:
-        before, scene.foreign = scene.foreign, True
-        scene.call(args[args.index(Arg("--")) + 1 :], flow)
-        scene.foreign = before
+    file = value_of(args, "-f", "--filename")
+    if file is not None and (HOST.match(file) or (file == "-" and flow.origin)):
+        scene.suspicious(DOWNLOADED, file if HOST.match(file) else flow.what)
     look(scene, args)
+    if "--" in args:
+        return _elsewhere(scene, args[args.index(Arg("--")) + 1 :], flow)
+    return printed_secret(name, args) or Flow()
+
+
+_ANSIBLE_ENDS = re.compile(r"\bstate=(?:absent|stopped|removed)\b")
+
+
+def ansible(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """A module on other machines; some are a shell."""
+    scene.fact("fact.remote", words(name, args))
+    text = value_of(args, "-a", "--args") or Arg("")
+    module = value_of(args, "-m", "--module-name") or "command"
+    if re.search(r"(?:shell|command|raw|script)\Z", module):
+        return scene.run(text, foreign=True)
+    if _ANSIBLE_ENDS.search(text):
+        scene.mark("danger.machine", words(name, args))
     return Flow()
 
 
@@ -528,6 +547,7 @@ def device(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 _EDITOR_RUNS = re.compile(r"(?:!|\bshell\s|system\()\s*(.+)", re.DOTALL)
+_EDITOR_OPTIONS = ("-c", "-ex", "--eval", "--cmd", "-o")
 _EDITOR_WRITES = re.compile(
     r"(?:\A|[\n|:,$%])(?:w|wq|x|xa|wa|wqa|up|update)!?\s*(?:\Z|[\n|])"
 )
@@ -535,9 +555,9 @@ _EDITOR_WRITES = re.compile(
 
 def editor(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """vim -c, gdb -ex: an option's value may hold `!command`."""
-    for option, text in zip(args, args[1:]):
+    for option, text in zip([Arg(""), *args], args):
         match = _EDITOR_RUNS.search(text)
-        if match and option in ("-c", "-ex", "--eval", "--cmd", "-o"):
+        if match and (option in _EDITOR_OPTIONS or text.startswith("+")):
             scene.run(Arg(match[1].strip("'\")")))
     rest = operands(args, "-c -S -u -ex --eval --cmd -o -sc" if name != "ed" else "")
     texts = [*args, flow.text or ""]

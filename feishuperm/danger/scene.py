@@ -23,7 +23,7 @@ from feishuperm.danger.places import (
     Ground,
     is_secret,
 )
-from feishuperm.danger.shell import LITERAL, SUBSTITUTION, Budget, parse
+from feishuperm.danger.shell import LITERAL, MAX_TEXT, SUBSTITUTION, Budget, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class Scene:
                 self.fact("fact.opaque", "")
             return UNSEEN
         self.depth += 1
-        if self.depth > MAX_NESTED or not self.spend(len(text), 100):
+        if self.depth > MAX_NESTED or not self.spend(min(len(text), MAX_TEXT), 100):
             self.unread(text)
             self.depth -= 1
             return UNSEEN
@@ -254,24 +254,33 @@ class Scene:
         else:
             self.fact("fact.opaque", flow.what)
 
-    def walk(self, script: Script) -> Flow:
-        """Follow commands in their order; what they send on together."""
-        flows = [
-            self._pipeline(pipeline)
-            for pipeline in script.pipelines
-            if not pipeline[0].is_empty()
-        ]
-        texts = [flow.text for flow in flows if flow.text is not None]
-        whole = len(texts) == len(flows) or any(texts)
-        origin = next((flow for flow in flows if flow.origin), None)
-        origin = origin or (flows[-1] if flows else NOTHING)
-        return Flow("".join(texts) if whole else None, origin.origin, origin.what)
+    def walk(self, script: Script, given: Flow = NOTHING) -> Flow:
+        """Follow commands in their order, all given the same; what they send on."""
+        flows: list[Flow] = []
+        for at, pipeline in enumerate(script.pipelines):
+            first = pipeline[0]
+            if first.closes:  # `{ a; b; } | c`, `done > file`
+                flows = [self._pipeline(pipeline, _together(flows))]
+            elif first.words and first.words[0].plain() == "read":
+                source = self._read_from(script.pipelines[at + 1 :], given)
+                flows.append(self._pipeline(pipeline, source))
+            elif not first.is_empty():
+                flows.append(self._pipeline(pipeline, given))
+        return _together(flows)
 
-    def _pipeline(self, pipeline: Sequence[Command]) -> Flow:
-        flow = NOTHING
+    def _read_from(self, rest: Sequence[Sequence[Command]], given: Flow) -> Flow:
+        """What `read` gets in a loop: `done < file` stands behind it."""
+        closers = (pipeline[0] for pipeline in rest[:MAX_FIELDS] if pipeline[0].closes)
+        command = next((c for c in closers if c.redirects or c.stdin), None)
+        return given if command is None else self._inputs(command, given)
+
+    def _pipeline(self, pipeline: Sequence[Command], flow: Flow) -> Flow:
         scene = self if len(pipeline) == 1 else self.copy()
         for command in pipeline:
             flow = scene._command(command, flow)
+        last = pipeline[-1].words
+        if last and last[0].plain() == "read":  # its loop is read after it
+            self.variables.update(scene.variables)
         return flow
 
     def _command(self, command: Command, flow: Flow) -> Flow:
@@ -284,7 +293,7 @@ class Scene:
             flow = Flow(known, words[0].origin if words else "")
         flow = self._inputs(command, flow)
         if command.body is not None:
-            out = self.copy().walk(command.body)
+            out = self.copy().walk(command.body, flow)
             flow = out if out.text != "" or out.origin else flow
         if command.words:
             flow = self._simple(command, flow)
@@ -624,6 +633,15 @@ class Scene:
             self.mark("danger.wipe", shown)
         elif place.kind in (INSIDE, TEMPORARY):
             self.fact("fact.deletes", shown)
+
+
+def _together(flows: Sequence[Flow]) -> Flow:
+    """What several commands send on, one after the other."""
+    texts = [flow.text for flow in flows if flow.text is not None]
+    whole = len(texts) == len(flows) or any(texts)
+    origin = next((flow for flow in flows if flow.origin), None)
+    origin = origin or (flows[-1] if flows else NOTHING)
+    return Flow("".join(texts) if whole else None, origin.origin, origin.what)
 
 
 def _is_history(path: str) -> bool:

@@ -81,16 +81,18 @@ class Redirect(NamedTuple):
 class Command:
     """A simple command, or a subshell with what is redirected around it."""
 
-    __slots__ = ("body", "redirects", "stdin", "words")
+    __slots__ = ("body", "closes", "redirects", "stdin", "words")
 
     def __init__(self) -> None:
+        self.closes = False  # it stands behind `}`, `done`, `fi` or `esac`
         self.words: list[Word] = []
         self.redirects: list[Redirect] = []
         self.stdin: Word | None = None  # a here-document or a here-string
         self.body: Script | None = None
 
     def is_empty(self) -> bool:
-        return not (self.words or self.redirects or self.body or self.stdin)
+        given = self.redirects or self.body or self.stdin
+        return not (self.words or self.closes or given)
 
 
 class Script:
@@ -262,6 +264,7 @@ class _Reader:
             self._head(command, plain)
         elif plain in _CLOSERS:
             self.cases -= plain == "esac" and self.cases > 0
+            command.closes = True
         elif plain == "function":
             self._blanks()
             self.word()

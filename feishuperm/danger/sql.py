@@ -39,6 +39,9 @@ _SHELL_OUT = re.compile(
 )
 
 
+_READS = re.compile(r"^[ \t]*(?:\\ir?|\.read|source)[ \t]+(\S+)", re.MULTILINE)
+
+
 def destroys(text: str) -> str:
     """The statement that destroys data, or nothing."""
     text = text[:MAX_SQL]
@@ -55,6 +58,11 @@ def destroys(text: str) -> str:
 def runs(text: str) -> list[str]:
     """The shell commands that a client is told to run."""
     return [match[1] for match in _SHELL_OUT.finditer(text[:MAX_SQL])][:5]
+
+
+def files(text: str) -> list[str]:
+    """The files of statements that a client is told to read."""
+    return [match[1] for match in _READS.finditer(text[:MAX_SQL])][:5]
 
 
 def _is_harmful(statement: str) -> bool:

@@ -86,13 +86,19 @@ def _sql_file(scene: Scene, name: str, path: Arg) -> None:
 
 
 def judge_sql(scene: Scene, name: str, text: str) -> None:
+    if name.startswith(("redis", "valkey")):
+        text = text.replace("'", " ")
     if len(text) > sql.MAX_SQL:
         scene.unread(text[sql.MAX_SQL :])
-    statement = sql.destroys(text) if scene.spend(len(text), 20) else ""
+    statement = (
+        sql.destroys(text) if scene.spend(min(len(text), sql.MAX_SQL), 20) else ""
+    )
     if statement:
         scene.mark("danger.data", statement)
     for command in sql.runs(text):
         scene.run(Arg(command))
+    for path in sql.files(text):
+        _sql_file(scene, name, Arg(path))
 
 
 def crontab(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
