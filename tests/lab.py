@@ -269,12 +269,12 @@ class Session:
         """Press keys by tmux's names: "Enter", "Escape", "Down"."""
         self.tmux("send-keys", "-t", "s", *keys)
 
-    def press(self, key: str, until: str, times: int = 5) -> None:
+    def press(self, key: str, until: str, times: int = 5, every: float = 10) -> None:
         """Press a key till the screen matches: a dialog just drawn may miss it."""
         for _ in range(times - 1):
             self.keys(key)
             try:
-                self.wait(until, timeout=10)
+                self.wait(until, timeout=every)
                 return
             except TimeoutError:
                 continue

@@ -221,14 +221,21 @@ class Desk:
         )
 
     def _is_at_the_desk(self, hook: HookRequest, payload: AskPayload) -> bool:
-        """Whether somebody has typed since the hook began, or a moment before."""
+        """Whether somebody has typed since the hook began, or a moment before.
+
+        Where a moment counts, an answer to a dialog of that session does as well.
+        """
         kind = kind_of(payload.tool_name, payload.EVENT)
         if not kind.alone and (hook.shown or not kind.typed_seconds):
             return False
         typed = transcript.last_typed(payload.transcript_path())
         if kind.alone:  # nobody had for a minute
             return typed >= int(hook.id.partition("-")[0])
-        return 0 <= self._clock() - typed < kind.typed_seconds
+        for other in self.requests.waiting():
+            if other.session == payload.session_id():
+                self._settled_elsewhere(other)
+        latest = max(typed, self.presence.last_answered(payload.session_id()))
+        return 0 <= self._clock() - latest < kind.typed_seconds
 
     def _relieve(self, request: Request) -> None:
         """Of those that wait in a session only the newest goes on."""
@@ -693,7 +700,9 @@ class Desk:
     def _ended(self, request: Request) -> None:
         watch = self._watches.pop(request.id, None)
         self._unheard.discard(request.id)
-        if request.state in (TERMINAL, GONE):  # somebody pressed a key
+        if request.state == TERMINAL:
+            self.presence.answered(request.session, self._clock())
+        elif request.state == GONE:  # somebody pressed a key, too
             self.presence.person(self._clock())
         if watch is not None:
             self._await_result(request, watch)

@@ -16,6 +16,10 @@ from feishuperm.models.ask import Ask, Notice, Outcome
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
 
+# Whoever sits at a desk that is held can do nothing: what has not left by then is given
+# up.  The first channel has eight of these seconds, the one that stands in the rest.
+DESK_SECONDS = 12
+
 
 class Reports(NamedTuple):
     """Whom to tell how the showing of a request goes."""
@@ -62,8 +66,11 @@ class Showing:
         """Channels report from their own threads."""
         on_loop = self._notifier.on_loop
         others = self._stand_ins(name)
+        seconds = self._ask.seconds
+        if KINDS[self._ask.kind].holds_desk:
+            seconds = min(seconds, DESK_SECONDS)
         return Announcement(
-            self._ask.created + self._ask.seconds,
+            self._ask.created + seconds,
             self._request.waits,
             lambda shown, detail: on_loop(lambda: self._done(name, shown, detail)),
             lambda: on_loop(lambda: self._lost(name)),

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from feishuperm.models.payload import HookPayload
 
 RECENT_SECONDS = 60.0  # the client itself calls a desk idle after so long
-SESSIONS = 1000  # whose notices are remembered
+SESSIONS = 1000  # of which something is remembered
 # What the client tells when nobody has touched the keyboard.
 EMPTY = ("permission_prompt", "idle_prompt")
 
@@ -24,21 +24,35 @@ class Presence:
     def __init__(self) -> None:
         self._person = 0.0  # at any terminal of this user
         self._empty: OrderedDict[str, float] = OrderedDict()  # by session
+        self._answered: OrderedDict[str, float] = OrderedDict()  # the same
 
     def person(self, when: float) -> None:
         """Somebody typed something."""
         self._person = max(self._person, when)
 
+    def answered(self, session: str, when: float) -> None:
+        """Somebody answered a dialog of a session."""
+        self.person(when)
+        _note(self._answered, session, when)
+
+    def last_answered(self, session: str) -> float:
+        """When somebody answered a dialog of it last; 0: never, so far."""
+        return self._answered.get(session, 0.0)
+
     def notice(self, payload: HookPayload, now: float) -> None:
         """A notice of the client came by."""
         if payload.fields.get("notification_type") in EMPTY:
-            self._empty[payload.session_id()] = now
-            self._empty.move_to_end(payload.session_id())
-            while len(self._empty) > SESSIONS:
-                self._empty.popitem(last=False)
+            _note(self._empty, payload.session_id(), now)
 
     def is_there(self, session: str, asked: float, now: float) -> bool:
         """Whether a person probably looks at what was asked in a session."""
         if self._empty.get(session, 0.0) >= asked:
             return False
         return abs(now - self._person) < RECENT_SECONDS
+
+
+def _note(times: OrderedDict[str, float], session: str, when: float) -> None:
+    times[session] = when
+    times.move_to_end(session)
+    while len(times) > SESSIONS:
+        times.popitem(last=False)

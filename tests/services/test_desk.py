@@ -1360,10 +1360,46 @@ def test_session_that_is_over_is_woken_by_nobody(waking: Bench) -> None:
     assert waking.answer("send", values={"text": "x"}).status == statuses.ENDED
 
 
+FORM = {
+    **IDLE,
+    "hook_event_name": "Elicitation",
+    "mode": "form",
+    "message": "?",
+    "requested_schema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("session", "seconds", "frame"),
+    [(EVENT["session_id"], 0, b"R"), (EVENT["session_id"], 7, b"A"), ("x", 0, b"A")],
+)
+def test_form_is_left_to_who_has_just_answered_a_dialog_of_that_session(
+    tmp_path: Path, session: str, seconds: float, frame: bytes
+) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(typed(60.0))
+    bench = Bench(tmp_path, FEISHUPERM_NOTIFY="permission,form")
+    bench.ask(command="npm test", transcript_path=str(path))
+    bench.settle_transcript()
+    with path.open("a") as file:
+        file.write(ran())  # seen no sooner than the form comes
+    if seconds:
+        bench.timers.turn(1)
+    bench.timers.turn(seconds)
+    event = {**FORM, "session_id": session, "transcript_path": str(path)}
+    assert bench.bring(event, OTHER).frames[-1][0] == frame
+
+
+def test_card_that_holds_a_desk_leaves_soon_or_not_at_all(waking: Bench) -> None:
+    waking.bring(FORM)
+    waking.bring(IDLE, OTHER)
+    (form, held), (idle, free) = waking.channel.asks
+    assert held.until == form.created + 12
+    assert free.until == idle.created + idle.seconds
+
+
 def test_form_that_nothing_is_wrong_with_is_taken(waking: Bench) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    event = {**IDLE, "hook_event_name": "Elicitation", "mode": "form"}
-    waiter = waking.bring({**event, "message": "?", "requested_schema": schema})
+    waiter = waking.bring(FORM)
     wrong = waking.answer("answer", values={"f0": "x"})
     assert (wrong.status, wrong.error) == (statuses.INCOMPLETE, "“n”应当是整数。")
     assert waking.request.waits()

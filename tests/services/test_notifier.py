@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from feishuperm.models.ask import Ask, Notice, Outcome
-from feishuperm.services.notifier import Notifier, Told
+from feishuperm.services.notifier import Notifier, Reports
 from tests.asks import make_ask
 from tests.services.test_desk import Channel, Timers
 
@@ -42,7 +42,7 @@ class Bench:
         self.changes: list[int] = []
         self.request: Any = Asked()
         self.said: list[str] = []
-        self.told = Told(
+        self.told = Reports(
             lambda request: self.said.append("shown"),
             lambda request, detail: self.said.append(f"failed: {detail}"),
             lambda request: self.said.append("lost"),
