@@ -279,18 +279,21 @@ def ensure_tools(everything: bool = True) -> None:
 
 def make_venv() -> list[str]:
     """Create the environment if it is missing; the pip command that fills it."""
+    inner = [str(TOOLS_PYTHON), "-m", "pip"]
     outer = [sys.executable, "-m", "pip", "--python", str(TOOLS_PYTHON)]
-    if not TOOLS_PYTHON.exists():
-        # An empty one is there at once, and a pip that is there can fill it; one with a
-        # pip of its own takes seconds, and Debian splits ensurepip off.
-        venv = [sys.executable, "-m", "venv", "--clear"]
-        if not run_shown("venv", [*venv, "--without-pip", str(VENV)]):
-            raise BuildError(f"{sys.executable} has no venv module")
-        if not has_pip(outer) and not run_shown("venv", [*venv, str(VENV)]):
-            raise BuildError(f"{sys.executable} has neither pip nor ensurepip")
+    venv = [sys.executable, "-m", "venv", "--clear"]
+    # An empty one is there at once, and a pip that is there can fill it; one with a pip
+    # of its own takes seconds, and Debian splits ensurepip off.
+    empty = [*venv, "--without-pip", str(VENV)]
+    if not TOOLS_PYTHON.exists() and not run_shown("venv", empty):
+        raise BuildError(f"{sys.executable} has no venv module")
     if (VENV / "bin" / "pip").exists():
-        return [str(TOOLS_PYTHON), "-m", "pip"]
-    return outer
+        return inner
+    if has_pip(outer):
+        return outer
+    if not run_shown("venv", [*venv, str(VENV)]):
+        raise BuildError(f"{sys.executable} has neither pip nor ensurepip")
+    return inner
 
 
 def has_pip(command: list[str]) -> bool:

@@ -188,7 +188,8 @@ class Install:
             raise FeishupermError(problem, f"again, with its own: {BOT_OPTIONS}")
         if not result.ok:
             warn(f"Feishu did not take a test card: {result.message}")
-            warn("the bot is kept all the same; when that is mended: test-card")
+            again = f"{self.command('feishuperm')} test-card"
+            warn(f"the bot is kept all the same; when that is mended: {again}")
 
     def tell(self, service: Service | None) -> None:
         """Three things to do next, and where the inbox is."""
