@@ -287,7 +287,11 @@ def test_any_input_is_shown_whole(tool_name: str, extra: dict[str, Any]) -> None
 @settings(deadline=None)
 @given(st.sampled_from(sorted(TOOLS)), VALUES)
 def test_any_value_in_a_known_field_is_shown(tool_name: str, value: Any) -> None:
+    # What a form asks for is drawn as its fields, and told nowhere else.
+    drawn = ("requested_schema", "mode") if tool_name == FORM else ()
     for key in TOOL_FIELDS[tool_name]:
+        if key in drawn:
+            continue
         text = shown(tool_name, {key: value})
         for found in strings(value):
             if found.isalnum():
