@@ -27,7 +27,8 @@ DEFAULT_CAP = 8
 def client_cap(environ: Mapping[str, str]) -> int:
     """How many blocked stops in a row the client takes; 0 means any number."""
     value = environ.get(CAP_VARIABLE, "")
-    return int(value) if value.isascii() and value.isdigit() else DEFAULT_CAP
+    is_number = value.isascii() and value.isdigit() and len(value) < 10
+    return int(value) if is_number else DEFAULT_CAP
 
 
 class Event:

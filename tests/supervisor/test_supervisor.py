@@ -14,15 +14,10 @@ from feishuperm.models.settings import Settings
 from feishuperm.services.ledger import Ledger
 from feishuperm.supervisor import reviewer
 from feishuperm.supervisor import state as supervisor_state
-from feishuperm.supervisor.event import CAP_VARIABLE, DEFAULT_CAP, client_cap
+from feishuperm.supervisor.event import CAP_VARIABLE
 from feishuperm.supervisor.prompts import SUPERVISOR
 from feishuperm.supervisor.supervisor import Supervisor, user_prompt
-from feishuperm.supervisor.switch import (
-    _session_facts,
-    print_session,
-    slash_commands,
-    wanted_cap,
-)
+from feishuperm.supervisor.switch import wanted_cap
 from feishuperm.supervisor.verdict import ReviewError, Verdict
 
 STOP = {
@@ -284,20 +279,6 @@ def test_questions_are_not_held_to_the_cap_on_stops(desk: Desk) -> None:
     assert desk.handle(QUESTION) == decision("deny", "more")
 
 
-@pytest.mark.parametrize(
-    ("value", "cap"),
-    [("", 8), ("12", 12), ("0", 0), ("x", 8), ("-1", 8), ("１２", 8)],
-)
-def test_cap_is_read_as_the_client_reads_it(value: str, cap: int) -> None:
-    assert client_cap({CAP_VARIABLE: value}) == cap
-    assert client_cap({}) == DEFAULT_CAP
-
-
-@pytest.mark.parametrize(("limit", "cap"), [(0, "8"), (20, "20"), (1000, "1000")])
-def test_wanted_cap_never_lowers_the_clients_own(limit: int, cap: str) -> None:
-    assert wanted_cap(limit) == cap
-
-
 # Failing reviews.
 
 
@@ -380,12 +361,6 @@ def test_very_long_message_reaches_the_reviewer_with_both_ends(desk: Desk) -> No
     assert '"start' in prompt and 'end"' in prompt and len(prompt) < 70_000
 
 
-@pytest.mark.parametrize("language", ["zh", "en"])
-def test_built_in_prompt_names_both_fields_and_both_cases(language: str) -> None:
-    for word in ("allow_stop", "feedback", "AskUserQuestion", "Stop"):
-        assert word in SUPERVISOR[language]
-
-
 # Reports.
 
 
@@ -435,15 +410,6 @@ def test_absent_server_costs_a_log_line_and_no_time(desk: Desk) -> None:
     assert time.monotonic() - began < 20
 
 
-def test_slash_commands_switch_this_session() -> None:
-    texts = slash_commands("/opt/bin/feishuperm")
-    assert sorted(texts) == ["supervisor.md", "supervisoroff.md"]
-    for name, value in (("supervisor.md", "on"), ("supervisoroff.md", "off")):
-        command = f"/opt/bin/feishuperm supervisor {value} --session"
-        assert f"!`{command}`" in texts[name]
-        assert f"allowed-tools: Bash({command})" in texts[name]
-
-
 def test_prompt_that_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "SUPERVISOR.md")
     assert user_prompt({"CLAUDE_CONFIG_DIR": str(tmp_path)}) == ""
@@ -466,27 +432,3 @@ def test_lock_is_not_waited_for_beyond_the_time_of_the_review(
     supervisor.handle(json.dumps(QUESTION).encode())
     assert waits == [wait]
     assert desk.prompts == []
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        {"verdicts": 3, "count": "x", "switch": []},
-        {"verdicts": [{"seconds": "long", "time": "now"}, 5]},
-        {"verdicts": [{"seconds": None, "time": 1e300}]},
-        {"verdicts": [{"seconds": float("nan"), "time": -1e300}]},
-    ],
-)
-def test_status_takes_a_damaged_state_file(
-    found: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    print_session(_session_facts("s1", found), 8)
-    assert "session s1: " in capsys.readouterr().out
-
-
-def test_state_that_somebody_edited_cannot_play_with_the_terminal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    verdict = {"event": "\x1b[2J", "outcome": "\u202e", "time": 1, "seconds": 1}
-    print_session(_session_facts("s1", {"verdicts": [verdict], "count": "\x07"}), 8)
-    assert not {"\x1b", "\u202e", "\x07"} & set(capsys.readouterr().out)
