@@ -11,7 +11,7 @@ from feishuperm.models.ask import Ask, Block, Outcome
 from feishuperm.models.kind import KINDS, offers
 
 ID = "1700000000-0badcafe"
-VOID = {"meta", "link", "input", "path", "br"}
+VOID = {"meta", "link", "input", "path", "br", "hr"}
 
 
 class Form:

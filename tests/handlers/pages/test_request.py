@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feishuperm.handlers.pages.confirm import confirm_page
-from feishuperm.handlers.pages.pieces import MANY_LINES
 from feishuperm.handlers.pages.request import record_page, request_page
-from feishuperm.models.ask import Ask, Block, Field, Offer, Option, shorten
+from feishuperm.models.ask import Ask, Block, shorten
 from feishuperm.models.kind import KINDS
 from tests.handlers.pages.page import ID, Page, make_ask, make_links, make_outcome
 
@@ -63,27 +61,8 @@ def test_every_action_of_a_kind_is_a_plain_form_with_its_label(kind: str) -> Non
         assert page.button(action.path[1:]) == label
 
 
-def test_edit_is_shown_as_coloured_diff() -> None:
-    diff = Block("diff", "", "@@ -1 +1 @@\n-let a\n+const a\n b")
-    page = page_of(make_ask(blocks=(diff,)))
-    assert len(page.all("span", class_="add")) == 1
-    assert len(page.all("span", class_="del")) == 1
-    assert "+const a" in page.text
-
-
-def test_endless_diff_is_shown_whole_without_colours() -> None:
-    source = "+x\n" * (MANY_LINES + 2)
-    page = page_of(make_ask(blocks=(Block("diff", "", source),)))
-    assert source in page.text
-    assert not page.all("span", class_="add")
-
-
 def test_request_without_rule_says_why() -> None:
     assert "不会写入规则：有通配符" in page_of(make_ask(rule_note="有通配符")).text
-
-
-def test_request_without_blocks_says_so() -> None:
-    assert "没有计划文件" in page_of(make_ask("plan", blocks=())).text
 
 
 def test_settled_request_says_how_and_has_no_button() -> None:
@@ -114,117 +93,7 @@ def test_what_was_cut_is_named_and_offers_only_refusals() -> None:
     assert {form["action"] for form in page.all("form")} == {"deny", "interrupt"}
 
 
-def test_confirm_page_has_the_one_button_asked_for() -> None:
-    ask = make_ask(rules=("Bash(y)",))
-    offer = ask.offer("always")
-    assert offer
-    page = Page.of(confirm_page(ask, offer, f"always?id={ID}&sig=q", 9))
-    assert [attrs["action"] for attrs in page.all("form")] == ["always"]
-    assert page.button("always") == "始终允许"
-    assert page.form("always") == {"id": ID, "sig": "q", "digest": "d16e57"}
-    assert "Bash(y)" in page.text
-
-
-def test_broad_rule_is_confirmed_under_its_words() -> None:
-    words = "这个工具的任何调用都将直接通过"
-    ask = make_ask(rules=("mcp__db__query",))
-    offer = ask.offer("always")
-    assert offer
-    confirmed = offer._replace(confirm=words)
-    page = Page.of(confirm_page(ask, confirmed, f"always?id={ID}&sig=q", 9))
-    assert words in page.text
-    assert page.form("always")["confirmed"] == "1"
-
-
-def test_refusing_a_question_by_link_still_shows_the_question() -> None:
-    ask = make_ask("question", {"questions": QUESTIONS})
-    ask = ask._replace(blocks=(Block("question", "", "Which colour?"),))
-    offer = ask.offer("deny")
-    assert offer
-    page = Page.of(confirm_page(ask, offer, f"deny?id={ID}", 9))
-    assert "Which colour?" in page.text
-
-
 # Fields.
-
-
-def test_command_is_edited_in_an_area_that_keeps_every_line() -> None:
-    command = "\nnpm test </textarea><b>\n"
-    page = page_of(make_ask(tool_input={"command": command}))
-    (area,) = page.all("textarea")
-    assert (area["name"], area["maxlength"]) == ("command", "1000")
-    assert "npm test </textarea><b>" in page.text and not page.all("b")
-    assert page.button("edit") == "修改后批准"
-    assert page.form("edit")["digest"] == "d16e57"
-    ask = make_ask(tool_input={"command": command})
-    source = b"".join(request_page(ask, make_links(ask), 9))
-    assert b">\n\nnpm test" in source
-
-
-def test_edited_command_that_was_not_taken_is_still_there() -> None:
-    page = page_of(make_ask(), error="too long", values={"command": ["ls -l"]})
-    assert "open" in page.all("details")[0]
-    assert "ls -l" in page.text
-    assert "open" not in page_of(make_ask()).all("details")[0]
-
-
-def test_answer_form_has_one_group_per_question() -> None:
-    page = page_of(make_ask("question", {"questions": QUESTIONS}))
-    assert len(page.all("fieldset")) == 2
-    assert [box["value"] for box in page.all("input", type="radio", name="q0")] == [
-        "Red",
-        "Blue",
-    ]
-    assert [box["value"] for box in page.all("input", type="checkbox", name="q1")] == [
-        "S",
-        "M",
-        "L",
-    ]
-    names = ["q0", "q0", "q0_other", "q1", "q1", "q1", "q1_other"]
-    assert page.forms["answer"].names() == names
-    assert page.form("answer")["sig"] == "s-answer"
-    assert page.form("deny")["sig"] == "s-deny"
-    for expected in ("Which colour?", "warm", "Which sizes?", "可多选", "提交"):
-        assert expected in page.text
-
-
-def test_own_words_stand_inside_their_question() -> None:
-    page = page_of(make_ask("question", {"questions": QUESTIONS}))
-    order = [
-        attrs.get("name", tag)
-        for tag, attrs in page.elements
-        if tag == "fieldset" or attrs.get("name", "").startswith("q")
-    ]
-    first = ["fieldset", "q0", "q0", "q0_other"]
-    assert order == [*first, "fieldset", "q1", "q1", "q1", "q1_other"]
-
-
-def test_refused_answer_keeps_what_was_filled_in() -> None:
-    ask = make_ask("question", {"questions": QUESTIONS})
-    values = {"q1": ["M"], "q0_other": ['"><b>']}
-    page = page_of(ask, error="有一个选项不在问题中", values=values)
-    checked = [attrs for _, attrs in page.elements if "checked" in attrs]
-    assert [attrs["value"] for attrs in checked] == ["M"]
-    assert page.all("input", name="q0_other", value='"><b>')
-    assert "不在问题中" in page.text
-
-
-def test_fields_and_buttons_nobody_has_seen_before_are_drawn() -> None:
-    ask = make_ask()._replace(
-        fields=(
-            Field("command", label="Command", value="ls -l", limit=50),
-            Field("speed", "one", "Speed", options=(Option("slow"), Option("fast"))),
-        ),
-        actions=(
-            Offer("edit", "Edit", look="yes", fields=("command", "speed")),
-            Offer("snooze", "Snooze", look="no"),
-        ),
-    )
-    links = {"edit": f"edit?id={ID}", "snooze": f"snooze?id={ID}"}
-    page = Page.of(request_page(ask, links, 9))
-    assert page.button("edit") == "Edit" and page.button("snooze") == "Snooze"
-    assert page.all("input", name="command", value="ls -l", maxlength="50")
-    assert page.forms["edit"].names() == ["command", "speed", "speed"]
 
 
 JSON_VALUES = st.recursive(
