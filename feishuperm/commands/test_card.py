@@ -11,7 +11,6 @@ from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.program import hook_output, start_hook
 from feishuperm.lib.terminal import say, show
-from feishuperm.lib.tongue import speak
 from feishuperm.setup.card_test import (
     bot_problem,
     event,
@@ -19,7 +18,7 @@ from feishuperm.setup.card_test import (
     is_late,
     watch,
 )
-from feishuperm.setup.reach import addresses, advice, is_out_of_reach
+from feishuperm.setup.reach import addresses, advise, is_out_of_reach
 from feishuperm.setup.status import inbox_link
 
 TYPE_CHECKING = False
@@ -45,8 +44,7 @@ def main(args: list[str]) -> int:
     bot_problem(ask())  # raises without a bot
     seconds = settings.permission_request_timeout
     if not options.json and is_out_of_reach(settings):
-        for line in advice(settings, speak, addresses()):
-            show(line)
+        advise(settings, addresses())
     started = time.monotonic()
     hook = start_hook(event(), os.environ)
     if not options.json:

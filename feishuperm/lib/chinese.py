@@ -935,6 +935,196 @@ INSTALL = (
         "GATEWAY_CERT 和 GATEWAY_KEY：无法使用 {}：{~}",
     ),
     ("about to remove: {}", "将要删除：{~}"),
+    (
+        "The buttons point to {}, which a phone cannot open. It could open:",
+        "按钮指向 {}，手机打不开，只有这台电脑可以。手机可用的地址：",
+    ),
+    (
+        "for devices in your tailnet (or your provider's network)",
+        "只有你的 Tailscale 网络（或运营商内网）里的设备能连",
+    ),
+    (
+        "for everybody in this network, unencrypted: at home yes, in a cafe no",
+        "同一网络里的所有人都能连，且不加密：家里可以，咖啡馆不行",
+    ),
+    (
+        "for everybody on the internet, unencrypted: put an https proxy before it",
+        "互联网上的所有人都能连，且不加密：请在前面放一个 https 代理",
+    ),
+    (
+        "no address of this machine is one for a phone; a tunnel's is set by "
+        "--callback-url",
+        "这台机器没有手机能用的地址；隧道或代理的地址用 --callback-url 设置",
+    ),
+    (
+        "to set one: feishuperm install --callback-url {}",
+        "设置：feishuperm install --callback-url {}",
+    ),
+    ("Choose one [Enter: leave it]: ", "选一个 [回车：保持本机]："),
+    ("feishuperm {} is installed{}", "feishuperm {} 已安装{~}"),
+    ("feishuperm {} is started again{}", "feishuperm {} 已重新启动{~}"),
+    ("feishuperm {} is up to date{}", "feishuperm {} 已是最新，无需改动{~}"),
+    (" and running ({}, pid {})", "，正在运行（{~}，pid {}）"),
+    ("next:", "接下来："),
+    ("see a card on your phone: {} test-card", "在手机上收一张卡片：{} test-card"),
+    (
+        "connect Feishu by a scan: {} install --setup",
+        "扫码接入飞书：{} install --setup",
+    ),
+    (
+        "check every hop from hook to phone: {} doctor",
+        "检查从钩子到手机的每一步：{} doctor",
+    ),
+    ("try it without Claude Code: {} demo", "不用 Claude Code 试一试：{} demo"),
+    (
+        "make Claude Code ask in auto mode too: {} install --ask-list",
+        "让 Claude Code 在自动模式下也询问：{} install --ask-list",
+    ),
+    (
+        "language: English, from your locale (--lang zh changes it)",
+        "语言：中文（来自系统的语言环境；--lang en 改为英文）",
+    ),
+    (
+        "A request waits 55 seconds for you and is then refused. It can also\n"
+        "wait 10 minutes and then leave the answer to the terminal, where the\n"
+        "dialog stays open.",
+        "请求默认等你 55 秒，然后自动拒绝。也可以等 10 分钟，然后交回终端：\n"
+        "终端的确认框一直都在。",
+    ),
+    ("Wait 10 minutes? [Y/n] ", "等 10 分钟？[Y/n] "),
+    (
+        "In auto mode Claude Code asks about little, so few cards come. It can "
+        "always\n"
+        "ask about these:",
+        "自动模式下 Claude Code 很少询问，卡片也就很少。可以让它总是询问这些：",
+    ),
+    ("Add these rules? [Y/n] ", "加入这些规则？[Y/n] "),
+    (
+        "Where shall requests go?\n"
+        "  1  to you in Feishu, by an app that one scan makes (recommended)\n"
+        "  2  to a Feishu app that you have: its id and secret\n"
+        "  3  to a Feishu group: the address of its bot\n"
+        "  4  to the inbox on this machine, for now",
+        "请求发到哪里？\n"
+        "  1  飞书里发给你：扫一次码，自动建好应用（推荐）\n"
+        "  2  你已有的飞书应用：填 App ID 和 App Secret\n"
+        "  3  飞书群：填群机器人的地址\n"
+        "  4  先只用这台机器上的收件箱",
+    ),
+    ("the app {}", "应用 {}"),
+    ("5  as it is: {}", "5  保持现状：{~}"),
+    ("Choose [{}]: ", "请选择 [{~}]："),
+    (
+        "Feishu: open the group's settings, add a custom bot, copy its address.",
+        "飞书：打开群设置，添加自定义机器人，复制它的地址。",
+    ),
+    (
+        "Webhook address (empty: later, use the inbox): ",
+        "Webhook 地址（回车：以后再说，先用收件箱）：",
+    ),
+    ("Signing secret (empty: none): ", "签名密钥（回车：没有）："),
+    (
+        "The secret is wrong, the address is right. Secret (empty: another address): ",
+        "密钥不对：地址没有问题，请重新输入密钥（回车：重新输入地址）：",
+    ),
+    ("a test card is in the group", "测试卡片已发到群里"),
+    ("Feishu did not take the test card: {}", "飞书没有接受测试卡片：{~}"),
+    (
+        "Interactive sessions start in auto mode, in which Claude Code asks about "
+        "few\n"
+        'tool calls, so few cards come. With permissions.defaultMode "default" it '
+        "asks.",
+        "交互式会话以自动模式启动，Claude Code 很少询问，卡片也就很少。\n"
+        '把 permissions.defaultMode 设为 "default" 后，它会询问。',
+    ),
+    ("Set it now? [y/N] ", "现在设置？[y/N] "),
+    (
+        "Scan this with Feishu, or open the link. It is for you alone: whoever\n"
+        "confirms it first owns the app.\n",
+        "用飞书扫码，或打开链接。链接只给你自己用：谁先确认，应用就归谁。\n",
+    ),
+    ("Lark: open {} in a browser", "Lark：在浏览器里打开 {}"),
+    ("the code is in {}", "二维码在 {}"),
+    ("(no QR code: it needs {} columns)", "（二维码需要 {} 列，这个终端放不下）"),
+    (
+        "(the code is {} lines high: make the window taller)",
+        "（二维码有 {} 行高：请把窗口拉高）",
+    ),
+    (
+        "waiting for your scan, {} left (Ctrl-C ends, nothing is lost)",
+        "等你扫码，还剩 {}（Ctrl-C 结束，什么都不会丢）",
+    ),
+    ("no answer from {}, trying again, {} left", "{} 没有回应，正在重试，还剩 {}"),
+    (
+        "stopped; for {} min the same command goes on with this link",
+        "已停止；{} 分钟内，同样的命令会接着用这个链接",
+    ),
+    ("going on with the scan that was not finished", "接着上次没有完成的扫码"),
+    ("another scan was not finished: {}", "还有一次扫码没有完成：{~}"),
+    (
+        "if Feishu said that an app was created, its id and secret are on its page at "
+        "{}",
+        "如果飞书提示应用已创建，它的 App ID 和 App Secret 在这里的应用页面上：{}",
+    ),
+    ("the app {} is made, its secret is kept", "应用 {} 已就绪，密钥已保存"),
+    (
+        "the app {} was created, but its secret could not be kept: {}",
+        "应用 {} 已创建，但密钥没能保存：{~}",
+    ),
+    (
+        "{}/{}/baseinfo shows it; then install --setup",
+        "密钥在 {}/{}/baseinfo；然后 install --setup",
+    ),
+    ("no link: {}", "没有拿到链接：{~}"),
+    (
+        "give the id and secret of an app you have; apps are made at {}",
+        "可以填已有应用的 App ID 和 App Secret；在这里创建应用：{}",
+    ),
+    (
+        "the scan was refused on the phone, or your company does not let you create "
+        "apps",
+        "手机上拒绝了，或者公司不允许你创建应用",
+    ),
+    ("the link is no longer good", "链接已失效"),
+    ("no app came of it: {}", "没有得到应用：{~}"),
+    ("App id (cli_..., empty: back): ", "App ID（cli_...，回车：返回）："),
+    ("App secret: ", "App Secret："),
+    (
+        "an app has a secret too: see the page of its credentials",
+        "应用还有一个 App Secret，见它的凭证页面",
+    ),
+    ("Feishu does not take it: {}", "飞书不接受：{~}"),
+    (
+        "the app {} is no longer used here; it stays in Feishu: {}",
+        "应用 {} 不再使用，它还在飞书里：{}",
+    ),
+    (
+        "the app is not used before it has an owner: {} install",
+        "还不知道应用归谁，暂不使用：{} install",
+    ),
+    ("Your open_id, ou_... [{}]: ", "你的 open_id，ou_... [{~}]："),
+    ("{}, the app's owner", "{}，应用的所有者"),
+    ("later", "以后再说"),
+    (
+        "a card is on its way to you in Feishu: tap a button (Ctrl-C: later)",
+        "一张卡片正发到你的飞书：点任意一个按钮（Ctrl-C：以后再说）",
+    ),
+    ("later: {} test-card", "以后：{} test-card"),
+    (
+        "the tap of {} came after {} s: the way to the phone works",
+        "{2} 秒后收到 {1} 的点按：通往手机的路是通的",
+    ),
+    ("no tap came", "没有收到点按"),
+    (
+        "answered elsewhere ({}): the phone is still to be tried: {} test-card",
+        "已在别处回答（{}），手机还没有试过：{} test-card",
+    ),
+    (
+        "a number on the phone? {} doctor NUMBER explains it;\n"
+        "else: {} doctor, and again: {} test-card",
+        "手机上显示了数字？{} doctor 数字 会解释它；\n"
+        "没有的话：先 {} doctor，再 {} test-card",
+    ),
 )
 
 # doctor.

@@ -56,13 +56,6 @@ def language(environ: Mapping[str, str] = os.environ) -> str:
     return given if given in LANGUAGES else of_locale(environ) or "en"
 
 
-def speak(key: str, **values: object) -> str:
-    """A sentence of the cards and pages, for the command line."""
-    from feishuperm.lib.text import text
-
-    return text(language(), key, **values)
-
-
 def translate(line: str) -> str:
     """A line of the command line in the language of whoever reads it."""
     return line if language() == "en" else _chinese().translate(line)
@@ -90,11 +83,12 @@ class Catalogue:
 
     def translate(self, line: str, depth: int = DEEPEST) -> str:
         """The line in Chinese, or as it is."""
+        chinese = self._sentence(line, depth)
         words = line.lstrip(" ")
-        chinese = self._sentence(words, depth)
-        if chinese is None:
-            return line
-        return line[: len(line) - len(words)] + chinese
+        if chinese is None and words != line:
+            chinese = self._sentence(words, depth)
+            return line if chinese is None else line[: -len(words)] + chinese
+        return line if chinese is None else chinese
 
     def _sentence(self, line: str, depth: int) -> str | None:
         framed = self._framed(line)

@@ -49,13 +49,11 @@ class AppSetup:
         manifest: Manifest,
         options: Options,
         command: Callable[[], str],
-        words: Callable[..., str],
     ) -> None:
         self.config = config
         self.manifest = manifest
         self.options = options
         self.command = command  # how a person calls us
-        self.words = words
         self.is_new = config.new.get(APP_ID, "") not in ("", config.old.get(APP_ID))
         self.lists = False  # surfaces, for as long as nobody owns the app
         self.works = False  # a card was tapped on the phone
@@ -74,7 +72,7 @@ class AppSetup:
             settings.feishu_accounts_url,
             self.manifest.folder,
             self._keep,
-            Screen(self.manifest.environ, self.words, not self.options.no_qr, picture),
+            Screen(self.manifest.environ, not self.options.no_qr, picture),
             partial(call, ca_file=settings.feishuperm_ca_file),
         )
         scan.run(app_id)
@@ -92,7 +90,8 @@ class AppSetup:
         self._write(values)
         left = self.config.old.get(APP_ID, "")
         if left not in ("", created.app_id):  # its secret is gone from here
-            say(self.words("cli.app_left", app=left, page=f"{base}/app/{left}"))
+            page = f"{base}/app/{left}"
+            say(f"the app {left} is no longer used here; it stays in Feishu: {page}")
 
     def _people(self, open_id: str) -> dict[str, str]:
         """The owner alone; while nobody knows them, the app must not be used."""
@@ -116,10 +115,10 @@ class AppSetup:
     def given(self) -> bool:
         """Ask for an app that is there; whether it can be used."""
         while True:
-            app_id = input(self.words("cli.app_id_ask")).strip()
+            app_id = input(translate("App id (cli_..., empty: back): ")).strip()
             if not app_id:
                 return False
-            secret = getpass.getpass(self.words("cli.app_secret_ask")).strip()
+            secret = getpass.getpass(translate("App secret: ")).strip()
             problem = self._problem(app_id, secret)
             if not problem:
                 break
@@ -135,7 +134,7 @@ class AppSetup:
     def _problem(self, app_id: str, secret: str) -> str:
         """What is wrong with an id and a secret, if anything."""
         if not secret:
-            return self.words("cli.app_no_secret")
+            return "an app has a secret too: see the page of its credentials"
         try:
             parse_setting(BY_KEY[APP_ID], app_id)
         except SettingError as error:
@@ -143,7 +142,7 @@ class AppSetup:
         values = {**self.config.old, **self.config.new}
         values.update({APP_ID: app_id, APP_SECRET: secret})
         token = self._check(Settings(values)).api.fetch_token()
-        return "" if token.ok else self.words("cli.app_refused", problem=token.message)
+        return "" if token.ok else f"Feishu does not take it: {token.message}"
 
     # Whose it is.
 
@@ -162,7 +161,8 @@ class AppSetup:
         if owner:
             self._write(self._people(owner))
         else:
-            say(self.words("cli.app_unused", command=self.command()))
+            command = self.command()
+            say(f"the app is not used before it has an owner: {command} install")
 
     def needs_owner(self) -> bool:
         """Whether nobody owns the app, or an install died before that was looked at."""
@@ -178,9 +178,9 @@ class AppSetup:
 
     def _asked_owner(self, owner: str) -> str:
         """The person's own word; Enter takes the owner that Feishu names, if any."""
-        usual = self.words("cli.open_id_owner" if owner else "cli.later", owner=owner)
+        usual = f"{owner}, the app's owner" if owner else "later"
+        prompt = translate(f"Your open_id, ou_... [{usual}]: ")
         while True:
-            prompt = self.words("cli.open_id_ask", usual=usual)
             open_id = input(prompt).strip() or owner
             if not open_id or is_open_id(open_id):
                 return open_id
@@ -208,26 +208,33 @@ class AppSetup:
 
     def await_tap(self, socket: str, seconds: float) -> None:
         """A card to the owner; their tap proves the whole way, and that it is them."""
-        say(self.words("cli.tap_wait"))
-        started = time.monotonic()
+        say("a card is on its way to you in Feishu: tap a button (Ctrl-C: later)")
+        command, started = self.command(), time.monotonic()
         hook = start_hook(event(), os.environ)
         try:
             problem = watch(hook, partial(read_status, socket), started + seconds + 10)
         except KeyboardInterrupt:
             hook_output(hook, 0.0)
-            say(self.words("cli.tap_later", command=self.command()))
+            say(f"later: {self.command()} test-card")
             return
         output = hook_output(hook, 0.0)
         if not output or is_late(output):
-            say(problem or self.words("cli.tap_none"))
-            say(self.words("cli.tap_help", command=self.command()))
+            say(problem or "no tap came")
+            say(
+                f"a number on the phone? {command} doctor NUMBER explains it;\n"
+                f"else: {command} doctor, and again: {command} test-card"
+            )
             return
         where, who = last_answer(Ledger())
         took = f"{time.monotonic() - started:.1f}"
         self.works = where == "card"
-        key = "cli.tap_came" if self.works else "cli.tap_elsewhere"
-        command = self.command()
-        say(self.words(key, who=who, seconds=took, where=where, command=command))
+        if self.works:
+            say(f"the tap of {who} came after {took} s: the way to the phone works")
+            return
+        say(
+            f"answered elsewhere ({where}): the phone is still to be tried: {command} "
+            "test-card"
+        )
 
 
 def read_status(socket: str) -> dict[str, Any]:

@@ -13,11 +13,12 @@ them.  tests/e2e/test_ask_list.py says which calls reach our hook and which do n
 from __future__ import annotations
 
 from feishuperm.lib import settings_editor as editor
+from feishuperm.lib.terminal import ask, say, show
 from feishuperm.lib.tongue import translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
 ASK: editor.Path = ("permissions", "ask")
 # Why, and the rules for it.
@@ -51,10 +52,14 @@ def listing() -> str:
     return "\n".join(rows)
 
 
-def ask_list(say: Callable[[str], str]) -> bool:
+def ask_list() -> bool:
     """Offer the list; Enter takes it."""
-    print(f"{say('cli.list')}\n{listing()}")
-    return input(say("cli.list_ask")).strip().lower() not in ("n", "no")
+    say(
+        "In auto mode Claude Code asks about little, so few cards come. It can always\n"
+        "ask about these:"
+    )
+    show(listing())
+    return ask("Add these rules? [Y/n] ") not in ("n", "no")
 
 
 def rules_of(text: str) -> list[str]:

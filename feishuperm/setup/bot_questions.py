@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 from feishuperm.errors import UsageError
 from feishuperm.lib import feishu
-from feishuperm.lib.terminal import say
+from feishuperm.lib.terminal import ask, say
+from feishuperm.lib.tongue import translate
 from feishuperm.models.settings import BY_KEY, parse_setting
 from feishuperm.setup.checks_feishu import send_hello
 from feishuperm.setup.ports import can_listen, free_port
-from feishuperm.setup.reach import URL, addresses, advice, is_out_of_reach, url_of
+from feishuperm.setup.reach import URL, addresses, advise, is_out_of_reach, url_of
 from feishuperm.setup.wanted_config import BOT, WantedConfig
 
 PORT = "CALLBACK_SERVER_PORT"
@@ -27,11 +28,9 @@ class BotQuestions:
     def __init__(
         self,
         config: WantedConfig,
-        words: Callable[..., str],
         own_port: Callable[[], int] = int,
     ) -> None:
         self.config = config
-        self.words = words
         self.own_port = own_port  # that a server of ours holds
         self.offered = False  # addresses that a phone can open
         self.tried = False  # whether a bot was given by a person and answered
@@ -46,14 +45,16 @@ class BotQuestions:
 
     def ask(self) -> bool:
         """Ask for the bot until it works or the person gives up; then True too."""
-        print(self.words("cli.webhook"))
+        say("Feishu: open the group's settings, add a custom bot, copy its address.")
+        later = translate("Webhook address (empty: later, use the inbox): ")
         while True:
-            url = input(self.words("cli.webhook_ask")).strip()
+            url = input(later).strip()
             if not url:
                 return True
-            secret = getpass.getpass(self.words("cli.secret_ask")).strip()
+            question = translate("Signing secret (empty: none): ")
+            secret = getpass.getpass(question).strip()
             if self._accept(url, secret):
-                print(self.words("cli.card_sent"))
+                say("a test card is in the group")
                 self.tried = True
                 self.config.new.update(self.config.with_surface("webhook"))
                 return True
@@ -65,12 +66,14 @@ class BotQuestions:
             return
         self.offered = True
         rows = addresses()
-        for line in advice(settings, self.words, rows):
-            say(line)
+        advise(settings, rows)
         if not rows:
-            say(self.words("reach.none"))
+            say(
+                "no address of this machine is one for a phone; a tunnel's is set by"
+                " --callback-url"
+            )
             return
-        while chosen := input(self.words("reach.ask")).strip():
+        while chosen := ask("Choose one [Enter: leave it]: "):
             if chosen.isdecimal() and 0 < int(chosen) <= len(rows):
                 self._take_address(rows[int(chosen) - 1].host)
                 return
@@ -110,22 +113,25 @@ class BotQuestions:
             result = send_hello(self.config.settings())
             if result.ok:
                 return True
-            say(self.words("cli.card_refused", problem=result.message))
+            say(f"Feishu did not take the test card: {result.message}")
             if result.code != feishu.BAD_SIGN:
                 return False
-            secret = getpass.getpass(self.words("cli.secret_wrong")).strip()
+            question = (
+                "The secret is wrong, the address is right. Secret (empty: another"
+                " address): "
+            )
+            secret = getpass.getpass(translate(question)).strip()
             if not secret:
                 return False
             self.config.new[BOT[1]] = secret
 
 
-def tell_out_of_reach(config: WantedConfig, words: Callable[..., str]) -> None:
+def tell_out_of_reach(config: WantedConfig) -> None:
     """Without a person to ask: say which addresses a phone could open."""
     settings = config.settings()
     if not is_out_of_reach(settings):
         return
     rows = addresses()
-    for line in advice(settings, words, rows):
-        say(line)
+    advise(settings, rows)
     example = url_of(rows[0].host, settings.callback_server_port) if rows else "URL"
-    say(words("reach.set", url=example))
+    say(f"to set one: feishuperm install --callback-url {example}")

@@ -21,8 +21,7 @@ from feishuperm.lib import feishu, tongue
 from feishuperm.lib.arguments import Options
 from feishuperm.lib.config import claude_settings, config_path, home
 from feishuperm.lib.program import archive_path
-from feishuperm.lib.terminal import say, warn
-from feishuperm.lib.text import LANGUAGES, text
+from feishuperm.lib.terminal import say, show, warn
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_step, server_process, waiting
@@ -70,8 +69,8 @@ class Install:
         if self.status is None and recorded:
             self.socket, self.status = recorded, running_status(recorded)
         command = partial(self.command, "feishuperm")
-        self.app = AppSetup(self.config, self.manifest, options, command, self.words)
-        self.questions = Questions(self.config, self.app, self.words, self.own_port)
+        self.app = AppSetup(self.config, self.manifest, options, command)
+        self.questions = Questions(self.config, self.app, self.own_port)
         self.mode = options.permission_mode or ""
         self.status_after: dict[str, Any] = {}
         self.started = False  # a server, in this run
@@ -101,9 +100,7 @@ class Install:
         for rows in changes.values():
             for row in rows:
                 say(f"  {row}")
-        done = "cli.started" if self.started else "cli.up_to_date"
-        done = "cli.installed" if any(changes.values()) else done
-        say(self.words(done, version=__version__) + self.where(service))
+        self.conclude(any(changes.values()), service)
         if tries_app and service is not None:
             self.try_app()
         for row in self.config.stricter() if upgrades else ():
@@ -149,13 +146,7 @@ class Install:
         named = tongue.of_locale(self.environ)
         if named and self.is_first() and not self.config.has(tongue.KEY):
             self.config.new[tongue.KEY] = named
-            say(self.words("cli.language"))
-
-    def words(self, key: str, **values: object) -> str:
-        """A sentence in the language of whoever installs."""
-        given = self.config.new.get(tongue.KEY) or self.config.old.get(tongue.KEY)
-        named = given or tongue.of_locale(self.environ)
-        return text(named if named in LANGUAGES else "en", key, **values)
+            say("language: English, from your locale (--lang zh changes it)")
 
     def asks_mode(self) -> bool:
         """Whether to ask if Claude Code shall ask."""
@@ -181,7 +172,7 @@ class Install:
         """
         if not self.config.has_new_bot() or self.questions.bot.tried:
             return
-        tell_out_of_reach(self.config, self.words)
+        tell_out_of_reach(self.config)
         result = send_hello(self.config.settings())
         if result.code in (feishu.BAD_SIGN, feishu.NO_SUCH_BOT):
             problem = f"Feishu refuses this bot; nothing was changed: {result.message}"
@@ -203,15 +194,19 @@ class Install:
         surfaces = self.config.settings().surfaces()
         asks = not self.needs_mode() or claude_step.asks_by_rule(self.settings_path())
         steps = [
-            "cli.next_card" if surfaces - {"inbox"} else "cli.next_scan",
-            "cli.next_doctor",
-            "cli.next_demo" if asks else "cli.next_list",
+            f"see a card on your phone: {program} test-card"
+            if surfaces - {"inbox"}
+            else f"connect Feishu by a scan: {program} install --setup",
+            f"check every hop from hook to phone: {program} doctor",
+            f"try it without Claude Code: {program} demo"
+            if asks
+            else f"make Claude Code ask in auto mode too: {program} install --ask-list",
         ]
         if self.app.works:  # the card was there, and its tap came
             del steps[0]
-        say(self.words("cli.next"))
-        for number, key in enumerate(steps, 1):
-            say(f"  {number}. {self.words(key, program=program)}")
+        say("next:")
+        for number, step in enumerate(steps, 1):
+            show(f"  {number}. {tongue.translate(step)}")
         folder = os.path.dirname(self.link("feishuperm"))
         if folder not in self.environ.get("PATH", "").split(os.pathsep):
             say(f'hint: export PATH={shlex.quote(folder)}:"$PATH"')
@@ -247,11 +242,17 @@ class Install:
             if path != own and claude_step.asking_commands(path) - asking
         ]
 
-    def where(self, service: Service | None) -> str:
-        if service is None:
-            return ""
-        pid = self.status_after["pid"]
-        return self.words("cli.running", kind=service.kind, pid=pid)
+    def conclude(self, changed: bool, service: Service | None) -> None:
+        """What was done, and what runs now."""
+        running = ""
+        if service is not None:
+            running = f" and running ({service.kind}, pid {self.status_after['pid']})"
+        if changed:
+            say(f"feishuperm {__version__} is installed{running}")
+        elif self.started:
+            say(f"feishuperm {__version__} is started again{running}")
+        else:
+            say(f"feishuperm {__version__} is up to date{running}")
 
     # The steps.
 

@@ -9,12 +9,24 @@ import sys
 from collections.abc import Callable
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.terminal import complain
+from feishuperm.lib.terminal import ask, complain, say
+from feishuperm.lib.tongue import translate
 from feishuperm.setup.app_setup import AppSetup
 from feishuperm.setup.ask_list import ask_list
 from feishuperm.setup.bot_questions import BotQuestions
 from feishuperm.setup.waiting import ask_wait
 from feishuperm.setup.wanted_config import SURFACES, WantedConfig
+
+WHERE = """\
+Where shall requests go?
+  1  to you in Feishu, by an app that one scan makes (recommended)
+  2  to a Feishu app that you have: its id and secret
+  3  to a Feishu group: the address of its bot
+  4  to the inbox on this machine, for now"""
+
+MODE = """\
+Interactive sessions start in auto mode, in which Claude Code asks about few
+tool calls, so few cards come. With permissions.defaultMode "default" it asks."""
 
 
 def can_ask() -> bool:
@@ -29,13 +41,11 @@ class Questions:
         self,
         config: WantedConfig,
         app: AppSetup,
-        words: Callable[..., str],
         own_port: Callable[[], int] = int,
     ) -> None:
         self.config = config
         self.app = app
-        self.words = words
-        self.bot = BotQuestions(config, words, own_port)
+        self.bot = BotQuestions(config, own_port)
         self.mode = ""  # of Claude Code, if the person wants another one
         self.waits = False  # as long as the person said
         self.wants_list = False  # of rules that make it ask in auto mode
@@ -52,7 +62,7 @@ class Questions:
             elif self.app.needs_owner():
                 self.app.name_owner()
             if about_wait:
-                self.config.new.update(ask_wait(self.words))
+                self.config.new.update(ask_wait())
                 self.waits = True
             if about_mode:
                 self._ask_mode()
@@ -68,15 +78,13 @@ class Questions:
             "3": self.bot.ask,
             "4": self._inbox_only,
         }
-        print(self.words("cli.where"))
+        say(WHERE)
         if kept:
-            print(self.words("cli.where_kept", kept=kept))
+            say(f"  5  as it is: {kept}")
             ways["5"] = lambda: True
         usual = "5" if kept else "1"
         while True:
-            way = ways.get(
-                input(self.words("cli.choose", usual=usual)).strip() or usual
-            )
+            way = ways.get(ask(f"Choose [{usual}]: ") or usual)
             if way is not None and way():
                 return
 
@@ -92,9 +100,9 @@ class Questions:
     def _place_now(self) -> str:
         """Where they go already."""
         settings = self.config.settings()
-        places = [name for name in ("app", "webhook") if name in settings.surfaces()]
-        app = settings.feishu_app_id
-        return ", ".join(self.words(f"cli.kept_{name}", app=app) for name in places)
+        names = {"app": f"the app {settings.feishu_app_id}", "webhook": "the group bot"}
+        places = [names[name] for name in names if name in settings.surfaces()]
+        return ", ".join(map(translate, places))
 
     def _inbox_only(self) -> bool:
         if self._place_now():
@@ -103,8 +111,8 @@ class Questions:
 
     def _ask_mode(self) -> None:
         """Offer to let Claude Code ask; nothing is changed without a yes."""
-        print(self.words("cli.mode"))
-        if input(self.words("cli.mode_ask")).strip().lower() in ("y", "yes"):
+        say(MODE)
+        if ask("Set it now? [y/N] ") in ("y", "yes"):
             self.mode = "default"
         else:
-            self.wants_list = ask_list(self.words)
+            self.wants_list = ask_list()

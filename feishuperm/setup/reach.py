@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from feishuperm.lib.terminal import say, show
+from feishuperm.lib.tongue import translate
 from feishuperm.models.settings import Settings
 
 # Documentation addresses: nothing is sent, the kernel only says which way it would go.
@@ -19,10 +21,13 @@ FAR = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 TAILNET = ipaddress.ip_network("100.64.0.0/10")
 URL = "CALLBACK_SERVER_URL"
 SHOWN = 4
+IN_TAILNET = "for devices in your tailnet (or your provider's network)"
+IN_NETWORK = "for everybody in this network, unencrypted: at home yes, in a cafe no"
+IN_WORLD = "for everybody on the internet, unencrypted: put an https proxy before it"
 
 
 class Address(NamedTuple):
-    """An address of this machine, and the key of a sentence about who can reach it."""
+    """An address of this machine, and who can reach it, in words."""
 
     host: str
     exposes: str
@@ -35,18 +40,18 @@ def addresses(found: Iterable[str] | None = None) -> list[Address]:
         exposes = exposed_to(host)
         if exposes:
             rows[host] = Address(host, exposes)
-    order = ("reach.tailnet", "reach.network", "reach.world")
+    order = (IN_TAILNET, IN_NETWORK, IN_WORLD)
     return sorted(rows.values(), key=lambda row: order.index(row.exposes))[:SHOWN]
 
 
 def exposed_to(host: str) -> str:
-    """Key of the sentence about who reaches an address; empty: no phone does."""
+    """Who reaches an address; empty: no phone does."""
     address = ipaddress.ip_address(host)
     if address.is_loopback or address.is_link_local or address.is_unspecified:
         return ""
     if address.version == 4 and address in TAILNET:
-        return "reach.tailnet"
-    return "reach.network" if address.is_private else "reach.world"
+        return IN_TAILNET
+    return IN_NETWORK if address.is_private else IN_WORLD
 
 
 def own_hosts() -> list[str]:
@@ -75,12 +80,9 @@ def is_out_of_reach(settings: Settings) -> bool:
     return "webhook" in settings.surfaces() and settings.url_is_local()
 
 
-def advice(
-    settings: Settings, words: Callable[..., str], rows: list[Address]
-) -> list[str]:
-    """What to say about it, a line each: the addresses, and whom each lets in."""
-    port = settings.callback_server_port
-    lines = [words("reach.local", url=settings.callback_server_url)]
+def advise(settings: Settings, rows: list[Address]) -> None:
+    """Say so, with the addresses that a phone could open and whom each lets in."""
+    url, port = settings.callback_server_url, settings.callback_server_port
+    say(f"The buttons point to {url}, which a phone cannot open. It could open:")
     for number, row in enumerate(rows, 1):
-        lines.append(f"  {number}  {url_of(row.host, port)}  {words(row.exposes)}")
-    return lines
+        show(f"  {number}  {url_of(row.host, port)}  {translate(row.exposes)}")

@@ -26,7 +26,6 @@ from urllib.parse import urlencode
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.post import Call, Reply
-from feishuperm.lib.text import text
 
 PATH = "/oauth/v1/app/registration"
 LARK_ACCOUNTS = "https://accounts.larksuite.com"
@@ -64,6 +63,12 @@ SLOWER = 5.0  # what "slow_down" adds
 WORDS = 300  # characters of an error that came from outside
 
 DENIED, EXPIRED, FAILED = "denied", "expired", "failed"
+ENDS = {
+    DENIED: "the scan was refused on the phone, or your company does not let you "
+    "create apps",
+    EXPIRED: "the link is no longer good",
+    FAILED: "",  # with what was said
+}
 DEAD = {"access_denied": DENIED, "expired_token": EXPIRED, "invalid_grant": EXPIRED}
 
 
@@ -71,7 +76,7 @@ class Ended(FeishupermError):
     """No app came of it; `kind` is how it ended, `said` what was said of it."""
 
     def __init__(self, kind: str, said: str = "") -> None:
-        super().__init__(text("en", f"cli.scan_{kind}", said=said))
+        super().__init__(ENDS[kind] or f"no app came of it: {said}")
         self.kind = kind
         self.said = said
 

@@ -20,7 +20,8 @@ from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib import qr
 from feishuperm.lib.files import read_json, write_atomic
 from feishuperm.lib.post import Call, Reply
-from feishuperm.lib.terminal import say
+from feishuperm.lib.terminal import say, show
+from feishuperm.lib.tongue import translate
 from feishuperm.models.settings import url_host
 from feishuperm.services.history import cut
 from feishuperm.setup.files import remove_file
@@ -38,6 +39,11 @@ Save = Callable[[Created], None]
 
 FILE = "registration.json"
 APPS = "https://open.feishu.cn/app"
+LOST = (
+    "if Feishu said that an app was created, its id and secret are on its page at "
+    f"{APPS}"
+)
+MANUAL = f"give the id and secret of an app you have; apps are made at {APPS}"
 TICK = 1.0  # seconds between two looks at the clock
 HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LIGHT_GROUNDS = ("7", "15")  # of COLORFGBG
@@ -60,7 +66,6 @@ class Scan:
         self._path = os.path.join(folder, FILE)
         self._save = save
         self._screen = screen
-        self._words = screen.words
         self._post = post
         self._clock = clock
         self._sleep = sleep
@@ -73,24 +78,18 @@ class Scan:
             created = self._wait(registration)
         except Ended as error:
             remove_file(self._path)
-            raise self._spoken(error, "cli.scan_lost") from None
+            error.hint = LOST  # an app may be there all the same
+            raise
         except KeyboardInterrupt:
             self._screen.clear()
             minutes = max(0, int(registration.until - self._clock())) // 60
-            say(self._words("cli.scan_stopped", minutes=minutes))
+            say(f"stopped; for {minutes} min the same command goes on with this link")
             raise
         finally:
             self._screen.clear()
         remove_file(self._path)
-        say(self._words("cli.scan_made", app=created.app_id))
+        say(f"the app {created.app_id} is made, its secret is kept")
         return created
-
-    def _spoken(self, error: Ended, hint: str) -> Ended:
-        """An end in the person's language; an app may be there all the same."""
-        spoken = Ended(error.kind, error.said)
-        spoken.args = (self._words(f"cli.scan_{error.kind}", said=error.said),)
-        spoken.hint = self._words(hint, apps=APPS)
-        return spoken
 
     def _kept(self, app_id: str) -> Registration | None:
         """A scan that was not brought to its end; its app may be there already."""
@@ -101,23 +100,21 @@ class Scan:
         except FileError:
             registration = None
         if registration is not None and registration.app_id == app_id:
-            say(self._words("cli.scan_resumed"))
+            say("going on with the scan that was not finished")
             return registration
-        lost = self._words("cli.scan_lost", apps=APPS)
-        say(self._words("cli.scan_other", lost=lost))
+        say(f"another scan was not finished: {LOST}")
         return None
 
     def _begin(self, app_id: str) -> Registration:
         try:
             reply = self._post(begin(self._host))
         except OSError as error:
-            problem = self._words("cli.scan_no_link", problem=error)
-            hint = self._words("cli.scan_manual", apps=APPS)
-            raise FeishupermError(problem, hint) from None
+            raise FeishupermError(f"no link: {error}", MANUAL) from None
         try:
             registration = begun(reply, self._host, self._clock(), app_id)
         except Ended as error:
-            raise self._spoken(error, "cli.scan_manual") from None
+            error.hint = MANUAL
+            raise
         data = json.dumps(registration.record()).encode()
         write_atomic(self._path, data, 0o600)
         return registration
@@ -144,8 +141,8 @@ class Scan:
         except FeishupermError as error:
             app = created.app_id
             raise FeishupermError(
-                self._words("cli.scan_unkept", app=app, problem=error),
-                self._words("cli.scan_unkept_hint", app=app, apps=APPS),
+                f"the app {app} was created, but its secret could not be kept: {error}",
+                f"{APPS}/{app}/baseinfo shows it; then install --setup",
             ) from None
 
     def _count_down(self, registration: Registration) -> None:
@@ -163,9 +160,10 @@ class Scan:
         """What stands on the last line."""
         left = f"{seconds // 60}:{seconds % 60:02d}"
         if registration.answered:
-            return self._words("cli.scan_waiting", left=left)
-        host = url_host(registration.host)
-        return self._words("cli.scan_silent", host=host, left=left)
+            return f"waiting for your scan, {left} left (Ctrl-C ends, nothing is lost)"
+        return (
+            f"no answer from {url_host(registration.host)}, trying again, {left} left"
+        )
 
 
 @contextmanager
@@ -184,11 +182,9 @@ class Screen:
     def __init__(
         self,
         environ: Mapping[str, str],
-        words: Callable[..., str],
         draws: bool = True,
         picture: str = "",
     ) -> None:
-        self.words = words
         self._draws = draws and can_draw()
         self._picture = picture  # path of a file for the code
         self._ink = ink(environ)
@@ -197,12 +193,15 @@ class Screen:
 
     def show(self, registration: Registration) -> None:
         link = registration.scan_link()
-        say(self.words("cli.scan_show"))
-        say(link + "\n")
+        say(
+            "Scan this with Feishu, or open the link. It is for you alone: whoever\n"
+            "confirms it first owns the app.\n"
+        )
+        show(link + "\n")
         self._show_code(link)
         lark = registration.lark_link()  # its own scanner takes the code for expired
         if lark:
-            say(self.words("cli.scan_lark", link=lark))
+            say(f"Lark: open {lark} in a browser")
 
     def _show_code(self, link: str) -> None:
         if not self._draws and not self._picture:
@@ -213,25 +212,26 @@ class Screen:
             return
         if self._picture:
             write_atomic(self._picture, qr.svg(code).encode(), 0o600)
-            say(self.words("cli.scan_picture", path=self._picture))
+            say(f"the code is in {self._picture}")
             return
         columns, rows = shutil.get_terminal_size()
         if columns < qr.width(code):
-            say(self.words("cli.scan_narrow", columns=qr.width(code)))
+            say(f"(no QR code: it needs {qr.width(code)} columns)")
             return
         lines = qr.half_blocks(code, self._ink)
         if rows < len(lines) + 2:
-            say(self.words("cli.scan_low", rows=len(lines)))
+            say(f"(the code is {len(lines)} lines high: make the window taller)")
         print("\n".join(lines), flush=True)
 
     def tick(self, text: str) -> None:
         """The last line, written over; once, where nothing can be."""
+        text = translate(text)
         if self._live:
             columns = shutil.get_terminal_size().columns
             sys.stdout.write(f"\r{cut(text, columns - 1)}\x1b[K")
             sys.stdout.flush()
         elif not self._ticked:
-            say(text)
+            show(text)
         self._ticked = text
 
     def clear(self) -> None:

@@ -8,7 +8,8 @@ settings; who is away from the desk waits longer and leaves the rest to the term
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+
+from feishuperm.lib.terminal import ask, say
 
 USUAL = 600  # seconds that `install` offers on a terminal
 SHORT = 60  # up to here a wait ends as specified: with a refusal
@@ -34,8 +35,12 @@ def wait_settings(seconds: int) -> dict[str, str]:
     return {SECONDS: str(seconds), ACTION: action}
 
 
-def ask_wait(say: Callable[[str], str]) -> dict[str, str]:
+def ask_wait() -> dict[str, str]:
     """Offer the longer wait; Enter takes it."""
-    print(say("cli.wait"))
-    words = input(say("cli.wait_ask")).strip().lower()
-    return wait_settings(55 if words in ("n", "no") else USUAL)
+    say(
+        "A request waits 55 seconds for you and is then refused. It can also\n"
+        "wait 10 minutes and then leave the answer to the terminal, where the\n"
+        "dialog stays open."
+    )
+    answer = ask("Wait 10 minutes? [Y/n] ")
+    return wait_settings(55 if answer in ("n", "no") else USUAL)

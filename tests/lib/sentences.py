@@ -138,9 +138,8 @@ def sentences() -> list[Sentence]:
         if name in SILENT or any(call in ELSEWHERE for call in calls):
             continue
         if name.startswith(SPEAKERS) or errors.intersection(calls):
-            text = text.lstrip(" ")
             spoken = calls[-1:] and calls[-1] in SPOKEN
-            if is_sentence(text, 1 if spoken else 2):
+            if is_sentence(text.lstrip(" "), 1 if spoken else 2):
                 rows.setdefault(text, Sentence(text, f"{name}:{line}"))
     return list(rows.values())
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.text import text
 from feishuperm.setup import app_setup
 from feishuperm.setup.app_setup import FEISHU, LARK, AppSetup
 from feishuperm.setup.manifest import Manifest
@@ -48,8 +46,7 @@ class Person:
         config = WantedConfig(options, self.environ)
         manifest = Manifest(self.environ)
         manifest.open()
-        words = partial(text, "en")
-        return AppSetup(config, manifest, options, lambda: "feishuperm", words)
+        return AppSetup(config, manifest, options, lambda: "feishuperm")
 
     def values(self) -> dict[str, str]:
         pairs = (line.partition("=") for line in self.config.read_text().splitlines())

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from feishuperm.lib import settings_editor as editor
-from feishuperm.lib.text import text
 from feishuperm.setup.ask_list import (
     LIST,
     RULES,
@@ -98,5 +96,5 @@ def test_enter_takes_the_list_after_it_was_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("builtins.input", lambda prompt: typed)
-    assert ask_list(partial(text, "en")) is taken
+    assert ask_list() is taken
     assert all(rule in capsys.readouterr().out for rule in RULES[:1])

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
 from feishuperm.commands.install import parser
 from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
-from feishuperm.lib.text import text
 from feishuperm.models.settings import Settings
 from feishuperm.setup import bot_questions
 from feishuperm.setup.bot_questions import BotQuestions, tell_out_of_reach
-from feishuperm.setup.reach import Address
+from feishuperm.setup.reach import IN_NETWORK, Address
 from feishuperm.setup.wanted_config import WantedConfig
 
 BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/"
 TAKEN, GONE = SendResult(True, 0, ""), SendResult(False, 19001, "no such bot")
-WORDS = partial(text, "en")
 
 
 class Person:
@@ -51,7 +48,7 @@ def questions(
 ) -> BotQuestions:
     config = WantedConfig(parser().parse_args(args), bare)
     config.old = old
-    return BotQuestions(config, WORDS, lambda: port)
+    return BotQuestions(config, lambda: port)
 
 
 def test_bot_that_takes_a_card_is_kept(
@@ -145,7 +142,7 @@ def test_chosen_address_gets_a_port_that_a_server_can_have(
     port: int,
 ) -> None:
     person = Person(monkeypatch, "0", "3", "2")
-    rows = [Address("10.0.0.7", "reach.network"), Address("fd00::7", "reach.network")]
+    rows = [Address("10.0.0.7", IN_NETWORK), Address("fd00::7", IN_NETWORK)]
     monkeypatch.setattr(bot_questions, "addresses", lambda: rows)
     monkeypatch.setattr(bot_questions, "can_listen", lambda hosts, port: not taken)
     monkeypatch.setattr(bot_questions, "free_port", lambda hosts: 8083)
@@ -173,10 +170,10 @@ def test_without_a_person_the_setting_to_make_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rows = [Address("10.0.0.7", "reach.network")]
+    rows = [Address("10.0.0.7", IN_NETWORK)]
     monkeypatch.setattr(bot_questions, "addresses", lambda: rows)
-    tell_out_of_reach(questions(bare, "--webhook", BOT).config, WORDS)
+    tell_out_of_reach(questions(bare, "--webhook", BOT).config)
     assert "http://10.0.0.7:8080" in capsys.readouterr().out.splitlines()[-1]
     public = questions(bare, "--callback-url", "https://box.example")
-    tell_out_of_reach(public.config, WORDS)
+    tell_out_of_reach(public.config)
     assert capsys.readouterr().out == ""

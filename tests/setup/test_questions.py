@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,12 @@ from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
-from feishuperm.lib.text import text
 from feishuperm.models.settings import Settings
 from feishuperm.setup import bot_questions, questions
 from feishuperm.setup.app_setup import AppSetup
 from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.questions import Questions
-from feishuperm.setup.reach import Address
+from feishuperm.setup.reach import IN_NETWORK, Address
 from feishuperm.setup.wanted_config import WantedConfig
 
 
@@ -32,9 +30,8 @@ def asking(environ: dict[str, str], *args: str) -> Questions:
     """The questions of an install with these arguments."""
     options = parser().parse_args(args)
     config = WantedConfig(options, environ)
-    words = partial(text, "en")
-    app = AppSetup(config, Manifest(environ), options, lambda: "feishuperm", words)
-    return Questions(config, app, words)
+    app = AppSetup(config, Manifest(environ), options, lambda: "feishuperm")
+    return Questions(config, app)
 
 
 def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
@@ -261,7 +258,7 @@ def test_address_for_the_phone_is_offered_before_the_card_is_sent(
         said.append(capsys.readouterr().out)
         return SendResult(True, 0, "")
 
-    rows = [Address("10.0.0.7", "reach.network")]
+    rows = [Address("10.0.0.7", IN_NETWORK)]
     answers = iter(["3", BOT, typed, ""])  # what is no choice is asked again
     monkeypatch.setattr(bot_questions, "send_hello", send)
     monkeypatch.setattr(bot_questions, "addresses", lambda: rows)

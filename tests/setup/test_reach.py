@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import socket
-from functools import partial
 
 import pytest
 
-from feishuperm.lib.text import text
 from feishuperm.models.settings import Settings
 from feishuperm.setup import reach
 from feishuperm.setup.reach import (
+    IN_NETWORK,
+    IN_TAILNET,
+    IN_WORLD,
     addresses,
-    advice,
+    advise,
     exposed_to,
     is_out_of_reach,
     url_of,
@@ -27,12 +28,12 @@ from feishuperm.setup.reach import (
         ("169.254.3.4", ""),
         ("fe80::1", ""),
         ("0.0.0.0", ""),
-        ("192.168.1.20", "reach.network"),
-        ("10.1.2.3", "reach.network"),
-        ("fd00::7", "reach.network"),
-        ("100.101.102.103", "reach.tailnet"),
-        ("8.8.8.8", "reach.world"),
-        ("2a00::1", "reach.world"),
+        ("192.168.1.20", IN_NETWORK),
+        ("10.1.2.3", IN_NETWORK),
+        ("fd00::7", IN_NETWORK),
+        ("100.101.102.103", IN_TAILNET),
+        ("8.8.8.8", IN_WORLD),
+        ("2a00::1", IN_WORLD),
     ],
 )
 def test_who_reaches_an_address(host: str, exposes: str) -> None:
@@ -69,9 +70,14 @@ def test_local_links_of_a_group_bot_are_out_of_reach() -> None:
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])
-def test_advice_names_each_address_and_whom_it_lets_in(language: str) -> None:
-    rows = addresses(["10.0.0.1", "2a00::1"])
-    lines = advice(Settings({}), partial(text, language), rows)
+def test_advice_names_each_address_and_whom_it_lets_in(
+    language: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FEISHUPERM_LANG", language)
+    advise(Settings({}), addresses(["10.0.0.1", "2a00::1"]))
+    lines = capsys.readouterr().out.splitlines()
     assert "http://localhost:8080" in lines[0]
     assert "http://10.0.0.1:8080" in lines[1] and "http://[2a00::1]:8080" in lines[2]
     assert url_of("2a00::1", 1) == "http://[2a00::1]:1"

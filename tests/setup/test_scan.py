@@ -9,7 +9,6 @@ import re
 import signal
 import stat
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,11 @@ import pytest
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.post import Call, Reply, call
-from feishuperm.lib.text import text
 from feishuperm.setup import scan as scans
 from feishuperm.setup.registration import LARK_ACCOUNTS, Created, Ended
-from feishuperm.setup.scan import APPS, FILE, Scan, Screen, ink, signals_held
+from feishuperm.setup.scan import APPS, FILE, LOST, Scan, Screen, ink, signals_held
 from tests.fakes.feishu_registration import CUT, Registration
 
-WORDS = partial(text, "en")
-LOST = WORDS("cli.scan_lost", apps=APPS)
 HOST = "http://127.0.0.1:9"
 SECRET = "SECRETsecretSECRETsecret"
 CODE = "DEVICEcode"
@@ -87,7 +83,7 @@ class World:
 
     def run(self, app_id: str = "", screen: Screen | None = None) -> Created:
         made = Scan(
-            HOST, str(self.folder), self.save, screen or Screen({}, WORDS), self.post,
+            HOST, str(self.folder), self.save, screen or Screen({}), self.post,
             lambda: self.now, self.sleep,
         )  # fmt: skip
         return made.run(app_id)
@@ -248,7 +244,7 @@ def test_every_trouble_of_a_real_network_is_waited_out(tmp_path: Path) -> None:
             ]
         )
         scan = Scan(
-            host.url, str(tmp_path), world.save, Screen({}, WORDS, draws=False), call,
+            host.url, str(tmp_path), world.save, Screen({}, draws=False), call,
             lambda: world.now, world.sleep,
         )  # fmt: skip
         host.confirmed = True
@@ -265,7 +261,7 @@ def test_link_that_no_host_gives_is_one_sentence(tmp_path: Path) -> None:
     world = World(tmp_path)
     with Registration() as host:
         url = host.url
-    scan = Scan(url, str(tmp_path), world.save, Screen({}, WORDS, draws=False), call)
+    scan = Scan(url, str(tmp_path), world.save, Screen({}, draws=False), call)
     with pytest.raises(FeishupermError, match=r"no link: 127\.0\.0\.1: "):
         scan.run()
 
@@ -325,7 +321,7 @@ def brought_to_an_end(
     said = ""
     while True:
         try:
-            world.run(screen=Screen({}, WORDS, draws=False))
+            world.run(screen=Screen({}, draws=False))
             how = "app"
         except Ended as error:
             how, said = error.kind, f"{said}{error}\n{error.hint}\n"
@@ -361,7 +357,7 @@ def test_link_stands_above_its_code(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(80, 60)
-    lines = shown(tmp_path, capsys, Screen({"TERM": "xterm"}, WORDS))
+    lines = shown(tmp_path, capsys, Screen({"TERM": "xterm"}))
     link = next(n for n, line in enumerate(lines) if line.startswith("https://open.f"))
     code = next(n for n, line in enumerate(lines) if "▀" in line)
     assert link < code
@@ -374,7 +370,7 @@ def test_narrow_terminal_gets_the_link_alone(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(60, 60)
-    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"}, WORDS)))
+    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"})))
     assert "▀" not in text and "https://open.feishu.cn/page/" in text
     assert re.search(r"no QR code: it needs \d+ columns", text)
 
@@ -385,7 +381,7 @@ def test_low_terminal_is_told_how_high_the_code_is(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(80, 24)
-    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"}, WORDS)))
+    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"})))
     assert "▀" in text and "lines high: make the window taller" in text
 
 
@@ -395,9 +391,9 @@ def test_code_can_be_left_out_or_drawn_to_a_file(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(200, 60)
-    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({}, WORDS, draws=False)))
+    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({}, draws=False)))
     picture = tmp_path / "code.svg"
-    lines = shown(tmp_path, capsys, Screen({}, WORDS, picture=str(picture)))
+    lines = shown(tmp_path, capsys, Screen({}, picture=str(picture)))
     assert f"the code is in {picture}" in lines and "▀" not in "\n".join(lines)
     assert picture.read_text().startswith("<svg")
     assert stat.S_IMODE(picture.stat().st_mode) == 0o600
@@ -411,7 +407,7 @@ def test_terminal_without_the_blocks_gets_the_link_alone(
 ) -> None:
     sized(200, 60)
     monkeypatch.setattr(scans, "can_draw", lambda: False)
-    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({}, WORDS)))
+    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({})))
 
 
 @pytest.mark.parametrize(

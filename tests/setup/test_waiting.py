@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from feishuperm.commands.install import parser
 from feishuperm.errors import UsageError
-from feishuperm.lib.text import text
 from feishuperm.models.settings import Settings
 from feishuperm.setup.hook_entries import find_hooks, put_hook, registrations
 from feishuperm.setup.waiting import LONGEST, ask_wait, duration, wait_settings
@@ -84,4 +82,4 @@ def test_enter_takes_the_long_wait(
 ) -> None:
     answers: Iterator[str] = iter([typed])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
-    assert ask_wait(partial(text, "zh")) == wait_settings(seconds)
+    assert ask_wait() == wait_settings(seconds)
