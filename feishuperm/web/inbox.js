@@ -723,6 +723,16 @@
     document.getElementById("news").textContent = text;
   }
 
+  function counted(left) {
+    var minutes = Math.floor(left / 60);
+    var hours = minutes < 60 ? "" : Math.floor(minutes / 60) + ":";
+    return hours + (hours ? two(minutes % 60) : minutes) + ":" + two(left % 60);
+  }
+
+  function two(number) {
+    return ("0" + number).slice(-2);
+  }
+
   function tick() {
     var now = Date.now() + skew;
     Object.keys(cards).forEach(function (id) {
@@ -732,7 +742,7 @@
       }
       var left = Math.ceil((card.deadline * 1000 - now) / 1000);
       var all = card.deadline - card.item.created;
-      var shownLeft = Math.floor(left / 60) + ":" + ("0" + (left % 60)).slice(-2);
+      var shownLeft = counted(left);
       card.clock.textContent = left > 0 ? t("page.left", { left: shownLeft }) : t("page.time_over");
       card.clock.classList.toggle("soon", left <= SOON);
       card.row.querySelector(".left").textContent = left > 0 ? shownLeft : "";

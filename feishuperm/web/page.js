@@ -19,11 +19,20 @@
       clock.classList.add("soon");
       freeze(true);
     } else {
-      var seconds = ("0" + (left % 60)).slice(-2);
-      clock.textContent = clock.dataset.text.replace("{left}", Math.floor(left / 60) + ":" + seconds);
+      clock.textContent = clock.dataset.text.replace("{left}", counted(left));
       clock.classList.toggle("soon", left <= 15);
     }
     setTimeout(show, 250);
+  }
+
+  function counted(left) {
+    var minutes = Math.floor(left / 60);
+    var hours = minutes < 60 ? "" : Math.floor(minutes / 60) + ":";
+    return hours + (hours ? two(minutes % 60) : minutes) + ":" + two(left % 60);
+  }
+
+  function two(number) {
+    return ("0" + number).slice(-2);
   }
 
   // Only what answers: what takes a rule back stays.

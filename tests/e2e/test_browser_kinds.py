@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,11 @@ def test_text_typed_in_the_inbox_wakes_the_session(
     hook, id = ask(served, "next")
     card = place(page, id)
     expect_text(card, "Claude Code 完成，接下来？", "不能用来批准任何操作")
+    hours = re.compile(r"剩余 1[12]:\d\d:\d\d$")  # it waits for half a day
+    card.locator(".clock", has_text=hours).wait_for()
+    whole = phone.open(served.link(f"/request?id={id}"))
+    whole.locator(".clock", has_text=hours).wait_for()
+    assert whole.locator(".tool").count() == 0, "the title says it"
     card.locator("textarea").fill("继续\n跑测试")
     button(card, "发送").tap()
     assert hook.communicate(timeout=20)[1].decode() == "继续\n跑测试"
