@@ -25,7 +25,7 @@ from feishuperm.models.settings import BY_KEY, Settings, parse_setting
 from feishuperm.services.ledger import Ledger
 from feishuperm.setup.card_test import event, is_late, last_answer, watch
 from feishuperm.setup.case import OK, edit
-from feishuperm.setup.checks_app import AppCheck, app_state
+from feishuperm.setup.checks_app import AppCheck, is_connected
 from feishuperm.setup.config_step import ConfigStep
 from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.registration import Created, is_open_id
@@ -190,7 +190,7 @@ class AppSetup:
     def verify(self, socket: str) -> None:
         """Look at all of it; what is missing is named with its cure."""
         for _ in tries(CONNECT_SECONDS):
-            if app_state(running_status(socket)) == "up":
+            if is_connected(running_status(socket)):
                 break
         for state, text, fix in self._check(self.config.settings(), True).results():
             if state != OK:

@@ -222,10 +222,14 @@ class AppCheck:
         return f"{self.rescan}, or open {self.api.console(page)}"
 
 
-def app_state(status: Mapping[str, Any] | None) -> str:
-    """How the server says the app's connection is, empty without one."""
+def is_connected(status: Mapping[str, Any] | None) -> bool:
+    """Whether the server says that it holds the app's connection.
+
+    An app that is "down" may be connected: what it lacks keeps taps away all the same.
+    """
     channels = (status or {}).get("channels") or []
-    return next((str(row["state"]) for row in channels if row["name"] == "app"), "")
+    rows = [row for row in channels if row["name"] == "app"]
+    return any(row.get("connected_since") for row in rows)
 
 
 def _name(item: object) -> str:

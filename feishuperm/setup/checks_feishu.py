@@ -13,7 +13,7 @@ from feishuperm.lib.post import Reply, post_json
 from feishuperm.models.ask import Notice
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, edit
-from feishuperm.setup.checks_app import AppCheck, app_api, app_state
+from feishuperm.setup.checks_app import AppCheck, app_api, is_connected
 
 BOT_OPTIONS = "--webhook URL --secret TEXT"
 BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner mends
@@ -45,7 +45,7 @@ def check_app(case: Case) -> Iterator[Result]:
     """All that Feishu says of the app; no card is sent."""
     fix = edit(config_path(case.environ))
     rescan, test = case.install("--rescan"), case.mends("test-card")
-    check = AppCheck(case.settings, fix, rescan, test, app_state(case.status) == "up")
+    check = AppCheck(case.settings, fix, rescan, test, is_connected(case.status))
 
     def note_date(reply: Reply) -> None:
         case.date = reply.headers.get("date", "")

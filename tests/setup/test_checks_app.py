@@ -9,7 +9,7 @@ import pytest
 from feishuperm.lib.feishu_app import NO_ANSWER, Result
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN
-from feishuperm.setup.checks_app import AppCheck, app_state
+from feishuperm.setup.checks_app import AppCheck, is_connected
 from feishuperm.setup.registration import ADDONS, SCOPES
 from tests.fakes.feishu import APP_ID, APP_SECRET, Refusal
 from tests.fakes.feishu_app import OWNER, FakePlatform
@@ -205,8 +205,9 @@ def test_owner_is_whom_the_platform_names() -> None:
         assert check.owner() == ""
 
 
-def test_state_of_the_app_is_the_servers_word() -> None:
-    status = {"channels": [{"name": "inbox", "state": "up"}]}
-    assert (app_state(None), app_state(status)) == ("", "")
-    status["channels"].append({"name": "app", "state": "down"})
-    assert app_state(status) == "down"
+def test_connection_of_the_app_is_the_servers_word() -> None:
+    row: dict[str, object] = {"name": "app", "state": "down", "connected_since": None}
+    status = {"channels": [{"name": "inbox", "state": "up"}, row]}
+    assert not is_connected(None) and not is_connected(status)
+    row["connected_since"] = 1794800000.5  # though its taps are not subscribed
+    assert is_connected(status)
