@@ -166,7 +166,8 @@ def look_through(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     out = look(scene, args)
     if any("feishuperm" in arg for arg in args):
         out = Flow(None, out.origin, "feishuperm")
-    return Flow(None, out.origin or flow.origin, out.what or flow.what)
+    text = flow.text if name in ("grep", "egrep", "sort", "uniq") else None
+    return Flow(text or None, out.origin or flow.origin, out.what or flow.what)
 
 
 def visit(scene: Scene, text: str) -> None:

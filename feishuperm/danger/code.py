@@ -7,6 +7,7 @@ follows.  What is run as a command is handed back to be read as one.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import NamedTuple
 
 MAX_CODE = 30_000  # characters
@@ -18,7 +19,9 @@ _TEXT = (
 _DELETES = re.compile(
     r"(?:rmtree|rm_rf|rm_r|remove_tree|os\.remove|os\.unlink|os\.rmdir|os\.removedirs"
     r"|rmSync|rmdirSync|unlinkSync|fs\.rm|fs\.rmdir|fs\.unlink|FileUtils\.rm\w*"
-    r"|[\w)]\s*\.(?:rm|rmdir|unlink)|File\.delete|delete-(?:file|directory)|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
+    r"|[\w)]\s*\.(?:rm|rmdir|unlink)|File\.delete"
+    r"|delete-(?:file|directory)|delete POSIX file"
+    r"|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
     r"|del|unlink)" + _TEXT
 )
 _DELETES_UNSEEN = re.compile(
@@ -27,7 +30,7 @@ _DELETES_UNSEEN = re.compile(
 # Of a path that stands somewhere else in the code.
 _DELETES_LOOSELY = re.compile(
     r"\b(?:rmtree|rm_rf|rmSync|rimraf|os\.remove|unlink\w*|RemoveAll|remove_tree)\b"
-    r"|\.rmdir\s*\("
+    r"|\.rmdir\s*\(|File\.delete|FileUtils\.rm|Deno\.remove|fs\.(?:promises\.)?rm\b"
 )
 _WRITES_LOOSELY = re.compile(
     r"\bopen\s*\(\s*\w[^)]{0,200}[\"'][wa]b?\+?[\"']|\.write_(?:text|bytes)\s*\("
@@ -87,7 +90,7 @@ _FETCHES = re.compile(
 )
 _EVALUATES = re.compile(
     r"(?<![.\w])(?:exec|eval|Function|instance_eval|assert|compile)[\s(]"
-    r"|\bloads\s*\(|vm\.runIn\w+|(?:system|popen|exec\w*|run)\s*\(\s*(?:requests|url|await"
+    r"|\bloads\s*\(|\(\s*eval\s*\)|vm\.runIn\w+|(?:system|popen|exec\w*|run)\s*\(\s*(?:requests|url|await"
     r"|fetch|http)"
 )
 _EXECUTES = re.compile(r"\b(?:system|popen|subprocess|child_process|Popen|exec\w*)\b")
@@ -184,7 +187,7 @@ def _joined(match: re.Match[str]) -> str:
     pieces = (piece[2] for piece in _PIECES.finditer(match[3]))
     if match[0].rstrip().endswith("(") or not match[3].lstrip().startswith(","):
         return match[2]
-    return " ".join([match[2], *pieces])
+    return " ".join([match[2], *map(shlex.quote, pieces)])
 
 
 _PS_DELETES = re.compile(

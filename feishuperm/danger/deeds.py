@@ -40,7 +40,7 @@ DEEDS = {
         aws s3|s3api cp|sync|put-object --acl public-read*
         docker|podman|nerdctl|buildah|skopeo|crane|helm|oras push|copy
         docker|podman compose push
-        docker buildx build --push
+        docker build|bake --push
         docker manifest push
         gh release|gist create|upload|edit
         gh repo create|edit|rename|archive

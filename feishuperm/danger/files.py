@@ -34,6 +34,13 @@ def rm(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return NOTHING
 
 
+def ls(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """What a pattern elsewhere stands for is told with its folder."""
+    look(scene, args)
+    paths = [arg for arg in operands(args, "-I") if "*" in arg]
+    return Flow("\n".join(p for p in paths if scene.place(p).kind == OUTSIDE) or None)
+
+
 def desktop(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """gio trash: the first word says what is done."""
     if args[:1] in (["trash"], ["remove"]):
@@ -216,6 +223,9 @@ _AWK_WRITES = re.compile(r"""(?:print|printf)[^;}]*>\s*"([^"]+)\"""")
 
 def awk(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands(args, "-F -v -f --field-separator --assign")
+    if value_of(args, "-i", "--include") == "inplace":
+        in_place(scene, rest[2:])
+        rest = rest[1:]
     for text in rest[:1]:
         for match in _AWK_RUNS.finditer(text[:20_000]):
             scene.run(Arg(match[1] or match[2] or match[3] or ""))
@@ -268,7 +278,7 @@ def _archive(args: Args) -> str:
 
 def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """tar, unzip: into a folder; an archive may bring any path."""
-    target = value_of(args, "-C", "-d", "--directory")
+    target = value_of(args, *(["-o"] if name == "7z" else ["-C", "-d", "--directory"]))
     action = value_of(
         args, "--checkpoint-action", "--to-command", "--use-compress-program"
     )

@@ -78,6 +78,8 @@ def _is_plain(index: str | None) -> bool:
 def packages(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if _runs_package(scene, name, args, flow):
         return Flow()
+    if name == "uv" and args[:1] in (["pip"], ["tool"]):
+        name, args = "pip", args[1:]
     rest = operands(
         args,
         "--prefix -C -w --workspace --filter --registry -r --index-url -i --tag"

@@ -33,6 +33,7 @@ ROWS: tuple[tuple[Program, str], ...] = (
     (runners.ansible, "ansible"),
     (runners.environment, "printenv history"),
     (files.rm, "rm unlink rmdir trash grm rimraf del del-cli trash-put trash-cli"),
+    (files.ls, "ls"),
     (files.desktop, "gio"),
     (files.patch, "patch"),
     (files.shred, "shred srm wipe"),

@@ -69,6 +69,7 @@ WRAPPERS = {
 
 
 ROOT = {
+    "sudoedit": "-u",
     "sudo": "-u -g -p -C -h -r -t -T -U -D -R --user --group --host --prompt",
     "doas": "-u -C", "pkexec": "--user", "gosu": "", "su-exec": "", "run0": "-u",
     "gsudo": "", "dzdo": "-u -g", "chroot": "--userspec --groups",
@@ -94,7 +95,7 @@ def as_root(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.mark("danger.root", words(name, rest))
     if name == "chroot":
         rest = rest[1:]
-    if has(args[: len(args) - len(rest)], "e", "--edit"):
+    if name == "sudoedit" or has(args[: len(args) - len(rest)], "e", "--edit"):
         for path in rest:
             scene.writes(path)
         return NOTHING
@@ -137,7 +138,7 @@ def shell(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             rest = [a for a in args[place + 1 :] if not re.fullmatch(r"[-+]\w+", a)]
             inner = scene.copy()
             inner.positional(rest[1:])
-            return inner.run(rest[0]) if rest else NOTHING
+            return inner.run(rest[0], given=flow) if rest else NOTHING
     rest = operands(args, "-o -O --rcfile --init-file")
     if not rest or rest[0] == "-" or has(args, "s") or rest[0] == "/dev/stdin":
         scene.run_input(flow)
@@ -329,8 +330,8 @@ def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     ends = (n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("!", "("))
     roots = args[: next(ends, len(args))] or [Arg(".")]
     narrowed = any(
-        arg in _FIND_TESTS and before not in ("!", "-not")
-        for before, arg in zip(["", *args], args)
+        arg in _FIND_TESTS and before not in ("!", "-not") and value not in ("*", "*.*")
+        for before, arg, value in zip(["", *args], args, [*args[1:], ""])
     )
     if name.startswith("fd"):  # a pattern, then folders
         runs = (n for n, arg in enumerate(args) if arg in _FIND_RUNS)
@@ -407,7 +408,7 @@ def ssh(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     scene.leaks(flow, host)
     if len(rest) > 1:
         scene.fact("fact.remote", words("ssh", rest))
-        scene.run(Arg(" ".join(rest[1:])), foreign=True)
+        scene.run(Arg(" ".join(rest[1:])), foreign=True, given=flow)
     elif flow.text is not None and flow.text.strip():
         scene.run(Arg(flow.text), foreign=True)
     return Flow(None, DOWNLOADED, host)
@@ -549,7 +550,7 @@ def device(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 _EDITOR_RUNS = re.compile(r"(?:!|\bshell\s|system\()\s*(.+)", re.DOTALL)
 _EDITOR_OPTIONS = ("-c", "-ex", "--eval", "--cmd", "-o")
 _EDITOR_WRITES = re.compile(
-    r"(?:\A|[\n|:,$%])(?:w|wq|x|xa|wa|wqa|up|update)!?\s*(?:\Z|[\n|])"
+    r"(?:\A|[\n|:,$%+])(?:w|wq|x|xa|wa|wqa|up|update)!?\s*(?:\Z|[\n|])"
 )
 
 

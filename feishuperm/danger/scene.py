@@ -211,8 +211,8 @@ class Scene:
 
     # Texts that are run.
 
-    def run(self, text: str, foreign: bool = False) -> Flow:
-        """Follow a text as a shell would."""
+    def run(self, text: str, foreign: bool = False, given: Flow = NOTHING) -> Flow:
+        """Follow a text as a shell would that is `given` something to read."""
         origin = getattr(text, "origin", "")
         if origin:
             self.suspicious(origin, text.what)  # type: ignore[attr-defined]
@@ -229,7 +229,7 @@ class Scene:
             return UNSEEN
         before, self.foreign = self.foreign, self.foreign or foreign
         script = parse(_ODD.sub("${_}", text), self.budget)
-        flow = self.walk(script)
+        flow = self.walk(script, given)
         self.unread(script.unread)
         self.foreign = before
         self.depth -= 1
