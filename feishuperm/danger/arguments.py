@@ -34,7 +34,7 @@ _OUTPUTS_OF = {
 }
 # What a first word says of a program that is not known otherwise.
 _VERBS = {
-    **dict.fromkeys(("publish", "unpublish", "deploy"), "danger.publish"),
+    **dict.fromkeys(("publish", "unpublish", "deploy", "shipit"), "danger.publish"),
     **dict.fromkeys(("destroy", "nuke", "teardown"), "danger.machine"),
 }
 # Programs whose first word is a name: of a test, a file, a folder, a page.
@@ -167,6 +167,9 @@ def look_through(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if any("feishuperm" in arg for arg in args):
         out = Flow(None, out.origin, "feishuperm")
     text = flow.text if name in ("grep", "egrep", "sort", "uniq") else None
+    if name in ("grep", "egrep", "rg") and has(args, "lL", "--files-with-matches"):
+        elsewhere = (p for p in operands(args)[1:] if scene.place(p).kind == OUTSIDE)
+        text = "\n".join(f"{path}/x*" for path in elsewhere)
     return Flow(text or None, out.origin or flow.origin, out.what or flow.what)
 
 
@@ -259,8 +262,10 @@ def runs_among(scene: Scene, args: Args) -> None:
         if arg in SHELLS and re.fullmatch(r"-\w*c", text):
             scene.call(args[place:], NOTHING)
             return
-        if arg in ("-c", "--command", "--exec") and " " in text:
+        if arg in ("-c", "-C", "--command", "--exec") and " " in text:
             scene.run(text)
+        if arg in ("run", "exec") and text in _RUN_BY_OTHERS:
+            scene.call(args[place + 1 :], NOTHING)
         if arg in ("-c", "-e", "--eval", "--execute", "runner", "--command"):
             scene.call([Arg("python"), Arg("-c"), text], NOTHING)
 

@@ -22,7 +22,9 @@ _DELETES = re.compile(
     r"|[\w)]\s*\.(?:rm|rmdir|unlink)|File\.delete"
     r"|delete-(?:file|directory)|delete POSIX file"
     r"|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
-    r"|del|unlink)" + _TEXT
+    r"|del|unlink|\brmdir|send2trash|os\.Remove|Files\.delete\w*|Directory\.Delete"
+    r"|File\.Delete|File\.rm\w*!?|remove_(?:file|dir)\w*|file\.remove|Sys\.remove"
+    r"|removeItem\(\s{0,9}atPath:|\brm\()" + _TEXT
 )
 _DELETES_UNSEEN = re.compile(
     r"\b(?:rmtree|rm_rf|rmSync|RemoveAll|remove_dir_all|rimraf)\s*\("
@@ -64,11 +66,20 @@ _DELETES_OF = re.compile(
 _RUNS_BARE = re.compile(
     r"(?:^|[;\[{])[ \t]{0,9}(?:spawn|exec)[ \t]{1,9}(\w[^\n;\]'\"(]{1,500})", re.M
 )
+# A path behind something else: `writeFileSync(home + '/x'`, `open(F, ">/x"`.
+_WRITES_NEAR = re.compile(
+    r"\b(?:(?:write|append)File(?:Sync)?|createWriteStream|File\.write|IO\.write)\s{0,9}\("
+    r"([^;,\n]{0,80}?)[\"'`](/[^\"'`\n]{1,300})[\"'`]"
+    r"|\bopen\s{0,9}\(?[^;\n\"']{0,40}[\"']\+?>{1,2}\s{0,9}([~/][^\"'\n]{1,300})"
+)
 _COPIES = re.compile(
     r"\b(?:copy\w*|move|rename\w*|replace|cpSync|symlink\w*|urlretrieve|cp|mv|cp_r)\s{0,9}\(?"
     r"[^,()\n]{1,300},\s*[rbf]?[\"']([~/][^\"'\n]{1,500})[\"']"
 )
-_FETCHED = re.compile(r"urlretrieve\s*\([^,\n]{1,300},\s*[\"']([^\"'\n]{1,300})[\"']")
+_FETCHED = re.compile(
+    r"(?:urlretrieve|copy|download\w*)\s{0,9}\(\s{0,9}[\"']http[^,\n]{1,300},\s{0,9}"
+    r"[\"']([^\"'\n]{1,300})[\"']"
+)
 _ENVIRONMENT = re.compile(
     r"os\.environ\b(?!\s*[\[.])|process\.env\b(?!\s*[\[.])|\bENV\.to_"
 )
@@ -78,7 +89,7 @@ _GLUED = re.compile(r"""(["'])\s{0,9}\+\s{0,9}\1""")  # 'rm -r' + 'f /'
 _BACKQUOTED = re.compile(r"(?:^|[\s=(;])`([^`\n]{1,500})`|%x[({]([^)}]{1,500})[)}]")
 _WRITES = re.compile(
     r"(?:\bopen|writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream"
-    r"|File\.write|Path|file_put_contents|WriteAllText|WriteFile|fs\.cp\w*)"
+    r"|File\.write|Path|file_put_contents|WriteAllText|WriteFile|fs\.cp\w*|IO\.\w*write)"
     + _TEXT
     + r"(?=\)?[^)]*?(?:,\s*(?:mode\s*=\s*)?[\"'][rb]*[wax+]|\)\s*\.write_|,))"
 )
@@ -138,6 +149,7 @@ def read_code(text: str) -> CodeReading:
         (
             *(match[2] for match in _WRITES.finditer(text)),
             *(match[1] for match in _COPIES.finditer(text)),
+            *map(_near, _WRITES_NEAR.finditer(text)),
         )[:10],
         runs[:10],
         tuple(match[1] for match in _URL.finditer(text))[:10],
@@ -161,6 +173,11 @@ def _fetches(text: str) -> bool:
 def _serves(text: str) -> bool:
     """Whether a shell is given to whoever is at the other end."""
     return _SOCKETS.search(text) is not None and _SHELLS.search(text) is not None
+
+
+def _near(match: re.Match[str]) -> str:
+    home = "~" if _AT_HOME.search(match[1] or "") else ""
+    return home + (match[2] or match[3])
 
 
 def _paths(text: str) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ DEEDS = {
         supabase db|functions push|deploy
         amplify publish|push
         hexo|mkdocs|docusaurus|quarto deploy|gh-deploy|publish
-        luarocks upload
+        luarocks|cabal|opam|stack upload|publish
         charmcraft|conan upload
         web-ext sign
         shopify|wp app|theme|plugin deploy|push|publish
@@ -212,7 +212,7 @@ DEEDS = {
         pulumi up -y
         kubectl|oc|k3s|k|kubectx delete|drain|cordon|replace
         kubectl|oc|k scale --replicas=0
-        helm|helmfile uninstall|delete|destroy
+        helm|helmfile uninstall|delete|del|un|destroy
         aws * terminate-*|stop-*|reboot-*
         gcloud * delete|stop|reset
         gcloud compute instances|disks|networks delete

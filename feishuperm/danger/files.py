@@ -23,8 +23,14 @@ if TYPE_CHECKING:
     from feishuperm.danger.scene import Args, Scene
 
 
-ALWAYS_DECODE = ("uudecode", "gunzip", "zcat", "bzcat", "xzcat", "unxz", "rev", "tr")
-DECODERS = ("base64", "base32", "xxd", "openssl", "gpg", *ALWAYS_DECODE)
+ALWAYS_DECODE = (
+    *("uudecode", "gunzip", "zcat", "bzcat", "xzcat", "unxz", "rev", "tr", "bunzip2"),
+    *("unlzma", "zstdcat", "unzstd", "lz4cat", "gzcat"),
+)
+DECODERS = (
+    *("base64", "base32", "basenc", "xxd", "openssl", "gpg", "gzip", "bzip2", "xz"),
+    *("zstd", "lz4", "brotli", *ALWAYS_DECODE),
+)
 
 
 def rm(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -331,7 +337,7 @@ def decoder(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     secret = printed_secret(name, args)
     if secret is not None:
         return secret
-    rest = flow if name == "tr" else reader(scene, name, args, flow)
+    rest = flow if name == "tr" else reader(scene, name, operands(args), flow)
     out = value_of(args, "-out") if name == "openssl" else None
     if out is not None:
         scene.writes(out)

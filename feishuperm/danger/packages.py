@@ -105,7 +105,7 @@ def _install(scene: Scene, name: str, verb: str, args: Args, rest: Args) -> None
         "http:" if _is_plain(index) else "",
     ]
     for source in sources:
-        if _ADDRESS.match(source):
+        if _ADDRESS.match(source) and name not in ("helm", "brew", "gh"):
             scene.mark("danger.downloaded", source)
         scene.suspicious(*(scene.brought(source) or NOTHING)[1:])
     scene.fact("fact.installs", " ".join([name, *wanted[:6]]))
@@ -130,18 +130,11 @@ def _run_by(scene: Scene, name: str, args: Args, rest: Args, flow: Flow) -> None
             behind(args[at:], "--with -p --python -n --name --env --extra --group"),
             flow,
         )
-    elif name == "go" and rest[:1] == ["run"] and _go_source(scene, rest, flow).text:
-        source = _go_source(scene, rest, flow)
-        scene.programs["python"](scene, "python", [], source)
-    elif name == "go" and rest[:1] == ["run"] and any("@" in arg for arg in rest[1:2]):
-        scene.fact("fact.package", rest[1])
-
-
-def _go_source(scene: Scene, rest: Args, flow: Flow) -> Flow:
-    """The text of `go run FILE`, if it is known."""
-    if rest[1:2] == ["-"]:
-        return flow
-    return scene.content(rest[1]) or NOTHING if rest[1:] else NOTHING
+    elif name == "go" and rest[:1] == ["run"] and rest[1:]:
+        if "@" in rest[1]:
+            scene.fact("fact.package", rest[1])
+        source = flow if rest[1] == "-" else scene.content(rest[1])
+        scene.run_file(source or NOTHING, "python")
 
 
 _ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")
