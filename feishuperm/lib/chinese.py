@@ -774,8 +774,8 @@ INSTALL = (
     ),
     ("again, with its own: {}", "换成它自己的再试：{}"),
     (
-        "the bot is kept all the same; when that is mended: test-card",
-        "机器人照样保留；修好之后运行 test-card",
+        "the bot is kept all the same; when that is mended: {}",
+        "机器人照样保留；修好之后运行：{}",
     ),
     (
         "{} in FEISHUPERM_NOTIFY makes cards of them too",
