@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from feishuperm.gateway.engine import FileEngine, RedisEngine
 from feishuperm.gateway.feishu import Feishu
 from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.metrics import Metrics
-from feishuperm.gateway.registry import Registry
+from feishuperm.gateway.registry import AnyEngine, Registry
 from feishuperm.gateway.web import Web
 from feishuperm.lib import log as logging
 from feishuperm.lib.arguments import ArgumentParser
@@ -28,7 +29,7 @@ from feishuperm.lib.feishu_app import AppApi
 from feishuperm.lib.files import guard_dir, private_dir
 from feishuperm.lib.log import log
 from feishuperm.lib.post import call, dial
-from feishuperm.models.settings import SETTINGS
+from feishuperm.models.settings import SETTINGS, Settings
 from feishuperm.server.accept import HookAcceptor, HttpAcceptor
 from feishuperm.server.link import Link
 from feishuperm.server.listen import listen_http, listen_unix
@@ -37,13 +38,6 @@ from feishuperm.server.machine import upgrade
 from feishuperm.server.redis import RedisLine
 from feishuperm.server.tls import server_side
 from feishuperm.services.ledger import Ledger
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.gateway.registry import AnyEngine
-    from feishuperm.models.settings import Settings
 
 SUMMARY = "one Feishu app for many machines, in the foreground"
 EPILOG = """\

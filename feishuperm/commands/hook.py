@@ -14,6 +14,8 @@ from __future__ import annotations
 import json
 import os
 from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
+from collections.abc import Mapping
+from typing import Any
 
 from feishuperm import wire
 from feishuperm.engine.application import Interactive
@@ -23,9 +25,6 @@ from feishuperm.models.notice import NOTICE_EVENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from feishuperm.models.settings import Settings
 
 # As in `client.PERMISSION`: only a key can look like this.

@@ -12,14 +12,11 @@ from feishuperm.engine.trust_review import require_outside
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
+from feishuperm.lib.enrolment import Enrolment
 from feishuperm.lib.post import dial
 from feishuperm.lib.terminal import ask, say, show
 from feishuperm.setup.joining import Pairing, check_url, set_gateway
 from feishuperm.setup.service_step import restart
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.lib.enrolment import Enrolment
 
 SUMMARY = "let a team's gateway carry this machine's requests"
 EPILOG = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.arguments import ArgumentParser
@@ -11,10 +12,6 @@ from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.display import one_line
 from feishuperm.lib.terminal import say
 from feishuperm.lib.tongue import translate
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 SUMMARY = "on a gateway: list, rename and revoke machines"
 USAGE = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from typing import Any
 
 from feishuperm.engine.trust_review import require_person
 from feishuperm.errors import UsageError
@@ -18,10 +19,6 @@ from feishuperm.lib.display import one_line
 from feishuperm.lib.terminal import ask, say, show
 from feishuperm.lib.tongue import translate
 from feishuperm.services.passes import check_rule
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 SUMMARY = "what goes through without asking for a while: list, make, revoke"
 USAGE = """feishuperm passes [--json]

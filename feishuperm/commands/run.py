@@ -18,12 +18,8 @@ from feishuperm.engine.run_mark import VARIABLE, RunMark
 from feishuperm.engine.screen import Screen
 from feishuperm.engine.trust import NAMES, Trust
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.arguments import ArgumentParser, Options
 from feishuperm.lib.config import load_settings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.lib.arguments import Options
 
 SUMMARY = "a headless Claude session with your hooks and Feishu approval"
 EXITS = (

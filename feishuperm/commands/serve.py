@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from functools import partial
 
 from feishuperm import __version__
 from feishuperm.channels.app.channel import AppChannel, Counter, People
 from feishuperm.channels.app.dial import dial_feishu
 from feishuperm.channels.app.store import CardStore, hold
+from feishuperm.channels.base import Channel
 from feishuperm.channels.dial_gateway import dial_gateway
 from feishuperm.channels.gateway import GatewayChannel
 from feishuperm.channels.inbox import InboxChannel
@@ -36,7 +38,14 @@ from feishuperm.lib.feishu_app import AppApi
 from feishuperm.lib.files import guard_dir
 from feishuperm.lib.log import log
 from feishuperm.lib.post import call, dial, post_json
-from feishuperm.models.settings import BY_KEY, SETTINGS, host_is_local, url_host
+from feishuperm.models.ask import Ask, Outcome
+from feishuperm.models.settings import (
+    BY_KEY,
+    SETTINGS,
+    Settings,
+    host_is_local,
+    url_host,
+)
 from feishuperm.server.accept import HookAcceptor, HttpAcceptor
 from feishuperm.server.link import Link
 from feishuperm.server.listen import listen_http, listen_unix
@@ -51,14 +60,6 @@ from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter, without_secrets
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.services.sessions import Sessions, Tickets
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.channels.base import Channel
-    from feishuperm.models.ask import Ask, Outcome
-    from feishuperm.models.settings import Settings
 
 SUMMARY = "run the server in the foreground"
 EPILOG = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
@@ -20,10 +21,6 @@ from feishuperm.setup.card_test import (
 )
 from feishuperm.setup.reach import addresses, advise, is_out_of_reach
 from feishuperm.setup.status import inbox_link
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 SUMMARY = "send a real card and wait for the tap"
 EPILOG = """\

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import feishuperm
 from feishuperm.lib.arguments import ArgumentParser
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 SUMMARY = "version, commit, Python"
 EPILOG = """\

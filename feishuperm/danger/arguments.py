@@ -7,17 +7,11 @@ and that is all that can be said of it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 from feishuperm.danger import deeds
 from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNKNOWN, is_secret
-from feishuperm.danger.scene import DOWNLOADED, NOTHING, SECRET, Arg, Flow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from feishuperm.danger.scene import Args, Scene
-
+from feishuperm.danger.scene import DOWNLOADED, NOTHING, SECRET, Arg, Args, Flow, Scene
 
 SHELLS = [
     *("sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "yash", "csh"),

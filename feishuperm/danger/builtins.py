@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from feishuperm.danger.arguments import operands
 from feishuperm.danger.places import UNKNOWN
-from feishuperm.danger.scene import NOTHING, SECRET, Arg, Flow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from feishuperm.danger.scene import Args, Scene
-
+from feishuperm.danger.scene import NOTHING, SECRET, Arg, Args, Flow, Scene
 
 MAX_FORM = 200  # characters of a format that is repeated
 

@@ -9,10 +9,7 @@ nothing.
 from __future__ import annotations
 
 import re
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 LOOKED_AT = 10  # words of a command
 HARMLESS = re.compile(

@@ -16,12 +16,16 @@ from feishuperm.danger.arguments import (
 )
 from feishuperm.danger.network import sends
 from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNSURE
-from feishuperm.danger.scene import DECODED, DOWNLOADED, NOTHING, SECRET, Arg, Flow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.danger.scene import Args, Scene
-
+from feishuperm.danger.scene import (
+    DECODED,
+    DOWNLOADED,
+    NOTHING,
+    SECRET,
+    Arg,
+    Args,
+    Flow,
+    Scene,
+)
 
 ALWAYS_DECODE = (
     *("uudecode", "gunzip", "zcat", "bzcat", "xzcat", "unxz", "rev", "tr", "bunzip2"),

@@ -16,11 +16,7 @@ from feishuperm.danger.arguments import (
 )
 from feishuperm.danger.builtins import cd
 from feishuperm.danger.places import OUTSIDE
-from feishuperm.danger.scene import NOTHING, Arg, Flow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.danger.scene import Args, Program, Scene
+from feishuperm.danger.scene import NOTHING, Arg, Args, Flow, Program, Scene
 
 
 def git(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

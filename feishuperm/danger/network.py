@@ -6,11 +6,17 @@ import re
 
 from feishuperm.danger.arguments import HOST, has, look, operands, value_of, words
 from feishuperm.danger.places import UNKNOWN
-from feishuperm.danger.scene import DOWNLOADED, LOCAL, NOTHING, SECRET, SHELL, Arg, Flow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.danger.scene import Args, Scene
+from feishuperm.danger.scene import (
+    DOWNLOADED,
+    LOCAL,
+    NOTHING,
+    SECRET,
+    SHELL,
+    Arg,
+    Args,
+    Flow,
+    Scene,
+)
 
 
 def download(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

@@ -16,12 +16,7 @@ from feishuperm.danger.arguments import (
     words,
 )
 from feishuperm.danger.deeds import is_harmless
-from feishuperm.danger.scene import NOTHING, Arg, Flow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.danger.scene import Args, Scene
-
+from feishuperm.danger.scene import NOTHING, Arg, Args, Flow, Scene
 
 _INSTALLS = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), "install i add ci update upgrade"),

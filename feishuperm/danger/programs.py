@@ -5,11 +5,7 @@ from __future__ import annotations
 from feishuperm.danger import builtins, deeds, files, network, packages, runners, system
 from feishuperm.danger.arguments import SHELLS, by_words, look_through, unknown
 from feishuperm.danger.git import git
-from feishuperm.danger.scene import ANY
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.danger.scene import Program
+from feishuperm.danger.scene import ANY, Program
 
 ROWS: tuple[tuple[Program, str], ...] = (
     (unknown, ANY),

@@ -11,7 +11,8 @@ safety: no finding means that nothing was recognised.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from feishuperm.danger.arguments import visit
 from feishuperm.danger.places import Ground
@@ -19,11 +20,6 @@ from feishuperm.danger.programs import PROGRAMS
 from feishuperm.danger.scene import MAX_SHOWN, Findings, Scene
 from feishuperm.danger.shell import Budget
 from feishuperm.danger.system import judge_sql, read_powershell
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 UNBOXED = "dangerouslyDisableSandbox"  # what a Bash call says that leaves it

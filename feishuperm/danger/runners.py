@@ -33,13 +33,11 @@ from feishuperm.danger.scene import (
     SHELL,
     UNSEEN,
     Arg,
+    Args,
     Flow,
+    Program,
+    Scene,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.danger.scene import Args, Program, Scene
-
 
 # Wrapper -> options that take a word, words of its own before the command.
 WRAPPERS = {

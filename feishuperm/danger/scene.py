@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from feishuperm.danger.places import (
@@ -21,19 +22,23 @@ from feishuperm.danger.places import (
     UNKNOWN,
     UNSURE,
     Ground,
+    Place,
     is_secret,
 )
-from feishuperm.danger.shell import LITERAL, MAX_TEXT, SUBSTITUTION, Budget, parse
+from feishuperm.danger.shell import (
+    LITERAL,
+    MAX_TEXT,
+    SUBSTITUTION,
+    Budget,
+    Command,
+    Part,
+    Script,
+    Word,
+    parse,
+)
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from feishuperm.danger.places import Place
-    from feishuperm.danger.shell import Command, Part, Script, Word
-
-    Args = list["Arg"]
-    Program = Callable[["Scene", str, Args, "Flow"], "Flow"]
+Args = list["Arg"]
+Program = Callable[["Scene", str, Args, "Flow"], "Flow"]
 
 MAX_SEARCHED = 150_000  # characters; Linux runs no command that is longer
 MAX_NESTED = 12  # texts that run texts

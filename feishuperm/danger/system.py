@@ -15,12 +15,7 @@ from feishuperm.danger.arguments import (
     words,
 )
 from feishuperm.danger.places import UNKNOWN
-from feishuperm.danger.scene import NOTHING, Arg, Flow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.danger.scene import Args, Scene
-
+from feishuperm.danger.scene import NOTHING, Arg, Args, Flow, Scene
 
 SQL_CLIENTS = (
     "psql", "mysql", "mariadb", "sqlite3", "sqlite", "mongo", "mongosh", "redis-cli",

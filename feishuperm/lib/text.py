@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.models.ask import Ask
+from feishuperm.models.ask import Ask
 
 TEXTS: dict[str, tuple[str, str]] = {
     # What the model is told.

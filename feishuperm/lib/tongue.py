@@ -14,17 +14,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.config import config_path, read_config
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    # The literals around the holes of the English, and the Chinese.
-    Row = tuple[list[str], str]
+# The literals around the holes of the English, and the Chinese.
+Row = tuple[list[str], str]
 
 KEY = "FEISHUPERM_LANG"
 # In the order in which a system asks them; the first that is set counts.

@@ -12,13 +12,11 @@ them.  tests/e2e/test_ask_list.py says which calls reach our hook and which do n
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.terminal import ask, say, show
 from feishuperm.lib.tongue import translate
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 ASK: editor.Path = ("permissions", "ask")
 # Why, and the rules for it.

@@ -10,6 +10,7 @@ import getpass
 import os
 import socket
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,12 +23,8 @@ from feishuperm.models.settings import BY_KEY, host_is_local, parse_setting, url
 from feishuperm.protocol.machine import MachineWire
 from feishuperm.setup.config_step import drop_keys, merge_config
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    Dial = Callable[[str], tuple[socket.socket, bytes]]
-    Show = Callable[[str], object]
+Dial = Callable[[str], tuple[socket.socket, bytes]]
+Show = Callable[[str], object]
 
 KEY = "FEISHUPERM_GATEWAY"
 STEP_SECONDS = 1.0  # between two looks at the clock
