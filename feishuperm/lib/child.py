@@ -11,8 +11,9 @@ import os
 import select
 import subprocess
 import time
-from _signal import SIGKILL
-from collections.abc import Mapping, Sequence
+from _signal import SIGALRM, SIGHUP, SIGINT, SIGKILL, SIGTERM, getsignal, signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 SHELL = "/bin/sh"
@@ -21,6 +22,30 @@ STDOUT, STDERR, RESULT = 1, 2, 3
 RESULT_FD = "FEISHUPERM_RESULT_FD"
 MAX_OUTPUT = 1 << 20  # of each stream; a hook's answer is far smaller
 STEP = 0.05  # how often an ended child is noticed while others hold its pipes
+
+
+@contextmanager
+def signals_after() -> Iterator[None]:
+    """Let what handlers of signals do wait until this is over.
+
+    Between the start of a process and the moment its number is known, a handler that
+    raises would leave it to nobody.  Other threads than the first get no signals.
+    """
+    came: list[int] = []
+    old: dict[int, Any] = {}
+    try:
+        for number in (SIGALRM, SIGHUP, SIGINT, SIGTERM):
+            if callable(getsignal(number)):
+                old[number] = signal(number, lambda number, frame: came.append(number))
+    except ValueError:
+        pass
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal(number, handler)
+        for number in came:
+            old[number](number, None)
 
 
 class Child:
@@ -51,16 +76,17 @@ class Child:
         # In two steps: a signal that ends us meanwhile has to find whom to kill.
         self.process = subprocess.Popen.__new__(subprocess.Popen)
         try:
-            self.process.__init__(  # type: ignore[misc]
-                argv,
-                stdin=theirs[0],
-                stdout=theirs[STDOUT],
-                stderr=theirs[STDERR],
-                env={**env, RESULT_FD: str(kept[0])} if kept else env,
-                cwd=cwd or None,
-                pass_fds=kept,
-                start_new_session=True,
-            )
+            with signals_after():
+                self.process.__init__(  # type: ignore[misc]
+                    argv,
+                    stdin=theirs[0],
+                    stdout=theirs[STDOUT],
+                    stderr=theirs[STDERR],
+                    env={**env, RESULT_FD: str(kept[0])} if kept else env,
+                    cwd=cwd or None,
+                    pass_fds=kept,
+                    start_new_session=True,
+                )
         except BaseException:
             if getattr(self.process, "pid", None):
                 self.end()
@@ -75,6 +101,11 @@ class Child:
         self.poll.register(self.stdin, select.POLLOUT)
         for fd in self.reading:
             self.poll.register(fd, select.POLLIN)
+
+    def __del__(self) -> None:
+        """A signal came before anybody could see to it."""
+        if getattr(getattr(self, "process", None), "pid", None):
+            self.end()
 
     @property
     def pid(self) -> int:

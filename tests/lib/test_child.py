@@ -108,3 +108,37 @@ def test_child_that_a_signal_meets_at_its_start_is_ended(
     with pytest.raises(SystemExit):
         Child(["/bin/sleep", "60"], b"", {}, str(tmp_path))
     assert not is_alive(started[0])
+
+
+def test_signal_before_the_number_of_a_child_is_known_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+
+    def interrupted(self: Any, *args: Any, **rules: Any) -> None:
+        start(self, *args, **rules)
+        started.append(self.pid)
+        del self.pid  # the system has it, and nobody else yet
+        os.kill(os.getpid(), signal.SIGTERM)
+        self.pid = started[0]
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(subprocess.Popen, "_execute_child", interrupted)
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        with pytest.raises(SystemExit):
+            Child(["/bin/sleep", "60"], b"", {}, str(tmp_path))
+        assert signal.getsignal(signal.SIGTERM) is leave
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not is_alive(started[0])
+
+
+def test_child_that_nobody_took_is_ended(tmp_path: Path) -> None:
+    child = Child(["/bin/sleep", "60"], b"", {}, str(tmp_path))
+    pid = child.pid
+    del child
+    assert not is_alive(pid)
