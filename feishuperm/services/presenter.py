@@ -196,8 +196,16 @@ class Presenter:
 
     def passes(self, passes: Passes) -> str:
         """What goes through without asking, in a few lines of a chat."""
-        lines = []
-        for number, row in enumerate(passes.all()[:LISTED], 1):
+        rows = enumerate(self.pass_rows(passes), 1)
+        lines = [f"{number}. {line}" for number, (_, line) in rows]
+        if not lines:
+            return self.say("pass.none")
+        return "\n".join([*lines, self.say("chat.passes")])
+
+    def pass_rows(self, passes: Passes) -> list[tuple[str, str]]:
+        """The same, each with its id."""
+        rows = []
+        for row in passes.all()[:LISTED]:
             left = passes.left(row)
             until = time.strftime("%H:%M", time.localtime(row.ends))
             parts = [
@@ -207,10 +215,8 @@ class Presenter:
                 "" if left is None else self.say("pass.left", count=left),
                 row.id,
             ]
-            lines.append(f"{number}. " + " · ".join(filter(None, parts)))
-        if not lines:
-            return self.say("pass.none")
-        return "\n".join([*lines, self.say("chat.passes")])
+            rows.append((row.id, " · ".join(filter(None, parts))))
+        return rows
 
     def waiting(self, requests: list[Request]) -> str:
         """What waits, in a few lines of a chat."""

@@ -358,7 +358,7 @@ def test_somebody_who_reads_has_more_time(
         assert decision(finish(hook)) == {"behavior": "allow"}
 
 
-def test_pass_made_on_the_card_lets_the_same_through_until_the_chat_ends_it(
+def test_pass_made_on_the_card_lets_the_same_through_until_a_tap_in_the_chat_ends_it(
     served: Served, feishu: FakePlatform
 ) -> None:
     hook = served.hook(event())
@@ -370,8 +370,12 @@ def test_pass_made_on_the_card_lets_the_same_through_until_the_chat_ends_it(
     assert len(feishu.app_messages) == 1
     feishu.say("通行证")
     wait_until(lambda: "Bash(npm run build)" in texts(feishu.replies))
+    tap = feishu.tap(feishu.last, "撤销")
+    assert tap.toast == {"type": "success", "content": "已撤销 1 张通行证"}
+    assert "没有通行证" in texts(tap.card)
+    message = feishu.last
     feishu.say("通行证 撤销 全部")
-    wait_until(lambda: "已撤销 1 张通行证" in texts(feishu.replies))
+    wait_until(lambda: "已撤销 0 张通行证" in texts(feishu.replies))
     third = served.hook(event())
     wait_until(lambda: feishu.last != message)
     assert feishu.tap(feishu.last, "拒绝运行").ok

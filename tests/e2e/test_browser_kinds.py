@@ -61,7 +61,6 @@ def test_text_typed_in_the_inbox_wakes_the_session(
     card.locator(".clock", has_text=hours).wait_for()
     whole = phone.open(served.link(f"/request?id={id}"))
     whole.locator(".clock", has_text=hours).wait_for()
-    assert whole.locator(".tool").count() == 0, "the title says it"
     card.locator("textarea").fill("继续\n跑测试")
     button(card, "发送").tap()
     assert hook.communicate(timeout=20)[1].decode() == "继续\n跑测试"

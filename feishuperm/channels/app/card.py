@@ -34,6 +34,8 @@ from feishuperm.lib.feishu_app import MAX_CARD, encode
 from feishuperm.lib.text import text, time_hint
 from feishuperm.models.ask import (
     FOREVER,
+    NO,
+    STOP,
     Ask,
     Block,
     Field,
@@ -54,6 +56,7 @@ RULES = 600  # characters of rules in a confirm
 LOOKS = {"good": "green", "bad": "red", "late": "grey"}
 WHERE = "surface."
 HOLD = "hold"  # the action of a button that decides nothing: somebody reads
+REVOKE = "revoke"  # of one that ends a pass, or "all"
 
 
 class Mark(NamedTuple):
@@ -358,6 +361,24 @@ def _button_frame(label: str, style: str) -> Element:
         "type": style,
         "width": "fill",
     }
+
+
+# What goes through without asking.
+
+
+def passes_card(rows: list[tuple[str, str]], nonce: str, language: str) -> Card:
+    """Every pass, by id and words, with a button that ends it."""
+    title = text(language, "pass.title")
+    elements: list[Element] = []
+    for id, words in rows:
+        ends = button(text(language, "pass.revoke"), NO, Mark(id, "", nonce), REVOKE)
+        elements += (div(words), ends)
+    if len(rows) > 1:
+        label = text(language, "pass.revoke_all")
+        elements.append(button(label, STOP, Mark("all", "", nonce), REVOKE))
+    if not rows:
+        elements = [div(text(language, "pass.none"))]
+    return card_frame(title, "", "blue" if rows else "grey", title, elements)
 
 
 # The card of a request that has ended.

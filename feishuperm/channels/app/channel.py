@@ -28,9 +28,11 @@ from typing import Any, NamedTuple, Protocol
 from feishuperm.channels.app.burst import Burst
 from feishuperm.channels.app.card import (
     HOLD,
+    REVOKE,
     Extra,
     ask_card,
     is_offered,
+    passes_card,
     settled_card,
     title_card,
 )
@@ -99,6 +101,7 @@ class Counter(NamedTuple):
     left: Callable[[str], float]  # seconds that a waiting request has
     undo: Callable[[str], list[str]]  # who: take back the chat's last rule; slow
     passes: Callable[[], str]  # what goes through without asking, in words
+    pass_rows: Callable[[], list[tuple[str, str]]]  # the same, each with its id
     revoke: Callable[[str, str], int]  # id or "all", who: how many passes ended
 
 
@@ -611,6 +614,8 @@ class AppChannel(Channel):
             self.counter.refused(id, text_at(value, "action"), who)
             return toast("error", self._only_owner())
         self._health.tapped()
+        if text_at(value, "action") == REVOKE:
+            return self._revoke(id, who)
         message_id = text_at(event, "event", "context", "open_message_id")
         burst = self._burst_at(message_id, text_at(value, "nonce"))
         if burst is not None:
@@ -630,6 +635,15 @@ class AppChannel(Channel):
         if not self._may(card, answer.action):
             return toast("error", self.say("answer.not_offered"))
         return self._receipt(card, self.counter.answer(answer))
+
+    def _revoke(self, id: str, who: str) -> dict[str, Any]:
+        """A pass ends, by its button; to end one twice is no harm."""
+        count = self.counter.revoke(id, who)
+        said = self.say("pass.revoked", count=count)
+        return toast("success" if count else "info", said, self.passes_card())
+
+    def passes_card(self) -> dict[str, Any]:
+        return passes_card(self.counter.pass_rows(), self._nonce(), self._language)
 
     def _hold(self, card: Shown, who: str) -> dict[str, Any]:
         """Somebody reads: stop the clock, and show until when."""
@@ -713,6 +727,11 @@ class AppChannel(Channel):
                 made.append(said())
             return self.api.reply(message_id, {"text": made[0]}, uuid, "text")
 
+        self._queue(call, NOTICE_SECONDS)
+
+    def show_passes(self, message_id: str) -> None:
+        """What goes through without asking, with a button to end each of it."""
+        call = partial(self.api.reply, message_id, self.passes_card(), self._nonce())
         self._queue(call, NOTICE_SECONDS)
 
     # Small things.

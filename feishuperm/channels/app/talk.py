@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from feishuperm.channels.app.channel import AppChannel
 
 ALWAYS_SECONDS = 120.0  # between "always" and its second word
+PASSES = "passes"  # said by a card with buttons instead
 TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
 
 
@@ -70,7 +71,10 @@ class Talk:
         if not self._is_for_us(message, said):
             return
         answer = self._answer(message, said, who) if said else self._say("chat.help")
-        self._channel.tell(text_at(message, "message_id"), answer)
+        if answer is PASSES:
+            self._channel.show_passes(text_at(message, "message_id"))
+        else:
+            self._channel.tell(text_at(message, "message_id"), answer)
 
     def _is_for_us(self, message: dict[str, Any], said: str) -> bool:
         """Whether a text is meant for the bot: in a group, most are not."""
@@ -137,7 +141,8 @@ class Talk:
             count = self._channel.counter.revoke(command.revoked, who)
             return self._say("pass.revoked", count=count)
         if command.name == "passes":
-            return self._channel.counter.passes()
+            counter = self._channel.counter
+            return PASSES if counter.pass_rows() else counter.passes()
         if command.name == "undo":
             return partial(self._undo, who)
         if command.name == "mute":

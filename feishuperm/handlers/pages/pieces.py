@@ -38,7 +38,6 @@ from feishuperm.models.ask import (
     Offer,
     Option,
 )
-from feishuperm.models.kind import KINDS
 from feishuperm.models.question import in_form
 
 Values = Mapping[str, Sequence[str]]
@@ -98,13 +97,10 @@ def _origin(ask: Ask) -> tuple[Fact, ...]:
 
 def head(ask: Ask, title: str, clock: str = "") -> str:
     branch = f" · {ask.branch}" if ask.branch else ""
-    tool = f'<p><span class="tool">{shown(ask.tool)}</span></p>'
-    if KINDS[ask.kind].noun:  # the title names it
-        tool = ""
     return (
         f'<header class="head"><div><h1>{shown(title)}</h1>'
         f'<p class="where">{shown(ask.project_name + branch)}</p></div>{clock}'
-        f"</header>{tool}"
+        f'</header><p><span class="tool">{shown(ask.tool)}</span></p>'
     )
 
 

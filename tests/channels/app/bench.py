@@ -33,6 +33,7 @@ class Api:
         self.calls: list[tuple[str, ...]] = []
         self.cards: dict[str, Json] = {}  # as they look now
         self.sent: dict[str, str] = {}  # uuid -> message id
+        self.replies: list[Json] = []  # cards below a text
         self.texts: list[tuple[str, str]] = []
         self.files: list[bytes] = []
         self.refuses = False
@@ -65,8 +66,13 @@ class Api:
         self.cards[message_id] = card
         return self._result()
 
-    def reply(self, message_id: str, content: Json, uuid: str, kind: str) -> Result:
+    def reply(
+        self, message_id: str, content: Json, uuid: str, kind: str = "interactive"
+    ) -> Result:
         self.calls.append(("reply", message_id, kind))
+        if kind == "interactive":
+            check_card(content, webhook=False)
+            self.replies.append(content)
         if kind == "text":
             self.texts.append((message_id, content["text"]))
         return self._result(message_id="om_reply")
@@ -134,6 +140,7 @@ class Bench:
         self.done: list[tuple[bool, str]] = []
         self.rules: list[list[str]] = []  # that could be taken back
         self.revoked: list[str] = []  # passes
+        self.passes: list[tuple[str, str]] = []
         self.stand_ins: list[str] | None = None  # ids left to another channel
         self.events = 0
         self.start()
@@ -155,6 +162,7 @@ class Bench:
                 self._left,
                 lambda who: self.rules.pop() if self.rules else [],
                 lambda: "a pass",
+                lambda: self.passes,
                 lambda id, who: self.revoked.append(id) or 1,
             ),
             CardStore(str(self.folder / "cards")),

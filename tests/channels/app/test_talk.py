@@ -11,6 +11,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Receipt
 from tests.channels.app.bench import OWNER, STRANGER, Bench
+from tests.fakes.feishu import every_element
 from tests.services.test_presenter import brief
 
 CARD = "om_1"
@@ -160,6 +161,22 @@ def test_passes_are_listed_and_ended_in_words(bench: Bench) -> None:
     bench.say("通行证 撤销 p-2", who=STRANGER)
     assert bench.say("通行证 给我") != "a pass"
     assert bench.revoked == ["p-1", "all"]
+
+
+def test_passes_have_a_card_with_a_button_for_each(bench: Bench) -> None:
+    bench.passes = [("p-1", "Bash(a) · 还可用 3 次"), ("p-2", "Bash(b)")]
+    assert bench.say("通行证") == ""
+    card = bench.api.replies[-1]
+    assert "还可用 3 次" in str(card)
+    buttons = [e for e in every_element(card["body"]) if e["tag"] == "button"]
+    values = [element["behaviors"][0]["value"] for element in buttons]
+    assert [value["id"] for value in values] == ["p-1", "p-2", "all"]
+    assert bench.act("om_reply", values[0], who=STRANGER)["toast"]["type"] == "error"
+    assert bench.revoked == []
+    bench.passes = []
+    told = bench.act("om_reply", values[0])
+    assert told["toast"] == {"type": "success", "content": "已撤销 1 张通行证"}
+    assert bench.revoked == ["p-1"] and "没有通行证" in str(told["card"])
 
 
 def test_always_of_a_request_that_ended_is_forgotten(bench: Bench) -> None:
