@@ -7,6 +7,7 @@ import os
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.files import locked
 from feishuperm.lib.terminal import ask, say
+from feishuperm.lib.tongue import KEY, language
 from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.questions import can_ask
 from feishuperm.setup.rules_left import offer, rules_left, tell
@@ -25,6 +26,7 @@ def main(args: list[str]) -> int:
     dry_run = "only say what would be done"
     parser.add_argument("--dry-run", action="store_true", help=dry_run)
     options = parser.parse_args(args)
+    os.environ[KEY] = language()  # to the end, though config.env may go
     manifest = Manifest(os.environ)
     left = rules_left(os.environ) if options.purge else []
     if options.dry_run:

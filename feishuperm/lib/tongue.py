@@ -76,7 +76,8 @@ class Catalogue:
                 self.rows.append((english.split("{}"), chinese))
             else:
                 self.whole[english] = chinese
-        self.rows.sort(key=lambda row: -sum(map(len, row[0])))
+        self.rows.sort(key=_rank)
+        self.openings = {literals[0] for literals, _ in self.rows}
 
     def translate(self, line: str, depth: int = DEEPEST) -> str:
         """The line in Chinese, or as it is."""
@@ -106,11 +107,12 @@ class Catalogue:
         if line in self.whole:
             return self.whole[line]
         name, colon, _ = line.partition(": ")
-        front = name + colon if " " not in name else ""
+        is_name = " " not in name and name + colon not in self.openings
+        front = name + colon if is_name else ""
         words, back = line[len(front) :], ""
-        for mark in (": http", " ("):
+        for mark, last in ((": http", ""), (" (", ")")):
             start, found, end = words.rpartition(mark)
-            if found and words not in self.whole:
+            if found and end.endswith(last) and words not in self.whole:
                 words, back = start, found + end + back
         return front + self.whole[words] + back if words in self.whole else None
 
@@ -122,6 +124,13 @@ class Catalogue:
             return self.translate(hole, depth) if match[2] else hole
 
         return HOLE.sub(fill, chinese)
+
+
+def _rank(row: Row) -> tuple[bool, int]:
+    """Where a row is tried: whatever names a sentence, as `hint: {}`, is around it."""
+    literals, chinese = row
+    is_label = literals[0].endswith(": ") and literals[1:] == [""] and "{~}" in chinese
+    return not is_label, -sum(map(len, literals))
 
 
 def find_holes(line: str, literals: list[str]) -> list[str] | None:

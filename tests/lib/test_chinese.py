@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from feishuperm.lib.chinese import ROWS, SYSTEM
-from feishuperm.lib.tongue import HOLE
+from feishuperm.lib.tongue import HOLE, Catalogue
 from feishuperm.models.settings import SETTINGS
 from feishuperm.services.history import width
 from tests.lib.sentences import read_all, sentences
@@ -90,6 +90,20 @@ def test_chinese_has_each_hole_of_the_english_once() -> None:
         assert sorted(holes) == (numbers if any(holes) else [""] * len(numbers)), (
             chinese
         )
+
+
+def test_every_sentence_finds_its_own_row_and_no_other() -> None:
+    catalogue = Catalogue(ROWS)
+    for english, chinese in ROWS:
+        holes = [f"<{number}>" for number in range(english.count("{}"))]
+        line, expected = english, chinese
+        for number, hole in enumerate(holes, 1):
+            line = line.replace("{}", hole, 1)
+            named = re.search(rf"\{{{number}~?\}}", expected)
+            place = named or HOLE.search(expected)
+            assert place is not None
+            expected = expected[: place.start()] + hole + expected[place.end() :]
+        assert catalogue.translate(line) == expected
 
 
 def test_chinese_is_chinese_and_fits_where_the_english_stood() -> None:

@@ -64,6 +64,7 @@ SMALL = Catalogue(
         ("kept{}", "保留{~}"),
         ("; {} more", "；另有 {} 个"),
         ("it is not so", "并非如此"),
+        ("note: {}", "注意：{~}"),
     )
 )
 
@@ -87,6 +88,7 @@ SMALL = Catalogue(
         ("10: nothing is there: https://page", "10: 什么都没有: https://page"),
         ("nothing is there (a or b)", "什么都没有 (a or b)"),
         ("10: it is not so (a): https://page", "10: 并非如此 (a): https://page"),
+        ("note: it is not so", "注意：并非如此"),
         ("10: it is not so", "10: 并非如此"),  # not the row with two holes
         ("a line of somebody else's", "a line of somebody else's"),
     ],
