@@ -57,14 +57,11 @@ _PRINTS_SECRET = re.compile(
     r"|doppler secrets|(?:age|sops) -d"
 )
 
-
 HOST = re.compile(
     r"\b(?:https?|ftp|wss?|ssh|git|s3|gs)://(?:[^@/\s]*@)?([^/\s:?#'\"]+)"
 )
 
-
 SSH_HOST = re.compile(r"(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*):(?!//)(.*)", re.DOTALL)
-
 
 # A target, a script or a file by its name.
 PUBLISHES = re.compile(
@@ -73,9 +70,7 @@ PUBLISHES = re.compile(
 )
 _SOMEBODY = re.compile(r"[\w.-]+:|[\w.+-]+@[\w-]+\.\w")
 
-
 _PATHLIKE = re.compile(r"(?:~|/|\.\./|\.\.\Z)")
-
 
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 
@@ -256,9 +251,9 @@ def runs_among(scene: Scene, args: Args) -> None:
         if arg in SHELLS and re.fullmatch(r"-\w*c", text):
             scene.call(args[place:], NOTHING)
             return
-        if arg in ("-c", "-C", "--command", "--exec") and " " in text:
+        if arg in ("-c", "-C", "--command", "--exec", "--run") and " " in text:
             scene.run(text)
-        if arg in ("run", "exec") and text in _RUN_BY_OTHERS:
+        if arg in ("run", "exec", "-c", "--command") and text in _RUN_BY_OTHERS:
             scene.call(args[place + 1 :], NOTHING)
         if arg in ("-c", "-e", "--eval", "--execute", "runner", "--command"):
             scene.call([Arg("python"), Arg("-c"), text], NOTHING)

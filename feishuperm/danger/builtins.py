@@ -7,7 +7,15 @@ from collections.abc import Callable
 
 from feishuperm.danger.arguments import operands
 from feishuperm.danger.places import UNKNOWN
-from feishuperm.danger.scene import NOTHING, SECRET, Arg, Args, Flow, Scene
+from feishuperm.danger.scene import (
+    MAX_VALUES,
+    NOTHING,
+    SECRET,
+    Arg,
+    Args,
+    Flow,
+    Scene,
+)
 
 MAX_FORM = 200  # characters of a format that is repeated
 
@@ -96,7 +104,7 @@ def cd(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands(args)
     if not rest:
         scene.cwd = scene.ground.home or UNKNOWN
-    elif UNKNOWN in rest[0] or rest[0] == "-":
+    elif UNKNOWN in rest[0] or rest[0] == "-" or "CDPATH" in scene.variables:
         scene.cwd = UNKNOWN
     else:
         full = scene.ground.full(rest[0], "" if scene.cwd == UNKNOWN else scene.cwd)
@@ -113,8 +121,10 @@ def declare(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 def read_variable(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    lines = (flow.text or "").split("\n")[:MAX_VALUES]
+    values = [Arg(line, flow.origin, flow.what) for line in lines if line.strip()]
     for name in operands(args, "-p -d -n -t -u -a"):
-        scene.variables[name] = (Arg(UNKNOWN, flow.origin, flow.what),)
+        scene.variables[name] = tuple(values) or (Arg(UNKNOWN, flow.origin, flow.what),)
     return NOTHING
 
 

@@ -11,6 +11,7 @@ import shlex
 from typing import NamedTuple
 
 MAX_CODE = 30_000  # characters
+MAX_POWERSHELL = 15_000
 
 _TEXT = (
     r"\s{0,9}\(?\s{0,9}(?:[\w.]{1,40}\(){0,2}(?:glob )?\[?\s{0,9}[rbf]?"
@@ -238,7 +239,6 @@ _PS_MARKS = (
 
 def powershell_marks(text: str) -> list[str]:
     """The keys of what PowerShell text would do."""
-    text = text[:MAX_CODE]
     keys = [key for key, pattern in _PS_MARKS if pattern.search(text)]
     if _PS_FETCHES.search(text) and _ps_runs(text):
         keys.append("danger.downloaded")
@@ -267,7 +267,7 @@ def powershell_deletes(text: str) -> list[tuple[str, bool]]:
     deleted = [
         (match[1].replace("\\", "/"), True) for match in _PS_PIPED.finditer(text)
     ]
-    for match in _PS_DELETES.finditer(text[:MAX_CODE]):
+    for match in _PS_DELETES.finditer(text):
         rest = match["rest"]
         recursive = bool(re.search(r"-r(?:ecurse)?\b|/s\b|-rf\b", rest, re.I))
         for path in _PS_PATH.finditer(rest):

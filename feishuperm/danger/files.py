@@ -227,7 +227,6 @@ _AWK_RUNS = re.compile(
     r"""system\s*\(\s*"([^"]*)"|\|\s*"([^"]*)"|"([^"]*)"\s*\|\s*getline"""
 )
 
-
 _AWK_WRITES = re.compile(r"""(?:print|printf)[^;}]*>\s*"([^"]+)\"""")
 
 
@@ -238,7 +237,7 @@ def awk(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         rest = rest[1:]
     for text in rest[:1]:
         for match in _AWK_RUNS.finditer(text[:20_000]):
-            scene.run(Arg(match[1] or match[2] or match[3] or ""))
+            scene.run(Arg(match[1] or match[2] or match[3] or ""), given=flow)
         for match in _AWK_WRITES.finditer(text[:20_000]):
             scene.writes(match[1])
     return reader(scene, name, rest[1:], flow._replace(text=None))

@@ -41,14 +41,12 @@ _INSTALLS = {
     "cabal": "install", "mix": "deps.get", "pod": "install", "gh": "extension",
 }  # fmt: skip
 
-
 _UNINSTALLS = {
     "apt": "remove purge autoremove", "apt-get": "remove purge autoremove",
     "dnf": "remove", "yum": "remove erase", "pacman": "-R -Rs -Rns",
     "brew": "uninstall remove",
     "apk": "del", "snap": "remove", "zypper": "remove",
 }  # fmt: skip
-
 
 _RUNS_PACKAGE = {
     "npx": 0, "bunx": 0, "uvx": 0, "pnpx": 0, "pkgx": 0,
@@ -57,9 +55,7 @@ _RUNS_PACKAGE = {
     "bun x": 1,
 }  # fmt: skip
 
-
 MANAGERS = sorted({*_INSTALLS, *(phrase.split()[0] for phrase in _RUNS_PACKAGE)})
-
 
 _ADDRESS = re.compile(r"https?:|git[+@:]|github:|gitlab:|[\w.-]+/[\w.-]+#|\S+ @ \w+")
 _FROM = ("--git", "-r", "--requirement", "-e", "--editable")

@@ -23,7 +23,7 @@ ROWS: tuple[tuple[Program, str], ...] = (
     (runners.manual, "man"),
     (runners.container, "docker podman nerdctl docker-compose"),
     (runners.kubectl, "kubectl oc"),
-    (runners.terminals, "tmux screen zellij"),
+    (runners.terminals, "tmux screen zellij concurrently"),
     (runners.editor, "vi vim nvim ex view gdb lldb ed"),
     (runners.device, "adb"),
     (runners.ansible, "ansible"),

@@ -15,6 +15,7 @@ from feishuperm.danger.arguments import (
     look,
     operands,
     options,
+    outputs,
     printed_secret,
     recognise,
     runs_among,
@@ -28,6 +29,7 @@ from feishuperm.danger.places import OUTSIDE, UNKNOWN, UNSURE, is_secret
 from feishuperm.danger.scene import (
     DECODED,
     DOWNLOADED,
+    MAX_VALUES,
     NOTHING,
     SECRET,
     SHELL,
@@ -64,7 +66,6 @@ WRAPPERS = {
     "coproc": ("", 0), "cpulimit": ("-l", 0), "perf": ("-e -o", 1),
     "valgrind": ("", 0), "with-env": ("", 0), "dbus-launch": ("", 0),
 }  # fmt: skip
-
 
 ROOT = {
     "sudoedit": "-u",
@@ -138,11 +139,11 @@ def shell(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             inner.positional(rest[1:])
             return inner.run(rest[0], given=flow) if rest else NOTHING
     rest = operands(args, "-o -O --rcfile --init-file")
+    if has(args, "n"):  # only looks whether it is well written
+        return NOTHING
     if not rest or rest[0] == "-" or has(args, "s") or rest[0] == "/dev/stdin":
         scene.run_input(flow)
         return Flow(None, flow.origin or SHELL, flow.what)
-    if has(args, "n"):  # only looks whether it is well written
-        return NOTHING
     return script(scene, rest[0], rest[1:])
 
 
@@ -302,16 +303,21 @@ def xargs(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         items = [Arg(word) for word in flow.text.split()[:50]]
     marker = value_of(args, "-I")
     if marker:
-        rest = [
-            Arg(arg.replace(marker, items[0]), items[0].origin, items[0].what)
-            if marker in arg
-            else arg
-            for arg in rest
-        ]
-        items = []
+        lines = [Arg(line) for line in (flow.text or "").split("\n") if line.strip()]
+        for item in (lines or items)[:MAX_VALUES]:
+            scene.call(_placed(rest, marker, item), Flow())
+        return Flow()
     if rest[0] in SHELLS and not options(rest):
         scene.run_input(flow)
     return scene.call([*rest, *items], Flow())
+
+
+def _placed(command: Args, marker: str, item: Arg) -> Args:
+    """A command with an item wherever the marker stands."""
+    return [
+        Arg(arg.replace(marker, item), item.origin, item.what) if marker in arg else arg
+        for arg in command
+    ]
 
 
 _FIND_TESTS = (
@@ -325,6 +331,8 @@ _FIND_RUNS = (
 
 def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """`-delete` and `-exec` for whatever is below the folders it is given."""
+    while args and re.fullmatch(r"-[LHP]|-O\d|-D", args[0]):
+        args = args[1:]
     ends = (n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("!", "("))
     roots = args[: next(ends, len(args))] or [Arg(".")]
     narrowed = any(
@@ -432,7 +440,8 @@ def container(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         return _contained(scene, name, rest[1:], flow)
     elif rest[:1] == ["ps"] and not has(rest, "f", "--filter"):
         return Flow(None, "", _ALL)
-    elif rest[:1] == ["pull"]:
+    outputs(scene, name, rest)
+    if rest[:1] == ["pull"]:
         scene.fact("fact.installs", " ".join(operands(rest[1:])[:2]))
     elif any(arg.what == _ALL for arg in rest):
         scene.mark("danger.machine", words(name, rest))

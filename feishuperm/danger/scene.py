@@ -359,8 +359,10 @@ class Scene:
         if command.words[0].plain() in ("for", "select"):
             return self._loop(command.words)
         fields: list[Arg] = []
+        alone = all(map(_is_assignment, command.words))
         for word in command.words:
-            if not fields and self._assign(word, len(command.words) == 1):
+            if not fields and _is_assignment(word):
+                self._assign(word, alone)
                 continue
             fields += self.expand(word)
             if len(fields) > MAX_FIELDS:
@@ -371,22 +373,18 @@ class Scene:
     def _loop(self, words: Sequence[Word]) -> Flow:
         name = words[1].plain() if len(words) > 1 else ""
         values = [value for word in words[3:] for value in self.expand(word)]
+        if len(words) == 2:  # over what `$@` stands for
+            given = self.variables.get("@", (Arg(UNKNOWN),))[0]
+            values = [Arg(value) for value in given.split(SPLIT)]
         if name and values:
             self.variables[name] = tuple(values[:MAX_VALUES])
         return NOTHING
 
-    def _assign(self, word: Word, alone: bool) -> bool:
-        """Whether a word before the command sets a variable, which it then does."""
-        first = word.parts[0] if word.parts else None
-        if first is None or first.kind != LITERAL or first.quoted:
-            return False
-        match = _ASSIGNMENT.match(first.text)
-        if match is None:
-            return False
+    def _assign(self, word: Word, alone: bool) -> None:
+        """A word before the command sets a variable: for it, or from now on."""
         value = self.expand(word, whole=True)
         if value:
-            self.assign(value[0], keep=alone)
-        return True
+            self.assign(value[0], keep=alone or value[0].startswith("CDPATH="))
 
     def assign(self, text: Arg, keep: bool = True) -> None:
         """`NAME=value`, by itself or as an argument of `export`."""
@@ -395,6 +393,8 @@ class Scene:
             self.run(Arg(value, text.origin, text.what))
         if _LOADS.match(text[:MAX_MASKED]):
             self.mark("danger.inject", text)
+        if keep and name.endswith("+"):
+            value = self.variables.get(name[:-1], (Arg(""),))[0] + value
         if keep and name:
             self.variables[name.rstrip("+")] = (Arg(value, text.origin, text.what),)
 
@@ -638,6 +638,13 @@ class Scene:
             self.mark("danger.wipe", shown)
         elif place.kind in (INSIDE, TEMPORARY):
             self.fact("fact.deletes", shown)
+
+
+def _is_assignment(word: Word) -> bool:
+    first = word.parts[0] if word.parts else None
+    if first is None or first.kind != LITERAL or first.quoted:
+        return False
+    return _ASSIGNMENT.match(first.text) is not None
 
 
 def _together(flows: Sequence[Flow]) -> Flow:

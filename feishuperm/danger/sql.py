@@ -18,11 +18,16 @@ _DESTROYS = re.compile(
     r"|drop\s+if\s+exists"
     r"|truncate\b(?!\s*\()|detach\s+partition|purge\s+binary|reset\s+master"
     r"|grant\s+\w|revoke\s+\w|alter\s+user|alter\s+role|create\s+user|shutdown\b"
+    r"|alter\s+table\s+(?:if\s+exists\s+|only\s+)*\S+\s+drop\s+(?!default|not)"
     r"|copy\s+[^;]*\bprogram\b)",
     re.IGNORECASE,
 )
-_ROWS = re.compile(r"\b(delete\s+from|update)\s+[\w.\"`\[\]]+", re.IGNORECASE)
-_WHERE = re.compile(r"\b(?:where|limit|using)\b", re.IGNORECASE)
+_ROWS = re.compile(
+    r"\b(delete\s+(?:\w+\s+)?from|update)\s+[\w.\"`\[\]]+", re.IGNORECASE
+)
+_WHERE = re.compile(r"\b(?:where|using|limit\s+\d{1,3})\b", re.IGNORECASE)
+_EXECUTES = re.compile(r"\b(?:execute|prepare)\b", re.IGNORECASE)
+_NAME = re.compile(r'"[^"\n]*"')
 _ALWAYS = re.compile(
     r"\bwhere\s+\(?(?:true|1|not\s+false|([\w'.]+)\s*=\s*\1|\w+\s+is\s+not\s+null"
     r"|\w+\s*>=?\s*-?[01])\)?\s*\Z",
@@ -38,7 +43,6 @@ _SHELL_OUT = re.compile(
     r"^[ \t]*(?:\\!|\.shell|\.system|system\s)[ \t]*(.+)$", re.MULTILINE
 )
 
-
 _READS = re.compile(r"^[ \t]*(?:\\ir?|\.read|source)[ \t]+(\S+)", re.MULTILINE)
 
 
@@ -46,8 +50,8 @@ def destroys(text: str) -> str:
     """The statement that destroys data, or nothing."""
     text = text[:MAX_SQL]
     # Dialects disagree about a backslash before a quote: then all of it counts.
-    if "\\'" not in text:
-        text = _STRING.sub("''", text)
+    if "\\'" not in text and not _EXECUTES.search(text):
+        text = _NAME.sub('"x"', _STRING.sub("''", text))
     text = _COMMENT.sub(" ", text)
     for statement in text.split(";"):
         if _is_harmful(statement.strip()):

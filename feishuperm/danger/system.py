@@ -144,10 +144,11 @@ def powershell(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 def read_powershell(scene: Scene, text: str) -> None:
     """PowerShell, by the names of its commands."""
-    scene.unread(text[code.MAX_CODE :])
-    text = text[: code.MAX_CODE]
-    if not scene.depth > 3:
-        scene.copy().run(text.replace("\\", "/"))
+    scene.unread(text[code.MAX_POWERSHELL :])
+    text = text[: code.MAX_POWERSHELL]
+    if not scene.spend(len(text), 10):
+        return
+    scene.copy().run(text.replace("\\", "/"))  # much is spelled as in any shell
     for key in code.powershell_marks(text):
         scene.mark(key, " ".join(text.split())[:60])
     for path, recursive in code.powershell_deletes(text):
@@ -159,13 +160,14 @@ def read_powershell(scene: Scene, text: str) -> None:
     visit(scene, text)
 
 
+MAX_CMD = 8192  # characters; cmd.exe takes no more
 _CMD_DELETES = re.compile(r"\b(?:del|erase|rd|rmdir)\b", re.I)
 _CMD_ALL = re.compile(r"(?:\A|\s)/[sq]\b", re.I)
 
 
 def cmd(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    text = " ".join(args)[: code.MAX_CODE]
-    if _CMD_DELETES.search(text) and _CMD_ALL.search(text):
+    text = " ".join(args)
+    if _CMD_DELETES.search(text[:MAX_CMD]) and _CMD_ALL.search(text[:MAX_CMD]):
         scene.mark("danger.delete", text)
     read_powershell(scene, text)
     return Flow()
