@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from feishuperm.lib import markdown
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.json import json_get
 from feishuperm.lib.log import log
@@ -50,6 +51,7 @@ Url = Callable[[str, str], str]  # route and request id -> the address of a butt
 MAX_BODY = 20_000  # bytes; the guide says 20 KB and not which K, signature included
 ENVELOPE = 160  # bytes of `timestamp`, `sign` and `msg_type` around a card
 NAME = 80  # characters of a project, branch or tool name; whole on the request's page
+PARTS = 40  # of a plan that is drawn; one with more is text, and a card holds 200
 SHORT_ID = 8  # characters of a session id
 LATE = 5  # seconds; a card that leaves later tells the time that is left
 # Tags Feishu's markdown knows; whether it also sees them inside a fence is unknown.
@@ -398,6 +400,8 @@ def _content(block: Block, language: str) -> str:
 
 
 def block_elements(block: Block, language: str) -> list[Element]:
+    if block.kind == "markdown":
+        return _plan_elements(block, language)
     if block.kind not in ("code", "diff"):
         return [div(_labelled(block, language))]
     content = _content(block, language)
@@ -406,6 +410,25 @@ def block_elements(block: Block, language: str) -> list[Element]:
         return [*label, div(content or text(language, "card.empty"))]
     fenced = f"```{block.language}\n{content}\n```"
     return [*label, {"tag": "markdown", "content": fenced}]
+
+
+def _plan_elements(block: Block, language: str) -> list[Element]:
+    """Headings larger, code as code, the rest as lines; none of it is markup."""
+    parts = markdown.flatten(_content(block, language))
+    if not 0 < len(parts) <= PARTS:
+        return [div(_labelled(block, language))]
+    label = [note(block.label)] if block.label else []
+    return label + [element for part in parts for element in _part(part, language)]
+
+
+def _part(part: markdown.Part, language: str) -> list[Element]:
+    if part.kind == "rule":
+        return [{"tag": "hr"}]
+    if part.kind == "code":
+        return block_elements(Block("code", "", part.text, part.language), language)
+    if part.kind == "heading":
+        return [{"tag": "div", "text": {**plain(part.text), "text_size": "heading"}}]
+    return [div(part.text)]
 
 
 def _labelled(block: Block, language: str) -> str:

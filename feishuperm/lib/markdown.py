@@ -27,6 +27,8 @@ BOX = re.compile(r"\[([ xX])\][ \t]+")
 QUOTE = re.compile(r" {0,3}> ?(.*)")
 DELIMITER = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-*:?[ \t]*)*")
 MARKS = re.compile(r"(`|\*\*)")
+WORD = re.compile(r"[a-z0-9+#-]{1,20}")
+INDENT = "\u3000"  # a wide blank: cards drop others at the start of a line
 BULLET, EMPTY_BOX, FULL_BOX = "•", "☐", "☑"
 
 
@@ -56,6 +58,44 @@ def parse(text: str) -> Iterator[Piece]:
     if len(lines) > MANY_LINES:
         return iter((Piece("text", (Span("", text),)),))
     return _Reader(lines).pieces()
+
+
+class Part(NamedTuple):
+    """A run of a text for who can draw little: no looks inside of it."""
+
+    kind: str  # "heading", "text", "code" or "rule"
+    text: str = ""
+    language: str = ""  # of code, if it is a plain word
+
+
+def flatten(text: str) -> list[Part]:
+    """The pieces of a text, what stands below each other joined."""
+    parts: list[Part] = []
+    for piece in parse(text):
+        part = _flat(piece)
+        if part.kind == "text" and parts and parts[-1].kind == "text":
+            part = Part("text", f"{parts.pop().text}\n{part.text}")
+        parts.append(part)
+    return parts
+
+
+def _flat(piece: Piece) -> Part:
+    words = _words(piece.spans)
+    if piece.kind == "code":
+        language = piece.mark.strip().lower()
+        return Part("code", words, language if WORD.fullmatch(language) else "")
+    if piece.kind == "table":
+        return Part("text", "\n".join(" | ".join(map(_words, r)) for r in piece.rows))
+    if piece.kind == "item":
+        words = words.replace("\n", "\n" + INDENT * (piece.depth + 1))
+        return Part("text", f"{INDENT * piece.depth}{piece.mark} {words}")
+    if piece.kind == "quote":
+        return Part("text", "> " + words.replace("\n", "\n> "))
+    return Part(piece.kind if piece.kind in ("rule", "text") else "heading", words)
+
+
+def _words(spans: Spans) -> str:
+    return "".join(text for _, text in spans)
 
 
 def spans(text: str) -> Spans:

@@ -74,7 +74,9 @@ def _all(elements: list[dict[str, Any]]) -> str:
 
 def _div(element: dict[str, Any]) -> str:
     look = element["text"].get("text_color", "")
-    return f'<div class="text {look}">{escape(element["text"]["content"])}</div>'
+    words = escape(element["text"]["content"])
+    large = element["text"].get("text_size") == "heading"
+    return f'<div class="text {look}">{f"<b>{words}</b>" if large else words}</div>'
 
 
 def _markdown(element: dict[str, Any]) -> str:

@@ -180,3 +180,24 @@ def test_hostile_text_is_read_in_linear_time(number: int) -> None:
     began = time.perf_counter()
     parse(HOSTILE[number])
     assert time.perf_counter() - began < 1.0  # most of them take some milliseconds
+
+
+def test_who_can_draw_little_gets_headings_code_and_lines() -> None:
+    parts = [(part.kind, part.text) for part in markdown.flatten(PLAN)]
+    assert parts == [
+        ("heading", "Cart & total"),
+        ("text", "Some bold words, code <b> and\na second line."),
+        ("heading", "Steps"),
+        ("text", "1. first\n2. second\n\u3000• inner\n\u3000\u3000goes on\n"
+                 "☐ open\n☑ done"),
+        ("code", "rm -rf build   # not **bold**"),
+        ("text", "file | why\na.py | x\n> quoted\n> twice"),
+        ("rule", ""),
+        ("text", "end"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["js <at id=all></at>", "x" * 30, "a b"])
+def test_language_of_code_that_is_no_word_is_left_out(language: str) -> None:
+    (part,) = markdown.flatten(f"```{language}\nx\n```")
+    assert part == markdown.Part("code", "x")

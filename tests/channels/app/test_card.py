@@ -390,3 +390,23 @@ def test_choice_of_a_form_stands_at_its_default() -> None:
     check_card(card, webhook=False)
     (select,) = tagged(card, "select_static")
     assert select["initial_option"] == "1"
+
+
+def test_plan_is_drawn_and_nothing_of_it_is_markup() -> None:
+    plan = "# Big <at id=all></at>\n- [x](http://e.test)\n```js\n1 < 2\n```\n---\n"
+    card, _ = ask_card(whole_plan(plan), NONCE)
+    check_card(card, webhook=False)
+    texts = [element["text"] for element in tagged(card, "div")]
+    words = {text["content"]: text for text in texts}
+    assert words["Big <at id=all></at>"] == {
+        "tag": "plain_text", "content": "Big <at id=all></at>", "text_size": "heading"
+    }  # fmt: skip
+    assert "• [x](http://e.test)" in words
+    assert [e["content"] for e in tagged(card, "markdown")] == ["```js\n1 < 2\n```"]
+    many = "\n\n".join(f"# {number}\n\nx" for number in range(100))
+    card, _ = ask_card(whole_plan(many), NONCE)
+    assert len(tagged(card, "div")) < 20, "a card holds 200 elements"
+
+
+def whole_plan(plan: str) -> Ask:
+    return whole("ExitPlanMode", plan=plan)
