@@ -341,7 +341,7 @@ MISTAKES = (
     ("unknown command {}", "没有 {} 这个命令"),
     ("did you mean `feishuperm {}`?", "是不是想用 `feishuperm {}`？"),
     ("did you mean {}?", "是不是想写 {}？"),
-    ("{} is not {}", "{~} 不是 {~}"),
+    ("{} is not {}", "{~} 不符合要求，应为：{~}"),
     ("{} is no number", "{} 不是数字"),
     ("{} is no duration", "{} 不是时长"),
     ("{} is missing", "缺少 {}"),
@@ -421,7 +421,6 @@ MISTAKES = (
         "{}：值里不能有换行，首尾不能有空格",
     ),
     # Settings.
-    ("{}: {} is not {}", "{}：{~} 不符合要求，应为：{~}"),
     ("its value", "它的值"),
     (
         "the address of a custom bot, .../open-apis/bot/v2/hook/..., or its token",
@@ -1737,7 +1736,7 @@ RUN = (
         "{}：它的回调不会运行，因为没有人信任过 {}；用 `{}` 查看",
     ),
     ("{}; the file is ignored", "{~}；忽略这个文件"),
-    ("{}: not a JSON object; the file is ignored", "{}：不是 JSON 对象；忽略这个文件"),
+    ("{}: not a JSON object; the file is ignored", "{}: 不是 JSON 对象；忽略这个文件"),
     (
         "{}: hookScriptPaths: not a list of folders; skipped",
         "{}：hookScriptPaths：不是目录列表；跳过",

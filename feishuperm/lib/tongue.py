@@ -127,10 +127,11 @@ class Catalogue:
 
 
 def _rank(row: Row) -> tuple[bool, int]:
-    """Where a row is tried: whatever names a sentence, as `hint: {}`, is around it."""
+    """Where a row is tried: `hint: {}`, `{}; skipped` are around other sentences."""
     literals, chinese = row
-    is_label = literals[0].endswith(": ") and literals[1:] == [""] and "{~}" in chinese
-    return not is_label, -sum(map(len, literals))
+    before = literals[0].endswith(": ")
+    after = not literals[0] and literals[-1] != "" and chinese.startswith("{~}")
+    return not (before or after), -sum(map(len, literals))
 
 
 def find_holes(line: str, literals: list[str]) -> list[str] | None:

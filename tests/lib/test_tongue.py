@@ -65,6 +65,8 @@ SMALL = Catalogue(
         ("; {} more", "；另有 {} 个"),
         ("it is not so", "并非如此"),
         ("note: {}", "注意：{~}"),
+        ("{}, and so on", "{~}，等等"),
+        ("said: {}", "说：{}"),
     )
 )
 
@@ -89,6 +91,8 @@ SMALL = Catalogue(
         ("nothing is there (a or b)", "什么都没有 (a or b)"),
         ("10: it is not so (a): https://page", "10: 并非如此 (a): https://page"),
         ("note: it is not so", "注意：并非如此"),
+        ("said: x is not y", "说：x is not y"),  # somebody else's words
+        ("set A in b, and so on", "在 b 里设置 A，等等"),
         ("10: it is not so", "10: 并非如此"),  # not the row with two holes
         ("a line of somebody else's", "a line of somebody else's"),
     ],
