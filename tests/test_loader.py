@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import build
-from feishuperm import loader
+from feishuperm import loader, wire
 from feishuperm.models.names import PROGRAMS
 from tests.conftest import head_of
 
@@ -163,3 +163,4 @@ def test_other_code_at_the_same_place_is_never_run(
 def test_every_name_of_the_hook_is_known_everywhere() -> None:
     names = {name for name, command in PROGRAMS.items() if command == "hook"}
     assert names == set(loader.HOOK_NAMES) == set(build.HOOK_NAMES)
+    assert list(loader.HOOK_ARGUMENTS) == [[], *([kind] for kind in wire.KINDS)]
