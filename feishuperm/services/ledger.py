@@ -66,7 +66,7 @@ from feishuperm.services.ledger_lines import (
 )
 from feishuperm.services.ledger_spool import Spool
 
-WAIT = 2.0  # seconds; others hold the lock for one write and two fsyncs
+WAIT = 5.0  # seconds; others hold the lock for one write and two fsyncs
 STEP = 0.002  # between tries: no longer than others hold it, or the patient never win
 QUICK = 0.03  # the same for a server, whose every other client waits meanwhile
 MAX_WAITING = 10_000  # entries in memory: some MB, and hours of an ordinary day

@@ -361,7 +361,7 @@ def test_held_lock_is_an_error_and_soon(ledger: Ledger, held: Any) -> None:
         ledger.intend({"id": "x"})
     ledger.note({"id": "y"})
     assert ledger.flush() == 1
-    assert time.monotonic() - started < 5  # it gave up: nobody ever lets go
+    assert time.monotonic() - started < 30  # it gave up: nobody ever lets go
     assert 0 < ledger_module.QUICK <= 0.05
     assert ids(ledger) == ["id-0"]
     assert check(ledger).missing == (
