@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from feishuperm.danger import deeds
-from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNKNOWN, is_secret
-from feishuperm.danger.scene import DOWNLOADED, NOTHING, SECRET, Arg, Args, Flow, Scene
+from feishuperm.danger.places import OUTSIDE, UNKNOWN, is_secret
+from feishuperm.danger.scene import NOTHING, Arg, Args, Flow, Scene
 
 SHELLS = [
     *("sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "yash", "csh"),
@@ -26,36 +26,6 @@ _OUTPUTS_OF = {
     **dict.fromkeys(("pg_dump", "pg_dumpall", "pg_restore"), ("-f", "--file")),
     **dict.fromkeys(("mysqldump", "mariadb-dump"), ("-r", "--result-file")),
 }
-# What a first word says of a program that is not known otherwise.
-_VERBS = {
-    **dict.fromkeys(("publish", "unpublish", "deploy", "shipit"), "danger.publish"),
-    **dict.fromkeys(("destroy", "nuke", "teardown"), "danger.machine"),
-}
-# Programs whose first word is a name: of a test, a file, a folder, a page.
-_NAMING = re.compile(
-    r"ls|ll|exa|eza|tree|du|stat|file|ag|ack|fzf|jest|vitest|mocha|ava|rspec|phpunit|tap"
-    r"|cypress|playwright|karma|man|tldr|whatis|code|cloc|tokei|bat|glow|black|ruff|pylint"
-    r"|flake8|isort|eslint|stylelint|tsc|biome|hash|ctags|z|j|alias|unalias|pytest"
-)
-# Behind a program that is not known: what it may well run.
-_RUN_BY_OTHERS = frozenset(["rm", "sudo", "doas", "dd", "shred", *SHELLS])
-# They run or install the file that they are given.
-_RUNS_FILE = frozenset(
-    ["dpkg", "rpm", "installer", "msiexec", "open", "xdg-open", "hdiutil", "gdebi"]
-)
-# They print what others have written.
-_PRINTS_REMOTE = re.compile(
-    r"(?:gh|glab) (?:api|gist view)|(?:ipfs|hdfs dfs) -?cat"
-    r"|(?:aws s3|gsutil|gcloud storage|mc|rclone) (?:cp|cat)"
-)
-# They print what is secret.
-_PRINTS_SECRET = re.compile(
-    r"security (?:find|dump)-|gh auth token|(?:pass|gopass) show|op (?:read|item)"
-    r"|vault (?:kv get|read)|aws (?:secretsmanager|ssm) get|kubectl get secret|bw get"
-    r"|(?:gcloud|az) (?:auth|account) (?:print|get)-\S*token"
-    r"|gpg (?:-d|.*--export-secret)|heroku config|docker inspect|secret-tool lookup"
-    r"|doppler secrets|(?:age|sops) -d"
-)
 
 HOST = re.compile(
     r"\b(?:https?|ftp|wss?|ssh|git|s3|gs)://(?:[^@/\s]*@)?([^/\s:?#'\"]+)"
@@ -63,14 +33,8 @@ HOST = re.compile(
 
 SSH_HOST = re.compile(r"(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*):(?!//)(.*)", re.DOTALL)
 
-# A target, a script or a file by its name.
-PUBLISHES = re.compile(
-    r"(?:publish|release|deploy|push|upload)(?:[-_:](?:prod\w*|live|staging|all|latest"
-    r"|aws|gcp|npm|pypi|docker|app|site|web|ios|android|public|canary|beta|to-\w+))*"
-)
-_SOMEBODY = re.compile(r"[\w.-]+:|[\w.+-]+@[\w-]+\.\w")
 
-_PATHLIKE = re.compile(r"(?:~|/|\.\./|\.\.\Z)")
+PATHLIKE = re.compile(r"(?:~|/|\.\./|\.\.\Z)")
 
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 
@@ -140,7 +104,7 @@ def look(scene: Scene, args: Iterable[Arg]) -> Flow:
         visit(scene, arg)
         path = arg.partition("=")[2] if arg.startswith("-") else arg
         path = path[1:] if path.startswith("@") else path
-        pathlike = _PATHLIKE.match(path) and "://" not in path
+        pathlike = PATHLIKE.match(path) and "://" not in path
         if (pathlike or is_secret(path)) and "\n" not in path[:200]:
             flow = scene.reads(path) or flow
         elif arg.origin:
@@ -170,7 +134,7 @@ def visit(scene: Scene, text: str) -> None:
 def outputs(scene: Scene, name: str, args: Args) -> None:
     """A file outside of the project that an option says is to be written."""
     path = value_of(args, *_OUTPUTS, *_OUTPUTS_OF.get(name, ()))
-    if path is not None and (_PATHLIKE.match(path) or scene.place(path).protected):
+    if path is not None and (PATHLIKE.match(path) or scene.place(path).protected):
         scene.writes(path)
 
 
@@ -180,84 +144,9 @@ def words(name: str, args: Sequence[str]) -> str:
     return " ".join([name, *shown[:4]]).replace(UNKNOWN, "…")
 
 
-def unknown(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """A program that nobody has told us about; its name is the first word."""
-    name = args[0].rpartition("/")[2]
-    recognised = recognise(scene, name, args[1:]) or _by_verb(scene, name, args[1:])
-    if (
-        not recognised
-        and _PATHLIKE.match(args[0])
-        and scene.place(args[0]).kind in (OUTSIDE, TEMPORARY)
-    ):
-        scene.reads(args[0])
-    if "/" in args[0]:
-        by_name(scene, args[0], args[1:])
-    runs_among(scene, args[1:])
-    outputs(scene, name, args[1:])
-    out = look(scene, args[1:])
-    for arg in operands(args[1:]) if name in _RUNS_FILE else ():
-        scene.suspicious(*(scene.brought(arg) or NOTHING)[1:])
-    to = next(iter(operands(args[1:])[-1:]), "")
-    if _SOMEBODY.match(to):
-        scene.leaks(out if out.origin else flow, to)
-    text = " ".join(args[:4])
-    if _PRINTS_REMOTE.match(text) or (not out.origin and HOST.search(text)):
-        out = Flow(None, DOWNLOADED, text)
-    out = printed_secret(name, args[1:]) or out
-    return Flow(None, out.origin or flow.origin, out.what or flow.what)
-
-
-def printed_secret(name: str, args: Args) -> Flow | None:
-    """What a program prints that is told to print a secret."""
-    text = " ".join([name, *args[:3]])
-    if _PRINTS_SECRET.match(text):
-        return Flow(None, SECRET, f"$({words(name, args)})")
-    return None
-
-
-def _by_verb(scene: Scene, name: str, args: Args) -> bool:
-    key = _VERBS.get(args[0]) if args else None
-    if key is None or _NAMING.fullmatch(name) or deeds.is_harmless(args):
-        return False
-    scene.mark(key, words(name, args))
-    return True
-
-
 def recognise(scene: Scene, name: str, args: Args) -> bool:
     keys = deeds.deeds(name.lower(), args)
     for key in keys:
         add = scene.mark if key.startswith("danger.") else scene.fact
         add(key, words(name, args))
     return bool(keys)
-
-
-def by_name(scene: Scene, path: str, args: Args) -> None:
-    """A script whose name tells what it does."""
-    goal = re.sub(r"\.\w+\Z", "", path.rpartition("/")[2])
-    if PUBLISHES.fullmatch(goal) and not deeds.is_harmless(args):
-        scene.mark("danger.publish", path)
-
-
-def runs_among(scene: Scene, args: Args) -> None:
-    """`anything sh -c TEXT`, `-c TEXT`, `-- command`: whoever it is may run that."""
-    tail = args[args.index(Arg("--")) + 1 :] if "--" in args else args
-    if tail and (tail[0] in _RUN_BY_OTHERS or (tail is not args and len(tail) > 1)):
-        name = tail[0].rpartition("/")[2]
-        if name in scene.programs and len(tail) > 1:
-            scene.call(tail, NOTHING)
-            return
-    for place, arg in enumerate(args[:-1]):
-        text = args[place + 1]
-        if arg in SHELLS and re.fullmatch(r"-\w*c", text):
-            scene.call(args[place:], NOTHING)
-            return
-        if arg in ("-c", "-C", "--command", "--exec", "--run") and " " in text:
-            scene.run(text)
-        if arg in ("run", "exec", "-c", "--command") and text in _RUN_BY_OTHERS:
-            scene.call(args[place + 1 :], NOTHING)
-        if arg in ("-c", "-e", "--eval", "--execute", "runner", "--command"):
-            scene.call([Arg("python"), Arg("-c"), text], NOTHING)
-
-
-def by_words(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    return unknown(scene, name, [Arg(name), *args], flow)

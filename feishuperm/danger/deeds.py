@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 LOOKED_AT = 10  # words of a command
 HARMLESS = re.compile(
-    r"--(?:dry-?run(?:=.*)?|help|simulate)|-whatif|can-i|\S*ToMavenLocal",
+    r"--(?:dry-?run(?:=.*)?|help|simulate)|-whatif|-help|can-i|\S*ToMavenLocal",
     re.IGNORECASE,
 )
 _ASKS = re.compile(r"help|search|view|info|show|explain|ls|list|describe|diff|preview")
@@ -49,6 +49,7 @@ DEEDS = {
         flutter pub publish
         goreleaser release
         semantic-release|np|release-it|standard-version
+        nx release
         gh-pages|surge
         vercel|netlify|firebase|wrangler|fly|flyctl|railway deploy|publish|up
         vercel|now --prod|--production|promote

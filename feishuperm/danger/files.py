@@ -9,7 +9,6 @@ from feishuperm.danger.arguments import (
     has,
     look,
     operands,
-    printed_secret,
     recognise,
     value_of,
     words,
@@ -26,6 +25,7 @@ from feishuperm.danger.scene import (
     Flow,
     Scene,
 )
+from feishuperm.danger.strangers import printed_secret
 
 ALWAYS_DECODE = (
     *("uudecode", "gunzip", "zcat", "bzcat", "xzcat", "unxz", "rev", "tr", "bunzip2"),

@@ -7,7 +7,6 @@ import re
 from feishuperm.danger.arguments import (
     SSH_HOST,
     behind,
-    by_words,
     has,
     look,
     operands,
@@ -17,6 +16,7 @@ from feishuperm.danger.arguments import (
 from feishuperm.danger.builtins import cd
 from feishuperm.danger.places import OUTSIDE
 from feishuperm.danger.scene import NOTHING, Arg, Args, Flow, Program, Scene
+from feishuperm.danger.strangers import by_words
 
 
 def git(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -77,18 +77,6 @@ def git_push(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.fact("fact.push", " ".join(rest[:2]))
     for arg in rest[:1]:
         visit(scene, arg)
-    return NOTHING
-
-
-def git_reset(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    if "--hard" in args or "--merge" in args:
-        scene.mark("danger.wipe", words("git reset", args))
-    return NOTHING
-
-
-def git_clean(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    if not has(args, "ni", "--interactive"):
-        scene.mark("danger.wipe", words("git clean", args))
     return NOTHING
 
 
@@ -241,8 +229,8 @@ def git_plain(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 _GIT: dict[str, Program] = {
     "push": git_push,
-    "reset": git_reset,
-    "clean": git_clean,
+    "reset": git_wipes(r"(?:^| )--(?:hard|merge)(?: |$)"),
+    "clean": git_wipes(r"^(?!(?:.* )?(?:-[a-z]*[ni]|--interactive))"),
     "checkout": git_checkout,
     "switch": git_wipes(r"(?:^| )(?:-f|--force|--discard-changes)(?: |$)"),
     "restore": git_restore,

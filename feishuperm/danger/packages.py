@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 
 from feishuperm.danger.arguments import (
-    PUBLISHES,
     behind,
     has,
     look,
     operands,
     recognise,
-    unknown,
     value_of,
     words,
 )
 from feishuperm.danger.deeds import is_harmless
 from feishuperm.danger.scene import NOTHING, Arg, Args, Flow, Scene
+from feishuperm.danger.strangers import PUBLISHES, unknown
 
 _INSTALLS = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), "install i add ci update upgrade"),
@@ -57,7 +56,9 @@ _RUNS_PACKAGE = {
 
 MANAGERS = sorted({*_INSTALLS, *(phrase.split()[0] for phrase in _RUNS_PACKAGE)})
 
-_ADDRESS = re.compile(r"https?:|git[+@:]|github:|gitlab:|[\w.-]+/[\w.-]+#|\S+ @ \w+")
+_ADDRESS = re.compile(
+    r"https?:|git[+@:](?!file)|github:|gitlab:|[\w.-]+/[\w.-]+#|\S+ @ \w+"
+)
 _FROM = ("--git", "-r", "--requirement", "-e", "--editable")
 _PLAIN_HTTP = re.compile(r"http://(?!localhost|127\.|\[::1)")
 

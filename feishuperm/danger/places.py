@@ -45,7 +45,7 @@ PROTECTED = {
         r"|(?:.*/)?(?:id_(?:rsa|dsa|ecdsa|ed25519)|authorized_keys)"
     ),
     "danger.ci": re.compile(
-        r"(?:.*/)?(?:\.github/(?:workflows|actions)(?:/.*)?|\.gitlab-ci\.ya?ml"
+        r"(?:.*/)?(?:\.github(?:/(?:workflows|actions)(?:/.*)?)?|\.gitlab-ci\.ya?ml"
         r"|\.github/(?:dependabot\.ya?ml|CODEOWNERS)|CODEOWNERS|\.pre-commit-config\.ya?ml"
         r"|\.gitlab/ci/.*|\.circleci(?:/.*)?|Jenkinsfile[^/]*|azure-pipelines\.ya?ml"
         r"|\.travis\.yml|\.drone\.(?:yml|star)|bitbucket-pipelines\.yml"

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from feishuperm.danger import builtins, deeds, files, network, packages, runners, system
-from feishuperm.danger.arguments import SHELLS, by_words, look_through, unknown
+from feishuperm.danger import (
+    builtins,
+    deeds,
+    elsewhere,
+    files,
+    network,
+    packages,
+    runners,
+    system,
+)
+from feishuperm.danger.arguments import SHELLS, look_through
 from feishuperm.danger.git import git
 from feishuperm.danger.scene import ANY, Program
+from feishuperm.danger.strangers import by_words, unknown
 
 ROWS: tuple[tuple[Program, str], ...] = (
     (unknown, ANY),
@@ -19,14 +29,14 @@ ROWS: tuple[tuple[Program, str], ...] = (
     (runners.xargs, "xargs"),
     (runners.find, "find gfind fd fdfind"),
     (runners.parallel, "parallel sem"),
-    (runners.ssh, "ssh mosh rsh autossh"),
+    (elsewhere.ssh, "ssh mosh rsh autossh"),
     (runners.manual, "man"),
-    (runners.container, "docker podman nerdctl docker-compose"),
-    (runners.kubectl, "kubectl oc"),
+    (elsewhere.container, "docker podman nerdctl docker-compose"),
+    (elsewhere.kubectl, "kubectl oc"),
     (runners.terminals, "tmux screen zellij concurrently"),
     (runners.editor, "vi vim nvim ex view gdb lldb ed"),
-    (runners.device, "adb"),
-    (runners.ansible, "ansible"),
+    (elsewhere.device, "adb"),
+    (elsewhere.ansible, "ansible"),
     (runners.environment, "printenv history"),
     (files.rm, "rm unlink rmdir trash grm rimraf del del-cli trash-put trash-cli"),
     (files.ls, "ls"),
