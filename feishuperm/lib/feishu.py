@@ -36,6 +36,7 @@ from feishuperm.models.ask import (
     Ask,
     Block,
     Notice,
+    last_name,
     shorten,
     shorten_block,
 )
@@ -161,7 +162,7 @@ def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
     colour, default = NOTICES[notice.kind]
     title = text(language, f"notice.{notice.kind}")
     said = notice.text or (text(language, default) if default else "")
-    name = _project_name(notice.project)
+    name = last_name(notice.project)
     facts = _pairs(
         language,
         ("card.project", name),
@@ -441,10 +442,6 @@ def _labelled(block: Block, language: str) -> str:
 def _inert(content: str) -> str:
     """A text message has no escapes: make tags and addresses look like themselves."""
     return content.replace("<", "＜").replace("://", "：//")
-
-
-def _project_name(project: str) -> str:
-    return project.rstrip("/").rpartition("/")[2] or project
 
 
 def _time(created: float) -> str:

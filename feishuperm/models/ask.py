@@ -108,7 +108,7 @@ class Ask(NamedTuple):
 
     @property
     def project_name(self) -> str:
-        return self.project.rstrip("/").rpartition("/")[2] or self.project
+        return last_name(self.project)
 
     @property
     def is_cut(self) -> bool:
@@ -265,6 +265,11 @@ MAX_ITEMS = 2000  # of one tuple that comes from elsewhere
 CUT_FIRST, CUT_LAST = 20, 10  # blocks of a call that has too many of them
 
 T = TypeVar("T")
+
+
+def last_name(folder: str) -> str:
+    """What people call a folder; of the root, its path."""
+    return folder.rstrip("/").rpartition("/")[2] or folder
 
 
 def shorten(ask: Ask, limit: int) -> Ask:

@@ -108,7 +108,7 @@ class Acceptor:
 
     def refuse(self, sock: socket.socket) -> None:
         """Say "busy" in the client's own protocol, and close."""
-        raise NotImplementedError
+        say_and_close(sock, self.busy())
 
     def welcome(self, sock: socket.socket) -> bool:
         """Whether this peer may talk to us at all."""
@@ -227,9 +227,6 @@ class HookAcceptor(Acceptor):
         except OSError:
             return False  # gone already
 
-    def refuse(self, sock: socket.socket) -> None:
-        say_and_close(sock, self.busy())
-
     def busy(self) -> bytes:
         return frame(b"R")
 
@@ -283,8 +280,7 @@ class HttpAcceptor(Acceptor):
 
     def refuse(self, sock: socket.socket) -> None:
         if len(self.connections) >= self._limit + EXTRA:
-            say_and_close(sock, self.busy())
-            return
+            return super().refuse(sock)
         connection = self.connect(sock)
         self._keep(connection)
         connection.refuse(503)

@@ -19,7 +19,7 @@ from feishuperm.lib.secrets import HIDDEN
 from feishuperm.lib.text import text
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
-from feishuperm.models.ask import WHILE, Ask, Block, Notice, Outcome, fit
+from feishuperm.models.ask import WHILE, Ask, Block, Notice, Outcome, fit, last_name
 from feishuperm.models.decision import Decision
 from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.kind import KINDS, Action, Kind, Say, kind_of, offers
@@ -133,7 +133,7 @@ class Presenter:
         return self.say(
             f"pass.{name}",
             session=one_line(request.session, 8),
-            project=one_line(project_name(request.project), 60),
+            project=one_line(last_name(request.project), 60),
             scope=self.pass_scope(request, rules),
         )
 
@@ -210,7 +210,7 @@ class Presenter:
             until = time.strftime("%H:%M", time.localtime(row.ends))
             parts = [
                 one_line(redact(row.shown), 120),
-                project_name(row.project),
+                last_name(row.project),
                 self.say("pass.until", until=until),
                 "" if left is None else self.say("pass.left", count=left),
                 row.id,
@@ -223,7 +223,7 @@ class Presenter:
         if not requests:
             return self.say("chat.nothing")
         lines = [
-            f"{number}. {self._line(request)} · {project_name(request.project)}"
+            f"{number}. {self._line(request)} · {last_name(request.project)}"
             for number, request in enumerate(requests[:LISTED], 1)
         ]
         more = len(requests) - LISTED
@@ -409,10 +409,6 @@ def last_paragraph(said: str) -> str:
         end = said[-WORDS_READ:].partition(" ")[2]
     end = _masked(Block(tail=end)).tail.rstrip()
     return one_line(end.rpartition("\n\n")[2], WORDS_SHOWN)
-
-
-def project_name(project: str) -> str:
-    return project.rstrip("/").rpartition("/")[2] or project
 
 
 def _action_end(row: Action, request: Request) -> tuple[str, str, str]:

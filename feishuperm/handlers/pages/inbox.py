@@ -56,6 +56,7 @@ from feishuperm.models.ask import (
     Offer,
     Outcome,
     fit,
+    last_name,
 )
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
@@ -251,7 +252,7 @@ def recent_item(outcome: Outcome, undo: str = "") -> dict[str, Any]:
         "id": outcome.id,
         "what": visible(outcome.summary),
         "detail": visible(outcome.detail),
-        "project_name": visible(outcome.project.rstrip("/").rpartition("/")[2]),
+        "project_name": visible(last_name(outcome.project)),
         "done": outcome.done,
         "look": outcome.look,
         "who": visible(outcome.who),

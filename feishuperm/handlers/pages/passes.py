@@ -5,6 +5,7 @@ from __future__ import annotations
 from feishuperm.handlers.pages.layout import link_form, moment, say, shown
 from feishuperm.lib.display import visible
 from feishuperm.lib.text import text
+from feishuperm.models.ask import last_name
 from feishuperm.services.passes import Pass, Passes
 
 
@@ -23,9 +24,8 @@ def pass_items(language: str, passes: Passes) -> list[dict[str, str]]:
 def about(language: str, passes: Passes, row: Pass) -> str:
     """Where a pass holds, until when, and for how many calls."""
     left = passes.left(row)
-    place = row.project.rstrip("/").rpartition("/")[2]
     parts = (
-        visible(place),
+        visible(last_name(row.project)),
         row.session[:8],
         text(language, "pass.until", until=moment(row.ends)),
         "" if left is None else text(language, "pass.left", count=left),
