@@ -29,7 +29,7 @@ from feishuperm.lib.feishu_app import AppApi
 from feishuperm.lib.files import guard_dir, private_dir
 from feishuperm.lib.log import log
 from feishuperm.lib.post import call, dial
-from feishuperm.models.settings import SETTINGS, Settings
+from feishuperm.models.settings import Settings
 from feishuperm.server.accept import HookAcceptor, HttpAcceptor
 from feishuperm.server.link import Link
 from feishuperm.server.listen import listen_http, listen_unix
@@ -52,10 +52,7 @@ def main(args: list[str]) -> int:
     """Carry taps until a signal ends it."""
     ArgumentParser("gateway", SUMMARY, EPILOG).parse_args(args)
     settings = load_settings()
-    logging.configure(level=settings.feishuperm_log_level, stderr=True)
-    for setting in SETTINGS:
-        if setting.secret:
-            logging.hide(getattr(settings, setting.key.lower()))
+    logging.serve(settings)
     if not settings.feishu_app_id or not settings.feishu_app_secret:
         raise UsageError("a gateway needs FEISHU_APP_ID and FEISHU_APP_SECRET")
     guard_dir(private_dir(state_dir()))

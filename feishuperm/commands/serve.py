@@ -41,7 +41,6 @@ from feishuperm.lib.post import call, dial, post_json
 from feishuperm.models.ask import Ask, Outcome
 from feishuperm.models.settings import (
     BY_KEY,
-    SETTINGS,
     Settings,
     host_is_local,
     url_host,
@@ -74,10 +73,7 @@ def main(args: list[str]) -> int:
     """Serve until a signal or a control command ends it."""
     ArgumentParser("serve", SUMMARY, EPILOG).parse_args(args)
     settings = load_settings()
-    logging.configure(level=settings.feishuperm_log_level, stderr=True)
-    for setting in SETTINGS:
-        if setting.secret:
-            logging.hide(getattr(settings, setting.key.lower()))
+    logging.serve(settings)
     guard_dir(state_dir())
     server = Server(settings)
     try:

@@ -338,4 +338,4 @@ def _perform(
 ) -> SendResult:
     limit.note(clock())
     result: Result = message["call"]()
-    return SendResult(*result[:6])
+    return result

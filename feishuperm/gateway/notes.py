@@ -39,6 +39,10 @@ def join_card(joining: Joining, language: str) -> dict[str, Any]:
 
 def _button(label: str, look: str, joining: Joining, action: str) -> dict[str, Any]:
     value = {"id": joining.id, "action": action, "nonce": joining.nonce}
+    return _callback_button(label, look, value)
+
+
+def _callback_button(label: str, look: str, value: dict[str, Any]) -> dict[str, Any]:
     return {
         "tag": "button",
         "text": plain(label),
@@ -91,10 +95,4 @@ def _own_button(
     label: str, look: str, row: dict[str, Any], action: str
 ) -> dict[str, Any]:
     value = {"machine": row["id"], "action": action}
-    return {
-        "tag": "button",
-        "text": plain(label),
-        "type": look,
-        "width": "fill",
-        "behaviors": [{"type": "callback", "value": value}],
-    }
+    return _callback_button(label, look, value)

@@ -17,7 +17,7 @@ import hmac
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from feishuperm.lib import markdown
@@ -494,6 +494,7 @@ class SendResult(NamedTuple):
     retry: bool = False  # the same may pass later
     retry_after: float = 0.0  # seconds, if Feishu says so
     fallback: bool = False  # a simpler message may pass now
+    data: Mapping[str, Any] = {}  # of an app's answer
 
 
 NO_ANSWER = -1
@@ -614,7 +615,7 @@ def judge(reply: Reply) -> SendResult:
         code,
         message,
         verdict == RETRY,
-        _reset(reply.headers) if verdict == RETRY else 0.0,
+        asked_pause(reply.headers) if verdict == RETRY else 0.0,
         verdict == SIMPLER,
     )
 
@@ -632,7 +633,7 @@ def _reason(body: bytes) -> str:
     return one_line(str(json_get(body, "msg", "")))
 
 
-def _reset(headers: dict[str, str]) -> float:
+def asked_pause(headers: Mapping[str, str]) -> float:
     """How long Feishu's gateway asks to wait, within reason."""
     value = headers.get("x-ogw-ratelimit-reset") or headers.get("retry-after") or ""
     return min(float(value), 60.0) if value.isascii() and value.isdigit() else 0.0

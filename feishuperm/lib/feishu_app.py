@@ -13,10 +13,18 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from feishuperm.lib.display import one_line
+from feishuperm.lib.feishu import (
+    FAIL,
+    NO_ANSWER,
+    RETRY,
+    SIMPLER,
+    SendResult,
+    asked_pause,
+)
 from feishuperm.lib.post import Call, Reply, call
 from feishuperm.lib.text import TEXTS, text
 from feishuperm.models.fields import decoded, list_at, part_at, value_at
@@ -36,8 +44,7 @@ CARD = "interactive"
 JSON = "application/json; charset=utf-8"
 FORM = "multipart/form-data"
 
-RETRY, SIMPLER, FAIL, RENEW = "retry", "simpler", "fail", "renew"
-NO_ANSWER = -1
+RENEW = "renew"
 # Code -> what it means for the call, what is wrong, and the page that mends it.
 CODES: dict[int, tuple[str, str, str]] = {
     1: (RETRY, "Feishu is busy", ""),
@@ -111,16 +118,7 @@ SCOPE = re.compile(r"[a-z0-9_.:]{3,80}\Z")
 MOST_SCOPES = 3  # of which one is enough; named in a sentence
 
 
-class Result(NamedTuple):
-    """What became of a call."""
-
-    ok: bool
-    code: int  # Feishu's; 0 is success, -1 no answer of Feishu's
-    message: str  # what happened and what to do, without any secret
-    retry: bool = False  # the same may pass later
-    retry_after: float = 0.0  # seconds, if Feishu says so
-    fallback: bool = False  # a simpler message may pass now
-    data: Mapping[str, Any] = {}  # of the answer
+Result = SendResult  # what became of a call
 
 
 class AppApi:
@@ -285,7 +283,7 @@ class AppApi:
             code,
             said,
             verdict in (RETRY, RENEW),
-            _reset(reply.headers) if verdict == RETRY else 0.0,
+            asked_pause(reply.headers) if verdict == RETRY else 0.0,
             verdict == SIMPLER,
             answer,
         )
@@ -351,9 +349,3 @@ def _multipart(boundary: str, name: str, data: bytes) -> bytes:
         "Content-Type: application/octet-stream\r\n\r\n"
     )
     return head.encode() + data + f"\r\n--{boundary}--\r\n".encode()
-
-
-def _reset(headers: Mapping[str, str]) -> float:
-    """How long Feishu's gateway asks to wait, within reason."""
-    value = headers.get("x-ogw-ratelimit-reset") or headers.get("retry-after") or ""
-    return min(float(value), 60.0) if value.isascii() and value.isdigit() else 0.0

@@ -20,7 +20,7 @@ from feishuperm.errors import FileError
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.files import append_line
 from feishuperm.lib.secrets import HIDDEN, mask
-from feishuperm.models.settings import LOG_LEVELS
+from feishuperm.models.settings import LOG_LEVELS, SETTINGS, Settings
 
 MAX_FILE = 1 << 20  # weeks of decisions; three of them are kept
 OLD_FILES = 2
@@ -87,6 +87,14 @@ def configure(
         _LOG.path = path
     if stderr is not None:
         _LOG.stderr = stderr
+
+
+def serve(settings: Settings) -> None:
+    """As a server logs: on stderr too, and none of its own secrets."""
+    configure(level=settings.feishuperm_log_level, stderr=True)
+    for setting in SETTINGS:
+        if setting.secret:
+            hide(getattr(settings, setting.key.lower()))
 
 
 def hide(secret: str) -> None:

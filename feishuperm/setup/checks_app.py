@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from feishuperm.errors import SettingError
-from feishuperm.lib.feishu_app import NO_ANSWER, AppApi, page_of
+from feishuperm.lib.feishu import NO_ANSWER
+from feishuperm.lib.feishu_app import AppApi, page_of
 from feishuperm.lib.post import Call, Reply, call
 from feishuperm.models.fields import part_at
 from feishuperm.models.settings import Settings

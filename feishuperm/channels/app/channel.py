@@ -292,7 +292,7 @@ class AppChannel(Channel):
         limit.note(self._clock())
         result: Result = message["call"]()
         self._health.note(result.message)
-        return SendResult(*result[:6])
+        return result
 
     # Cards out.
 

@@ -23,7 +23,8 @@ from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from feishuperm.lib.display import one_line
-from feishuperm.lib.feishu_app import NO_ANSWER, AppApi, Result
+from feishuperm.lib.feishu import NO_ANSWER
+from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.lib.log import log
 from feishuperm.models.fields import part_at, text_at
 
