@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 
@@ -55,7 +56,18 @@ def language(environ: Mapping[str, str] = os.environ) -> str:
 
 def translate(line: str) -> str:
     """A line of the command line in the language of whoever reads it."""
-    return line if language() == "en" else _chinese().translate(line)
+    if language() == "en" or not _has_characters():
+        return line
+    return _chinese().translate(line)
+
+
+def _has_characters() -> bool:
+    """Whether the terminal's encoding can show Chinese at all."""
+    try:
+        "中".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
 
 
 @cache

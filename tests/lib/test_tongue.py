@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,16 @@ def test_line_is_english_unless_chinese_is_asked_for(
     assert translate("nothing is installed") == "nothing is installed"
     monkeypatch.setenv("FEISHUPERM_LANG", "zh")
     assert translate("nothing is installed") == "没有安装任何东西"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [("gbk", "没有安装任何东西"), ("latin-1", "nothing is installed")],
+)
+def test_terminal_that_cannot_show_chinese_is_told_in_english(
+    encoding: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEISHUPERM_LANG", "zh")
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr("sys.stdout", stream)
+    assert translate("nothing is installed") == said
