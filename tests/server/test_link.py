@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -336,16 +335,6 @@ def test_closed_link_stays_closed(driver: LoopDriver) -> None:
 
 
 # Over TLS.
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-keyout", str(path), "-out", f"{path}.crt"]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
-    return path
 
 
 def test_tls_socket_is_read_to_its_last_decrypted_byte(

@@ -1,0 +1,226 @@
+"""A machine's line to its gateway: dialled, watched, and given up only when told."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from feishuperm.errors import FeishupermError
+from feishuperm.protocol.machine import GOING_AWAY, POLICY, TRY_LATER, MachineWire
+from feishuperm.server import machine_line as module
+from feishuperm.server.machine_line import LOOK_SECONDS, MachineLine
+from tests.server.conftest import LoopDriver
+
+LONGEST = 40.0  # past any pause
+
+
+class Gateway:
+    """The other ends of the connections that were dialled."""
+
+    def __init__(self, driver: LoopDriver) -> None:
+        self.driver = driver
+        self.problem: Exception | None = None
+        self.rest = b""
+        self.dialled = 0
+        self.near: list[socket.socket] = []
+        self.far: list[socket.socket] = []
+        self.wires: list[MachineWire] = []
+        self.messages: list[dict[str, Any]] = []
+        self.changes: list[tuple[bool, str]] = []
+        self.ahead = 0.0
+        self.line = MachineLine(
+            driver.loop, self.dial, self.messages.append,
+            lambda up, detail: self.changes.append((up, detail)),
+            lambda: driver.clock.seconds + self.ahead,
+        )  # fmt: skip
+
+    def dial(self) -> tuple[socket.socket, bytes]:
+        self.dialled += 1
+        if self.problem is not None:
+            raise self.problem
+        near, far = socket.socketpair()
+        far.setblocking(False)
+        self.near.append(near)
+        self.far.append(far)
+        self.wires.append(MachineWire(False, 0.0))
+        return near, self.rest
+
+    def up(self) -> None:
+        """Start, and wait until it is connected."""
+        before = self.changes.count((True, ""))
+        self.line.start()
+        self.driver.until(lambda: self.changes.count((True, "")) > before)
+
+    def say(self, kind: str, **parts: Any) -> None:
+        self.wires[-1].send(kind, **parts)
+        self.far[-1].sendall(self.wires[-1].data_to_send())
+
+    def end(self, code: int, reason: str) -> None:
+        self.wires[-1].close(code, reason)
+        self.far[-1].sendall(self.wires[-1].data_to_send())
+        self.driver.until(lambda: not self.changes[-1][0])
+
+    def heard(self) -> list[dict[str, Any]]:
+        self.driver.step()
+        self.wires[-1].receive_data(self.far[-1].recv(1 << 16), 0.0)
+        return list(iter(self.wires[-1].next_event, None))
+
+    def is_cut(self) -> bool:
+        """Whether the machine has closed its socket."""
+        try:
+            return self.far[-1].recv(1 << 16) == b""
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        self.line.close()
+        self.driver.step()
+        for sock in (*self.near, *self.far):  # one may just have been dialled
+            sock.close()
+
+
+@pytest.fixture
+def gateway(driver: LoopDriver) -> Iterator[Gateway]:
+    made = Gateway(driver)
+    yield made
+    made.close()
+
+
+def test_messages_go_both_ways_once_it_is_up(gateway: Gateway) -> None:
+    assert not gateway.line.send("early")
+    gateway.up()
+    assert gateway.line.send("login", machine="m-1")
+    assert gateway.heard() == [{"t": "login", "machine": "m-1"}]
+    gateway.say("welcome", name="box")
+    gateway.driver.until(lambda: gateway.messages)
+    assert gateway.messages == [{"t": "welcome", "name": "box"}]
+
+
+def test_what_came_behind_the_handshake_is_heard(gateway: Gateway) -> None:
+    wire = MachineWire(False, 0.0)
+    wire.send("hello", nonce="n")
+    gateway.rest = wire.data_to_send()
+    gateway.up()
+    assert gateway.messages == [{"t": "hello", "nonce": "n"}]
+
+
+@pytest.mark.parametrize(
+    "problem", [OSError("no route"), FeishupermError("no gateway")]
+)
+def test_gateway_that_cannot_be_reached_is_told_and_looked_for_again(
+    gateway: Gateway, problem: Exception
+) -> None:
+    gateway.problem = problem
+    gateway.line.start()
+    gateway.driver.until(lambda: gateway.changes)
+    assert gateway.changes == [(False, str(problem))]
+    gateway.problem = None
+    gateway.driver.clock.seconds += LONGEST
+    gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+
+
+def test_pauses_grow_and_start_anew_once_a_login_worked(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def longest(low: float, high: float) -> float:
+        pauses.append(high)
+        return high
+
+    monkeypatch.setattr(module.random, "uniform", longest)
+    gateway.problem = OSError("away")
+    gateway.line.start()
+    for count in range(1, 9):
+        gateway.driver.until(lambda count=count: len(pauses) == count)  # type: ignore[misc]
+        gateway.driver.clock.seconds += LONGEST
+    assert pauses[:3] == [0.5, 1.0, 2.0] and pauses[-1] == 30.0
+    gateway.line.worked()
+    gateway.driver.until(lambda: len(pauses) == 9)
+    assert pauses[-1] == 0.5
+
+
+def test_gateway_that_goes_away_is_looked_for_at_once(gateway: Gateway) -> None:
+    gateway.up()
+    gateway.end(GOING_AWAY, "the gateway stops")
+    assert gateway.changes[-1] == (False, "the gateway stops")
+    gateway.driver.clock.seconds += module.FIRST_PAUSE
+    gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+    assert gateway.dialled == 2
+
+
+def test_machine_that_was_sent_away_for_good_stays_away(gateway: Gateway) -> None:
+    gateway.up()
+    gateway.end(POLICY, "revoked")
+    assert gateway.changes[-1] == (False, "revoked")
+    gateway.driver.advance(LONGEST)
+    gateway.line.start()
+    gateway.driver.step()
+    assert gateway.dialled == 1
+
+
+def test_busy_gateway_and_a_cut_line_are_tried_again(gateway: Gateway) -> None:
+    gateway.up()
+    gateway.end(TRY_LATER, "not ready")
+    gateway.driver.clock.seconds += LONGEST
+    gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+    gateway.far[-1].close()
+    gateway.driver.until(lambda: not gateway.changes[-1][0])
+    assert gateway.changes[-1] == (False, "the connection was cut")
+    gateway.driver.clock.seconds += LONGEST
+    gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+
+
+def test_tap_that_lay_in_the_socket_of_a_sleeping_machine_is_not_taken(
+    gateway: Gateway,
+) -> None:
+    gateway.up()
+    gateway.say("tap", tap="t1")
+    gateway.ahead += 3600  # the lid was closed
+    gateway.driver.until(lambda: not gateway.changes[-1][0])
+    assert gateway.messages == [] and "slept" in gateway.changes[-1][1]
+
+
+def test_gateway_that_says_nothing_for_a_minute_is_dead(gateway: Gateway) -> None:
+    gateway.up()
+    seconds = 0.0
+    while gateway.changes[-1][0]:
+        gateway.driver.advance(LOOK_SECONDS)
+        seconds += LOOK_SECONDS
+    assert 60 <= seconds <= 70
+    assert "does not answer" in gateway.changes[-1][1]
+
+
+def test_connection_of_no_use_is_dropped_and_replaced(gateway: Gateway) -> None:
+    gateway.up()
+    gateway.line.drop()
+    gateway.driver.until(lambda: not gateway.changes[-1][0])
+    gateway.driver.clock.seconds += LONGEST
+    gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+
+
+def test_closed_line_says_goodbye_and_nothing_after_it(gateway: Gateway) -> None:
+    gateway.up()
+    gateway.line.close()
+    gateway.heard()
+    assert gateway.wires[-1].code == GOING_AWAY
+    gateway.far[-1].close()
+    gateway.driver.advance(LONGEST)
+    assert gateway.dialled == 1 and gateway.changes == [(True, "")]
+
+
+def test_line_that_was_closed_while_it_dialled_keeps_no_socket(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, dial = threading.Event(), gateway.dial
+    monkeypatch.setattr(gateway.line, "_dial", lambda: (go.wait(10), dial())[1])
+    gateway.line.start()
+    gateway.line.close()
+    go.set()
+    gateway.driver.until(lambda: gateway.far)
+    gateway.driver.until(gateway.is_cut)
+    assert gateway.changes == []
