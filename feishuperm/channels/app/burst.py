@@ -194,7 +194,9 @@ class Burst:
 
     def _line_elements(self, line: Line) -> list[dict[str, Any]]:
         if line.outcome is not None:
-            return [note(f"{line.outcome.done} · {one_line(line.words(), LINE)}")]
+            done, result = line.outcome.done, line.outcome.result
+            parts = (done, result, one_line(line.words(), LINE))
+            return [note(" · ".join(filter(None, parts)))]
         mark = Mark(line.ask.id, line.ask.digest, self.nonce)
         offers = [o for o in (line.offer(YES), line.offer(NO)) if o is not None]
         buttons = [[button(o.label, o.look, mark, o.name)] for o in offers]

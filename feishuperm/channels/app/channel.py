@@ -23,7 +23,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from feishuperm.channels.app.burst import Burst
 from feishuperm.channels.app.card import (
@@ -66,6 +66,7 @@ class Line(Protocol):
     def cards_settled(self) -> None: ...
 
 
+T = TypeVar("T")
 PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one app
 CHANGE_LIMIT = ((40, 1.0), (1000, 60.0))
 CHANGE_SECONDS = 120.0  # a card that could not be changed for so long stays as it is
@@ -151,6 +152,7 @@ class AppChannel(Channel):
         self._talk = Talk(self, clock, wall)
         self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._records: dict[str, Shown] = {}  # settled, latest last
+        self._shared: dict[str, Burst] = {}  # the same of those that share a card
         self._changing = 0  # cards that are changed in a moment
         self._bursts: list[Burst] = []  # those with a line that waits
         self._recent: dict[str, deque[float]] = {}  # by session
@@ -270,6 +272,7 @@ class AppChannel(Channel):
         burst = self.burst_of(outcome.id)
         if burst is not None:
             burst.settle(outcome)
+            _keep(self._shared, outcome.id, burst)
         shown = self.store.get(outcome.id)
         if shown is not None and burst is None:
             self._changing += 1
@@ -281,8 +284,10 @@ class AppChannel(Channel):
 
     def update(self, outcome: Outcome) -> None:
         """What came of it is known: its record says that too."""
-        card = self._records.get(outcome.id)
-        if card is not None:
+        burst, card = self._shared.get(outcome.id), self._records.get(outcome.id)
+        if burst is not None:
+            burst.settle(outcome)
+        elif card is not None:
             record = self._record(card.ask, outcome)
             call = partial(self.api.update, card.message_id, record)
             self._queue(call, CHANGE_SECONDS)
@@ -407,9 +412,7 @@ class AppChannel(Channel):
             return
         outcome = self.counter.outcome(card.ask.id) or outcome  # more may be known
         record = self._record(card.ask, outcome)
-        self._records[card.ask.id] = card
-        while len(self._records) > RECORDS:
-            del self._records[next(iter(self._records))]
+        _keep(self._records, card.ask.id, card)
 
         def call() -> Result:
             result = self.api.update(card.message_id, record)
@@ -761,3 +764,10 @@ def _same(card: Shown, value: dict[str, Any], message_id: str) -> bool:
 
 def _form(call: Callable[[], Result]) -> Form:
     return Form(lambda: {"call": call})
+
+
+def _keep(records: dict[str, T], id: str, record: T) -> None:
+    """Remember the last so many."""
+    records[id] = record
+    while len(records) > RECORDS:
+        del records[next(iter(records))]

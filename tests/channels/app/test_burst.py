@@ -49,6 +49,19 @@ def test_sixth_request_in_ten_seconds_joins_one_card(bench: Bench) -> None:
         assert f"'Bash: npm run {id_of(number)}'" in str(bench.api.cards[BURST])
 
 
+def test_line_tells_what_came_of_it_even_when_the_card_is_over(bench: Bench) -> None:
+    fill(bench)
+    for number in (6, 7, 8):
+        bench.tap(BURST, f"allow {id_of(number)}")
+    bench.turn(1)
+    ran = bench.outcomes[id_of(7)]._replace(result="已运行，退出码 3")
+    bench.channel.update(ran)
+    bench.turn(1)
+    words = f"done allow · 已运行，退出码 3 · Bash: npm run {id_of(7)}"
+    assert words in str(bench.api.cards[BURST])
+    assert bench.buttons(BURST) == {}
+
+
 def test_requests_with_time_between_them_have_cards_of_their_own(
     tmp_path: Path,
 ) -> None:
