@@ -51,6 +51,8 @@ class BotQuestions:
             url = input(later).strip()
             if not url:
                 return True
+            if not _is_address(url):
+                continue
             question = translate("Signing secret (empty: none): ")
             secret = getpass.getpass(question).strip()
             if self._accept(url, secret):
@@ -87,11 +89,6 @@ class BotQuestions:
 
     def _accept(self, url: str, secret: str) -> bool:
         """Take a bot that works into the settings."""
-        try:
-            parse_setting(BY_KEY[BOT[0]], url)
-        except UsageError as error:
-            say(str(error))
-            return False
         new = self.config.new
         new[BOT[0]] = url
         if secret or self.config.old.get(BOT[1]):
@@ -135,3 +132,13 @@ def tell_out_of_reach(config: WantedConfig) -> None:
     advise(settings, rows)
     example = url_of(rows[0].host, settings.callback_server_port) if rows else "URL"
     say(f"to set one: feishuperm install --callback-url {example}")
+
+
+def _is_address(url: str) -> bool:
+    """Whether it can be a bot's; says why not."""
+    try:
+        parse_setting(BY_KEY[BOT[0]], url)
+    except UsageError as error:
+        say(str(error))
+        return False
+    return True

@@ -75,6 +75,14 @@ def test_bot_that_is_refused_leaves_nothing_and_is_asked_for_again(
     assert made.config.new == {}
 
 
+def test_what_is_no_address_is_refused_before_the_secret_is_asked_for(
+    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = Person(monkeypatch, "open.feishu.cn", BOT + "a", secrets=("s", "unasked"))
+    assert questions(bare).ask()
+    assert person.tried == [(BOT + "a", "s")] and person.secrets == ["unasked"]
+
+
 def test_secret_of_the_old_bot_is_not_that_of_a_new_one(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
