@@ -9,7 +9,8 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import home
 from feishuperm.lib.files import locked
 from feishuperm.lib.program import archive_path
-from feishuperm.lib.tongue import KEY, LANGUAGES
+from feishuperm.lib.tongue import KEY
+from feishuperm.models.names import LANGUAGES
 from feishuperm.setup.gateway_install import GatewayInstall
 from feishuperm.setup.install import Install
 from feishuperm.setup.service_unit import KINDS

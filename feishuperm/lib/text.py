@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from feishuperm.models.ask import Ask
+from feishuperm.models.names import LANGUAGES
 
 TEXTS: dict[str, tuple[str, str]] = {
     # What the model is told.
@@ -949,7 +950,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     # The numbers a phone shows when a tap fails.
 }
 
-LANGUAGES = ("zh", "en")
 UNCOUNTED = 6 * 3600  # nobody counts the seconds of so many hours
 
 

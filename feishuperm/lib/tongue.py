@@ -20,6 +20,7 @@ from functools import cache
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.config import config_path, read_config
+from feishuperm.models.names import LANGUAGES
 
 # The literals around the holes of the English, and the Chinese.
 Row = tuple[list[str], str]
@@ -28,8 +29,6 @@ KEY = "FEISHUPERM_LANG"
 # In the order in which a system asks them; the first that is set counts.
 LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 NO_LANGUAGE = ("", "c", "posix")
-# As in `lib.text`, which is not loaded for this.
-LANGUAGES = ("zh", "en")
 # A hole of the Chinese: the next one, or one by its number; with `~` it may hold a
 # sentence of ours, which is translated too.
 HOLE = re.compile(r"\{([1-9]?)(~?)\}")

@@ -1,4 +1,4 @@
-"""Names that several rooms must agree on: our programs, and some tools."""
+"""Names that several rooms must agree on: our programs, languages, and some tools."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ PROGRAMS = {
     "feishuperm-supervisor": "supervisor",
     "permission-notify": "hook",
 }
+LANGUAGES = ("zh", "en")  # in the order in which `lib.text` has them
 # Tools of the client whose calls are something else than a permission.
 QUESTION_TOOL = "AskUserQuestion"
 PLAN_TOOL = "ExitPlanMode"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from feishuperm.errors import SettingError
+from feishuperm.models.names import LANGUAGES
 
 NOTIFY_KINDS = (
     *("permission", "question", "plan", "next", "denied", "form"),
@@ -219,7 +220,7 @@ SETTINGS = (
             "who may join machines; empty: everybody the app is visible to"),
     Setting("GATEWAY_METRICS_TOKEN", "", _text, "any text",
             "who may read /metrics from elsewhere", secret=True),
-    Setting("FEISHUPERM_LANG", "zh", _choice("zh", "en"), "zh or en",
+    Setting("FEISHUPERM_LANG", "zh", _choice(*LANGUAGES), "zh or en",
             "language of cards, pages and messages"),
     Setting("FEISHUPERM_LOG_LEVEL", "info", _choice(*LOG_LEVELS),
             ", ".join(LOG_LEVELS), "how much the log holds"),

@@ -30,9 +30,10 @@ from feishuperm.lib.feishu import (
     title_messages,
 )
 from feishuperm.lib.post import Reply, post_json
-from feishuperm.lib.text import LANGUAGES, text
+from feishuperm.lib.text import text
 from feishuperm.models.ask import NOTICES, YES, Notice
 from feishuperm.models.kind import KINDS, Action
+from feishuperm.models.names import LANGUAGES
 from tests.asks import ID, URL, make_ask, url
 from tests.fakes.feishu import (
     TOKEN,

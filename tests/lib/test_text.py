@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from feishuperm.lib.text import LANGUAGES, TEXTS, UNCOUNTED, at_zero, text, time_hint
+from feishuperm.lib.text import TEXTS, UNCOUNTED, at_zero, text, time_hint
 from feishuperm.models.ask import Ask
+from feishuperm.models.names import LANGUAGES
 
 
 @pytest.mark.parametrize("key", TEXTS)
