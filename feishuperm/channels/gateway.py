@@ -299,6 +299,8 @@ class GatewayChannel(Channel):
         receipt = self._receipts.get(tap)
         if receipt is None:
             receipt = self._judge(tap, message)
+            if self._titles_only:
+                receipt = receipt._replace(outcome=receipt.outcome.bare())
             self._receipts[tap] = receipt
             while len(self._receipts) > REMEMBERED:
                 self._receipts.popitem(last=False)

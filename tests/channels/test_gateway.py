@@ -261,6 +261,17 @@ def test_titles_only_tells_what_was_done_and_nothing_of_what_it_was() -> None:
     assert "rm" not in str(sent)
 
 
+def test_titles_only_answers_a_tap_with_nothing_of_what_it_was_about() -> None:
+    bench = Bench(titles_only=True)
+    bench.log_in()
+    bench.announce()
+    ended = Outcome("1-a", done="已批准运行", summary="rm", detail="rm", ran="rm y")
+    bench.channel._counter.answer = lambda answer: Receipt(statuses.ENDED, ended)
+    bench.tap()
+    assert bench.receipt().outcome.done == "已批准运行"
+    assert "rm" not in str(bench.wire.got("receipt"))
+
+
 def test_gateway_is_told_what_came_of_a_call_it_has_shown(bench: Bench) -> None:
     bench.announce()
     ran = Outcome("1-a", done="已批准运行", result="已运行完毕")
