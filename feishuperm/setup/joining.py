@@ -88,7 +88,7 @@ class Pairing:
     def _read_code(self, message: dict[str, Any]) -> str:
         try:
             code, seconds = str(message["code"]), float(message["seconds"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise FeishupermError(UNREADABLE) from None
         if not 0 < seconds <= LONGEST_SECONDS:
             raise FeishupermError(UNREADABLE)

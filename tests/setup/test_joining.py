@@ -157,6 +157,7 @@ def test_enrolment_that_cannot_be_read_is_refused(joined: dict[str, Any]) -> Non
         {"code": "123456", "seconds": None},
         {"code": "123456", "seconds": float("inf")},
         {"code": "123456", "seconds": float("nan")},
+        {"code": "123456", "seconds": 10**400},
     ],
 )
 def test_code_that_cannot_be_read_is_refused(code: dict[str, Any]) -> None:
