@@ -82,8 +82,10 @@ def flatten(text: str) -> list[Part]:
 def _flat(piece: Piece) -> Part:
     words = _words(piece.spans)
     if piece.kind == "code":
-        language = piece.mark.strip().lower()
-        return Part("code", words, language if WORD.fullmatch(language) else "")
+        if WORD.fullmatch(piece.mark.lower()):
+            return Part("code", words, piece.mark.lower())
+        # Anything may stand there, and nothing is approved that was not seen.
+        return Part("code", f"{piece.mark}\n{words}" if piece.mark else words)
     if piece.kind == "table":
         return Part("text", "\n".join(" | ".join(map(_words, r)) for r in piece.rows))
     if piece.kind == "item":

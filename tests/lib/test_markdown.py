@@ -198,6 +198,6 @@ def test_who_can_draw_little_gets_headings_code_and_lines() -> None:
 
 
 @pytest.mark.parametrize("language", ["js <at id=all></at>", "x" * 30, "a b"])
-def test_language_of_code_that_is_no_word_is_left_out(language: str) -> None:
+def test_language_of_code_that_is_no_word_is_seen_as_text(language: str) -> None:
     (part,) = markdown.flatten(f"```{language}\nx\n```")
-    assert part == markdown.Part("code", "x")
+    assert part == markdown.Part("code", f"{language}\nx")
