@@ -30,7 +30,7 @@ from feishuperm.lib.files import (
     write_atomic,
 )
 from feishuperm.lib.git import main_folder, top_folder
-from feishuperm.models.fields import value_at
+from feishuperm.models.fields import list_at, value_at
 
 SETTINGS = (".claude/settings.json", ".claude/settings.local.json", ".mcp.json")
 SCRIPT_FOLDERS = (".claude/hooks", "hooks")
@@ -116,7 +116,7 @@ def project_content(root: str) -> dict[str, bytes]:
         if data:
             value = parse_json(data, os.path.join(top, name))
             words.update(_words(value))
-            listed = value_at(value, "hookScriptPaths") or ()
+            listed = list_at(value, "hookScriptPaths")
             folders.update(folder for folder in listed if isinstance(folder, str))
     for folder in sorted(folders):
         for name in _files_below(top, folder):

@@ -117,6 +117,15 @@ def test_any_other_byte_needs_trust_again(clone: Clone, name: str) -> None:
         assert clone.covered()
 
 
+@pytest.mark.parametrize("folders", [5, True, {"hooks": 1}, "hooks", [None, ["x"]]])
+def test_folders_of_scripts_that_are_no_list_are_none(
+    clone: Clone, folders: Any
+) -> None:
+    clone.write("h/other.sh", "true")
+    clone.write(".claude/settings.json", {"hookScriptPaths": folders})
+    assert "h/other.sh" not in project_content(str(clone.root))
+
+
 def test_link_that_leads_elsewhere_needs_trust_again(clone: Clone) -> None:
     clone.write("kept/one.py", "1")
     clone.write("kept/two.py", "2")
