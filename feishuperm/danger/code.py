@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import NamedTuple
 
 MAX_CODE = 30_000  # characters
 MAX_POWERSHELL = 15_000
@@ -27,21 +26,21 @@ _DELETES = re.compile(
     r"|File\.Delete|File\.rm\w*!?|remove_(?:file|dir)\w*|file\.remove|Sys\.remove"
     r"|removeItem\(\s{0,9}atPath:|\brm\()" + _TEXT
 )
-_DELETES_UNSEEN = re.compile(
+DELETES_UNSEEN = re.compile(
     r"\b(?:rmtree|rm_rf|rmSync|RemoveAll|remove_dir_all|rimraf)\s*\("
 )
 # Of a path that stands somewhere else in the code.
-_DELETES_LOOSELY = re.compile(
+DELETES_LOOSELY = re.compile(
     r"\b(?:rmtree|rm_rf|rmSync|rimraf|os\.remove|unlink\w*|RemoveAll|remove_tree)\b"
     r"|\.rmdir\s*\(|File\.delete|FileUtils\.rm|Deno\.remove|fs\.(?:promises\.)?rm\b"
 )
-_WRITES_LOOSELY = re.compile(
+WRITES_LOOSELY = re.compile(
     r"\bopen\s*\(\s*\w[^)]{0,200}[\"'][wa]b?\+?[\"']|\.write_(?:text|bytes)\s*\("
     r"|(?:write|append)File(?:Sync)?\s*\(\s*\w|File\.write\s*\(?\s*\w"
 )
 _AT_HOME = re.compile(r"Path\.home\(|homedir\(|expanduser|Dir\.home|\bHOME\b")
 # Rows of a database, by its objects; and a shell on somebody's socket.
-_DATA = re.compile(
+DATA = re.compile(
     r"\.(?:objects\.all\(\)\.delete|delete_all|destroy_all|drop_all|dropDatabase"
     r"|dropCollection|flushall|flushdb|dropSchema)\b|\.deleteMany\(\s*(?:\{\s*\})?\s*\)"
     r"|sync\(\s*\{\s*force:\s*true|\.truncate\(",
@@ -81,10 +80,10 @@ _FETCHED = re.compile(
     r"(?:urlretrieve|copy|download\w*)\s{0,9}\(\s{0,9}[\"']http[^,\n]{1,300},\s{0,9}"
     r"[\"']([^\"'\n]{1,300})[\"']"
 )
-_ENVIRONMENT = re.compile(
+ENVIRONMENT = re.compile(
     r"os\.environ\b(?!\s*[\[.])|process\.env\b(?!\s*[\[.])|\bENV\.to_"
 )
-_ROOT = re.compile(r"with administrator privileges|\bsetuid\s*\(\s*0")
+ROOT = re.compile(r"with administrator privileges|\bsetuid\s*\(\s*0")
 _LITERALS = re.compile(r"[\"'`]([~/.]?[\w./~ *-]{3,200})[\"'`]")
 _GLUED = re.compile(r"""(["'])\s{0,9}\+\s{0,9}\1""")  # 'rm -r' + 'f /'
 _BACKQUOTED = re.compile(r"(?:^|[\s=(;])`([^`\n]{1,500})`|%x[({]([^)}]{1,500})[)}]")
@@ -94,7 +93,7 @@ _WRITES = re.compile(
     + _TEXT
     + r"(?=\)?[^)]*?(?:,\s*(?:mode\s*=\s*)?[\"'][rb]*[wax+]|\)\s*\.write_|,))"
 )
-_URL = re.compile(r"https?://([^/\s'\"`$)]{1,100})")
+_URL = re.compile(r"https?://([^/\s'\"`$):]{1,100})")
 _FETCHES = re.compile(
     r"\b(?:urlopen|requests\.\w+|fetch|urlretrieve|axios|file_get_contents|LWP|curl_exec"
     r"|URI\.open|Net::HTTP|httpx|Deno\.readTextFile)\b|\bhttps?['\"]?\)?\.(?:get|request)"
@@ -113,91 +112,67 @@ _PRINTS = re.compile(r"print|echo|write|puts|decode")
 _PIECES = re.compile(r"""(["'])((?:(?!\1)[^\\\n]){0,200})\1""")
 
 
-class CodeReading(NamedTuple):
-    """What code would do, as far as its text says."""
-
-    deletes: tuple[str, ...] = ()
-    deletes_unseen: bool = False
-    writes: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    downloads: bool = False  # and evaluates what came
-    decodes: bool = False
-    fetched: tuple[str, ...] = ()  # files that were downloaded
-    texts: tuple[str, ...] = ()  # that may be paths
-    environment: str = ""  # all of it is named
-    root: str = ""
-    deletes_loosely: bool = False
-    writes_loosely: bool = False
-    data: str = ""
-    statements: tuple[str, ...] = ()
+# What is looked for -> where its text stands: in the last group that has one.
+_TEXTS = {
+    "deletes": (_DELETES, _DELETES_OF),
+    "writes": (_WRITES, _COPIES),
+    "runs": (_BACKQUOTED, _RUNS_BARE),
+    "hosts": (_URL,),
+    "fetched": (_FETCHED,),  # files that were downloaded
+    "statements": (_SQL_TEXT,),
+    "literals": (_LITERALS,),
+}
+MAX_TEXTS = 10  # of one kind
+MAX_LITERALS = 100
 
 
-def read_code(text: str) -> CodeReading:
-    """Look through code for what matters."""
-    text = _GLUED.sub("", text[:MAX_CODE])
-    deletes = (
-        *(match[2] for match in _DELETES.finditer(text)),
-        *(match[1] or match[2] for match in _DELETES_OF.finditer(text)),
-    )[:10]
-    backquoted = (match[1] or match[2] for match in _BACKQUOTED.finditer(text))
-    bare = (match[1] for match in _RUNS_BARE.finditer(text))
-    runs = (*(_joined(match) for match in _RUNS.finditer(text)), *backquoted, *bare)
-    evaluates = bool(_EVALUATES.search(text))
-    return CodeReading(
-        deletes,
-        not deletes and bool(_DELETES_UNSEEN.search(text)),
-        (
-            *(match[2] for match in _WRITES.finditer(text)),
-            *(match[1] for match in _COPIES.finditer(text)),
-            *map(_near, _WRITES_NEAR.finditer(text)),
-        )[:10],
-        runs[:10],
-        tuple(match[1] for match in _URL.finditer(text))[:10],
-        (evaluates and _fetches(text)) or _serves(text),
-        (evaluates or bool(_EXECUTES.search(text))) and bool(_DECODES.search(text)),
-        tuple(match[1] for match in _FETCHED.finditer(text))[:10],
-        _paths(text),
-        _first(_ENVIRONMENT, text),
-        _first(_ROOT, text),
-        _DELETES_LOOSELY.search(text) is not None,
-        _WRITES_LOOSELY.search(text) is not None,
-        _first(_DATA, text),
-        tuple(match[2] for match in _SQL_TEXT.finditer(text))[:10],
-    )
+class Code:
+    """A text in some language, and what it says."""
 
+    def __init__(self, text: str) -> None:
+        self.text = _GLUED.sub("", text[:MAX_CODE])
 
-def _fetches(text: str) -> bool:
-    return _FETCHES.search(text) is not None
+    def says(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.search(self.text)
+        return match[0] if match else ""
 
+    def texts(self, kind: str, most: int = MAX_TEXTS) -> list[str]:
+        """The texts of a kind, in their order."""
+        matches = (m for pattern in _TEXTS[kind] for m in pattern.finditer(self.text))
+        groups = ([group for group in m.groups() if group] for m in matches)
+        return [group[-1] for group, _ in zip(groups, range(most)) if group]
 
-def _serves(text: str) -> bool:
-    """Whether a shell is given to whoever is at the other end."""
-    return _SOCKETS.search(text) is not None and _SHELLS.search(text) is not None
+    def runs(self) -> list[str]:
+        called = [_joined(match) for match in _RUNS.finditer(self.text)]
+        return [*called[:MAX_TEXTS], *self.texts("runs")]
+
+    def writes(self) -> list[str]:
+        near = [_near(match) for match in _WRITES_NEAR.finditer(self.text)]
+        return [*self.texts("writes"), *near[:MAX_TEXTS]]
+
+    def paths(self) -> list[str]:
+        """Texts that may be paths, from a home too if there is talk of one."""
+        literals = self.texts("literals", MAX_LITERALS)
+        if not self.says(_AT_HOME):
+            return literals
+        return [*literals, *("~/" + path.lstrip("/") for path in literals)]
+
+    def runs_what_came(self) -> bool:
+        """Evaluates what it fetches, or gives a shell to whoever is out there."""
+        fetches = self.says(_EVALUATES) and self.says(_FETCHES)
+        return bool(fetches or (self.says(_SOCKETS) and self.says(_SHELLS)))
+
+    def runs_decoded(self) -> bool:
+        runs = self.says(_DECODES) and (self.says(_EVALUATES) or self.says(_EXECUTES))
+        return bool(runs)
+
+    def prints_decoded(self) -> bool:
+        return bool(self.says(_DECODES) and self.says(_PRINTS))
 
 
 def _near(match: re.Match[str]) -> str:
     home = "~" if _AT_HOME.search(match[1] or "") else ""
     return home + (match[2] or match[3])
-
-
-def _paths(text: str) -> tuple[str, ...]:
-    """Texts that may be paths, from a home too if there is talk of one."""
-    texts = tuple(match[1] for match in _LITERALS.finditer(text))[:100]
-    if not _AT_HOME.search(text):
-        return texts
-    return (*texts, *("~/" + path.lstrip("/") for path in texts))
-
-
-def _first(pattern: re.Pattern[str], text: str) -> str:
-    match = pattern.search(text)
-    return match[0] if match else ""
-
-
-def prints_decoded(text: str) -> bool:
-    """Whether code sends on what it has decoded."""
-    text = text[:MAX_CODE]
-    return bool(_PRINTS.search(text) and _DECODES.search(text))
 
 
 def _joined(match: re.Match[str]) -> str:

@@ -229,60 +229,63 @@ def run_code(scene: Scene, text: Arg, flow: Flow) -> Flow:
         scene.unread(text[code.MAX_CODE :])
     if not scene.spend(min(len(text), code.MAX_CODE), 10):
         return UNSEEN
-    reading = code.read_code(text)
-    _changed_by_code(scene, reading)
-    for command in reading.runs:
+    read = code.Code(text)
+    hosts = read.texts("hosts")
+    what = ", ".join(hosts[:2])
+    _changed_by_code(scene, read, what)
+    for command in read.runs():
         scene.run(Arg(command))
-    what = ", ".join(reading.hosts[:2])
-    if reading.hosts:
-        _sent_by_code(scene, reading, what)
-    for key, is_seen in (
-        ("downloaded", reading.downloads),
-        ("decoded", reading.decodes),
-    ):
-        if is_seen:
-            scene.mark(f"danger.{key}", what)
+    if hosts:
+        _sent_by_code(scene, read, hosts)
+    if read.runs_what_came():
+        scene.mark("danger.downloaded", what)
+    if read.runs_decoded():
+        scene.mark("danger.decoded", what)
     if UNKNOWN in text and text.strip(UNKNOWN) == "":
         scene.fact("fact.opaque", "")
-    origin = flow.origin or (DOWNLOADED if reading.hosts else "")
-    if code.prints_decoded(text):
+    origin = flow.origin or (DOWNLOADED if hosts else "")
+    if read.prints_decoded():
         origin, what = DECODED, ""
     return Flow(None, origin, flow.what or what)
 
 
-def _changed_by_code(scene: Scene, reading: code.CodeReading) -> None:
-    for path in reading.deletes:
+def _changed_by_code(scene: Scene, read: code.Code, host: str) -> None:
+    deletes = read.texts("deletes")
+    for path in deletes:
         scene.deletes(_expanded(path), recursive=True)
-    if reading.deletes_unseen:
+    if not deletes and read.says(code.DELETES_UNSEEN):
         scene.mark("danger.unsure", "rmtree")
-    for path in reading.texts:
-        place = scene.place(path)
-        rooted = path.startswith(("/", "~")) and place.kind == OUTSIDE
-        if reading.deletes_loosely and rooted:
-            scene.deletes(path, recursive=True)
-        if reading.writes_loosely and place.protected:
-            scene.writes(path)
-    if reading.data:
-        scene.mark("danger.data", reading.data)
-    for statement in reading.statements:
-        if sql.destroys(statement):
-            scene.mark("danger.data", statement)
-    for path in reading.writes:
+    for path in read.writes():
         scene.writes(_expanded(path))
-    for path in reading.fetched:
-        scene.keep(path, Flow(None, DOWNLOADED, ", ".join(reading.hosts[:1])))
-    if reading.root:
-        scene.mark("danger.root", reading.root)
+    for path in read.texts("fetched"):
+        scene.keep(path, Flow(None, DOWNLOADED, host))
+    for key, pattern in (("danger.data", code.DATA), ("danger.root", code.ROOT)):
+        if read.says(pattern):
+            scene.mark(key, read.says(pattern))
+    for statement in filter(sql.destroys, read.texts("statements")):
+        scene.mark("danger.data", statement)
+    _changed_loosely(scene, read)
 
 
-def _sent_by_code(scene: Scene, reading: code.CodeReading, host: str) -> None:
-    for name in reading.hosts:
-        scene.fact("fact.host", name)
-    for path in reading.texts:
+def _changed_loosely(scene: Scene, read: code.Code) -> None:
+    """Something is deleted or written whose path stands elsewhere in the code."""
+    deletes, writes = read.says(code.DELETES_LOOSELY), read.says(code.WRITES_LOOSELY)
+    for path in read.paths() if deletes or writes else ():
+        place = scene.place(path)
+        if deletes and path.startswith(("/", "~")) and place.kind == OUTSIDE:
+            scene.deletes(path, recursive=True)
+        if writes and place.protected:
+            scene.writes(path)
+
+
+def _sent_by_code(scene: Scene, read: code.Code, hosts: list[str]) -> None:
+    for host in hosts:
+        scene.fact("fact.host", host)
+    for path in read.paths():
         if scene.place(path).protected == "danger.keys" or is_secret(path):
-            scene.leaks(Flow(None, SECRET, path), host)
-    if reading.environment:
-        scene.leaks(Flow(None, SECRET, reading.environment), host)
+            scene.leaks(Flow(None, SECRET, path), hosts[0])
+    if read.says(code.ENVIRONMENT):
+        scene.leaks(Flow(None, SECRET, read.says(code.ENVIRONMENT)), hosts[0])
 
 
 def _expanded(path: str) -> str:
