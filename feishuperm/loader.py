@@ -132,7 +132,7 @@ class Loader:
         if name in self.rest:
             if name not in self.parts:
                 self._read_rest()
-            return assemble(self.parts.pop(name), Units(self.caches))
+            return assemble(self.parts.pop(name), self.caches)
         data = b""
         for place in self.places[name]:
             data = self._inflate(place, self.common + data) if place[1] else b""
@@ -189,23 +189,16 @@ def accumulated(offset: int, lengths: list[int]) -> Iterator[Place]:
         offset += length
 
 
-class Units(dict):  # type: ignore[type-arg]
-    """Each two bytes of code with the room that CPython wants behind them."""
-
-    def __init__(self, caches: dict[int, int]) -> None:
-        self.caches = caches
-
-    def __missing__(self, unit: int) -> bytes:
-        data = unit.to_bytes(2, sys.byteorder)
-        self[unit] = data + bytes(2 * self.caches.get(data[0], 0))
-        return self[unit]  # type: ignore[no-any-return]
-
-
-def assemble(parts: Iterable[Parts], units: Units) -> CodeType | None:
+def assemble(parts: Iterable[Parts], caches: dict[int, int]) -> CodeType | None:
     """A module's code; what is inside a code object stands before it."""
     made: list[CodeType] = []
+    units: dict[int, bytes] = {}  # with the room that CPython wants behind them
     for part in parts:
-        code = b"".join([units[unit] for unit in memoryview(part[CODE]).cast("H")])
+        words = memoryview(part[CODE]).cast("H")
+        for word in set(words).difference(units):
+            data = word.to_bytes(2, sys.byteorder)
+            units[word] = data + bytes(2 * caches.get(data[0], 0))
+        code = b"".join([units[word] for word in words])
         first = len(made) - part[CONSTS].count(INNER)
         inner = iter(made[first:])
         del made[first:]
