@@ -94,10 +94,10 @@ def _add(options: Any) -> int:
     require_person(os.environ)
     check_rule(options.what)
     bounded = options.calls is not None or options.session
+    if any(n is not None and n < 1 for n in (options.minutes, options.calls)):
+        raise UsageError("--minutes and --calls need a number from 1 up", "")
     minutes = options.minutes or (DAY if bounded else MINUTES)
     calls = options.calls or 0
-    if minutes < 1 or calls < 0 or (options.calls is not None and calls < 1):
-        raise UsageError("--minutes and --calls need a number from 1 up", "")
     project = os.path.realpath(options.project or ".")
     where = f"session {options.session}" if options.session else project
     say("without asking:")
