@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
-MAX_CODE = 30_000  # characters
+MAX_CODE = 20_000  # characters
 MAX_POWERSHELL = 15_000
 
 _TEXT = (
@@ -21,7 +21,7 @@ _DELETES = re.compile(
     r"|rmSync|rmdirSync|unlinkSync|fs\.rm|fs\.rmdir|fs\.unlink|FileUtils\.rm\w*"
     r"|[\w)]\s*\.(?:rm|rmdir|unlink)|File\.delete"
     r"|delete-(?:file|directory)|delete POSIX file"
-    r"|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf"
+    r"|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf|removeSync"
     r"|del|unlink|\brmdir|send2trash|os\.Remove|Files\.delete\w*|Directory\.Delete"
     r"|File\.Delete|File\.rm\w*!?|remove_(?:file|dir)\w*|file\.remove|Sys\.remove"
     r"|removeItem\(\s{0,9}atPath:|\brm\()" + _TEXT
@@ -149,6 +149,10 @@ class Code:
     def writes(self) -> list[str]:
         near = [_near(match) for match in _WRITES_NEAR.finditer(self.text)]
         return [*self.texts("writes"), *near[:MAX_TEXTS]]
+
+    def commands(self) -> list[str]:
+        """Texts that may be commands, if any are run at all."""
+        return self.texts("literals", MAX_LITERALS) if self.says(_EXECUTES) else []
 
     def paths(self) -> list[str]:
         """Texts that may be paths, from a home too if there is talk of one."""

@@ -147,6 +147,8 @@ def git_config(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         args, "", "--unset", "--unset-all", "--add", "--replace-all"
     )
     everywhere = has(args, "", "--global", "--system")
+    if everywhere and has(args, "e", "--edit"):
+        scene.mark("danger.startup", words("git config", args))
     if not writes or rest[:1] in (["get"], ["list"]):
         return NOTHING
     name = rest[0] if rest else ""

@@ -34,7 +34,13 @@ from feishuperm.danger.scene import (
     Program,
     Scene,
 )
-from feishuperm.danger.strangers import by_name, runs_among, unknown
+from feishuperm.danger.strangers import (
+    RUN_BY_OTHERS,
+    by_name,
+    fed_sql,
+    runs_among,
+    unknown,
+)
 
 # Wrapper -> options that take a word, words of its own before the command.
 WRAPPERS = {
@@ -207,6 +213,7 @@ def interpreter(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.mark("danger.downloaded", rest[0])
     if recognise(scene, name, args):
         return Flow()
+    fed_sql(scene, args, flow)
     return script(scene, rest[0], args[args.index(rest[0]) + 1 :], name)
 
 
@@ -235,6 +242,9 @@ def run_code(scene: Scene, text: Arg, flow: Flow) -> Flow:
     _changed_by_code(scene, read, what)
     for command in read.runs():
         scene.run(Arg(command))
+    for command in read.commands():
+        if command.partition(" ")[0] in RUN_BY_OTHERS:
+            scene.run(Arg(command))
     if hosts:
         _sent_by_code(scene, read, hosts)
     if read.runs_what_came():
@@ -333,14 +343,11 @@ def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         args = args[1:]
     ends = (n for n, arg in enumerate(args) if arg.startswith("-") or arg in ("!", "("))
     roots = args[: next(ends, len(args))] or [Arg(".")]
-    narrowed = any(
-        arg in _FIND_TESTS and before not in ("!", "-not") and value not in ("*", "*.*")
-        for before, arg, value in zip(["", *args], args, [*args[1:], ""])
-    )
+    narrowed = _narrowed(args)
     if name.startswith("fd"):  # a pattern, then folders
         runs = (n for n, arg in enumerate(args) if arg in _FIND_RUNS)
         roots = operands(args[: next(runs, len(args))], "-t -e -E -d")[1:] or [Arg(".")]
-        narrowed = True
+        narrowed = "x*"
     for root in roots:
         scene.reads(root)
     for place, arg in enumerate(args):
@@ -354,17 +361,31 @@ def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return Flow("\n".join(_below(root, narrowed) for root in elsewhere) or None)
 
 
-def _below(root: str, narrowed: bool) -> Arg:
+def _narrowed(args: Args) -> str:
+    """A name for what the tests leave of a folder; nothing if they leave all."""
+    for place, arg in enumerate(args):
+        before, (value, after) = (
+            args[place - 1 : place],
+            (*args[place + 1 :], "", "")[:2],
+        )
+        if arg not in _FIND_TESTS or before in (["!"], ["-not"]) or after == "-prune":
+            continue
+        if value not in ("*", "*.*"):
+            return value if arg in ("-name", "-iname") and value else "x*"
+    return ""
+
+
+def _below(root: str, narrowed: str) -> Arg:
     """Something in a folder, or all of it."""
-    return Arg(root.rstrip("/") + "/x*" if narrowed else root)
+    return Arg(f"{root.rstrip('/')}/{narrowed}" if narrowed else root)
 
 
-def _find_deletes(scene: Scene, roots: Args, narrowed: bool) -> None:
+def _find_deletes(scene: Scene, roots: Args, narrowed: str) -> None:
     for root in roots:
         scene.deletes(_below(root, narrowed), recursive=True)
 
 
-def _find_runs(scene: Scene, roots: Args, args: Args, narrowed: bool) -> None:
+def _find_runs(scene: Scene, roots: Args, args: Args, narrowed: str) -> None:
     end = next((n for n, arg in enumerate(args) if arg in (";", "+")), len(args))
     for root in roots[:5]:
         item = _below(root, narrowed)

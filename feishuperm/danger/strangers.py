@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from feishuperm.danger import deeds
+from feishuperm.danger import deeds, sql
 from feishuperm.danger.arguments import (
     HOST,
     PATHLIKE,
@@ -38,7 +38,7 @@ _NAMING = re.compile(
 
 
 # Behind a program that is not known: what it may well run.
-_RUN_BY_OTHERS = frozenset(["rm", "sudo", "doas", "dd", "shred", *SHELLS])
+RUN_BY_OTHERS = frozenset(["rm", "sudo", "doas", "dd", "shred", *SHELLS])
 
 
 # They run or install the file that they are given.
@@ -54,6 +54,7 @@ _PRINTS_REMOTE = re.compile(
 )
 
 
+_DATABASE = {"dbshell", "dbconsole", "--stdin", "db", "sql", "query"}
 # They print what is secret.
 _PRINTS_SECRET = re.compile(
     r"security (?:find|dump)-|gh auth token|(?:pass|gopass) show|op (?:read|item)"
@@ -87,6 +88,7 @@ def unknown(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if "/" in args[0]:
         by_name(scene, args[0], args[1:])
     runs_among(scene, args[1:])
+    fed_sql(scene, args[1:], flow)
     outputs(scene, name, args[1:])
     out = look(scene, args[1:])
     for arg in operands(args[1:]) if name in _RUNS_FILE else ():
@@ -117,6 +119,13 @@ def _by_verb(scene: Scene, name: str, args: Args) -> bool:
     return True
 
 
+def fed_sql(scene: Scene, args: Args, flow: Flow) -> None:
+    """Statements that a framework hands to its database."""
+    statement = sql.destroys(flow.text or "") if _DATABASE & set(args) else ""
+    if statement:
+        scene.mark("danger.data", statement)
+
+
 def by_name(scene: Scene, path: str, args: Args) -> None:
     """A script whose name tells what it does."""
     goal = re.sub(r"\.\w+\Z", "", path.rpartition("/")[2])
@@ -127,7 +136,7 @@ def by_name(scene: Scene, path: str, args: Args) -> None:
 def runs_among(scene: Scene, args: Args) -> None:
     """`anything sh -c TEXT`, `-c TEXT`, `-- command`: whoever it is may run that."""
     tail = args[args.index(Arg("--")) + 1 :] if "--" in args else args
-    if tail and (tail[0] in _RUN_BY_OTHERS or (tail is not args and len(tail) > 1)):
+    if tail and (tail[0] in RUN_BY_OTHERS or (tail is not args and len(tail) > 1)):
         name = tail[0].rpartition("/")[2]
         if name in scene.programs and len(tail) > 1:
             scene.call(tail, NOTHING)
@@ -139,7 +148,7 @@ def runs_among(scene: Scene, args: Args) -> None:
             return
         if arg in ("-c", "-C", "--command", "--exec", "--run") and " " in text:
             scene.run(text)
-        if arg in ("run", "exec", "-c", "--command") and text in _RUN_BY_OTHERS:
+        if arg in ("run", "exec", "-c", "--command") and text in RUN_BY_OTHERS:
             scene.call(args[place + 1 :], NOTHING)
         if arg in ("-c", "-e", "--eval", "--execute", "runner", "--command"):
             scene.call([Arg("python"), Arg("-c"), text], NOTHING)
