@@ -18,6 +18,8 @@ def words(line: str) -> list[Word]:
     [
         "echo @", "cat -- @", "test -f @", "x=@ make", "git add @", "bash check.sh @",
         "python3 check.py @", "env A=1 cat @", "grep -c x @", "timeout 5 cat @",
+        "npm run lint -- @", "npm test -- @", "python3 -m pytest @", "find . -name @",
+        "jq .x @", "jq --arg f @ .x",
     ],
 )  # fmt: skip
 def test_value_that_stays_an_argument_is_taken(line: str) -> None:
@@ -30,6 +32,8 @@ def test_value_that_stays_an_argument_is_taken(line: str) -> None:
         "@ x", "./@/run", "eval @", "bash -c @", "sh @", "python3 -c @", "python3 @",
         "env @", "xargs @", "sudo @", "find . -exec @", "PATH=@ make", "source @",
         "/usr/bin/python3.11 -c @", "nodejs -e @", "git -c alias.x=@ x", "printf @",
+        "npm run @", "npm exec -- @", "python3 -m timeit @", "node -m pytest @",
+        "find @", "jq @", "make @", "make -f rules.mk", "bash",
     ],
 )  # fmt: skip
 def test_value_that_could_run_is_refused(line: str) -> None:
