@@ -364,11 +364,9 @@ def find(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 def _narrowed(args: Args) -> str:
     """A name for what the tests leave of a folder; nothing if they leave all."""
     for place, arg in enumerate(args):
-        before, (value, after) = (
-            args[place - 1 : place],
-            (*args[place + 1 :], "", "")[:2],
-        )
-        if arg not in _FIND_TESTS or before in (["!"], ["-not"]) or after == "-prune":
+        before, value = args[place - 1 : place], "".join(args[place + 1 : place + 2])
+        left_out = args[place + 2 : place + 4] == ["-prune", "-o"]
+        if arg not in _FIND_TESTS or before in (["!"], ["-not"]) or left_out:
             continue
         if value not in ("*", "*.*"):
             return value if arg in ("-name", "-iname") and value else "x*"
