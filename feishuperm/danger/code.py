@@ -23,7 +23,7 @@ _DELETES = re.compile(
     r"|delete-(?:file|directory)|delete POSIX file"
     r"|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf|removeSync"
     r"|del|unlink|\brmdir|send2trash|os\.Remove|Files\.delete\w*|Directory\.Delete"
-    r"|File\.Delete|File\.rm\w*!?|remove_(?:file|dir)\w*|file\.remove|Sys\.remove"
+    r"|File\.Delete|File\.rm\w*!?|remove_(?:file|dir)\w{0,20}|file\.remove|Sys\.remove"
     r"|removeItem\(\s{0,9}atPath:|\brm\()" + _TEXT
 )
 DELETES_UNSEEN = re.compile(
@@ -46,7 +46,9 @@ DATA = re.compile(
     r"|sync\(\s*\{\s*force:\s*true|\.truncate\(",
     re.IGNORECASE,
 )
-_SQL_TEXT = re.compile(r"(?:execute\w*|query|raw|exec|unsafe)" + _TEXT, re.IGNORECASE)
+_SQL_TEXT = re.compile(
+    r"(?:execute\w{0,20}|query|raw|exec|unsafe)" + _TEXT, re.IGNORECASE
+)
 _SOCKETS = re.compile(
     r"socket\.socket|fsockopen|net\.(?:connect|Socket)|TCPSocket|::Socket"
 )
@@ -77,7 +79,7 @@ _COPIES = re.compile(
     r"[^,()\n]{1,300},\s*[rbf]?[\"']([~/][^\"'\n]{1,500})[\"']"
 )
 _FETCHED = re.compile(
-    r"(?:urlretrieve|copy|download\w*)\s{0,9}\(\s{0,9}[\"']http[^,\n]{1,300},\s{0,9}"
+    r"(?:urlretrieve|copy|download\w{0,20})\s{0,9}\(\s{0,9}[\"']http[^,\n]{1,300},\s{0,9}"
     r"[\"']([^\"'\n]{1,300})[\"']"
 )
 ENVIRONMENT = re.compile(
@@ -91,7 +93,7 @@ _WRITES = re.compile(
     r"(?:\bopen|writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream"
     r"|File\.write|Path|file_put_contents|WriteAllText|WriteFile|fs\.cp\w*|IO\.\w*write)"
     + _TEXT
-    + r"(?=\)?[^)]*?(?:,\s*(?:mode\s*=\s*)?[\"'][rb]*[wax+]|\)\s*\.write_|,))"
+    + r"(?=\)?[^)]{0,300}?(?:,\s*(?:mode\s*=\s*)?[\"'][rb]*[wax+]|\)\s*\.write_|,))"
 )
 _URL = re.compile(r"https?://([^/\s'\"`$):]{1,100})")
 _FETCHES = re.compile(
@@ -101,7 +103,7 @@ _FETCHES = re.compile(
 )
 _EVALUATES = re.compile(
     r"(?<![.\w])(?:exec|eval|Function|instance_eval|assert|compile)[\s(]"
-    r"|\bloads\s*\(|\(\s*eval\s*\)|vm\.runIn\w+|(?:system|popen|exec\w*|run)\s*\(\s*(?:requests|url|await"
+    r"|\bloads\s*\(|\(\s*eval\s*\)|vm\.runIn\w+|(?:system|popen|exec\w{0,9}|run)\s*\(\s*(?:requests|url|await"
     r"|fetch|http)"
 )
 _EXECUTES = re.compile(r"\b(?:system|popen|subprocess|child_process|Popen|exec\w*)\b")

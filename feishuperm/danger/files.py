@@ -227,7 +227,7 @@ _AWK_RUNS = re.compile(
     r"""system\s*\(\s*"([^"]*)"|\|\s*"([^"]*)"|"([^"]*)"\s*\|\s*getline"""
 )
 
-_AWK_WRITES = re.compile(r"""(?:print|printf)[^;}]*>\s*"([^"]+)\"""")
+_AWK_WRITES = re.compile(r"""(?:print|printf)[^;}]{0,300}>\s*"([^"]+)\"""")
 
 
 def awk(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

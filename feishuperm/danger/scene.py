@@ -48,6 +48,7 @@ MAX_WHATS = 20  # that are kept of one kind
 MAX_SHOWN = 60  # characters of each
 MAX_MASKED = 2000
 MAX_BRACED = 1000  # characters of words with braces that are expanded
+MAX_SHEBANG = 200
 MAX_GLOB = 30  # characters of a program's name with `*` in it
 GLOB_STEPS = 100  # what it costs to look for such a name
 MAX_KEPT = 20_000  # characters of a file that is appended to
@@ -408,7 +409,7 @@ class Scene:
         name = re.sub(r"\.exe\Z", "", name)
         self._origin_of(word)
         if name not in self.programs:  # python3.11
-            name = re.sub(r"[-.]?\d[\d.]*\Z", "", name)
+            name = re.sub(r"[-.]?\d[\d.]*\Z", "", name[:MAX_SHOWN])
         if name not in self.programs and _GLOB.search(name):
             return self._globbed(name, rest, flow)
         program = self.programs.get(name)
@@ -469,7 +470,7 @@ class Scene:
         if text in self.ran:  # what runs itself is read once
             return
         self.ran.add(text)
-        shebang = _SHEBANG.match(text)
+        shebang = _SHEBANG.match(text[:MAX_SHEBANG])
         name = language or (shebang[1] if shebang else "")
         if name in self.programs and text:
             self.programs[name](self, name, [], content._replace(origin=""))

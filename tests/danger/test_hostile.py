@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from types import FrameType
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from feishuperm.danger.reader import read_call
 from tests.danger.hostile import HEADS, PIECES, again, random_command
 
+MOST_SECONDS = 1.0  # of this thread alone; each of them takes some hundredths
 MOST_CALLS = 150_000  # of functions, for any input: some twenty milliseconds
 
 
@@ -55,6 +57,24 @@ def test_work_for_sql_and_powershell_is_bounded_too() -> None:
         command = piece * (200_000 // len(piece))
         read_call("PowerShell", {"command": command}, "/home/me/app", "/home/me")
         read_call("mcp__db__query", {"sql": command}, "/home/me/app", "/home/me")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat > x <<'E'\n#!" + "a" * 30_000 + "!\nE\n./x",
+        "1" * 30_000 + "!",
+        "python3 <<'E'\n" + "execute" * 3_000 + "\nE\n",
+        "python3 <<'E'\n" + "remove_file" * 2_500 + "\nE\n",
+        "node -e '" + "exec" * 7_000 + "'",
+        "awk '" + "print" * 4_000 + "'",
+    ],
+    ids=lambda command: command[:24].split("\n")[-1],
+)
+def test_no_pattern_goes_over_the_same_text_again_and_again(command: str) -> None:
+    began = time.thread_time()
+    read_call("Bash", {"command": command}, "/home/me/app", "/home/me")
+    assert time.thread_time() - began < MOST_SECONDS
 
 
 @pytest.mark.parametrize("depth", [30, 3000])
