@@ -89,20 +89,24 @@ def _revoke(id: str) -> int:
     return 0 if revoked or id == "all" else 1
 
 
-def _add(options: Any) -> int:
-    """Show the scope, word by word, and make the pass if a person says so."""
-    require_person(os.environ)
-    check_rule(options.what)
+def _bounds(options: Any) -> tuple[int, int]:
+    """For how many minutes and calls; 0 calls are as many as there are."""
     bounded = options.calls is not None or options.session
     if any(n is not None and n < 1 for n in (options.minutes, options.calls)):
         raise UsageError("--minutes and --calls need a number from 1 up", "")
     minutes = options.minutes or (DAY if bounded else MINUTES)
-    calls = options.calls or 0
+    return min(minutes, DAY), options.calls or 0
+
+
+def _add(options: Any) -> int:
+    """Show the scope, word by word, and make the pass if a person says so."""
+    require_person(os.environ)
+    check_rule(options.what)
+    minutes, calls = _bounds(options)
     project = os.path.realpath(options.project or ".")
     where = f"session {options.session}" if options.session else project
     say("without asking:")
     show("  " + options.what.replace("\n", "\n  "))
-    minutes = min(minutes, DAY)
     counted = f"in {where}, for {minutes} minutes and {calls} calls"
     say(counted if calls else f"in {where}, for {minutes} minutes")
     if ask("make this pass? [y/N] ") not in ("y", "yes"):

@@ -52,14 +52,7 @@ def read_address(url: str) -> Address:
 def _read_address(url: str) -> Address:
     scheme, _, rest = url.partition("://")
     if scheme == "redis+sentinel":
-        credentials, _, rest = rest.rpartition("@")
-        names, *path = rest.split("/")
-        if not path or not path[0]:
-            raise ValueError
-        user, _, password = credentials.partition(":")
-        hosts = tuple(_host(name, SENTINEL_PORT) for name in names.split(","))
-        db = int(path[1]) if len(path) > 1 and path[1] else 0
-        return Address(hosts, False, unquote(user), unquote(password), db, path[0])
+        return _read_sentinels(rest)
     parts = urlsplit(url)
     if scheme not in ("redis", "rediss") or not parts.hostname:
         raise ValueError
@@ -67,6 +60,17 @@ def _read_address(url: str) -> Address:
     host = (parts.hostname, parts.port or PORT)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return Address((host,), scheme == "rediss", user, password, db, "")
+
+
+def _read_sentinels(rest: str) -> Address:
+    credentials, _, rest = rest.rpartition("@")
+    names, *path = rest.split("/")
+    if not path or not path[0]:
+        raise ValueError
+    user, _, password = credentials.partition(":")
+    hosts = tuple(_host(name, SENTINEL_PORT) for name in names.split(","))
+    db = int(path[1]) if len(path) > 1 and path[1] else 0
+    return Address(hosts, False, unquote(user), unquote(password), db, path[0])
 
 
 def _host(name: str, port: int) -> tuple[str, int]:

@@ -120,10 +120,14 @@ class Talk:
         words = confirm_words(offer, card.ask)
         if words and not self._said_twice(card.ask.id, offer.name):
             return self._say("chat.always", rules=words)
-        receipt = self._channel.counter.answer(
+        return self._hand_in(
             Answer(card.ask.id, reply.action, reply.values, "message", who,
                    card.ask.digest, bool(words))
         )  # fmt: skip
+
+    def _hand_in(self, answer: Answer) -> str:
+        """Hand an answer in; what came of it, in words."""
+        receipt = self._channel.counter.answer(answer)
         if receipt.status in (statuses.SETTLED, statuses.ENDED):
             return receipt.outcome.done
         return receipt.error or self._channel.missing()
