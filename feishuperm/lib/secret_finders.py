@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     r"|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|dckr_pat_[\w-]{10,}"
     r"|SG\.[\w-]{10,}\.[\w-]{10,}|hvs\.[\w-]{16,}|whsec_[\w+/=]{10,}|shp[a-z]{2}_\w{16,}"
     r"|dop_v1_\w{16,}|lin_api_\w{16,}|glsa_\w{16,}|ATATT3[\w=-]{16,}"
-    r"|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)*|AGE-SECRET-KEY-1[A-Z0-9]{10,}",
+    r"|eyJ[\w-]{8,4000}\.[\w-]{4,}(?:\.[\w-]*)*|AGE-SECRET-KEY-1[A-Z0-9]{10,}",
     re.ASCII,
 )
 # The same, but not in the middle of a word.
@@ -72,7 +72,7 @@ _BEFORE = {
 }
 # What may follow the word, up to the secret.
 _LINK = re.compile(
-    r"(?P<rest>(?:[_-]?[A-Za-z0-9]{1,16}){0,3}?)"
+    r"(?P<rest>(?:[_-]?[A-Za-z0-9]{1,48}(?:[_-][A-Za-z0-9]{1,32}){0,2})?)"
     r"(?P<close>\\{0,8}[\"'`]?\]?)"
     r"(?P<link>[ \t]{0,8}(?:=>|:=|=(?!=)|[:：](?!:))\s{0,8}|[ \t]{1,8})"
 )
