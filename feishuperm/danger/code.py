@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
-MAX_CODE = 20_000  # characters
+MAX_CODE = 15_000  # characters: some ten milliseconds
 MAX_POWERSHELL = 15_000
 
 _TEXT = (
