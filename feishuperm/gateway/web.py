@@ -13,7 +13,6 @@ from feishuperm.protocol.machine import PATH
 
 FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "via")
 LOOPBACK = ("127.0.0.1", "::1")
-MOST_MACHINES = 20_000  # sockets; files run out earlier
 
 
 class Web:
