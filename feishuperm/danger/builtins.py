@@ -59,7 +59,7 @@ def _unescaped(text: str) -> str:
 
 
 # What a program prints, as far as that matters.
-TOLD: dict[str, Callable[[Scene], str]] = {
+PRINTED: dict[str, Callable[[Scene], str]] = {
     "pwd": lambda scene: scene.cwd,
     "mktemp": lambda scene: "/tmp/x",
     "whoami": lambda scene: "user",
@@ -70,8 +70,8 @@ TOLD: dict[str, Callable[[Scene], str]] = {
 }
 
 
-def told(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    return Flow(TOLD[name](scene))
+def prints(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    return Flow(PRINTED[name](scene))
 
 
 def which(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

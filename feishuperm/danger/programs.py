@@ -59,7 +59,7 @@ ROWS: tuple[tuple[Program, str], ...] = (
     (look_through, "sort uniq cut grep egrep rg wc column fold jq paste"),
     (builtins.echo, "echo print"),
     (builtins.printf, "printf"),
-    (builtins.told, " ".join(builtins.TOLD)),
+    (builtins.prints, " ".join(builtins.PRINTED)),
     (builtins.which, "which"),
     (builtins.passes, "basename dirname"),
     (builtins.nothing, "true false : exit return break continue shift wait sleep"),

@@ -23,7 +23,7 @@ from feishuperm.danger.system import judge_sql, read_powershell
 
 EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 UNBOXED = "dangerouslyDisableSandbox"  # what a Bash call says that leaves it
-MAX_TOLD = 4  # things that are named of one kind
+MAX_NAMED = 4  # things that are named of one kind
 _SQL_TOOL = re.compile(
     r"sql|postgres|mysql|sqlite|mongo|redis|database|(?:^|_)db(?:_|$)|query", re.I
 )
@@ -90,8 +90,8 @@ def _joined(whats: list[str]) -> str:
         what if len(what) <= MAX_SHOWN else what[: MAX_SHOWN - 1] + "…"
         for what in whats
     ]
-    more = len(shown) - MAX_TOLD
-    return ", ".join([*shown[:MAX_TOLD], *([f"+{more}"] if more > 0 else [])])
+    more = len(shown) - MAX_NAMED
+    return ", ".join([*shown[:MAX_NAMED], *([f"+{more}"] if more > 0 else [])])
 
 
 def _read(scene: Scene, tool_name: str, tool_input: dict[str, Any]) -> None:

@@ -295,8 +295,8 @@ class Scene:
         if command.stdin is not None:
             words = self.expand(command.stdin, whole=True)
             text = Arg(words[0]) if words else Arg("")
-            known = None if text == UNKNOWN else str(text)
-            flow = Flow(known, words[0].origin if words else "")
+            plain = None if text == UNKNOWN else str(text)
+            flow = Flow(plain, words[0].origin if words else "")
         flow = self._inputs(command, flow)
         if command.body is not None:
             out = self.copy().walk(command.body, flow)

@@ -40,7 +40,7 @@ try {
   const module = await import(pathToFileURL(path));
   const exported = module.default;
   const hook = [exported, module.hook, exported?.default, exported?.hook]
-    .find((one) => typeof one === "function");
+    .find((value) => typeof value === "function");
   if (!hook) throw new Error("it exports no function as default or `hook`");
   const signal = new AbortController().signal;
   const output = await hook(input, tool_use_id, { ...context, signal });

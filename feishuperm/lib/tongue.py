@@ -122,9 +122,9 @@ class Catalogue:
         front = name + colon if is_name else ""
         words, back = line[len(front) :], ""
         for mark, last in ((": http", ""), (" (", ")")):
-            start, found, end = words.rpartition(mark)
-            if found and end.endswith(last) and words not in self.whole:
-                words, back = start, found + end + back
+            start, part, end = words.rpartition(mark)
+            if part and end.endswith(last) and words not in self.whole:
+                words, back = start, part + end + back
         return front + self.whole[words] + back if words in self.whole else None
 
     def _filled(self, chinese: str, holes: list[str], depth: int) -> str:

@@ -497,10 +497,10 @@ def is_open(path: str) -> bool:
 def event_names(given: str) -> list[str]:
     """The events of a comma list. Raises UsageError for one Claude Code never sends."""
     names = [name.strip() for name in given.split(",") if name.strip()]
-    known = (*KIND_EVENTS, *HOOK_EVENTS)
+    events = (*KIND_EVENTS, *HOOK_EVENTS)
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else ", ".join(known)
+        if name not in events:
+            near = difflib.get_close_matches(name, events, 1)
+            hint = f"did you mean {near[0]}?" if near else ", ".join(events)
             raise UsageError(f"--events: {name!r} is no hook event", hint)
     return names

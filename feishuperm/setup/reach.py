@@ -33,10 +33,10 @@ class Address(NamedTuple):
     exposes: str
 
 
-def addresses(found: Iterable[str] | None = None) -> list[Address]:
+def addresses(hosts: Iterable[str] | None = None) -> list[Address]:
     """This machine's addresses for a phone, the narrowest first."""
     rows = {}
-    for host in own_hosts() if found is None else found:
+    for host in own_hosts() if hosts is None else hosts:
         exposes = exposed_to(host)
         if exposes:
             rows[host] = Address(host, exposes)

@@ -242,10 +242,10 @@
   }
 
   function show(id) {
-    [shown, id].forEach(function (one) {
-      if (cards[one]) {
-        cards[one].node.classList.toggle("shown", one === id);
-        cards[one].row.setAttribute("aria-current", String(one === id));
+    [shown, id].forEach(function (each) {
+      if (cards[each]) {
+        cards[each].node.classList.toggle("shown", each === id);
+        cards[each].row.setAttribute("aria-current", String(each === id));
       }
     });
     shown = id;
