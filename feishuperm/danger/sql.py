@@ -19,7 +19,7 @@ _DESTROYS = re.compile(
     r"|truncate\b(?!\s*\()|detach\s+partition|purge\s+binary|reset\s+master"
     r"|grant\s+\w|revoke\s+\w|alter\s+user|alter\s+role|create\s+user|shutdown\b"
     r"|alter\s+table\s+(?:if\s+exists\s+|only\s+)*\S+\s+drop\s+(?!default|not)"
-    r"|copy\s+[^;]*\bprogram\b)",
+    r"|copy\s+[^;]{0,2000}\bprogram\b)",
     re.IGNORECASE,
 )
 _ROWS = re.compile(

@@ -68,6 +68,7 @@ def test_work_for_sql_and_powershell_is_bounded_too() -> None:
         "python3 <<'E'\n" + "remove_file" * 2_500 + "\nE\n",
         "node -e '" + "exec" * 7_000 + "'",
         "awk '" + "print" * 4_000 + "'",
+        "psql <<'E'\n" + "copy " * 6_000 + "\nE\n",
     ],
     ids=lambda command: command[:24].split("\n")[-1],
 )
