@@ -90,6 +90,7 @@ def test_gateway_without_an_app_does_not_start(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway, "load_settings", lambda: Settings({}))
+    monkeypatch.setattr(gateway.logging, "configure", lambda **options: None)
     with pytest.raises(UsageError, match="FEISHU_APP_ID"):
         gateway.main([])
 
@@ -105,5 +106,62 @@ def test_stop_takes_no_more_and_then_ends(
         assert not made.hub.ready and made.line.state == "closed"
         ((seconds, end),) = later
         assert seconds == gateway.DRAIN_SECONDS and end == made.loop.stop
+    finally:
+        made.close()
+
+
+class Recorded:
+    """A gateway of which only its life is known."""
+
+    refusal: Exception | None = None
+
+    def __init__(self, settings: Settings) -> None:
+        self.life = LIFE
+
+    def run(self) -> None:
+        self.life.append("run")
+
+    def close(self) -> None:
+        self.life.append("close")
+
+
+LIFE: list[str] = []
+
+
+@pytest.mark.parametrize("refusal", [None, EngineRefusal("wrong password")])
+def test_gateway_gives_everything_back_and_says_why_it_was_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, refusal: Exception | None
+) -> None:
+    LIFE.clear()
+    monkeypatch.setattr(Recorded, "refusal", refusal)
+    monkeypatch.setattr(gateway, "Gateway", Recorded)
+    monkeypatch.setattr(gateway, "load_settings", lambda: Settings(APP))
+    hidden: list[str] = []
+    monkeypatch.setattr(gateway.logging, "configure", lambda **options: None)
+    monkeypatch.setattr(gateway.logging, "hide", hidden.append)
+    if refusal is None:
+        assert gateway.main([]) == 0
+    else:
+        with pytest.raises(EngineRefusal, match="wrong password"):
+            gateway.main([])
+    assert LIFE == ["run", "close"]
+    assert APP["FEISHU_APP_SECRET"] in hidden, "no log names it"
+
+
+def test_parts_are_started_before_the_loop_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make()
+    try:
+        started: list[str] = []
+        for name in ("cards", "line"):
+            part = getattr(made, name)
+            monkeypatch.setattr(part, "start", lambda name=name: started.append(name))
+        monkeypatch.setattr(made.loop, "on_signal", lambda number, fn: None)
+        monkeypatch.setattr(made.loop, "run", lambda: started.append("loop"))
+        made.run()
+        assert started == ["cards", "line", "loop"]
+        assert made.hub.ready, "it shows signs of life: other replicas find it"
+        assert made._line_state() == (made.line.state, made.line.detail)
     finally:
         made.close()
