@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import ssl
 import threading
@@ -329,9 +330,10 @@ def test_closed_link_stays_closed(driver: LoopDriver) -> None:
     world.link.close()
     world.hold.set()
     driver.until(lambda: world.far)
-    driver.step()
-    assert world.link.state == CLOSED
-    world.far[0].sock.close()
+    far = world.far[0].sock
+    driver.until(lambda: select.select([far], [], [], 0)[0])
+    assert far.recv(1) == b"" and world.link.state == CLOSED
+    far.close()
 
 
 # Over TLS.
