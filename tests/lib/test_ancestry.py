@@ -428,9 +428,9 @@ def fastest(action: Callable[[], object]) -> float:
     """Milliseconds of the best of five."""
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.thread_time()
         action()
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     return min(times) * 1000
 
 

@@ -177,9 +177,9 @@ HOSTILE: list[Any] = [
 
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
 def test_hostile_text_is_read_in_linear_time(number: int) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     parse(HOSTILE[number])
-    assert time.perf_counter() - began < 1.0  # most of them take some milliseconds
+    assert time.thread_time() - began < 1.0  # most of them take some milliseconds
 
 
 def test_who_can_draw_little_gets_headings_code_and_lines() -> None:
