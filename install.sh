@@ -8,7 +8,20 @@ version=''
 url=''
 sha256=''
 
+# As the program does it: what the setting says, else what the locale names.
+choose_language() {
+  language=${FEISHUPERM_LANG-}
+  [ -z "$language" ] || return 0
+  case ${LC_ALL:-${LC_MESSAGES:-${LANG-}}} in
+    zh*.[Uu][Tt][Ff]8* | zh*.[Uu][Tt][Ff]-8*) language=zh ;;
+  esac
+}
+
 usage() {
+  if [ "$language" = zh ]; then usage_zh; else usage_en; fi
+}
+
+usage_en() {
   cat <<'END'
 usage: install.sh [OPTION...]
 
@@ -39,14 +52,48 @@ itself comes from a bad place.
 END
 }
 
-say() {
-  printf '%s\n' "feishuperm: $*" >&2
+usage_zh() {
+  cat <<'END'
+用法：install.sh [选项...]
+
+为当前用户安装 feishuperm，在 Claude Code 的设置里注册钩子，并启动服务。
+再次运行就是升级。
+
+  --from FILE|URL   安装这个文件（默认：本脚本所对应的文件、与它同目录的文件，
+                    或它所在的克隆构建出的文件）
+  --version X       只接受版本 X
+  --sha256 HEX      文件必须具有的校验和
+  --prefix DIR      share/ 和 bin/ 所在的目录（默认 ~/.local）
+  --no-service      不启动服务，也不让它常驻
+  --no-hooks        不改动 Claude Code 的设置
+  --webhook URL     飞书群机器人的地址（最好改用环境变量 FEISHU_WEBHOOK_URL，
+                    其他用户在进程列表里看不到它）
+  --secret TEXT     它的签名密钥（最好改用 FEISHU_WEBHOOK_SECRET）
+  --allow-http      允许用明文 http 从另一台机器下载
+  --dry-run         只说明会做什么
+  --uninstall       全部撤销；保留你的设置和决定记录
+  --purge           与 --uninstall 同用：这些也一并删除
+  --help            显示这些说明
+
+其他选项交给 `feishuperm install`，见 `feishuperm install --help`。
+
+脚本里的校验和证明下载的正是本脚本所对应的那个文件：没有损坏、过期或被调换。
+如果脚本本身来自不可靠的地方，它帮不上忙。
+END
 }
 
+# say ENGLISH CHINESE
+say() {
+  [ "$language" != zh ] || shift
+  printf '%s\n' "feishuperm: $1" >&2
+}
+
+# die ENGLISH CHINESE [HINT HINT_IN_CHINESE [CODE]]
 die() {
-  say "$1"
-  [ -z "${2-}" ] || printf '%s\n' "hint: $2" >&2
-  exit "${3-1}"
+  say "$1" "$2"
+  if [ "$language" = zh ]; then hint=${4:+提示：$4}; else hint=${3:+hint: $3}; fi
+  [ -z "$hint" ] || printf '%s\n' "$hint" >&2
+  exit "${5-1}"
 }
 
 # A Python of 3.9 or newer. What it calls itself is the real one, also behind the
@@ -58,7 +105,8 @@ find_python() {
 if sys.version_info >= (3, 9): print(sys.executable)' 2>/dev/null) || continue
     [ -n "$python" ] && [ -x "$python" ] && return
   done
-  die 'no Python 3.9 or newer found' 'install one, for example: apt install python3'
+  die 'no Python 3.9 or newer found' '没有找到 Python 3.9 或更新的版本' \
+    'install one, for example: apt install python3' '请先安装，例如：apt install python3'
 }
 
 digest() {
@@ -70,7 +118,9 @@ print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
 check_digest() {
   got=$(digest "$1")
   [ "$got" = "$2" ] || die "wrong checksum: expected $2, got $got" \
-    'the download is broken or is another version; try again'
+    "校验和不对：应为 $2，实为 $got" \
+    'the download is broken or is another version; try again' \
+    '下载损坏，或者是另一个版本；请重试'
 }
 
 # The checksum of feishuperm.pyz in a SHA256SUMS file.
@@ -85,10 +135,12 @@ download() {
     http://localhost[:/]* | http://127.0.0.1[:/]* | http://\[::1\][:/]*) proto='=http' ;;
     http://*)
       [ "$allow_http" = yes ] ||
-        die "$1 is not encrypted" 'use https, or --allow-http if you trust the network'
+        die "$1 is not encrypted" "$1 没有加密" \
+          'use https, or --allow-http if you trust the network' \
+          '请用 https；信任这个网络时可加 --allow-http'
       proto='=http,https'
       ;;
-    *) die "cannot download $1: not an https address" ;;
+    *) die "cannot download $1: not an https address" "无法下载 $1：不是 https 地址" ;;
   esac
   if command -v curl >/dev/null 2>&1; then
     progress=-sS
@@ -97,18 +149,22 @@ download() {
   elif command -v wget >/dev/null 2>&1; then
     if [ -t 2 ]; then wget -O "$2" "$1"; else wget -q -O "$2" "$1"; fi
   else
-    die 'neither curl nor wget found' 'install one, or download the file and use --from'
+    die 'neither curl nor wget found' '没有找到 curl，也没有 wget' \
+      'install one, or download the file and use --from' \
+      '请安装其中一个，或自己下载文件后用 --from'
   fi
 }
 
 fetch() {
-  say "downloading $1"
-  download "$1" "$scratch/feishuperm.pyz" || die "cannot download $1"
+  say "downloading $1" "正在下载 $1"
+  download "$1" "$scratch/feishuperm.pyz" || die "cannot download $1" "无法下载 $1"
   if [ -z "$sha256" ]; then
     download "${1%/*}/SHA256SUMS" "$scratch/SHA256SUMS" 2>/dev/null ||
-      die "no checksum known for $1" 'give the right one: --sha256 HEX'
+      die "no checksum known for $1" "不知道 $1 的校验和" \
+        'give the right one: --sha256 HEX' '请给出正确的：--sha256 HEX'
     sha256=$(listed_digest "$scratch/SHA256SUMS")
-    say 'checksum from the same place: it only guards against a broken download'
+    say 'checksum from the same place: it only guards against a broken download' \
+      '校验和来自同一个地方：只能发现下载损坏'
   fi
   file=$scratch/feishuperm.pyz
 }
@@ -118,9 +174,11 @@ build() {
   file=$1/dist/feishuperm.pyz
   if [ ! -f "$file" ] || [ -n "$(find "$1/feishuperm" "$1/build.py" -newer "$file" \
     ! -path '*/__pycache__*' -type f)" ]; then
-    say 'building from source'
+    say 'building from source' '正在从源码构建'
     (cd "$1" && "$python" build.py) >&2 </dev/null ||
-      die 'the build failed' 'a built file needs no build: ./install.sh --from feishuperm.pyz'
+      die 'the build failed' '构建失败' \
+        'a built file needs no build: ./install.sh --from feishuperm.pyz' \
+        '构建好的文件不需要再构建：./install.sh --from feishuperm.pyz'
   fi
 }
 
@@ -143,12 +201,13 @@ find_file() {
       elif [ -n "$clone" ] && [ -f "$clone/build.py" ]; then
         build "$clone"
       else
-        die 'nothing to install' 'name the file: --from feishuperm.pyz'
+        die 'nothing to install' '没有可安装的文件' \
+          'name the file: --from feishuperm.pyz' '请指定文件：--from feishuperm.pyz'
       fi
       ;;
   esac
   case $file in */*) ;; *) file=./$file ;; esac
-  [ -f "$file" ] || die "no such file: $file"
+  [ -f "$file" ] || die "no such file: $file" "没有这个文件：$file"
   if [ -z "$sha256" ] && [ -f "${file%/*}/SHA256SUMS" ]; then
     sha256=$(listed_digest "${file%/*}/SHA256SUMS")
   fi
@@ -163,13 +222,14 @@ run() {
 uninstall() {
   program=$prefix/bin/feishuperm
   if [ ! -x "$program" ]; then
-    say "not installed in $prefix"
+    say "not installed in $prefix" "$prefix 里没有安装"
     return
   fi
   run "$program" uninstall "$@"
 }
 
 main() {
+  choose_language
   prefix=${HOME:?HOME is not set}/.local from='' wanted='' action=install allow_http=no
   given_sha256='' left=$#
   while [ "$left" -gt 0 ]; do
@@ -178,7 +238,8 @@ main() {
     left=$((left - 1))
     case $option in
       --from | --version | --prefix | --sha256 | --webhook | --secret)
-        [ "$left" -gt 0 ] || die "$option needs a value" 'install.sh --help' 2
+        [ "$left" -gt 0 ] || die "$option needs a value" "$option 需要一个值" \
+          'install.sh --help' 'install.sh --help' 2
         value=$1
         shift
         left=$((left - 1))
@@ -221,7 +282,10 @@ main() {
   if [ -n "$wanted" ]; then
     case $("$python" -IBS "$file" version) in
       "feishuperm $wanted,"*) ;;
-      *) die "this is not version $wanted${version:+ but $version}" ;;
+      *)
+        die "this is not version $wanted${version:+ but $version}" \
+          "这不是版本 $wanted${version:+，而是 $version}"
+        ;;
     esac
   fi
   trap : INT # the program's own: Ctrl-C may end a question and not the install

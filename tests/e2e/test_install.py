@@ -549,6 +549,23 @@ def test_option_without_its_value_is_a_usage_error(machine: Machine) -> None:
     assert result.returncode == 2 and "--prefix needs a value" in result.stderr
 
 
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+def test_script_speaks_chinese_where_the_terminal_can_show_it(
+    machine: Machine, shell: str
+) -> None:
+    def said(*args: str, **environ: str) -> str:
+        result = machine.call(*shell.split(), str(SCRIPT), *args, **environ)
+        return result.stdout + result.stderr
+
+    assert said("--prefix", LANG="zh_CN.UTF-8") == (
+        "feishuperm: --prefix 需要一个值\n提示：install.sh --help\n"
+    )
+    assert "需要一个值" in said("--prefix", FEISHUPERM_LANG="zh")
+    assert "用法：" in said("--help", LANG="C", LC_ALL="zh_TW.utf8")
+    for environ in ({"LANG": "zh_CN.GBK"}, {"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}):
+        assert "--prefix needs a value" in said("--prefix", **environ)
+
+
 def test_wrong_download_is_refused(machine: Machine, second: Machine) -> None:
     machine.installed()
     url = machine.status()["http"].replace("localhost", "127.0.0.1")
