@@ -132,7 +132,7 @@ def check_loopback(case: Case) -> Iterator[Result]:
         if code != 200 or not is_health(body):
             text = f"another program answers on {place}"
             yield Result(FAIL, text, case.install("--port N"))
-    yield Result(OK, " and ".join(hosts) or "not for this address")
+    yield Result(OK, ", ".join(hosts) or "not for this address")
 
 
 def check_loop(case: Case) -> Iterator[Result]:
