@@ -410,7 +410,6 @@ def test_terminal_is_asked_for_the_bot_and_the_mode(machine: Machine) -> None:
             [
                 ("Choose [1]", "3"),
                 ("Webhook address", "https://open.feishu.cn/open-apis/bot/hook/old"),
-                ("Signing secret", ""),
                 ("Webhook address", feishu.webhook_url),
                 ("Signing secret", "wrong"),
                 ("a phone cannot open", ""),

@@ -234,7 +234,8 @@ def test_child_keeps_no_descriptor_open(bench: Bench) -> None:
         bench.command("true")
         bench.command("sleep 9", timeout=0.1)
         bench.script("hooks/none.py")
-    assert len(os.listdir("/proc/self/fd")) == before
+    # Others' may be closed meanwhile, whenever they are collected.
+    assert len(os.listdir("/proc/self/fd")) <= before
     with pytest.raises(OSError, match="No such file"):
         Child(["/no/such/program"], b"", {})
     assert len(os.listdir("/proc/self/fd")) == before

@@ -33,7 +33,7 @@ def test_line_has_time_level_call_site_and_message(file: Path) -> None:
     line = file.read_text()
     assert re.fullmatch(
         r"2026-11-1\dT\d\d:\d\d:\d\d\.123[+-]\d\d:\d\d "
-        r"WARNING test_log\.py:\d+ started\n",
+        r"WARNING (tests/lib/)?test_log\.py:\d+ started\n",
         line,
     )
 
