@@ -238,7 +238,8 @@ def test_child_keeps_no_descriptor_open(bench: Bench) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
     with pytest.raises(OSError, match="No such file"):
         Child(["/no/such/program"], b"", {})
-    assert len(os.listdir("/proc/self/fd")) == before
+    # Others' may be closed meanwhile, whenever they are collected.
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_what_cannot_run_is_an_error_and_not_a_warning(tmp_path: Path) -> None:
