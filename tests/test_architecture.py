@@ -47,7 +47,7 @@ ARROWS: dict[str, set[str]] = {
 EVERYBODYS = {"errors", "wire"}
 ROOT_NAMES = {
     *("pyproject.toml", "build.py", "install.sh", "README.md", "README.zh-CN.md"),
-    *("DESIGN.md", "CHANGELOG.md", "LICENSE", "feishuperm", "tests", "docs"),
+    *("DESIGN.md", "CHANGELOG.md", "LICENSE", "feishuperm", "tests"),
 }
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
