@@ -72,7 +72,7 @@ class Cards:
         self._language = language
         self._clock = clock
         self._wall = wall
-        # Cards on their way, and how their requests ended meanwhile.
+        # Cards that leave or become records, and how their requests ended meanwhile.
         self._leaving: dict[tuple[str, str], tuple[Outcome, str] | None] = {}
         limits = RateLimit(APP_LIMIT), RateLimit(CHANGE_LIMIT)
         self._cards, self._changes = (
@@ -192,20 +192,30 @@ class Cards:
         Until it has, the card is kept: should this replica die, the machine is told of
         it when it comes back, and settles it again.
         """
-        if (machine, outcome.id) in self._leaving:
-            self._leaving[machine, outcome.id] = (outcome, who)
+        key = machine, outcome.id
+        is_leaving = key in self._leaving
+        self._leaving[key] = (outcome, who)
+        if is_leaving:
             return
-        sent = await self.get(machine, outcome.id)
+        try:
+            sent = await self._make_record(*key)
+        finally:  # what is known by now
+            outcome, who = self._leaving.pop(key) or (outcome, who)
         if sent is None:
             return
-        forget = partial(self._go, self._forget, machine, outcome.id)
+        forget = partial(self._go, self._forget, *key)
         if not sent.message_id:
             forget()
             return
-        kept = json.dumps(to_plain(sent))
-        key = self._record_key(machine, outcome.id)
-        await self._engine.run(("SET", key, kept, "EX", RECORD_SECONDS))
         self._draw(sent, outcome, who, lambda *result: self._on_loop(forget))
+
+    async def _make_record(self, machine: str, id: str) -> Sent | None:
+        """The card of a request, kept for what may be told of it afterwards."""
+        sent = await self.get(machine, id)
+        if sent is not None and sent.message_id:
+            kept, key = json.dumps(to_plain(sent)), self._record_key(machine, id)
+            await self._engine.run(("SET", key, kept, "EX", RECORD_SECONDS))
+        return sent
 
     async def update(self, machine: str, outcome: Outcome, who: str = "") -> None:
         """More is known of a request that has ended: its record says that too."""

@@ -11,6 +11,7 @@ import pytest
 from feishuperm.gateway import cards
 from feishuperm.gateway.cards import Cards
 from feishuperm.lib.feishu_app import Result
+from feishuperm.lib.task import Promise
 from feishuperm.models.ask import Outcome, to_plain
 from tests.gateway.parts import (
     OWNER,
@@ -270,3 +271,28 @@ def test_result_reaches_a_card_that_another_replica_settled(
     two.pump()
     ((message, card),) = two.api.updates
     assert message == "om_1" and "已运行完毕" in str(card)
+
+
+def test_result_that_comes_while_a_slow_engine_settles_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = bench.wire(bench.enrol())
+    bench.ask(wire)
+    at_once = bench.engine.run
+    asked: list[tuple[Promise[Any], Any]] = []
+
+    def slow(*commands: Any) -> Promise[list[Any]]:
+        asked.append((Promise(), commands))
+        return asked[-1][0]
+
+    monkeypatch.setattr(bench.engine, "run", slow)
+    ended(wire)
+    told_later(wire, "已运行完毕")
+    for promise, commands in asked:  # grows meanwhile
+        promise.resolve(done(at_once(*commands)))
+    monkeypatch.setattr(bench.engine, "run", at_once)
+    bench.pump()
+    assert "已运行完毕" in str(bench.api.updates[-1])
+    told_later(wire, "and more")
+    bench.pump()
+    assert "and more" in str(bench.api.updates[-1])
