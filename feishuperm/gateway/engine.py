@@ -63,6 +63,7 @@ BUS_LENGTH = 10_000  # entries that the bus keeps, about
 COUNT = 500  # entries read at once
 REMEMBERED = 5_000  # of the bus, to hear none twice
 COMPACT = 20_000  # lines of the file before it is written anew
+SWEEP = 1000  # keys in memory, or twice as many as last stayed, before what ended goes
 NOTHING = "0-0"
 
 
@@ -128,6 +129,7 @@ class FileEngine(Engine):
         self._hashes: dict[str, dict[str, bytes]] = {}
         self._said: list[bytes] = []  # to the bus, by the commands under way
         self._lines = 0
+        self._full = SWEEP
         self._torn = False  # the file may end in the middle of a line
         self._lock: AbstractContextManager[None] | None = None
         self.problem = ""
@@ -163,6 +165,7 @@ class FileEngine(Engine):
         kept: list[list[str]] = []
         texts = [[_text(part) for part in parts] for parts in commands]
         replies = [self._do(parts, kept) for parts in texts]
+        self._forget()
         said, self._said = self._said, []
         try:
             self._keep(kept)
@@ -235,7 +238,6 @@ class FileEngine(Engine):
         seconds = float(options[options.index("EX") + 1]) if "EX" in options else 0.0
         until = self._wall() + seconds if seconds else 0.0
         self._texts[key] = (_bytes(rest[0]), until)
-        self._forget()
         return b"OK"
 
     def _incr(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
@@ -300,13 +302,14 @@ class FileEngine(Engine):
 
     def _forget(self) -> None:
         """Now and then, drop what has ended."""
-        if len(self._texts) % 1000 == 0:
+        if len(self._texts) > self._full:
             now = self._wall()
             self._texts = {
                 key: value
                 for key, value in self._texts.items()
                 if not value[1] or value[1] > now
             }
+            self._full = max(SWEEP, 2 * len(self._texts))
 
 
 _COMMANDS: dict[str, Callable[[FileEngine, str, list[str], Any], Any]] = {

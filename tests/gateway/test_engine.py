@@ -62,6 +62,18 @@ def test_what_ends_by_itself_does(tmp_path: Path, clock: Clock) -> None:
     assert done(engine.run(("INCR", "n"))) == [1]
 
 
+def test_what_ended_leaves_memory_whatever_is_counted_meanwhile(
+    tmp_path: Path, clock: Clock
+) -> None:
+    engine = opened(tmp_path / "e", clock)
+    for number in range(5 * module.SWEEP):
+        key = str(number)
+        done(engine.run(("INCR", f"n{key}"), ("EXPIRE", f"n{key}", 60)))
+        done(engine.run(("SET", key, "1", "EX", 60)))
+        clock.turn(1)
+    assert len(engine._texts) <= module.SWEEP + 1
+
+
 def test_bus_is_heard_only_when_it_is_on_the_disk(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
