@@ -262,6 +262,7 @@ PARTS: dict[tuple[type, str], type] = {
     (Ask, "fields"): Field,
 }
 MAX_ITEMS = 2000  # of one tuple that comes from elsewhere
+LARGEST = 1e11  # number from there: what is larger is no date, and overflows
 CUT_FIRST, CUT_LAST = 20, 10  # blocks of a call that has too many of them
 
 T = TypeVar("T")
@@ -342,6 +343,8 @@ def _read(shape: type, name: str, default: object, plain: object) -> object:
         return {str(key): _items(shape, name, part) for key, part in plain.items()}
     if hasattr(default, "_fields"):
         return from_plain(type(default), plain)
+    if isinstance(plain, (int, float)) and not abs(plain) < LARGEST:
+        raise PayloadError(f"{shape.__name__}.{name} is out of reach")
     if isinstance(default, float) and type(plain) is int:
         return float(plain)
     if type(plain) is not type(default):

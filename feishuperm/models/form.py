@@ -115,7 +115,7 @@ def _entry(name: str, rules: object, required: bool) -> Entry | None:
             return None
         many = "many" if kind == "array" else "one"
         return Entry(name, rules, many, required, options)
-    if rules.get("format", "email") not in FORMATS:
+    if "format" in rules and text_at(rules, "format") not in FORMATS:
         return None
     return Entry(name, rules, kind, required)
 

@@ -75,6 +75,15 @@ def test_list_of_too_many_items_is_refused() -> None:
         from_plain(Outcome, {"lines": [""] * (values.MAX_ITEMS + 1)})
 
 
+@pytest.mark.parametrize(
+    "number", [10**400, 1e300, float("nan")], ids=["10^400", "1e300", "nan"]
+)
+@pytest.mark.parametrize("name", ["created", "seconds"])
+def test_number_that_nobody_can_reckon_with_is_refused(name: str, number: Any) -> None:
+    with pytest.raises(PayloadError, match=rf"Ask\.{name}"):
+        from_plain(Ask, {name: number})
+
+
 def test_list_that_holds_no_texts_is_refused() -> None:
     with pytest.raises(PayloadError):
         from_plain(Answer, {"values": {"q0": [1]}})
