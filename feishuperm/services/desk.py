@@ -46,6 +46,7 @@ from feishuperm.services import transcript
 from feishuperm.services.dangers import names, read_danger
 from feishuperm.services.history import UNDO, take_back
 from feishuperm.services.ledger import Ledger, Ticket
+from feishuperm.services.ledger_lines import LATEST
 from feishuperm.services.notifier import Notifier, Reports
 from feishuperm.services.passes import DAY as PASS_SECONDS
 from feishuperm.services.passes import Call, Pass, Passes, plain
@@ -97,7 +98,6 @@ PLACES = {
 }
 REFUSED_MOST = 1000  # attempts that are written down: a loop must not fill the disk
 NO_PLAN = RulePlan()
-LATEST = 1e11  # seconds: the year 5138, and still a date that can be shown
 
 
 class Desk:
@@ -844,7 +844,7 @@ def remembered(entry: dict[str, Any]) -> Request | None:
         return None
     try:
         return _remembered(entry, state)
-    except (KeyError, TypeError, ValueError):  # somebody edited the file
+    except (KeyError, TypeError, ValueError, OverflowError):  # somebody edited the file
         return None
 
 

@@ -76,7 +76,7 @@ def as_csv(entries: Sequence[Entry]) -> str:
     rows = csv.writer(out, lineterminator="\n")
     rows.writerow(COLUMNS)
     for entry in map(_masked, entries):
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(entry_time(entry)))
+        moment = _local_time(entry_time(entry), "%Y-%m-%dT%H:%M:%S")
         cells = (moment, *(_cell(entry.get(name)) for name in COLUMNS[1:]))
         rows.writerow(cells)
     return out.getvalue()
@@ -181,10 +181,7 @@ def _decision(entry: Entry) -> str:
 
 
 def _local_time(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    try:
-        return time.strftime(form, time.localtime(seconds))
-    except (OverflowError, ValueError):  # written by somebody else
-        return "-"
+    return time.strftime(form, time.localtime(seconds))
 
 
 def _masked(value: Any) -> Any:

@@ -426,7 +426,7 @@ class Ledger:
 
     def _backward_lines(self) -> Iterator[bytes]:
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return
         try:

@@ -41,6 +41,7 @@ MAX_BLOCK = 64 << 10  # and what at last, for whoever reads on
 MAX_LINE = 1 << 20  # bytes; none of ours comes near, so a longer one is no entry
 MAX_TEXT = 8192  # characters of one value
 LOOK_BACK = 1000  # lines among which the last entry is looked for
+LATEST = 1e11  # seconds: the year 5138, and still a date that can be shown
 TOO_LONG = b"\0"
 KEY_BYTES = 32
 # What others look up by its exact text; none of it comes out of a tool call.
@@ -271,9 +272,9 @@ def line_hash(line: bytes) -> str:
 
 
 def entry_time(entry: Entry) -> float:
-    """When an entry was written, in seconds."""
+    """When an entry was written, in seconds; 0 if somebody edited that."""
     value = entry.get("time")
-    return value if isinstance(value, (int, float)) else 0.0
+    return value if isinstance(value, (int, float)) and 0 <= value < LATEST else 0.0
 
 
 def place_in(entry: Entry) -> int:

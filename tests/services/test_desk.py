@@ -868,6 +868,7 @@ def test_hook_whose_server_died_while_it_decided_is_left_to_the_terminal(
         {"created": "soon"},
         {"ended": 1.0},
         {"ended": 1e300},
+        {"created": 10**400},
         {"rules": None},
         {"id": None, "project": None, "tool": None, "created": None},
     ],

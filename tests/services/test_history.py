@@ -93,6 +93,13 @@ def entry_of(**more: object) -> dict[str, object]:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("when", [10**400, 1e17, -1e17, float("nan"), float("inf")])
+def test_moment_that_is_none_costs_neither_log_nor_spreadsheet(when: float) -> None:
+    entry = {"time": when, "id": "1-00000001", "action": "allow"}
+    assert "1-00000001" in table([entry], 200)
+    assert "1-00000001" in as_csv([entry])
+
+
 def test_log_fits_eighty_columns_with_the_command_in_it() -> None:
     rows = [
         entry_of(),

@@ -728,3 +728,11 @@ def trimmed(path: Path, ledger: Ledger) -> bytes:
     planned = {rule for entry in ledger.entries() for rule in entry.get("rules") or ()}
     assert set(rules) <= planned
     return b"{}"
+
+
+def test_pipe_in_the_place_of_the_ledger_holds_nobody(ledger: Ledger) -> None:
+    os.makedirs(os.path.dirname(ledger.path))
+    os.mkfifo(ledger.path)
+    assert ledger.recover() == [] and ledger.latest(0) == []
+    with pytest.raises(OSError, match="not a regular file"):
+        ledger.append({"id": "1"})
