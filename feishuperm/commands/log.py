@@ -10,13 +10,14 @@ import shutil
 import sys
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.arguments import ArgumentParser, Options
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.terminal import say
 from feishuperm.lib.tongue import translate
 from feishuperm.services import history
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
+from feishuperm.services.ledger_lines import Entry
 from feishuperm.services.rule_writer import RuleWriter
 
 SUMMARY = "the decision ledger: show, verify, take a rule back"
@@ -55,15 +56,18 @@ def main(args: list[str]) -> int:
     elif options.action == "verify":
         return verify(ledger, options.head or "")
     else:
-        entries = ledger.latest(options.n)
-        if options.csv:
-            print(history.as_csv(entries), end="")
-        elif options.json:
-            print(history.as_json(entries))
-        else:
-            table = history.table(entries, _columns())
-            print(table if entries else translate("nothing has been decided yet"))
+        _show(ledger.latest(options.n), options)
     return 0
+
+
+def _show(entries: list[Entry], options: Options) -> None:
+    if options.csv:
+        print(history.as_csv(entries), end="")
+    elif options.json:
+        print(history.as_json(entries))
+    else:
+        table = history.table(entries, _columns())
+        print(table if entries else translate("nothing has been decided yet"))
 
 
 def _tell_undone(id: str) -> None:

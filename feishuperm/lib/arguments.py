@@ -108,15 +108,13 @@ class ArgumentParser:
         self.error(f"{self.prog.partition(' ')[2]} takes no arguments, got {word!r}")
 
     def _read_option(self, word: str, rest: list[str], values: dict[str, Any]) -> None:
-        name, equals, value = word.partition("=")
-        if not word.startswith("--") and len(word) > 2:
-            name, equals, value = word[:2], "=", word[2:]  # -n5
+        name, value = _parted(word)
         argument = next((a for a in self.arguments if name in a.names), None)
-        if argument is None or (argument.is_flag and equals):
+        if argument is None or (argument.is_flag and value is not None):
             self._unknown(word)
         if argument.is_flag:
             values[argument.dest] = True
-        elif equals:
+        elif value is not None:
             self._store(values, argument, value)
         elif rest and not _is_option(rest[0]):
             self._store(values, argument, rest.pop(0))
@@ -156,6 +154,14 @@ class ArgumentParser:
                 yield row
                 row = ""
             yield f"{row:<{MARGIN}}{translate(argument.help)}"
+
+
+def _parted(word: str) -> tuple[str, str | None]:
+    """An option, and the value that is written with it: `--to=x`, `-n5`."""
+    if not word.startswith("--"):
+        return word[:2], word[2:] or None
+    name, equals, value = word.partition("=")
+    return name, value if equals else None
 
 
 def _is_option(word: str) -> bool:
