@@ -33,7 +33,6 @@ HOST = re.compile(
 
 SSH_HOST = re.compile(r"(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*):(?!//)(.*)", re.DOTALL)
 
-
 PATHLIKE = re.compile(r"(?:~|/|\.\./|\.\.\Z)")
 
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
@@ -93,8 +92,26 @@ def value_of(args: Args, *names: str) -> Arg | None:
             if arg.startswith(name + "=") or (
                 len(name) == 2 and arg.startswith(name) and arg != name
             ):
-                return Arg(arg[len(name) :].lstrip("="), arg.origin, arg.what)
+                return Arg(arg[len(name) :].lstrip("="), *arg.trace)
     return None
+
+
+def place_of(args: Sequence[str], pattern: str) -> int:
+    """Where the first word of a kind stands; behind all of them if there is none."""
+    places = (n for n, arg in enumerate(args) if re.fullmatch(pattern, arg, re.DOTALL))
+    return next(places, len(args))
+
+
+def behind_dashes(args: Args) -> Args:
+    """What stands behind `--`: another's words."""
+    return args[place_of(args, "--") + 1 :]
+
+
+def run_value(scene: Scene, args: Args, *names: str) -> None:
+    """The value of an option is run."""
+    text = value_of(args, *names)
+    if text is not None:
+        scene.run(text)
 
 
 def look(scene: Scene, args: Iterable[Arg]) -> Flow:
@@ -108,27 +125,33 @@ def look(scene: Scene, args: Iterable[Arg]) -> Flow:
         if (pathlike or is_secret(path)) and "\n" not in path[:200]:
             flow = scene.reads(path) or flow
         elif arg.origin:
-            flow = Flow(None, arg.origin, arg.what)
+            flow = Flow(None, *arg.trace)
     return flow
 
 
 def look_through(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """grep and its kin: paths and what flows through."""
+    """Filters: paths and what flows through."""
     if name == "sort":
         outputs(scene, name, args)
     out = look(scene, args)
     if any("feishuperm" in arg for arg in args):
         out = Flow(None, out.origin, "feishuperm")
     text = flow.text if name in ("grep", "egrep", "sort", "uniq") else None
-    if name in ("grep", "egrep", "rg") and has(args, "lL", "--files-with-matches"):
-        elsewhere = (p for p in operands(args)[1:] if scene.place(p).kind == OUTSIDE)
-        text = "\n".join(f"{path}/x*" for path in elsewhere)
-    return Flow(text or None, out.origin or flow.origin, out.what or flow.what)
+    return out.mixed(flow)._replace(text=text or None)
+
+
+def grep(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """Lines of what it looks through, or with `-l` the names of files."""
+    out = look_through(scene, name, args, flow)
+    if not has(args, "lL", "--files-with-matches"):
+        return out
+    elsewhere = (p for p in operands(args)[1:] if scene.place(p).kind == OUTSIDE)
+    return out._replace(text="\n".join(f"{path}/x*" for path in elsewhere) or None)
 
 
 def visit(scene: Scene, text: str) -> None:
     for match in HOST.finditer(text[:2000]):
-        scene.fact("fact.host", match[1].replace(UNKNOWN, "…"))
+        scene.note("fact.host", match[1].replace(UNKNOWN, "…"))
 
 
 def outputs(scene: Scene, name: str, args: Args) -> None:
@@ -147,6 +170,5 @@ def words(name: str, args: Sequence[str]) -> str:
 def recognise(scene: Scene, name: str, args: Args) -> bool:
     keys = deeds.deeds(name.lower(), args)
     for key in keys:
-        add = scene.mark if key.startswith("danger.") else scene.fact
-        add(key, words(name, args))
+        scene.note(key, words(name, args))
     return bool(keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from feishuperm.danger.arguments import operands
+from feishuperm.danger.arguments import operands, place_of
 from feishuperm.danger.places import UNKNOWN
 from feishuperm.danger.scene import (
     MAX_VALUES,
@@ -25,9 +25,9 @@ def echo(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     while parts and re.fullmatch(r"-[neE]+", parts[0]):
         escapes = "e" in parts.pop(0)
         if escapes:
-            parts = [Arg(_unescaped(part), part.origin, part.what) for part in parts]
+            parts = [Arg(_unescaped(part), *part.trace) for part in parts]
     origin = next((arg for arg in args if arg.origin), Arg(""))
-    return Flow(" ".join(parts) + "\n", origin.origin, origin.what)
+    return Flow(" ".join(parts) + "\n", *origin.trace)
 
 
 def printf(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -35,7 +35,7 @@ def printf(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         return NOTHING
     origin = next((arg for arg in args if arg.origin), Arg(""))
     text = _unescaped(_filled(args[0], list(args[1:]))) if args else ""
-    return Flow(text, origin.origin, origin.what)
+    return Flow(text, *origin.trace)
 
 
 _FIELD = re.compile(r"%[-+ 0#.\d]*[a-zA-Z]")
@@ -81,13 +81,13 @@ def which(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 def passes(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """Filters: what goes in comes out, in other words."""
-    return Flow(None, flow.origin, flow.what)
+    return Flow(None, *flow.trace)
 
 
 def set_options(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """`set -- words`: what `$@` stands for from now on."""
     if "--" in args:
-        scene.positional(args[args.index(Arg("--")) :])
+        scene.positional(args[place_of(args, "--") :])
     return NOTHING if args else Flow(None, SECRET, name)
 
 
@@ -122,9 +122,9 @@ def declare(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 def read_variable(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     lines = (flow.text or "").split("\n")[:MAX_VALUES]
-    values = [Arg(line, flow.origin, flow.what) for line in lines if line.strip()]
+    values = [Arg(line, *flow.trace) for line in lines if line.strip()]
     for name in operands(args, "-p -d -n -t -u -a"):
-        scene.variables[name] = tuple(values) or (Arg(UNKNOWN, flow.origin, flow.what),)
+        scene.variables[name] = tuple(values) or (Arg(UNKNOWN, *flow.trace),)
     return NOTHING
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Container
 
 MAX_CODE = 15_000  # characters: some ten milliseconds
 MAX_POWERSHELL = 15_000
@@ -152,9 +153,10 @@ class Code:
         near = [_near(match) for match in _WRITES_NEAR.finditer(self.text)]
         return [*self.texts("writes"), *near[:MAX_TEXTS]]
 
-    def commands(self) -> list[str]:
-        """Texts that may be commands, if any are run at all."""
-        return self.texts("literals", MAX_LITERALS) if self.says(_EXECUTES) else []
+    def commands(self, programs: Container[str]) -> list[str]:
+        """Texts that may be commands of some programs, if any are run at all."""
+        texts = self.texts("literals", MAX_LITERALS) if self.says(_EXECUTES) else []
+        return [text for text in texts if text.partition(" ")[0] in programs]
 
     def paths(self) -> list[str]:
         """Texts that may be paths, from a home too if there is talk of one."""

@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -22,7 +23,7 @@ _LOOKS = {"-l", "--list", "-I", "-i", "print", "-N"}
 
 DEEDS = {
     "danger.publish": """
-        npm|pnpm|yarn|bun|lerna|rush publish
+        npm|pnpm|yarn|bun|lerna|rush|expo publish
         npm|pnpm|yarn unpublish|deprecate
         npm|pnpm|yarn dist-tag|tag|owner|access add|rm|remove|set|grant|revoke|public
         cargo publish|yank
@@ -36,20 +37,16 @@ DEEDS = {
         gradle|gradlew publish*|*:publish*|uploadArchives|closeAndRelease*
         aws s3|s3api cp|sync|put-object --acl public-read*
         docker|podman|nerdctl|buildah|skopeo|crane|helm|oras push|copy
-        docker|podman compose push
         docker build|bake --push
-        docker manifest push
         gh release|gist create|upload|edit
         gh repo create|edit|rename|archive
         glab release create
         dotnet nuget push
         nuget push
         pod trunk push
-        dart pub publish
-        flutter pub publish
-        goreleaser release
+        dart|flutter pub publish
+        goreleaser|nx release
         semantic-release|np|release-it|standard-version
-        nx release
         gh-pages|surge
         vercel|netlify|firebase|wrangler|fly|flyctl|railway deploy|publish|up
         vercel|now --prod|--production|promote
@@ -62,18 +59,16 @@ DEEDS = {
         az webapp|functionapp up|deploy*
         heroku container:release|container:push
         clasp push|deploy
-        expo publish
         fastlane release|deliver|beta|pilot|supply|upload*
         sbt publish*|release
         mix hex.publish
-        anaconda|conda upload
+        anaconda|conda|charmcraft|conan upload
         altool|xcrun --upload-app|--upload-package
         cap|kamal|mina|shipit deploy|setup|redeploy
         supabase db|functions push|deploy
         amplify publish|push
         hexo|mkdocs|docusaurus|quarto deploy|gh-deploy|publish
         luarocks|cabal|opam|stack upload|publish
-        charmcraft|conan upload
         web-ext sign
         shopify|wp app|theme|plugin deploy|push|publish
         modal|fly|render|deployctl|zeabur deploy
@@ -85,9 +80,7 @@ DEEDS = {
     """,
     "danger.force": """
         gh pr merge --admin
-        gh api DELETE
-        gh api --method=DELETE|-XDELETE
-        glab api DELETE
+        gh|glab api DELETE|--method=DELETE|-XDELETE
     """,
     "danger.downloaded": """
         helm install|upgrade http*
@@ -100,10 +93,7 @@ DEEDS = {
     """,
     "danger.data": """
         docker|podman|docker-compose rm -*v|--volumes
-        docker|podman volume remove
-        npx knex migrate:rollback
         knex migrate:rollback|migrate:down
-        artisan|php artisan migrate:rollback|migrate:refresh
         flask db downgrade
         goose|migrate|dbmate|sql-migrate down|drop|reset
         diesel|sqlx|mikro-orm|ent database|migration|schema drop|reset|revert
@@ -111,18 +101,14 @@ DEEDS = {
         flyway clean
         mix ecto.drop|ecto.reset|ecto.rollback
         dotnet ef database drop
-        typeorm migration:revert
         drizzle-kit drop
         mongorestore --drop
-        pg_restore -c
+        pg_restore -c|--clean
         wp|drush db|site reset|drop|empty|sql-drop
         hdfs|hadoop dfs|fs -rm|-rmr|-rmdir
-        kafka-delete-records*|kafka-consumer-groups* --delete|--delete-offsets
-        mysqldump|mariadb-admin drop
-        az * delete-batch
+        kafka-topics*|kafka-consumer-groups* --delete|--delete-offsets
         firebase firestore:delete|database:remove|hosting:disable
         tccutil reset
-        defaults delete
         ostree|snapper|timeshift delete|--delete
         multipass purge
         simctl erase|delete
@@ -132,68 +118,52 @@ DEEDS = {
         aws s3 sync --delete
         aws * delete-*|purge-*|remove-*|deregister-*|batch-delete-*
         aws dynamodb batch-write-item
-        gsutil rm|rb
+        gsutil|mc rm|rb
         gcloud sql|storage|spanner|bigtable|firestore|datastore * delete|rm
         gcloud pubsub|secrets|kms * delete|rm
         gcloud storage rm
-        gcloud firestore|sql databases delete
         bq rm
         az storage|sql|cosmosdb|keyvault|postgres|mysql * delete|purge|remove*
-        az * delete
-        mc rm|rb
+        az * delete|delete-batch
         rclone delete|purge|deletefile|rmdirs|sync
         s3cmd del|rb|sync
-        dropdb|dropuser
-        mysqladmin drop|shutdown|flush-*
-        createdb|pg_restore --clean
-        pg_dropcluster
+        dropdb|dropuser|pg_dropcluster|kafka-delete-records*|lvremove|vgremove|pvremove
+        mysqladmin|mariadb-admin drop|shutdown|flush-*
         rails|rake|bin/rails db:drop|db:reset|db:purge|db:schema:load
-        artisan migrate:fresh|migrate:reset|db:wipe
-        php artisan migrate:fresh|migrate:reset|db:wipe
+        artisan|php migrate:rollback|migrate:refresh|migrate:fresh|migrate:reset|db:wipe
         manage.py flush|reset_db|sqlflush
         python manage.py flush|reset_db
         prisma migrate reset
         prisma db push --force-reset|--accept-data-loss
-        npx prisma migrate reset
         supabase db reset
         alembic downgrade
         sequelize|sequelize-cli db:drop|db:migrate:undo:all
-        typeorm schema:drop
-        heroku pg:reset|pg:wipe
-        heroku apps:destroy|addons:destroy
-        docker|podman volume rm|prune
+        typeorm schema:drop|migration:revert
+        heroku pg:reset|pg:wipe|apps:destroy|addons:destroy
+        docker|podman volume rm|remove|prune
         docker|podman system prune
-        docker|podman compose down -v
-        docker|podman compose down --volumes
-        docker-compose down -v
-        docker-compose down --volumes
-        zfs|zpool|lvremove|vgremove|pvremove|btrfs destroy|rollback|delete
-        lvremove|vgremove|pvremove
+        docker|podman|docker-compose down -v|--volumes
+        zfs|zpool|btrfs destroy|rollback|delete
         restic|borg|duplicity forget|prune|delete|remove*
         redis-cli flushall|flushdb|shutdown
         etcdctl del
         consul kv delete
         vault kv|secrets|token|delete delete|destroy|disable|revoke
         vault delete
-        mongo|mongosh --eval
-        kafka-topics* --delete
         nats stream rm|purge
         rabbitmqctl reset|delete_*|purge_queue|force_reset
-        influx delete
+        influx|hub|tmutil|defaults delete
         elasticdump --delete
-        tmutil delete
         svn delete|rm
         gh repo|release|secret|variable|gist|cache|run|label delete|remove|set
         glab repo|release delete
-        hub delete
         ipfs repo gc
     """,
     "danger.machine": """
         shutdown|reboot|halt|poweroff|telinit
         init 0|6
         systemctl stop|kill
-        service * stop
-        rc-service * stop
+        service|rc-service * stop
         ifconfig * down
         ip link set * down
         nmcli networking|radio|con|connection|device off|down|delete|disconnect
@@ -201,19 +171,15 @@ DEEDS = {
         systemctl|loginctl poweroff|reboot|halt|kexec|suspend|hibernate|rescue|emergency
         terraform|tofu|terragrunt|pulumi|cdk|cdktf|vagrant destroy|remove|down
         serverless|sls remove
-        terraform|tofu|terragrunt apply -auto-approve
-        terraform|tofu|terragrunt apply --auto-approve
-        terraform|tofu|terragrunt apply -destroy
+        terraform|tofu|terragrunt apply -auto-approve|--auto-approve|-destroy
         terraform|tofu|terragrunt state|workspace rm|delete
         terraform|tofu|terragrunt run-all apply|destroy
-        pulumi up --yes
-        pulumi up -y
+        pulumi up --yes|-y
         kubectl|oc|k3s|k|kubectx delete|drain|cordon|replace
         kubectl|oc|k scale --replicas=0
         helm|helmfile uninstall|delete|del|un|destroy
         aws * terminate-*|stop-*|reboot-*
         gcloud * delete|stop|reset
-        gcloud compute instances|disks|networks delete
         az vm|group|aks|container|acr delete|deallocate
         doctl|linode-cli|hcloud|scw|vultr-cli|ibmcloud|oci * delete|destroy|rm|terminate
         flyctl|fly apps|machine|volumes destroy
@@ -222,8 +188,7 @@ DEEDS = {
         VBoxManage unregistervm
         eksctl|kops|kind|minikube|k3d delete
         argocd app delete
-        nomad|docker job|swarm|stack|node stop|leave|rm
-        docker stack|service|swarm rm|leave
+        nomad|docker job|swarm|stack|node|service stop|leave|rm
         ipmitool power|chassis
         launchctl unload|bootout|disable|remove
         iptables|ip6tables|nft -F|-f|flush|-X|-x|--flush|-P|-D
@@ -240,14 +205,12 @@ DEEDS = {
     """,
     "danger.startup": """
         systemctl enable|disable|mask|unmask|link|edit|set-default
-        update-rc.d|chkconfig
+        update-rc.d|chkconfig|chsh|modprobe|insmod|rmmod|kextload|dkms
         launchctl load|bootstrap|enable|submit
         schtasks /create
         sysctl -w
         pm2 startup
         loginctl enable-linger
-        modprobe|insmod|rmmod|kextload|dkms
-        chsh
     """,
     "danger.permissions": """
         aws iam create-*|attach-*|put-*|update-*|add-*
@@ -257,7 +220,7 @@ DEEDS = {
         az role assignment create
         kubectl create clusterrolebinding|rolebinding
         useradd|usermod|userdel|groupadd|groupmod|passwd|chpasswd|visudo|adduser|deluser
-        dscl|sysadminctl|dseditgroup
+        dscl|sysadminctl|dseditgroup|icacls|takeown
         claude config set
         claude mcp add*|remove
         gcloud iam * create|delete|add-*
@@ -276,7 +239,6 @@ DEEDS = {
         npm|pnpm|yarn config set ignore-scripts|script-shell
         xhost +
         gh auth token|refresh|logout
-        icacls|takeown
     """,
     "danger.keys": """
         gpg --delete-*|--import
@@ -290,12 +252,10 @@ DEEDS = {
         npm|yarn|pnpm config set *_auth*|*:_authToken*
         ssh-add -D|-d
         certbot|acme.sh delete|revoke|--revoke
-        update-ca-certificates|update-ca-trust
-        ssh-copy-id
+        update-ca-certificates|update-ca-trust|ssh-copy-id
         security delete-*|add-*|import
         keytool -delete
-        gh ssh-key|gpg-key|deploy-key add|delete
-        gh secret set|delete
+        gh ssh-key|gpg-key|deploy-key|secret add|set|delete
         gh auth login
         aws configure set
         npm login|adduser
@@ -312,10 +272,8 @@ DEEDS = {
         badblocks -w
     """,
     "fact.container": """
-        docker|podman rm|rmi|kill|stop|down
+        docker|podman|docker-compose rm|rmi|kill|stop|down
         docker|podman container|image|builder|network rm|prune
-        docker|podman compose down|rm|kill|stop
-        docker-compose down|rm|kill|stop
     """,
     "fact.remote": """
         gh pr|issue create|merge|close|comment|edit|review|ready|reopen|delete
@@ -356,7 +314,7 @@ def _compile() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 
 
 _ROWS = _compile()
-_STARS = sorted(name[:-1] for name in _ROWS if name.endswith("*"))
+_STARS = sorted(name for name in _ROWS if name.endswith("*"))
 
 
 def names() -> list[str]:
@@ -371,18 +329,24 @@ def is_harmless(args: Sequence[str]) -> bool:
 
 def deeds(name: str, args: Sequence[str]) -> list[str]:
     """The keys of what a command does, if it is one of the table."""
-    rows = _ROWS.get(name)
-    if rows is None:
-        star = next((star for star in _STARS if name.startswith(star)), None)
-        rows = _ROWS[star + "*"] if star is not None else []
+    rows = _rows(name)
     if not rows or is_harmless(args):
         return []
     if rows[0][0] == "danger.device" and _LOOKS & set(args):
         return []
-    if "--" in args:  # what follows is another program's
-        args = args[: args.index("--")]
-    shown = (arg if 0 < len(arg) < 60 and " " not in arg else "_" for arg in args)
-    text = " ".join(word for _, word in zip(range(LOOKED_AT), shown))
-    keys = [key for key, pattern in rows if pattern.match(text)]
-    marks = [key for key in dict.fromkeys(keys) if key.startswith("danger.")]
-    return marks or list(dict.fromkeys(keys))
+    text = _text(args)
+    keys = dict.fromkeys(key for key, pattern in rows if pattern.match(text))
+    return [key for key in keys if key.startswith("danger.")] or list(keys)
+
+
+def _rows(name: str) -> list[tuple[str, re.Pattern[str]]]:
+    """What a program is known for, by its name or by how that begins."""
+    stars = (star for star in _STARS if name.startswith(star[:-1]))
+    return _ROWS.get(name) or _ROWS.get(next(stars, ""), [])
+
+
+def _text(args: Sequence[str]) -> str:
+    """The words that are looked at; behind `--` they are another program's."""
+    own = itertools.takewhile("--".__ne__, args)
+    shown = (arg if 0 < len(arg) < 60 and " " not in arg else "_" for arg in own)
+    return " ".join(itertools.islice(shown, LOOKED_AT))

@@ -10,6 +10,7 @@ import re
 from feishuperm.danger.arguments import (
     HOST,
     behind,
+    behind_dashes,
     has,
     look,
     operands,
@@ -33,14 +34,14 @@ def ssh(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     for option in args:
         match = _SSH_RUNS.match(option)
         if match:
-            scene.run(Arg(match[1], option.origin, option.what))
+            scene.run(Arg(match[1], *option.trace))
     if not rest:
         return Flow()
     host = rest[0].rpartition("@")[2]
-    scene.fact("fact.host", host)
+    scene.note("fact.host", host)
     scene.leaks(flow, host)
     if len(rest) > 1:
-        scene.fact("fact.remote", words("ssh", rest))
+        scene.note("fact.remote", words("ssh", rest))
         scene.run(Arg(" ".join(rest[1:])), foreign=True, given=flow)
     elif flow.text is not None and flow.text.strip():
         scene.run(Arg(flow.text), foreign=True)
@@ -69,9 +70,9 @@ def container(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         return Flow(None, "", _ALL)
     outputs(scene, name, rest)
     if rest[:1] == ["pull"]:
-        scene.fact("fact.installs", " ".join(operands(rest[1:])[:2]))
+        scene.note("fact.installs", " ".join(operands(rest[1:])[:2]))
     elif any(arg.what == _ALL for arg in rest):
-        scene.mark("danger.machine", words(name, rest))
+        scene.note("danger.machine", words(name, rest))
     elif rest[:1] == ["cp"]:
         for path in operands(rest[1:])[-1:]:
             if ":" not in path:
@@ -83,9 +84,7 @@ _SYSTEM_PART = re.compile(
     r"/(?:etc|root|home|Users|usr|var|boot|proc|sys|dev)?|.*/docker\.sock"
 )
 
-
 _ALL = "docker ps"  # what came from it: all that there are
-
 
 _HOST_RIGHTS = re.compile(
     r"--privileged(?:=true)?|(?:--(?:pid|userns|ipc|uts)[= ])host"
@@ -93,7 +92,6 @@ _HOST_RIGHTS = re.compile(
     r"|--security-opt[= ]\w+[=:]unconfined|--device[= ]/dev/(?:sd|nvme|mem|kmsg).*",
     re.IGNORECASE,
 )
-
 
 _DOCKER_VALUED = (
     "-v --volume -e --env -p --publish -w --workdir --name -u --user --network --net -m"
@@ -112,10 +110,10 @@ def _contained(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             else arg.partition("=")[2]
         )
         if arg.startswith(("-v", "--volume", "--mount")) and _is_host(scene, shared):
-            scene.mark("danger.root", words(name, ["-v", shared]))
+            scene.note("danger.root", words(name, ["-v", shared]))
         pair = " ".join(args[place : place + 2])
         if _HOST_RIGHTS.fullmatch(arg) or _HOST_RIGHTS.fullmatch(pair):
-            scene.mark("danger.root", words(name, [arg]))
+            scene.note("danger.root", words(name, [arg]))
     return _elsewhere(scene, behind(args, _DOCKER_VALUED)[1:], flow)
 
 
@@ -142,13 +140,13 @@ _POD_RIGHTS = re.compile(
 def kubectl(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     recognise(scene, "kubectl", args)
     if any(_POD_RIGHTS.search(arg[:2000]) for arg in args):
-        scene.mark("danger.root", words(name, args))
+        scene.note("danger.root", words(name, args))
     file = value_of(args, "-f", "--filename")
     if file is not None and (HOST.match(file) or (file == "-" and flow.origin)):
-        scene.suspicious(DOWNLOADED, file if HOST.match(file) else flow.what)
+        scene.note("danger.downloaded", file if HOST.match(file) else flow.what)
     look(scene, args)
     if "--" in args:
-        return _elsewhere(scene, args[args.index(Arg("--")) + 1 :], flow)
+        return _elsewhere(scene, behind_dashes(args), flow)
     return printed_secret(name, args) or Flow()
 
 
@@ -157,13 +155,13 @@ _ANSIBLE_ENDS = re.compile(r"\bstate=(?:absent|stopped|removed)\b")
 
 def ansible(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """A module on other machines; some are a shell."""
-    scene.fact("fact.remote", words(name, args))
+    scene.note("fact.remote", words(name, args))
     text = value_of(args, "-a", "--args") or Arg("")
     module = value_of(args, "-m", "--module-name") or "command"
     if re.search(r"(?:shell|command|raw|script)\Z", module):
         return scene.run(text, foreign=True)
     if _ANSIBLE_ENDS.search(text):
-        scene.mark("danger.machine", words(name, args))
+        scene.note("danger.machine", words(name, args))
     return Flow()
 
 

@@ -10,6 +10,7 @@ from feishuperm.danger.arguments import (
     look,
     operands,
     recognise,
+    run_value,
     value_of,
     words,
 )
@@ -63,9 +64,9 @@ def shred(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     for path in operands(args, "-n -s --iterations --size"):
         place = scene.place(path)
         if place.kind == TEMPORARY:
-            scene.fact("fact.deletes", scene.show(place))
+            scene.note("fact.deletes", scene.show(place))
         else:
-            scene.mark(
+            scene.note(
                 "danger.device" if place.device else "danger.wipe",
                 words("shred", [scene.show(place)]),
             )
@@ -77,7 +78,7 @@ def truncate(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.writes(path)
         size = value_of(args, "-s", "--size") or ""
         if scene.place(path).kind not in (OUTSIDE, TEMPORARY) and size == "0":
-            scene.mark("danger.wipe", words("truncate", [path]))
+            scene.note("danger.wipe", words("truncate", [path]))
     return NOTHING
 
 
@@ -119,37 +120,35 @@ def _synchronise(scene: Scene, args: Args, target: Arg | None) -> None:
     if target is not None and any(arg.startswith("--del") for arg in args):
         remote = SSH_HOST.fullmatch(target)
         if remote:
-            scene.mark("danger.delete", target)
+            scene.note("danger.delete", target)
         else:
             scene.deletes(target.rstrip("/") or "/", recursive=True)
-    shell = value_of(args, "-e", "--rsh")
-    if shell is not None:
-        scene.run(shell)
+    run_value(scene, args, "-e", "--rsh")
 
 
 def moved_from(scene: Scene, name: str, path: Arg) -> Flow | None:
     remote = SSH_HOST.fullmatch(path) if name in ("rsync", "scp") else None
     if remote:
-        scene.fact("fact.host", remote[1])
+        scene.note("fact.host", remote[1])
         return None
     if name == "mv":
         place = scene.place(path)
         if place.kind == OUTSIDE or place.protected:
             scene.deletes(path)
         elif place.whole or place.path.endswith("/.git"):
-            scene.mark("danger.wipe", words("mv", [path]))
+            scene.note("danger.wipe", words("mv", [path]))
     return scene.reads(path) or scene.content(path)
 
 
 def moved_to(scene: Scene, name: str, target: Arg, origin: Flow, rest: Args) -> None:
     remote = SSH_HOST.fullmatch(target) if name in ("rsync", "scp") else None
     if remote:
-        scene.fact("fact.host", remote[1])
+        scene.note("fact.host", remote[1])
         scene.leaks(origin, remote[1])
         return
     place = scene.place(target)
     if target == "/dev/null":
-        scene.mark("danger.wipe", words(name, rest))
+        scene.note("danger.wipe", words(name, rest))
     leaf = rest[-1].rstrip("/").rpartition("/")[2] if rest else ""
     inner = f"{target.rstrip('/')}/{leaf}"
     if not place.protected and leaf and scene.place(inner).protected:
@@ -187,7 +186,7 @@ def reader(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         out = (
             scene.reads(path)
             or scene.content(path)
-            or (Flow(None, path.origin, path.what) if path.origin else out)
+            or (Flow(None, *path.trace) if path.origin else out)
         )
     return out
 
@@ -199,7 +198,6 @@ _SED_RUNS = re.compile(
 
 
 def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    changes = any(re.match(r"-\w*i|--in-place", arg) for arg in args)
     rest = operands(args, "-e -f --expression --file -l")
     given = value_of(args, "-e", "--expression", "-f", "--file") is not None
     files = rest if given else rest[1:]
@@ -210,9 +208,9 @@ def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         ):
             scene.writes(match[1] or match[2])
         for match in _SED_RUNS.finditer(text[:2000]):
-            scene.mark("danger.decoded", "sed e")
+            scene.note("danger.decoded", "sed e")
             scene.run(Arg((match[1] or match[3]).replace("\\", "")))
-    if changes:
+    if any(re.match(r"-\w*i|--in-place", arg) for arg in args):
         in_place(scene, files)
         return NOTHING
     return reader(scene, name, files, flow) if files else flow._replace(text=None)
@@ -250,22 +248,33 @@ _PRIVATE = re.compile(r"0?[4-7]00")
 
 
 def change_mode(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """chmod, chown: who may do what with a file."""
-    rest = operands(args, "--reference")
+    """chmod: who may do what with a file."""
+    less = [arg for arg in args if _LESS.fullmatch(arg)]  # `-w` is no option
+    rest = [*less[:1], *operands(args, "--reference")]
+    mode = "".join(rest[:1])
     recursive = has(args, "R", "--recursive")
-    less = [arg for arg in args if _LESS.fullmatch(arg)]
-    rest = [*less[:1], *rest] if name == "chmod" else rest
-    mode = rest[0] if rest and name == "chmod" else ""
     if _SET_ID.fullmatch(mode) or (recursive and _FOR_ALL.fullmatch(mode)):
-        scene.mark("danger.permissions", words(name, args))
+        scene.note("danger.permissions", words(name, args))
     for path in rest[1:]:
-        place = scene.place(path)
-        shown = words(name, [mode, scene.show(place)])
-        if place.protected and not _PRIVATE.fullmatch(mode):
-            scene.mark(place.protected, shown)
-        elif place.kind == OUTSIDE or (recursive and place.kind == UNSURE):
-            scene.mark("danger.permissions", shown)
+        _opened(scene, name, path, mode, recursive)
     return NOTHING
+
+
+def change_owner(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """chown and its kin: whose a file is."""
+    for path in operands(args, "--reference")[1:]:
+        _opened(scene, name, path, "", has(args, "R", "--recursive"))
+    return NOTHING
+
+
+def _opened(scene: Scene, name: str, path: Arg, mode: str, recursive: bool) -> None:
+    """Others may do with a file what they could not."""
+    place = scene.place(path)
+    shown = words(name, [mode, scene.show(place)])
+    if place.protected and not _PRIVATE.fullmatch(mode):
+        scene.note(place.protected, shown)
+    elif place.kind == OUTSIDE or (recursive and place.kind == UNSURE):
+        scene.note("danger.permissions", shown)
 
 
 def makes(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -273,14 +282,16 @@ def makes(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     for path in operands(args, "-m -t -d -r --mode --date --reference"):
         place = scene.place(path)
         if place.protected and place.protected != "danger.permissions":
-            scene.mark(place.protected, scene.show(place))
+            scene.note(place.protected, scene.show(place))
         elif place.kind == OUTSIDE:
-            scene.fact("fact.outside", scene.show(place))
+            scene.note("fact.outside", scene.show(place))
     return NOTHING
 
 
-def _archive(args: Args) -> str:
-    """What tar makes: `czf x.tgz`, `-czf x.tgz`, `-f x.tgz`."""
+def _archive(name: str, args: Args) -> str:
+    """What is made; by tar: `czf x.tgz`, `-czf x.tgz`, `-f x.tgz`."""
+    if name != "tar":
+        return "".join(operands(args)[:1])
     bundled = re.fullmatch(r"-?\w*f", args[0]) if args else None
     return args[1] if bundled and args[1:] else value_of(args, "-f", "--file") or "-"
 
@@ -288,45 +299,46 @@ def _archive(args: Args) -> str:
 def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """tar, unzip: into a folder; an archive may bring any path."""
     target = value_of(args, *(["-o"] if name == "7z" else ["-C", "-d", "--directory"]))
+    place = scene.place(target or ".")
+    if target is not None and place.kind == OUTSIDE:
+        scene.note("danger.overwrite", scene.show(place))
+    _beside_packing(scene, args)
+    archives = [arg for arg in args if arg is not target]
+    out = look(scene, archives)
+    if out.origin == SECRET:
+        scene.keep(_archive(name, args), out)
+    for arg in operands(archives):
+        out = scene.brought(arg) or out
+    out = out.mixed(flow)
+    if out.origin in (DOWNLOADED, DECODED):
+        scene.brings(target or ".", out.what)
+    return out
+
+
+def _beside_packing(scene: Scene, args: Args) -> None:
+    """What tar is told to run, and whether what it packs is deleted."""
     action = value_of(
         args, "--checkpoint-action", "--to-command", "--use-compress-program"
     )
     if action is not None:
         scene.run(Arg(re.sub(r"\Aexec=", "", action)))
-    if target is not None:
-        place = scene.place(target)
-        if place.kind == OUTSIDE:
-            scene.mark("danger.overwrite", scene.show(place))
     if "--remove-files" in args:
         for path in operands(args, "-f -C -T -X")[1:]:
             scene.deletes(path, recursive=True)
-    archives = [arg for arg in args if arg is not target]
-    out = look(scene, archives)
-    if out.origin == SECRET:
-        packed = operands(args)
-        scene.keep("".join(packed[:1]) if name != "tar" else _archive(args), out)
-    for arg in operands(archives):
-        out = scene.brought(arg) or out
-    out = Flow(None, out.origin or flow.origin, out.what or flow.what)
-    if out.origin in (DOWNLOADED, DECODED):
-        scene.brings(target or ".", out.what)
-    return out
 
 
 def in_place_option(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """yq -i, prettier --write: the files among the arguments are changed."""
     if has(args, "iw", "--inplace", "--in-place", "--write"):
         for path in operands(args):
-            if scene.place(path).protected:
-                scene.writes(path)
-    out = look(scene, args)
-    return Flow(None, out.origin or flow.origin, out.what or flow.what)
+            scene.rewrites(path)
+    return look(scene, args).mixed(flow)
 
 
 def keygen(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     path = value_of(args, "-f")
     if "-R" in args:
-        scene.mark("danger.keys", words(name, args))
+        scene.note("danger.keys", words(name, args))
     if path is not None and not has(args, "lyFBe"):
         scene.writes(path)
     return NOTHING
@@ -345,5 +357,5 @@ def decoder(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if out is not None:
         scene.writes(out)
     if name not in ALWAYS_DECODE and not has(args, "dDr", "--decode", "--decrypt"):
-        return Flow(None, rest.origin, rest.what)
+        return Flow(None, *rest.trace)
     return Flow(None, rest.origin or DECODED, rest.what or name)

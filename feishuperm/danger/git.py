@@ -7,6 +7,7 @@ import re
 from feishuperm.danger.arguments import (
     SSH_HOST,
     behind,
+    behind_dashes,
     has,
     look,
     operands,
@@ -21,40 +22,45 @@ from feishuperm.danger.strangers import by_words
 
 def git(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     before = scene.cwd
-    for place, arg in enumerate(args):
-        if arg == "-C" and place + 1 < len(args):
-            cd(scene, "cd", [args[place + 1]], flow)
-        if arg == "-c" and place + 1 < len(args):
-            _git_setting(scene, args[place + 1])
-        if not arg.startswith("-") and args[place - 1] not in ("-C", "-c"):
-            break
     rest = behind(args, "-C -c --git-dir --work-tree --namespace --exec-path")
+    own = args[: len(args) - len(rest)]
+    for option, value in zip(own, own[1:]):
+        if option == "-C":
+            cd(scene, "cd", [value], flow)
+        elif option == "-c":
+            _git_setting(scene, value)
     out = Flow()
-    if rest:
-        action = _GIT.get(rest[0], git_plain)
-        if not {"--dry-run", "--help"} & set(rest):
-            out = action(scene, rest[0], rest[1:], flow)
+    if rest and not {"--dry-run", "--help"} & set(rest):
+        out = _GIT.get(rest[0], git_plain)(scene, rest[0], rest[1:], flow)
     scene.cwd = before
     top = rest == ["rev-parse", "--show-toplevel"]
-    return Flow(scene.ground.project) if top else Flow(None, out.origin, out.what)
+    return Flow(scene.ground.project) if top else Flow(None, *out.trace)
+
+
+# Settings that are commands, or name programs; and those that lead elsewhere.
+_RUNS = re.compile(
+    r"hookspath|sshcommand|fsmonitor|editor|pager|askpass|helper|proxy|alias|cmd$"
+    r"|textconv",
+    re.I,
+)
+_LEADS = re.compile(r"insteadof|program", re.I)
+# Settings for all projects that are only taste.
+_TASTE = re.compile(
+    r"user\.|init\.defaultBranch|color\.|core\.(?:quotepath|autocrlf)|pull\.|safe\."
+)
 
 
 def _git_setting(scene: Scene, setting: str) -> None:
-    """Some settings are commands, or name programs."""
     name, _, text = setting.partition("=")
-    if (
-        re.search(
-            r"hookspath|sshcommand|fsmonitor|editor|pager|askpass|helper|proxy|alias|cmd$|textconv",
-            name,
-            re.I,
-        )
-        and text
-    ):
-        scene.mark("danger.permissions", f"git -c {name}")
+    if text and _RUNS.search(name):
+        scene.note("danger.permissions", f"git -c {name}")
         scene.run(Arg(text.lstrip("!")))
 
 
 _DEPLOYS = re.compile(r"heroku|dokku|piku|prod(?:uction)?|live|clever|scalingo|azure")
+_FORCES = re.compile(
+    r"-\w*[fd]\w*|--force(?:-with-lease|-if-includes)?(?:=.*)?|--delete|--mirror|--prune"
+)
 
 
 def git_push(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -62,66 +68,52 @@ def git_push(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     shown = words("git push", [arg for arg in args if not arg.startswith("--receive")])
     if "-n" in args:
         return NOTHING
-    forced = any(
-        re.fullmatch(
-            r"-\w*[fd]\w*|--force(?:-with-lease|-if-includes)?(?:=.*)?|--delete|--mirror|--prune",
-            arg,
-        )
-        for arg in args
-    )
-    if any(_DEPLOYS.fullmatch(remote) for remote in rest[:1]):
-        scene.mark("danger.publish", shown)
-    if forced or any(ref.startswith(("+", ":")) for ref in rest[1:]):
-        scene.mark("danger.force", shown)
+    if any(map(_DEPLOYS.fullmatch, rest[:1])):
+        scene.note("danger.publish", shown)
+    if any(map(_FORCES.fullmatch, args)) or any(
+        ref.startswith(("+", ":")) for ref in rest[1:]
+    ):
+        scene.note("danger.force", shown)
     else:
-        scene.fact("fact.push", " ".join(rest[:2]))
+        scene.note("fact.push", " ".join(rest[:2]))
     for arg in rest[:1]:
         visit(scene, arg)
     return NOTHING
 
 
 def git_checkout(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """Files are put back: what was changed in them is gone."""
-    rest = [arg for arg in args if not arg.startswith("-")]
-    files = (
-        args[args.index(Arg("--")) + 1 :]
-        if "--" in args
-        else [a for a in rest if a in (".", "*", ":/")]
-    )
-    everything = any(path in (".", "*", "./", ":/", "/") for path in files)
-    if everything or has(args, "f", "--force"):
-        scene.mark("danger.wipe", words("git checkout", args))
-    elif files:
-        scene.fact("fact.discards", " ".join(files[:3]))
-    _put_back(scene, files)
+    files = behind_dashes(args)
+    if "--" not in args:  # all other words may be those of a branch
+        files = [arg for arg in args if arg in (".", "*", ":/")]
+    _put_back(scene, name, args, files, has(args, "f", "--force"))
     return NOTHING
-
-
-def _put_back(scene: Scene, paths: Args) -> None:
-    for path in paths:
-        if scene.place(path).protected:
-            scene.writes(path)
 
 
 def git_restore(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    rest = operands(args, "-s --source")
-    if has(args, "S", "--staged") and not has(args, "W", "--worktree"):
-        return NOTHING
-    if any(path in (".", "*", "./", ":/") for path in rest):
-        scene.mark("danger.wipe", words("git restore", args))
-    elif rest:
-        scene.fact("fact.discards", " ".join(rest[:3]))
-    _put_back(scene, rest)
+    if has(args, "W", "--worktree") or not has(args, "S", "--staged"):
+        _put_back(scene, name, args, operands(args, "-s --source"))
     return NOTHING
+
+
+def _put_back(
+    scene: Scene, name: str, args: Args, files: Args, force: bool = False
+) -> None:
+    """Files are put back: what was changed in them is gone."""
+    if force or {".", "*", "./", ":/", "/"} & set(files):
+        scene.note("danger.wipe", words(f"git {name}", args))
+    elif files:
+        scene.note("fact.discards", " ".join(files[:3]))
+    for path in files:
+        scene.rewrites(path)
 
 
 def git_wipes(pattern: str) -> Program:
     def program(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         if re.search(pattern, " ".join(args)):
-            scene.mark("danger.wipe", words(f"git {name}", args))
-        for place, arg in enumerate(args[:-1]):
-            if arg in ("--exec", "-x") or re.fullmatch(r"--\w+-filter", arg):
-                scene.run(args[place + 1])
+            scene.note("danger.wipe", words(f"git {name}", args))
+        for option, text in zip(args, args[1:]):
+            if re.fullmatch(r"--exec|-x|--\w+-filter", option):
+                scene.run(text)
         return NOTHING
 
     return program
@@ -134,7 +126,7 @@ def git_runs(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         tail = [arg for arg in args[1:] if arg != "--recursive"]
         scene.run(tail[0]) if len(tail) == 1 else scene.call(tail, NOTHING)
     elif rest[:1] in (["deinit"],) and has(args, "f", "--force"):
-        scene.mark("danger.wipe", words("git submodule", args))
+        scene.note("danger.wipe", words("git submodule", args))
     else:
         look(scene, args)
     return NOTHING
@@ -143,52 +135,47 @@ def git_runs(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 def git_config(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands(args, "-f --file --type --default")
     rest = rest[1:] if rest[:1] in (["set"], ["add"]) else rest
-    writes = len(rest) > 1 or has(
-        args, "", "--unset", "--unset-all", "--add", "--replace-all"
-    )
     everywhere = has(args, "", "--global", "--system")
     if everywhere and has(args, "e", "--edit"):
-        scene.mark("danger.startup", words("git config", args))
-    if not writes or rest[:1] in (["get"], ["list"]):
-        return NOTHING
-    name = rest[0] if rest else ""
-    runs = re.search(
-        r"hookspath|sshcommand|fsmonitor|editor|pager|askpass|helper|proxy|alias|cmd$|insteadof|textconv|program",
-        name,
-        re.I,
-    )
-    if everywhere and not re.match(
-        r"user\.|init\.defaultBranch|color\.|core\.(?:quotepath|autocrlf)|pull\.|safe\.",
-        name,
-    ):
-        scene.mark("danger.startup", words("git config", args))
-    elif runs:
-        scene.mark("danger.permissions", words("git config", args))
-    if len(rest) > 1 and runs:
-        scene.run(Arg(rest[1].lstrip("!")))
+        scene.note("danger.startup", words("git config", args))
+    changes = has(args, "", "--unset", "--unset-all", "--add", "--replace-all")
+    if rest[:1] not in (["get"], ["list"]) and (changes or len(rest) > 1):
+        _git_changes(scene, words("git config", args), rest, everywhere)
     return NOTHING
+
+
+def _git_changes(scene: Scene, shown: str, rest: Args, everywhere: bool) -> None:
+    """A setting is changed, for this project or for all of them."""
+    name = "".join(rest[:1])
+    runs = _RUNS.search(name) or _LEADS.search(name)
+    if everywhere and not _TASTE.match(name):
+        scene.note("danger.startup", shown)
+    elif runs:
+        scene.note("danger.permissions", shown)
+    for text in rest[1:2] if runs else ():
+        scene.run(Arg(text.lstrip("!")))
 
 
 def git_clone(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands(
         args, "-b --branch --depth -o -c --config --reference --filter -j --jobs -u"
     )
-    for place, arg in enumerate(args[:-1]):
-        if arg in ("-c", "--config"):
-            _git_setting(scene, args[place + 1])
-        if arg in ("-u", "--upload-pack"):
-            scene.run(args[place + 1])
+    for option, value in zip(args, args[1:]):
+        if option in ("-c", "--config"):
+            _git_setting(scene, value)
+        elif option in ("-u", "--upload-pack"):
+            scene.run(value)
     if rest:
         visit(scene, rest[0])
         host = SSH_HOST.fullmatch(rest[0])
         if host and "://" not in rest[0]:
-            scene.fact("fact.host", host[1])
+            scene.note("fact.host", host[1])
         leaf = re.sub(r"\.git\Z", "", rest[0].rstrip("/").rpartition("/")[2])
         where = rest[1] if len(rest) > 1 else Arg(leaf)
         scene.brings(where, rest[0])
         target = scene.place(where)
         if target.kind == OUTSIDE:
-            scene.fact("fact.outside", scene.show(target))
+            scene.note("fact.outside", scene.show(target))
     return NOTHING
 
 
@@ -199,7 +186,8 @@ def git_remote(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 def git_mv(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    _put_back(scene, operands(args))
+    for path in operands(args):
+        scene.rewrites(path)
     return NOTHING
 
 
@@ -219,12 +207,11 @@ _RUN_OPTIONS = re.compile(
 
 def git_plain(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """Anything else: an option or an address may name a program."""
-    for place, arg in enumerate(args):
-        match = _RUN_OPTIONS.fullmatch(arg)
-        if match:
-            scene.run(Arg(match[1] or match[2] or match[3]))
-        elif arg in ("-x", "--extcmd", "--upload-pack", "--exec") and args[place + 1 :]:
-            scene.run(args[place + 1])
+    for match in filter(None, map(_RUN_OPTIONS.fullmatch, args)):
+        scene.run(match[1] or match[2] or match[3])
+    for option, text in zip(args, args[1:]):
+        if option in ("-x", "--extcmd", "--upload-pack", "--exec"):
+            scene.run(text)
     look(scene, args)
     return NOTHING
 

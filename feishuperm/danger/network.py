@@ -23,27 +23,31 @@ def download(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """curl, wget: hosts, files written, what is sent."""
     texts = [arg for arg in args if HOST.search(arg[:2000])]
     texts = texts or operands(args, "-o -O -H -X -d -A -u -e -T -F")[:3]
-    hosts = [_host(arg) for arg in texts if _host(arg)]
+    hosts = list(filter(None, map(_host, texts)))
     for host in hosts:
-        scene.fact("fact.host", host)
+        scene.note("fact.host", host)
     what = hosts[0] if hosts else "…"
     origin = Flow(None, DOWNLOADED, what)
     _sent(scene, args, flow, what)
     if args:
         _deletes_there(scene, args, what, texts)
-    to = ("-O", "--output-document") if name.startswith("wget") else ("-o", "--output")
-    target = value_of(args, *to)
-    if target is not None and target != "-":
-        scene.writes(target)
-        scene.keep(target, origin)
-    elif name != "curl" or has(args, "O", "--remote-name", "--remote-name-all"):
-        folder = value_of(args, "-P", "--directory-prefix", "--output-dir") or "."
-        for arg in texts:
-            leaf = re.split(r"[?#]", arg)[0].rstrip("/").rpartition("/")[2]
-            target = Arg(f"{folder}/{leaf or 'index.html'}")
-            scene.writes(target)
-            scene.keep(target, origin)
+    for path in _saved(name, args, texts):
+        scene.writes(path)
+        scene.keep(path, origin)
     return origin
+
+
+def _saved(name: str, args: Args, texts: Args) -> list[str]:
+    """The files that what is fetched becomes."""
+    to = ("-O", "--output-document") if name.startswith("wget") else ("-o", "--output")
+    target = value_of(args, *to) or "-"
+    if target != "-":
+        return [target]
+    if name == "curl" and not has(args, "O", "--remote-name", "--remote-name-all"):
+        return []
+    folder = value_of(args, "-P", "--directory-prefix", "--output-dir") or "."
+    paths = (re.split(r"[?#]", text)[0].rstrip("/") for text in texts)
+    return [f"{folder}/{path.rpartition('/')[2] or 'index.html'}" for path in paths]
 
 
 # Deleting on this machine is what one tries out; here it is all of a database.
@@ -55,7 +59,7 @@ def _deletes_there(scene: Scene, args: Args, host: str, texts: Args) -> None:
     if method.upper() == "DELETE" and (
         host not in LOCAL or any(_ALL_OF_IT.search(text[:2000]) for text in texts)
     ):
-        scene.mark("danger.data", words("DELETE", texts))
+        scene.note("danger.data", words("DELETE", texts))
 
 
 _BARE_HOST = re.compile(r"(localhost|[\w-]+(?:\.[\w-]+)+)(?![\w.-])")
@@ -105,12 +109,12 @@ def _is_its_own(option: str, arg: Arg, host: str) -> bool:
 def netcat(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands(args, "-p -w -s -X -x -c -e")
     if rest:
-        scene.fact("fact.host", rest[0])
+        scene.note("fact.host", rest[0])
         scene.leaks(flow, rest[0])
     text = value_of(args, "-e", "-c", "--exec", "--sh-exec")
     runs = [arg for arg in args if re.match(r"(?:exec|system|shell):", arg, re.I)]
     if text is not None or runs or flow.origin == SHELL:
-        scene.mark("danger.downloaded", words(name, args))
+        scene.note("danger.downloaded", words(name, args))
     if text is not None:
         scene.run(text)
     return Flow(None, DOWNLOADED, rest[0] if rest else "nc")

@@ -10,6 +10,7 @@ from feishuperm.danger.arguments import (
     look,
     operands,
     recognise,
+    run_value,
     value_of,
     words,
 )
@@ -18,41 +19,33 @@ from feishuperm.danger.scene import NOTHING, Arg, Args, Flow, Scene
 from feishuperm.danger.strangers import PUBLISHES, unknown
 
 _INSTALLS = {
+    **dict.fromkeys((
+        "pipenv", "gem", "zypper", "snap", "flatpak", "nuget", "choco", "winget",
+        "scoop", "port", "nvm", "asdf", "luarocks", "opam", "stack", "cabal", "pod",
+    ), "install"),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), "install i add ci update upgrade"),
-    **dict.fromkeys(("pip", "pipx", "conda", "mamba", "micromamba"), "install update"),
-    "uv": "add sync", "poetry": "add install", "pdm": "add", "pipenv": "install",
-    "cargo": "install add", "go": "get install", "gem": "install",
-    "bundle": "install add",
-    "brew": "install upgrade tap", "apt": "install upgrade",
-    "apt-get": "install upgrade dist-upgrade",
-    "dnf": "install upgrade", "yum": "install update", "apk": "add upgrade",
-    "pacman": "-S -Syu -Sy",
-    "zypper": "install", "snap": "install", "flatpak": "install",
-    "composer": "install require",
-    "dotnet": "add", "nuget": "install", "choco": "install", "winget": "install",
-    "scoop": "install",
-    "port": "install", "nix-env": "-i -iA", "helm": "repo",
-    "code": "--install-extension",
-    "rustup": "install update", "nvm": "install", "asdf": "install",
-    "mise": "install use",
-    "luarocks": "install", "cpan": "", "cpanm": "", "opam": "install",
-    "stack": "install",
-    "cabal": "install", "mix": "deps.get", "pod": "install", "gh": "extension",
+    **dict.fromkeys((
+        "pip", "pipx", "conda", "mamba", "micromamba", "yum", "rustup",
+    ), "install update"),
+    "uv": "add sync", "poetry": "add install", "pdm": "add", "cargo": "install add",
+    "go": "get install", "bundle": "install add", "brew": "install upgrade tap",
+    "apt": "install upgrade", "apt-get": "install upgrade dist-upgrade",
+    "dnf": "install upgrade", "apk": "add upgrade", "pacman": "-S -Syu -Sy",
+    "composer": "install require", "dotnet": "add", "nix-env": "-i -iA", "helm": "repo",
+    "code": "--install-extension", "mise": "install use", "cpan": "", "cpanm": "",
+    "mix": "deps.get", "gh": "extension",
 }  # fmt: skip
 
 _UNINSTALLS = {
     "apt": "remove purge autoremove", "apt-get": "remove purge autoremove",
     "dnf": "remove", "yum": "remove erase", "pacman": "-R -Rs -Rns",
-    "brew": "uninstall remove",
-    "apk": "del", "snap": "remove", "zypper": "remove",
+    "brew": "uninstall remove", "apk": "del", "snap": "remove", "zypper": "remove",
 }  # fmt: skip
 
-_RUNS_PACKAGE = {
-    "npx": 0, "bunx": 0, "uvx": 0, "pnpx": 0, "pkgx": 0,
-    "npm exec": 1, "npm x": 1, "pnpm dlx": 1, "yarn dlx": 1, "pipx run": 1,
-    "uv tool run": 2,
-    "bun x": 1,
-}  # fmt: skip
+_RUNS_PACKAGE = (
+    "npx", "bunx", "uvx", "pnpx", "pkgx", "npm exec", "npm x", "pnpm dlx", "yarn dlx",
+    "pipx run", "uv tool run", "bun x",
+)  # fmt: skip
 
 MANAGERS = sorted({*_INSTALLS, *(phrase.split()[0] for phrase in _RUNS_PACKAGE)})
 
@@ -82,7 +75,7 @@ def packages(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if started:
         _install(scene, name, started[0], args, rest)
     elif rest[:1] and rest[0] in _UNINSTALLS.get(name, "").split():
-        scene.mark("danger.machine", words(name, args))
+        scene.note("danger.machine", words(name, args))
     else:
         _run_by(scene, name, args, rest, flow)
     return unknown(scene, name, [Arg(name), *args], flow)
@@ -98,55 +91,57 @@ def _install(scene: Scene, name: str, verb: str, args: Args, rest: Args) -> None
     ]
     for source in sources:
         if _ADDRESS.match(source) and name not in ("helm", "brew", "gh"):
-            scene.mark("danger.downloaded", source)
-        scene.suspicious(*(scene.brought(source) or NOTHING)[1:])
-    scene.fact("fact.installs", " ".join([name, *wanted[:6]]))
-    target = (
-        value_of(args, "-t", "--target", "--prefix", "--root")
-        if name.startswith("pip")
-        else None
-    )
-    if target is not None:
+            scene.note("danger.downloaded", source)
+        scene.suspicious(scene.brought(source))
+    scene.note("fact.installs", " ".join([name, *wanted[:6]]))
+    target = value_of(args, "-t", "--target", "--prefix", "--root")
+    if target is not None and name.startswith("pip"):
         scene.writes(target)
 
 
 def _run_by(scene: Scene, name: str, args: Args, rest: Args, flow: Flow) -> None:
-    """`uv run cmd`, `poetry run cmd`, `bundle exec cmd`."""
+    """What a manager is told to run, each in its own way."""
     if name in ("npm", "pnpm", "yarn", "bun"):
-        goals = rest[1:2] if rest[:1] in (["run"], ["run-script"]) else rest[:1]
-        if any(map(PUBLISHES.fullmatch, goals)) and not is_harmless(args):
-            scene.mark("danger.publish", words(name, args))
-    elif rest[:1] in (["run"], ["exec"]) and name not in ("go", "cargo", "gh"):
-        at = args.index(rest[0]) + 1
-        scene.call(
-            behind(args[at:], "--with -p --python -n --name --env --extra --group"),
-            flow,
-        )
-    elif name == "go" and rest[:1] == ["run"] and rest[1:]:
-        if "@" in rest[1]:
-            scene.fact("fact.package", rest[1])
-        source = flow if rest[1] == "-" else scene.content(rest[1])
-        scene.run_file(source or NOTHING, "python")
+        _run_goal(scene, name, args, rest)
+    elif name == "go" and rest[:1] == ["run"]:
+        for source in rest[1:2]:
+            _run_source(scene, source, flow)
+    elif name not in ("go", "cargo", "gh") and rest[:1] in (["run"], ["exec"]):
+        command = args[args.index(rest[0]) + 1 :]
+        valued = "--with -p --python -n --name --env --extra --group"
+        scene.call(behind(command, valued), flow)
+
+
+def _run_goal(scene: Scene, name: str, args: Args, rest: Args) -> None:
+    """`npm run deploy`: a script of the project, by its name."""
+    goals = rest[1:2] if rest[:1] in (["run"], ["run-script"]) else rest[:1]
+    if any(map(PUBLISHES.fullmatch, goals)) and not is_harmless(args):
+        scene.note("danger.publish", words(name, args))
+
+
+def _run_source(scene: Scene, source: Arg, flow: Flow) -> None:
+    """`go run`: a file, what flows in, or a package from elsewhere."""
+    if "@" in source:
+        scene.note("fact.package", source)
+    content = flow if source == "-" else scene.content(source)
+    scene.run_file(content or NOTHING, "python")
 
 
 _ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")
 
 
 def _runs_package(scene: Scene, name: str, args: Args, flow: Flow) -> bool:
-    for phrase, before in _RUNS_PACKAGE.items():
-        first, *words_ = phrase.split()
-        if name == first and list(args[: len(words_)]) == words_:
-            rest = behind(
-                args[before:], "-p --package --with --from -c --call --python"
-            )
-            call = value_of(args, "-c", "--call")
-            if call is not None:
-                scene.run(call)
+    for phrase in _RUNS_PACKAGE:
+        first, *own = phrase.split()
+        if name == first and args[: len(own)] == own:
+            valued = "-p --package --with --from -c --call --python"
+            rest = behind(args[len(own) :], valued)
+            run_value(scene, args, "-c", "--call")
             source = value_of(args[:-1], "--from", "-p", "--package", "--with")
             if rest:
-                scene.fact("fact.package", rest[0])
+                scene.note("fact.package", rest[0])
                 for address in filter(_ADDRESS.match, (rest[0], source or "")):
-                    scene.mark("danger.downloaded", address)
+                    scene.note("danger.downloaded", address)
                 bare = Arg(re.sub(r"(?<=.)@[^/]*\Z", "", rest[0]))
                 bare = Arg(_ALIASES.sub("", bare))
                 if bare.lower() in scene.programs:
@@ -164,15 +159,12 @@ def make(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if has(args, "nq", "--dry-run", "--just-print", "--help"):
         return Flow()
     if any(map(PUBLISHES.fullmatch, rest)):
-        scene.mark("danger.publish", words(name, args))
+        scene.note("danger.publish", words(name, args))
     folder = value_of(args, "-C", "--directory") or Arg(".")
     scene.came(f"{folder}/Makefile")
-    text = value_of(args, "--eval", "-E")
-    if text is not None:
-        scene.run(text)
+    run_value(scene, args, "--eval", "-E")
     file = value_of(args, "-f", "--file")
-    if file is not None:
-        scene.suspicious(file.origin, file.what)
+    scene.suspicious(file)
     content = flow if file == "-" else scene.content(file or "Makefile")
     for line in (content.text or "" if content else "").split("\n")[:200]:
         match = _RECIPE.match(line)

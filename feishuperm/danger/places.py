@@ -18,7 +18,7 @@ INSIDE, OUTSIDE, TEMPORARY, NOWHERE, UNSURE = (
 )  # fmt: skip
 
 _NOWHERE = re.compile(r"/dev/(?:null|zero|u?random|std(?:in|out|err)|tty|fd/\d+)")
-_TEMPORARY = re.compile(r"(?:/private)?(?:/tmp|/var/tmp|/var/folders|/dev/shm)(/.*)?")
+_TEMPORARY = re.compile(r"(?:/private)?(?:/tmp|/var/tmp|/var/folders|/dev/shm)(/.*|)")
 _DEVICE = re.compile(r"/dev/(?!shm/|pts/|tty).+")
 _HOME = r"(?:~|/home/[^/]+|/Users/[^/]+|/root|/var/root)"
 # What a path is to others, by the key of the mark for changing it.
@@ -100,7 +100,7 @@ class Ground:
     def place(self, path: str, cwd: str, foreign: bool = False) -> Place:
         """Where a word leads from `cwd`; `foreign`: on another machine."""
         path = path[:MAX_PATH]
-        if path.startswith(UNKNOWN) or (not _rooted(path) and cwd == UNKNOWN):
+        if not _is_certain(path, cwd):
             return Place(UNSURE, path)
         full = self.full(path, cwd)
         if _NOWHERE.fullmatch(full):
@@ -111,17 +111,11 @@ class Ground:
         shown = path if foreign else full
         protected = self._protected(full)
         temporary = _TEMPORARY.fullmatch(full)
-        theirs = protected or self._is_inside(folder) or self._is_home(full)
-        if temporary and not theirs:
-            whole = not (temporary[1] or "").strip("*.?/")
-            return Place(TEMPORARY, shown, whole=whole)
-        if not foreign and self._is_inside(folder):
-            whole = folder == self.project and not re.search(
-                r"[^/*.?]\Z", full[len(folder) :]
-            )
-            return Place(
-                INSIDE, full, protected, whole or folder == full == self.project
-            )
+        if temporary and not (protected or self._is_theirs(full)):
+            return Place(TEMPORARY, shown, whole=not temporary[1].strip("*.?/"))
+        if self._is_inside(full) and not foreign:
+            whole = folder == self.project and not full.endswith(UNKNOWN)
+            return Place(INSIDE, full, protected, whole)
         return Place(OUTSIDE, shown, protected, self._is_whole(folder))
 
     def full(self, path: str, cwd: str) -> str:
@@ -146,6 +140,10 @@ class Ground:
         """Whether it is in the user's home, wherever that is."""
         return bool(self.home) and (path + "/").startswith(self.home + "/")
 
+    def _is_theirs(self, path: str) -> bool:
+        """Whether it is the project's or the user's, even in a temporary folder."""
+        return self._is_inside(path) or self._is_home(path)
+
     def _is_whole(self, folder: str) -> bool:
         around = (self.project + "/").startswith(folder.rstrip("/") + "/")
         return around or folder in (self.home, "/") or folder.count("/") == 1
@@ -165,5 +163,7 @@ class Ground:
         return path.replace(UNKNOWN, "…")
 
 
-def _rooted(path: str) -> bool:
-    return path.startswith(("/", "~"))
+def _is_certain(path: str, cwd: str) -> bool:
+    """Whether it is known from where a path goes."""
+    rooted = path.startswith(("/", "~"))
+    return rooted or (cwd != UNKNOWN and not path.startswith(UNKNOWN))

@@ -12,7 +12,7 @@ from feishuperm.danger import (
     runners,
     system,
 )
-from feishuperm.danger.arguments import SHELLS, look_through
+from feishuperm.danger.arguments import SHELLS, grep, look_through
 from feishuperm.danger.git import git
 from feishuperm.danger.scene import ANY, Program
 from feishuperm.danger.strangers import by_words, unknown
@@ -27,7 +27,8 @@ ROWS: tuple[tuple[Program, str], ...] = (
     (runners.evaluate, "eval"),
     (runners.source, "source ."),
     (runners.xargs, "xargs"),
-    (runners.find, "find gfind fd fdfind"),
+    (runners.find, "find gfind"),
+    (runners.fd, "fd fdfind"),
     (runners.parallel, "parallel sem"),
     (elsewhere.ssh, "ssh mosh rsh autossh"),
     (runners.manual, "man"),
@@ -50,13 +51,15 @@ ROWS: tuple[tuple[Program, str], ...] = (
     (files.reader, "cat head tail less more bat tac nl strings hexdump od"),
     (files.sed, "sed gsed"),
     (files.awk, "awk gawk mawk nawk"),
-    (files.change_mode, "chmod chown chgrp chattr chflags"),
+    (files.change_mode, "chmod"),
+    (files.change_owner, "chown chgrp chattr chflags"),
     (files.makes, "mkdir touch mkfifo"),
     (files.in_place_option, "yq dasel gofmt prettier"),
     (files.keygen, "ssh-keygen"),
     (files.unpack, "tar bsdtar gtar unzip 7z cpio zip"),
     (files.decoder, " ".join(files.DECODERS)),
-    (look_through, "sort uniq cut grep egrep rg wc column fold jq paste"),
+    (grep, "grep egrep rg"),
+    (look_through, "sort uniq cut wc column fold jq paste"),
     (builtins.echo, "echo print"),
     (builtins.printf, "printf"),
     (builtins.prints, " ".join(builtins.PRINTED)),

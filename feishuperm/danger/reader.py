@@ -97,7 +97,7 @@ def _joined(whats: list[str]) -> str:
 def _read(scene: Scene, tool_name: str, tool_input: dict[str, Any]) -> None:
     if tool_name == "Bash":
         if tool_input.get(UNBOXED):
-            scene.mark("danger.permissions", UNBOXED)
+            scene.note("danger.permissions", UNBOXED)
         scene.run(_text(tool_input.get("command")))
     elif tool_name == "PowerShell":
         read_powershell(scene, _text(tool_input.get("command")))
@@ -125,7 +125,7 @@ def _read_mcp(
 ) -> None:
     """A tool of a server: by its name, and by what its input looks like."""
     if _DELETING.search(verb) and not _READING.search(verb):
-        scene.mark("danger.data", verb)
+        scene.note("danger.data", verb)
     for key, value in list(tool_input.items())[:MAX_VALUES]:
         for text in _texts(value):
             _read_value(scene, verb, tool_name, str(key), text)

@@ -59,6 +59,10 @@ SPLIT = "\1"  # in the value of a variable: a blank where words are told apart
 # Where a text comes from; SHELL: from a shell that does what it is told.
 DOWNLOADED, DECODED, SECRET, SHELL = "downloaded", "decoded", "secret", "shell"
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=", re.ASCII)
+_VARIABLES = {
+    "TMPDIR": "/tmp/x", "IFS": " ", "?": "0", "#": "0", "!": "9999", "$": "9999",
+    "RANDOM": "1", "USER": "user",
+}  # fmt: skip
 # What other programs run as a command, or even at every prompt.
 _RUN = frozenset(
     [
@@ -90,6 +94,13 @@ _SHEBANG = re.compile(
 _SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/|.*/feishuperm\.pyz\Z")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _GLOB = re.compile(r"[*?\[]")
+# A place's kind -> what it is to delete something there, and all of it.
+_DELETED = {
+    INSIDE: ("fact.deletes", "danger.wipe"),
+    TEMPORARY: ("fact.deletes", "danger.delete"),
+    UNSURE: ("fact.deletes", "danger.unsure"),
+    OUTSIDE: ("danger.delete", "danger.delete"),
+}
 _ODD = re.compile(r"[\0\1]")
 # What is looked for in a text that cannot be read: the last letters first, so that
 # the search can leap.
@@ -120,6 +131,11 @@ class Arg(str):
         arg.what = what
         return arg
 
+    @property
+    def trace(self) -> tuple[str, str]:
+        """Where it comes from: for another text that does."""
+        return self.origin, self.what
+
 
 class Flow(NamedTuple):
     """What a command sends on: its text if that is known, and where it comes from."""
@@ -127,6 +143,14 @@ class Flow(NamedTuple):
     text: str | None = None
     origin: str = ""  # DOWNLOADED, DECODED, SECRET or nothing
     what: str = ""
+
+    @property
+    def trace(self) -> tuple[str, str]:
+        return self.origin, self.what
+
+    def mixed(self, other: Flow) -> Flow:
+        """With what else flows in: words that nobody knows."""
+        return Flow(None, self.origin or other.origin, self.what or other.what)
 
 
 NOTHING = Flow("")
@@ -141,7 +165,9 @@ class Findings:
         self.facts: dict[str, list[str]] = {}
         self._mask = mask
 
-    def add(self, level: dict[str, list[str]], key: str, what: str) -> None:
+    def add(self, key: str, what: str) -> None:
+        """A mark or a fact, as its key says."""
+        level = self.marks if key.startswith("danger.") else self.facts
         whats = level.setdefault(key, [])
         # Masked before it is cut: half a secret is not known for what it is.
         what = self._mask(_ODD.sub("…", what)[:MAX_MASKED])[: MAX_SHOWN * 4]
@@ -168,21 +194,11 @@ class Scene:
         self.depth = 0
         self.foreign = False
         self.variables: dict[str, tuple[Arg, ...]] = {
-            name: (Arg(value),)
-            for name, value in (
-                ("HOME", ground.home or "/home/user"),
-                ("TMPDIR", "/tmp/x"),
-                ("CLAUDE_PROJECT_DIR", ground.project),
-                ("IFS", " "),
-                ("?", "0"),
-                ("#", "0"),
-                ("!", "9999"),
-                ("$", "9999"),
-                ("RANDOM", "1"),
-                ("USER", "user"),
-            )
-            if value
+            name: (Arg(value),) for name, value in _VARIABLES.items()
         }
+        self.variables["HOME"] = (Arg(ground.home or "/home/user"),)
+        if ground.project:
+            self.variables["CLAUDE_PROJECT_DIR"] = (Arg(ground.project),)
         # What is known to be in files that this call has made, `<( )` among them.
         self.files: dict[str, Flow] = {}
         self.ran: set[str] = set()
@@ -197,36 +213,32 @@ class Scene:
 
     # What was seen.
 
-    def mark(self, key: str, what: str) -> None:
-        self.findings.add(self.findings.marks, key, what)
-
-    def fact(self, key: str, what: str) -> None:
-        self.findings.add(self.findings.facts, key, what)
+    def note(self, key: str, what: str) -> None:
+        self.findings.add(key, what)
 
     def unread(self, text: str) -> None:
         """A text that could not be followed: the words in it that alarm."""
         if not text:
             return
-        self.fact("fact.unread", "")
+        self.note("fact.unread", "")
         if len(text) > MAX_SEARCHED:
-            self.mark("danger.unread", "…")
+            self.note("danger.unread", "…")
             return
         for word, pattern in _ALARMING.items():
             if word in text and pattern.search(text):
-                self.mark("danger.unread", word)
+                self.note("danger.unread", word)
 
     # Texts that are run.
 
     def run(self, text: str, foreign: bool = False, given: Flow = NOTHING) -> Flow:
         """Follow a text as a shell would that is `given` something to read."""
-        origin = getattr(text, "origin", "")
-        if origin:
-            self.suspicious(origin, text.what)  # type: ignore[attr-defined]
+        text = text if isinstance(text, Arg) else Arg(text)
+        self.suspicious(text)
         if _BOMB.search(text[:1000]):
-            self.mark("danger.machine", text[:40])
+            self.note("danger.machine", text[:40])
         if not text.replace(UNKNOWN, "").strip():
-            if UNKNOWN in text and not origin:
-                self.fact("fact.opaque", "")
+            if UNKNOWN in text and not text.origin:
+                self.note("fact.opaque", "")
             return UNSEEN
         self.depth += 1
         if self.depth > MAX_NESTED or not self.spend(min(len(text), MAX_TEXT), 100):
@@ -246,19 +258,19 @@ class Scene:
         self.budget.left -= size // rate
         return self.budget.left >= 0
 
-    def suspicious(self, origin: str, what: str) -> None:
-        """Something that comes from elsewhere is run."""
-        if origin in (DOWNLOADED, DECODED):
-            self.mark(f"danger.{origin}", what)
+    def suspicious(self, source: Arg | Flow | None) -> None:
+        """Something is run that may come from elsewhere."""
+        if source is not None and source.origin in (DOWNLOADED, DECODED):
+            self.note(f"danger.{source.origin}", source.what)
 
     def run_input(self, flow: Flow) -> None:
         """What is piped into a shell."""
         if flow.text is not None:
-            self.run(Arg(flow.text, flow.origin, flow.what))
+            self.run(Arg(flow.text, *flow.trace))
         elif flow.origin in (DOWNLOADED, DECODED):
-            self.suspicious(flow.origin, flow.what)
+            self.suspicious(flow)
         else:
-            self.fact("fact.opaque", flow.what)
+            self.note("fact.opaque", flow.what)
 
     def walk(self, script: Script, given: Flow = NOTHING) -> Flow:
         """Follow commands in their order, all given the same; what they send on."""
@@ -293,10 +305,8 @@ class Scene:
         if self.budget.left < 0:
             return UNSEEN
         if command.stdin is not None:
-            words = self.expand(command.stdin, whole=True)
-            text = Arg(words[0]) if words else Arg("")
-            plain = None if text == UNKNOWN else str(text)
-            flow = Flow(plain, words[0].origin if words else "")
+            text = self.unsplit(command.stdin)
+            flow = Flow(None if text == UNKNOWN else str(text), text.origin)
         flow = self._inputs(command, flow)
         if command.body is not None:
             out = self.copy().walk(command.body, flow)
@@ -335,10 +345,10 @@ class Scene:
 
     def _connects(self, host: str, command: Command, flow: Flow) -> None:
         """`> /dev/tcp/host/port`: a shell on it does what the host says."""
-        self.fact("fact.host", host)
+        self.note("fact.host", host)
         first = command.words[0].plain() if command.words else ""
         if host not in LOCAL and first in ("exec", "sh", "bash", "zsh"):
-            self.mark("danger.downloaded", host)
+            self.note("danger.downloaded", host)
         self.leaks(flow, host)
 
     def keep(self, path: str, flow: Flow, appends: bool = False) -> None:
@@ -367,7 +377,7 @@ class Scene:
                 continue
             fields += self.expand(word)
             if len(fields) > MAX_FIELDS:
-                self.fact("fact.unread", "")
+                self.note("fact.unread", "")
                 break
         return self.call(fields[:MAX_FIELDS], flow) if fields else NOTHING
 
@@ -383,21 +393,20 @@ class Scene:
 
     def _assign(self, word: Word, alone: bool) -> None:
         """A word before the command sets a variable: for it, or from now on."""
-        value = self.expand(word, whole=True)
-        if value:
-            self.assign(value[0], keep=alone or value[0].startswith("CDPATH="))
+        value = self.unsplit(word)
+        self.assign(value, keep=alone or value.startswith("CDPATH="))
 
     def assign(self, text: Arg, keep: bool = True) -> None:
         """`NAME=value`, by itself or as an argument of `export`."""
         name, _, value = text.partition("=")
         if name in _RUN and value:
-            self.run(Arg(value, text.origin, text.what))
+            self.run(Arg(value, *text.trace))
         if _LOADS.match(text[:MAX_MASKED]):
-            self.mark("danger.inject", text)
+            self.note("danger.inject", text)
         if keep and name.endswith("+"):
             value = self.variables.get(name[:-1], (Arg(""),))[0] + value
         if keep and name:
-            self.variables[name.rstrip("+")] = (Arg(value, text.origin, text.what),)
+            self.variables[name.rstrip("+")] = (Arg(value, *text.trace),)
 
     def call(self, fields: Sequence[Arg], flow: Flow) -> Flow:
         """A program with its arguments, by its name."""
@@ -443,7 +452,7 @@ class Scene:
 
     def _origin_of(self, word: Arg) -> None:
         """What is run may have been fetched before, alone or in an archive."""
-        self.suspicious(word.origin, word.what)
+        self.suspicious(word)
         if "/" not in word:
             return
         self.came(word)
@@ -461,11 +470,11 @@ class Scene:
         full = self.ground.full(path, self.cwd) + "/"
         for top, where in self.unpacked.items():
             if full.startswith(top + "/"):
-                self.mark("danger.downloaded", where)
+                self.note("danger.downloaded", where)
 
     def run_file(self, content: Flow, language: str = "") -> None:
         """A file is run whose content is known, as a script or in a language."""
-        self.suspicious(content.origin, content.what)
+        self.suspicious(content)
         text = content.text or ""
         if text in self.ran:  # what runs itself is read once
             return
@@ -479,35 +488,33 @@ class Scene:
 
     def _opaque(self, word: Arg, rest: list[Arg], flow: Flow) -> Flow:
         """A program that only the run will tell: by its options it may delete."""
-        self.fact("fact.opaque", word)
+        self.note("fact.opaque", word)
         if any(re.fullmatch(r"-\w*[rR]\w*f\w*|-\w*f\w*[rR]\w*", arg) for arg in rest):
             return self.programs["rm"](self, "rm", rest, flow)
         return self.programs[ANY](self, ANY, [word, *rest], flow)
 
     # Words.
 
-    def expand(self, word: Word, whole: bool = False) -> list[Arg]:
-        """The words that a word becomes; `whole`: it is not split."""
+    def unsplit(self, word: Word) -> Arg:
+        """A word where it is not split: the first of its values."""
+        return self._product(word, whole=True)[0]
+
+    def expand(self, word: Word) -> list[Arg]:
+        """The words that a word becomes."""
+        fields = [
+            Arg(field, *value.trace)
+            for value in self._product(word, whole=False)
+            for field in value.split(SPLIT, MAX_FIELDS)
+            if field or SPLIT not in value
+        ]
+        if not _has_braces(word) or sum(map(len, fields)) >= MAX_BRACED:
+            return fields
+        return [Arg(text, *field.trace) for field in fields for text in _braced(field)]
+
+    def _product(self, word: Word, whole: bool) -> list[Arg]:
         values = [Arg("")]
-        braces = False
         for part in word.parts:
-            braces = braces or (
-                part.kind == LITERAL and not part.quoted and "{" in part.text
-            )
             values = _joined(values, self._values(part, whole))
-        if not whole:
-            values = [
-                Arg(field, value.origin, value.what)
-                for value in values
-                for field in value.split(SPLIT, MAX_FIELDS)
-                if field or SPLIT not in value
-            ]
-        if braces and not whole and sum(map(len, values)) < MAX_BRACED:
-            values = [
-                Arg(field, value.origin, value.what)
-                for value in values
-                for field in _braced(value)
-            ]
         return values
 
     def _values(self, part: Part, whole: bool) -> list[Arg]:
@@ -521,7 +528,7 @@ class Scene:
         self.spend(sum(map(len, values)), 25 if split else 100)
         if not split:
             return values
-        return [Arg(re.sub(r"\s+", SPLIT, v), v.origin, v.what) for v in values]
+        return [Arg(re.sub(r"\s+", SPLIT, v), *v.trace) for v in values]
 
     def _substituted(self, part: Part, whole: bool) -> Arg:
         assert part.script is not None
@@ -529,17 +536,17 @@ class Scene:
         scene.depth += 1
         flow = scene.walk(part.script) if scene.depth <= MAX_NESTED else UNSEEN
         if scene.depth > MAX_NESTED:
-            self.fact("fact.unread", "")
+            self.note("fact.unread", "")
         if part.is_file:
             path = f"/dev/fd/{63 + len(self.files)}"
             self.files[path] = flow
-            return Arg(path, flow.origin, flow.what)
+            return Arg(path, *flow.trace)
         if flow.text is None:
-            return Arg(UNKNOWN, flow.origin, flow.what)
+            return Arg(UNKNOWN, *flow.trace)
         text = flow.text.strip("\n")
         if not part.quoted and not whole:
             text = re.sub(r"\s+", SPLIT, text)
-        return Arg(text, flow.origin, flow.what)
+        return Arg(text, *flow.trace)
 
     def _variable(self, part: Part) -> Iterable[Arg]:
         if part.text == "PWD":
@@ -551,15 +558,14 @@ class Scene:
         values: list[Arg] = list(self.variables.get(part.text, (unset,)))
         if default is None or not default.parts:
             return values
-        rest = self.expand(default, whole=True)
-        operator = rest[0] if rest else Arg("")
+        operator = self.unsplit(default)
         match = re.match(r":?[-=+]", operator)
         if match:
-            other = Arg(operator[match.end() :], operator.origin, operator.what)
+            other = Arg(operator[match.end() :], *operator.trace)
             return [*values, other] if values[0] != "" else [other]
         if operator.startswith((":?", "?", "[")):
             return values
-        return [Arg(UNKNOWN, values[0].origin, values[0].what)]
+        return [Arg(UNKNOWN, *values[0].trace)]
 
     def positional(self, args: Sequence[Arg]) -> None:
         """What `$1` and `$@` stand for, from `$0` on."""
@@ -574,22 +580,20 @@ class Scene:
         return self.ground.place(path, self.cwd, self.foreign)
 
     def show(self, place: Place) -> str:
-        return (
-            place.path.replace(UNKNOWN, "…")
-            if self.foreign
-            else self.ground.show(place.path)
-        )
+        if self.foreign:
+            return place.path.replace(UNKNOWN, "…")
+        return self.ground.show(place.path)
 
     def reads(self, path: str) -> Flow | None:
         """A file is read: what leaves it, if it is a key."""
         place = self.place(path)
         if place.protected == "danger.keys":
-            self.fact("fact.keys", self.show(place))
+            self.note("fact.keys", self.show(place))
             return Flow(None, SECRET, self.show(place))
         if is_secret(place.path):
             return Flow(None, SECRET, self.show(place))
         if place.kind == OUTSIDE:
-            self.fact("fact.outside", self.show(place))
+            self.note("fact.outside", self.show(place))
         return self.brought(path)
 
     def brought(self, path: str) -> Flow | None:
@@ -600,7 +604,7 @@ class Scene:
     def leaks(self, flow: Flow | Arg, host: str) -> None:
         """Something is sent: keys must not leave silently."""
         if flow.origin == SECRET and host not in LOCAL:
-            self.mark("danger.leak", f"{flow.what} → {host}")
+            self.note("danger.leak", f"{flow.what} → {host}")
 
     def writes(self, path: str, appends: bool = False) -> None:
         """A file is written."""
@@ -608,37 +612,35 @@ class Scene:
         if place.kind == NOWHERE:
             return
         if place.device:
-            self.mark("danger.device", place.path)
+            self.note("danger.device", place.path)
         elif place.protected:
-            self.mark(place.protected, self.show(place))
+            self.note(place.protected, self.show(place))
         elif place.kind == OUTSIDE and appends:
-            self.fact("fact.outside", self.show(place))
+            self.note("fact.outside", self.show(place))
         elif place.kind == OUTSIDE:
-            self.mark("danger.overwrite", self.show(place))
+            self.note("danger.overwrite", self.show(place))
         elif place.kind == UNSURE:
-            self.fact("fact.opaque", f"> {path}")
+            self.note("fact.opaque", f"> {path}")
+
+    def rewrites(self, path: str) -> None:
+        """A file is written that is there: of note if it governs others."""
+        if self.place(path).protected:
+            self.writes(path)
 
     def deletes(self, path: str, recursive: bool = False) -> None:
         """A file or folder is deleted."""
         place = self.place(path)
-        shown = self.show(place)
         if place.kind == NOWHERE:
             return
+        shown = self.show(place)
+        unsure = recursive and place.kind == UNSURE
+        history = place.kind == INSIDE and _is_history(shown)
         if place.device:
-            self.mark("danger.device", place.path)
-        elif place.kind == UNSURE:
-            if recursive:
-                self.mark("danger.unsure", path)
-            else:
-                self.fact("fact.deletes", path)
-        elif place.protected:
-            self.mark(place.protected, shown)
-        elif place.kind == OUTSIDE or (place.kind == TEMPORARY and place.whole):
-            self.mark("danger.delete", shown)
-        elif place.kind == INSIDE and (place.whole or _is_history(shown)):
-            self.mark("danger.wipe", shown)
-        elif place.kind in (INSIDE, TEMPORARY):
-            self.fact("fact.deletes", shown)
+            self.note("danger.device", place.path)
+        else:
+            part, whole = _DELETED[place.kind]
+            lost = whole if place.whole or unsure or history else part
+            self.note(place.protected or lost, shown)
 
 
 def _is_assignment(word: Word) -> bool:
@@ -654,11 +656,18 @@ def _together(flows: Sequence[Flow]) -> Flow:
     whole = len(texts) == len(flows) or any(texts)
     origin = next((flow for flow in flows if flow.origin), None)
     origin = origin or (flows[-1] if flows else NOTHING)
-    return Flow("".join(texts) if whole else None, origin.origin, origin.what)
+    return Flow("".join(texts) if whole else None, *origin.trace)
 
 
 def _is_history(path: str) -> bool:
     return path == ".git" or path.endswith("/.git") or path.startswith(".git/")
+
+
+def _has_braces(word: Word) -> bool:
+    return any(
+        part.kind == LITERAL and not part.quoted and "{" in part.text
+        for part in word.parts
+    )
 
 
 def _joined(values: list[Arg], more: list[Arg]) -> list[Arg]:

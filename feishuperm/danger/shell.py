@@ -20,6 +20,7 @@ MAX_DEPTH = 24
 
 _LITERAL = re.compile(r"[^ \t\n;&|()<>'\"\\$`]+")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
+_SINGLE = re.compile(r"[^']*")
 _DOUBLE = re.compile(r'[^"\\$`]+')
 _BRACE = re.compile(r"[^}'\"\\$`]+")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|\n]")
@@ -149,6 +150,14 @@ class _Reader:
     def peek(self, size: int = 1) -> str:
         return self.text[self.at : self.at + size]
 
+    def take(self, pattern: re.Pattern[str]) -> str:
+        """What stands here if it is of a kind, else nothing."""
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            return ""
+        self.at = match.end()
+        return match[0]
+
     # Commands.
 
     def script(self, script: Script, end: str) -> None:
@@ -159,11 +168,9 @@ class _Reader:
         command = self._next(script, piped=False)
         while True:
             self.step()
-            self._blanks()
+            self.take(_BLANKS)
             char = self.peek()
-            if not char or (char == ")" and not self.cases and end == ")"):
-                break
-            if char == ")" and not self.cases and not end:
+            if not char or (char == ")" and not self.cases):
                 break
             command = self._token(script, command, char)
         if end and not self.peek():
@@ -202,14 +209,12 @@ class _Reader:
         return command
 
     def _separator(self, script: Script, command: Command) -> Command:
-        match = _OPERATOR.match(self.text, self.at)
-        assert match is not None
-        self.at = match.end()
-        if match[0] == "\n" and self.heredocs:
+        operator = self.take(_OPERATOR)
+        if operator == "\n" and self.heredocs:
             self._bodies()
         if command.is_empty():
             return command
-        return self._next(script, piped=match[0] in ("|", "|&"))
+        return self._next(script, piped=operator in ("|", "|&"))
 
     def _bracket(self, command: Command) -> None:
         self.at += 1
@@ -218,7 +223,7 @@ class _Reader:
             command.words.append(Word([Part(LITERAL, "((")]))
             self._arithmetic(command.words)
             return
-        self._blanks()
+        self.take(_BLANKS)
         if command.words and self.peek() == ")":  # a function's name
             self.at += 1
             command.words = []
@@ -245,11 +250,6 @@ class _Reader:
         end = self.text.find("\n", self.at)
         self.at = len(self.text) if end < 0 else end
 
-    def _blanks(self) -> None:
-        match = _BLANKS.match(self.text, self.at)
-        if match:
-            self.at = match.end()
-
     def _word(self, command: Command) -> None:
         word = self.word()
         plain = word.plain()
@@ -266,7 +266,7 @@ class _Reader:
             self.cases -= plain == "esac" and self.cases > 0
             command.closes = True
         elif plain == "function":
-            self._blanks()
+            self.take(_BLANKS)
             self.word()
         elif plain not in _OPENERS:
             command.words.append(word)
@@ -275,7 +275,7 @@ class _Reader:
         """`case WORD in` is left out; `for NAME in WORDS` is a command of its own."""
         if keyword != "case":
             return
-        self._blanks()
+        self.take(_BLANKS)
         self.word()
         while self.peek() in ("\n", " ", "\t"):
             self.step()
@@ -290,7 +290,7 @@ class _Reader:
         command.words.append(Word([Part(LITERAL, "[[")]))
         while True:
             self.step()
-            self._blanks()
+            self.take(_BLANKS)
             char = self.peek()
             if not char or char == "\n" or self.text.startswith("]]", self.at):
                 self.at += 2 if char == "]" else 0
@@ -314,18 +314,13 @@ class _Reader:
             elif char in "$`\\'\"":
                 words.append(self.word())
             else:
-                match = _COUNTED.match(self.text, self.at)
-                assert match is not None
-                self.at = match.end()
+                self.take(_COUNTED)
 
     # Redirections.
 
     def _redirect(self, command: Command) -> None:
-        match = _REDIRECT.match(self.text, self.at)
-        assert match is not None
-        self.at = match.end()
-        self._blanks()
-        operator = match[0]
+        operator = self.take(_REDIRECT)
+        self.take(_BLANKS)
         start = self.at
         target = self.word()
         if operator in ("<<", "<<-"):
@@ -383,12 +378,11 @@ class _Reader:
         return self.peek(2)[1:] == "("
 
     def _part(self, parts: list[Part], char: str) -> None:
-        match = _LITERAL.match(self.text, self.at)
-        if match:
-            self.at = match.end()
-            parts.append(Part(LITERAL, match[0]))
+        text = self.take(_LITERAL)
+        if text:
+            parts.append(Part(LITERAL, text))
         elif char == "'":
-            parts.append(Part(LITERAL, self._until("'"), True))
+            parts.append(Part(LITERAL, self._enclosed(_SINGLE), True))
         elif char == '"':
             self._double(parts)
         elif char == "\\":
@@ -408,12 +402,13 @@ class _Reader:
             parts.append(Part(SUBSTITUTION, script=script, is_file=True))
             self._inside(script)
 
-    def _until(self, quote: str) -> str:
-        end = self.text.find(quote, self.at + 1)
-        if end < 0:
+    def _enclosed(self, inside: re.Pattern[str], opening: int = 1) -> str:
+        """What stands between two quotes, which are taken too."""
+        self.at += opening
+        text = self.take(inside)
+        if not self.peek():
             raise _GiveUp
-        text = self.text[self.at + 1 : end]
-        self.at = end + 1
+        self.at += 1
         return text
 
     def _double(self, parts: list[Part]) -> None:
@@ -428,10 +423,9 @@ class _Reader:
     def _in_double(self, parts: list[Part], plain: re.Pattern[str]) -> None:
         """One piece of what stands in double quotes or a here-document."""
         self.step()
-        match = plain.match(self.text, self.at)
-        if match:
-            self.at = match.end()
-            parts.append(Part(LITERAL, match[0], True))
+        text = self.take(plain)
+        if text:
+            parts.append(Part(LITERAL, text, True))
         elif self.peek() == "$":
             self._dollar(parts, quoted=True)
         elif self.peek() == "`":
@@ -443,12 +437,7 @@ class _Reader:
             parts.append(Part(LITERAL, text, True))
 
     def _backquotes(self, parts: list[Part], quoted: bool) -> None:
-        match = _BACKQUOTED.match(self.text, self.at + 1)
-        end = match.end() if match else len(self.text)
-        if end >= len(self.text):
-            raise _GiveUp
-        raw = self.text[self.at + 1 : end]
-        self.at = end + 1
+        raw = self._enclosed(_BACKQUOTED)
         if self.depth > MAX_DEPTH:
             raise _GiveUp
         inner = _Reader(re.sub(r"\\([\\`$])", r"\1", raw), self.budget, self.depth)
@@ -487,13 +476,9 @@ class _Reader:
             self._variable(parts, quoted)
 
     def _variable(self, parts: list[Part], quoted: bool) -> None:
-        match = _NAME.match(self.text, self.at + 1)
-        if match is None:
-            self.at += 1
-            parts.append(Part(LITERAL, "$", quoted))
-            return
-        self.at = match.end()
-        parts.append(Part(VARIABLE, match[0], quoted))
+        self.at += 1
+        name = self.take(_NAME)
+        parts.append(Part(VARIABLE if name else LITERAL, name or "$", quoted))
 
     def _braced(self, parts: list[Part], quoted: bool) -> None:
         match = _BRACED.match(self.text, self.at + 2)
@@ -505,7 +490,7 @@ class _Reader:
             if not char:
                 raise _GiveUp
             if char == "'" and not quoted:
-                inner.append(Part(LITERAL, self._until("'"), True))
+                inner.append(Part(LITERAL, self._enclosed(_SINGLE), True))
             elif char == '"':
                 self._double(inner)
             elif char == "'":
@@ -517,12 +502,7 @@ class _Reader:
         parts.append(Part(VARIABLE, name, quoted, default=Word(inner)))
 
     def _ansi(self, parts: list[Part]) -> None:
-        match = _ANSI_QUOTED.match(self.text, self.at + 2)
-        end = match.end() if match else len(self.text)
-        if end >= len(self.text):
-            raise _GiveUp
-        raw = self.text[self.at + 2 : end]
-        self.at = end + 1
+        raw = self._enclosed(_ANSI_QUOTED, opening=2)
         parts.append(Part(LITERAL, _ANSI.sub(_ansi_character, raw), True))
 
 

@@ -13,13 +13,13 @@ from feishuperm.danger.arguments import (
     HOST,
     PATHLIKE,
     SHELLS,
+    behind_dashes,
     look,
     operands,
     outputs,
     recognise,
     words,
 )
-from feishuperm.danger.places import OUTSIDE, TEMPORARY
 from feishuperm.danger.scene import DOWNLOADED, NOTHING, SECRET, Arg, Args, Flow, Scene
 
 # What a first word says of a program that is not known otherwise.
@@ -28,7 +28,6 @@ _VERBS = {
     **dict.fromkeys(("destroy", "nuke", "teardown"), "danger.machine"),
 }
 
-
 # Programs whose first word is a name: of a test, a file, a folder, a page.
 _NAMING = re.compile(
     r"ls|ll|exa|eza|tree|du|stat|file|ag|ack|fzf|jest|vitest|mocha|ava|rspec|phpunit|tap"
@@ -36,23 +35,19 @@ _NAMING = re.compile(
     r"|flake8|isort|eslint|stylelint|tsc|biome|hash|ctags|z|j|alias|unalias|pytest|dotnet"
 )
 
-
 # Behind a program that is not known: what it may well run.
 RUN_BY_OTHERS = frozenset(["rm", "sudo", "doas", "dd", "shred", *SHELLS])
-
 
 # They run or install the file that they are given.
 _RUNS_FILE = frozenset(
     ["dpkg", "rpm", "installer", "msiexec", "open", "xdg-open", "hdiutil", "gdebi"]
 )
 
-
 # They print what others have written.
 _PRINTS_REMOTE = re.compile(
     r"(?:gh|glab) (?:api|gist view)|(?:ipfs|hdfs dfs) -?cat"
     r"|(?:aws s3|gsutil|gcloud storage|mc|rclone) (?:cp|cat)"
 )
-
 
 _DATABASE = {"dbshell", "dbconsole", "--stdin", "db", "sql", "query"}
 # They print what is secret.
@@ -64,43 +59,45 @@ _PRINTS_SECRET = re.compile(
     r"|doppler secrets|(?:age|sops) -d"
 )
 
-
 # A target, a script or a file by its name.
 PUBLISHES = re.compile(
     r"(?:publish|release|deploy|push|upload)(?:[-_:](?:prod\w*|live|staging|all|latest"
     r"|aws|gcp|npm|pypi|docker|app|site|web|ios|android|public|canary|beta|to-\w+))*"
 )
 
-
 _SOMEBODY = re.compile(r"[\w.-]+:|[\w.+-]+@[\w-]+\.\w")
 
 
 def unknown(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """A program that nobody has told us about; its name is the first word."""
-    name = args[0].rpartition("/")[2]
-    recognised = recognise(scene, name, args[1:]) or _by_verb(scene, name, args[1:])
-    if (
-        not recognised
-        and PATHLIKE.match(args[0])
-        and scene.place(args[0]).kind in (OUTSIDE, TEMPORARY)
-    ):
-        scene.reads(args[0])
-    if "/" in args[0]:
-        by_name(scene, args[0], args[1:])
-    runs_among(scene, args[1:])
-    fed_sql(scene, args[1:], flow)
-    outputs(scene, name, args[1:])
-    out = look(scene, args[1:])
-    for arg in operands(args[1:]) if name in _RUNS_FILE else ():
-        scene.suspicious(*(scene.brought(arg) or NOTHING)[1:])
-    to = next(iter(operands(args[1:])[-1:]), "")
-    if _SOMEBODY.match(to):
-        scene.leaks(out if out.origin else flow, to)
+    word, args = args[0], args[1:]
+    name = word.rpartition("/")[2]
+    recognised = recognise(scene, name, args) or _by_verb(scene, name, args)
+    if PATHLIKE.match(word) and not recognised:
+        scene.reads(word)
+    if "/" in word:
+        by_name(scene, word, args)
+    runs_among(scene, args)
+    fed_sql(scene, args, flow)
+    outputs(scene, name, args)
+    out = look(scene, args)
+    rest = operands(args)
+    for path in rest if name in _RUNS_FILE else ():
+        scene.suspicious(scene.brought(path))
+    for somebody in filter(_SOMEBODY.match, rest[-1:]):
+        scene.leaks(out if out.origin else flow, somebody)
+    return _printed(name, [word, *args], out).mixed(flow)
+
+
+def _printed(name: str, args: Args, out: Flow) -> Flow:
+    """What a program prints that reads something: that, or what others keep for it."""
+    secret = printed_secret(name, args[1:])
+    if secret is not None:
+        return secret
     text = " ".join(args[:4])[:2000]
     if _PRINTS_REMOTE.match(text) or (not out.origin and HOST.search(text)):
-        out = Flow(None, DOWNLOADED, text)
-    out = printed_secret(name, args[1:]) or out
-    return Flow(None, out.origin or flow.origin, out.what or flow.what)
+        return Flow(None, DOWNLOADED, text)
+    return out
 
 
 def printed_secret(name: str, args: Args) -> Flow | None:
@@ -115,7 +112,7 @@ def _by_verb(scene: Scene, name: str, args: Args) -> bool:
     key = _VERBS.get(args[0]) if args else None
     if key is None or _NAMING.fullmatch(name) or deeds.is_harmless(args):
         return False
-    scene.mark(key, words(name, args))
+    scene.note(key, words(name, args))
     return True
 
 
@@ -123,26 +120,23 @@ def fed_sql(scene: Scene, args: Args, flow: Flow) -> None:
     """Statements that a framework hands to its database."""
     statement = sql.destroys(flow.text or "") if _DATABASE & set(args) else ""
     if statement:
-        scene.mark("danger.data", statement)
+        scene.note("danger.data", statement)
 
 
 def by_name(scene: Scene, path: str, args: Args) -> None:
     """A script whose name tells what it does."""
     goal = re.sub(r"\.\w+\Z", "", path.rpartition("/")[2])
     if PUBLISHES.fullmatch(goal) and not deeds.is_harmless(args):
-        scene.mark("danger.publish", path)
+        scene.note("danger.publish", path)
 
 
 def runs_among(scene: Scene, args: Args) -> None:
     """`anything sh -c TEXT`, `-c TEXT`, `-- command`: whoever it is may run that."""
-    tail = args[args.index(Arg("--")) + 1 :] if "--" in args else args
-    if tail and (tail[0] in RUN_BY_OTHERS or (tail is not args and len(tail) > 1)):
-        name = tail[0].rpartition("/")[2]
-        if name in scene.programs and len(tail) > 1:
-            scene.call(tail, NOTHING)
-            return
-    for place, arg in enumerate(args[:-1]):
-        text = args[place + 1]
+    command = behind_dashes(args) or args
+    if len(command) > 1 and _is_command(scene, command[0], command is not args):
+        scene.call(command, NOTHING)
+        return
+    for place, (arg, text) in enumerate(zip(args, args[1:])):
         if arg in SHELLS and re.fullmatch(r"-\w*c", text):
             scene.call(args[place:], NOTHING)
             return
@@ -152,6 +146,12 @@ def runs_among(scene: Scene, args: Args) -> None:
             scene.call(args[place + 1 :], NOTHING)
         if arg in ("-c", "-e", "--eval", "--execute", "runner", "--command"):
             scene.call([Arg("python"), Arg("-c"), text], NOTHING)
+
+
+def _is_command(scene: Scene, word: str, dashed: bool) -> bool:
+    """Whether a command begins with a word: by itself, or behind `--`."""
+    leaf = word.rpartition("/")[2]
+    return word in RUN_BY_OTHERS or (dashed and leaf in scene.programs)
 
 
 def by_words(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:

@@ -9,6 +9,7 @@ from feishuperm.danger.arguments import (
     look,
     operands,
     options,
+    place_of,
     recognise,
     value_of,
     visit,
@@ -23,46 +24,42 @@ SQL_CLIENTS = (
     "cqlsh", "cockroach", "pgcli", "mycli", "usql", "trino", "presto", "beeline",
     "isql", "tsql", "litecli", "snowsql",
 )  # fmt: skip
+_SQL_VALUED = (
+    "-h -p -U -d -u -P -D -H --host --port --user --username --dbname -n -a -i -S"
+)
+_SQL_TEXT = "-c -e -q -Q -cmd --command --execute --eval --query"
 
 
 def sql_client(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    rest = operands(
-        args,
-        "-h -p -U -d -u -P -D -H --host --port --user --username --dbname -n -a -i -S",
-    )
-    texts = [arg for arg in args if re.search(r"\s", arg)]
-    given = value_of(
-        args,
-        "-c",
-        "-e",
-        "-q",
-        "-Q",
-        "--command",
-        "--execute",
-        "--eval",
-        "--query",
-        "-cmd",
-    )
-    texts += [given] if given is not None else []
-    if flow.text:
-        texts.append(Arg(flow.text))
-    scene.suspicious(flow.origin, flow.what)
-    texts += [Arg(" ".join(rest))] if name in ("redis-cli", "valkey-cli", "bq") else []
-    for text in dict.fromkeys(texts) if rest[:1] != [":memory:"] else ():
-        judge_sql(scene, name, text)
-    script_file = value_of(args, "-f", "--file", "--init", "-init")
-    if script_file is not None:
-        _sql_file(scene, name, script_file)
-    elif flow.text is None and flow.what:
-        _sql_file(scene, name, Arg(flow.what))
-    recognise(scene, name, args) if name in ("redis-cli", "bq") else None
+    rest = operands(args, _SQL_VALUED)
+    scene.suspicious(flow)
+    if rest[:1] != [":memory:"]:
+        for text in _statements(name, args, rest, flow):
+            judge_sql(scene, name, text)
+    piped = flow.what if flow.text is None else ""
+    file = value_of(args, "-f", "--file", "--init", "-init") or Arg(piped)
+    if file:
+        _sql_file(scene, name, file)
+    recognise(scene, name, args)
     if rest[:1] in (["del"], ["DEL"], ["unlink"]) and UNKNOWN in rest[1:]:
-        scene.mark("danger.data", words(name, args))
-    host = value_of(args, "-h", "--host")
-    if host is not None and host not in ("localhost", "127.0.0.1"):
-        scene.fact("fact.host", host)
+        scene.note("danger.data", words(name, args))
+    host = value_of(args, "-h", "--host") or "localhost"
+    if host not in ("localhost", "127.0.0.1"):
+        scene.note("fact.host", host)
     look(scene, [arg for arg in rest if not re.search(r"\s", arg)])
     return Flow()
+
+
+def _statements(name: str, args: Args, rest: Args, flow: Flow) -> list[str]:
+    """All that a client is given to do, each once."""
+    bare = name in ("redis-cli", "valkey-cli", "bq")  # their words are a statement
+    texts = [
+        *(arg for arg in args if re.search(r"\s", arg)),
+        value_of(args, *_SQL_TEXT.split()) or "",
+        flow.text or "",
+        " ".join(rest) if bare else "",
+    ]
+    return list(dict.fromkeys(filter(None, texts)))
 
 
 _DESTROYING = re.compile(
@@ -74,33 +71,31 @@ def _sql_file(scene: Scene, name: str, path: Arg) -> None:
     """A file of statements: what is known to be in it, or what its name says."""
     flow = scene.reads(path) or scene.content(path)
     if flow is not None:
-        scene.suspicious(flow.origin, flow.what)
+        scene.suspicious(flow)
         judge_sql(scene, name, flow.text or "")
     elif path.endswith(".sql") and _DESTROYING.search(path.rpartition("/")[2]):
-        scene.mark("danger.data", words(name, [path]))
+        scene.note("danger.data", words(name, [path]))
 
 
 def judge_sql(scene: Scene, name: str, text: str) -> None:
     if name.startswith(("redis", "valkey")):
         text = text.replace("'", " ")
-    if len(text) > sql.MAX_SQL:
-        scene.unread(text[sql.MAX_SQL :])
-    statement = (
-        sql.destroys(text) if scene.spend(min(len(text), sql.MAX_SQL), 20) else ""
-    )
+    scene.unread(text[sql.MAX_SQL :])
+    paid = scene.spend(min(len(text), sql.MAX_SQL), 20)
+    statement = sql.destroys(text) if paid else ""
     if statement:
-        scene.mark("danger.data", statement)
+        scene.note("danger.data", statement)
     for command in sql.runs(text):
-        scene.run(Arg(command))
+        scene.run(command)
     for path in sql.files(text):
         _sql_file(scene, name, Arg(path))
 
 
 def crontab(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if "-r" in args:
-        scene.mark("danger.startup", "crontab -r")
+        scene.note("danger.startup", "crontab -r")
     elif "-l" not in args:
-        scene.mark("danger.startup", words("crontab", args))
+        scene.note("danger.startup", words("crontab", args))
     return Flow()
 
 
@@ -119,26 +114,19 @@ def kill(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         if not re.fullmatch(r"-(?:[A-Z]\w*|s|\d{1,2})", arg) or arg == "-1"
     ]
     if any("feishuperm" in arg.what for arg in rest):
-        scene.mark("danger.permissions", "kill feishuperm")
+        scene.note("danger.permissions", "kill feishuperm")
     if "-1" in rest and rest[-1] == "-1":
-        scene.mark("danger.machine", words("kill", args))
+        scene.note("danger.machine", words("kill", args))
     if rest[-1:] == ["1"]:
-        scene.mark("danger.machine", words("kill", args))
+        scene.note("danger.machine", words("kill", args))
     return NOTHING
 
 
 def powershell(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    text = value_of(args, "-Command", "-command", "-c", "-C") or Arg(" ".join(args))
-    at = next(
-        (n for n, arg in enumerate(args) if arg.lower() in ("-command", "-c")), None
-    )
-    if at is not None:
-        text = Arg(" ".join(args[at + 1 :]))
-    elif flow.text:
-        text = Arg(flow.text)
-    read_powershell(
-        scene, Arg(" ".join([*options(args), text]) if at is None else text)
-    )
+    at = place_of(args, "(?i)-c(?:ommand)?")
+    given = flow.text or value_of(args, "-c", "-C") or " ".join(args)
+    command = args[at + 1 :] if at < len(args) else [*options(args), given]
+    read_powershell(scene, " ".join(command))
     return Flow()
 
 
@@ -150,11 +138,11 @@ def read_powershell(scene: Scene, text: str) -> None:
         return
     scene.copy().run(text.replace("\\", "/"))  # much is spelled as in any shell
     for key in code.powershell_marks(text):
-        scene.mark(key, " ".join(text.split())[:60])
+        scene.note(key, " ".join(text.split())[:60])
     for path, recursive in code.powershell_deletes(text):
         path = re.sub(r"\A\$(?:env:)?(?:HOME|USERPROFILE)\b", "~", path, flags=re.I)
         if re.match(r"[A-Za-z]:", path):
-            scene.mark("danger.delete", path)
+            scene.note("danger.delete", path)
         else:
             scene.deletes(UNKNOWN if path.startswith("$") else path, recursive)
     visit(scene, text)
@@ -168,6 +156,6 @@ _CMD_ALL = re.compile(r"(?:\A|\s)/[sq]\b", re.I)
 def cmd(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     text = " ".join(args)
     if _CMD_DELETES.search(text[:MAX_CMD]) and _CMD_ALL.search(text[:MAX_CMD]):
-        scene.mark("danger.delete", text)
+        scene.note("danger.delete", text)
     read_powershell(scene, text)
     return Flow()
