@@ -41,7 +41,7 @@ class Line(Protocol):
     """A connection to Redis, see `server.redis`."""
 
     state: str
-    problem: str
+    detail: str  # why it is not up; empty while it is
 
     def start(self) -> None: ...
 
@@ -354,7 +354,7 @@ class RedisEngine(Engine):
 
     @property
     def problem(self) -> str:
-        return self._commands.problem or self._reader.problem or self._failure
+        return self._commands.detail or self._reader.detail or self._failure
 
     def start(self) -> None:
         self._commands.start()
@@ -370,7 +370,7 @@ class RedisEngine(Engine):
         def done(replies: list[Any] | None) -> None:
             failure = self._failed(replies, self._commands)
             if replies is None or failure:
-                promise.fail(EngineDown(failure or self._commands.problem))
+                promise.fail(EngineDown(failure or self._commands.detail))
             else:
                 promise.resolve(replies)
 

@@ -2,7 +2,7 @@
 
 Knows no socket and no clock: bytes and the time come in, bytes and deliveries go out.
 A connection lives from a finished WebSocket handshake to its end; dialling the next one
-is the caller's, with what `read_endpoint()`, `refusal()` and `Backoff` say about it.
+is the caller's, with what `read_endpoint()` and `refusal()` say about it.
 
     receive_data(data, now)   bytes that arrived
     next_event()              a `Delivery` to be answered, or None
@@ -24,8 +24,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import random
-from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -39,12 +37,11 @@ from feishuperm.protocol.feishu_frame import (
     encode_frame,
 )
 from feishuperm.protocol.websocket import (
+    NORMAL,
     Close,
+    Conversation,
     HandshakeRefused,
-    Message,
-    Ping,
     WebSocket,
-    WebSocketError,
 )
 
 PING_SECONDS = 120.0  # until the platform says otherwise
@@ -52,7 +49,6 @@ LEAST_PING, MOST_PING = 5.0, 600.0  # whatever it says
 PONG_SECONDS = 20.0  # 3 s led to needless reconnects in the field, a minute is too long
 CARD_PING_SECONDS = 4.0  # while a card is out: at each look, which are 5 s apart
 DEAF_SECONDS = 20.0  # a card is out, and nothing but pongs
-JUMP_SECONDS = 20.0  # the wall clock ran ahead of ours: the machine slept
 ANSWER_SECONDS = 3.0  # the platform's own patience with an answer
 CHUNK_SECONDS = 10.0  # for all parts of a message
 MAX_PARTS = 64
@@ -81,7 +77,7 @@ class Refusal(ProtocolError):
     """Feishu does not want a connection; `key` names the sentence for the person."""
 
     def __init__(self, key: str, code: int, fatal: bool) -> None:
-        super().__init__(f"{key}: {code}")
+        super().__init__(key)
         self.key = key
         self.code = code
         self.fatal = fatal  # the same will be said again until somebody mends it
@@ -144,50 +140,19 @@ def _refused(code: int) -> tuple[str, int, bool]:
     return key, code, fatal
 
 
-class Backoff:
-    """How long to wait before the next try; never in step with other machines."""
-
-    def __init__(
-        self,
-        first: float = 0.5,
-        most: float = 30.0,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
-        self._first = first
-        self._most = most
-        self._jitter = jitter
-        self._failures = 0
-
-    def failed(self) -> float:
-        """Seconds until the next try."""
-        longest = min(self._most, self._first * 2.0 ** min(self._failures, 10))
-        self._failures += 1
-        return longest * (0.5 + self._jitter() / 2)
-
-    def worked(self) -> None:
-        self._failures = 0
-
-
-class LongConnection:
+class LongConnection(Conversation):
     """One connection, from its handshake to its end."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        now: float,
-        wall: float,
-        socket: WebSocket | None = None,
-    ) -> None:
-        self._socket = socket or WebSocket(client=True)
+    asleep = "the machine was asleep"
+
+    def __init__(self, endpoint: Endpoint, now: float, wall: float) -> None:
+        super().__init__(WebSocket(client=True), now, wall)
         self._service_id = endpoint.service_id
         self._interval = endpoint.ping_seconds
-        self._out: list[bytes] = []
         self._chunks: dict[str, _Chunks] = {}
-        self._ahead = wall - now  # grows when the machine sleeps
         self._pinged = -math.inf  # the oldest ping that nothing has followed
         self._last_ping = -math.inf
         self._card_out = math.inf  # since when a card waits and nothing but pongs came
-        self.trouble = ""
         self.tick(now, wall)
 
     # In.
@@ -197,54 +162,32 @@ class LongConnection:
         if not data:
             self.trouble = self.trouble or "closed by Feishu"
         self._pinged = -math.inf
-        self._socket.receive_data(data)
+        super().receive_data(data, now)
         self._now = now
 
-    def next_event(self) -> Delivery | None:
-        """The next message to be answered, or None."""
-        while not self.trouble:
-            try:
-                event = self._socket.next_event()
-                if event is None:
-                    return None
-                delivery = self._take(event)
-            except WebSocketError as error:
-                self._out.append(self._socket.send_close(error.code))
-                self.trouble = str(error)
-                return None
-            except ProtocolError:
-                continue  # one broken frame; its message is pushed again, or was none
-            if delivery is not None:
-                if self._card_out < math.inf:
-                    self._card_out = self._now
-                return delivery
-        return None
+    def _read(self, data: bytes) -> Delivery | None:
+        try:
+            return self._frame(decode_frame(data))
+        except ProtocolError:
+            return None  # one broken frame; its message is pushed again, or was none
 
-    def _take(self, event: object) -> Delivery | None:
-        if isinstance(event, Message):
-            return self._frame(decode_frame(event.data))
-        if isinstance(event, Ping):
-            self._out.append(self._socket.send_pong(event.data))
-        elif isinstance(event, Close):
-            self._out.append(self._socket.send_close(event.code))
-            self.trouble = f"closed by Feishu with code {event.code}"
-        return None
+    def _farewell(self, close: Close) -> str:
+        return f"closed by Feishu with code {close.code}"
 
     def _frame(self, frame: Frame) -> Delivery | None:
         if frame.method == CONTROL:
             if frame.header("type") == "pong" and frame.payload:
-                self._configure(frame.payload)
+                # It may change the interval; what it leaves out stays as it is.
+                self._interval = ping_seconds(decoded(frame.payload), self._interval)
             return None
         if frame.method != DATA or frame.header("type") not in HANDLED:
             return None
         payload = self._assembled(frame)
         if payload is None:
             return None
+        if self._card_out < math.inf:
+            self._card_out = self._now
         return Delivery(payload, frame, self._now)
-
-    def _configure(self, payload: bytes) -> None:
-        """A pong may change the interval; what it leaves out stays as it is."""
-        self._interval = ping_seconds(decoded(payload), self._interval)
 
     def _assembled(self, frame: Frame) -> bytes | None:
         """The payload, once all of its parts are there."""
@@ -255,7 +198,9 @@ class LongConnection:
             raise ProtocolError("a message in an impossible number of parts")
         self._forget_chunks()
         id = frame.header("message_id")
-        chunks = self._open_chunks(id, total)
+        chunks = self._chunks.get(id)
+        if chunks is None or len(chunks.parts) != total:
+            chunks = self._chunks[id] = _Chunks(self._now, [None] * total)
         chunks.parts[number] = frame.payload or b""
         parts = [part for part in chunks.parts if part is not None]
         is_long = sum(map(len, parts)) > MAX_CHUNKED
@@ -264,12 +209,6 @@ class LongConnection:
         if is_long:
             raise ProtocolError("a message in parts is too long")
         return b"".join(parts) if len(parts) == total else None
-
-    def _open_chunks(self, id: str, total: int) -> _Chunks:
-        chunks = self._chunks.get(id)
-        if chunks is None or len(chunks.parts) != total:
-            chunks = self._chunks[id] = _Chunks(total, self._now)
-        return chunks
 
     def _forget_chunks(self) -> None:
         late = [
@@ -310,18 +249,13 @@ class LongConnection:
         """No card waits for a tap any more."""
         self._card_out = math.inf
 
-    def close(self, code: int = 1000) -> None:
-        self._out.append(self._socket.send_close(code))
+    def close(self, code: int = NORMAL, reason: str = "") -> None:
+        """Queue a close; what is wrong with Feishu's bytes is not told to Feishu."""
+        super().close(code)
         self.trouble = self.trouble or "closed"
 
-    def data_to_send(self) -> bytes:
-        """What is to be written, once."""
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
-
     def _send(self, frame: Frame) -> None:
-        self._out.append(self._socket.send_message(encode_frame(frame)))
+        self._out += self._socket.send_message(encode_frame(frame))
 
     def _ping(self, now: float) -> None:
         headers = (("type", "ping"),)
@@ -333,11 +267,9 @@ class LongConnection:
     # Time.
 
     def tick(self, now: float, wall: float) -> None:
-        """Do what time asks for; call it at `next_tick()` and when a card goes out."""
+        """Ping, or find Feishu dead."""
         self._now = now
-        if wall - now - self._ahead > JUMP_SECONDS:
-            self.trouble = self.trouble or "the machine was asleep"
-        self._ahead = wall - now
+        self.notice_sleep(now, wall)
         if now - self._pinged >= PONG_SECONDS and self._pinged > -math.inf:
             self.trouble = self.trouble or "Feishu answers no ping"
         if not self.trouble and now >= self._next_ping():
@@ -348,24 +280,16 @@ class LongConnection:
         seconds = CARD_PING_SECONDS if is_card_out else self._interval
         return self._last_ping + seconds
 
-    def next_tick(self) -> float:
-        """When `tick()` has something to do."""
-        pong = self._pinged + PONG_SECONDS if self._pinged > -math.inf else math.inf
-        return min(self._next_ping(), pong)
-
     def is_deaf(self, now: float) -> bool:
         """Whether a card has been out for long and nothing but pongs arrived."""
         return now - self._card_out >= DEAF_SECONDS
 
 
-class _Chunks:
+class _Chunks(NamedTuple):
     """The parts of a message that have come."""
 
-    __slots__ = ("began", "parts")
-
-    def __init__(self, total: int, began: float) -> None:
-        self.parts: list[bytes | None] = [None] * total
-        self.began = began
+    began: float
+    parts: list[bytes | None]
 
 
 def _number(value: str) -> int:

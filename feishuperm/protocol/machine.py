@@ -35,10 +35,8 @@ from feishuperm.protocol.websocket import (
     POLICY,
     TRY_LATER,
     Close,
-    Message,
-    Ping,
+    Conversation,
     WebSocket,
-    WebSocketError,
 )
 
 __all__ = ["GOING_AWAY", "POLICY", "TRY_LATER", "MachineWire", "is_proof", "prove"]
@@ -47,7 +45,6 @@ PROTOCOLS = ("feishuperm.1",)
 PATH = "/machine"
 PING_SECONDS = 25.0  # proxies cut what is idle for a minute
 DEAD_SECONDS = 60.0  # without a byte: two pings were not answered
-SLEPT_SECONDS = 10.0  # that the wall clock ran ahead of the other: the machine slept
 MAX_MESSAGE = 1 << 20
 EARLY_MESSAGE = 1 << 14  # of somebody who has not logged in
 LOGIN, WELCOME, ROTATE, TAP = (
@@ -70,48 +67,24 @@ def is_proof(proof: object, key: bytes, *parts: str) -> bool:
     return bool(key) and hmac.compare_digest(given, prove(key, *parts).encode())
 
 
-class MachineWire:
+class MachineWire(Conversation):
     """One end of an open connection."""
 
     def __init__(
         self, client: bool, now: float, wall: float = 0.0, first_ping: float = 0.0
     ) -> None:
+        socket = WebSocket(client, MAX_MESSAGE if client else EARLY_MESSAGE)
+        super().__init__(socket, now, wall)
         self._client = client
-        self._socket = WebSocket(client, MAX_MESSAGE if client else EARLY_MESSAGE)
-        self._out = bytearray()
         self._heard = now
         self._next_ping = now + (first_ping or PING_SECONDS)
-        self._ahead = wall - now
-        self.trouble = ""  # why it has to end
-        self.code = 0  # what the other end closed it with
 
     # In.
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take what arrived."""
         self._heard = now
-        self._socket.receive_data(data)
-
-    def next_event(self) -> dict[str, Any] | None:
-        """The next message, or None: more is needed, or it is over."""
-        while not self.trouble:
-            try:
-                event = self._socket.next_event()
-            except WebSocketError as error:
-                self.close(error.code, str(error))
-                self.trouble = str(error)
-                return None
-            if event is None:
-                return None
-            if isinstance(event, Message):
-                return self._read(event.data)
-            if isinstance(event, Ping):
-                self._out += self._socket.send_pong(event.data)
-            elif isinstance(event, Close):
-                self._out += self._socket.send_close(event.code)
-                self.code = event.code
-                self.trouble = event.reason or f"closed by the other end ({event.code})"
-        return None
+        super().receive_data(data, now)
 
     def _read(self, data: bytes) -> dict[str, Any] | None:
         message = decoded(data)
@@ -120,6 +93,9 @@ class MachineWire:
         self.close(1003, "not a message")
         self.trouble = "what came is not a message"
         return None
+
+    def _farewell(self, close: Close) -> str:
+        return close.reason or f"closed by the other end ({close.code})"
 
     def trust(self) -> None:
         """The other end has logged in: it may say more at once."""
@@ -134,27 +110,11 @@ class MachineWire:
         )
         self._out += self._socket.send_message(data, text=True)
 
-    def close(self, code: int = GOING_AWAY, reason: str = "") -> None:
-        """Queue a close; nothing can be sent after it."""
-        self._out += self._socket.send_close(code, reason)
-
-    def data_to_send(self) -> bytes:
-        """What is due, once."""
-        data = bytes(self._out)
-        self._out.clear()
-        return data
-
     def tick(self, now: float, wall: float = 0.0) -> None:
         """Time has passed: ping, or find the other end dead."""
-        if self._client and wall - now - self._ahead > SLEPT_SECONDS:
-            self.trouble = "this machine slept"
-        self._ahead = wall - now
+        self.notice_sleep(now, wall)
         if now - self._heard > DEAD_SECONDS:
             self.trouble = "the other end does not answer"
         elif not self._client and now >= self._next_ping:
             self._next_ping = now + PING_SECONDS
             self._out += self._socket.send_ping()
-
-    def is_deaf(self, now: float) -> bool:
-        """Never: unlike Feishu's, this connection has one owner."""
-        return False

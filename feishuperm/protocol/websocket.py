@@ -13,7 +13,8 @@ States of a `WebSocket`:
 
 `receive_data()` takes bytes, `next_event()` gives `Message`, `Ping`, `Pong` or `Close`,
 None when it needs more.  The `send_...()` methods return the bytes to write; answering
-a ping or a close is the caller's, since only the caller can write.
+a ping or a close is the caller's, since only the caller can write.  `Conversation` is
+such a caller: what every protocol of ours over a WebSocket has in common.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import hmac
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import ProtocolError
 
@@ -36,6 +37,7 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 DATA_CODES = frozenset((CONTINUATION, TEXT, BINARY))
 CONTROL_CODES = frozenset((CLOSE, PING, PONG))
 MAX_CONTROL = 125
+JUMP_SECONDS = 10.0  # that the wall clock ran ahead of the other: the machine slept
 
 # Close codes: what we send, and which may be received.
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, BAD_DATA, POLICY, TOO_BIG, TRY_LATER = (
@@ -352,6 +354,81 @@ class WebSocket:
             return head + payload
         key = self._random(4)
         return head + key + mask(payload, key)
+
+
+class Conversation:
+    """One end of a protocol over a WebSocket: pings, closes and sleep are seen to.
+
+    A subclass reads messages.  What is to be written is in `data_to_send()`.
+    """
+
+    asleep = "this machine slept"
+
+    def __init__(self, socket: WebSocket, now: float, wall: float) -> None:
+        self._socket = socket
+        self._out = bytearray()
+        self._ahead = wall - now  # grows when the machine sleeps
+        self.trouble = ""  # why it is of no use any more
+        self.code = 0  # what the other end closed it with
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take what arrived."""
+        self._socket.receive_data(data)
+
+    def next_event(self) -> Any:
+        """The next message, or None: more is needed, or it is over."""
+        while not self.trouble:
+            try:
+                event = self._socket.next_event()
+                if event is None:
+                    return None
+                message = self._take(event)
+            except WebSocketError as error:
+                self.trouble = str(error)
+                self.close(error.code, str(error))
+                return None
+            if message is not None:
+                return message
+        return None
+
+    def _take(self, event: Event) -> Any:
+        if isinstance(event, Message):
+            return self._read(event.data)
+        if isinstance(event, Ping):
+            self._out += self._socket.send_pong(event.data)
+        elif isinstance(event, Close):
+            self._out += self._socket.send_close(event.code)
+            self.code = event.code
+            self.trouble = self._farewell(event)
+        return None
+
+    def _read(self, data: bytes) -> Any:
+        """What a message means; None for one that means nothing."""
+        raise NotImplementedError
+
+    def _farewell(self, close: Close) -> str:
+        """The trouble that a close of the other end is."""
+        raise NotImplementedError
+
+    def close(self, code: int = GOING_AWAY, reason: str = "") -> None:
+        """Queue a close; nothing can be sent after it."""
+        self._out += self._socket.send_close(code, reason)
+
+    def data_to_send(self) -> bytes:
+        """What is to be written now, once."""
+        data = bytes(self._out)
+        self._out.clear()
+        return data
+
+    def tick(self, now: float, wall: float) -> None:
+        """Do what time asks for."""
+        raise NotImplementedError
+
+    def notice_sleep(self, now: float, wall: float) -> None:
+        """What lay in the socket of a machine that slept is not to be applied."""
+        if wall - now - self._ahead > JUMP_SECONDS:
+            self.trouble = self.trouble or self.asleep
+        self._ahead = wall - now
 
 
 def mask(data: bytes, key: bytes) -> bytes:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 
 from feishuperm.errors import ProtocolError
@@ -45,6 +46,13 @@ from feishuperm.server.loop import READ, WRITE, Handler, Loop
 from feishuperm.wire import frame
 
 RECEIVE_SIZE = 65536
+# How a socket, plain or TLS, says that it would have to wait.
+NOT_NOW = (
+    BlockingIOError,
+    InterruptedError,
+    ssl.SSLWantReadError,
+    ssl.SSLWantWriteError,
+)
 NEVER = math.inf
 PER_TURN = 4  # frames or requests of one peer, before others have their turn
 
@@ -157,7 +165,7 @@ class Connection(Handler):
             return
         try:
             sent = self.sock.send(data)
-        except (BlockingIOError, InterruptedError):
+        except NOT_NOW:
             sent = 0
         except OSError:
             self.abort()
@@ -175,7 +183,7 @@ class Connection(Handler):
         assert self.sock is not None
         try:
             data = self.sock.recv(RECEIVE_SIZE)
-        except (BlockingIOError, InterruptedError):
+        except NOT_NOW:
             return
         except OSError:
             self.abort()
@@ -189,7 +197,7 @@ class Connection(Handler):
         assert self.sock is not None and self._out is not None
         try:
             sent = self.sock.send(self._out)
-        except (BlockingIOError, InterruptedError):
+        except NOT_NOW:
             return
         except OSError:
             self.abort()

@@ -1,4 +1,4 @@
-"""TLS sockets that behave like plain ones on the loop."""
+"""What makes an accepted socket a TLS one; the handshake is part of its first reads."""
 
 from __future__ import annotations
 
@@ -7,36 +7,6 @@ import ssl
 from collections.abc import Callable
 
 from feishuperm.errors import SettingError
-
-
-class Tls:
-    """A TLS socket that says "not now" the way a plain one does.
-
-    The handshake happens inside the first reads.
-    """
-
-    def __init__(self, sock: ssl.SSLSocket) -> None:
-        self._sock = sock
-        self.fileno = sock.fileno
-        self.setblocking = sock.setblocking
-        self.setsockopt = sock.setsockopt
-        self.getpeername = sock.getpeername
-        self.getsockname = sock.getsockname
-        self.pending = sock.pending
-        self.shutdown = sock.shutdown
-        self.close = sock.close
-
-    def recv(self, size: int) -> bytes:
-        try:
-            return self._sock.recv(size)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
-
-    def send(self, data: bytes) -> int:
-        try:
-            return self._sock.send(data)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
 
 
 def server_side(
@@ -54,9 +24,8 @@ def server_side(
 
     def secure(sock: socket.socket) -> socket.socket:
         sock.setblocking(False)
-        wrapped = context.wrap_socket(
+        return context.wrap_socket(
             sock, server_side=True, do_handshake_on_connect=False
         )
-        return Tls(wrapped)  # type: ignore[return-value]
 
     return secure

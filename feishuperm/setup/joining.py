@@ -111,7 +111,7 @@ class Pairing:
     def _expect(self, kind: str) -> dict[str, Any]:
         """The next message, which must be of this kind."""
         while True:
-            message = self._wire.next_event()
+            message: dict[str, Any] | None = self._wire.next_event()
             self._sock.sendall(self._wire.data_to_send())
             if message is not None and message["t"] == kind:
                 return message

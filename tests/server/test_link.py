@@ -5,28 +5,17 @@ from __future__ import annotations
 import json
 import select
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from feishuperm.protocol.feishu_frame import DATA, Frame, decode_frame, encode_frame
-from feishuperm.protocol.long_connection import Backoff, Delivery, Endpoint, Refusal
+from feishuperm.protocol.long_connection import Delivery, Endpoint, Refusal
 from feishuperm.protocol.websocket import Close, Message, WebSocket
-from feishuperm.server import link as link_module
-from feishuperm.server.link import (
-    CLOSED,
-    FRESH_SECONDS,
-    LOOK_SECONDS,
-    MEND_SECONDS,
-    UP,
-    WAITING,
-    Link,
-    Outgoing,
-)
+from feishuperm.server.line import CLOSED, UP, WAITING, Backoff
+from feishuperm.server.link import FRESH_SECONDS, LOOK_SECONDS, MEND_SECONDS, Link
 from tests.server.conftest import LoopDriver
 
 ENDPOINT = Endpoint("wss://x/?service_id=7", 7, 120.0)
@@ -312,6 +301,36 @@ def test_failed_replacement_leaves_the_old_connection_up(world: World) -> None:
     world.driver.until(lambda: world.deliveries)
 
 
+def test_connection_that_ends_while_its_replacement_fails_is_dialled_again(
+    world: World,
+) -> None:
+    """Whichever of the two ends comes last, somebody has to try again."""
+    far = world.up()
+    world.hold.clear()
+    world.link.start()
+    far.sock.close()
+    world.driver.until(lambda: world.link.state == WAITING)
+    world.driver.advance(30)  # its own next try finds the other on its way
+    world.failures = [OSError("h: refused")]
+    world.hold.set()
+    world.driver.until(lambda: world.link.detail == "h: refused")
+    world.driver.advance(30)
+    world.up()
+    assert world.dials == 3
+
+
+def test_replacement_that_was_quicker_than_the_next_try_stays(world: World) -> None:
+    far = world.up()
+    world.hold.clear()
+    world.link.start()
+    far.sock.close()
+    world.driver.until(lambda: world.link.state == WAITING)
+    world.hold.set()
+    world.up()
+    world.driver.advance(30)
+    assert world.dials == 2 and not world.link._is_dialling
+
+
 def test_answer_to_a_connection_that_is_gone_says_so(world: World) -> None:
     far = world.up()
     late: list[Callable[[Any], bool]] = []
@@ -334,45 +353,3 @@ def test_closed_link_stays_closed(driver: LoopDriver) -> None:
     driver.until(lambda: select.select([far], [], [], 0)[0])
     assert far.recv(1) == b"" and world.link.state == CLOSED
     far.close()
-
-
-# Over TLS.
-
-
-def test_tls_socket_is_read_to_its_last_decrypted_byte(
-    driver: LoopDriver, certificate: Path
-) -> None:
-    near, far = socket.socketpair()
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate)
-    client = ssl.create_default_context(cafile=str(certificate))
-    wrapped: list[ssl.SSLSocket] = []
-    thread = threading.Thread(
-        target=lambda: wrapped.append(server.wrap_socket(far, server_side=True))
-    )
-    thread.start()
-    secure = client.wrap_socket(near, server_hostname="localhost")
-    thread.join(10)
-    received = bytearray()
-    gone: list[bool] = []
-    wire = Outgoing(driver.loop, secure, received.extend, lambda: gone.append(True))
-    data = bytes(range(256)) * 2000
-    sender = threading.Thread(target=wrapped[0].sendall, args=(data,))
-    sender.start()
-    driver.until(lambda: len(received) == len(data))
-    sender.join(10)
-    assert received == data
-    back = bytearray()
-
-    def read_back() -> None:
-        while len(back) < len(data):
-            back.extend(wrapped[0].recv(65536))
-
-    reader = threading.Thread(target=read_back)
-    reader.start()
-    wire.write(data)
-    driver.until(lambda: not reader.is_alive())
-    assert back == data
-    wrapped[0].close()
-    driver.until(lambda: gone)
-    assert link_module.BACKLOG > 1 << 20

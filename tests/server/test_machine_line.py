@@ -11,7 +11,7 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.protocol.machine import GOING_AWAY, POLICY, TRY_LATER, MachineWire
-from feishuperm.server import machine_line as module
+from feishuperm.server.line import Backoff
 from feishuperm.server.machine_line import LOOK_SECONDS, MachineLine
 from tests.server.conftest import LoopDriver
 
@@ -35,7 +35,7 @@ class Gateway:
         self.line = MachineLine(
             driver.loop, self.dial, self.messages.append,
             lambda up, detail: self.changes.append((up, detail)),
-            lambda: driver.clock.seconds + self.ahead,
+            lambda: driver.clock.seconds + self.ahead, Backoff(jitter=lambda: 1.0),
         )  # fmt: skip
 
     def dial(self) -> tuple[socket.socket, bytes]:
@@ -127,12 +127,13 @@ def test_pauses_grow_and_start_anew_once_a_login_worked(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
+    failed = gateway.line._backoff.failed
 
-    def longest(low: float, high: float) -> float:
-        pauses.append(high)
-        return high
+    def remembered() -> float:
+        pauses.append(failed())
+        return pauses[-1]
 
-    monkeypatch.setattr(module.random, "uniform", longest)
+    monkeypatch.setattr(gateway.line._backoff, "failed", remembered)
     gateway.problem = OSError("away")
     gateway.line.start()
     for count in range(1, 9):
@@ -148,7 +149,7 @@ def test_gateway_that_goes_away_is_looked_for_at_once(gateway: Gateway) -> None:
     gateway.up()
     gateway.end(GOING_AWAY, "the gateway stops")
     assert gateway.changes[-1] == (False, "the gateway stops")
-    gateway.driver.clock.seconds += module.FIRST_PAUSE
+    gateway.driver.clock.seconds += 0.5
     gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
     assert gateway.dialled == 2
 

@@ -15,7 +15,8 @@ from feishuperm.lib.feishu_app import AppApi
 from feishuperm.lib.post import dial
 from feishuperm.protocol.long_connection import Refusal
 from feishuperm.protocol.websocket import HandshakeRefused
-from feishuperm.server.link import UP, WAITING, Link
+from feishuperm.server.line import UP, WAITING
+from feishuperm.server.link import Link
 from feishuperm.server.loop import Loop
 from tests.fakes.feishu import APP_ID, APP_SECRET
 from tests.fakes.feishu_app import OWNER, FakePlatform, Handshake

@@ -1,0 +1,249 @@
+"""An outgoing connection as the loop keeps it: dialled, watched, replaced.
+
+Dialling (names, proxies, TLS, handshakes) blocks, so a short-lived thread does it and
+hands over what it has connected; from then on the loop reads and writes it.  What is
+spoken over it is a subclass's: `server.link`, `server.machine_line`, `server.redis`.
+
+    state       meaning                                       leads to
+    dialling    a thread is on its way to the first socket    up, waiting
+    up          one connection; a second may be on its way    up (the second took over),
+                to replace it                                 waiting (it ended)
+    waiting     until the next try; `detail` says why         dialling
+    closed      the end
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from feishuperm.errors import FeishupermError
+from feishuperm.server.connection import Connection
+from feishuperm.server.loop import Loop
+
+BACKLOG = 4 << 20  # unread bytes after which the other end must be gone
+DIALLING, UP, WAITING, CLOSED = "dialling", "up", "waiting", "closed"
+
+
+class Backoff:
+    """How long to wait before the next try; never in step with other machines."""
+
+    def __init__(
+        self,
+        first: float = 0.5,
+        most: float = 30.0,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._first = first
+        self._most = most
+        self._jitter = jitter
+        self._failures = 0
+
+    def failed(self) -> float:
+        """Seconds until the next try."""
+        longest = min(self._most, self._first * 2.0 ** min(self._failures, 10))
+        self._failures += 1
+        return longest * (0.5 + self._jitter() / 2)
+
+    def worked(self) -> None:
+        self._failures = 0
+
+
+class Outgoing(Connection):
+    """A connected socket, plain or TLS, on the loop."""
+
+    __slots__ = ("_on_close", "_on_data")
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        on_data: Callable[[bytes], object],
+        on_close: Callable[[], object],
+    ) -> None:
+        self._on_data = on_data
+        self._on_close = on_close
+        super().__init__(loop, sock)
+
+    def received(self, data: bytes) -> None:
+        # Decrypted bytes may be left inside, which no selector knows of.
+        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
+            self.leave_rest()
+        self._on_data(data)
+
+    def go_on(self) -> None:
+        self._read()
+
+    def closed(self) -> None:
+        self._on_close()
+
+
+class Line:
+    """Dials, and again after each end, until it is closed.
+
+    What `dial` brings is a tuple, a connected socket first; what becomes of it is a
+    subclass's (`_connected`).
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        dial: Callable[[], Any],
+        on_change: Callable[[], object],
+        backoff: Backoff,
+    ) -> None:
+        self._loop = loop
+        self._dial = dial
+        self._on_change = on_change
+        self._backoff = backoff
+        self._is_dialling = False
+        self.state = WAITING
+        self.detail = "not connected yet"
+
+    def start(self) -> None:
+        """Connect, and stay connected until it is closed."""
+        if self._is_dialling or self.state == CLOSED:
+            return
+        self._is_dialling = True
+        if self.state != UP:
+            self._enter(DIALLING, self.detail)
+        threading.Thread(target=self._work, name="dial", daemon=True).start()
+
+    def _work(self) -> None:
+        """In the thread: connect, and say how that went."""
+        try:
+            done = partial(self._dialled, self._dial())
+        except Exception as error:  # a thread that ends silently would be the last one
+            done = partial(self._failed, _tellable(error))
+        self._loop.call_soon_threadsafe(done)
+
+    def _dialled(self, dialled: Any) -> None:
+        self._is_dialling = False
+        if self.state == CLOSED:
+            dialled[0].close()
+        else:
+            self._connected(dialled)
+
+    def _connected(self, dialled: Any) -> None:
+        raise NotImplementedError
+
+    def _failed(self, error: Exception) -> None:
+        self._is_dialling = False
+        if self.state not in (UP, CLOSED):
+            self._wait(str(error), self._pause(error))
+
+    def _pause(self, error: Exception) -> float:
+        """Seconds until the next try, after this one failed."""
+        return self._backoff.failed()
+
+    def _wait(self, why: str, seconds: float) -> None:
+        """It is down; try again a little later."""
+        self._enter(WAITING, why)
+        self._loop.call_at(self._loop.now() + seconds, self._try_again)
+
+    def _try_again(self) -> None:
+        if self.state == WAITING:
+            self.start()
+
+    def _enter(self, state: str, detail: str) -> None:
+        self.state, self.detail = state, detail
+        self._on_change()
+
+
+def _tellable(error: Exception) -> Exception:
+    """The error, or its kind: only some are known to hold no address."""
+    if isinstance(error, (OSError, FeishupermError)):
+        return error
+    return OSError(f"cannot dial: {type(error).__name__}")
+
+
+class SpokenLine(Line):
+    """A line with a protocol that finds its other end dead, if it is asked often."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        dial: Callable[[], Any],
+        on_change: Callable[[], object],
+        look_seconds: float,
+        wall: Callable[[], float],
+        backoff: Backoff,
+    ) -> None:
+        super().__init__(loop, dial, on_change, backoff)
+        self._look_seconds = look_seconds
+        self.wall = wall
+        self._live: Live | None = None
+        self._watch()
+
+    def close(self) -> None:
+        """The end, politely."""
+        self._enter(CLOSED, "closed")
+        if self._live is not None:
+            self._live.end()
+
+    def heard(self, live: Live, message: Any) -> None:
+        """A connection has brought something."""
+        raise NotImplementedError
+
+    def over(self, live: Live) -> None:
+        """A connection has ended."""
+        if live is not self._live:
+            return
+        self._live = None
+        if self.state != CLOSED:
+            why = live.wire.trouble or "the connection was cut"
+            self._wait(why, self._backoff.failed())
+
+    def _watch(self) -> None:
+        """Look at the time now and then: for silence, and for sleep."""
+        if self.state == CLOSED:
+            return
+        now = self._loop.now()
+        self._loop.call_at(now + self._look_seconds, self._watch)
+        if self._live is not None:
+            self._live.wire.tick(now, self.wall())
+            self._live.flush()
+
+
+class Live(Outgoing):
+    """One connection of a line, and what is spoken over it."""
+
+    __slots__ = ("_line", "wire")
+
+    def __init__(
+        self, line: SpokenLine, loop: Loop, sock: socket.socket, wire: Any
+    ) -> None:
+        self._line = line
+        self.wire = wire  # a `Conversation`
+        super().__init__(loop, sock, self._heard, lambda: line.over(self))
+
+    def end(self) -> None:
+        """Say goodbye, and close."""
+        self.wire.close()
+        self.write(self.wire.data_to_send())
+        self.close()
+
+    def flush(self) -> None:
+        """Write what is due; a connection in trouble goes at once."""
+        data = self.wire.data_to_send()
+        if data:
+            self.write(data)
+        if self.wire.trouble or self.backlog > BACKLOG:
+            self.abort()
+
+    def begin(self, rest: bytes) -> None:
+        """What came behind the handshake comes first."""
+        self._heard(rest) if rest else self.flush()
+
+    def _heard(self, data: bytes) -> None:
+        now = self.loop.now()
+        self.wire.notice_sleep(now, self._line.wall())
+        self.wire.receive_data(data, now)
+        for message in iter(self.wire.next_event, None):
+            self._line.heard(self, message)
+        self.flush()
