@@ -229,6 +229,10 @@ def test_card_whose_session_ended_while_no_server_ran_is_settled_at_the_next_sta
     hook = served.hook(event())
     message = sent(feishu)
     wait_until(lambda: served.waiting())
+    # A server that was killed before it learned the card's id could not settle it.
+    wait_until(
+        lambda: any(message in f.read_text() for f in served.home.rglob("*.json"))
+    )
     served.kill()
     hook.kill()
     served.start()
