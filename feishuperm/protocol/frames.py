@@ -20,13 +20,13 @@ server answers them with R.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import Any, NamedTuple
 
 from feishuperm import wire
 from feishuperm.errors import ProtocolError
+from feishuperm.models.fields import decoded
 
 PROTOCOL = wire.PROTOCOL.decode()
 # Version 2 names the seconds that a hook which comes back has left.
@@ -121,12 +121,9 @@ def parse_notice(body: bytes) -> HookNotice:
 
 def parse_control(body: bytes) -> dict[str, Any]:
     """The JSON object of a `C` or a `J`. Raises ProtocolError."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ProtocolError("a control message that is not JSON") from None
+    value = decoded(body)
     if not isinstance(value, dict):
-        raise ProtocolError("a control message that is not an object")
+        raise ProtocolError("a control message that is not a JSON object")
     return value
 
 

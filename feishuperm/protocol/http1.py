@@ -23,10 +23,10 @@ Any of them ends in a ProtocolError, after which the reader is of no more use.  
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import NamedTuple
-from urllib.parse import unquote, unquote_plus
+from urllib.parse import parse_qsl, unquote
 
 from feishuperm.errors import ProtocolError
 
@@ -34,12 +34,13 @@ MAX_HEAD = 16384  # browsers stay under 8 kB; a proxy adds a little
 MAX_BODY = 1 << 20  # the longest form is an answer with typed text
 MAX_FIELDS = 1000  # of a query or a form; a person fills in a dozen
 
-_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_VALUE = r"[\t -~\x80-\xff]*"
-START = re.compile(rf"({_TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.")
+TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+VALUE = r"[\t -~\x80-\xff]*"
+START = re.compile(rf"({TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.")
 # Only one way to match each byte, so that no input makes the search go back and forth.
-FIELDS = re.compile(rf"([01])\r\n((?:{_TOKEN}:{_VALUE}\r\n)*)")
-HEADER = re.compile(rf"({_TOKEN}):[\t ]*({_VALUE})\r\n")
+LINES = rf"((?:{TOKEN}:{VALUE}\r\n)*)"
+FIELDS = re.compile(rf"([01])\r\n{LINES}")
+HEADER = re.compile(rf"({TOKEN}):[\t ]*({VALUE})\r\n")
 CONTENT_LENGTH = re.compile(r"[0-9]{1,18}")
 EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 BARE_END = re.compile(rb"\n\r?\n")  # a head that ends, but not as it must
@@ -79,8 +80,7 @@ class Request:
 
     def upgrades(self) -> bool:
         """Whether the client wants to speak another protocol, such as WebSocket."""
-        options = self.headers.get("connection", "").lower().split(",")
-        return "upgrade" in self.headers or "upgrade" in map(str.strip, options)
+        return "upgrade" in self.headers or "upgrade" in options(self.headers)
 
 
 class Fields(NamedTuple):
@@ -262,31 +262,27 @@ def parse_fields(rest: str) -> Fields:
     if not HOST.fullmatch(headers.get("host", "" if is_modern else "none")):
         raise ProtocolError("no Host header, or none that names a host")
     expects = is_modern and headers.get("expect", "").lower() == "100-continue"
-    return Fields(
-        version,
-        headers,
-        body_length(headers),
-        _keeps_alive(is_modern, headers),
-        expects,
-    )
+    wishes = options(headers)
+    keeps_alive = "close" not in wishes and (is_modern or "keep-alive" in wishes)
+    return Fields(version, headers, body_length(headers), keeps_alive, expects)
 
 
 def parse_headers(lines: str) -> dict[str, str]:
-    """Well-formed header lines as a dict. Raises ProtocolError."""
-    pairs = HEADER.findall(lines)
-    headers = {name.lower(): value.rstrip("\t ") for name, value in pairs}
-    return headers if len(headers) == len(pairs) else join_repeated(pairs)
+    """Well-formed header lines; a repeated one is a list. Raises ProtocolError."""
+    headers: dict[str, str] = {}
+    for key, text in HEADER.findall(lines):
+        name, value = key.lower(), text.rstrip("\t ")
+        if name in headers:
+            if name in ("host", "content-length"):
+                raise ProtocolError(f"two {name} headers")
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+    return headers
 
 
-def join_repeated(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """The values of a repeated header as one list. Raises ProtocolError."""
-    values: dict[str, list[str]] = {}
-    for name, value in pairs:
-        values.setdefault(name.lower(), []).append(value.rstrip("\t "))
-    for name in ("host", "content-length"):
-        if len(values.get(name, ())) > 1:
-            raise ProtocolError(f"two {name} headers")
-    return {name: ", ".join(values[name]) for name in values}
+def options(headers: dict[str, str]) -> list[str]:
+    """What the Connection header asks for, in lower case."""
+    return [word.strip() for word in headers.get("connection", "").lower().split(",")]
 
 
 def body_length(headers: dict[str, str]) -> int:
@@ -313,7 +309,7 @@ def parse_target(target: str) -> tuple[str, dict[str, str]]:
     path, _, query = target.partition("?")
     if "%" in path:
         path = unquote(path, errors="replace")
-    return path, dict(reversed(list(_fields(query)))) if query else {}
+    return path, dict(reversed(_fields(query))) if query else {}
 
 
 def parse_form(body: bytes) -> dict[str, list[str]]:
@@ -324,20 +320,8 @@ def parse_form(body: bytes) -> dict[str, list[str]]:
     return form
 
 
-def _fields(text: str) -> Iterator[tuple[str, str]]:
-    if text.count("&") >= MAX_FIELDS:
-        raise ProtocolError("too many fields")
-    for part in text.split("&"):
-        if part:
-            name, _, value = part.partition("=")
-            yield unquote_plus(name), unquote_plus(value)
-
-
-def _keeps_alive(is_modern: bool, headers: dict[str, str]) -> bool:
-    wish = headers.get("connection")
-    if wish is None:
-        return is_modern
-    options = [option.strip() for option in wish.lower().split(",")]
-    if "close" in options:
-        return False
-    return is_modern or "keep-alive" in options
+def _fields(text: str) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise ProtocolError("too many fields") from None

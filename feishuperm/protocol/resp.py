@@ -39,14 +39,7 @@ class Failure(NamedTuple):
         return f"{self.code} {self.text}".rstrip()
 
 
-class _Pending:
-    """More bytes are needed."""
-
-    def __repr__(self) -> str:
-        return "PENDING"
-
-
-PENDING = _Pending()
+PENDING = object()  # more bytes are needed
 
 
 def command(*parts: Part) -> bytes:

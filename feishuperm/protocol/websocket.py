@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import ProtocolError
+from feishuperm.protocol.http1 import LINES, VALUE, options, parse_headers
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_HANDSHAKE = 16384  # a response head; proxies add a few headers
@@ -46,8 +47,7 @@ NORMAL, GOING_AWAY, PROTOCOL_ERROR, BAD_DATA, POLICY, TOO_BIG, TRY_LATER = (
 NO_CODE = 1005  # a close frame without one; never sent
 RECEIVABLE = frozenset((1000, 1001, 1002, 1003, *range(1007, 1015)))
 
-STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3})(?: ([\t -~\x80-\xff]*))?\r\n")
-HEADER = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t ]*([\t -~\x80-\xff]*)\r\n")
+HEAD = re.compile(rf"HTTP/1\.1 ([0-9]{{3}})(?: {VALUE})?\r\n{LINES}")
 
 
 class Message(NamedTuple):
@@ -157,8 +157,7 @@ class ClientHandshake:
         if status != 101:
             raise HandshakeRefused(status, headers)
         upgrade = headers.get("upgrade", "").lower()
-        tokens = headers.get("connection", "").lower().split(",")
-        if upgrade != "websocket" or "upgrade" not in map(str.strip, tokens):
+        if upgrade != "websocket" or "upgrade" not in options(headers):
             raise ProtocolError("the server did not upgrade")
         given = headers.get("sec-websocket-accept", "")
         if not hmac.compare_digest(given.encode(), accept_key(self._key).encode()):
@@ -173,22 +172,12 @@ class ClientHandshake:
 def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     """Status and headers of an HTTP answer, whose last line end is included.
 
-    A repeated header is joined by a comma. Raises ProtocolError.
+    Raises ProtocolError.
     """
-    start = STATUS.match(head)
-    if start is None:
+    match = HEAD.fullmatch(head.decode("latin-1"))
+    if match is None:
         raise ProtocolError("the server does not speak HTTP")
-    headers: dict[str, str] = {}
-    at = start.end()
-    while at < len(head):
-        line = HEADER.match(head, at)
-        if line is None:
-            raise ProtocolError("the server sent a broken header")
-        name = line[1].decode().lower()
-        value = line[2].decode("latin-1").rstrip()
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        at = line.end()
-    return int(start[1]), headers
+    return int(match[1]), parse_headers(match[2])
 
 
 # Frames.

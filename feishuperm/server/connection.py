@@ -59,19 +59,13 @@ PER_TURN = 4  # frames or requests of one peer, before others have their turn
 FIRST_FRAME_SECONDS = 15.0  # a hook sends its event at once
 HOOK_BACKLOG = 1 << 20  # unread bytes after which a hook must be a stopped process
 
-HEAD_SECONDS = 15.0  # for a whole request head, however slowly it drips
-BODY_SECONDS = 60.0  # for a form of at most 1 MiB over a bad line
-IDLE_SECONDS = 75.0  # of keep-alive; longer than most proxies keep theirs
-ANSWER_SECONDS = 300.0  # for whoever took the request; a forgotten one must not leak
-SEND_SECONDS = 60.0  # without progress on a response
-LINGER_SECONDS = 2.0  # for a refused client to read why
 SECONDS = {
-    "idle": IDLE_SECONDS,
-    "head": HEAD_SECONDS,
-    "body": BODY_SECONDS,
-    "answer": ANSWER_SECONDS,
-    "send": SEND_SECONDS,
-    "linger": LINGER_SECONDS,
+    "idle": 75.0,  # of keep-alive; longer than most proxies keep theirs
+    "head": 15.0,  # for a whole request head, however slowly it drips
+    "body": 60.0,  # for a form of at most 1 MiB over a bad line
+    "answer": 300.0,  # for whoever took the request; a forgotten one must not leak
+    "send": 60.0,  # without progress on a response
+    "linger": 2.0,  # for a refused client to read why
 }
 PIPELINED = 65536  # bytes of further requests read while one is being answered
 
@@ -386,9 +380,8 @@ class HttpConnection(Connection):
         self._stream: Stream | None = None
         self._busy = False  # inside `_serve`, which must not call itself
         self._ended = False  # the peer sends no more
-        self._phase = "head"  # the key of SECONDS that `deadline` was set by
         super().__init__(loop, sock)
-        self.deadline = loop.now() + HEAD_SECONDS
+        self._expect("head")
 
     @property
     def waits_since(self) -> float:
@@ -532,7 +525,7 @@ class HttpConnection(Connection):
 
     def _expect(self, phase: str) -> None:
         """Give the peer, or the handler, the time that its next step may take."""
-        self._phase = phase
+        self._phase = phase  # the key of SECONDS that `deadline` was set by
         self.deadline = self.loop.now() + SECONDS[phase]
 
     def _wait(self) -> None:

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from feishuperm.protocol.http1 import Response
+from feishuperm.protocol.http1 import Response, options
 from feishuperm.protocol.machine import GOING_AWAY, PING_SECONDS, PROTOCOLS, MachineWire
 from feishuperm.protocol.websocket import accept_key, is_key
 from feishuperm.server.connection import (
@@ -140,8 +140,7 @@ def _refusal(headers: dict[str, str]) -> Response | None:
     if headers.get("sec-websocket-version", "") != VERSION:
         version = [("Sec-WebSocket-Version", VERSION)]
         return Response(426, b"unknown version\n", headers=version)
-    tokens = headers.get("connection", "").lower().split(",")
-    if "upgrade" not in map(str.strip, tokens):
+    if "upgrade" not in options(headers):
         return Response(400, b"not an upgrade\n")
     if not is_key(headers.get("sec-websocket-key", "").strip()):
         return Response(400, b"a broken key\n")

@@ -223,11 +223,11 @@ def test_silent_clients_are_closed_and_waiting_hooks_are_not(servers: Servers) -
     servers.reply(idle, GET)
     slow.send(b"GET / HT")
     servers.driver.until(lambda: len(servers.browsers.connections) == 2)
-    servers.driver.advance(connection_module.HEAD_SECONDS + 1)
+    servers.driver.advance(connection_module.SECONDS["head"] + 1)
     assert servers.reply(slow) == b""
     assert servers.reply(silent_hook) == b""
     assert len(servers.browsers.connections) == len(servers.hooks.connections) == 1
-    servers.driver.advance(connection_module.IDLE_SECONDS + 1)
+    servers.driver.advance(connection_module.SECONDS["idle"] + 1)
     assert servers.reply(idle) == b""
     servers.driver.advance(24 * 3600)
     assert servers.reply(waiting, frame(b"Q", b"event")) == frame(b"A", b"55")

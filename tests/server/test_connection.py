@@ -367,7 +367,7 @@ def test_refused_client_that_stays_is_past_its_deadline_soon(
     peer.send(b"rubbish\r\n\r\n")
     peer.until_closed()
     assert web.connection.sock is not None
-    limit = 1000.0 + connection_module.LINGER_SECONDS
+    limit = 1000.0 + connection_module.SECONDS["linger"]
     assert web.connection.deadline == limit
     peer.send(GET % 1)
     assert web.connection.deadline == limit
@@ -462,30 +462,30 @@ def test_deadline_follows_what_is_waited_for(
 
     module = connection_module
     post = b"POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
-    assert left() == module.HEAD_SECONDS
+    assert left() == module.SECONDS["head"]
     driver.advance(5)
     peer.send(post[:20])
-    assert left() == module.HEAD_SECONDS - 5
+    assert left() == module.SECONDS["head"] - 5
     peer.send(post[20:])
-    assert left() == module.BODY_SECONDS
+    assert left() == module.SECONDS["body"]
     driver.advance(5)
     peer.send(b"a")
-    assert left() == module.BODY_SECONDS - 5
+    assert left() == module.SECONDS["body"] - 5
     peer.send(b"bc")
-    assert left() == module.IDLE_SECONDS
+    assert left() == module.SECONDS["idle"]
     driver.advance(5)
     peer.send(post[:1])
-    assert left() == module.HEAD_SECONDS
+    assert left() == module.SECONDS["head"]
     web.handler = web.keep
     peer.send(post[1:] + b"abc")
-    assert left() == module.ANSWER_SECONDS
+    assert left() == module.SECONDS["answer"]
     web.exchanges[0].reply(Response(200, b"x" * (4 << 20)))
-    assert left() == module.SEND_SECONDS
+    assert left() == module.SECONDS["send"]
     driver.advance(5)
     peer.send(post[:1])
-    assert left() == module.SEND_SECONDS - 5
+    assert left() == module.SECONDS["send"] - 5
     peer.until(lambda: web.connection._out is None)
-    assert left() == module.HEAD_SECONDS
+    assert left() == module.SECONDS["head"]
 
 
 class Events:
