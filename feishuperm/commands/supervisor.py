@@ -65,7 +65,8 @@ def run_switches(args: list[str]) -> int:
         parser.error("--json is for status")
     named = current_session() if options.session is THIS else options.session
     registered = is_registered("feishuperm-supervisor", current_project(), os.environ)
-    return run_switch(options.switch, named, options.json, registered)
+    run_switch(options.switch, named, options.json, registered)
+    return 0
 
 
 def run_hook() -> NoReturn:

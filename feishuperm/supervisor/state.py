@@ -12,13 +12,14 @@ import os
 import re
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError, UsageError
 from feishuperm.lib.files import discard, locked, private_dir, read_json, write_atomic
 from feishuperm.models.fields import list_at, part_at
 
 SESSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")  # no path, no option
+SESSION_FILE = re.compile(rf"session-({SESSION.pattern})\.json")
 KEPT_SECONDS = 30 * 86400  # a session that was idle for a month is not resumed
 KEPT_VERDICTS = 20
 KEPT_PROMPTS = 32
@@ -27,17 +28,16 @@ TOOL_RAN = b'"type":"tool_result"'  # inside a JSON string the quotes would be e
 MAX_SCAN = 16 << 20  # bytes of transcript between two stops
 
 
-class Row:
+class Row(NamedTuple):
     """Whose stops are counted while they are blocked one after the other.
 
     The client starts counting anew with a turn, and when a tool ran in between; the
     transcript, from where it ended at the last block, tells whether one did.
     """
 
-    def __init__(self, agent: str, transcript: str, fresh: bool) -> None:
-        self.agent = agent
-        self.transcript = transcript
-        self.fresh = fresh  # the first stop of a turn
+    agent: str
+    transcript: str
+    fresh: bool  # the first stop of a turn
 
     def blocks(self, state: dict[str, Any]) -> int:
         """How many stops in a row were blocked so far."""
@@ -107,11 +107,7 @@ class SupervisorState:
 
     def sessions(self) -> list[tuple[str, dict[str, Any]]]:
         """Every session that has a file, the latest first."""
-        dated = []
-        for name in self._names("session-"):
-            path = os.path.join(self.folder, name)
-            dated.append((_mtime(path), name[len("session-") : -len(".json")]))
-        return [(name, self.session(name)) for _, name in sorted(dated, reverse=True)]
+        return [(name, self.session(name)) for _, name in self._dated()]
 
     # Switching.
 
@@ -141,17 +137,18 @@ class SupervisorState:
 
     def prune(self) -> None:
         """Forget sessions that nobody touched for a month."""
-        for name in self._names("session-"):
-            path = os.path.join(self.folder, name)
-            if _mtime(path) < self.clock() - KEPT_SECONDS:
-                discard(path)
+        for touched, session in self._dated():
+            if touched < self.clock() - KEPT_SECONDS:
+                discard(self._session(session))
 
-    def _names(self, prefix: str) -> list[str]:
+    def _dated(self) -> list[tuple[float, str]]:
         try:
             names = os.listdir(self.folder)
         except OSError:
             return []
-        return [n for n in names if n.startswith(prefix) and n.endswith(".json")]
+        ids = [match[1] for match in map(SESSION_FILE.fullmatch, names) if match]
+        dated = [(_mtime(self._session(id)), id) for id in ids]
+        return sorted(dated, reverse=True)
 
     def _session(self, session: str) -> str:
         return os.path.join(self.folder, f"session-{check_session(session)}.json")

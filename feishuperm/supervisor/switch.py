@@ -48,13 +48,19 @@ def wanted_cap(limit: int) -> str:
 
 def run_switch(
     command: str, session: str, as_json: bool, registered: bool = True
-) -> int:
+) -> None:
     """`on`, `off` or `status`, for the project or a session. Raises UsageError."""
     session = check_session(session) if session else ""
     state = SupervisorState(os.path.join(state_dir(), "supervisor"))
     if command == "status":
-        return show(state, session, as_json, registered)
-    return switch(state, session, command)
+        show(state, session, as_json, registered)
+    elif session:
+        state.switch_session(session, command)
+        say(f"supervisor {command} for session {session}")
+    else:
+        project = current_project()
+        state.switch_project(project, command)
+        say(f"supervisor {command} for {project}")
 
 
 def current_session() -> str:
@@ -69,24 +75,12 @@ def current_project() -> str:
     return os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()
 
 
-def switch(state: SupervisorState, session: str, value: str) -> int:
-    """Turn it on or off, for a session or for this project."""
-    if session:
-        state.switch_session(session, value)
-        say(f"supervisor {value} for session {session}")
-        return 0
-    project = current_project()
-    state.switch_project(project, value)
-    say(f"supervisor {value} for {project}")
-    return 0
-
-
-def show(state: SupervisorState, session: str, as_json: bool, registered: bool) -> int:
+def show(state: SupervisorState, session: str, as_json: bool, registered: bool) -> None:
     """What the supervisor has done and may still do."""
     facts = {**collect(state, session), "registered": registered}
     if as_json:
         print(json.dumps(facts, indent=2))
-        return 0
+        return
     value = "on" if facts["on"] else "off"
     say(f"supervisor {value} for {facts['project']}")
     if facts["on"] and not registered:
@@ -96,7 +90,6 @@ def show(state: SupervisorState, session: str, as_json: bool, registered: bool) 
     say(f"limit: {facts['limit']} reviews per prompt; {facts['cap_reason']}")
     for entry in facts["sessions"][:SHOWN_SESSIONS]:
         print_session(entry, facts["limit"])
-    return 0
 
 
 def collect(state: SupervisorState, session: str) -> dict[str, Any]:

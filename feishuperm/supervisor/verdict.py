@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.models.fields import decoded, text_at
@@ -26,12 +26,11 @@ class ReviewError(FeishupermError):
         self.problem = problem
 
 
-class Verdict:
+class Verdict(NamedTuple):
     """What a reviewer said."""
 
-    def __init__(self, allow_stop: bool, feedback: str) -> None:
-        self.allow_stop = allow_stop
-        self.feedback = feedback
+    allow_stop: bool
+    feedback: str
 
 
 def read_verdict(output: bytes) -> Verdict:
@@ -43,10 +42,10 @@ def read_verdict(output: bytes) -> Verdict:
     if envelope.get("is_error") is True:
         subtype = _word(str(envelope.get("subtype")))
         raise ReviewError("failed", f"the reviewer reports an error: {subtype}")
-    verdict = _verdict(envelope.get("structured_output"))
-    if not verdict:
-        verdict = _find(text_at({"result": text, **envelope}, "result"))
-    if not verdict:
+    said = text_at({"result": text, **envelope}, "result")
+    values = (envelope.get("structured_output"), *_values(said))
+    verdict = next(filter(None, map(_verdict, values)), None)
+    if verdict is None:
         raise ReviewError("garbled", "no verdict in what the reviewer printed")
     return verdict
 
@@ -68,21 +67,12 @@ def _envelope(text: str) -> dict[str, Any]:
     return {}
 
 
-def _find(text: str) -> Verdict | None:
-    """A verdict alone or in prose: fenced blocks, the last first, then objects."""
-    verdict = _verdict(decoded(text))
-    if verdict:
-        return verdict
+def _values(text: str) -> Iterator[Any]:
+    """Where a verdict may be: the text, its fenced blocks, its objects; last first."""
+    yield decoded(text)
     text = text[-MAX_TEXT:]
-    for block in reversed(FENCED.findall(text)):
-        verdict = _verdict(decoded(block))
-        if verdict:
-            return verdict
-    for value in reversed(list(_objects(text))):
-        verdict = _verdict(value)
-        if verdict:
-            return verdict
-    return None
+    yield from map(decoded, reversed(FENCED.findall(text)))
+    yield from reversed(list(_objects(text)))
 
 
 def _objects(text: str) -> Iterator[Any]:
