@@ -38,7 +38,7 @@ def main(args: list[str]) -> int:
     nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     screen = Screen(sys.stdout or nowhere, sys.stderr or nowhere, options.json)
     trust = Trust(os.environ)
-    manager = ConfigManager(os.environ, screen.warn, trust)
+    manager = ConfigManager(os.environ, screen.warn, trust.covers)
     config = manager.load_headless_config(manager.project_root(os.getcwd()))
     chosen = [*_claude_options(options), *_sources(config.root, trust, screen), *extra]
     # A command callback may well be our own hook, which has to keep quiet here.

@@ -7,15 +7,11 @@ command: one event, the callbacks that Claude Code itself cannot run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from feishuperm.engine.config_manager import ConfigManager
 from feishuperm.engine.hook_manager import HookManager
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from feishuperm.engine.trust import Trust
 
 
 class Application:
@@ -33,20 +29,6 @@ class Application:
         self.message_router = MessageRouter(self.hook_manager, self.config)
 
 
-class LateTrust:
-    """A `Trust` that is loaded when a project has anything that needs it."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self.environ = environ
-        self.trust: Trust | None = None
-
-    def covers(self, root: str) -> bool:
-        from feishuperm.engine.trust import Trust
-
-        self.trust = self.trust or Trust(self.environ)
-        return self.trust.covers(root)
-
-
 class Interactive:
     """One event of an interactive session: whose it is, and what is to run for it."""
 
@@ -54,7 +36,14 @@ class Interactive:
         self, cwd: str, environ: Mapping[str, str], warn: Callable[[str], None]
     ) -> None:
         self.warn = warn
-        self.config = ConfigManager(environ, warn, LateTrust(environ))
+
+        @lru_cache  # like `Trust`, it looks once
+        def covers(root: str) -> bool:
+            from feishuperm.engine.trust import Trust  # most projects need none
+
+            return Trust(environ).covers(root)
+
+        self.config = ConfigManager(environ, warn, covers)
         self.root = self.config.project_root(cwd)
         self.own = self.config.own_environ(self.root)  # for the user's guards
         trusted = self.own is environ or self.config.is_trusted(self.root)

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any, Protocol
+from functools import reduce
+from typing import Any
 
 from feishuperm.engine.variables import UnsafeTemplate, shell_template
 from feishuperm.errors import FileError
@@ -43,13 +44,8 @@ from feishuperm.models.hooks import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-
-    class Trust(Protocol):
-        """Says whose files count: `engine.trust`, or a test's own."""
-
-        def covers(self, root: str) -> bool: ...
-
     Warn = Callable[[str], None]
+    Covers = Callable[[str], bool]  # says whose files count: `Trust.covers`
     Pair = tuple[str, HookGroup]
 
 DEFAULT_SCRIPT_PATHS = ("./.claude/hooks", "./hooks")
@@ -108,7 +104,7 @@ class ConfigManager:
     """Loads and validates; every complaint goes to `warn`."""
 
     def __init__(
-        self, environ: Mapping[str, str], warn: Warn, trust: Trust | None = None
+        self, environ: Mapping[str, str], warn: Warn, trust: Covers | None = None
     ) -> None:
         self.environ = environ
         self.warn = warn
@@ -154,7 +150,7 @@ class ConfigManager:
         return HooksConfig(pairs)
 
     def is_trusted(self, root: str) -> bool:
-        return self.trust is None or self.trust.covers(root)
+        return self.trust is None or self.trust(root)
 
     def own_environ(self, root: str) -> Mapping[str, str]:
         """The environment as it was before the project set anything in it.
@@ -507,9 +503,7 @@ def _readable_for_client(data: dict[str, Any]) -> dict[str, Any]:
 
 def merge_settings(files: list[dict[str, Any]]) -> dict[str, Any]:
     """Several settings files as one: objects and lists grow, else the later wins."""
-    merged: dict[str, Any] = {}
-    for file in files:
-        merged = _merge_value(merged, file)
+    merged: dict[str, Any] = reduce(_merge_value, files, {})
     return merged
 
 

@@ -27,7 +27,8 @@ def merge(outputs: list[Output]) -> Output:
     merged: Output = {}
     for output in outputs:
         merged = _merge_two(merged, output)
-    if len(outputs) > 1 or _refuses(merged):
+    refuses = merged.get("decision") == "block" or _said(merged) == "deny"
+    if len(outputs) > 1 or refuses:
         return {key: merged[key] for key in merged if key not in DETACHES}
     return merged
 
@@ -124,12 +125,6 @@ def _merge_specific(first: Output, second: Output) -> Output:
         if message:
             merged["decision"]["message"] = message
     return merged
-
-
-def _refuses(output: Output) -> bool:
-    specific = output.get("hookSpecificOutput") or {}
-    refused = STRENGTH[_strength(specific)] == "deny"
-    return refused or output.get("decision") == "block"
 
 
 def _reason_to_deny(specific: Output) -> str:

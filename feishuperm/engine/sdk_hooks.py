@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 from feishuperm.engine.hook_manager import HookManager
 from feishuperm.engine.hook_output import for_client
@@ -38,21 +39,16 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self.locks: dict[tuple[str, str | None], asyncio.Lock] = {}
-        self.users: dict[tuple[str, str | None], int] = {}
+        # Whoever works or waits holds its lock; then it is forgotten.
+        self.locks: WeakValueDictionary[tuple[str, str | None], asyncio.Lock]
+        self.locks = WeakValueDictionary()
 
     async def run(
         self, key: tuple[str, str | None], work: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
         lock = self.locks.setdefault(key, asyncio.Lock())
-        self.users[key] = self.users.get(key, 0) + 1
-        try:
-            async with lock:
-                return await work()
-        finally:
-            self.users[key] -= 1
-            if not self.users[key]:
-                del self.users[key], self.locks[key]
+        async with lock:
+            return await work()
 
 
 def matchers(manager: HookManager, config: HooksConfig) -> dict[str, list[HookMatcher]]:

@@ -250,20 +250,10 @@ def test_odd_list_of_folders_is_told_and_the_default_stays(
 # Whose files.
 
 
-class Nobody:
-    """A trust that covers nothing, or everything."""
-
-    def __init__(self, answer: bool) -> None:
-        self.answer = answer
-
-    def covers(self, root: str) -> bool:
-        return self.answer
-
-
 def with_trust(project: Project, answer: bool) -> ConfigManager:
+    """Nothing is covered, or everything."""
     environ = {"HOME": str(project.home)}
-    trust = Nobody(answer)
-    return ConfigManager(environ, project.complaints.append, trust)
+    return ConfigManager(environ, project.complaints.append, lambda root: answer)
 
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
