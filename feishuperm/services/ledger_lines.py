@@ -30,7 +30,8 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from feishuperm.lib.files import private_dir, write_all
+from feishuperm.errors import FileError
+from feishuperm.lib.files import private_dir, write_all, write_atomic
 from feishuperm.lib.secrets import mask
 from feishuperm.models.fields import decoded
 
@@ -239,20 +240,12 @@ def read_key(path: str) -> bytes:
 
 
 def make_key(path: str) -> bytes:
-    """A new key, whole or not at all; only who holds the ledger's lock may call."""
+    """A new key; only who holds a lock may call. Raises OSError."""
     key = os.urandom(KEY_BYTES)
-    temporary = f"{path}.{os.urandom(8).hex()}"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            write_all(fd, key)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
+        write_atomic(path, key, mode=0o600)
+    except FileError as error:
+        raise OSError(errno.EIO, str(error)) from None
     return key
 
 
