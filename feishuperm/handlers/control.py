@@ -153,7 +153,7 @@ class Control:
         try:
             check_rule(rule)
             scope = Pass(
-                rules=[rule],
+                rules=(rule,),
                 shown=rule,
                 session=session,
                 project=os.path.realpath(project) if project else "",

@@ -22,7 +22,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log, redact
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Receipt
+from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
 from feishuperm.models.decision import Decision
 from feishuperm.models.fields import text_at
 from feishuperm.models.form import Wrong
@@ -49,7 +49,7 @@ from feishuperm.services.ledger import Ledger, Ticket
 from feishuperm.services.ledger_lines import LATEST
 from feishuperm.services.notifier import Notifier, Reports
 from feishuperm.services.passes import DAY as PASS_SECONDS
-from feishuperm.services.passes import Call, Pass, Passes, plain
+from feishuperm.services.passes import Call, Pass, Passes
 from feishuperm.services.presence import Presence
 from feishuperm.services.presenter import BROAD, Presenter
 from feishuperm.services.reprieves import SECONDS as REPRIEVE_SECONDS
@@ -423,7 +423,7 @@ class Desk:
         if row.reprieves:
             self._reprieves.grant(request)
         if row.passes:
-            self.passes.add(Pass(**request.grants))
+            self.passes.add(from_plain(Pass, request.grants))
         head = self._ledger.head() if request.id in self._tickets else ""
         self.requests.resolve(answer, row, decision.with_rules(rules), written, head)
 
@@ -446,14 +446,14 @@ class Desk:
             words = self.presenter.pass_words(row.name, request, call.rules)
             return Receipt(statuses.CONFIRM, error=words)
         scope = Pass(
-            rules=list(call.rules),
+            rules=call.rules,
             call="" if call.rules else call.digest,
             shown=self.presenter.pass_scope(request, call.rules),
             session=call.session,
             project=call.project,
             who=answer.who,
         )
-        request.grants = plain(self.passes.draft(scope, row.passes))
+        request.grants = to_plain(self.passes.draft(scope, row.passes))
         return None
 
     def _intend(

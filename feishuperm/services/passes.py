@@ -26,9 +26,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from feishuperm.errors import FeishupermError, FileError
+from feishuperm.errors import FeishupermError, FileError, PayloadError
 from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.lib.log import log, redact
+from feishuperm.models.ask import from_plain, to_plain
 from feishuperm.services.ledger import Ledger
 
 DAY = 24 * 3600  # seconds: no pass lives longer
@@ -49,7 +50,7 @@ class Pass(NamedTuple):
     """One pass. Every field has a default, of the type it has in the ledger."""
 
     id: str = ""
-    rules: list[str] = []  # any of these  # noqa: RUF012
+    rules: tuple[str, ...] = ()  # any of these
     call: str = ""  # or exactly this call, by its digest
     shown: str = ""  # what it is for, as a person reads it
     session: str = ""
@@ -126,7 +127,7 @@ class Passes:
             "who": row.who,
             "project": row.project,
             "session": row.session,
-            "grants": plain(row),
+            "grants": to_plain(row),
         }
         try:
             ticket = self._ledger.intend(entry)
@@ -250,26 +251,13 @@ def covers(row: Pass, call: Call) -> bool:
     return bool(set(row.rules) & set(call.rules))
 
 
-def plain(row: Pass) -> dict[str, Any]:
-    """A pass as the ledger keeps it."""
-    return dict(row._asdict())
-
-
 def read_pass(value: object) -> Pass | None:
     """A pass as it was kept; None for anything else."""
-    if not isinstance(value, dict):
+    try:
+        row = from_plain(Pass, value)
+    except PayloadError:
         return None
-    fields: dict[str, Any] = {}
-    for name, default in Pass._field_defaults.items():
-        given = value.get(name, default)
-        if isinstance(default, float) and type(given) is int:
-            given = float(given)
-        if type(given) is not type(default):
-            return None
-        fields[name] = given
-    row = Pass(**fields)
-    texts = all(isinstance(rule, str) for rule in row.rules)
-    return row if row.id and texts and row.calls >= 0 else None
+    return row if row.id and row.calls >= 0 else None
 
 
 def describe(passes: Passes, row: Pass) -> dict[str, Any]:

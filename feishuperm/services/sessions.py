@@ -19,11 +19,12 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from feishuperm.errors import FeishupermError
+from feishuperm.errors import FeishupermError, PayloadError
 from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
+from feishuperm.models.ask import from_plain
 
 TICKET_SECONDS = 600
 MAX_TICKETS = 20  # made and not used; the oldest gives way
@@ -204,19 +205,15 @@ def _load(path: str) -> list[Session]:
         return []
     if not isinstance(rows, list):
         return []
-    sessions = [_session(row) for row in rows[-MAX_SESSIONS:]]
-    return [row for row in sessions if row is not None]
+    return list(filter(None, map(_session, rows[-MAX_SESSIONS:])))
 
 
-def _session(row: Any) -> Session | None:
-    defaults = Session._field_defaults
-    if not isinstance(row, dict) or set(row) != set(defaults):
+def _session(row: object) -> Session | None:
+    try:
+        session = from_plain(Session, row)
+    except PayloadError:
         return None
-    for name, default in defaults.items():
-        kinds = (int, float) if isinstance(default, float) else (str,)
-        if type(row[name]) not in kinds:
-            return None
-    return Session(**row)
+    return session if session._asdict() == row else None
 
 
 def _cookie_name(url: str) -> str:

@@ -194,7 +194,7 @@ def test_pass_is_revoked_from_the_inbox_by_a_form_of_ours() -> None:
 def test_passes_are_listed_with_what_is_left(tmp_path: Path) -> None:
     here = Site()
     here.desk.passes = Passes(Ledger(str(tmp_path / "ledger.jsonl")))
-    scope = Pass(rules=["Bash(ls)"], shown="Bash(ls)", project="/p/shop", calls=3)
+    scope = Pass(rules=("Bash(ls)",), shown="Bash(ls)", project="/p/shop", calls=3)
     row = here.desk.passes.make(scope, 600, "command")
     body = here.tap("/").body.decode()
     assert "Bash(ls)" in body and "还可用 3 次" in body and row.id in body

@@ -116,7 +116,7 @@ def test_what_is_dangerous_secret_or_unread_has_no_pass(
 
 def test_danger_mark_is_judged_at_use(bench: Bench, tmp_path: Path) -> None:
     """A pass that somehow is there for it lets nothing dangerous through."""
-    scope = Pass(rules=["Bash(sudo ls)"], shown="x", project=str(tmp_path))
+    scope = Pass(rules=("Bash(sudo ls)",), shown="x", project=str(tmp_path))
     bench.desk.passes.make(scope, 600, "command")
     assert not goes_through(bench, 1, command="sudo ls")
 
@@ -209,7 +209,7 @@ def test_ledger_names_what_is_dangerous_about_what_ran(bench: Bench) -> None:
 
 def test_pass_that_was_typed_is_told_to_people(bench: Bench) -> None:
     """No card shows it; whoever did not type it must hear of it."""
-    row = Pass("aa", ["Bash(ls)"], shown="Bash(ls)", project="/p", ends=1.0)
+    row = Pass("aa", ("Bash(ls)",), shown="Bash(ls)", project="/p", ends=1.0)
     bench.desk.tell_pass(row)
     (notice,) = bench.channel.notices
     assert notice.kind == "pass" and "Bash(ls)" in notice.text

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import FeishupermError
+from feishuperm.models.ask import to_plain
 from feishuperm.services.ledger import Ledger, Ticket
 from feishuperm.services.passes import (
     DAY,
@@ -18,13 +19,12 @@ from feishuperm.services.passes import (
     Pass,
     Passes,
     check_rule,
-    plain,
     read_pass,
 )
 
 RULE = "Bash(npm test)"
 CALL = Call((RULE,), "d1", "s1", "/p")
-SCOPE = Pass(rules=[RULE], shown=RULE, session="s1", project="/p")
+SCOPE = Pass(rules=(RULE,), shown=RULE, session="s1", project="/p")
 
 
 class Disk:
@@ -95,7 +95,7 @@ class World:
         rule = self.rng.choice((RULE, "Bash(ls)"))
         try:
             row = self.passes.make(
-                SCOPE._replace(rules=[rule], calls=calls), seconds, "page"
+                SCOPE._replace(rules=(rule,), calls=calls), seconds, "page"
             )
         except FeishupermError:
             return
@@ -298,7 +298,7 @@ def test_pass_covers_nothing_else(desk: Desk, call: Call) -> None:
 
 
 def test_pass_for_one_call_covers_that_call_only(desk: Desk) -> None:
-    desk.passes.make(SCOPE._replace(rules=[], call="d1"), 600, "command")
+    desk.passes.make(SCOPE._replace(rules=(), call="d1"), 600, "command")
     assert desk.use(call=CALL._replace(rules=()))
     assert not desk.use("r2", CALL._replace(digest="d2"))
 
@@ -344,8 +344,8 @@ def test_exact_rule_makes_a_pass(rule: str) -> None:
 
 def test_pass_is_read_as_it_was_kept_and_nothing_else_is() -> None:
     row = SCOPE._replace(id="a", made=1.0, ends=2.0, until=2.0)
-    assert read_pass(plain(row)) == row
-    kept = plain(row)
+    assert read_pass(to_plain(row)) == row
+    kept = to_plain(row)
     for name in kept:
         assert read_pass({**kept, name: None}) is None
     assert read_pass({**kept, "rules": [1]}) is None

@@ -20,7 +20,7 @@ def passes(tmp_path: Path) -> Passes:
 
 
 def add(passes: Passes, **parts: object) -> None:
-    scope = Pass(rules=["Bash(ls)"], shown="Bash(ls)", project="/home/me/shop")
+    scope = Pass(rules=("Bash(ls)",), shown="Bash(ls)", project="/home/me/shop")
     row = passes.draft(scope._replace(**parts), 600)  # type: ignore[arg-type]
     passes.add(row)
 
