@@ -45,14 +45,13 @@ from feishuperm.protocol.frames import HookRequest
 from feishuperm.services import transcript
 from feishuperm.services.dangers import names, read_danger
 from feishuperm.services.history import UNDO, take_back
-from feishuperm.services.ledger import Ledger, Ticket
+from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_lines import LATEST
 from feishuperm.services.notifier import Notifier, Reports
 from feishuperm.services.passes import DAY as PASS_SECONDS
 from feishuperm.services.passes import Call, Pass, Passes
 from feishuperm.services.presence import Presence
 from feishuperm.services.presenter import BROAD, Presenter
-from feishuperm.services.reprieves import SECONDS as REPRIEVE_SECONDS
 from feishuperm.services.reprieves import Reprieves, call_digest
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager, Waiter
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
@@ -117,6 +116,7 @@ class Desk:
         self.notifier = notifier
         self._rule_writer = rule_writer
         self._ledger = ledger
+        self.ledger_state = ledger.state
         self._surfaces = settings.surfaces()
         self._timers = timers
         self._clock = clock
@@ -133,7 +133,7 @@ class Desk:
         self._next_look = 0
         self._closed = False
         self._handed_over = False
-        self._tickets: dict[str, Ticket] = {}  # intents whose requests end right now
+        self._tickets: dict[str, int] = {}  # intents whose requests end right now
         self._flushing = False
         self._refused: set[tuple[str, str]] = set()  # ids, and what was tried
         self._reprieves = Reprieves(
@@ -742,10 +742,6 @@ class Desk:
             pause(LEDGER_SECONDS)
         log(f"{self._ledger.pending()} ends are not in the ledger", "error")
 
-    def ledger_state(self) -> dict[str, Any]:
-        """How many entries the disk has not taken yet, and why; for `status`."""
-        return {"pending": self._ledger.pending(), "problem": self._ledger.problem}
-
     def remember(self) -> None:
         """Learn from the ledger how requests before this start ended."""
         try:
@@ -755,14 +751,13 @@ class Desk:
             if self._ledger.pending():
                 self._flush_later(LEDGER_SECONDS)
             entries = self._ledger.recent(REMEMBER_SECONDS)
-            vouched = self._ledger.vouched(REPRIEVE_SECONDS)
-            # What could not be written yet may end some of them.
-            kept = [] if self._ledger.pending() else self._ledger.vouched(PASS_SECONDS)
+            vouched = self._ledger.vouched(PASS_SECONDS)
         except OSError as error:
             log(f"the ledger cannot be read: {error}", "error")
             return
         self._reprieves.restore(vouched)
-        self.passes.restore(kept)
+        # What could not be written yet may end some of them.
+        self.passes.restore([] if self._ledger.pending() else vouched)
         for entry in entries:
             request = remembered(entry)
             if request is not None:

@@ -4,9 +4,9 @@ How to use it, in a process with one thread and a loop:
 
     ledger = Ledger()
     ledger.recover()                  # at start: closes what a crash left open
-    ticket = ledger.intend(entry)     # on the disk, or OSError: then do not allow
+    intent = ledger.intend(entry)     # on the disk, or OSError: then do not allow
     ...write the rule, send the decision...
-    ledger.finish(ticket, entry)      # never raises
+    ledger.finish(intent, entry)      # never raises
     ledger.note(entry)                # ends nobody decided; written with the next...
     ledger.flush()                    # ...call of this: every 0.1 s while it is not 0,
                                       # every second while there is a `problem`
@@ -35,7 +35,7 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from feishuperm.lib.config import config_dir, state_dir
 from feishuperm.lib.files import acquire, open_append
@@ -78,13 +78,6 @@ INTENT, REQUEST, LOST = "intent", "request", "lost"
 UNKNOWN = "unknown"  # the state of a request whose server died while it decided
 
 
-class Ticket(NamedTuple):
-    """An intent that is on the disk."""
-
-    seq: int
-    entry: Entry
-
-
 class Ledger:
     """One ledger file, made with its first entry."""
 
@@ -123,19 +116,22 @@ class Ledger:
 
     # Writing, for the loop.
 
-    def intend(self, entry: Entry) -> Ticket:
-        """Put on the disk what is about to be done. Raises OSError, and soon."""
+    def intend(self, entry: Entry) -> int:
+        """Put on the disk what is about to be done; returns its number.
+
+        Raises OSError, and soon.
+        """
         intent = clean({**entry, "event": INTENT, "pid": os.getpid()})
         backlog = self._backlog()
         # The head is synced with the end, a tenth of a second later: a tap waits for
         # the disk once.
         stored = self._write([*backlog, intent], QUICK, sync_head=False)[-1]
         self._written(len(backlog), sync=False)
-        return Ticket(stored["seq"], stored)
+        return place_in(stored)
 
-    def finish(self, ticket: Ticket, entry: Entry) -> None:
+    def finish(self, intent: int, entry: Entry) -> None:
         """Tell what came of an intent, at once or as soon as possible."""
-        self.note({**entry, "intent": ticket.seq})
+        self.note({**entry, "intent": intent})
         # Not synced: no crash of ours can lose it, and after a power cut the intent,
         # which is on the disk, tells as much.
         self.flush(sync=False)
@@ -213,19 +209,13 @@ class Ledger:
     def late(self) -> list[Entry]:
         """The entries in the spool that did not reach the ledger."""
         lines = self._spool.read()
-        key = read_key(self.key_path) if lines else b""
-        sealed = [decode(line) for line in lines if key and is_sealed(key, line)]
-        entries = [entry for entry in sealed if entry is not None]
+        if not lines:
+            return []
+        key = read_key(self.key_path)
+        entries = [decode(line) for line in lines if key and is_sealed(key, line)]
         # Written, and then there was no time to clear the spool.
-        there = {entry.get("late") for entry in self._recent_lates()} if lines else ()
-        return [entry for entry in entries if entry.get("late") not in there]
-
-    def _recent_lates(self) -> Iterator[Entry]:
-        for entry in self._backwards():
-            if isinstance(entry.get("late"), str):
-                yield entry
-            if entry_time(entry) < self._clock() - DAY:
-                return
+        written = {str(entry.get("late")) for entry in self.recent(DAY)}
+        return [row for row in entries if row and row.get("late") not in written]
 
     def _spill(self) -> None:
         """Put what waits where a kill cannot take it."""
@@ -324,13 +314,10 @@ class Ledger:
     def recent(self, seconds: float) -> list[Entry]:
         """The entries of the last so many seconds, oldest first."""
         since = self._clock() - seconds
-        latest: list[Entry] = []
-        for entry in self._backwards():
-            if entry_time(entry) >= since:
-                latest.append(entry)
-            if entry_time(entry) < since - SLACK or len(latest) >= MAX_RECENT:
-                break
-        return latest[::-1]
+        entries = (
+            row for row in self._newer(since - SLACK) if entry_time(row) >= since
+        )
+        return list(itertools.islice(entries, MAX_RECENT))[::-1]
 
     def vouched(self, seconds: float) -> list[Entry]:
         """The same as far as it can be relied on; nothing where the end is missing.
@@ -358,14 +345,14 @@ class Ledger:
 
     def find(self, id: str, since: float = 0.0) -> list[Entry]:
         """All entries about one request, oldest first; `since` it came, if known."""
-        entries = self._since(since - SLACK) if since else self.entries()
-        return [entry for entry in entries if entry.get("id") == id]
+        entries = self._newer(since - SLACK) if since else self._backwards()
+        return [entry for entry in entries if entry.get("id") == id][::-1]
 
-    def _since(self, oldest: float) -> list[Entry]:
-        newer = itertools.takewhile(
+    def _newer(self, oldest: float) -> Iterator[Entry]:
+        """From the end, up to the first that is older."""
+        return itertools.takewhile(
             lambda entry: entry_time(entry) >= oldest, self._backwards()
         )
-        return list(newer)[::-1]
 
     def open_intents(self) -> list[Entry]:
         """Intents without an end, oldest first.

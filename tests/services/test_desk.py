@@ -28,7 +28,6 @@ from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
 from feishuperm.services import desk as desks
 from feishuperm.services.desk import Desk, ledger_entry, remembered
-from feishuperm.services.ledger import Ticket
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter
 from feishuperm.services.rule_writer import RuleWriter
@@ -154,15 +153,18 @@ class FakeLedger:
         self.problem = ""
         self.before: list[dict[str, Any]] = []
 
-    def intend(self, entry: dict[str, Any]) -> Ticket:
+    def state(self) -> dict[str, Any]:
+        return {"head": "", "pending": self.pending(), "problem": self.problem}
+
+    def intend(self, entry: dict[str, Any]) -> int:
         if self.full:
             raise OSError(errno.ENOSPC, "no space left")
         self.history.append("intent")
         self.intents.append(entry)
-        return Ticket(len(self.intents), entry)
+        return len(self.intents)
 
-    def finish(self, ticket: Ticket, entry: dict[str, Any]) -> None:
-        self.note({**entry, "intent": ticket.seq})
+    def finish(self, intent: int, entry: dict[str, Any]) -> None:
+        self.note({**entry, "intent": intent})
         self.flush()
 
     def note(self, entry: dict[str, Any]) -> None:

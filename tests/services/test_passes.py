@@ -10,7 +10,7 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.models.ask import to_plain
-from feishuperm.services.ledger import Ledger, Ticket
+from feishuperm.services.ledger import Ledger
 from feishuperm.services.passes import (
     DAY,
     MARK,
@@ -36,14 +36,14 @@ class Disk:
         self.waiting: list[dict[str, Any]] = []
         self.full = False
 
-    def intend(self, entry: dict[str, Any]) -> Ticket:
+    def intend(self, entry: dict[str, Any]) -> int:
         self.flush()
         if self.full:
             raise OSError(28, "No space left on device")
         self.lines.append({**entry, "event": "intent"})
-        return Ticket(len(self.lines), entry)
+        return len(self.lines)
 
-    def finish(self, ticket: Ticket, entry: dict[str, Any]) -> None:
+    def finish(self, intent: int, entry: dict[str, Any]) -> None:
         self.note(entry)
         self.flush()
 
