@@ -13,15 +13,17 @@ from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log, redact
 from feishuperm.models.kind import Say
+from feishuperm.models.payload import AskPayload
 
 
 def read_danger(
-    tool_name: str, tool_input: dict[str, Any], project: str, cwd: str = ""
+    payload: AskPayload, project: str, changed: dict[str, Any] | None = None
 ) -> Reading:
-    """What there is to notice about a call of this user's."""
+    """What there is to notice about a call, or about what runs in its place."""
+    name, given = payload.tool_name, changed or payload.tool_input
     home = os.path.expanduser("~")
     try:
-        return read_call(tool_name, tool_input, project, home, cwd, mask=redact)
+        return read_call(name, given, project, home, payload.base.cwd, mask=redact)
     except Exception as error:  # a mistake of ours must not keep anybody waiting
         log(f"a call could not be read: {type(error).__name__}: {error}", "error")
         return Reading(facts=(Finding("fact.unread"),))

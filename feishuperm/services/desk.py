@@ -128,8 +128,7 @@ class Desk:
         self._longest_hold = min(HOLD_SECONDS, settings.permission_request_timeout / 3)
         self._unheard: set[str] = set()  # those whose words are not there yet
         self._results: dict[str, tuple[Watch, float]] = {}  # of ended ones, and since
-        self._looking = False
-        self._look_due = 0.0
+        self._look_due = math.inf  # when transcripts are looked at next
         self._next_look = 0
         self._closed = False
         self._handed_over = False
@@ -171,7 +170,7 @@ class Desk:
             return
         if KINDS[request.kind].alone:
             self.presence.notice(payload, self._clock())
-            self._relieve(request)
+            self.session_over(request.session, request)
         self._arm()
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
         self.requests.tell_held(request, now)
@@ -237,20 +236,14 @@ class Desk:
         latest = max(typed, self.presence.last_answered(payload.session_id()))
         return 0 <= self._clock() - latest < kind.typed_seconds
 
-    def _relieve(self, request: Request) -> None:
-        """Of those that wait in a session only the newest goes on."""
-        for other in self._of_session(request.session, request.kind):
-            if other is not request:
-                self.requests.end_session(other.id)
+    def session_over(self, session: str, newest: Request | None = None) -> None:
+        """A session has ended, or was cleared: nothing may wake what comes after.
 
-    def _of_session(self, session: str, kind: str) -> list[Request]:
-        waiting = self.requests.waiting()
-        return [r for r in waiting if (r.session, r.kind) == (session, kind)]
-
-    def session_over(self, session: str) -> None:
-        """A session has ended, or was cleared: nothing may wake what comes after."""
-        for name in (row.name for row in KINDS.values() if row.alone and session):
-            for request in self._of_session(session, name):
+        Or it has gone on: of those that wait in it only the newest does.
+        """
+        for request in self.requests.waiting() if session else ():
+            alone = KINDS[request.kind].alone and request.session == session
+            if alone and request is not newest:
                 self.requests.end_session(request.id)
 
     def _nobody_sees(self, request: Request, why: str) -> None:
@@ -382,7 +375,9 @@ class Desk:
         if isinstance(plan, Receipt):
             return plan
         if not self._intend(request, row, answer, plan, row.ran(decision)):
-            return self._unrecorded(request)
+            # Nothing is granted that nobody could look up later.
+            self.requests.release(request.id, "the ledger could not be written")
+            return self._refuse(statuses.REFUSED, "answer.unrecorded")
         self._carry_out(request, row, answer, decision, plan)
         return self._receipt(statuses.SETTLED, request)
 
@@ -404,7 +399,9 @@ class Desk:
         if row.passes:
             refusal = self._grant(request, payload, row, answer)
         if refusal is None and row.ran(decision):
-            self._judge_changed(request, payload, decision)
+            # The record is of what runs, not of what was asked for.
+            reading = read_danger(payload, request.project, decision.updated_input)
+            request.danger = names(reading)
         return refusal or plan
 
     def _carry_out(
@@ -416,7 +413,9 @@ class Desk:
         plan: RulePlan,
     ) -> None:
         """Do what is on the disk as an intent."""
-        written = self._write(request, plan) if row.writes_rule else WriteResult()
+        written = WriteResult(problem=plan.refusal)
+        if plan.rules:
+            written = self._rule_writer.write(request.project, plan)
         request.answers = self.presenter.answers(decision)
         # Nobody is told "this once" and given more.
         rules = () if written.problem else plan.session_rules
@@ -426,14 +425,6 @@ class Desk:
             self.passes.add(from_plain(Pass, request.grants))
         head = self._ledger.head() if request.id in self._tickets else ""
         self.requests.resolve(answer, row, decision.with_rules(rules), written, head)
-
-    def _judge_changed(
-        self, request: Request, payload: AskPayload, decision: Decision
-    ) -> None:
-        """The record is of what runs, not of what was asked for."""
-        ran, cwd = decision.updated_input or {}, payload.base.cwd
-        reading = read_danger(payload.tool_name, ran, request.project, cwd)
-        request.danger = names(reading)
 
     def _grant(
         self, request: Request, payload: AskPayload, row: Action, answer: Answer
@@ -472,7 +463,7 @@ class Desk:
             "surface": answer.surface,
             "who": answer.who,
             "reason": row.reason(answer),
-            "rules": list(self._new_rules(request, plan)),
+            "rules": list(self._rule_writer.fresh(request.project, plan)),
             "denied": bool(row.message),
             **_changed(redact(ran)),
         }
@@ -482,19 +473,6 @@ class Desk:
             log(f"{request.id}: the ledger cannot be written: {error}", "error")
             return bool(row.message)
         return True
-
-    def _unrecorded(self, request: Request) -> Receipt:
-        """Nothing is granted that nobody could look up later."""
-        self.requests.release(request.id, "the ledger could not be written")
-        return self._refuse(statuses.REFUSED, "answer.unrecorded")
-
-    def _new_rules(self, request: Request, plan: RulePlan) -> tuple[str, ...]:
-        return self._rule_writer.fresh(request.project, plan) if plan.rules else ()
-
-    def _write(self, request: Request, plan: RulePlan) -> WriteResult:
-        if plan.refusal:
-            return WriteResult(problem=plan.refusal)
-        return self._rule_writer.write(request.project, plan)
 
     def _receipt(self, status: str, request: Request) -> Receipt:
         return Receipt(status, self.presenter.outcome(request))
@@ -572,8 +550,8 @@ class Desk:
     def _look_soon(self) -> None:
         """Look at the transcripts in half a second, if that is not due anyway."""
         due = self._timers.now() + TRANSCRIPT_SECONDS
-        if not self._looking or self._look_due > due + TRANSCRIPT_SECONDS:
-            self._looking, self._look_due = True, due
+        if self._look_due > due + TRANSCRIPT_SECONDS:
+            self._look_due = due
             self._later(TRANSCRIPT_SECONDS, self._look)
 
     def _hear(self, request: Request) -> bool:
@@ -624,8 +602,8 @@ class Desk:
             if self._timers.now() > until:
                 pause = SOON_SECONDS
                 break
-        self._looking = bool(self._watches or self._results)
-        if self._looking:
+        self._look_due = math.inf
+        if self._watches or self._results:
             self._look_due = self._timers.now() + pause
             self._later(pause, self._look)
 
@@ -760,15 +738,11 @@ class Desk:
         self.passes.restore([] if self._ledger.pending() else vouched)
         for entry in entries:
             request = remembered(entry)
+            undone = self.requests.get(str(entry.get("id")))
             if request is not None:
                 self.requests.restore(request)
-            elif entry.get("event") == UNDO:
-                self._remember_undo(str(entry.get("id")))
-
-    def _remember_undo(self, id: str) -> None:
-        request = self.requests.get(id)
-        if request is not None:
-            request.undone = True
+            elif undone is not None and entry.get("event") == UNDO:
+                undone.undone = True
 
     def _forget(self) -> None:
         self.requests.forget()
@@ -797,7 +771,8 @@ def ledger_entry(request: Request) -> dict[str, Any]:
         "digest": request.digest,
         "project": request.project,
         "session": request.session,
-        **_later_call(request),
+        **({"call": request.call} if request.until else {}),
+        **({"until": round(request.until, 3)} if request.until else {}),
         **({"pass": request.pass_id} if request.pass_id else {}),
         **({"grants": request.grants} if request.grants else {}),
         "created": round(request.created, 3),
@@ -809,13 +784,6 @@ def ledger_entry(request: Request) -> dict[str, Any]:
 def _changed(ran: str) -> dict[str, str]:
     """What an entry says of a command that a person changed before it ran."""
     return {"ran": ran} if ran else {}
-
-
-def _later_call(request: Request) -> dict[str, Any]:
-    """Which call may run later, and for how long."""
-    if not request.until:
-        return {}
-    return {"call": request.call, "until": round(request.until, 3)}
 
 
 def refusal_entry(request: Request | None, what: str, who: str) -> dict[str, Any]:

@@ -314,9 +314,8 @@ class Ledger:
     def recent(self, seconds: float) -> list[Entry]:
         """The entries of the last so many seconds, oldest first."""
         since = self._clock() - seconds
-        entries = (
-            row for row in self._newer(since - SLACK) if entry_time(row) >= since
-        )
+        newer = self._newer(since - SLACK)
+        entries = (entry for entry in newer if entry_time(entry) >= since)
         return list(itertools.islice(entries, MAX_RECENT))[::-1]
 
     def vouched(self, seconds: float) -> list[Entry]:

@@ -314,9 +314,7 @@ def plain_ask(
     kind = kind_of(payload.tool_name, payload.EVENT)
     detail = extract_tool_detail(payload.tool_name, payload.tool_input, limit)
     project = project or payload.base.cwd
-    reading = read_danger(
-        payload.tool_name, payload.tool_input, project, payload.base.cwd
-    )
+    reading = read_danger(payload, project)
     return Ask(
         id,
         kind.name,

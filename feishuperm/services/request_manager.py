@@ -352,9 +352,7 @@ def new_request(
     request.summary = redact(summary(payload.tool_name, payload.tool_input))
     request.detail = redact(shown)[:DETAIL_CHARACTERS]
     request.session = payload.session_id()
-    reading = read_danger(
-        payload.tool_name, payload.tool_input, request.project, payload.base.cwd
-    )
+    reading = read_danger(payload, request.project)
     request.danger = names(reading)
     # What is dangerous, or cannot be read, is never let through unseen.
     # A pass is for what has a button for it; a refused call is let through once.

@@ -136,7 +136,7 @@ class RuleWriter:
 
     def fresh(self, project: str, plan: RulePlan) -> tuple[str, ...]:
         """Which of a plan's rules are not in the file: what an intent may name."""
-        present = self.rules(project)
+        present = self.rules(project) if plan.rules else []
         return tuple(rule for rule in plan.rules if rule not in present)
 
     def rules(self, project: str) -> list[str]:
@@ -152,7 +152,6 @@ class RuleWriter:
         """Add a plan's rules to the project's local settings; never raises."""
         if not plan.rules:
             return WriteResult()
-
         try:
             before, _ = self._edit(project, lambda text: _add(text, plan.rules))
         except FileError as error:

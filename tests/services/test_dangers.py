@@ -9,6 +9,7 @@ import pytest
 
 from feishuperm.danger.reader import Finding, Reading
 from feishuperm.lib.text import text
+from feishuperm.models.payload import PermissionRequestPayload
 from feishuperm.services import dangers
 from feishuperm.services.dangers import is_clear, names, read_danger, sentences
 
@@ -16,7 +17,8 @@ SAY = partial(text, "en")
 
 
 def read(command: str) -> Reading:
-    return read_danger("Bash", {"command": command}, "/work/p")
+    call = {"tool_name": "Bash", "tool_input": {"command": command}}
+    return read_danger(PermissionRequestPayload(call), "/work/p")
 
 
 def test_mark_is_named_and_told_in_a_sentence() -> None:
