@@ -11,6 +11,7 @@ from feishuperm.models.payload import (
     PermissionRequestPayload,
     parse_payload,
 )
+from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
 from feishuperm.services.presenter import Presenter
 from feishuperm.services.request_manager import new_request
@@ -42,7 +43,8 @@ def make_ask(
     project = "/home/me/my-project"
     hook = HookRequest("1", ID, "", project, b"{}")
     request = new_request(hook, payload, 1700000000.0, 0.0)
-    ask = Presenter(language, 55, "deny", RuleWriter()).ask(request, payload)
+    settings = Settings({"FEISHUPERM_LANG": language})
+    ask = Presenter(settings, RuleWriter()).ask(request, payload)
     return ask._replace(branch="feature/x")._replace(**changes)
 
 
@@ -53,7 +55,7 @@ def ask_of(event: dict[str, Any]) -> Ask:
     assert isinstance(payload, AskPayload)
     hook = HookRequest("1", ID, "", "/home/me/my-project", raw)
     request = new_request(hook, payload, 1700000000.0, 0.0)
-    return Presenter("zh", 55, "deny", RuleWriter()).brief(request, payload)
+    return Presenter(Settings({}), RuleWriter()).brief(request, payload)
 
 
 def url(path: str, id: str) -> str:

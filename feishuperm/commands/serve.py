@@ -144,13 +144,7 @@ class Server:
             self.inbox.refresh,
         )
         rule_writer = RuleWriter()
-        presenter = Presenter(
-            settings.feishuperm_lang,
-            settings.permission_request_timeout,
-            settings.permission_timeout_action,
-            rule_writer,
-            settings.permission_hold,
-        )
+        presenter = Presenter(settings, rule_writer)
         desk = Desk(settings, presenter, notifier, rule_writer, Ledger(), self.loop)
         desk.remember()
         return desk

@@ -30,20 +30,11 @@ UNKNOWN = "unknown"  # its server died while it decided; only a ledger tells of 
 
 SHORT_DIGEST = 16  # hexadecimal digits; enough to tell one request from another
 
+ENDS = frozenset(
+    (ALLOWED, DENIED, ANSWERED, EXPIRED, TERMINAL, GONE, RELEASED, UNKNOWN)
+)
 # From each state, the states it may go to. Every end is final.
-TRANSITIONS: dict[str, frozenset[str]] = {
-    WAITING: frozenset(
-        (ALLOWED, DENIED, ANSWERED, EXPIRED, TERMINAL, GONE, RELEASED, UNKNOWN)
-    ),
-    ALLOWED: frozenset(),
-    DENIED: frozenset(),
-    ANSWERED: frozenset(),
-    EXPIRED: frozenset(),
-    TERMINAL: frozenset(),
-    GONE: frozenset(),
-    RELEASED: frozenset(),
-    UNKNOWN: frozenset(),
-}
+TRANSITIONS = {WAITING: ENDS, **dict.fromkeys(ENDS, frozenset[str]())}
 
 # The ends that a person's answer leads to; the others happen without one.
 DECIDED = frozenset((ALLOWED, DENIED, ANSWERED))

@@ -22,6 +22,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log, redact
 from feishuperm.models import ask as statuses
+from feishuperm.models import request as states
 from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
 from feishuperm.models.decision import Decision
 from feishuperm.models.fields import text_at
@@ -29,17 +30,7 @@ from feishuperm.models.form import Wrong
 from feishuperm.models.kind import KINDS, Action, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.payload import AskPayload, PreToolUsePayload
-from feishuperm.models.request import (
-    ALLOWED,
-    ANSWERED,
-    DECIDED,
-    GONE,
-    TERMINAL,
-    TRANSITIONS,
-    UNKNOWN,
-    WAITING,
-    Request,
-)
+from feishuperm.models.request import Request
 from feishuperm.models.settings import AUTO, Settings
 from feishuperm.protocol.frames import HookRequest
 from feishuperm.services import transcript
@@ -83,7 +74,7 @@ RESULT_SECONDS = 1800.0
 RESULT_QUICK_SECONDS = 60.0
 RESULT_SLOW_LOOK = 5.0
 RESULTS_MOST = 200  # that are looked for at a time
-RESULT_STATES = (ALLOWED, ANSWERED, TERMINAL)
+RESULT_STATES = (states.ALLOWED, states.ANSWERED, states.TERMINAL)
 FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
@@ -139,14 +130,7 @@ class Desk:
             ledger, settings.permission_socket_path, clock, timers.now
         )
         self.passes = Passes(ledger, clock, timers.now)
-        self.requests = RequestManager(
-            settings.permission_request_timeout,
-            settings.permission_timeout_action,
-            settings.feishuperm_lang,
-            self._ended,
-            clock,
-            settings.permission_hold,
-        )
+        self.requests = RequestManager(settings, self._ended, clock)
         self._later(FORGET_SECONDS, self._forget)
 
     # In.
@@ -678,9 +662,9 @@ class Desk:
     def _ended(self, request: Request) -> None:
         watch = self._watches.pop(request.id, None)
         self._unheard.discard(request.id)
-        if request.state == TERMINAL:
+        if request.state == states.TERMINAL:
             self.presence.answered(request.session, self._clock())
-        elif request.state == GONE:  # somebody pressed a key, too
+        elif request.state == states.GONE:  # somebody pressed a key, too
             self.presence.person(self._clock())
         if watch is not None:
             self._await_result(request, watch)
@@ -803,7 +787,7 @@ def refusal_entry(request: Request | None, what: str, who: str) -> dict[str, Any
 def remembered(entry: dict[str, Any]) -> Request | None:
     """The end a ledger entry tells of, or None if it tells of something else."""
     state = entry.get("state")
-    if entry.get("event") != "request" or state not in TRANSITIONS or state == WAITING:
+    if entry.get("event") != "request" or state not in states.ENDS:
         return None
     try:
         return _remembered(entry, state)
@@ -815,11 +799,11 @@ def _remembered(entry: dict[str, Any], state: str) -> Request:
     id, tool_name = str(entry["id"]), str(entry["tool"])
     created, ended = float(entry["created"]), float(entry["ended"])
     # What was about to be done is in the ledger; that it was done, nobody knows.
-    action = "" if state == UNKNOWN else str(entry["action"])
+    action = "" if state == states.UNKNOWN else str(entry["action"])
     kind = KINDS.get(str(entry.get("kind"))) or kind_of(tool_name)
     row = kind.action(action)
     deciding = row is not None and row.state == state
-    if not deciding and (action or state in DECIDED):
+    if not deciding and (action or state in states.DECIDED):
         raise ValueError
     if not 0 <= created <= ended < LATEST:
         raise ValueError

@@ -25,6 +25,7 @@ from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.kind import KINDS, Action, Kind, Say, kind_of, offers
 from feishuperm.models.payload import AskPayload
 from feishuperm.models.request import Request
+from feishuperm.models.settings import Settings
 from feishuperm.services.dangers import read_danger, sentences
 from feishuperm.services.passes import Pass, Passes
 from feishuperm.services.rule_writer import RulePlan, RuleWriter
@@ -57,20 +58,13 @@ ENDS = {
 class Presenter:
     """One per server: knows the language, the patience and the rules."""
 
-    def __init__(
-        self,
-        language: str,
-        seconds: int,
-        at_zero: str,
-        rule_writer: RuleWriter,
-        hold: int = 0,
-    ) -> None:
-        self._language = language
-        self._seconds = seconds
-        self._hold = hold  # seconds more for what somebody reads
-        self._at_zero = at_zero
+    def __init__(self, settings: Settings, rule_writer: RuleWriter) -> None:
+        self._language = settings.feishuperm_lang
+        self._seconds = settings.permission_request_timeout
+        self._at_zero = settings.permission_timeout_action
+        self._hold = settings.permission_hold  # seconds more for what somebody reads
         self._rule_writer = rule_writer
-        self.say: Say = partial(text, language)
+        self.say: Say = partial(text, self._language)
 
     def ask(self, request: Request, payload: AskPayload | None = None) -> Ask:
         """The whole request, as its own page shows it."""

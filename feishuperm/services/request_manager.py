@@ -27,6 +27,7 @@ from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, Action, kind_of
 from feishuperm.models.payload import AskPayload
 from feishuperm.models.request import Request
+from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HELD, NOT_TOLD, SHOWN, HookRequest
 from feishuperm.services.dangers import is_clear, names, read_danger
 from feishuperm.services.reprieves import call_digest
@@ -57,17 +58,14 @@ class RequestManager:
 
     def __init__(
         self,
-        timeout: int,
-        timeout_action: str,
-        language: str,
+        settings: Settings,
         on_end: Callable[[Request], None],
         clock: Callable[[], float] = time.time,
-        hold: int = 0,
     ) -> None:
-        self._timeout = timeout
-        self._hold = hold  # seconds a person who reads may have besides
-        self._denies = timeout_action == "deny"
-        self._language = language
+        self._timeout = settings.permission_request_timeout
+        self._hold = settings.permission_hold  # what a reader may have besides
+        self._denies = settings.permission_timeout_action == "deny"
+        self._language = settings.feishuperm_lang
         self._on_end = on_end
         self._clock = clock
         self._requests: dict[str, Request] = {}  # waiting and ended, oldest first

@@ -227,13 +227,7 @@ class Bench:
         self.channel, self.inbox = Channel(), Channel("inbox", passive=True)
         read = Settings(settings)
         writer = RuleWriter()
-        self.presenter = Presenter(
-            read.feishuperm_lang,
-            read.permission_request_timeout,
-            read.permission_timeout_action,
-            writer,
-            read.permission_hold,
-        )
+        self.presenter = Presenter(read, writer)
         notifier = Notifier(
             [self.inbox, self.channel],
             read.feishuperm_notify | {"trip"},

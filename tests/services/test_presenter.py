@@ -14,6 +14,7 @@ from feishuperm.models.ask import Ask
 from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS, Kind
 from feishuperm.models.request import Request
+from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
 from feishuperm.services.passes import Pass
 from feishuperm.services.presenter import (
@@ -33,7 +34,8 @@ TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def presenter(language: str = "zh", at_zero: str = "deny") -> Presenter:
-    return Presenter(language, 55, at_zero, RuleWriter())
+    settings = {"FEISHUPERM_LANG": language, "PERMISSION_TIMEOUT_ACTION": at_zero}
+    return Presenter(Settings(settings), RuleWriter())
 
 
 def request_of(tool_name: str = "Bash", **tool_input: Any) -> Request:

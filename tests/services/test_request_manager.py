@@ -16,6 +16,7 @@ from feishuperm.models.decision import Decision
 from feishuperm.models.kind import KINDS
 from feishuperm.models.payload import PermissionRequestPayload
 from feishuperm.models.request import TRANSITIONS, Request
+from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
 from feishuperm.services.request_manager import (
     MAX_DEPTH,
@@ -45,9 +46,14 @@ class Desk:
     def __init__(self, timeout: int = 55, action: str = "deny", hold: int = 0) -> None:
         self.wall = 1_700_000_000.0
         self.ended: list[Request] = []
-        self.manager = RequestManager(
-            timeout, action, "zh", self.ended.append, lambda: self.wall, hold
+        settings = Settings(
+            {
+                "PERMISSION_REQUEST_TIMEOUT": str(timeout),
+                "PERMISSION_TIMEOUT_ACTION": action,
+                "PERMISSION_HOLD": str(hold),
+            }
         )
+        self.manager = RequestManager(settings, self.ended.append, lambda: self.wall)
 
     def ask(
         self, id: str = ID, now: float = 0.0, **more: Any
