@@ -224,9 +224,7 @@ class Callback:
         """The session that asks must neither answer nor see the ways to answer."""
         id = request.query.get("id") or parse_form(request.body).get("id", [""])[0]
         receipt = self._desk.refuse(id, request.path[1:], str(suspect))
-        if IN_PLACE in request.headers:
-            return as_json(result_json(self._language, receipt), 403)
-        return message(self._language, 403, "page.refused", receipt.error)
+        return self._result(request, receipt, None)
 
     def show(self, request: http1.Request) -> Reply:
         """The whole request."""
@@ -258,14 +256,12 @@ class Callback:
         if suspect is not None:
             return self._expose(request, suspect)
         receipt = self._desk.answer(answer)
-        if IN_PLACE in request.headers:
-            status = STATUSES.get(receipt.status, 200)
-            return as_json(result_json(self._language, receipt), status)
-        if receipt.status == statuses.CONFIRM:
+        in_place = IN_PLACE in request.headers
+        if receipt.status == statuses.CONFIRM and not in_place:
             return self._confirm(asked, request, answer.action, receipt.error, answer)
-        if receipt.status == statuses.INCOMPLETE:
+        if receipt.status == statuses.INCOMPLETE and not in_place:
             return self._whole(asked, request, receipt.error, answer)
-        return self._result(receipt, asked)
+        return self._result(request, receipt, asked)
 
     def revoke(self, request: http1.Request) -> Response:
         """End the pass that an answer to this request has made."""
@@ -280,15 +276,16 @@ class Callback:
         """What became of a request that no longer waits."""
         receipt = Receipt(statuses.UNKNOWN)
         if asked is not None:
-            outcome = self._desk.presenter.outcome(asked)
-            receipt = Receipt(statuses.ENDED, outcome)
-        if IN_PLACE in request.headers:
-            status = STATUSES.get(receipt.status, 200)
-            return as_json(result_json(self._language, receipt), status)
-        return self._result(receipt, asked)
+            receipt = Receipt(statuses.ENDED, self._desk.presenter.outcome(asked))
+        return self._result(request, receipt, asked)
 
-    def _result(self, receipt: Receipt, asked: Request | None) -> Response:
+    def _result(
+        self, request: http1.Request, receipt: Receipt, asked: Request | None
+    ) -> Response:
+        """What the desk said; as JSON for who shows it in place."""
         status = STATUSES.get(receipt.status, 200)
+        if IN_PLACE in request.headers:
+            return as_json(result_json(self._language, receipt), status)
         if receipt.status == statuses.REFUSED:
             return message(self._language, status, "page.refused", receipt.error)
         is_small = asked is not None and 0 < len(asked.raw) <= SMALL
@@ -368,11 +365,11 @@ class Callback:
         receipt = Receipt(statuses.UNKNOWN)
         if asked is not None:
             receipt = self._desk.undo(asked.id, "inbox" if in_place else "page")
-        status = STATUSES.get(receipt.status, 200)
         if in_place:
+            status = STATUSES.get(receipt.status, 200)
             return as_json(undo_json(self._language, receipt), status)
         if receipt.status != statuses.SETTLED:
-            return self._result(receipt, asked)
+            return self._result(request, receipt, asked)
         return page(undone_page(self._language, receipt.outcome))
 
     def _ways(self, asked: Request | None) -> Ways:
