@@ -113,7 +113,7 @@ class Notifier:
         self._kinds = kinds  # that are pushed to people
         self._delay = delay
         self._later = later
-        self._on_loop = on_loop  # channels report from their own threads
+        self.on_loop = on_loop  # channels report from their own threads
         self._changed = changed  # pages of one request follow it, with any channel
 
     def announce(
@@ -162,9 +162,6 @@ class Notifier:
 
     def _passive(self) -> list[Channel]:
         return [channel for channel in self._channels if channel.passive]
-
-    def on_loop(self, fn: Callable[[], None]) -> object:
-        return self._on_loop(fn)
 
     def watched(self) -> bool:
         """Whether somebody looks at a passive channel right now."""

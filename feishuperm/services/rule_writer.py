@@ -21,11 +21,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import claude_settings
-from feishuperm.lib.files import discard, locked, read_bytes, write_atomic
+from feishuperm.lib.files import discard, locked, private_dir, read_bytes, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.settings_editor import (
     MISSING,
@@ -205,11 +206,13 @@ class RuleWriter:
         except SettingsError as error:
             raise RuleFileError(f"{path}: {error}", "rule.structure") from None
         if changed != text:
-            _make_folder(os.path.dirname(path))
+            with suppress(OSError):  # without a folder the file is refused, too
+                private_dir(os.path.dirname(path))
 
             def check() -> None:
                 _own_file(project)
-                _unchanged(path, data)
+                if read_bytes(path) != data:
+                    raise _Changed
 
             write_atomic(path, encode(changed), check=check)
         return before, _rules(changed)
@@ -361,17 +364,3 @@ def _sweep(folder: str) -> None:
     for name in names:
         if _TEMPORARY.fullmatch(name):
             discard(os.path.join(folder, name))
-
-
-def _make_folder(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise FileError(f"cannot make {path}: {error.strerror}") from None
-
-
-def _unchanged(path: str, data: bytes | None) -> None:
-    if read_bytes(path) != data:
-        raise _Changed

@@ -143,17 +143,14 @@ class Watch:
         if self.search is not None:
             self.search.see(facts)
         elif self.state == PENDING:
-            self._learn(facts)
+            for id in self.ids:
+                if id in facts.over and not self.result.how:
+                    self.result = facts.over[id]
             self.ids = tuple(id for id in self.ids if id not in facts.over)
             if not self.ids:
                 self.state = ANSWERED
             elif facts.prompt:
                 self.state = MOVED_ON
-
-    def _learn(self, facts: Facts) -> None:
-        for id in self.ids:
-            if id in facts.over and not self.result.how:
-                self.result = facts.over[id]
 
     def conclude(self) -> None:
         """Decide what was found, once it has had the time to appear."""
@@ -270,12 +267,7 @@ class Reader:
         """The part of a line that earlier looks went over; nothing if too long."""
         if not self.ahead or self.ahead + rest > MAX_LINE:
             return b""
-        try:
-            with open(_open_regular(self.path), "rb") as file:
-                file.seek(self.offset)
-                return file.read(self.ahead)
-        except (OSError, ValueError):
-            return b""
+        return _part(self.path, self.offset, self.ahead)
 
     def _tell(self, data: bytes, watches: list[Watch]) -> None:
         names = {watch.search.tool_name for watch in watches if watch.search}
@@ -556,16 +548,18 @@ def _tail(path: bytes, size: int) -> bytes:
 
 def _read(path: bytes, offset: int) -> bytes:
     """From the offset on: a megabyte, or more of a line that is longer."""
+    data = more = _part(path, offset, TAIL)
+    while more and b"\n" not in more and len(data) < STEP:
+        more = _part(path, offset + len(data), TAIL)
+        data += more
+    return data
+
+
+def _part(path: bytes, offset: int, size: int) -> bytes:
     try:
         with open(_open_regular(path), "rb") as file:
             file.seek(offset)
-            data = file.read(TAIL) or b""  # None: nothing to read there yet
-            while b"\n" not in data[-TAIL:] and len(data) < STEP:
-                more = file.read(TAIL)
-                if not more:
-                    break
-                data += more
-            return data
+            return file.read(size) or b""  # None: nothing to read there yet
     except (OSError, ValueError):
         return b""
 
