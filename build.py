@@ -6,16 +6,16 @@ Needs nothing but Python 3.9: the tools go into a private environment in `.build
 shiv makes the archive; this file gives it another start.  The result is, in one file:
 
     sh text    finds the interpreter and runs BOOT with it, isolated; TEXT_SIZE bytes
-    table      for each minor version the length and place of its head, if any
-    heads      one per CPython: magic and mark, then the index of its codes and, ready
-               to run, the loader and what `hook` needs
-    codes      per CPython, each other module that starts often, compressed
+    table      for each minor version length and place of its head and index, if any
+    codes      per CPython, each module that starts often, compressed
     rest       every other module, for all CPythons together
+    heads      one per CPython: ready to run, the loader and what `hook` needs; magic
+               and mark; then the index of all other codes
     zip        from shiv: site-packages/, and our own __main__.py
 
-`feishuperm/loader.py` imports from it.  Nothing is ever unpacked, no file is written,
-no variable but XDG_CONFIG_HOME and HOME has a say in which code runs.  Same commit and
-same set of CPythons: same bytes.
+`feishuperm/loader.py` and `codes.py` import from it.  Nothing is ever unpacked, no file
+is written, no variable but XDG_CONFIG_HOME and HOME has a say in which code runs.  Same
+commit and same set of CPythons: same bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
-from feishuperm.loader import CODE, CONSTS, INNER
+from feishuperm.codes import CODE, CONSTS, INNER
 from feishuperm.models.names import PROGRAMS
 
 ROOT = Path(__file__).resolve().parent
@@ -61,12 +61,14 @@ MINORS = range(9, 15)  # CPython 3.9 to 3.14 get compiled code; others run the s
 RELEASE_MINORS = range(9, 14)  # a release without one of these would start slowly
 SIZE_LIMIT = 2_000_000  # of a release: 43 bytes for a line, 11 of them as source
 TEXT_SIZE = 4096
-TABLE_SIZE = 8 * 32  # for Python 3.0 to 3.31
+ROW_SIZE = 16  # of the table: four numbers of four bytes
+TABLE_SIZE = ROW_SIZE * 32  # for Python 3.0 to 3.31
 # CPython 3.x: the one whose code of the same module is its dictionary for compression.
 # Names and texts are the same in all of them: together they take half the room.
 BASES = {9: 12, 10: 9, 11: 12, 13: 12, 14: 12}
 LOADER = "feishuperm.loader"
-READY = ("feishuperm", "feishuperm.client", "feishuperm.wire")  # what `hook` imports
+# What `hook` imports, and what the loader needs for everything else.
+READY = ("feishuperm", "feishuperm.client", "feishuperm.wire", "feishuperm.codes")
 # These and what they import start with many an event, or say the version: each is read
 # by itself.
 OFTEN = tuple(
@@ -96,23 +98,21 @@ HOOK_NAMES = tuple(name for name, command in PROGRAMS.items() if command == "hoo
 # between single quotes in sh and must not contain one.
 BOOT = """\
 import sys
+from posix import open, pread
+f = open(sys.argv[1], 0)
 try:
-    from _frozen_importlib_external import MAGIC_NUMBER as m
+    from _frozen_importlib_external import MAGIC_NUMBER
     from marshal import loads
-    from posix import open, pread
-    f = open(sys.argv[1], 0)
-    t = pread(f, 8, @TEXT@ + 8 * sys.version_info[1])
-    h = pread(f, int.from_bytes(t[:4], "big"), int.from_bytes(t[4:], "big"))
-    if h[:12] != m + b"@MARK@":
+    t = pread(f, @ROW@, @TEXT@ + @ROW@ * sys.version_info[1])
+    h = pread(f, int.from_bytes(t[:4], "big"), int.from_bytes(t[4:8], "big"))
+    if h[-12:] != MAGIC_NUMBER + b"@MARK@":
         raise KeyError
-    i, h = loads(h[12:])
     l, h = loads(h)
     g = {"__name__": "feishuperm.loader"}
     exec(l, g)
 except Exception:
-    from io import open
-    exec(open(sys.argv[1], "rb").read(@TEXT@)[@OTHERS@:])
-g["start"](f, i, h)
+    exec(pread(f, @TEXT@ - @OTHERS@, @OTHERS@))
+g["start"](f, t[8:], h)
 """
 
 # What BOOT runs for want of a head that fits: the sources, on any other Python.  It
@@ -141,12 +141,14 @@ SH = """\
 # feishuperm @VERSION@, one file for Python 3.9 and newer. Try: feishuperm --help
 c=${XDG_CONFIG_HOME:-${HOME-}/.config}/feishuperm/python p=
 case $c in /*) [ -f "$c" ] && [ -r "$c" ] && IFS= read -r p <"$c" ;; esac
-case $p in /*) [ -f "$p" ] && [ -x "$p" ] || p=python3 ;; *) p=python3 ;; esac
-command -v "$p" >/dev/null 2>&1 || {
-  echo "feishuperm: python3 is not in PATH; install Python 3.9 or newer" >&2
-  case ${0##*/} in @SH_NAMES@) exit 0 ;; esac
-  [ "${1-}" = hook ]
-  exit
+case $p in /*) [ -f "$p" ] && [ -x "$p" ] ;; *) false ;; esac || {
+  p=python3
+  command -v $p >/dev/null 2>&1 || {
+    echo "feishuperm: python3 is not in PATH; install Python 3.9 or newer" >&2
+    case ${0##*/} in @SH_NAMES@) exit 0 ;; esac
+    [ "${1-}" = hook ]
+    exit
+  }
 }
 exec "$p" -IBS -c '@BOOT@' "$0" "$@"
 """
@@ -590,10 +592,11 @@ def compile_stdin() -> int:
     gc.disable()  # of a hundred thousand nodes hardly one is garbage before the end
     modules, often = marshal.load(sys.stdin.buffer)
     code = {name: compile_module(*module) for name, module in modules.items()}
-    ready = {name: (modules[name][0], code.pop(name)) for name in READY}
-    head = code.pop(LOADER), ready
+    ready = {name: (modules[name][0], marshal.dumps(code[name])) for name in READY}
+    head = marshal.dumps((code[LOADER], ready))
     # This format repeats a name instead of its number: sister's code is then alike.
     plain = 2 if sys.version_info < (3, 14) else marshal.version
+    common = marshal.dumps([code.pop(name) for name in (LOADER, *READY)], plain)
     codes = {
         name: marshal.dumps(code[name], plain) if modules[name][1] else b""
         for name in often
@@ -606,8 +609,8 @@ def compile_stdin() -> int:
     columns = [list(column) for column in zip(*itertools.chain(*rest.values()))]
     compiled = (
         codes,
-        marshal.dumps(head, plain),
-        marshal.dumps(head),
+        common,
+        head,
         {name: len(parts) for name, parts in rest.items()},
         marshal.dumps(columns, plain),
         cache_sizes(),
@@ -687,7 +690,7 @@ def squeeze(data: bytes) -> bytes:
     return lzma.compress(data, check=lzma.CHECK_NONE, filters=filters)
 
 
-Span = tuple[int, int]  # offset among the codes, and length
+Span = tuple[int, int]  # length and place, as pread takes them
 
 
 def bases_of(python: Python, pythons: Iterable[Python]) -> list[Python]:
@@ -708,32 +711,44 @@ class Body:
         self.mark = mark
         self.compiled = compiled
         self.modules = modules
-        self.data = b""
+        self.data = bytearray(TABLE_SIZE)
         self.common: dict[Python, Span] = {}
         self.sections: dict[Python, tuple[int, list[int]]] = {}
         for python in compiled:
             self.put_codes(python)
         self.rest: dict[Python, tuple[int, int, int]] = {}
-        self.rest_place = len(self.data), self.put_rest()
+        self.rest_place = self.put_rest()
+        for python in compiled:
+            self.put_head(python)
 
-    def put(self, data: bytes, dictionary: bytes = b"") -> int:
-        packed = deflate(data, dictionary) if data else b""
-        self.data += packed
-        return len(packed)
+    @property
+    def end(self) -> int:
+        return TEXT_SIZE + len(self.data)
+
+    def put(self, data: bytes) -> Span:
+        place = self.end
+        self.data += data
+        return len(data), place
+
+    def put_code(self, data: bytes, dictionary: bytes = b"") -> Span:
+        return self.put(deflate(data, dictionary) if data else b"")
 
     def put_codes(self, python: Python) -> None:
         first, *between = bases_of(python, self.compiled)
         common = self.compiled[first].common
         near = self.compiled[[first, *between][-2]].codes if between else {}
         if not between:
-            self.common[python] = len(self.data), self.put(common)
+            self.common[python] = self.put_code(common)
         codes = self.compiled[python].codes
         self.sections[python] = (
-            len(self.data),
-            [self.put(codes[name], common + near.get(name, b"")) for name in codes],
+            self.end,
+            [
+                self.put_code(codes[name], common + near.get(name, b""))[0]
+                for name in codes
+            ],
         )
 
-    def put_rest(self) -> int:
+    def put_rest(self) -> Span:
         """A reader stops at the end of its part: the newest Pythons wait least."""
         rest = b""
         for python in sorted(self.compiled, key=lambda python: -python.minor):
@@ -741,12 +756,9 @@ class Body:
             end = len(rest) + len(columns)
             self.rest[python] = len(rest), end, zlib.crc32(columns)
             rest += columns
-        packed = squeeze(rest)
-        self.data += packed
-        return len(packed)
+        return self.put(squeeze(rest))
 
-    def make_head(self, python: Python, start: int) -> bytes:
-        """`start` is where the codes begin; the length does not depend on it."""
+    def put_head(self, python: Python) -> None:
         compiled = self.compiled[python]
         bases = bases_of(python, self.compiled)
         files = [self.modules[name] for name in (*compiled.codes, *compiled.counts)]
@@ -754,22 +766,11 @@ class Body:
         counts = list(compiled.counts.values())
         rest = self.rest_place, *self.rest[python]
         index = self.common[bases[0]], files, sections, counts, rest, compiled.caches
-        packed = zlib.compress(marshal.dumps(index, 2), 9)
-        parts = ((start, packed), compiled.head)
-        return bytes.fromhex(python.magic) + self.mark + marshal.dumps(parts, 2)
-
-    def make_heads(self) -> bytes:
-        """The table of heads, and the heads."""
-        first = TEXT_SIZE + TABLE_SIZE
-        start = first + sum(len(self.make_head(python, 0)) for python in self.compiled)
-        table, heads = bytearray(TABLE_SIZE), b""
-        for python in self.compiled:
-            head = self.make_head(python, start)
-            entry = (len(head) << 32) + first + len(heads)
-            place = 8 * python.minor
-            table[place : place + 8] = entry.to_bytes(8, "big")
-            heads += head
-        return bytes(table) + heads
+        head = self.put(compiled.head + bytes.fromhex(python.magic) + self.mark)
+        row = *head, *self.put(zlib.compress(marshal.dumps(index, 2), 9))
+        place = ROW_SIZE * python.minor
+        packed = b"".join(number.to_bytes(4, "big") for number in row)
+        self.data[place : place + ROW_SIZE] = packed
 
 
 def make_text(version: str, mark: bytes) -> tuple[bytes, str]:
@@ -777,7 +778,7 @@ def make_text(version: str, mark: bytes) -> tuple[bytes, str]:
     others = OTHERS.replace("@NAMES@", repr(HOOK_NAMES))
     room = TEXT_SIZE - len(others)
     boot = BOOT.replace("@OTHERS@", str(room)).replace("@MARK@", mark.decode())
-    boot = boot.replace("@TEXT@", str(TEXT_SIZE))
+    boot = boot.replace("@TEXT@", str(TEXT_SIZE)).replace("@ROW@", str(ROW_SIZE))
     text = SH.replace("@VERSION@", version).replace("@BOOT@", boot)
     text = text.replace("@SH_NAMES@", " | ".join(HOOK_NAMES))
     if len(text) > room:
@@ -796,7 +797,7 @@ def make_prefix(
     mark = source.build_id[:8].encode()
     body = Body(mark, compiled, find_modules(files))
     text, boot = make_text(source.version, mark)
-    return text + body.make_heads() + body.data, boot
+    return text + body.data, boot
 
 
 def build_facts(source: Source) -> bytes:

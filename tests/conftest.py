@@ -128,10 +128,10 @@ def is_stale(archive: Path) -> bool:
     return newest > archive.stat().st_mtime
 
 
-def head_of(data: bytes, python: build.Python) -> tuple[int, int]:
-    """Length and place of one Python's code in a built file."""
-    entry = data[build.TEXT_SIZE + 8 * python.minor :][:8]
-    return int.from_bytes(entry[:4], "big"), int.from_bytes(entry[4:], "big")
+def head_of(data: bytes, python: build.Python) -> tuple[int, int, bytes]:
+    """Length and place of one Python's head in a built file, and those of its index."""
+    row = data[build.TEXT_SIZE + build.ROW_SIZE * python.minor :][: build.ROW_SIZE]
+    return int.from_bytes(row[:4], "big"), int.from_bytes(row[4:8], "big"), row[8:]
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,8 @@ ARROWS: dict[str, set[str]] = {
     "cli": {"client", "lib", "models"},
     "__main__": {"cli"},
     "client": {"commands", "lib"},  # late: no server, or another agent's event
-    "loader": {"cli", "client"},
+    "codes": set(),
+    "loader": {"cli", "client", "codes"},
     "errors": set(),
     "wire": set(),
     "models": set(),
@@ -51,7 +52,7 @@ ROOT_NAMES = {
 }
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
-    "loader.py",
+    *("codes.py", "loader.py"),
     *("models", "protocol", "lib", "services", "channels", "handlers", "server", "web"),
     *("engine", "supervisor", "setup", "gateway", "commands", "danger"),
 }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import lzma
 import os
 import sys
 import types
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +15,16 @@ import pytest
 import build
 from feishuperm import loader, wire
 from feishuperm.models.names import PROGRAMS
-from tests.conftest import head_of
+from tests.laid_down import OFTEN, SELDOM, lay_down
 
-FILES = {
-    "feishuperm/__init__.py": b"ready = True\n",
-    "feishuperm/client.py": b"",
-    "feishuperm/loader.py": b"",
-    "feishuperm/wire.py": b"",
-    "feishuperm/commands/__init__.py": b"",
-    "feishuperm/commands/version.py": b"from feishuperm.room import table\n",
-    "feishuperm/room/__init__.py": b"",
-    "feishuperm/room/table.py": b"def f():\n    return 'here'\n",
-    "feishuperm/shed/__init__.py": b"",
-    "feishuperm/shed/ladder.py": b"""\
-class Ladder:
-    def climb(self, steps=(1, 2)):
-        return [(lambda: step)() for step in steps]
-def f():
-    def deeper():
-        return "here" if Ladder().climb() == [1, 2] else "lost"
-    return deeper()
-""",
-}
-OFTEN, SELDOM = "feishuperm.room.table", "feishuperm.shed.ladder"
 both = pytest.mark.parametrize("name", [OFTEN, SELDOM])
 
 
-@pytest.fixture(params=["alone", "on its bases"])
-def archive(
-    request: pytest.FixtureRequest, tmp_path: Path, pythons: list[build.Python]
-) -> Iterator[loader.Loader]:
-    """This Python's code, compressed by itself or against that of others."""
-    own = next(p for p in pythons if p.path == os.path.realpath(sys.executable))
-    bases = [own] if request.param == "alone" else build.bases_of(own, pythons)
-    compiled = {python: build.compile_all(FILES, python) for python in bases}
-    body = build.Body(b"01234567", compiled, build.find_modules(FILES))
-    path = tmp_path / "x.pyz"
-    path.write_bytes(bytes(build.TEXT_SIZE) + body.make_heads() + body.data)
-    size, offset = head_of(path.read_bytes(), own)
-    packed, head = loader.loads(path.read_bytes()[offset + 12 : offset + size])
-    fd = os.open(path, os.O_RDONLY)
-    yield loader.Loader(str(path), fd, packed, loader.loads(head)[1])
-    os.close(fd)
+@pytest.fixture
+def archive(tmp_path: Path, pythons: list[build.Python]) -> Iterator[loader.Loader]:
+    laid = lay_down(tmp_path / "x.pyz", pythons, alone=True)
+    yield loader.Loader(str(laid.path), laid.fd, laid.index, laid.ready)
+    os.close(laid.fd)
 
 
 @both
@@ -67,17 +34,6 @@ def test_module_runs_and_names_its_source(archive: loader.Loader, name: str) -> 
     assert module.f() == "here"
     file = f"{archive.archive}/site-packages/{name.replace('.', '/')}.py"
     assert (module.__file__, module.f.__code__.co_filename) == (file, file)
-
-
-def test_what_starts_often_is_read_by_itself(archive: loader.Loader) -> None:
-    assert archive.get_code(OFTEN)
-    assert not archive.parts
-
-
-def test_code_that_was_taken_is_read_again(archive: loader.Loader) -> None:
-    first = archive.get_code(SELDOM)
-    assert SELDOM not in archive.parts
-    assert archive.get_code(SELDOM) == first
 
 
 def test_python_without_lzma_finds_the_source_itself(
@@ -93,7 +49,40 @@ def test_what_came_with_the_head_needs_no_read(archive: loader.Loader) -> None:
     module: Any = types.ModuleType("feishuperm")
     archive.exec_module(module)
     assert module.ready is True
-    assert archive.packed
+    assert not archive.codes
+
+
+def test_module_of_a_file_overwritten_meanwhile_is_left_to_nobody(
+    archive: loader.Loader,
+) -> None:
+    """Python itself would take it from the sources of whatever lies there now."""
+    os.truncate(archive.archive, 0)
+    with pytest.raises(ImportError, match="was overwritten while it was running"):
+        archive.find_spec(OFTEN)
+
+
+def test_socket_comes_from_where_python_keeps_its_libraries(
+    archive: loader.Loader,
+) -> None:
+    own = PathFinder.find_spec("_socket")  # none if it is built in
+    archive.libraries = os.path.dirname(own.origin) if own and own.origin else "/none"
+    spec = archive.find_spec("_socket")
+    assert (spec and spec.origin) == (own and own.origin)
+    assert type(spec and spec.loader) is type(own and own.loader)
+
+
+def test_folder_that_was_added_to_the_path_is_not_one_of_pythons_own(
+    archive: loader.Loader, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / f"_socket{EXTENSION_SUFFIXES[0]}").touch()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    spec = archive.find_spec("_socket")
+    assert not spec or not str(spec.origin).startswith(str(tmp_path))
+
+
+def test_library_that_is_not_there_is_left_to_python(archive: loader.Loader) -> None:
+    archive.libraries = "/nonexistent"
+    assert archive.find_spec("_socket") is None
 
 
 PACKAGES = ["feishuperm", "feishuperm.room", "feishuperm.shed"]
@@ -122,42 +111,6 @@ def test_what_is_not_in_the_archive_is_left_to_others(
     archive: loader.Loader, name: str
 ) -> None:
     assert archive.find_spec(name) is None
-
-
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "nothing": lambda data: b"",
-    "garbage": lambda data: b"\xff" * len(data),
-    "zeros": lambda data: bytes(len(data)),
-    "moved": lambda data: b"x" + data,
-    "cut": lambda data: data[: len(data) // 2],
-}
-
-
-@both
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_code_that_is_not_what_was_built_is_never_run(
-    archive: loader.Loader, damage: str, name: str
-) -> None:
-    path = Path(archive.archive)
-    path.write_bytes(DAMAGE[damage](path.read_bytes()))
-    with pytest.raises(ImportError, match="was overwritten while it was running"):
-        archive.get_code(name)
-
-
-@pytest.mark.parametrize(
-    "name, other", [(OFTEN, zlib.compress(b"x")), (SELDOM, lzma.compress(b"x" * 99))]
-)
-@pytest.mark.parametrize("missing", [0, 3])
-def test_other_code_at_the_same_place_is_never_run(
-    archive: loader.Loader, name: str, other: bytes, missing: int
-) -> None:
-    assert archive.get_filename(name)  # the index is read
-    place = archive.places[name][-1] if name == OFTEN else archive.section[0]
-    with open(archive.archive, "r+b") as file:
-        file.seek(archive.start + place[0])
-        file.write(other[: len(other) - missing].ljust(place[1], b"\0"))
-    with pytest.raises(ImportError, match="was overwritten while it was running"):
-        archive.get_code(name)
 
 
 def test_every_name_of_the_hook_is_known_everywhere() -> None:

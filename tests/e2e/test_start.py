@@ -484,9 +484,10 @@ def test_unknown_bytecode_runs_the_source(
     """A Python newer than the build, or PyPy, has no compiled code in the file."""
     data = bytearray(pyz.read_bytes())
     for python in pythons:
-        _, head = head_of(data, python)
-        assert data[head : head + 4] == bytes.fromhex(python.magic)
-        data[head : head + 4] = bytes(4)
+        size, head, _ = head_of(data, python)
+        magic = head + size - 12
+        assert data[magic : magic + 4] == bytes.fromhex(python.magic)
+        data[magic : magic + 4] = bytes(4)
     build.write_file(tmp_path / "changed", data, 0o755)
     assert_answered(run([str(tmp_path / "changed"), "hook"], env, tmp_path))
     result = run([str(tmp_path / "changed"), "version", "--json"], env, tmp_path)
@@ -499,8 +500,9 @@ def test_code_of_another_build_is_never_run(
     """An upgrade between sh and Python moves the code; marshal must not see garbage."""
     data = bytearray(pyz.read_bytes())
     for python in pythons:
-        _, head = head_of(data, python)
-        data[head + 4 : head + 64] = b"\xff" * 60
+        size, head, _ = head_of(data, python)
+        data[head : head + 60] = b"\xff" * 60
+        data[head + size - 8 : head + size] = b"\xff" * 8
     build.write_file(tmp_path / "changed", data, 0o755)
     assert_answered(run([str(tmp_path / "changed"), "hook"], env, tmp_path))
 
