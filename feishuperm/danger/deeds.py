@@ -63,7 +63,7 @@ DEEDS = {
         sbt publish*|release
         mix hex.publish
         anaconda|conda|charmcraft|conan upload
-        altool|xcrun --upload-app|--upload-package
+        altool --upload-app|--upload-package
         cap|kamal|mina|shipit deploy|setup|redeploy
         supabase db|functions push|deploy
         amplify publish|push

@@ -37,13 +37,12 @@ def git(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return Flow(scene.ground.project) if top else Flow(None, *out.trace)
 
 
-# Settings that are commands, or name programs; and those that lead elsewhere.
+# Settings that are commands, or name programs.
 _RUNS = re.compile(
     r"hookspath|sshcommand|fsmonitor|editor|pager|askpass|helper|proxy|alias|cmd$"
-    r"|textconv",
+    r"|textconv|program",
     re.I,
 )
-_LEADS = re.compile(r"insteadof|program", re.I)
 # Settings for all projects that are only taste.
 _TASTE = re.compile(
     r"user\.|init\.defaultBranch|color\.|core\.(?:quotepath|autocrlf)|pull\.|safe\."
@@ -147,10 +146,10 @@ def git_config(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 def _git_changes(scene: Scene, shown: str, rest: Args, everywhere: bool) -> None:
     """A setting is changed, for this project or for all of them."""
     name = "".join(rest[:1])
-    runs = _RUNS.search(name) or _LEADS.search(name)
+    runs = _RUNS.search(name)
     if everywhere and not _TASTE.match(name):
         scene.note("danger.startup", shown)
-    elif runs:
+    elif runs or name.lower().endswith("insteadof"):
         scene.note("danger.permissions", shown)
     for text in rest[1:2] if runs else ():
         scene.run(Arg(text.lstrip("!")))

@@ -114,7 +114,8 @@ class Ground:
         if temporary and not (protected or self._is_theirs(full)):
             return Place(TEMPORARY, shown, whole=not temporary[1].strip("*.?/"))
         if self._is_inside(full) and not foreign:
-            whole = folder == self.project and not full.endswith(UNKNOWN)
+            all_of_it = folder in (self.project, self.home)
+            whole = all_of_it and not full.endswith(UNKNOWN)
             return Place(INSIDE, full, protected, whole)
         return Place(OUTSIDE, shown, protected, self._is_whole(folder))
 

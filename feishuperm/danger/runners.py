@@ -184,7 +184,7 @@ CODE_OPTIONS = {
     ), r"-e"),
     "python": r"-\w*c", "pypy": r"-\w*c", "perl": r"-\w*[eE]", "ruby": r"-\w*e",
     "node": r"-[ep]+|--eval|--print", "nodejs": r"-[ep]+|--eval|--print", "php": r"-r",
-    "bun": r"-e|--eval", "deno": r"eval", "expect": r"-\w*c", "tclsh": r"-c",
+    "deno": r"eval", "expect": r"-\w*c", "tclsh": r"-c",
     "wish": r"-c", "emacs": r"--?eval|--?execute", "julia": r"-[eE]",
     "elixir": r"-e|--eval", "guile": r"-c", "java": r"(?!)", "tsx": r"-e|--eval",
     "ts-node": r"-\w*e|--eval", "ipython": r"-c",
@@ -200,7 +200,7 @@ def interpreter(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if args[:1] == ["-m"]:
         return module(scene, name, args[1:], flow)
     rest = operands(args, "-W -X -r --require -I -M --loader --import -O")
-    if rest[:1] in (["run"], ["x"]) and name in ("deno", "bun"):
+    if rest[:1] == ["run"] and name == "deno":
         rest = rest[1:]
     if not rest or rest[0] == "-":
         if flow.text is not None:
@@ -245,7 +245,7 @@ def run_code(scene: Scene, text: Arg, flow: Flow) -> Flow:
     hosts = read.texts("hosts")
     what = ", ".join(hosts[:2])
     _changed_by_code(scene, read, what)
-    for command in [*read.runs(), *read.commands(RUN_BY_OTHERS)]:
+    for command in dict.fromkeys([*read.runs(), *read.commands(RUN_BY_OTHERS)]):
         scene.run(command)
     if hosts:
         _sent_by_code(scene, read, hosts)

@@ -394,8 +394,8 @@ class _Reader:
             self._dollar(parts, quoted=False)
         elif char == "`":
             self._backquotes(parts, quoted=False)
-        elif char == "(":  # `*(a|b)` of a pattern
-            self._inside(Script())
+        elif char == "(":  # `!(a|b)`: what that leaves only the run will tell
+            raise _GiveUp
         else:
             self.at += 2
             script = Script()
