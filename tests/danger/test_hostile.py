@@ -95,9 +95,3 @@ def test_end_of_a_very_long_command_is_not_taken_for_harmless() -> None:
         command = padding * 40_000 + "; rm -rf ~"
         reading = read_call("Bash", {"command": command}, "/home/me/app", "/home/me")
         assert reading.marks, padding
-
-
-def test_input_that_is_no_text_is_read_as_nothing() -> None:
-    for value in (None, 1, [], {}, ["rm -rf ~"]):
-        assert read_call("Bash", {"command": value}, "/p", "/h") == ((), ())
-        read_call("mcp__x__y", {"command": value, "sql": value}, "/p", "/h")

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from feishuperm.danger.places import INSIDE, NOWHERE, OUTSIDE, TEMPORARY, UNSURE, Ground
+from feishuperm.danger.places import (
+    INSIDE,
+    NOWHERE,
+    OUTSIDE,
+    TEMPORARY,
+    UNSURE,
+    Ground,
+    is_secret,
+)
 
 GROUND = Ground("/home/me/app", "/home/me")
 
@@ -42,6 +50,66 @@ def test_home_in_a_temporary_folder_is_a_home_all_the_same() -> None:
     assert ground.place("~/old", "/tmp/me/app").kind == OUTSIDE
     assert ground.place("/tmp/other", "/tmp/me/app").kind == TEMPORARY
     assert ground.place("build", "/tmp/me/app").kind == INSIDE
+
+
+def test_home_inside_of_the_project_is_still_a_whole_home() -> None:
+    ground = Ground("/home", "/home/me")
+    for path in ("~", "~/*", "/home/me", "/home"):
+        assert ground.place(path, "/home")[0::3] == (INSIDE, True), path
+    assert not ground.place("me/x", "/home").whole
+
+
+def test_part_of_the_project_that_only_the_run_will_tell_is_not_all_of_it() -> None:
+    assert not GROUND.place("./\0", "/home/me/app").whole
+
+
+@pytest.mark.parametrize(
+    ("path", "foreign", "shown"),
+    [
+        ("src/a", False, "src/a"),
+        ("~/x", False, "~/x"),
+        ("/home/me/x", False, "~/x"),
+        ("/home/me/app", False, "~/app"),
+        ("~+/a", False, "a"),
+        ("~root/x", False, "/home/root/x"),
+        ("/srv/\0/x", False, "/srv/…/x"),
+        ("src/a", True, "src/a"),
+    ],
+)
+def test_path_is_shown_as_a_person_reads_it(
+    path: str, foreign: bool, shown: str
+) -> None:
+    place = GROUND.place(path, "/home/me/app", foreign)
+    assert GROUND.show(place.path) == shown
+
+
+def test_nothing_is_inside_on_another_machine() -> None:
+    assert GROUND.place("src/a", "/home/me/app", foreign=True).kind == OUTSIDE
+    assert GROUND.place("/tmp/x", "/home/me/app", foreign=True).kind == TEMPORARY
+
+
+@pytest.mark.parametrize(
+    ("path", "device"),
+    [("/dev/sda", True), ("/dev/shm/x", False), ("/dev/tty1", False), ("dev/x", False)],
+)
+def test_device_is_known(path: str, device: bool) -> None:
+    assert GROUND.place(path, "/home/me/app").device is device
+
+
+@pytest.mark.parametrize(
+    ("path", "secret"),
+    [
+        (".env", True),
+        ("a/.env.production", True),
+        (".env.example", False),
+        ("x.PEM", True),
+        ("credentials.json", True),
+        ("environment", False),
+        ("a.py", False),
+    ],
+)
+def test_secret_is_known_by_its_name(path: str, secret: bool) -> None:
+    assert is_secret(path) is secret
 
 
 def test_relative_path_from_nobody_knows_where_is_unsure() -> None:

