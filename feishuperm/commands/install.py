@@ -13,6 +13,7 @@ from feishuperm.lib.tongue import KEY
 from feishuperm.models.names import LANGUAGES
 from feishuperm.setup.gateway_install import GatewayInstall
 from feishuperm.setup.install import Install
+from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.service_unit import KINDS
 from feishuperm.setup.waiting import duration
 
@@ -55,12 +56,12 @@ def main(args: list[str]) -> int:
     if options.lang:  # it is spoken from here on
         os.environ[KEY] = options.lang
     kind = GatewayInstall if options.gateway else Install
-    install = kind(options, os.environ)
     if options.dry_run:
-        return install.rehearse()
-    install.manifest.open()
-    with locked(install.manifest.path):
-        return install.run()
+        return kind(options, os.environ).rehearse()
+    manifest = Manifest(os.environ)
+    manifest.open()
+    with locked(manifest.path):  # by what another one has left just now
+        return kind(options, os.environ).run()
 
 
 def parser() -> ArgumentParser:

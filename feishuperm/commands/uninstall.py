@@ -40,7 +40,8 @@ def main(args: list[str]) -> int:
     if left and can_ask():
         offer(left, os.environ, ask)
     with locked(manifest.path):
+        manifest = Manifest(os.environ)  # an install may just have ended
         good = undo(manifest, options.purge, os.environ)
-    if good:
-        clean_up(manifest, options.purge, os.environ)
+        if good:
+            clean_up(manifest, options.purge, os.environ)
     return 0 if good else 1

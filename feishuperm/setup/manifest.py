@@ -39,7 +39,7 @@ class Manifest:
         made = missing_folders(self.folder)
         make_folder(self.folder)
         guard_dir(self.folder)
-        if made:
+        if made and not os.path.lexists(self.path):  # another install is faster
             self.save("state", {"folders": made})
 
     def save(self, name: str, record: Record) -> None:
