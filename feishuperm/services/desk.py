@@ -16,16 +16,15 @@ import math
 import os
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
-from feishuperm.lib.log import log, redact
+from feishuperm.lib.log import log
 from feishuperm.models import ask as statuses
 from feishuperm.models import request as states
 from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
 from feishuperm.models.decision import Decision
-from feishuperm.models.fields import text_at
 from feishuperm.models.form import Wrong
 from feishuperm.models.kind import KINDS, Action, kind_of
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
@@ -33,34 +32,26 @@ from feishuperm.models.payload import AskPayload, PreToolUsePayload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import AUTO, Settings
 from feishuperm.protocol.frames import HookRequest
-from feishuperm.services import transcript
 from feishuperm.services.dangers import names, read_danger
 from feishuperm.services.history import UNDO, take_back
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.ledger_lines import LATEST
 from feishuperm.services.notifier import Notifier, Reports
 from feishuperm.services.passes import DAY as PASS_SECONDS
 from feishuperm.services.passes import Call, Pass, Passes
 from feishuperm.services.presence import Presence
 from feishuperm.services.presenter import BROAD, Presenter
+from feishuperm.services.records import (
+    intent_entry,
+    ledger_entry,
+    refusal_entry,
+    remembered,
+)
 from feishuperm.services.reprieves import Reprieves, call_digest
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager, Waiter
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
-from feishuperm.services.transcript import Watch
+from feishuperm.services.transcript import last_typed
+from feishuperm.services.watcher import Timers, Watcher
 
-
-class Timers(Protocol):
-    """What the desk needs of the loop."""
-
-    def now(self) -> float: ...
-
-    def call_at(self, when: float, fn: Callable[[], None]) -> object: ...
-
-
-TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
-TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
-LOOK_SECONDS = 0.005  # after which the others have their look soon, not now
-SOON_SECONDS = 0.02
 # A card waits so long for the words before its call: the client writes them down while
 # it starts the hook, and they arrived within 0.1 s whenever that was measured.
 WORDS_SECONDS = 0.3
@@ -69,12 +60,6 @@ WORDS_LOOK_SECONDS = 0.05
 # third of the time: the client says within twelve seconds that the desk is empty.
 HOLD_SECONDS = 18.0
 HOLD_LOOK_SECONDS = 0.5
-# What an answer led to is looked for so long, and quickly only at first.
-RESULT_SECONDS = 1800.0
-RESULT_QUICK_SECONDS = 60.0
-RESULT_SLOW_LOOK = 5.0
-RESULTS_MOST = 200  # that are looked for at a time
-RESULT_STATES = (states.ALLOWED, states.ANSWERED, states.TERMINAL)
 FORGET_SECONDS = 600
 LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
 LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
@@ -112,15 +97,9 @@ class Desk:
         self._timers = timers
         self._clock = clock
         self._armed = math.inf  # when the next look at the deadlines is due
-        self._transcripts = transcript.Transcripts()
-        self._watches: dict[str, Watch] = {}  # of waiting requests, by id
         self.presence = Presence()
         self._holds_back = settings.permission_notify_delay == AUTO
         self._longest_hold = min(HOLD_SECONDS, settings.permission_request_timeout / 3)
-        self._unheard: set[str] = set()  # those whose words are not there yet
-        self._results: dict[str, tuple[Watch, float]] = {}  # of ended ones, and since
-        self._look_due = math.inf  # when transcripts are looked at next
-        self._next_look = 0
         self._closed = False
         self._handed_over = False
         self._tickets: dict[str, int] = {}  # intents whose requests end right now
@@ -131,6 +110,9 @@ class Desk:
         )
         self.passes = Passes(ledger, clock, timers.now)
         self.requests = RequestManager(settings, self._ended, clock)
+        self.watcher = Watcher(
+            self.requests, presenter, notifier, self.presence, timers
+        )
         self._later(FORGET_SECONDS, self._forget)
 
     # In.
@@ -158,8 +140,7 @@ class Desk:
         self._arm()
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
         self.requests.tell_held(request, now)
-        if request.id not in self._watches:
-            self._watch(request, payload)
+        self.watcher.begin(request, payload)
         ask = self.presenter.brief(request, payload)
         if request.passable and self._goes_through(request, payload):
             return
@@ -211,12 +192,12 @@ class Desk:
         kind = kind_of(payload.tool_name, payload.EVENT)
         if not kind.alone and (hook.shown or not kind.typed_seconds):
             return False
-        typed = transcript.last_typed(payload.transcript_path())
+        typed = last_typed(payload.transcript_path())
         if kind.alone:  # nobody had for a minute
             return typed >= int(hook.id.partition("-")[0])
         for other in self.requests.waiting():
             if other.session == payload.session_id():
-                self._settled_elsewhere(other)
+                self.watcher.settled(other)
         latest = max(typed, self.presence.last_answered(payload.session_id()))
         return 0 <= self._clock() - latest < kind.typed_seconds
 
@@ -250,7 +231,7 @@ class Desk:
         if self._handed_over:
             return
         request = self.requests.of_waiter(waiter)
-        if request is not None and not self._settled_elsewhere(request):
+        if request is not None and not self.watcher.settled(request):
             self.requests.disconnect(waiter)
 
     def hold(self, id: str, who: str = "") -> bool:
@@ -259,7 +240,7 @@ class Desk:
         It runs on when the time of the hook itself is over, `PERMISSION_HOLD` later.
         """
         request = self.requests.get(id)
-        if request is None or not request.waits() or self._settled_elsewhere(request):
+        if request is None or not request.waits() or self.watcher.settled(request):
             return False
         if self.requests.hold(request, self._timers.now()):
             log(f"{id}: the clock is stopped, {who or 'somebody'} reads")
@@ -285,7 +266,7 @@ class Desk:
         request = self.requests.get(answer.id)
         if request is None:
             return Receipt(statuses.UNKNOWN)
-        if not request.waits() or self._settled_elsewhere(request):
+        if not request.waits() or self.watcher.settled(request):
             return self._receipt(statuses.ENDED, request)
         if self._handed_over:  # its hook could not hear it any more
             return self._refuse(statuses.INCOMPLETE, "answer.again")
@@ -440,19 +421,11 @@ class Desk:
         ran: str = "",
     ) -> bool:
         """Put on the disk what is about to be done; whether it may be done."""
-        entry = {
-            **ledger_entry(request),
-            "state": row.state,
-            "action": row.name,
-            "surface": answer.surface,
-            "who": answer.who,
-            "reason": row.reason(answer),
-            "rules": list(self._rule_writer.fresh(request.project, plan)),
-            "denied": bool(row.message),
-            **_changed(redact(ran)),
-        }
+        rules = self._rule_writer.fresh(request.project, plan)
         try:
-            self._tickets[request.id] = self._ledger.intend(entry)
+            self._tickets[request.id] = self._ledger.intend(
+                intent_entry(request, row, answer, rules, ran)
+            )
         except OSError as error:
             log(f"{request.id}: the ledger cannot be written: {error}", "error")
             return bool(row.message)
@@ -502,7 +475,7 @@ class Desk:
 
     def hand_over(self) -> int:
         """Keep what waits undecided for the next server; returns how many wait."""
-        self._handed_over = True
+        self._handed_over, self.watcher.ends_requests = True, False
         return self.requests.waiting_count()
 
     def release_all(self, reason: str) -> int:
@@ -512,132 +485,18 @@ class Desk:
             self.requests.release(request.id, reason)
         return len(waiting)
 
-    # The terminal's answer, seen in the transcript.
-
-    def _watch(self, request: Request, payload: AskPayload) -> None:
-        agent = text_at(payload.fields, "agent_id")
-        path = payload.transcript_path()
-        if KINDS[request.kind].of_a_call:
-            watch = self._transcripts.begin(
-                path, payload.tool_name, payload.tool_input, agent
-            )
-        else:
-            watch = self._transcripts.follow(path, agent)
-        if watch is None:
-            return
-        self._watches[request.id] = watch
-        if not KINDS[request.kind].alone:  # the last words are what it is about
-            self._unheard.add(request.id)
-        self._hear(request)
-        self._look_soon()
-
-    def _look_soon(self) -> None:
-        """Look at the transcripts in half a second, if that is not due anyway."""
-        due = self._timers.now() + TRANSCRIPT_SECONDS
-        if self._look_due > due + TRANSCRIPT_SECONDS:
-            self._look_due = due
-            self._later(TRANSCRIPT_SECONDS, self._look)
-
-    def _hear(self, request: Request) -> bool:
-        """Take down what was said before the call; whether that is new."""
-        watch = self._watches.get(request.id)
-        if request.id not in self._unheard or watch is None or not watch.has_call():
-            return False
-        self._unheard.discard(request.id)
-        words = watch.words()
-        self.presence.person(words.prompted)
-        self.presenter.hear(request, words.said, words.prompt)
-        return True
+    # The card.
 
     def _card_pause(self, request: Request, asked: float) -> float:
         """How long a card should wait before it is looked at again; 0: send it."""
         passed = self._timers.now() - asked
-        if passed < WORDS_SECONDS and self._words_may_come(request):
+        if passed < WORDS_SECONDS and self.watcher.words_may_come(request):
             return WORDS_LOOK_SECONDS
         holds_desk = KINDS[request.kind].holds_desk  # who sits there can do nothing
         if not self._holds_back or holds_desk or passed >= self._longest_hold:
             return 0.0
         there = self.presence.is_there(request.session, request.created, self._clock())
         return HOLD_LOOK_SECONDS if there else 0.0
-
-    def _words_may_come(self, request: Request) -> bool:
-        """Whether what was said before the call is on its way; it is read if not."""
-        watch = self._watches.get(request.id)
-        if request.id not in self._unheard or watch is None or not watch.may_follow():
-            return False
-        if not self._settled_elsewhere(request) and self._hear(request):
-            self.notifier.renew()
-        return request.id in self._unheard
-
-    def _look(self) -> None:
-        """Look at the next few transcripts; go on while anything is watched."""
-        if self._timers.now() < self._look_due:
-            return  # another look was due sooner, and has taken this one's place
-        watched = [*self._watches, *self._results]
-        start = self._next_look if self._next_look < len(watched) else 0
-        until = self._timers.now() + LOOK_SECONDS
-        pause = TRANSCRIPT_SECONDS if self._hurries() else RESULT_SLOW_LOOK
-        self._next_look = start
-        for id in watched[start : start + TRANSCRIPTS_PER_LOOK]:
-            request = self.requests.get(id)
-            if request is not None:
-                self._look_at(request)
-            self._next_look += 1
-            if self._timers.now() > until:
-                pause = SOON_SECONDS
-                break
-        self._look_due = math.inf
-        if self._watches or self._results:
-            self._look_due = self._timers.now() + pause
-            self._later(pause, self._look)
-
-    def _look_at(self, request: Request) -> None:
-        if request.id in self._results:
-            self._learn_result(request)
-        elif not self._settled_elsewhere(request) and self._hear(request):
-            self.notifier.renew()
-
-    def _hurries(self) -> bool:
-        """Whether somebody waits for what the transcripts say."""
-        young = self._timers.now() - RESULT_QUICK_SECONDS
-        watched = (self.requests.get(id) for id in self._watches)
-        # What waits for half a day is looked at again before it is answered.
-        return any(r is not None and not KINDS[r.kind].alone for r in watched) or any(
-            since > young for _, since in self._results.values()
-        )
-
-    # What came of it.
-
-    def _await_result(self, request: Request, watch: Watch) -> None:
-        """Keep looking for how the call went on; it may be known already."""
-        request.result = watch.result
-        of_a_call = KINDS[request.kind].of_a_call
-        if request.result[0] or request.state not in RESULT_STATES or not of_a_call:
-            watch.close()
-            return
-        self._results[request.id] = watch, self._timers.now()
-        while len(self._results) > RESULTS_MOST:
-            self._results.pop(next(iter(self._results)))[0].close()
-        self._look_soon()
-
-    def _learn_result(self, request: Request) -> None:
-        watch, since = self._results[request.id]
-        over = watch.check() in transcript.OVER
-        if not over and self._timers.now() - since < RESULT_SECONDS:
-            return
-        del self._results[request.id]
-        watch.close()
-        request.result = watch.result
-        if request.result[0]:
-            self.notifier.update(self.presenter.outcome(request))
-
-    def _settled_elsewhere(self, request: Request) -> bool:
-        """End the request if its session has gone on without us."""
-        watch = self._watches.get(request.id)
-        if watch is None or self._handed_over or watch.check() not in transcript.OVER:
-            return False
-        self.requests.end_in_terminal(request.id)
-        return True
 
     # Time.
 
@@ -660,14 +519,11 @@ class Desk:
     # Memory.
 
     def _ended(self, request: Request) -> None:
-        watch = self._watches.pop(request.id, None)
-        self._unheard.discard(request.id)
         if request.state == states.TERMINAL:
             self.presence.answered(request.session, self._clock())
         elif request.state == states.GONE:  # somebody pressed a key, too
             self.presence.person(self._clock())
-        if watch is not None:
-            self._await_result(request, watch)
+        self.watcher.end(request)
         self.notifier.settle(self.presenter.outcome(request))
         log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
         ticket = self._tickets.pop(request.id, None)
@@ -733,92 +589,3 @@ class Desk:
         self._reprieves.forget()
         self._refused.clear()
         self._later(FORGET_SECONDS, self._forget)
-
-
-def ledger_entry(request: Request) -> dict[str, Any]:
-    """The record of one end: enough to know what was decided, not to repeat it."""
-    return {
-        "event": "request",
-        "id": request.id,
-        "state": request.state,
-        "action": request.action,
-        "surface": request.surface,
-        "who": request.who,
-        "reason": request.reason,
-        "rules": list(request.rules),
-        "denied": request.decision is not None and request.decision.is_denial(),
-        "kind": request.kind,
-        "tool": request.tool_name,
-        "summary": request.summary,
-        "detail": request.detail,
-        "danger": list(request.danger),
-        "digest": request.digest,
-        "project": request.project,
-        "session": request.session,
-        **({"call": request.call} if request.until else {}),
-        **({"until": round(request.until, 3)} if request.until else {}),
-        **({"pass": request.pass_id} if request.pass_id else {}),
-        **({"grants": request.grants} if request.grants else {}),
-        "created": round(request.created, 3),
-        "ended": round(request.ended, 3),
-        **_changed(request.ran),
-    }
-
-
-def _changed(ran: str) -> dict[str, str]:
-    """What an entry says of a command that a person changed before it ran."""
-    return {"ran": ran} if ran else {}
-
-
-def refusal_entry(request: Request | None, what: str, who: str) -> dict[str, Any]:
-    """The record of something that was tried by who must not."""
-    return {
-        "event": "refused",
-        "id": request.id if request else "",
-        "action": what,
-        "who": who,
-        "tool": request.tool_name if request else "",
-        "summary": request.summary if request else "",
-        "project": request.project if request else "",
-        "session": request.session if request else "",
-    }
-
-
-def remembered(entry: dict[str, Any]) -> Request | None:
-    """The end a ledger entry tells of, or None if it tells of something else."""
-    state = entry.get("state")
-    if entry.get("event") != "request" or state not in states.ENDS:
-        return None
-    try:
-        return _remembered(entry, state)
-    except (KeyError, TypeError, ValueError, OverflowError):  # somebody edited the file
-        return None
-
-
-def _remembered(entry: dict[str, Any], state: str) -> Request:
-    id, tool_name = str(entry["id"]), str(entry["tool"])
-    created, ended = float(entry["created"]), float(entry["ended"])
-    # What was about to be done is in the ledger; that it was done, nobody knows.
-    action = "" if state == states.UNKNOWN else str(entry["action"])
-    kind = KINDS.get(str(entry.get("kind"))) or kind_of(tool_name)
-    row = kind.action(action)
-    deciding = row is not None and row.state == state
-    if not deciding and (action or state in states.DECIDED):
-        raise ValueError
-    if not 0 <= created <= ended < LATEST:
-        raise ValueError
-    request = Request(
-        id, b"", tool_name, str(entry["project"]), created, 0.0, kind.name
-    )
-    request.state = state
-    request.action = action
-    request.surface = str(entry["surface"])
-    request.who = str(entry.get("who") or "")
-    request.rules = tuple(map(str, entry["rules"]))
-    request.summary = str(entry["summary"])
-    request.ran = str(entry.get("ran") or "")
-    request.danger = tuple(map(str, entry.get("danger") or ()))
-    request.ended = ended
-    # Whether the clock denied it; its hook has long been told.
-    request.decision = Decision.deny() if entry["denied"] else None
-    return request

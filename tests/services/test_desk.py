@@ -27,11 +27,11 @@ from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
 from feishuperm.services import desk as desks
-from feishuperm.services.desk import Desk, ledger_entry, remembered
+from feishuperm.services.desk import Desk
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter
+from feishuperm.services.records import remembered
 from feishuperm.services.rule_writer import RuleWriter
-from feishuperm.services.transcript import Result, Transcripts
 from tests.kinds import extra
 from tests.lib.samples import CALLS
 from tests.served import EVENT
@@ -197,25 +197,6 @@ class FakeLedger:
         return [entry for entry in self.ends if entry["id"] == id]
 
 
-class Watched:
-    """A transcript that says what it is told to say."""
-
-    def __init__(self, state: str) -> None:
-        self.state = state
-        self.result = Result()
-
-    def check(self) -> str:
-        return self.state
-
-    def has_call(self) -> bool:
-        return False
-
-    def may_follow(self) -> bool:
-        return False
-
-    def close(self) -> None: ...
-
-
 class Bench:
     """A desk with everything around it faked."""
 
@@ -277,9 +258,9 @@ class Bench:
 
     def settle_transcript(self) -> None:
         """Let whatever is young in a transcript grow old."""
-        for watch in self.desk._watches.values():
+        for watch in self.desk.watcher._watches.values():
             watch.began -= 10
-        for watch, _ in self.desk._results.values():
+        for watch, _ in self.desk.watcher._results.values():
             watch.began -= 10
         self.timers.turn(2.0)
 
@@ -854,79 +835,7 @@ def test_hook_whose_server_died_while_it_decided_is_left_to_the_terminal(
     assert bench.ledger.ends == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"action": "deny"},
-        {"action": ""},
-        {"state": states.EXPIRED},
-        {"state": states.WAITING},
-        {"created": "soon"},
-        {"ended": 1.0},
-        {"ended": 1e300},
-        {"created": 10**400},
-        {"rules": None},
-        {"id": None, "project": None, "tool": None, "created": None},
-    ],
-)
-def test_entry_that_somebody_edited_is_not_believed(
-    bench: Bench, change: dict[str, Any]
-) -> None:
-    bench.ask()
-    bench.answer("allow")
-    entry = ledger_entry(bench.request)
-    assert remembered(entry) is not None
-    assert remembered({**entry, **change}) is None
-
-
-@pytest.mark.parametrize(
-    ("tool", "action", "kind"),
-    [("ExitPlanMode", "approve", "plan"), ("AskUserQuestion", "answer", "question")],
-)
-def test_entry_from_before_kinds_were_written_is_understood(
-    tool: str, action: str, kind: str
-) -> None:
-    entry = {
-        "event": "request", "id": ID, "state": "answered", "action": action,
-        "surface": "webhook", "reason": "", "rules": [], "denied": False, "tool": tool,
-        "summary": tool, "project": "/p", "created": 1.0, "ended": 2.0,
-    }  # fmt: skip
-    request = remembered(entry)
-    assert request is not None
-    assert (request.kind, request.action) == (kind, action)
-
-
 # Ends without a person.
-
-
-@pytest.mark.parametrize("state", ["answered", "moved_on"])
-def test_answer_after_the_terminals_comes_too_late(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    watch = Watched("pending")
-    monkeypatch.setattr(Transcripts, "begin", lambda *args: watch)
-    waiter = bench.ask()
-    watch.state = state
-    receipt = bench.answer("allow")
-    assert receipt.status == statuses.ENDED
-    assert receipt.outcome.state == states.TERMINAL
-    assert waiter.frames[-1] == (b"R", b"")
-
-
-def test_transcripts_are_looked_at_while_anything_waits(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch = Watched("pending")
-    monkeypatch.setattr(Transcripts, "begin", lambda *args: watch)
-    bench.ask()
-    bench.timers.turn(3)
-    assert bench.request.waits()
-    watch.state = "answered"
-    bench.timers.turn(desks.TRANSCRIPT_SECONDS)
-    assert bench.request.state == states.TERMINAL
-    bench.timers.turn(desks.TRANSCRIPT_SECONDS)
-    looks = [call for call in bench.timers.calls if call[2] == bench.desk._look]
-    assert looks == []
 
 
 def test_hook_that_ends_by_itself_takes_its_request_along(bench: Bench) -> None:
@@ -969,69 +878,6 @@ def test_tap_of_a_stranger_is_in_the_ledger_once(bench: Bench) -> None:
     assert refused[0]["who"] == "ou_stranger" and refused[0]["summary"]
     assert len(refused[1]["action"]) <= 64 and "\n" not in refused[1]["action"]
     assert bench.request.waits() and not bench.request.tried
-
-
-# Why a call is made.
-
-
-def spoken(*texts: str, prompt: str = "fix the build\nplease") -> str:
-    """A transcript: a prompt, and what Claude said since."""
-    lines: list[Any] = [{"type": "user", "message": {"content": prompt}}]
-    for text in texts:
-        content = [{"type": "text", "text": text}]
-        lines.append({"type": "assistant", "message": {"content": content}})
-    return "".join(json.dumps(line) + "\n" for line in lines)
-
-
-def called(command: str = "npm test") -> str:
-    block = {
-        "type": "tool_use",
-        "id": "toolu_1",
-        "name": "Bash",
-        "input": {"command": command},
-    }
-    line = {"type": "assistant", "message": {"content": [block]}}
-    return json.dumps(line) + "\n"
-
-
-def test_card_says_why_and_what_claude_works_on(tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(spoken("Earlier words", "First.\n\nNow the tests.") + called())
-    bench = Bench(tmp_path)
-    bench.ask(command="npm test", transcript_path=str(path))
-    ((ask, _),) = bench.channel.asks
-    assert (ask.why, ask.prompt) == ("Now the tests.", "fix the build")
-
-
-def test_card_waits_a_moment_for_words_that_come_late(tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(spoken("Of an earlier call"))
-    bench = Bench(tmp_path)
-    bench.ask(command="npm test", transcript_path=str(path))
-    assert bench.channel.asks == []
-    ((ask, _),) = bench.inbox.asks  # whoever looks need not wait
-    assert ask.why == ""
-    with path.open("a") as file:
-        file.write(spoken("Of this call")[len(spoken()) :] + called())
-    bench.timers.turn(0.1)
-    ((ask, _),) = bench.channel.asks
-    assert ask.why == "Of this call"
-    assert bench.inbox.renewed == 1
-
-
-def test_card_does_not_wait_long_for_words_that_never_come(tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(spoken("Of an earlier call"))
-    bench = Bench(tmp_path)
-    bench.ask(command="npm test", transcript_path=str(path))
-    bench.timers.turn(desks.WORDS_SECONDS + 0.1)
-    ((ask, _),) = bench.channel.asks
-    assert ask.why == ""
-    with path.open("a") as file:
-        file.write(called())
-    bench.timers.turn(1.0)
-    assert bench.desk.requests.waiting()[0].why == "Of an earlier call"
-    assert bench.inbox.renewed == 1
 
 
 # What auto mode refused.
@@ -1120,74 +966,6 @@ def test_no_pass_is_offered_for_what_auto_mode_refused(denying: Bench) -> None:
 # What came of it.
 
 
-def ran(content: str = "done", is_error: bool = False) -> str:
-    block = {
-        "type": "tool_result",
-        "tool_use_id": "toolu_1",
-        "content": content,
-        "is_error": is_error,
-    }
-    return json.dumps({"type": "user", "message": {"content": [block]}}) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("content", "is_error", "said", "look"),
-    [
-        ("fine", False, "已运行完毕", "good"),
-        ("Exit code 3\nboom", True, "已运行，退出码 3", "bad"),
-        ("API_KEY=sk-ant-0123456789abcdef0123\nx", True,
-         "运行失败：API_KEY=***", "bad"),
-        ("Permission to use Bash has been denied.", True,
-         "被规则拒绝，没有运行", "bad"),
-    ],
-)  # fmt: skip
-def test_channels_are_told_what_came_of_an_allow(
-    tmp_path: Path, content: str, is_error: bool, said: str, look: str
-) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(spoken("Now.") + called())
-    bench = Bench(tmp_path)
-    bench.ask(command="npm test", transcript_path=str(path))
-    bench.answer("allow")
-    assert bench.channel.outcomes[0].result == ""
-    bench.timers.turn(2.0)
-    assert bench.channel.updates == []
-    with path.open("a") as file:
-        file.write(ran(content, is_error))
-    bench.settle_transcript()
-    (outcome,) = bench.channel.updates
-    assert (outcome.result, outcome.result_look) == (said, look)
-
-
-def test_result_that_never_comes_is_not_waited_for_for_ever(tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(spoken("Now.") + called())
-    bench = Bench(tmp_path)
-    bench.ask(command="npm test", transcript_path=str(path))
-    bench.answer("allow")
-    bench.timers.turn(desks.RESULT_SECONDS + 10)
-    before = len(bench.timers.calls)
-    with path.open("a") as file:
-        file.write(ran())
-    bench.timers.turn(60)
-    assert bench.channel.updates == []
-    assert len(bench.timers.calls) == before
-    bench.ask(command="npm test", id="1700000001-0123abcd", transcript_path=str(path))
-    bench.timers.turn(2.0)  # a new request is looked at again, quickly
-
-
-def test_refusal_has_no_result(tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_text(spoken("Now.") + called())
-    bench = Bench(tmp_path)
-    bench.ask(command="npm test", transcript_path=str(path))
-    bench.answer("deny")
-    with path.open("a") as file:
-        file.write(ran("用户通过飞书拒绝", True))
-    bench.timers.turn(5.0)
-    assert bench.channel.updates == []
-
-
 def test_answers_to_a_question_are_shown(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.ask("AskUserQuestion")
@@ -1224,6 +1002,36 @@ def test_undo_of_what_wrote_no_rule_is_refused(tmp_path: Path) -> None:
 
 
 # At the desk.
+
+
+def spoken(*texts: str, prompt: str = "fix the build\nplease") -> str:
+    """A transcript: a prompt, and what Claude said since."""
+    lines: list[Any] = [{"type": "user", "message": {"content": prompt}}]
+    for text in texts:
+        content = [{"type": "text", "text": text}]
+        lines.append({"type": "assistant", "message": {"content": content}})
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def called(command: str = "npm test") -> str:
+    block = {
+        "type": "tool_use",
+        "id": "toolu_1",
+        "name": "Bash",
+        "input": {"command": command},
+    }
+    line = {"type": "assistant", "message": {"content": [block]}}
+    return json.dumps(line) + "\n"
+
+
+def ran(content: str = "done", is_error: bool = False) -> str:
+    block = {
+        "type": "tool_result",
+        "tool_use_id": "toolu_1",
+        "content": content,
+        "is_error": is_error,
+    }
+    return json.dumps({"type": "user", "message": {"content": [block]}}) + "\n"
 
 
 def typed(seconds_ago: float) -> str:

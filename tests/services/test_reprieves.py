@@ -11,8 +11,8 @@ import pytest
 
 from feishuperm.models.payload import PreToolUsePayload
 from feishuperm.models.request import Request
-from feishuperm.services.desk import ledger_entry
 from feishuperm.services.ledger import Ledger
+from feishuperm.services.records import ledger_entry
 from feishuperm.services.reprieves import SECONDS, Reprieves, call_digest
 
 CALL: dict[str, Any] = {
