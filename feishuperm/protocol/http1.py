@@ -23,7 +23,8 @@ Any of them ends in a ProtocolError, after which the reader is of no more use.  
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -36,10 +37,9 @@ MAX_FIELDS = 1000  # of a query or a form; a person fills in a dozen
 
 TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 VALUE = r"[\t -~\x80-\xff]*"
-START = re.compile(rf"({TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.")
 # Only one way to match each byte, so that no input makes the search go back and forth.
 LINES = rf"((?:{TOKEN}:{VALUE}\r\n)*)"
-FIELDS = re.compile(rf"([01])\r\n{LINES}")
+HEAD = re.compile(rf"({TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.([01])\r\n{LINES}")
 HEADER = re.compile(rf"({TOKEN}):[\t ]*({VALUE})\r\n")
 CONTENT_LENGTH = re.compile(r"[0-9]{1,18}")
 EMPTY_LINES = re.compile(rb"(?:\r\n)+")
@@ -71,6 +71,8 @@ class Request:
         self.headers = headers  # names in lower case
         self.version = version
         self.body = body
+        self.length = len(body)  # as announced, before the body has come
+        self.expects = False  # a 100 before it sends the body
         self.peer = peer
         self.peer_port = 0
         self.local = ""  # the address it came to
@@ -81,16 +83,6 @@ class Request:
     def upgrades(self) -> bool:
         """Whether the client wants to speak another protocol, such as WebSocket."""
         return "upgrade" in self.headers or "upgrade" in options(self.headers)
-
-
-class Fields(NamedTuple):
-    """What the lines after the first say."""
-
-    version: str
-    headers: dict[str, str]
-    length: int  # of the body
-    keep_alive: bool
-    expects: bool  # a 100 before the body
 
 
 class Response(NamedTuple):
@@ -154,10 +146,6 @@ class RequestReader:
         self._buffer = bytearray()
         self._scanned = 0  # no end of head before this
         self._request: Request | None = None  # the one whose body is being read
-        self._length = 0  # of that body
-        self._asks = False  # and its client waits for a 100
-        self._rest = ""  # of the last head, after its target
-        self._fields = Fields("", {}, 0, False, False)  # what that said
 
     @property
     def state(self) -> str:
@@ -183,44 +171,31 @@ class RequestReader:
 
     def next_event(self) -> Request | Continue | None:
         """The next request, or None: more is needed. Raises ProtocolError."""
-        if self._request is None and not (self._buffer and self._read_head()):
+        if self._request is None and self._buffer:
+            self._request = self._read_head()
+        request, buffer = self._request, self._buffer
+        if request is None:
             return None
-        if self._length:
-            return self._read_body()
-        request, self._request = self._request, None
+        if len(buffer) < request.length:
+            asks, request.expects = request.expects, False
+            return Continue() if asks else None
+        request.body = bytes(buffer[: request.length])
+        del buffer[: request.length]
+        self._request = None
         return request
 
-    def _read_head(self) -> bool:
+    def _read_head(self) -> Request | None:
         buffer = self._buffer
         if buffer[0] == 0x0D:
             self._skip_empty_lines()
         end = buffer.find(b"\r\n\r\n", self._scanned)
         if end < 0 or end > MAX_HEAD:
             self._check_incomplete(end)
-            return False
+            return None
         head = buffer[: end + 2].decode("latin-1")
         del buffer[: end + 4]
         self._scanned = 0
-        self._parse_head(head)
-        return True
-
-    def _parse_head(self, head: str) -> None:
-        start = START.match(head)
-        if start is None:
-            raise ProtocolError("malformed request line")
-        rest = head[start.end() :]
-        if rest != self._rest:  # a browser repeats its headers to the letter
-            self._fields = parse_fields(rest)
-            self._rest = rest
-        fields = self._fields
-        method, target = start.groups()
-        path, query = parse_target(target)
-        self._request = request = Request(
-            method, path, query, fields.headers.copy(), fields.version
-        )
-        request.keep_alive = fields.keep_alive
-        self._length = fields.length
-        self._asks = fields.expects
+        return parse_head(head)
 
     def _skip_empty_lines(self) -> None:
         """Some clients leave one behind after a form."""
@@ -240,34 +215,28 @@ class RequestReader:
             raise ProtocolError("not HTTP")  # most likely TLS, which would wait
         self._scanned = max(0, len(buffer) - 3)
 
-    def _read_body(self) -> Request | Continue | None:
-        request, length = self._request, self._length
-        if len(self._buffer) < length:
-            asks, self._asks = self._asks, False
-            return Continue() if asks else None
-        assert request is not None
-        request.body = bytes(self._buffer[:length])
-        del self._buffer[:length]
-        self._request, self._length = None, 0
-        return request
 
-
-def parse_fields(rest: str) -> Fields:
-    """A head from its minor version on. Raises ProtocolError."""
-    match = FIELDS.fullmatch(rest)
+def parse_head(head: str) -> Request:
+    """A request without its body. Raises ProtocolError."""
+    match = HEAD.fullmatch(head)
     if match is None:
-        raise ProtocolError("malformed header")
-    version, headers = "1." + match[1], parse_headers(match[2])
-    is_modern = version == "1.1"
+        raise ProtocolError("malformed request line or header")
+    method, target, version, lines = match.groups()
+    headers = dict(parse_headers(lines))
+    is_modern = version == "1"
     if not HOST.fullmatch(headers.get("host", "" if is_modern else "none")):
         raise ProtocolError("no Host header, or none that names a host")
-    expects = is_modern and headers.get("expect", "").lower() == "100-continue"
+    request = Request(method, *parse_target(target), headers, f"1.{version}")
+    request.length = body_length(headers)
     wishes = options(headers)
-    keeps_alive = "close" not in wishes and (is_modern or "keep-alive" in wishes)
-    return Fields(version, headers, body_length(headers), keeps_alive, expects)
+    request.keep_alive = "close" not in wishes and (is_modern or "keep-alive" in wishes)
+    expects = headers.get("expect", "").lower() == "100-continue"
+    request.expects = is_modern and expects
+    return request
 
 
-def parse_headers(lines: str) -> dict[str, str]:
+@lru_cache(maxsize=8)  # a browser repeats its headers to the letter
+def parse_headers(lines: str) -> Mapping[str, str]:
     """Well-formed header lines; a repeated one is a list. Raises ProtocolError."""
     headers: dict[str, str] = {}
     for key, text in HEADER.findall(lines):
@@ -280,7 +249,7 @@ def parse_headers(lines: str) -> dict[str, str]:
     return headers
 
 
-def options(headers: dict[str, str]) -> list[str]:
+def options(headers: Mapping[str, str]) -> list[str]:
     """What the Connection header asks for, in lower case."""
     return [word.strip() for word in headers.get("connection", "").lower().split(",")]
 

@@ -24,7 +24,7 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import ProtocolError
@@ -84,7 +84,7 @@ class WebSocketError(ProtocolError):
 class HandshakeRefused(ProtocolError):
     """The server answered with something else than a WebSocket."""
 
-    def __init__(self, status: int, headers: dict[str, str]) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(f"the handshake was refused with status {status}", status)
         self.headers = headers  # names in lower case
 
@@ -169,7 +169,7 @@ class ClientHandshake:
             raise ProtocolError("the server chose a protocol nobody offered")
 
 
-def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
+def parse_head(head: bytes) -> tuple[int, Mapping[str, str]]:
     """Status and headers of an HTTP answer, whose last line end is included.
 
     Raises ProtocolError.
