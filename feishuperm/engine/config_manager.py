@@ -181,8 +181,8 @@ class ConfigManager:
             file = SettingsFile(source, origin.path, data)
             reader = _Reader(origin, self.warn, notes=for_sdk)
             # What the client runs by its own rules is not ours to judge.
-            reader.scripts_only = not for_sdk and not file.has_script
-            file.hooks += reader.hooks(data.get("hooks"))
+            if for_sdk or file.has_script:
+                file.hooks += reader.hooks(data.get("hooks"))
             file.callbacks += reader.callbacks(data.get("feishuperm"))
             config.files.append(file)
         self._warn_hooks_json(root)
@@ -255,7 +255,6 @@ class _Reader:
         self.path = origin.path
         self.warn = warn
         self.notes = notes  # also about what is right, and may still surprise
-        self.scripts_only = False  # under `hooks`; the client runs the others
 
     def skip(self, place: str, why: str) -> None:
         self.warn(f"{self.path}: {place}: {why}; skipped")
@@ -331,8 +330,6 @@ class _Reader:
     def _callbacks(self, entries: list[Any], place: str) -> Iterator[HookCallback]:
         for number, entry in enumerate(entries):
             inside = f"{place}.hooks[{number}]"
-            if self.scripts_only and value_at(entry, "type") != SCRIPT:
-                continue
             try:
                 callback = self._callback(entry, inside)
             except Invalid as error:

@@ -185,12 +185,16 @@ class Headless:
         else:
             self._send(self.protocol.user_message(prompt))
         while not self.ended:
-            try:
-                self.events.get(timeout=TICK)()
-            except queue.Empty:
-                pass
+            self._turn(TICK)
             self._tick(time.monotonic())
         return self._exit_code()
+
+    def _turn(self, seconds: float) -> None:
+        """Do the next thing that was handed over, if one comes in time."""
+        try:
+            self.events.get(timeout=seconds)()
+        except queue.Empty:
+            pass
 
     def _agreed(self, answer: ControlResponse, prompt: str) -> None:
         """Run what the CLI left out; what else stood in a skipped file stays out."""
@@ -291,22 +295,23 @@ class Headless:
 
     def _hook(self, request: ControlRequest) -> None:
         """In a thread: a registered callback."""
-        tool_use_id = request.body.get("tool_use_id")
-        output = self.hooks.run(part_at(request.body, "input"), tool_use_id)
-        self._later(lambda: self._hook_done(request.id, output or {}))
+        fields = part_at(request.body, "input")
+        output = self._run_hooks(fields, request.body.get("tool_use_id"))
+        self._later(lambda: self._send(self.protocol.reply(request.id, output)))
 
     def _failed(self, request: ControlRequest, why: str) -> None:
         self.screen.warn(why)
         self._send(self.protocol.refuse(request.id, why))
 
-    def _hook_done(self, id: str, output: dict[str, Any]) -> None:
-        self.screen.hook_output(output)
-        self._send(self.protocol.reply(id, output))
+    def _own_event(self, event: str, **extra: str) -> None:
+        self._run_hooks({**self.session, **extra, "hook_event_name": event})
 
-    def _own_event(self, event: str, **extra: str) -> dict[str, Any] | None:
-        fields = {**self.session, **extra, "hook_event_name": event}
-        output = self.hooks.run(fields)
-        self._later(lambda: self.screen.hook_output(output or {}))
+    def _run_hooks(
+        self, fields: dict[str, Any], tool_use_id: str | None = None
+    ) -> dict[str, Any]:
+        """What callbacks answer; the person sees what they have to say."""
+        output = self.hooks.run(fields, tool_use_id) or {}
+        self._later(lambda: self.screen.hook_output(output))
         return output
 
     def _ask(self, question: Question, body: dict[str, Any]) -> None:
@@ -320,9 +325,7 @@ class Headless:
         for key in ("permission_suggestions", "agent_id", "tool_use_id"):
             if body.get(key):
                 event[key] = body[key]
-        output = self.hooks.run(event, body.get("tool_use_id"))
-        if output:
-            self._later(lambda: self.screen.hook_output(output))
+        output = self._run_hooks(event, body.get("tool_use_id"))
         decision = _decision_of(output) or self._ask_person(question, event)
         self._later(lambda: self._decided(question, decision))
 
@@ -385,10 +388,7 @@ class Headless:
         self._request("interrupt")
         until = time.monotonic() + INTERRUPT_SECONDS
         while not self.ended and time.monotonic() < until:
-            try:
-                self.events.get(timeout=0.1)()
-            except queue.Empty:
-                pass
+            self._turn(0.1)
 
     def _end(self) -> None:
         """Nothing of this session outlives it."""

@@ -94,12 +94,8 @@ def _merge_two(first: Output, second: Output) -> Output:
     for key in ("systemMessage", "stopReason"):
         if key in merged:
             merged[key] = _joined((first, second), key)
-    specific = [
-        out["hookSpecificOutput"]
-        for out in (first, second)
-        if isinstance(out.get("hookSpecificOutput"), dict)
-    ]
-    if len(specific) == 2:
+    specific = [part_at(out, "hookSpecificOutput") for out in (first, second)]
+    if any(specific):
         merged["hookSpecificOutput"] = _merge_specific(*specific)
     return merged
 

@@ -89,15 +89,13 @@ def command(path: str) -> tuple[str, ...]:
 def read_result(ended: Child, fields: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """(output, problem): a broken script continues and says why."""
     from feishuperm.lib.child import MAX_OUTPUT, RESULT, STDERR  # not for the child
+    from feishuperm.models.fields import decoded
 
     carry_on = {"continue": True}
     result = ended.output(RESULT)
     if len(result) > MAX_OUTPUT:
         return carry_on, f"the script's result is longer than {MAX_OUTPUT} bytes"
-    try:
-        message = json.loads(result)
-    except (ValueError, RecursionError):
-        message = None
+    message = decoded(result)
     if not isinstance(message, dict):  # or a script wrote it by itself
         said = ended.output(STDERR).decode(errors="replace").strip()
         return carry_on, f"the script gave no result (exit {ended.code}): {said[-500:]}"

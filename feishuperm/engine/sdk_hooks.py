@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from feishuperm.engine.hook_manager import HookManager
@@ -19,16 +19,13 @@ SdkCallback = Callable[..., Awaitable[dict[str, Any]]]
 SLACK = 5  # seconds past our own deadlines before a client gives a callback up
 
 
-class HookMatcher:
+class HookMatcher(NamedTuple):
     """What an SDK's `HookMatcher` is to its client."""
 
-    def __init__(
-        self, matcher: str | None, hooks: list[SdkCallback], timeout: float
-    ) -> None:
-        self.matcher = matcher
-        self.hooks = hooks
-        self.timeout = timeout
-        self.on_failure = None
+    matcher: str | None
+    hooks: list[SdkCallback]
+    timeout: float
+    on_failure: None = None
 
 
 class Turns:

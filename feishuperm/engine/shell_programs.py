@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from feishuperm.engine.variables import VARIABLES, UnsafeTemplate
 
@@ -109,12 +109,11 @@ def refuse(why: str, hint: str = SCRIPT_HINT) -> NoReturn:
     raise UnsafeTemplate(f"{why}; {hint}")
 
 
-class Word:
+class Word(NamedTuple):
     """One word as a shell would see it, with marks for what is expanded in it."""
 
-    def __init__(self, text: str, quoted: bool) -> None:
-        self.text = text
-        self.quoted = quoted
+    text: str
+    quoted: bool
 
     def has_value(self) -> bool:
         return VALUE in self.text

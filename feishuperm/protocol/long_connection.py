@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from feishuperm.errors import ProtocolError
-from feishuperm.models.fields import decoded, value_at
+from feishuperm.models.fields import decoded, text_at, value_at
 from feishuperm.protocol.feishu_frame import (
     CONTROL,
     DATA,
@@ -98,23 +98,20 @@ REFUSALS = {
 
 def read_endpoint(status: int, body: bytes) -> Endpoint:
     """What discovery answered. Raises Refusal."""
-    try:
-        answer = json.loads(body)
-        code = int(answer["code"])
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-        raise Refusal("app.unreachable", status, fatal=False) from None
-    if code:
+    answer = decoded(body)
+    code = value_at(answer, "code")
+    if isinstance(code, int) and code:
         raise Refusal(*_refused(code))
+    url = text_at(answer, "data", "URL")
     try:
-        url = answer["data"]["URL"]
-        query = parse_qs(urlsplit(url).query)
-        service_id = int(query["service_id"][0])
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise Refusal("app.unreachable", code, fatal=False) from None
-    usable = url.isascii() and url.startswith(("ws://", "wss://"))
+        service_id = int(parse_qs(urlsplit(url).query)["service_id"][0])
+    except (ValueError, KeyError):
+        service_id = -1
+    usable = code == 0 and url.isascii() and url.startswith(("ws://", "wss://"))
     if not usable or not 0 <= service_id < 1 << 31:
-        raise Refusal("app.unreachable", code, fatal=False)
-    return Endpoint(url, service_id, ping_seconds(answer["data"].get("ClientConfig")))
+        raise Refusal("app.unreachable", status, fatal=False)
+    config = value_at(answer, "data", "ClientConfig")
+    return Endpoint(url, service_id, ping_seconds(config))
 
 
 def ping_seconds(config: object, otherwise: float = PING_SECONDS) -> float:
@@ -149,7 +146,7 @@ class LongConnection(Conversation):
         super().__init__(WebSocket(client=True), now, wall)
         self._service_id = endpoint.service_id
         self._interval = endpoint.ping_seconds
-        self._chunks: dict[str, _Chunks] = {}
+        self._chunks: dict[tuple[str, int], _Chunks] = {}
         self._pinged = -math.inf  # the oldest ping that nothing has followed
         self._last_ping = -math.inf
         self._card_out = math.inf  # since when a card waits and nothing but pongs came
@@ -197,28 +194,23 @@ class LongConnection(Conversation):
         if total > MAX_PARTS or number >= total:
             raise ProtocolError("a message in an impossible number of parts")
         self._forget_chunks()
-        id = frame.header("message_id")
-        chunks = self._chunks.get(id)
-        if chunks is None or len(chunks.parts) != total:
-            chunks = self._chunks[id] = _Chunks(self._now, [None] * total)
-        chunks.parts[number] = frame.payload or b""
-        parts = [part for part in chunks.parts if part is not None]
-        is_long = sum(map(len, parts)) > MAX_CHUNKED
-        if is_long or len(parts) == total:
-            del self._chunks[id]
-        if is_long:
+        key = frame.header("message_id"), total
+        parts = self._chunks.setdefault(key, _Chunks(self._now, {})).parts
+        parts[number] = frame.payload or b""
+        if sum(map(len, parts.values())) > MAX_CHUNKED:
+            del self._chunks[key]
             raise ProtocolError("a message in parts is too long")
-        return b"".join(parts) if len(parts) == total else None
+        if len(parts) < total:
+            return None
+        del self._chunks[key]
+        return b"".join(parts[number] for number in range(total))
 
     def _forget_chunks(self) -> None:
-        late = [
-            id
-            for id, chunks in self._chunks.items()
-            if self._now - chunks.began > CHUNK_SECONDS
-        ]
+        began = self._now - CHUNK_SECONDS
+        late = [key for key in self._chunks if self._chunks[key].began < began]
         surplus = list(self._chunks)[: max(0, len(self._chunks) - MAX_OPEN_MESSAGES)]
-        for id in {*late, *surplus}:
-            del self._chunks[id]
+        for key in {*late, *surplus}:
+            del self._chunks[key]
 
     # Out.
 
@@ -289,7 +281,7 @@ class _Chunks(NamedTuple):
     """The parts of a message that have come."""
 
     began: float
-    parts: list[bytes | None]
+    parts: dict[int, bytes]
 
 
 def _number(value: str) -> int:

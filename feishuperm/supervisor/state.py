@@ -103,7 +103,7 @@ class SupervisorState:
 
     def session(self, session: str) -> dict[str, Any]:
         """What is known of a session; empty when nothing is, or nothing readable."""
-        return _object(self._session(session))
+        return object_in(self._session(session))
 
     def sessions(self) -> list[tuple[str, dict[str, Any]]]:
         """Every session that has a file, the latest first."""
@@ -131,7 +131,7 @@ class SupervisorState:
             self._save(self._projects(), {"off": off})
 
     def _projects_off(self) -> list[str]:
-        return list_at(_object(self._projects()), "off")
+        return list_at(object_in(self._projects()), "off")
 
     # Files.
 
@@ -199,7 +199,7 @@ def _whole(state: dict[str, Any], key: str) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _object(path: str) -> dict[str, Any]:
+def object_in(path: str) -> dict[str, Any]:
     """A JSON object; a damaged file counts as none, because counting must go on."""
     try:
         return part_at(read_json(path))

@@ -9,14 +9,13 @@ import shutil
 import time
 from typing import Any
 
-from feishuperm.errors import FileError, UsageError
+from feishuperm.errors import UsageError
 from feishuperm.lib.config import claude_settings, load_settings, state_dir
 from feishuperm.lib.display import one_line
-from feishuperm.lib.files import read_json
 from feishuperm.lib.terminal import say
 from feishuperm.models.fields import list_at, part_at
 from feishuperm.supervisor.event import CAP_VARIABLE, DEFAULT_CAP, client_cap
-from feishuperm.supervisor.state import SupervisorState, check_session
+from feishuperm.supervisor.state import SupervisorState, check_session, object_in
 
 SHOWN_SESSIONS = 5  # --json has them all
 SHOWN_VERDICTS = 5
@@ -153,19 +152,12 @@ def cap_in_force(limit: int) -> tuple[int, str]:
 def configured_cap() -> tuple[int, str]:
     """The cap, and where it comes from: settings files go before the environment."""
     for path in reversed(list(claude_settings(current_project()).values())):
-        value = _env_of(path).get(CAP_VARIABLE)
+        # Like the client, which skips a file that it cannot read.
+        value = part_at(object_in(path), "env").get(CAP_VARIABLE)
         if value is not None:
             return client_cap({CAP_VARIABLE: str(value)}), path
     place = "its environment" if CAP_VARIABLE in os.environ else "its default"
     return client_cap(os.environ), place
-
-
-def _env_of(path: str) -> dict[str, Any]:
-    """`env` in a settings file; the client skips a file that it cannot read."""
-    try:
-        return part_at(read_json(path), "env")
-    except FileError:
-        return {}
 
 
 def print_session(entry: dict[str, Any], limit: int) -> None:
