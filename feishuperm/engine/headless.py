@@ -143,7 +143,7 @@ class Headless:
                 self._end()
             finally:
                 self.hooks.stop()
-                self.screen.finish()
+                self.screen.clear()
 
     def _start(self, command: Sequence[str]) -> None:
         if any(word.startswith(("--continue", "--resume")) for word in command):

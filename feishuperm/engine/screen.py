@@ -110,7 +110,7 @@ class Screen:
         if self.as_json:
             print(json.dumps(result, ensure_ascii=False), file=self.out, flush=True)
         elif isinstance(answer, str):
-            self._clear()
+            self.clear()
             print(visible(answer), file=self.out, flush=True)
         else:
             self._flush()
@@ -119,11 +119,8 @@ class Screen:
                 self._tell(one_line(str(error)))
         self.line(_summary(result, refusals))
 
-    def finish(self) -> None:
-        self._clear()
-
     def line(self, text: str) -> None:
-        self._clear()
+        self.clear()
         self._progress(text + "\n")
 
     def _progress(self, text: str) -> None:
@@ -139,7 +136,8 @@ class Screen:
             self.line(self.held)
             self.held = ""
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Take the countdown from the last line."""
         if self.counting:
             self._progress("\r\x1b[K")
             self.counting = ""

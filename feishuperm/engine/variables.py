@@ -85,8 +85,5 @@ def used_variables(template: str) -> set[str]:
 
 
 def _first_text(fields: dict[str, Any], paths: tuple[str, ...]) -> str:
-    for path in paths:
-        text = text_at(fields, *path.split("."))
-        if text:
-            return text
-    return ""
+    texts = (text_at(fields, *path.split(".")) for path in paths)
+    return next(filter(None, texts), "")

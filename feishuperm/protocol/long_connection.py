@@ -264,13 +264,10 @@ class LongConnection(Conversation):
         self.notice_sleep(now, wall)
         if now - self._pinged >= PONG_SECONDS and self._pinged > -math.inf:
             self.trouble = self.trouble or "Feishu answers no ping"
-        if not self.trouble and now >= self._next_ping():
-            self._ping(now)
-
-    def _next_ping(self) -> float:
         is_card_out = self._card_out < math.inf
         seconds = CARD_PING_SECONDS if is_card_out else self._interval
-        return self._last_ping + seconds
+        if not self.trouble and now >= self._last_ping + seconds:
+            self._ping(now)
 
     def is_deaf(self, now: float) -> bool:
         """Whether a card has been out for long and nothing but pongs arrived."""

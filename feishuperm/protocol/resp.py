@@ -117,14 +117,12 @@ class ReplyReader:
 
     def _take_line(self) -> bytes | None:
         end = self._buffer.find(b"\r\n", max(self._at, self._looked))
+        if (len(self._buffer) if end < 0 else end) - self._at > MAX_LINE:
+            raise ProtocolError("a line of a reply is too long")
         if end < 0:
             # The last byte may be the first half of a line end.
             self._looked = max(self._at, len(self._buffer) - 1)
-            if len(self._buffer) - self._at > MAX_LINE:
-                raise ProtocolError("a line of a reply is too long")
             return None
-        if end - self._at > MAX_LINE:
-            raise ProtocolError("a line of a reply is too long")
         line = bytes(self._buffer[self._at : end])
         self._at = end + 2
         return line

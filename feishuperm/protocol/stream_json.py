@@ -82,34 +82,26 @@ class StreamJson:
         self.requests += 1
         id = f"feishuperm_{self.requests}"
         request = {"subtype": subtype, **fields}
-        return id, _line(
-            {"type": "control_request", "request_id": id, "request": request}
-        )
+        return id, _line("control_request", request_id=id, request=request)
 
     def user_message(self, text: str) -> bytes:
-        return _line(
-            {
-                "type": "user",
-                "session_id": "",
-                "message": {"role": "user", "content": text},
-                "parent_tool_use_id": None,
-            }
-        )
+        message = {"role": "user", "content": text}
+        return _line("user", session_id="", message=message, parent_tool_use_id=None)
 
     def reply(self, id: str, response: dict[str, Any]) -> bytes:
         """The answer to a ControlRequest."""
         body = {"subtype": "success", "request_id": id, "response": response}
-        return _line({"type": "control_response", "response": body})
+        return _line("control_response", response=body)
 
     def refuse(self, id: str, error: str) -> bytes:
         """The answer to a ControlRequest that cannot be served."""
         body = {"subtype": "error", "request_id": id, "error": error}
-        return _line({"type": "control_response", "response": body})
+        return _line("control_response", response=body)
 
 
-def _line(value: dict[str, Any]) -> bytes:
+def _line(type: str, **parts: Any) -> bytes:
     # ASCII escapes: a line separator inside a text must not end the line.
-    return json.dumps(value).encode() + b"\n"
+    return json.dumps({"type": type, **parts}).encode() + b"\n"
 
 
 def _event(line: bytes) -> Event | None:

@@ -143,12 +143,10 @@ class ClientHandshake:
         """
         self._buffer += data
         end = self._buffer.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._buffer) > MAX_HANDSHAKE:
-                raise ProtocolError("the answer to the handshake is too long")
-            return None
-        if end > MAX_HANDSHAKE:
+        if (len(self._buffer) if end < 0 else end) > MAX_HANDSHAKE:
             raise ProtocolError("the answer to the handshake is too long")
+        if end < 0:
+            return None
         self._check(bytes(self._buffer[: end + 2]))
         return bytes(self._buffer[end + 4 :])
 

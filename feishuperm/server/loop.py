@@ -79,7 +79,7 @@ class Loop:
         selector: selectors.BaseSelector | None = None,
     ) -> None:
         self.now = clock
-        self._on_error = on_error
+        self.report = on_error  # an unexpected exception, to whoever writes the log
         self._selector = checked_selector(selector or selectors.DefaultSelector())
         self._handlers: dict[int, Handler] = {}
         self._timers: list[tuple[float, int, Timer]] = []
@@ -192,10 +192,6 @@ class Loop:
         except Exception as error:
             self.report(error)
             self._call(handler.fail)
-
-    def report(self, error: Exception) -> None:
-        """Hand an unexpected exception to whoever writes the log."""
-        self._on_error(error)
 
     def close(self) -> None:
         """Give back the descriptors and the signals that the loop itself took."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 from feishuperm.errors import SettingError
 
@@ -21,11 +22,4 @@ def server_side(
         raise SettingError(
             f"GATEWAY_CERT and GATEWAY_KEY: cannot use {cert_file}: {reason}"
         ) from None
-
-    def secure(sock: socket.socket) -> socket.socket:
-        sock.setblocking(False)
-        return context.wrap_socket(
-            sock, server_side=True, do_handshake_on_connect=False
-        )
-
-    return secure
+    return partial(context.wrap_socket, server_side=True, do_handshake_on_connect=False)

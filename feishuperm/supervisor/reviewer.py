@@ -77,7 +77,10 @@ def review(
         child.turn(0)  # a usual prompt fits into the pipe, and it can set to work
         meanwhile()
         while not child.over():
-            child.turn(_left(until, clock))
+            left = until - clock()
+            if left <= 0:
+                raise ReviewError("slow", "the reviewer did not end in time")
+            child.turn(left)
             if len(child.outputs[STDOUT]) > MAX_OUTPUT:
                 raise ReviewError("garbled", f"it printed over {MAX_OUTPUT} bytes")
     finally:
@@ -98,13 +101,6 @@ def _start(command: list[str], prompt: str, environ: dict[str, str]) -> Child:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ReviewError("missing", f"{command[0]}: {reason}") from None
-
-
-def _left(until: float, clock: Callable[[], float]) -> float:
-    left = until - clock()
-    if left <= 0:
-        raise ReviewError("slow", "the reviewer did not end in time")
-    return left
 
 
 class Guard:

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from feishuperm.errors import FeishupermError
@@ -159,11 +160,8 @@ class Supervisor:
             "seconds": round(seconds, 3),
             "feedback": notice or verdict.feedback[:MAX_FEEDBACK],
         }
-        self.reports = [
-            lambda: self._remember(event, entry),
-            lambda: self._enter(event, entry),
-            lambda: self._tell(event, entry),
-        ]
+        steps = (self._remember, self._enter, self._tell)
+        self.reports = [partial(step, event, entry) for step in steps]
 
     def _remember(self, event: Event, entry: dict[str, Any]) -> None:
         blocked = entry["outcome"] == "block" and event.is_stop()

@@ -40,7 +40,7 @@ def read_verdict(output: bytes) -> Verdict:
         raise ReviewError("silent", "the reviewer printed nothing")
     envelope = _envelope(text)
     if envelope.get("is_error") is True:
-        subtype = _word(str(envelope.get("subtype")))
+        subtype = re.sub(r"\W", "", str(envelope.get("subtype")))
         raise ReviewError("failed", f"the reviewer reports an error: {subtype}")
     said = text_at({"result": text, **envelope}, "result")
     values = (envelope.get("structured_output"), *_values(said))
@@ -48,10 +48,6 @@ def read_verdict(output: bytes) -> Verdict:
     if verdict is None:
         raise ReviewError("garbled", "no verdict in what the reviewer printed")
     return verdict
-
-
-def _word(text: str) -> str:
-    return "".join(part for part in text if part.isalnum() or part == "_")
 
 
 def _envelope(text: str) -> dict[str, Any]:

@@ -35,6 +35,6 @@ def test_last_words_stand_on_stdout_alone() -> None:
     block = {"type": "text", "text": "all done"}
     screen.message("assistant", {"message": {"content": [block]}})
     screen.result({"result": "all done", "num_turns": 1}, 0)
-    screen.finish()
+    screen.clear()
     assert out.getvalue() == "all done\n"
     assert "all done" not in err.getvalue()

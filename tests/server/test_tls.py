@@ -22,6 +22,7 @@ class Pair:
         near, self.far = socket.socketpair()
         self.far.setblocking(False)
         self.server: Any = server_side(str(certificate), "")(near)
+        self.server.setblocking(False)  # as a connection makes it
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         context = ssl.create_default_context(cafile=str(certificate))
         self.client = context.wrap_bio(self._in, self._out, server_hostname="localhost")

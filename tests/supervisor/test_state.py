@@ -161,6 +161,7 @@ def test_session_idle_for_a_month_is_forgotten_with_the_next_new_one(
         state.switch_session(name, "on")
         path = os.path.join(state.folder, f"session-{name}.json")
         os.utime(path, (NOW - age, NOW - age))
+    Path(state.folder, "session-.json").write_text("{}")  # nobody's
     take(state)
     os.utime(os.path.join(state.folder, "session-s.json"), (NOW, NOW))
     assert [name for name, _ in state.sessions()] == ["s", "young"]
