@@ -142,9 +142,9 @@ class Line:
         return self._backoff.failed()
 
     def _wait(self, why: str, seconds: float) -> None:
-        """It is down; try again a little later."""
-        self._enter(WAITING, why)
+        """It is down; try again a little later, whatever the owner makes of that."""
         self._loop.call_at(self._loop.now() + seconds, self._try_again)
+        self._enter(WAITING, why)
 
     def _try_again(self) -> None:
         if self.state == WAITING:
