@@ -268,7 +268,8 @@ def card_frame(
 
 
 def plain(content: str) -> Element:
-    return {"tag": "plain_text", "content": content.replace("--", UNBROKEN)}
+    shown = visible(content).replace("--", UNBROKEN)
+    return {"tag": "plain_text", "content": shown}
 
 
 def div(content: str) -> Element:

@@ -109,14 +109,14 @@ def _entry(name: str, rules: object, required: bool) -> Entry | None:
         return None
     if not (KEYS[kind] | TEXTS | {"type"}).issuperset(rules) or not _limits_fit(rules):
         return None
+    if "format" in rules and text_at(rules, "format") not in FORMATS:
+        return None
     if kind == "array" or "enum" in rules or "oneOf" in rules:
         options = _options(rules["items"] if kind == "array" else rules)
         if not options:
             return None
         many = "many" if kind == "array" else "one"
         return Entry(name, rules, many, required, options)
-    if "format" in rules and text_at(rules, "format") not in FORMATS:
-        return None
     return Entry(name, rules, kind, required)
 
 

@@ -19,7 +19,16 @@ from feishuperm.lib.secrets import HIDDEN
 from feishuperm.lib.text import text
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
-from feishuperm.models.ask import WHILE, Ask, Block, Notice, Outcome, fit, last_name
+from feishuperm.models.ask import (
+    WHILE,
+    Ask,
+    Block,
+    Field,
+    Notice,
+    Outcome,
+    fit,
+    last_name,
+)
 from feishuperm.models.decision import Decision
 from feishuperm.models.fields import part_at, text_at
 from feishuperm.models.kind import KINDS, Action, Kind, Say, kind_of, offers
@@ -83,7 +92,7 @@ class Presenter:
     def _ask(self, request: Request, payload: AskPayload, limit: int) -> Ask:
         kind = KINDS[request.kind]
         ask = plain_ask(payload, request.id, request.project, self._language, limit)
-        fields = kind.fields(payload.tool_input, self.say)
+        fields = tuple(map(_seen, kind.fields(payload.tool_input, self.say)))
         ask = ask._replace(
             created=request.created,
             seconds=(kind.seconds or self._seconds)
@@ -288,6 +297,12 @@ class Presenter:
         rows = part_at(decision.updated_input, "answers").items()
         pairs = (self.say("card.pair", label=name, value=said) for name, said in rows)
         return tuple(one_line(redact(pair), WORDS_SHOWN) for pair in pairs)
+
+
+def _seen(field: Field) -> Field:
+    """The field without a default that it would not show as it is."""
+    is_seen = field.edits or visible(field.value) == field.value
+    return field if is_seen else field._replace(value="")
 
 
 def _without_passes(ask: Ask) -> Ask:

@@ -119,6 +119,7 @@ NOT_UNDERSTOOD = {
     "a reference": schema(**{"$ref": "#/x"}),
     "another format": schema(type="string", format="ipv4"),
     "a format that is a list": schema(type="string", format=["email"]),
+    "a format of choices": schema(type="string", enum=["a"], format={}),
     "numbers to choose from": schema(type="string", enum=[1, 2]),
     "nothing to choose from": schema(type="string", enum=[]),
     "the same twice": schema(type="string", enum=["a\r\nb", "a\nb"]),

@@ -16,9 +16,10 @@ from feishuperm.channels.app.card import (
     settled_card,
     title_card,
 )
+from feishuperm.lib.feishu import build_permission_card
 from feishuperm.lib.feishu_app import MAX_CARD, encode
 from feishuperm.models.ask import Ask, Field, Offer, Option, Outcome
-from tests.asks import ask_of
+from tests.asks import ask_of, url
 from tests.fakes.feishu import check_card, every_element, every_text
 from tests.services.test_presenter import TOKEN, brief, whole
 
@@ -410,3 +411,36 @@ def test_plan_is_drawn_and_nothing_of_it_is_markup() -> None:
 
 def whole_plan(plan: str) -> Ask:
     return whole("ExitPlanMode", plan=plan)
+
+
+@pytest.mark.parametrize("webhook", [True, False], ids=["webhook", "app"])
+def test_nothing_invisible_is_left_on_a_card_wherever_it_stands(webhook: bool) -> None:
+    hidden = "a\u202eb\u200bc"
+    question = {
+        "question": hidden,
+        "header": hidden,
+        "options": [{"label": hidden}] * 2,
+    }
+    asks = (
+        brief(command=f"echo {hidden}"),
+        brief("AskUserQuestion", questions=[question, {**question, "question": "x"}]),
+    )
+    outcome = Outcome(asks[0].id, "permission", who=hidden, rules=asks[0].rules)
+    cards = [
+        *(build_permission_card(ask, url) if webhook else drawn(ask) for ask in asks),
+        settled_card(asks[0], outcome, hidden),
+    ]
+    assert asks[0].rules and "⟦U+202E⟧" in str(cards)
+    assert not {"\u202e", "\u200b"} & set("".join(every_text(cards)))
+
+
+def test_default_of_a_form_that_nobody_could_see_is_not_filled_in() -> None:
+    def default(value: str) -> str:
+        fields = {"a": {"type": "string", "default": value}}
+        schema = {"type": "object", "properties": fields}
+        ask = ask_of({"hook_event_name": "Elicitation", "requested_schema": schema})
+        (element,) = tagged(drawn(ask), "input")
+        return str(element.get("default_value", ""))
+
+    assert default("plain") == "plain"
+    assert default("a\u202eb") == default("half \ud800") == ""
