@@ -203,7 +203,6 @@ class Server:
             lambda who: undo_last(
                 Ledger(), RuleWriter(), ("card", "message"), self._undone, who
             ),
-            lambda: self.desk.presenter.passes(self.desk.passes),
             lambda: self.desk.presenter.pass_rows(self.desk.passes),
             lambda id, who: len(self.desk.revoke_passes(id, "message", who)),
         )

@@ -424,9 +424,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Nothing is decided yet: only the button below decides.",
     ),
     "page.request": ("权限请求", "Permission request"),
-    "page.question": ("Claude Code 提问", "Claude Code question"),
-    "page.plan": ("Claude Code 计划", "Claude Code plan"),
-    "page.denied": ("自动模式拒绝了", "Auto mode has refused"),
     "page.next_text": ("接下来做什么", "What to do next"),
     "page.next_hint": ("例如：继续，跑一遍测试", "For example: go on, run the tests"),
     "page.next_empty": ("（没有留下话）", "(no last words)"),
@@ -452,7 +449,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Writes this rule for the project:",
     ),
     "page.always_none": ("不会写入规则：{why}", "No rule will be written: {why}"),
-    "page.answer_submit": ("提交", "Send"),
     "page.answer_other": ("其他（自己填写）", "Other (in your own words)"),
     "page.answer_other_single": (
         "填写后代替上面的选择",
@@ -466,17 +462,9 @@ TEXTS: dict[str, tuple[str, str]] = {
         "有一个选项不在问题中，请重新选择。",
         "One choice was not offered. Please choose again.",
     ),
-    "page.answer_refuse": ("不回答", "Rather not answer"),
     "page.plan_empty": ("（没有计划文件）", "(no plan file)"),
     "page.nothing": ("（没有参数）", "(no parameters)"),
     "page.open_inbox": ("打开收件箱", "Open the inbox"),
-    "page.key.tool": ("工具", "Tool"),
-    "page.key.project": ("项目", "Project"),
-    "page.key.branch": ("分支", "Branch"),
-    "page.key.session": ("会话", "Session"),
-    "page.key.agent": ("子代理", "Subagent"),
-    "page.key.created": ("时间", "Time"),
-    "page.key.id": ("请求", "Request"),
     "page.key.rule": ("规则", "Rule"),
     "page.key.ran": ("改后运行", "Ran instead"),
     "page.key.reason": ("理由", "Reason"),
@@ -763,10 +751,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Muted until {time}; requests stay in the terminal.",
     ),
     "chat.on": ("已恢复。", "On again."),
-    "chat.passes": (
-        "撤销：发送“通行证 撤销 编号”或“通行证 撤销 全部”。",
-        "To end one: “passes revoke ID”, or “passes revoke all”.",
-    ),
     "chat.undone": (
         "已撤销规则：\n{rules}\n正在运行的会话结束之前仍按原规则执行。",
         "This rule is taken back:\n{rules}\nA session that runs keeps it till its end.",
@@ -940,14 +924,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         ".claude/settings.local.json could not be written and the rule is not saved; "
         "this request was allowed",
     ),
-    # Which address of this machine a phone could open, and who else could.
-    # Where one stands: plain `feishuperm` on a terminal, and `status --qr`.
-    # How demo, test-card, log and uninstall end.
-    # What install asks and says.
-    # What status says.
-    # The scan that makes an app.
-    # The app on its way into the settings.
-    # The numbers a phone shows when a tap fails.
 }
 
 UNCOUNTED = 6 * 3600  # nobody counts the seconds of so many hours

@@ -298,10 +298,10 @@ _ROWS = (
     ),
     Kind(
         "question", frozenset((QUESTION_TOOL,)),
-        "card.title_question", "page.question", "page.nothing",
+        "card.title_question", "card.title_question", "page.nothing",
         (
             Action("answer", "/answer", "button.answer", "done.answer", YES, ANSWERED,
-                   reads=("*",), needs=True, submit="page.answer_submit", words=True),
+                   reads=("*",), needs=True, submit="button.submit", words=True),
             DENY._replace(label="button.decline", done="done.deny_question"),
             INTERRUPT,
         ),
@@ -309,7 +309,7 @@ _ROWS = (
     ),
     Kind(
         "plan", frozenset((PLAN_TOOL,)),
-        "card.title_plan", "page.plan", "page.plan_empty",
+        "card.title_plan", "card.title_plan", "page.plan_empty",
         (
             Action("approve", "/allow", "button.approve", "done.approve", YES, ANSWERED,
                    "a"),
@@ -319,7 +319,7 @@ _ROWS = (
         _reason, _plan, noun="kind.plan",
     ),
     Kind(
-        "denied", frozenset(), "card.title_denied", "page.denied", "page.nothing",
+        "denied", frozenset(), "card.title_denied", "card.title_denied", "page.nothing",
         (
             Action("allow", "/allow", "button.once", "done.once", YES, ALLOWED, "a",
                    reprieves=True),

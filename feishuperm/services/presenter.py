@@ -197,16 +197,8 @@ class Presenter:
         said = self.say("pass.typed", time=until)
         return Notice("pass", now, row.project, "", row.session, f"{said}\n{row.shown}")
 
-    def passes(self, passes: Passes) -> str:
-        """What goes through without asking, in a few lines of a chat."""
-        rows = enumerate(self.pass_rows(passes), 1)
-        lines = [f"{number}. {line}" for number, (_, line) in rows]
-        if not lines:
-            return self.say("pass.none")
-        return "\n".join([*lines, self.say("chat.passes")])
-
     def pass_rows(self, passes: Passes) -> list[tuple[str, str]]:
-        """The same, each with its id."""
+        """What goes through without asking, each with its id."""
         rows = []
         for row in passes.all()[:LISTED]:
             left = passes.left(row)

@@ -101,8 +101,7 @@ class Counter(NamedTuple):
     hold: Callable[[str, str], bool]  # id, who: somebody reads it, the clock stops
     left: Callable[[str], float]  # seconds that a waiting request has
     undo: Callable[[str], list[str]]  # who: take back the chat's last rule; slow
-    passes: Callable[[], str]  # what goes through without asking, in words
-    pass_rows: Callable[[], list[tuple[str, str]]]  # the same, each with its id
+    pass_rows: Callable[[], list[tuple[str, str]]]  # what goes through unasked, by id
     revoke: Callable[[str, str], int]  # id or "all", who: how many passes ended
 
 

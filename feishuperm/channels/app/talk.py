@@ -145,8 +145,8 @@ class Talk:
             count = self._channel.counter.revoke(command.revoked, who)
             return self._say("pass.revoked", count=count)
         if command.name == "passes":
-            counter = self._channel.counter
-            return PASSES if counter.pass_rows() else counter.passes()
+            rows = self._channel.counter.pass_rows()
+            return PASSES if rows else self._say("pass.none")
         if command.name == "undo":
             return partial(self._undo, who)
         if command.name == "mute":

@@ -86,12 +86,12 @@ def sheet(ask: Ask, body: Iterable[str], events: str = "") -> Iterator[str]:
 
 def _origin(ask: Ask) -> tuple[Fact, ...]:
     return (
-        Fact("page.key.project", ask.project),
-        Fact("page.key.branch", ask.branch),
-        Fact("page.key.agent", ask.agent),
-        Fact("page.key.session", ask.session),
-        Fact("page.key.created", moment(ask.created)),
-        Fact("page.key.id", ask.id),
+        Fact("card.project", ask.project),
+        Fact("card.branch", ask.branch),
+        Fact("card.agent", ask.agent),
+        Fact("card.session", ask.session),
+        Fact("card.time", moment(ask.created)),
+        Fact("card.request", ask.id),
     )
 
 

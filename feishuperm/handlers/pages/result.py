@@ -215,9 +215,9 @@ def _about(ask: Ask | None) -> tuple[Fact, ...]:
     if ask is None:
         return ()
     return (
-        Fact("page.key.tool", ask.tool),
-        Fact("page.key.project", ask.project_name),
-        Fact("page.key.branch", ask.branch),
+        Fact("card.tool", ask.tool),
+        Fact("card.project", ask.project_name),
+        Fact("card.branch", ask.branch),
     )
 
 

@@ -161,7 +161,6 @@ class Bench:
                 self._hold,
                 self._left,
                 lambda who: self.rules.pop() if self.rules else [],
-                lambda: "a pass",
                 lambda: self.passes,
                 lambda id, who: self.revoked.append(id) or 1,
             ),

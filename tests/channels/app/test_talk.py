@@ -155,7 +155,7 @@ def test_rule_is_taken_back_once_however_often_it_has_to_be_told(bench: Bench) -
 
 
 def test_passes_are_listed_and_ended_in_words(bench: Bench) -> None:
-    assert bench.say("通行证") == bench.say("passes") == "a pass"
+    assert bench.say("通行证") == bench.say("passes") == "没有通行证"
     assert bench.say("passes revoke p-1") == "已撤销 1 张通行证"
     bench.say("通行证 撤销 全部")
     bench.say("通行证 撤销 p-2", who=STRANGER)
