@@ -8,6 +8,7 @@ import os
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.feishu_app import CODES as API_CODES
+from feishuperm.lib.feishu_app import page_of
 from feishuperm.lib.terminal import say, show
 from feishuperm.lib.tongue import translate
 from feishuperm.setup.case import FAIL, Case
@@ -41,11 +42,11 @@ def main(args: list[str]) -> int:
 
 def explain(number: int) -> int:
     """Say what a number of Feishu's means, and what mends it."""
-    row = API_CODES.get(number)
     if number in CODES:
         meaning, cure = CODES[number]
-    elif row is not None:
-        meaning, cure = row[1], "feishuperm doctor names the page" if row[2] else ""
+    elif number in API_CODES:
+        meaning = API_CODES[number][1]
+        cure = "feishuperm doctor names the page" if page_of(number) else ""
     else:
         raise FeishupermError(f"{number} is no number we know", "feishuperm doctor")
     say(f"{number}: {meaning}")

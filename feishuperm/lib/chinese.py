@@ -706,7 +706,6 @@ FEISHU = (
     ),
     ("FEISHU_APP_SECRET is wrong", "FEISHU_APP_SECRET 不对"),
     ("the app has no bot, or was never published", "应用没有启用机器人，或从未发布"),
-    ("too many messages", "消息太多"),
     (
         "the bot is not in the group of FEISHU_RECEIVE_ID",
         "机器人不在 FEISHU_RECEIVE_ID 指定的群里",
@@ -722,7 +721,6 @@ FEISHU = (
     ("too many unread urgent messages", "未读的加急消息太多"),
     ("no urgent messages are left this month", "本月的加急次数已用完"),
     ("the app cannot be used: publish a version", "应用无法使用：请发布一个版本"),
-    ("the app lacks a permission", "应用缺少权限"),
     ("the message is too old to be changed", "消息太旧，不能再修改"),
     ("FEISHU_RECEIVE_ID names nobody", "FEISHU_RECEIVE_ID 没有对应的人"),
     (

@@ -501,7 +501,9 @@ class SendResult(NamedTuple):
 NO_ANSWER = -1
 BAD_SIGN, NO_SUCH_BOT = 19021, 19001
 RETRY, SIMPLER, FAIL = "retry", "simpler", "fail"
+RENEW = "renew"  # the token of an app; then it may pass
 # Code -> what it means for the message, and what the owner of the bot can do.
+Codes = Mapping[int, tuple[str, str]]
 CODES = {
     2200: (RETRY, "Feishu has an internal error"),
     9499: (SIMPLER, "Feishu could not read the message, or it is too large"),
@@ -598,24 +600,23 @@ def _attempt(
     return judge(reply)
 
 
-def judge(reply: Reply) -> SendResult:
+def judge(reply: Reply, codes: Codes = CODES) -> SendResult:
     """What an answer means. Most refusals come with HTTP status 200."""
     code = _code(reply.body)
     if reply.status == 200 and code == 0:
         return SendResult(True, 0, "")
-    verdict, advice = CODES.get(code, (SIMPLER, ""))
+    verdict, advice = codes.get(code, (SIMPLER, ""))
+    said = f"{code}: {advice or one_line(str(json_get(reply.body, 'msg', '')))}"
+    if code in (0, NO_ANSWER):  # a proxy's page, a redirect, another service
+        verdict = FAIL
+        said = f"HTTP status {reply.status} and no answer of Feishu's"
     if reply.status >= 500 or reply.status == 429:
         verdict = RETRY
-    elif code in (0, NO_ANSWER):  # a proxy's page, a redirect, another service
-        verdict = FAIL
-    message = f"{code}: {advice or _reason(reply.body)}"
-    if code in (0, NO_ANSWER):
-        message = f"HTTP status {reply.status} and no answer of Feishu's"
     return SendResult(
         False,
         code,
-        message,
-        verdict == RETRY,
+        said,
+        verdict in (RETRY, RENEW),
         asked_pause(reply.headers) if verdict == RETRY else 0.0,
         verdict == SIMPLER,
     )
@@ -628,10 +629,6 @@ def _code(body: bytes) -> int:
         if isinstance(code, int) and not isinstance(code, bool):
             return code
     return NO_ANSWER
-
-
-def _reason(body: bytes) -> str:
-    return one_line(str(json_get(body, "msg", "")))
 
 
 def asked_pause(headers: Mapping[str, str]) -> float:

@@ -16,14 +16,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from feishuperm.lib.display import one_line
+from feishuperm.lib.feishu import CODES as BOT_CODES
 from feishuperm.lib.feishu import (
     FAIL,
     NO_ANSWER,
+    RENEW,
     RETRY,
     SIMPLER,
     SendResult,
-    asked_pause,
+    judge,
 )
 from feishuperm.lib.post import Call, Reply, call
 from feishuperm.lib.text import TEXTS, text
@@ -44,64 +45,53 @@ CARD = "interactive"
 JSON = "application/json; charset=utf-8"
 FORM = "multipart/form-data"
 
-RENEW = "renew"
-# Code -> what it means for the call, what is wrong, and the page that mends it.
-CODES: dict[int, tuple[str, str, str]] = {
-    1: (RETRY, "Feishu is busy", ""),
-    2200: (RETRY, "Feishu has an internal error", ""),
-    10003: (FAIL, "FEISHU_APP_ID or FEISHU_APP_SECRET is malformed", "baseinfo"),
-    10014: (
-        FAIL,
-        "the app is unknown or switched off: check FEISHU_APP_ID",
-        "baseinfo",
-    ),
-    10015: (FAIL, "FEISHU_APP_SECRET is wrong", "baseinfo"),
-    11205: (FAIL, "the app has no bot, or was never published", "capability"),
-    11207: (FAIL, "the app cannot be used: publish a version", "version"),
-    11210: (FAIL, "the app is not installed: publish a version", "version"),
-    11232: (RETRY, "too many messages", ""),
-    230001: (SIMPLER, "Feishu refused the message's form", ""),
-    230002: (FAIL, "the bot is not in the group of FEISHU_RECEIVE_ID", ""),
-    230006: (
-        FAIL,
-        "the app's bot is switched off: switch it on and publish",
-        "capability",
-    ),
-    230011: (FAIL, "the message was recalled", ""),
-    230013: (FAIL, "the app is not available to this person", "version"),
-    230018: (FAIL, "the group does not let the bot write", ""),
-    230020: (RETRY, "too many messages to one person or group", ""),
-    230022: (SIMPLER, "Feishu refused the content as sensitive", ""),
-    230023: (FAIL, "too many unread urgent messages", ""),
-    230024: (FAIL, "no urgent messages are left this month", ""),
-    230025: (SIMPLER, "the message is too large for Feishu", ""),
-    230027: (FAIL, "the app lacks a permission", "auth"),
-    230028: (SIMPLER, "the content was refused by a data loss rule", ""),
-    230031: (FAIL, "the message is too old to be changed", ""),
-    230034: (FAIL, "FEISHU_RECEIVE_ID names nobody", ""),
-    230035: (FAIL, "the group does not let the bot write", ""),
-    230038: (FAIL, "FEISHU_RECEIVE_ID belongs to another company", ""),
-    230053: (FAIL, "this person has muted the bot", ""),
-    230099: (SIMPLER, "Feishu refused the card", ""),
-    230110: (FAIL, "the message was deleted", ""),
-    232009: (FAIL, "the group is gone", ""),
-    234006: (FAIL, "the file is too large for Feishu", ""),
-    234007: (
-        FAIL,
-        "the app's bot is switched off: switch it on and publish",
-        "capability",
-    ),
-    99991400: (RETRY, "too many requests to Feishu", ""),
-    99991403: (FAIL, "the company's monthly calls to Feishu are used up", ""),
-    99991661: (RENEW, "Feishu wants a token", ""),
-    99991663: (RENEW, "Feishu refused the token", ""),
-    99991664: (RENEW, "Feishu refused the token", ""),
-    99991668: (RENEW, "Feishu refused the token", ""),
-    99991671: (RENEW, "Feishu refused the token", ""),
-    99991672: (FAIL, "the app lacks a permission; add it and publish", "auth"),
-    99991673: (FAIL, "the app is not installed: publish a version", "version"),
-    99992361: (FAIL, "the open_id belongs to another app", ""),
-    99992402: (SIMPLER, "Feishu refused a field of the message", ""),
+# What an app is told beside a bot; code -> what it means for the call, what is wrong.
+CODES = {
+    **BOT_CODES,
+    1: (RETRY, "Feishu is busy"),
+    10003: (FAIL, "FEISHU_APP_ID or FEISHU_APP_SECRET is malformed"),
+    10014: (FAIL, "the app is unknown or switched off: check FEISHU_APP_ID"),
+    10015: (FAIL, "FEISHU_APP_SECRET is wrong"),
+    11205: (FAIL, "the app has no bot, or was never published"),
+    11207: (FAIL, "the app cannot be used: publish a version"),
+    11210: (FAIL, "the app is not installed: publish a version"),
+    230001: (SIMPLER, "Feishu refused the message's form"),
+    230002: (FAIL, "the bot is not in the group of FEISHU_RECEIVE_ID"),
+    230006: (FAIL, "the app's bot is switched off: switch it on and publish"),
+    230011: (FAIL, "the message was recalled"),
+    230013: (FAIL, "the app is not available to this person"),
+    230018: (FAIL, "the group does not let the bot write"),
+    230020: (RETRY, "too many messages to one person or group"),
+    230023: (FAIL, "too many unread urgent messages"),
+    230024: (FAIL, "no urgent messages are left this month"),
+    230027: (FAIL, "the app lacks a permission; add it and publish"),
+    230031: (FAIL, "the message is too old to be changed"),
+    230034: (FAIL, "FEISHU_RECEIVE_ID names nobody"),
+    230035: (FAIL, "the group does not let the bot write"),
+    230038: (FAIL, "FEISHU_RECEIVE_ID belongs to another company"),
+    230053: (FAIL, "this person has muted the bot"),
+    230110: (FAIL, "the message was deleted"),
+    232009: (FAIL, "the group is gone"),
+    234006: (FAIL, "the file is too large for Feishu"),
+    234007: (FAIL, "the app's bot is switched off: switch it on and publish"),
+    99991403: (FAIL, "the company's monthly calls to Feishu are used up"),
+    99991661: (RENEW, "Feishu wants a token"),
+    99991663: (RENEW, "Feishu refused the token"),
+    99991664: (RENEW, "Feishu refused the token"),
+    99991668: (RENEW, "Feishu refused the token"),
+    99991671: (RENEW, "Feishu refused the token"),
+    99991672: (FAIL, "the app lacks a permission; add it and publish"),
+    99991673: (FAIL, "the app is not installed: publish a version"),
+    99992361: (FAIL, "the open_id belongs to another app"),
+    99992402: (SIMPLER, "Feishu refused a field of the message"),
+}
+LACKS_SCOPE = (99991672, 230027)
+# The page of the console where the owner of an app mends it, and the codes it is for.
+MENDED_AT = {
+    "baseinfo": (10003, 10014, 10015),
+    "capability": (11205, 230006, 234007),
+    "version": (11207, 11210, 230013, 99991673),
+    "auth": LACKS_SCOPE,
 }
 
 
@@ -113,7 +103,6 @@ PAGES = {
     "app.bot_off": "version",  # the ability is there, and waits for its company
     "app.callback": "callback",
 }
-LACKS_SCOPE = (99991672, 230027)
 SCOPE = re.compile(r"[a-z0-9_.:]{3,80}\Z")
 MOST_SCOPES = 3  # of which one is enough; named in a sentence
 
@@ -215,12 +204,10 @@ class AppApi:
     def _fetch_token(self) -> Result:
         body = {"app_id": self._app_id, "app_secret": self._secret}
         result = self._call("POST", TOKEN, encode(body).encode(), JSON)
-        token, seconds = (
-            result.data.get("tenant_access_token"),
-            result.data.get("expire"),
-        )
         if not result.ok:
             return result
+        token = result.data.get("tenant_access_token")
+        seconds = result.data.get("expire")
         if (
             not (isinstance(token, str) and token)
             or not isinstance(seconds, int)
@@ -255,38 +242,21 @@ class AppApi:
         return self.judge(reply)
 
     def judge(self, reply: Reply) -> Result:
-        """What an answer means; most refusals come with a status of 400."""
-        answer = part_at(decoded(reply.body))
-        code = answer.get("code")
-        if not isinstance(code, int) or isinstance(code, bool):
-            again = reply.status >= 500 or reply.status == 429
-            said = f"HTTP status {reply.status} and no answer of Feishu's"
-            return Result(False, NO_ANSWER, said, retry=again)
-        data = answer.get("data")
-        if code == 0:
-            return Result(True, 0, "", data=data if isinstance(data, dict) else answer)
-        return self._refusal(code, answer, reply)
-
-    def _refusal(self, code: int, answer: dict[str, Any], reply: Reply) -> Result:
-        verdict, advice, page = CODES.get(code, (SIMPLER, "", ""))
-        if reply.status >= 500 or reply.status == 429:
-            verdict = RETRY
-        said = f"{code}: {advice or one_line(str(answer.get('msg', '')))}"
-        scopes = _scopes(answer) if code in LACKS_SCOPE else []
+        """What an answer means; a refusal names the page that mends it."""
+        result, answer = judge(reply, CODES), part_at(decoded(reply.body))
+        if result.ok:
+            data = answer.get("data")
+            return result._replace(data=data if isinstance(data, dict) else answer)
+        if result.code in (0, NO_ANSWER):
+            return result
+        said, page = result.message, page_of(result.code)
+        scopes = _scopes(answer) if result.code in LACKS_SCOPE else []
         if scopes:
             said += f" ({' or '.join(scopes)})"
             page = f"auth?q={','.join(scopes)}&op_from=openapi&token_type=tenant"
         if page:
             said += f": {self.console(page)}"
-        return Result(
-            False,
-            code,
-            said,
-            verdict in (RETRY, RENEW),
-            asked_pause(reply.headers) if verdict == RETRY else 0.0,
-            verdict == SIMPLER,
-            answer,
-        )
+        return result._replace(message=said, data=answer)
 
     def problem(self, key: str, **values: object) -> str:
         """A sentence about what is wrong, and the page that mends it.
@@ -306,7 +276,7 @@ class AppApi:
 
 def page_of(code: int) -> str:
     """The page of the console that mends what a code says; empty if none does."""
-    return CODES.get(code, ("", "", ""))[2]
+    return next((page for page, codes in MENDED_AT.items() if code in codes), "")
 
 
 def _scopes(answer: dict[str, Any]) -> list[str]:

@@ -29,7 +29,7 @@ class Machine:
         counter = Counter(
             self._answer, lambda id: True, lambda id: ask, lambda id: None,
             lambda *parts: None, lambda: "", lambda id, who: False, lambda id: 0.0,
-            lambda who: [], lambda: "", lambda: [], lambda id, who: 0,
+            lambda who: [], lambda: [], lambda id, who: 0,
         )  # fmt: skip
         self.channel = GatewayChannel(
             Enrolment("http://g", "m1", "box", OWNER, "", (KEY,)),

@@ -17,6 +17,7 @@ from feishuperm.lib.feishu_app import (
     RETRY,
     SIMPLER,
     AppApi,
+    page_of,
     receiver_type,
 )
 from feishuperm.lib.post import Call, Reply
@@ -164,10 +165,10 @@ def test_answer_without_a_token_is_none(body: bytes) -> None:
 @pytest.mark.parametrize("code", [c for c, row in CODES.items() if row[0] != RENEW])
 def test_each_code_has_its_meaning(code: int) -> None:
     result = Feishu(refused(code)).api.judge(refused(code))
-    verdict, advice, page = CODES[code]
+    verdict, advice = CODES[code]
     assert (result.retry, result.fallback) == (verdict == RETRY, verdict == SIMPLER)
     assert result.message.startswith(f"{code}: {advice}")
-    assert bool(page) == ("/app/cli_1/" in result.message)
+    assert bool(page_of(code)) == ("/app/cli_1/" in result.message)
     assert verdict in (RETRY, SIMPLER, FAIL)
 
 
