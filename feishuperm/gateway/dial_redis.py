@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from feishuperm.errors import FeishupermError, SettingError
+from feishuperm.lib.post import trusting
 from feishuperm.protocol.resp import PENDING, Failure, ReplyReader, command
 
 PORT, SENTINEL_PORT = 6379, 26379
@@ -117,11 +118,8 @@ def _open(address: Address, host: str, port: int, ca_file: str) -> socket.socket
 
 
 def _secure(sock: socket.socket, host: str, ca_file: str) -> socket.socket:
-    context = ssl.create_default_context()
-    if ca_file:
-        context.load_verify_locations(ca_file)
     try:
-        return context.wrap_socket(sock, server_hostname=host)
+        return trusting(ca_file).wrap_socket(sock, server_hostname=host)
     except (OSError, ssl.SSLError) as error:
         raise OSError(
             f"the engine at {host} speaks no TLS we trust ({error.strerror or error});"

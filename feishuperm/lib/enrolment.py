@@ -17,8 +17,6 @@ from feishuperm.lib.config import config_dir
 from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.models.ask import from_plain, to_plain
 
-MOST_KEYS = 3
-
 
 class Enrolment(NamedTuple):
     """This machine, as its gateway knows it."""
@@ -32,7 +30,7 @@ class Enrolment(NamedTuple):
 
     def with_key(self, fresh: str, proven: str) -> Enrolment:
         """With a key to come, beside the one that the gateway has just proven."""
-        return self._replace(keys=(fresh, proven)[:MOST_KEYS])
+        return self._replace(keys=(fresh, proven))
 
 
 def path(environ: Mapping[str, str] = os.environ) -> str:

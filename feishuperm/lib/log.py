@@ -118,11 +118,8 @@ def call_site(depth: int) -> str:
 def timestamp(now: float) -> str:
     """Local time with milliseconds and its distance from UTC."""
     local = time.localtime(now)
-    minutes = local.tm_gmtoff // 60
-    sign = "-" if minutes < 0 else "+"
-    hours, minutes = divmod(abs(minutes), 60)
-    clock = time.strftime("%Y-%m-%dT%H:%M:%S", local)
-    return f"{clock}.{int(now % 1 * 1000):03d}{sign}{hours:02d}:{minutes:02d}"
+    clock, zone = time.strftime("%Y-%m-%dT%H:%M:%S %z", local).split()
+    return f"{clock}.{int(now % 1 * 1000):03d}{zone[:3]}:{zone[3:]}"
 
 
 def one_line(message: str) -> str:

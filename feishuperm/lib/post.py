@@ -142,7 +142,7 @@ def _exchange(
         connection.request(request.method, target, request.body, headers)
         response = connection.getresponse()
         names = {name.lower(): value for name, value in response.getheaders()}
-        return Reply(response.status, names, _read(response))
+        return Reply(response.status, names, response.read(MAX_REPLY))
 
 
 class _Wire(io.RawIOBase):
@@ -263,14 +263,3 @@ def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
     pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
     encoded = binascii.b2a_base64(pair, newline=False).decode()
     return {"Proxy-Authorization": f"Basic {encoded}"}
-
-
-def _read(response: http.client.HTTPResponse) -> bytes:
-    """The body, as far as anybody needs it."""
-    data = b""
-    while len(data) < MAX_REPLY:
-        part = response.read1(MAX_REPLY)
-        if not part:
-            break
-        data += part
-    return data

@@ -1,7 +1,7 @@
 """QR codes: bytes in, a square of modules out, drawn for a terminal or as SVG.
 
-Byte mode, versions 1 to 20, levels L and M: what a link needs and what a screen can
-show.  What the bytes mean is not known here.  By ISO/IEC 18004, in its order:
+Byte mode, versions 1 to 20, level L: what a link needs and what a screen can show.
+What the bytes mean is not known here.  By ISO/IEC 18004, in its order:
 
     bits       mode, length, data, padding: `_codewords`
     blocks     Reed-Solomon remainders, interleaved: `_interleaved`
@@ -18,17 +18,11 @@ from collections.abc import Callable, Iterator
 Code = tuple[str, ...]
 
 # By version from 1: codewords of correction in each block, and the number of blocks.
-CORRECTION = {
-    "L": (7, 10, 15, 20, 26, 18, 20, 24, 30, 18, 20, 24, 26, 30, 22, 24, 28, 30, 28,
-          28),
-    "M": (10, 16, 26, 18, 24, 16, 18, 22, 22, 26, 30, 22, 22, 24, 24, 28, 28, 26, 26,
-          26),
-}  # fmt: skip
-BLOCKS = {
-    "L": (1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 4, 4, 6, 6, 6, 6, 7, 8),
-    "M": (1, 1, 1, 2, 2, 4, 4, 4, 5, 5, 5, 8, 9, 9, 10, 10, 11, 13, 14, 16),
-}
-LEVEL_BITS = {"L": 0b01, "M": 0b00}
+CORRECTION = (
+    7, 10, 15, 20, 26, 18, 20, 24, 30, 18, 20, 24, 26, 30, 22, 24, 28, 30, 28, 28,
+)  # fmt: skip
+BLOCKS = (1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 4, 4, 6, 6, 6, 6, 7, 8)
+LEVEL_BITS = 0b01
 VERSIONS = range(1, 21)
 LONG_COUNT = 10  # from this version on the length takes two bytes
 NAMED = 7  # from this version on a code carries its version
@@ -46,26 +40,25 @@ MASKS: tuple[Callable[[int, int], int], ...] = (
 )
 
 
-def encode(data: bytes, level: str = "L") -> Code:
+def encode(data: bytes) -> Code:
     """The smallest code that holds the bytes. Raises ValueError for too many."""
-    version = next((v for v in VERSIONS if len(data) <= capacity(v, level)), 0)
+    version = next((v for v in VERSIONS if len(data) <= capacity(v)), 0)
     if not version:
         raise ValueError(f"{len(data)} bytes are too many for a QR code")
-    words = _interleaved(_codewords(data, version, level), version, level)
+    words = _interleaved(_codewords(data, version), version)
     square = _Square(version)
     square.fill(words)
-    codes = [square.masked(mask, level) for mask in range(len(MASKS))]
+    codes = [square.masked(mask) for mask in range(len(MASKS))]
     return min(codes, key=penalty)
 
 
-def capacity(version: int, level: str) -> int:
+def capacity(version: int) -> int:
     """How many bytes of data a code holds: what neither corrects nor counts."""
-    return _data_words(version, level) - (3 if version >= LONG_COUNT else 2)
+    return _data_words(version) - (3 if version >= LONG_COUNT else 2)
 
 
-def _data_words(version: int, level: str) -> int:
-    correction = CORRECTION[level][version - 1] * BLOCKS[level][version - 1]
-    return _room(version) // 8 - correction
+def _data_words(version: int) -> int:
+    return _room(version) // 8 - CORRECTION[version - 1] * BLOCKS[version - 1]
 
 
 def _room(version: int) -> int:
@@ -94,20 +87,20 @@ def _centres(version: int) -> list[int]:
 # Bits and blocks.
 
 
-def _codewords(data: bytes, version: int, level: str) -> bytes:
+def _codewords(data: bytes, version: int) -> bytes:
     """Mode 4 (bytes), the length, the data, an end, padding; in whole bytes."""
     count = 16 if version >= LONG_COUNT else 8
     value = (0b0100 << count | len(data)) << len(data) * 8 | int.from_bytes(data, "big")
     # Four bits of mode and four of the end mark make one byte around the others.
     words = (value << 4).to_bytes(len(data) + count // 8 + 1, "big")
-    missing = _data_words(version, level) - len(words)
+    missing = _data_words(version) - len(words)
     return words + (b"\xec\x11" * (missing // 2 + 1))[:missing]
 
 
-def _interleaved(words: bytes, version: int, level: str) -> bytes:
+def _interleaved(words: bytes, version: int) -> bytes:
     """Data and corrections of all blocks, taking one byte of each in turn."""
-    count = BLOCKS[level][version - 1]
-    divisor = _divisor(CORRECTION[level][version - 1])
+    count = BLOCKS[version - 1]
+    divisor = _divisor(CORRECTION[version - 1])
     short, longer = divmod(len(words), count)  # the last blocks have a byte more
     blocks, start = [], 0
     for number in range(count):
@@ -247,9 +240,9 @@ class _Square:
                     if not self.fixed[row][column]:
                         yield row, column
 
-    def masked(self, number: int, level: str) -> Code:
+    def masked(self, number: int) -> Code:
         """The finished code under one mask."""
-        self._draw_format(LEVEL_BITS[level] << 3 | number)
+        self._draw_format(LEVEL_BITS << 3 | number)
         mask = MASKS[number]
         return tuple(
             "".join(

@@ -43,25 +43,23 @@ def picture(code: qr.Code) -> bytes:
     return bitmap([*blank, *inner, *blank])
 
 
-@pytest.mark.parametrize("level", ["L", "M"])
-def test_every_version_is_read_when_full_and_when_nearly_empty(level: str) -> None:
-    sizes = [qr.capacity(version, level) for version in qr.VERSIONS]
+def test_every_version_is_read_when_full_and_when_nearly_empty() -> None:
+    sizes = [qr.capacity(version) for version in qr.VERSIONS]
     sizes += [size + 1 for size in sizes[:-1]]  # the first that needs the next one
-    codes = [qr.encode(text_of(size), level) for size in sizes]
+    codes = [qr.encode(text_of(size)) for size in sizes]
     sides = {len(code) for code in codes}
     assert sides == {17 + 4 * version for version in qr.VERSIONS}
     assert read_codes(map(picture, codes)) == [text_of(size) for size in sizes]
 
 
 @settings(max_examples=60, deadline=None)
-@given(data=st.binary(min_size=1, max_size=400), level=st.sampled_from("LM"))
-def test_any_bytes_are_read_back(data: bytes, level: str) -> None:
-    assert read_codes([picture(qr.encode(data, level))]) == [data]
+@given(data=st.binary(min_size=1, max_size=400))
+def test_any_bytes_are_read_back(data: bytes) -> None:
+    assert read_codes([picture(qr.encode(data))]) == [data]
 
 
-@pytest.mark.parametrize("level", ["L", "M"])
-def test_dirty_code_is_read_since_its_corrections_are_right(level: str) -> None:
-    code = [list(row) for row in qr.encode(text_of(300), level)]
+def test_dirty_code_is_read_since_its_corrections_are_right() -> None:
+    code = [list(row) for row in qr.encode(text_of(300))]
     for row in range(30, 35):
         for column in range(30, 35):
             code[row][column] = "1"
@@ -69,12 +67,11 @@ def test_dirty_code_is_read_since_its_corrections_are_right(level: str) -> None:
     assert read_codes([picture(dirty)]) == [text_of(300)]
 
 
-@pytest.mark.parametrize("level", ["L", "M"])
-def test_too_many_bytes_are_refused(level: str) -> None:
-    most = qr.capacity(20, level)
-    assert len(qr.encode(b"x" * most, level)) == 97
+def test_too_many_bytes_are_refused() -> None:
+    most = qr.capacity(20)
+    assert len(qr.encode(b"x" * most)) == 97
     with pytest.raises(ValueError, match="too many"):
-        qr.encode(b"x" * (most + 1), level)
+        qr.encode(b"x" * (most + 1))
 
 
 # The mask.
@@ -124,7 +121,7 @@ def test_mask_with_the_least_penalty_is_taken(monkeypatch: pytest.MonkeyPatch) -
 # The terminal.
 
 DRAW = "import sys; from feishuperm.lib import qr; print(*qr.half_blocks(qr.encode("
-DRAW += "sys.argv[1].encode(), sys.argv[2]), sys.argv[3]), 'drawn', sep='\\n')"
+DRAW += "sys.argv[1].encode()), sys.argv[2]), 'drawn', sep='\\n')"
 
 
 @pytest.mark.parametrize("version", range(1, WIDEST + 1))
@@ -136,9 +133,8 @@ def test_code_is_read_off_a_terminal_of_80_columns(
     version: int, theme: str, ink: str
 ) -> None:
     need("tmux")
-    level = "LM"[(version + (ink == "colour")) % 2]  # each version in both
-    data = text_of(qr.capacity(version, level))
-    command = [sys.executable, "-c", DRAW, data.decode(), level, ink]
+    data = text_of(qr.capacity(version))
+    command = [sys.executable, "-c", DRAW, data.decode(), ink]
     environ = {"PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
     with Terminal(command, environ, 80, 60) as terminal:
         terminal.wait("drawn")
@@ -146,7 +142,7 @@ def test_code_is_read_off_a_terminal_of_80_columns(
 
 
 def test_lines_fit_80_columns_up_to_version_13() -> None:
-    code = qr.encode(text_of(qr.capacity(WIDEST, "L")))
+    code = qr.encode(text_of(qr.capacity(WIDEST)))
     assert {len(line) for line in qr.half_blocks(code, "dark")} == {qr.width(code)}
     assert qr.width(code) <= 80 < qr.width(qr.encode(text_of(450)))
 
