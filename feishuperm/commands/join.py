@@ -9,14 +9,13 @@ from functools import partial
 
 from feishuperm.channels.dial_gateway import dial_gateway
 from feishuperm.engine.trust_review import require_outside
-from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.lib.post import dial
 from feishuperm.lib.terminal import ask, say, show
 from feishuperm.setup.joining import Pairing, check_url, set_gateway
-from feishuperm.setup.service_step import restart
+from feishuperm.setup.service_step import try_restart
 
 SUMMARY = "let a team's gateway carry this machine's requests"
 EPILOG = """\
@@ -42,7 +41,7 @@ def main(args: list[str]) -> int:
     own = pairing.join(options.name or socket.gethostname(), options.owner, _agree)
     set_gateway(url)
     say(f"joined {url} as {own.name} ({own.machine})")
-    _restart()
+    say(try_restart(os.environ))  # it takes the gateway up, running or not
     return 0
 
 
@@ -63,11 +62,3 @@ def _agree(own: Enrolment) -> bool:
     if not sys.stdin.isatty():
         return True
     return ask("is that you? [Y/n] ") in ("", "y", "yes", "是")
-
-
-def _restart() -> None:
-    """An installed server takes it up, running or not."""
-    try:
-        say(restart(os.environ))
-    except FeishupermError as error:
-        say(f"the server has to start anew to use it: {error}")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.terminal import say
 from feishuperm.setup.joining import leave
 from feishuperm.setup.server_process import running_status
-from feishuperm.setup.service_step import restart
+from feishuperm.setup.service_step import try_restart
 
 SUMMARY = "leave the gateway that this machine has joined"
 
@@ -22,8 +21,5 @@ def main(args: list[str]) -> int:
         return 0
     say(f"left {url}; its owner can revoke the machine there as well")
     if running_status() is not None:
-        try:
-            say(restart(os.environ))
-        except FeishupermError as error:
-            say(f"restart the server: {error}")
+        say(try_restart(os.environ))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from functools import partial
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser
@@ -34,10 +34,7 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     settings = load_settings()
     path = settings.permission_socket_path
-
-    def ask() -> dict[str, Any]:
-        return ask_server({"command": "status"}, path=path)
-
+    ask = partial(ask_server, {"command": "status"}, path=path)
     bot_problem(ask())  # raises without a bot
     seconds = settings.permission_request_timeout
     if not options.json and is_out_of_reach(settings):

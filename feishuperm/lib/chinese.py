@@ -789,7 +789,6 @@ INSTALL = (
         "feishuperm-hook",
     ),
     ("there is no app yet", "还没有应用"),
-    ("Feishu did not take a test card: {}", "飞书没有接受测试卡片：{~}"),
     ("the server of before does not start either: {}", "原来的服务也没能启动：{~}"),
     ("the server runs again as before ({})", "服务已照原样恢复运行（{~}）"),
     (
@@ -863,7 +862,6 @@ INSTALL = (
         "let launchd, a container or another supervisor run feishuperm gateway",
         "请用 launchd、容器或别的进程管理器运行 feishuperm gateway",
     ),
-    ("systemctl --user {} failed", "systemctl --user {} 失败"),
     ("feishuperm {}: the gateway runs", "feishuperm {}：网关正在运行"),
     ("the gateway was started, but does not answer", "网关已启动，但没有回应"),
     ("a gateway needs an app", "网关需要一个应用"),
@@ -881,7 +879,6 @@ INSTALL = (
         "left {}; its owner can revoke the machine there as well",
         "已退出 {}；所有者也可以在那里移除这台机器",
     ),
-    ("restart the server: {}", "请重新启动服务：{~}"),
     (
         "{} is not encrypted: whoever is on the way could approve for you",
         "{} 没有加密：途中的人可能替你批准",

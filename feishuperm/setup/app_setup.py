@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from feishuperm.errors import SettingError
 from feishuperm.lib.arguments import Options
@@ -212,7 +211,8 @@ class AppSetup:
         command, started = self.command(), time.monotonic()
         hook = start_hook(event(), os.environ)
         try:
-            problem = watch(hook, partial(read_status, socket), started + seconds + 10)
+            ask = partial(ask_server, {"command": "status"}, path=socket)
+            problem = watch(hook, ask, started + seconds + 10)
         except KeyboardInterrupt:
             hook_output(hook, 0.0)
             say(f"later: {self.command()} test-card")
@@ -235,7 +235,3 @@ class AppSetup:
             f"answered elsewhere ({where}): the phone is still to be tried: {command} "
             "test-card"
         )
-
-
-def read_status(socket: str) -> dict[str, Any]:
-    return ask_server({"command": "status"}, path=socket)

@@ -61,14 +61,17 @@ def ask_list() -> bool:
 
 
 def rules_of(text: str) -> list[str]:
-    """The rules under `permissions.ask` in a settings text. Raises SettingsError."""
-    rules = editor.get_value(text, ASK)
+    """The rules under `permissions.ask` in a settings text; none if unreadable."""
+    try:
+        rules = editor.get_value(text, ASK)
+    except editor.SettingsError:
+        return []
     items = rules if isinstance(rules, list) else []
     return [rule for rule in items if isinstance(rule, str)]
 
 
 def missing_rules(text: str, rules: Sequence[str]) -> list[str]:
-    """Those that are not there yet. Raises SettingsError."""
+    """Those that are not there yet."""
     present = rules_of(text) if rules else []
     return [rule for rule in rules if rule not in present]
 

@@ -102,7 +102,7 @@ def check_enabled(case: Case) -> Iterator[Result]:
 
 def check_mode(case: Case) -> Iterator[Result]:
     mode, fix = "auto", case.install("--ask-list")
-    rules = [rule for text in case.texts.values() for rule in asked_about(text)]
+    rules = [rule for text in case.texts.values() for rule in rules_of(text)]
     for number, (path, text) in enumerate(case.texts.items()):
         value = editor.get_value(text, DEFAULT_MODE)
         if isinstance(value, str):
@@ -126,14 +126,6 @@ def asks_enough(case: Case) -> bool:
     for _ in check_settings(case):
         pass
     return all(result.state == OK for result in check_mode(case))
-
-
-def asked_about(text: str) -> list[str]:
-    """The rules of a settings text that make Claude Code ask; none if unreadable."""
-    try:
-        return rules_of(text)
-    except editor.SettingsError:
-        return []
 
 
 def missing_program(command: str, environ: Mapping[str, str]) -> str:

@@ -20,6 +20,7 @@ from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.settings import LOOPBACK
 from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, words
 from feishuperm.setup.checks_claude import permission_hooks
+from feishuperm.setup.files import modified
 from feishuperm.setup.ports import port_of
 from feishuperm.setup.server_process import background_pid, is_server
 from feishuperm.setup.status import read_gateway
@@ -58,18 +59,11 @@ def check_server(case: Case) -> Iterator[Result]:
     if version != __version__:
         text = f"it runs version {version}, the file is {__version__}"
         yield Result(FAIL, text, case.restart())
-    elif archive_time(case.archive) > float(case.status["started"]):
+    elif modified(case.archive) > float(case.status["started"]):
         text = "it started before the file was replaced"
         yield Result(FAIL, text, case.restart())
     else:
         yield Result(OK, f"version {version}, pid {case.status['pid']}")
-
-
-def archive_time(path: str) -> float:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0.0
 
 
 def check_socket(case: Case) -> Iterator[Result]:

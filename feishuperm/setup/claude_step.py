@@ -206,11 +206,7 @@ def _names(hook: Hook) -> tuple[str, ...]:
 
 def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
     """The entries of ours in a recorded settings file; none when it is unreadable."""
-    try:
-        text = editor.decode(read_bytes(record["path"]) or b"")
-        hooks = own_hooks(text, {*own, *record.get("commands", [])})
-    except FeishupermError:
-        return []
+    text, own = settings_text(record["path"]), {*own, *record.get("commands", [])}
     return [
         Registration(
             h.event,
@@ -219,7 +215,7 @@ def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
             int(h.entry.get("timeout") or 1),
             kind=kind_in(h.entry["command"]),
         )
-        for h in hooks
+        for h in own_hooks(text, own)
     ]
 
 
@@ -266,42 +262,33 @@ def _restore(path: str, data: bytes, record: Record) -> str:
     return f"removed {path}"
 
 
+def settings_text(path: str) -> str:
+    """What a settings file holds; nothing if it cannot be read."""
+    try:
+        return editor.decode(read_bytes(path) or b"")
+    except FeishupermError:
+        return ""
+
+
 def permission_mode(path: str) -> str:
     """The mode a settings file makes sessions start in; empty when it names none."""
     try:
-        text = editor.decode(read_bytes(path) or b"")
-        mode = editor.get_value(text, DEFAULT_MODE)
-    except FeishupermError:
+        mode = editor.get_value(settings_text(path), DEFAULT_MODE)
+    except editor.SettingsError:
         return ""
     return mode if isinstance(mode, str) else ""
 
 
-def hooks_in(path: str) -> list[Hook]:
-    """The entries that run our programs; none in a file that cannot be read."""
-    try:
-        return find_hooks(editor.decode(read_bytes(path) or b""))
-    except FeishupermError:
-        return []
-
-
 def asking_commands(path: str) -> set[str]:
     """The commands of ours in a settings file that ask for permission."""
-    hooks = hooks_in(path)
+    hooks = find_hooks(settings_text(path))
     return {h.entry["command"] for h in hooks if h.event == "PermissionRequest"}
 
 
 def is_registered(program: str, project: str, environ: Mapping[str, str]) -> bool:
     """Whether any file that Claude Code reads in a project starts this program."""
-    paths = claude_settings(project, environ).values()
-    return any(hook.program == program for path in paths for hook in hooks_in(path))
-
-
-def asks_by_rule(path: str) -> bool:
-    """Whether a settings file has rules that make Claude Code ask in auto mode."""
-    try:
-        return bool(rules_of(editor.decode(read_bytes(path) or b"")))
-    except FeishupermError:
-        return False
+    texts = map(settings_text, claude_settings(project, environ).values())
+    return any(hook.program == program for text in texts for hook in find_hooks(text))
 
 
 class SlashStep(Step):

@@ -20,6 +20,14 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def modified(path: str) -> float:
+    """When a file was written, 0 without one."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
 def missing_folders(*folders: str) -> list[str]:
     """The folders that will have to be made, outermost first."""
     missing: list[str] = []

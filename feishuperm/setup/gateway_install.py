@@ -22,24 +22,26 @@ from feishuperm.setup.files import remove_file, remove_folders
 from feishuperm.setup.manifest import Manifest, Record, Step
 from feishuperm.setup.program_step import ProgramStep, interpreter
 from feishuperm.setup.server_process import tries
-from feishuperm.setup.service_unit import Run, run_quietly, systemd_unit
+from feishuperm.setup.service_unit import Run, SystemdService, run_quietly
 from feishuperm.setup.wanted_config import WantedConfig
 
-UNIT = "feishuperm-gateway.service"
 START_SECONDS = 20.0
 
 
+class GatewayService(SystemdService):
+    """The unit of a gateway."""
+
+    unit, role = "feishuperm-gateway.service", "gateway"
+
+
 class GatewayStep(Step):
-    """The unit file of a gateway."""
+    """Its file."""
 
     name = "gateway"
 
-    def __init__(self, manifest: Manifest, program: str) -> None:
+    def __init__(self, manifest: Manifest, service: GatewayService) -> None:
         super().__init__(manifest)
-        environ = manifest.environ
-        base = environ.get("XDG_CONFIG_HOME") or f"{home(environ)}/.config"
-        self.path = f"{base}/systemd/user/{UNIT}"
-        self.content = systemd_unit(program, environ, "gateway").encode()
+        self.path, self.content = service.path, service.content()
 
     def changes(self) -> list[str]:
         wanted = read_bytes(self.path) != self.content
@@ -59,8 +61,8 @@ class GatewayInstall:
         self.manifest = Manifest(environ)
         self._config = WantedConfig(options, environ)
         self._prefix = os.path.abspath(options.prefix or f"{home(environ)}/.local")
-        self._environ = environ
-        self._run = run
+        program = os.path.join(self._prefix, "bin", "feishuperm")
+        self._service = GatewayService(program, environ, run)
 
     def rehearse(self) -> int:
         self._require_systemd()
@@ -77,34 +79,26 @@ class GatewayInstall:
             step.apply()
         for row in changes:
             say(f"  {row}")
-        for words in (["daemon-reload"], ["enable", UNIT], ["restart", UNIT]):
-            if self._systemctl(*words):
-                hint = f"journalctl --user -u {UNIT} -n 20"
-                raise FeishupermError(f"systemctl --user {words[0]} failed", hint)
+        self._service.start()
         self._await()
         say(f"feishuperm {__version__}: the gateway runs")
-        say("to keep it running after you log out: loginctl enable-linger")
+        say(self._service.keeps)
         return 0
 
     def _require_systemd(self) -> None:
-        if self._systemctl("show-environment"):
+        if not self._service.works():
             raise FeishupermError(
                 "install --gateway needs systemd, and `systemctl --user` does not "
                 "answer here; nothing was changed",
                 "let launchd, a container or another supervisor run feishuperm gateway",
             )
 
-    def _systemctl(self, *words: str) -> int:
-        return self._run(["systemctl", "--user", *words])
-
     def _await(self) -> None:
         for _ in tries(START_SECONDS):
-            if is_listening(gateway_socket(self._environ)):
+            if is_listening(gateway_socket(self.manifest.environ)):
                 return
-        raise FeishupermError(
-            "the gateway was started, but does not answer",
-            f"journalctl --user -u {UNIT} -n 20",
-        )
+        problem = "the gateway was started, but does not answer"
+        raise FeishupermError(problem, self._service.journal())
 
     def _steps(self) -> list[Step]:
         settings = self._config.settings()
@@ -115,17 +109,16 @@ class GatewayInstall:
         python, note = interpreter()
         if note:
             warn(note)
-        program = os.path.join(self._prefix, "bin", "feishuperm")
         return [
             ProgramStep(self.manifest, archive_path(), self._prefix, python),
             ConfigStep(self.manifest, self._config.new),
-            GatewayStep(self.manifest, program),
+            GatewayStep(self.manifest, self._service),
         ]
 
 
 def undo_gateway(record: Record, run: Run = run_quietly) -> list[str]:
     """Stop the gateway and remove its unit."""
-    run(["systemctl", "--user", "disable", "--now", UNIT])
+    GatewayService("", {}, run).stop()
     remove_file(record.get("path", ""))
     run(["systemctl", "--user", "daemon-reload"])
     remove_folders(record.get("folders", []))

@@ -26,11 +26,12 @@ from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_step, server_process, waiting
 from feishuperm.setup.app_setup import AppSetup
-from feishuperm.setup.ask_list import RULES
+from feishuperm.setup.ask_list import RULES, rules_of
 from feishuperm.setup.bot_questions import tell_out_of_reach
 from feishuperm.setup.checks_feishu import BOT_OPTIONS, send_hello
 from feishuperm.setup.claude_step import ClaudeStep, SlashAway, SlashStep, Wishes
 from feishuperm.setup.config_step import ConfigStep
+from feishuperm.setup.files import modified
 from feishuperm.setup.hook_entries import (
     KIND_EVENTS,
     SUPERVISOR,
@@ -178,7 +179,7 @@ class Install:
             problem = f"Feishu refuses this bot; nothing was changed: {result.message}"
             raise FeishupermError(problem, f"again, with its own: {BOT_OPTIONS}")
         if not result.ok:
-            warn(f"Feishu did not take a test card: {result.message}")
+            warn(f"Feishu did not take the test card: {result.message}")
             again = f"{self.command('feishuperm')} test-card"
             warn(f"the bot is kept all the same; when that is mended: {again}")
 
@@ -192,7 +193,8 @@ class Install:
         for note in self.notes():
             say(f"note: {note}")
         surfaces = self.config.settings().surfaces()
-        asks = not self.needs_mode() or claude_step.asks_by_rule(self.settings_path())
+        rules = rules_of(claude_step.settings_text(self.settings_path()))
+        asks = not self.needs_mode() or rules
         steps = [
             f"see a card on your phone: {program} test-card"
             if surfaces - {"inbox"}
@@ -476,14 +478,6 @@ def absolute(path: str) -> str:
         return os.path.abspath(path)
     except FileNotFoundError:
         raise FeishupermError("the current folder is gone", "cd, and again") from None
-
-
-def modified(path: str) -> float:
-    """When a file was written, 0 without one."""
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0.0
 
 
 def is_open(path: str) -> bool:

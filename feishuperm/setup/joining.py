@@ -22,6 +22,7 @@ from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.models.settings import BY_KEY, host_is_local, parse_setting, url_host
 from feishuperm.protocol.machine import MachineWire
 from feishuperm.setup.config_step import drop_keys, merge_config
+from feishuperm.setup.files import remove_file
 
 Dial = Callable[[str], tuple[socket.socket, bytes]]
 Show = Callable[[str], object]
@@ -149,10 +150,7 @@ def leave(environ: Mapping[str, str] = os.environ) -> str:
     """Forget the gateway; returns its address, empty if there was none."""
     own = enrolment.load(environ)
     set_gateway("", environ)
-    try:
-        os.unlink(enrolment.path(environ))
-    except FileNotFoundError:
-        pass
+    remove_file(enrolment.path(environ))
     return own.url if own else ""
 
 

@@ -148,6 +148,14 @@ def restart(environ: Mapping[str, str]) -> str:
     return f"restarted ({service.kind}, pid {pid}){more}"
 
 
+def try_restart(environ: Mapping[str, str]) -> str:
+    """Start an installed server anew for new settings, or say why it could not be."""
+    try:
+        return restart(environ)
+    except FeishupermError as error:
+        return f"the server has to start anew to use it: {error}"
+
+
 def find_server(
     record: Record, environ: Mapping[str, str]
 ) -> tuple[str, dict[str, Any] | None]:

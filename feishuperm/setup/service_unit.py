@@ -102,27 +102,32 @@ class SystemdService(Service):
     kind = "systemd"
     keeps = "to keep it running after you log out: loginctl enable-linger"
     asks = "`systemctl --user`"
+    unit, role = UNIT, "serve"
 
     def unit_path(self) -> str:
         base = self.environ.get("XDG_CONFIG_HOME") or f"{home(self.environ)}/.config"
-        return f"{base}/systemd/user/{UNIT}"
+        return f"{base}/systemd/user/{self.unit}"
 
     def works(self) -> bool:
         return self.run(["systemctl", "--user", "show-environment"]) == 0
 
     def content(self) -> bytes:
-        return systemd_unit(self.program, self.environ).encode()
+        return systemd_unit(self.program, self.environ, self.role).encode()
 
     def start(self) -> None:
-        hint = f"journalctl --user -u {UNIT} -n 20"
-        for words in (["daemon-reload"], ["enable", UNIT], ["restart", UNIT]):
-            self.must(["systemctl", "--user", *words], hint)
+        unit = self.unit
+        for words in (["daemon-reload"], ["enable", unit], ["restart", unit]):
+            self.must(["systemctl", "--user", *words], self.journal())
+
+    def journal(self) -> str:
+        """The command that shows what it said last."""
+        return f"journalctl --user -u {self.unit} -n 20"
 
     def halt(self) -> None:
-        self.run(["systemctl", "--user", "stop", UNIT])
+        self.run(["systemctl", "--user", "stop", self.unit])
 
     def stop(self) -> None:
-        self.run(["systemctl", "--user", "disable", "--now", UNIT])
+        self.run(["systemctl", "--user", "disable", "--now", self.unit])
 
 
 class LaunchdService(Service):

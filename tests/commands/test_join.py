@@ -9,6 +9,7 @@ import pytest
 from feishuperm.commands import join
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.enrolment import Enrolment
+from feishuperm.setup import service_step
 
 OWN = Enrolment("https://g", "m-1", "box", "ou_me", "Wang \x1b[2J", ("ab" * 32,))
 
@@ -37,7 +38,7 @@ class World:
         patch.setattr(join, "require_outside", lambda environ: None)
         patch.setattr(join, "set_gateway", lambda url: self.done.append(f"set {url}"))
         patch.setattr(
-            join, "restart", lambda environ: self.done.append("restart") or ""
+            service_step, "restart", lambda environ: self.done.append("restart") or ""
         )
         patch.setattr(join.sys.stdin, "isatty", lambda: self.is_terminal, raising=False)
         patch.setenv("HOME", home)
@@ -84,7 +85,7 @@ def test_server_that_cannot_start_anew_is_told_and_no_failure(
     def refuse(environ: Any) -> str:
         raise FeishupermError("no service here")
 
-    monkeypatch.setattr(join, "restart", refuse)
+    monkeypatch.setattr(service_step, "restart", refuse)
     assert join.main(["https://g"]) == 0
     assert "no service here" in capsys.readouterr().out
 
