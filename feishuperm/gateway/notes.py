@@ -7,7 +7,14 @@ from functools import partial
 from typing import Any
 
 from feishuperm.gateway.registry import Joining
-from feishuperm.lib.feishu import card_frame, columns, div, note, plain
+from feishuperm.lib.feishu import (
+    callback_button,
+    card_frame,
+    columns,
+    div,
+    note,
+    plain,
+)
 from feishuperm.lib.text import text
 
 JOIN, REFUSE, REVOKE, RENAME = "join", "refuse", "revoke", "rename"
@@ -39,17 +46,7 @@ def join_card(joining: Joining, language: str) -> dict[str, Any]:
 
 def _button(label: str, look: str, joining: Joining, action: str) -> dict[str, Any]:
     value = {"id": joining.id, "action": action, "nonce": joining.nonce}
-    return _callback_button(label, look, value)
-
-
-def _callback_button(label: str, look: str, value: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "tag": "button",
-        "text": plain(label),
-        "type": look,
-        "width": "fill",
-        "behaviors": [{"type": "callback", "value": value}],
-    }
+    return callback_button(label, look, value)
 
 
 def machines_card(rows: list[dict[str, Any]], language: str) -> dict[str, Any]:
@@ -95,4 +92,4 @@ def _own_button(
     label: str, look: str, row: dict[str, Any], action: str
 ) -> dict[str, Any]:
     value = {"machine": row["id"], "action": action}
-    return _callback_button(label, look, value)
+    return callback_button(label, look, value)

@@ -53,6 +53,7 @@ MAX_BODY = 20_000  # bytes; the guide says 20 KB and not which K, signature incl
 ENVELOPE = 160  # bytes of `timestamp`, `sign` and `msg_type` around a card
 NAME = 80  # characters of a project, branch or tool name; whole on the request's page
 PARTS = 40  # of a plan that is drawn; one with more is text, and a card holds 200
+LABEL = 100  # characters of a button or a field
 SHORT_ID = 8  # characters of a session id
 LATE = 5  # seconds; a card that leaves later tells the time that is left
 # Tags Feishu's markdown knows; whether it also sees them inside a fence is unknown.
@@ -70,14 +71,6 @@ STYLES = {
 }
 UNBROKEN = "-\u2060-"  # a line must not end inside the dashes of an option
 MENTION = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-
-
-class Button(NamedTuple):
-    """A button that opens an address."""
-
-    text: str
-    url: str
-    style: str = "default"
 
 
 def build_permission_card(
@@ -110,11 +103,10 @@ def build_title_card(ask: Ask, url: Url | None = None) -> Card:
     bare = ask._replace(
         actions=tuple(offer for offer in ask.actions if not offer.grants)
     )
-    view = Button(_say(ask, "button.view"), url("/request", ask.id))
     elements += [
-        _button(view),
+        link_button(_say(ask, "button.view"), url("/request", ask.id)),
         note(time_hint(ask)),
-        *_button_rows(_buttons(bare, url)),
+        *button_rows(_buttons(bare, url)),
     ]
     return card_frame(ask.title, "", "grey", ask.kind, elements)
 
@@ -123,11 +115,12 @@ def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
     """The way to the whole request, the time left, and the buttons."""
     if url is None:
         return [note(_say(ask, "card.hint_terminal"))]
-    more = Button(_say(ask, "button.more"), url("/request", ask.id))
+    page = url("/request", ask.id)
+    more = link_button(_say(ask, "button.more"), page)
     # Nobody taps what they cannot see.
     buttons = _buttons(ask, url) if detail else ()
-    decide = (*_rules(ask, buttons), *_button_rows(buttons))
-    return [_button(more), note(time_hint(ask)), *decide, *_way_home(ask, more.url)]
+    decide = (*_rules(ask, buttons), *button_rows(buttons))
+    return [more, note(time_hint(ask)), *decide, *_way_home(ask, page)]
 
 
 def _way_home(ask: Ask, page: str) -> list[Element]:
@@ -135,23 +128,23 @@ def _way_home(ask: Ask, page: str) -> list[Element]:
     home = page.partition("/request?")[0] + "/"
     if host_is_local(url_host(home)):
         return []
-    return [_button(Button(_say(ask, "button.inbox"), home, "text"))]
+    return [link_button(_say(ask, "button.inbox"), home, "text")]
 
 
-def _rules(ask: Ask, buttons: Sequence[Button]) -> list[Element]:
+def _rules(ask: Ask, buttons: Sequence[Element]) -> list[Element]:
     """The rule that one of the buttons would write."""
-    if not ask.rules or all(button.style != STYLES[FOREVER] for button in buttons):
+    if not ask.rules or all(button["type"] != STYLES[FOREVER] for button in buttons):
         return []
     return [note(_pair(ask.language, _say(ask, "card.rule"), "\n".join(ask.rules)))]
 
 
-def _buttons(ask: Ask, url: Url) -> list[Button]:
+def _buttons(ask: Ask, url: Url) -> list[Element]:
     """What may be answered from a card; a route that needs more opens its page."""
     # What needs words first has them on its page, one tap away.
     fitting = (o for o in ask.offered if not ask.edits(o) and o.look != WHILE)
     rows = ((offer, KINDS[ask.kind].action(offer.name)) for offer in fitting)
     return [
-        Button(offer.label, url(row.path, ask.id), STYLES[offer.look])
+        link_button(offer.label, url(row.path, ask.id), STYLES[offer.look])
         for offer, row in rows
         if row is not None
     ]
@@ -296,22 +289,32 @@ def _mention(at: str) -> list[Element]:
     return [{"tag": "markdown", "content": f"<at id={at}></at>"}]
 
 
-def _button(button: Button) -> Element:
-    address = {"type": "open_url", "default_url": button.url}
+def link_button(label: str, url: str, style: str = "default") -> Element:
+    """A button that opens an address."""
+    address = {"type": "open_url", "default_url": url}
     address.update(pc_url="", ios_url="", android_url="")
+    return _button(label, style, address)
+
+
+def callback_button(label: str, style: str, value: Mapping[str, str]) -> Element:
+    """A button whose tap comes back to us with a value."""
+    return _button(label, style, {"type": "callback", "value": value})
+
+
+def _button(label: str, style: str, behavior: Element) -> Element:
     return {
         "tag": "button",
-        "text": plain(button.text),
-        "type": button.style,
+        "text": plain(one_line(label, LABEL)),
+        "type": style,
         "width": "fill",
-        "behaviors": [address],
+        "behaviors": [behavior],
     }
 
 
-def _button_rows(buttons: Sequence[Button]) -> list[Element]:
+def button_rows(buttons: Sequence[Element]) -> list[Element]:
     """Two buttons a row: four beside each other are too narrow for a thumb."""
     return [
-        columns([[_button(button)] for button in buttons[start : start + 2]])
+        columns([[button] for button in buttons[start : start + 2]])
         for start in range(0, len(buttons), 2)
     ]
 

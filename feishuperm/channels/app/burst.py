@@ -271,7 +271,8 @@ class Burst:
                 line.announcement.done(shown, detail)
                 line.announcement = None
             if shown and line.outcome is None:
-                self._channel.store.put(Shown(line.ask, self.nonce, self.message_id))
+                card = Shown(line.ask, self.nonce, self.message_id, True)
+                self._channel.store.put(card)
         if shown:
             for id, line in self._lines.items():
                 if line.outcome is not None:

@@ -18,15 +18,18 @@ from typing import Any, NamedTuple
 
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.feishu import (
+    LABEL,
     SHORT_ID,
     STYLES,
     Card,
     Element,
     about_elements,
     block_elements,
+    button_rows,
+    callback_button,
     card_frame,
-    columns,
     div,
+    link_button,
     note,
     plain,
 )
@@ -49,7 +52,6 @@ BUDGET = MAX_CARD - 2_000  # for what surrounds the card in a request
 FOLD = 1_200  # characters of a block that are seen at once
 RECORD = 4_000  # characters of a request that has ended
 PREVIEW = 500  # of a folded one
-LABEL = 100  # characters of a button
 MAX_BUTTONS = 8  # choices that are buttons; more are a list
 MAX_CHOICES = 100  # of a list
 RULES = 600  # characters of rules in a confirm
@@ -191,18 +193,14 @@ def _hold_button(ask: Ask, mark: Mark) -> list[Element]:
     """What stops the clock for somebody who reads."""
     if not ask.hold:
         return []
-    frame = _button_frame(text(ask.language, "button.hold"), "default")
-    behavior = {"type": "callback", "value": mark.value(HOLD)}
-    return [{**frame, "behaviors": [behavior]}]
+    label = text(ask.language, "button.hold")
+    return [callback_button(label, "default", mark.value(HOLD))]
 
 
 def _page_button(ask: Ask, extra: Extra, key: str = "button.more") -> list[Element]:
     if not extra.page:
         return []
-    behavior = {"type": "open_url", "default_url": extra.page}
-    behavior.update(pc_url="", ios_url="", android_url="")
-    label = text(ask.language, key)
-    return [{**_button_frame(label, "default"), "behaviors": [behavior]}]
+    return [link_button(text(ask.language, key), extra.page)]
 
 
 # Buttons and forms.
@@ -326,15 +324,12 @@ def _choice(option: Any) -> str:
 
 
 def _plain_buttons(offers: Sequence[Offer], mark: Mark, ask: Ask) -> list[Element]:
-    """Buttons that need nothing, two a row: a thumb is wide."""
+    """Buttons that need nothing."""
     buttons = [
         {**button(offer.label, offer.look, mark, offer.name), **_confirm(offer, ask)}
         for offer in offers
     ]
-    return [
-        columns([[button] for button in buttons[start : start + 2]])
-        for start in range(0, len(buttons), 2)
-    ]
+    return button_rows(buttons)
 
 
 def confirm_words(offer: Offer, ask: Ask) -> str:
@@ -350,17 +345,7 @@ def _confirm(offer: Offer, ask: Ask) -> Element:
 
 
 def button(label: str, look: str, mark: Mark, action: str) -> Element:
-    behavior = {"type": "callback", "value": mark.value(action)}
-    return {**_button_frame(label, STYLES[look]), "behaviors": [behavior]}
-
-
-def _button_frame(label: str, style: str) -> Element:
-    return {
-        "tag": "button",
-        "text": plain(one_line(label, LABEL)),
-        "type": style,
-        "width": "fill",
-    }
+    return callback_button(label, STYLES[look], mark.value(action))
 
 
 # What goes through without asking.

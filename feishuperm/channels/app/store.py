@@ -45,10 +45,10 @@ def hold(path: str) -> AbstractContextManager[None]:
 class Shown(NamedTuple):
     """A card that is out."""
 
-    ask: Ask
-    nonce: str
-    message_id: str  # empty until Feishu has told it
-    grants: bool = True  # it shows the whole, or has it attached: it may be granted
+    ask: Ask = Ask()
+    nonce: str = ""
+    message_id: str = ""  # empty until Feishu has told it
+    grants: bool = False  # it shows the whole, or has it attached: it may be granted
 
 
 class CardStore:
@@ -76,9 +76,7 @@ class CardStore:
         card = shown._replace(ask=shorten(shown.ask, BLOCK))
         with self._lock:
             self._cards[card.ask.id] = card
-            self._write(
-                _name(card.ask.id), {**card._asdict(), "ask": to_plain(card.ask)}
-            )
+            self._write(_name(card.ask.id), to_plain(card))
             while len(self._cards) > MOST:
                 self._drop(next(iter(self._cards)))
 
@@ -116,32 +114,18 @@ class CardStore:
         for name in names:
             try:
                 self._take(name, read_json(os.path.join(self._folder, name)))
-            except FileError as error:
+            except (FileError, PayloadError) as error:
                 log(f"an open card is forgotten: {error}", "warning")
 
     def _take(self, name: str, kept: Any) -> None:
         if name == MUTED:
             self.muted_until = float(kept) if isinstance(kept, (int, float)) else 0.0
             return
-        shown = _shown(kept)
-        if shown is not None and name == _name(shown.ask.id):
+        shown = from_plain(Shown, kept)
+        if shown.nonce and name == _name(shown.ask.id):
             self._cards[shown.ask.id] = shown
 
 
 def _name(id: str) -> str:
     """The file of a request's card; ids are digits and letters (`protocol.frames`)."""
     return f"{id}.json"
-
-
-def _shown(card: Any) -> Shown | None:
-    """A card as it was kept; None if somebody edited the file."""
-    if not isinstance(card, dict):
-        return None
-    nonce, message_id = card.get("nonce"), card.get("message_id")
-    if not isinstance(nonce, str) or not isinstance(message_id, str) or not nonce:
-        return None
-    try:
-        ask = from_plain(Ask, card.get("ask"))
-        return Shown(ask, nonce, message_id, card.get("grants") is True)
-    except PayloadError:
-        return None

@@ -89,7 +89,7 @@ def test_store_is_bounded_in_cards_and_in_what_it_keeps_of_each(
     assert [card.ask.id[0] for card in cards.all()] == ["2", "3", "4"]
     assert len(list(Path(at(tmp_path)).iterdir())) == 3
     large = brief(command="x" * 15_000)
-    cards.put(Shown(large, "n", "om_2"))
+    cards.put(Shown(large, "n", "om_2", True))
     kept = cards.get(large.id)
     assert kept is not None and len(kept.ask.blocks[0].text) <= BLOCK
 
