@@ -25,10 +25,10 @@ from feishuperm.gateway.web import Web
 from feishuperm.lib import log as logging
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import gateway_socket, load_settings, state_dir
-from feishuperm.lib.feishu_app import AppApi
+from feishuperm.lib.feishu_app import app_of
 from feishuperm.lib.files import guard_dir, private_dir
 from feishuperm.lib.log import log
-from feishuperm.lib.post import call, dial
+from feishuperm.lib.post import dial
 from feishuperm.models.settings import Settings
 from feishuperm.server.accept import HookAcceptor, HttpAcceptor
 from feishuperm.server.link import Link
@@ -74,12 +74,7 @@ class Gateway:
         secure = self._secure(settings)
         self.refusal: FeishupermError | None = None
         self.loop = Loop(on_error=_report)
-        api = AppApi(
-            settings.feishu_app_id,
-            settings.feishu_app_secret,
-            settings.feishu_base_url,
-            partial(call, ca_file=settings.feishuperm_ca_file),
-        )
+        api = app_of(settings)
         self.engine = self._make_engine(settings)
         if isinstance(self.engine, FileEngine):
             self.engine.start()  # before anything listens: it may be another's

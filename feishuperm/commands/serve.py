@@ -34,10 +34,10 @@ from feishuperm.lib import log as logging
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings, state_dir
-from feishuperm.lib.feishu_app import AppApi
+from feishuperm.lib.feishu_app import app_of
 from feishuperm.lib.files import guard_dir
 from feishuperm.lib.log import log
-from feishuperm.lib.post import call, dial, post_json
+from feishuperm.lib.post import dial, post_json
 from feishuperm.models.ask import Ask, Outcome
 from feishuperm.models.settings import (
     BY_KEY,
@@ -102,10 +102,9 @@ class Server:
         )
         self.inbox = InboxChannel(self._inbox_event, self._inbox_ask, self._later)
         surfaces = settings.surfaces()
-        made = [
+        self.channels = [
             make(self, settings) for name, make in CHANNELS.items() if name in surfaces
         ]
-        self.channels = [channel for channel in made if channel is not None]
         self.desk = self._make_desk(settings)
         notices = Notices(self.channels, settings.feishuperm_notify)
         clients, tickets = Clients(), Tickets()
@@ -295,9 +294,7 @@ class Server:
         self.loop.close()
 
 
-def _webhook(server: Server, settings: Settings) -> WebhookChannel | None:
-    if not settings.feishu_webhook_url:
-        return None
+def _webhook(server: Server, settings: Settings) -> WebhookChannel:
     return WebhookChannel(
         settings.feishu_webhook_url,
         settings.feishu_webhook_secret,
@@ -309,26 +306,18 @@ def _webhook(server: Server, settings: Settings) -> WebhookChannel | None:
     )
 
 
-def _app(server: Server, settings: Settings) -> AppChannel | None:
-    if not settings.feishu_app_id or not settings.feishu_app_secret:
-        return None
+def _app(server: Server, settings: Settings) -> AppChannel:
     people = People(*settings.app_people())
     files = os.path.join(state_dir(), settings.feishu_app_id)
     server.app_lock = hold(files + ".lock")
-    ca_file = settings.feishuperm_ca_file
-    api = AppApi(
-        settings.feishu_app_id,
-        settings.feishu_app_secret,
-        settings.feishu_base_url,
-        partial(call, ca_file=ca_file),
-    )
-    dialling = partial(dial_feishu, api, partial(dial, ca_file=ca_file))
+    api = app_of(settings)
+    connect = partial(dial, ca_file=settings.feishuperm_ca_file)
     return AppChannel(
         api,
         people,
         server.counter(),
         CardStore(files + ".cards"),
-        partial(Link, server.loop, dialling),
+        partial(Link, server.loop, partial(dial_feishu, api, connect)),
         server.loop.call_soon_threadsafe,
         server._later,
         settings.feishuperm_lang,
@@ -338,9 +327,7 @@ def _app(server: Server, settings: Settings) -> AppChannel | None:
     )
 
 
-def _gateway(server: Server, settings: Settings) -> GatewayChannel | None:
-    if not settings.feishuperm_gateway:
-        return None
+def _gateway(server: Server, settings: Settings) -> GatewayChannel:
     own = enrolment.load()
     if own is None or own.url != settings.feishuperm_gateway:
         raise UsageError(
@@ -361,8 +348,8 @@ def _gateway(server: Server, settings: Settings) -> GatewayChannel | None:
     )
 
 
-# Where requests are shown and answered; None: the user has not set it up.
-CHANNELS: dict[str, Callable[[Server, Settings], Channel | None]] = {
+# Where requests are shown and answered, by their names among the surfaces.
+CHANNELS: dict[str, Callable[[Server, Settings], Channel]] = {
     "inbox": lambda server, settings: server.inbox,
     "app": _app,
     "webhook": _webhook,

@@ -69,7 +69,7 @@ class Taps:
                 who, value, action, message_id, event_id, began
             )
         except EngineDown:
-            result, reply = "again", toast("warning", self._hub.say("gateway.again"))
+            result, reply = "again", self._toast("warning", "gateway.again")
         self._hub.metrics.tap(result, self._hub.clock() - began)
         return reply
 
@@ -95,20 +95,18 @@ class Taps:
         machine = read(Machine, enrolled) if revoked is None else None
         sent = read(Sent, raw)
         if machine is None or sent is None:
-            return "ended", toast("warning", self._hub.say("page.invalid"))
+            return "ended", self._toast("warning", "page.invalid")
         if who != machine.owner:
             self._refused(machine, id, text_at(value, "action"), who)
             owner = machine.name_of(machine.owner)
-            return "stranger", toast(
-                "error", self._hub.say("answer.only_owner", owner=owner)
-            )
+            return "stranger", self._toast("error", "answer.only_owner", owner=owner)
         if fresh is None:
             return self._told_twice(machine, state == CARRIED.encode())
         answer = read_tap(sent.ask, value, action, who)
         refusal = self._unfit(sent, value, message_id, answer)
         if refusal:
             self._refused(machine, id, answer.action, who)
-            return "refused", toast("error", self._hub.say(refusal))
+            return "refused", self._toast("error", refusal)
         carried = ("SET", seen, CARRIED, "EX", SEEN_SECONDS)
         return await self.carry(machine, sent, answer, began, carried)
 
@@ -117,10 +115,11 @@ class Taps:
     ) -> tuple[str, dict[str, Any]]:
         """An event that came before: sent is only what the engine has."""
         if is_carried:
-            return "sent", toast(
-                "info", self._hub.say("gateway.sent", machine=machine.name)
-            )
-        return "again", toast("warning", self._hub.say("gateway.again"))
+            return "sent", self._toast("info", "gateway.sent", machine=machine.name)
+        return "again", self._toast("warning", "gateway.again")
+
+    def _toast(self, kind: str, key: str, **values: object) -> dict[str, Any]:
+        return toast(kind, self._hub.say(key, **values))
 
     def _unfit(
         self, sent: Sent, value: dict[str, Any], message_id: str, answer: Answer
@@ -182,9 +181,7 @@ class Taps:
             del self._receipts[tap]
         self._log_tap(machine, sent, answer, receipt)
         if receipt is None:
-            return "sent", toast(
-                "info", self._hub.say("gateway.sent", machine=machine.name)
-            )
+            return "sent", self._toast("info", "gateway.sent", machine=machine.name)
         counted = COUNTED.get(receipt.status, "refused")
         return counted, self._in_words(machine, sent, receipt)
 

@@ -29,6 +29,7 @@ from feishuperm.lib.feishu import (
 from feishuperm.lib.post import Call, Reply, call
 from feishuperm.lib.text import TEXTS, text
 from feishuperm.models.fields import decoded, list_at, part_at, value_at
+from feishuperm.models.settings import Settings
 
 Post = Callable[[Call], Reply]
 
@@ -36,6 +37,9 @@ TOKEN = "/open-apis/auth/v3/tenant_access_token/internal"
 MESSAGES = "/open-apis/im/v1/messages"
 FILES = "/open-apis/im/v1/files"
 ENDPOINT = "/callback/ws/endpoint"
+BOT = "/open-apis/bot/v3/info"
+ENABLED = 2  # how a bot is that can be used
+CONNECTIONS = "/open-apis/event/v1/connection"
 EARLY_SECONDS = 600.0  # a token is renewed so long before its end
 MAX_TOKEN_SECONDS = 1e6  # Feishu's live for two hours
 MAX_UUID = 50  # characters Feishu takes to tell a repeated message
@@ -272,6 +276,24 @@ class AppApi:
     def console(self, page: str) -> str:
         """The address of a page of the developer's console about this app."""
         return f"{self._base_url}/app/{self._app_id}/{page}"
+
+
+def app_of(
+    settings: Settings, on_reply: Callable[[Reply], object] = lambda reply: None
+) -> AppApi:
+    """The app of these settings; every answer is shown to `on_reply`."""
+
+    def post(request: Call) -> Reply:
+        reply = call(request, ca_file=settings.feishuperm_ca_file)
+        on_reply(reply)
+        return reply
+
+    return AppApi(
+        settings.feishu_app_id,
+        settings.feishu_app_secret,
+        settings.feishu_base_url,
+        post,
+    )
 
 
 def page_of(code: int) -> str:

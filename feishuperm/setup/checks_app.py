@@ -6,24 +6,27 @@ Feishu does not tell is said to be unknown: then a tap is the proof.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from feishuperm.errors import SettingError
 from feishuperm.lib.feishu import NO_ANSWER
-from feishuperm.lib.feishu_app import AppApi, page_of
-from feishuperm.lib.post import Call, Reply, call
+from feishuperm.lib.feishu_app import (
+    BOT,
+    CONNECTIONS,
+    ENABLED,
+    LACKS_SCOPE,
+    app_of,
+    page_of,
+)
 from feishuperm.models.fields import part_at
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Result
 from feishuperm.setup.registration import CALLBACK, EVENT, SCOPES, is_open_id
 
-BOT_INFO = "/open-apis/bot/v3/info"
 ABOUT = "/open-apis/application/v6/applications/me"
 APPLICATION = f"{ABOUT}?lang=zh_cn&user_id_type=open_id"
 VERSIONS = f"{ABOUT}/app_versions?lang=zh_cn&page_size=2"
-CONNECTIONS = "/open-apis/event/v1/connection"
-ENABLED = 2
 BOT_STATES = {
     0: "is not in use yet",
     1: "was switched off by the company",
@@ -33,7 +36,6 @@ BOT_STATES = {
     6: "has expired",
 }
 APP_ENABLED, PUBLISHED = 1, 1
-LACKS_SCOPE = 99991672
 # Either of several names will do; without the first two nobody can answer.
 NEEDED = SCOPES[:2]
 SAME = {
@@ -45,24 +47,6 @@ SAME = {
 }
 
 
-def app_api(
-    settings: Settings, on_reply: Callable[[Reply], object] = lambda reply: None
-) -> AppApi:
-    """The app of these settings; every answer is shown to `on_reply`."""
-
-    def post(request: Call) -> Reply:
-        reply = call(request, ca_file=settings.feishuperm_ca_file)
-        on_reply(reply)
-        return reply
-
-    return AppApi(
-        settings.feishu_app_id,
-        settings.feishu_app_secret,
-        settings.feishu_base_url,
-        post,
-    )
-
-
 class AppCheck:
     """One look at an app; `rescan` is the command that adds what it lacks."""
 
@@ -70,7 +54,7 @@ class AppCheck:
         self, settings: Settings, fix: str, rescan: str, test: str, held: bool = False
     ) -> None:
         self.settings = settings
-        self.api = app_api(settings)
+        self.api = app_of(settings)
         self.fix = fix  # for what stands in config.env
         self.rescan = rescan
         self.test = test  # the command that sends a card
@@ -103,7 +87,7 @@ class AppCheck:
         return ""
 
     def bot(self) -> Result:
-        result = self.api.request("GET", BOT_INFO)
+        result = self.api.request("GET", BOT)
         if not result.ok:
             text = f"the app's bot does not answer: {result.message}"
             if result.retry or result.code == NO_ANSWER:
@@ -183,7 +167,7 @@ class AppCheck:
             yield Result(WARN, text, self._rescan_or("event"))
 
     def _unreadable(self, what: str, code: int, message: str) -> Result:
-        fix = self.rescan if code == LACKS_SCOPE else self.test
+        fix = self.rescan if code in LACKS_SCOPE else self.test
         return Result(WARN, f"unknown {what}: {message}", fix)
 
     def connections(self) -> Result:
@@ -213,7 +197,7 @@ class AppCheck:
 
     def bot_id(self) -> str:
         """The bot's own open_id, which is nobody's."""
-        bot = part_at(self.api.request("GET", BOT_INFO).data, "bot")
+        bot = part_at(self.api.request("GET", BOT).data, "bot")
         return str(bot.get("open_id") or "")
 
     def _page(self, page: str) -> str:

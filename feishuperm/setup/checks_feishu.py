@@ -9,11 +9,12 @@ from functools import partial
 
 from feishuperm.lib import feishu
 from feishuperm.lib.config import config_path
+from feishuperm.lib.feishu_app import app_of
 from feishuperm.lib.post import Reply, post_json
 from feishuperm.models.ask import Notice
 from feishuperm.models.settings import Settings
 from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, edit
-from feishuperm.setup.checks_app import AppCheck, app_api, is_connected
+from feishuperm.setup.checks_app import AppCheck, is_connected
 
 BOT_OPTIONS = "--webhook URL --secret TEXT"
 BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner mends
@@ -50,7 +51,7 @@ def check_app(case: Case) -> Iterator[Result]:
     def note_date(reply: Reply) -> None:
         case.date = reply.headers.get("date", "")
 
-    check.api = app_api(case.settings, note_date)
+    check.api = app_of(case.settings, note_date)
     yield from check.results()
 
 

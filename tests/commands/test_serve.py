@@ -92,9 +92,7 @@ def test_channel_of_the_table_lives_as_long_as_the_server(
         return channel
 
     monkeypatch.setitem(CHANNELS, "app", row)
-    monkeypatch.setattr(
-        Settings, "surfaces", lambda self: frozenset(("inbox", "webhook", "app"))
-    )
+    monkeypatch.setattr(Settings, "surfaces", lambda self: {"inbox", "app"})
     server = make(folder)
     assert names(server) == ["inbox", "app"]
     assert channel.life == []

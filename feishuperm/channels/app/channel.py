@@ -556,17 +556,13 @@ class AppChannel(Channel):
         """Queue the card of a burst, or a change of it."""
 
         def left(shown: bool, detail: str) -> None:
-            self._on_loop(partial(self._burst_left, done, shown, detail))
+            done(shown, detail)
+            if shown and not all(burst.is_over() for burst in self._bursts):
+                self._line.card_sent()
 
         until = self._clock() + (STAND_IN_SECONDS if stands_in else CHANGE_SECONDS)
-        self._cards.add(Job((_form(call),), until, True, lambda: True, left))
-
-    def _burst_left(
-        self, done: Callable[[bool, str], object], shown: bool, detail: str
-    ) -> None:
-        done(shown, detail)
-        if shown and not all(burst.is_over() for burst in self._bursts):
-            self._line.card_sent()
+        told = lambda *how: self._on_loop(partial(left, *how))  # noqa: E731
+        self._cards.add(Job((_form(call),), until, True, done=told))
 
     def burst_over(self, burst: Burst) -> None:
         """Nothing waits on this card any more."""
@@ -687,11 +683,10 @@ class AppChannel(Channel):
             record = self._record(card.ask, outcome)
             fresh = receipt.status == statuses.SETTLED
             return toast("success" if fresh else "info", outcome.done, record)
-        if receipt.status == statuses.UNKNOWN and self._clock() < self._back_by:
-            return toast("warning", self.missing())
         if receipt.status == statuses.UNKNOWN:
-            record = self._record(card.ask, self._gone(card.ask))
-            return toast("warning", self.missing(), record)
+            is_late = self._clock() >= self._back_by
+            gone = self._record(card.ask, self._gone(card.ask)) if is_late else None
+            return toast("warning", self.missing(), gone)
         again = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)
         return toast("warning" if again else "error", receipt.error)
 

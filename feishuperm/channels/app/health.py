@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from feishuperm.lib.display import one_line
 from feishuperm.lib.feishu import NO_ANSWER
-from feishuperm.lib.feishu_app import AppApi, Result
+from feishuperm.lib.feishu_app import BOT, CONNECTIONS, ENABLED, AppApi, Result
 from feishuperm.lib.log import log
 from feishuperm.models.fields import part_at, text_at
 
@@ -36,11 +36,8 @@ class LineState(Protocol):
     detail: str
 
 
-BOT = "/open-apis/bot/v3/info"
 APPLICATION = "/open-apis/application/v6/applications/me?lang=zh_cn"
-CONNECTIONS = "/open-apis/event/v1/connection"
 PERSON = "/open-apis/contact/v3/users/{id}?user_id_type=open_id"
-ENABLED = 2
 CALLBACK = "card.action.trigger"
 NAME = 40  # characters of a person's name
 MOST_NAMES = 10  # people whose names are asked for
@@ -110,7 +107,7 @@ class Health:
         self._on_loop = on_loop
         self._later = later
         self._clock = clock
-        self.line: LineState | None = None  # given once it is made
+        self.line: LineState  # given as soon as it is made
         self.names: dict[str, str] = {}  # from the directory, empty if it has none
         self.stand_ins: dict[str, Callable[[], object]] = {}  # by waiting request
         self._finding = Finding()
@@ -123,7 +120,7 @@ class Health:
 
     def trouble(self) -> str:
         """Why no tap can arrive; empty while it can."""
-        if self.line is None or self.line.state == "up":
+        if self.line.state == "up":
             return self._finding.problem
         return self._api.problem(self.line.detail)
 
@@ -134,14 +131,12 @@ class Health:
 
     def patience(self) -> float:
         """Seconds for which a line that went down may come back by itself."""
-        if self.line is None or self.line.state == "up":
+        if self.line.state == "up":
             return 0.0
         return self._down_since + LINE_SECONDS - self._clock()
 
     def line_changed(self) -> None:
         """The connection came up, went down, or still is."""
-        if self.line is None:
-            return
         if self.line.state == "up":
             self._down_since = math.inf
             self.note("")
@@ -175,8 +170,7 @@ class Health:
 
     def look(self, seconds: float) -> None:
         """Ask Feishu about the app, if the last time is so many seconds ago."""
-        up = self.line is None or self.line.state == "up"
-        if up and self._clock() - self._examined >= seconds:
+        if self.line.state == "up" and self._clock() - self._examined >= seconds:
             self._look()
 
     def _look(self) -> None:
