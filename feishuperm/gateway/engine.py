@@ -220,83 +220,76 @@ class FileEngine(Engine):
 
     def _do(self, parts: list[str], kept: list[list[str]]) -> Any:
         name, key, *rest = parts
-        return _COMMANDS[name](self, key, rest, lambda: kept.append(parts))
+        if name == "HSET" or (name in ("HDEL", "DEL") and key in self._hashes):
+            kept.append(parts)
+        return _COMMANDS[name](self, key, rest)
 
     # The commands, as Redis has them.
 
-    def _get(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+    def _get(self, key: str, rest: list[str]) -> Any:
         value, until = self._texts.get(key, (b"", -1.0))
         if until < 0 or (until and until <= self._wall()):
             self._texts.pop(key, None)
             return None
         return value
 
-    def _set(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+    def _set(self, key: str, rest: list[str]) -> Any:
         options = rest[1:]
-        if "NX" in options and self._get(key, [], keep) is not None:
+        if "NX" in options and self._get(key, []) is not None:
             return None
         seconds = float(options[options.index("EX") + 1]) if "EX" in options else 0.0
         until = self._wall() + seconds if seconds else 0.0
         self._texts[key] = (_bytes(rest[0]), until)
         return b"OK"
 
-    def _incr(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
-        return self._incrby(key, ["1"], keep)
-
-    def _incrby(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
-        self._get(key, [], keep)
+    def _incrby(self, key: str, rest: list[str]) -> Any:
+        self._get(key, [])
         value, until = self._texts.get(key, (b"0", 0.0))
         count = int(value) + int(rest[0])
         self._texts[key] = (b"%d" % count, until)
         return count
 
-    def _expire(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
-        value = self._get(key, [], keep)
+    def _expire(self, key: str, rest: list[str]) -> Any:
+        value = self._get(key, [])
         if value is None:
             return 0
         if "NX" not in rest or not self._texts[key][1]:
             self._texts[key] = (value, self._wall() + float(rest[0]))
         return 1
 
-    def _del(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
-        text = self._texts.pop(key, None)
-        fields = self._hashes.pop(key, None)
-        if fields is not None:
-            keep()
+    def _del(self, key: str, rest: list[str]) -> Any:
+        text, fields = self._texts.pop(key, None), self._hashes.pop(key, None)
         return int(text is not None or fields is not None)
 
-    def _hset(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+    def _hset(self, key: str, rest: list[str]) -> Any:
         fields = self._hashes.setdefault(key, {})
         new = rest[0] not in fields
         fields[rest[0]] = _bytes(rest[1])
-        keep()
         return int(new)
 
-    def _hget(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+    def _hget(self, key: str, rest: list[str]) -> Any:
         return self._hashes.get(key, {}).get(rest[0])
 
-    def _hgetall(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+    def _hgetall(self, key: str, rest: list[str]) -> Any:
         return [
             part
             for field, value in self._hashes.get(key, {}).items()
             for part in (_bytes(field), value)
         ]
 
-    def _hlen(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+    def _hlen(self, key: str, rest: list[str]) -> Any:
         return len(self._hashes.get(key, {}))
 
-    def _hdel(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+    def _hdel(self, key: str, rest: list[str]) -> Any:
         gone = self._hashes.get(key, {}).pop(rest[0], None)
-        if gone is not None:
-            keep()
         if not self._hashes.get(key, {"": b""}):
             del self._hashes[key]
         return int(gone is not None)
 
-    def _exists(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
-        return int(self._get(key, [], keep) is not None or key in self._hashes)
+    def _exists(self, key: str, rest: list[str]) -> Any:
+        return int(self._get(key, []) is not None or key in self._hashes)
 
-    def _xadd(self, key: str, rest: list[str], keep: Callable[[], None]) -> Any:
+    def _xadd(self, key: str, rest: list[str]) -> Any:
         self._said.append(rest[-1].encode())
         return b"0-1"
 
@@ -312,10 +305,10 @@ class FileEngine(Engine):
             self._full = max(SWEEP, 2 * len(self._texts))
 
 
-_COMMANDS: dict[str, Callable[[FileEngine, str, list[str], Any], Any]] = {
+_COMMANDS: dict[str, Callable[[FileEngine, str, list[str]], Any]] = {
     "GET": FileEngine._get,
     "SET": FileEngine._set,
-    "INCR": FileEngine._incr,
+    "INCR": lambda engine, key, rest: engine._incrby(key, ["1"]),
     "INCRBY": FileEngine._incrby,
     "EXPIRE": FileEngine._expire,
     "DEL": FileEngine._del,

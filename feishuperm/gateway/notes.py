@@ -29,6 +29,8 @@ def note_card(said: str, language: str) -> dict[str, Any]:
 def join_card(joining: Joining, language: str) -> dict[str, Any]:
     """Shall this machine's requests come to you? The three facts to look at."""
     say = partial(text, language)
+    value = {"id": joining.id, "nonce": joining.nonce}
+    yes, no = {**value, "action": JOIN}, {**value, "action": REFUSE}
     elements = [
         div(say("pair.machine", name=joining.name)),
         div(say("pair.user", user=joining.user)),
@@ -36,17 +38,12 @@ def join_card(joining: Joining, language: str) -> dict[str, Any]:
         note(say("pair.warning")),
         columns(
             [
-                [_button(say("pair.yes"), "primary_filled", joining, JOIN)],
-                [_button(say("pair.no"), "danger", joining, REFUSE)],
+                [callback_button(say("pair.yes"), "primary_filled", yes)],
+                [callback_button(say("pair.no"), "danger", no)],
             ]
         ),
     ]
     return card_frame(say("pair.title"), "", "blue", joining.name, elements)
-
-
-def _button(label: str, look: str, joining: Joining, action: str) -> dict[str, Any]:
-    value = {"id": joining.id, "action": action, "nonce": joining.nonce}
-    return callback_button(label, look, value)
 
 
 def machines_card(rows: list[dict[str, Any]], language: str) -> dict[str, Any]:
@@ -67,12 +64,14 @@ def _machine(row: dict[str, Any], language: str) -> list[dict[str, Any]]:
     moment = time.strftime("%m-%d %H:%M", time.localtime(time.time() - row["since"]))
     state = text(language, key, time=moment)
     words = text(language, "gateway.revoke_confirm", machine=row["name"])
+    value = {"machine": row["id"], "action": REVOKE}
     revoke = {
-        **_own_button(text(language, "gateway.revoke"), "danger", row, REVOKE),
+        **callback_button(text(language, "gateway.revoke"), "danger", value),
         "confirm": {"title": plain(row["name"]), "text": plain(words)},
     }
+    value = {**value, "action": RENAME}
     rename = {
-        **_own_button(text(language, "gateway.rename"), "default", row, RENAME),
+        **callback_button(text(language, "gateway.rename"), "default", value),
         "name": f"submit_{row['id']}",
         "form_action_type": "submit",
     }
@@ -86,10 +85,3 @@ def _machine(row: dict[str, Any], language: str) -> list[dict[str, Any]]:
     form = {"tag": "form", "name": f"form_{row['id']}", "elements": [entry, rename]}
     facts = f"{row['address']} · {state} · {row['id']}"
     return [div(row["name"]), note(facts), form, revoke, {"tag": "hr"}]
-
-
-def _own_button(
-    label: str, look: str, row: dict[str, Any], action: str
-) -> dict[str, Any]:
-    value = {"machine": row["id"], "action": action}
-    return callback_button(label, look, value)

@@ -55,15 +55,15 @@ def language(environ: Mapping[str, str] = os.environ) -> str:
 
 def translate(line: str) -> str:
     """A line of the command line in the language of whoever reads it."""
-    if language() == "en" or not _has_characters():
+    if language() == "en" or not can_show("中"):
         return line
     return _chinese().translate(line)
 
 
-def _has_characters() -> bool:
-    """Whether the terminal's encoding can show Chinese at all."""
+def can_show(text: str) -> bool:
+    """Whether the terminal's encoding has these characters at all."""
     try:
-        "中".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except (LookupError, UnicodeEncodeError):
         return False
     return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from feishuperm.lib.program import (
     self_command,
     start_hook,
 )
+from feishuperm.models.fields import decoded, part_at
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.settings import LOOPBACK
 from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, words
@@ -156,8 +156,5 @@ def hook_command(case: Case) -> list[str]:
 
 def is_health(body: str) -> bool:
     """Whether this is what our own server answers."""
-    try:
-        answer = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(answer, dict) and answer.get("ok") is True and "version" in answer
+    answer = part_at(decoded(body))
+    return answer.get("ok") is True and "version" in answer

@@ -26,6 +26,7 @@ from urllib.parse import urlencode
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.post import Call, Reply
+from feishuperm.models.fields import decoded, text_at
 
 PATH = "/oauth/v1/app/registration"
 LARK_ACCOUNTS = "https://accounts.larksuite.com"
@@ -56,6 +57,7 @@ ADDONS = {
     "events": {"items": {"tenant": [EVENT]}},
     "callbacks": {"items": [CALLBACK]},
 }
+BRAND = ("user_info", "tenant_brand")
 SECONDS = 600  # a code's life if nothing is said; a person took 285
 MAX_SECONDS = 3600
 INTERVAL, MAX_INTERVAL = 5.0, 60.0
@@ -164,15 +166,14 @@ class Registration:
             return None
         if not _fits(app_id, "cli_[A-Za-z0-9]+") or not _fits(secret, "[!-~]{1,256}"):
             raise Ended(FAILED, "an app was created, but its id or secret is unusable")
-        user = answer.get("user_info")
-        open_id = str(user.get("open_id")) if isinstance(user, dict) else ""
-        is_lark = self.host == LARK_ACCOUNTS or _brand(answer) == "lark"
+        open_id = text_at(answer, "user_info", "open_id")
+        is_lark = self.host == LARK_ACCOUNTS or text_at(answer, *BRAND) == "lark"
         return Created(app_id, secret, open_id if is_open_id(open_id) else "", is_lark)
 
     def _go_on(self, answer: Mapping[str, Any]) -> None:
         """Whether and how to ask again. Raises Ended."""
         error = answer.get("error")
-        if _brand(answer) == "lark" and self.host != LARK_ACCOUNTS:
+        if text_at(answer, *BRAND) == "lark" and self.host != LARK_ACCOUNTS:
             self.host, self.pause = LARK_ACCOUNTS, 0.0
         elif error == "slow_down":
             self._slow(SLOWER)
@@ -234,16 +235,8 @@ def _object(reply: Reply | None) -> dict[str, Any] | None:
     """The body of an answer of Feishu's; a proxy's or a broken server's is none."""
     if reply is None or reply.status >= 500 or reply.status == 429:
         return None
-    try:
-        answer = json.loads(reply.body)
-    except (ValueError, RecursionError):
-        return None
+    answer = decoded(reply.body)
     return answer if isinstance(answer, dict) else None
-
-
-def _brand(answer: Mapping[str, Any]) -> object:
-    user = answer.get("user_info")
-    return user.get("tenant_brand") if isinstance(user, dict) else None
 
 
 def _words(answer: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from feishuperm.lib import qr
 from feishuperm.lib.files import read_json, write_atomic
 from feishuperm.lib.post import Call, Reply
 from feishuperm.lib.terminal import say, show
-from feishuperm.lib.tongue import translate
+from feishuperm.lib.tongue import can_show, translate
 from feishuperm.models.settings import url_host
 from feishuperm.services.history import cut
 from feishuperm.setup.files import remove_file
@@ -185,7 +185,7 @@ class Screen:
         draws: bool = True,
         picture: str = "",
     ) -> None:
-        self._draws = draws and can_draw()
+        self._draws = draws and can_show("▀▄█")
         self._picture = picture  # path of a file for the code
         self._ink = ink(environ)
         self._live = sys.stdout.isatty()
@@ -239,15 +239,6 @@ class Screen:
         if self._live and self._ticked:
             sys.stdout.write("\r\x1b[K")
         self._ticked = ""
-
-
-def can_draw() -> bool:
-    """Whether the terminal's encoding has the blocks that a code is made of."""
-    try:
-        "▀▄█".encode(sys.stdout.encoding or "ascii")
-    except (LookupError, UnicodeEncodeError):
-        return False
-    return True
 
 
 def ink(environ: Mapping[str, str]) -> str:

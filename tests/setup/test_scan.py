@@ -406,7 +406,7 @@ def test_terminal_without_the_blocks_gets_the_link_alone(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(200, 60)
-    monkeypatch.setattr(scans, "can_draw", lambda: False)
+    monkeypatch.setattr(scans, "can_show", lambda text: False)
     assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({})))
 
 
