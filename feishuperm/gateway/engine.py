@@ -27,11 +27,11 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from feishuperm.errors import FeishupermError, FileError, UsageError
-from feishuperm.lib.files import locked, open_append, write_all, write_atomic
+from feishuperm.channels.app.store import hold
+from feishuperm.errors import FeishupermError, FileError
+from feishuperm.lib.files import open_append, write_all, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise
 from feishuperm.protocol.resp import Failure, Part
@@ -131,7 +131,7 @@ class FileEngine(Engine):
         self._lines = 0
         self._full = SWEEP
         self._torn = False  # the file may end in the middle of a line
-        self._lock: AbstractContextManager[None] | None = None
+        self._lock: object = None  # kept for as long as this gateway lives
         self.problem = ""
 
     @property
@@ -140,13 +140,7 @@ class FileEngine(Engine):
 
     def start(self) -> None:
         """Read the file. Raises UsageError if another gateway has it."""
-        self._lock = locked(self._path + ".lock", 3.0)
-        try:
-            self._lock.__enter__()
-        except FileError:
-            raise UsageError(
-                "another gateway of this machine already serves this Feishu app"
-            ) from None
+        self._lock = hold(self._path + ".lock")
         try:
             with open(self._path, "rb") as file:
                 for line in file:

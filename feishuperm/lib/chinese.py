@@ -552,7 +552,6 @@ SERVER = (
     ("restarted ({}, pid {}){}", "已重新启动（{~}，pid {}）{~}"),
     ("no installed server to restart: {}", "没有已安装的服务可以重启：{~}"),
     ("process {} runs in a terminal", "进程 {} 在终端里运行"),
-    ("none runs", "没有服务在运行"),
     ("keep one running: feishuperm install", "让它常驻：feishuperm install"),
     ("a server still listens on {}", "仍有服务在监听 {}"),
     ("end it by hand: feishuperm status", "请手动结束它：feishuperm status"),
@@ -720,7 +719,6 @@ FEISHU = (
     ("too many messages to one person or group", "发给同一个人或群的消息太多"),
     ("too many unread urgent messages", "未读的加急消息太多"),
     ("no urgent messages are left this month", "本月的加急次数已用完"),
-    ("the app cannot be used: publish a version", "应用无法使用：请发布一个版本"),
     ("the message is too old to be changed", "消息太旧，不能再修改"),
     ("FEISHU_RECEIVE_ID names nobody", "FEISHU_RECEIVE_ID 没有对应的人"),
     (
@@ -914,10 +912,6 @@ INSTALL = (
     ("no machine {}{}", "没有机器 {}{}"),
     ("the sentinel at {} knows no master {}", "{} 上的 sentinel 不知道主节点 {}"),
     ("the engine at {} is a cluster: not supported", "{} 上的引擎是集群：不支持"),
-    (
-        "another gateway of this machine already serves this Feishu app",
-        "这台机器上已有另一个网关在用这个飞书应用",
-    ),
     (
         "another program holds connections of this Feishu app and takes taps away: "
         "stop it, or let all gateways share FEISHUPERM_ENGINE",
@@ -1286,7 +1280,6 @@ DOCTOR = (
     ),
     # The server.
     ("none runs here, and none is needed", "这里没有网关，也不需要"),
-    ("its {} is down: {}", "它的{~}断开了：{~}"),
     ("{} machines connected", "{} 台机器已连接"),
     ("{}, though process {} lives", "{~}，但进程 {} 还在"),
     ("it runs version {}, the file is {}", "运行的是版本 {}，文件是 {}"),
@@ -1311,7 +1304,6 @@ DOCTOR = (
     ("the server does not answer on {}: {}", "服务在 {} 上没有回应：{~}"),
     ("another program answers on {}", "在 {} 上回应的是另一个程序"),
     ("not for this address", "这个地址不需要"),
-    ("not tried: the server is not running", "未尝试：服务没有运行"),
     ("hook, server, decision and back", "钩子、服务、决定，再回到钩子"),
     ("the hook printed {}", "钩子输出了 {}"),
     ("the hook brought no answer of the server's back", "钩子没有带回服务的回应"),
@@ -1351,13 +1343,10 @@ DOCTOR = (
     ("unknown {}: {}", "不知道{~}：{~}"),
     ("what the app may do", "应用有哪些权限"),
     ("what is published", "发布了什么"),
-    ("unknown what the app may do", "不知道应用有哪些权限"),
+    ("whether taps reach the app", "点按能否送到应用"),
+    ("Feishu does not say", "飞书没有说明"),
     ("the app may not: {}", "应用缺少权限：{}"),
     ("the app may do all that is needed", "应用有全部所需的权限"),
-    (
-        "unknown whether taps reach the app: Feishu does not say",
-        "不知道点按能否送到应用：飞书没有说明",
-    ),
     (
         "taps go to a web address instead of the long connection",
         "点按被送到一个网址，而不是长连接",

@@ -57,7 +57,7 @@ CODES = {
     10014: (FAIL, "the app is unknown or switched off: check FEISHU_APP_ID"),
     10015: (FAIL, "FEISHU_APP_SECRET is wrong"),
     11205: (FAIL, "the app has no bot, or was never published"),
-    11207: (FAIL, "the app cannot be used: publish a version"),
+    11207: (FAIL, "the app is not installed: publish a version"),
     11210: (FAIL, "the app is not installed: publish a version"),
     230001: (SIMPLER, "Feishu refused the message's form"),
     230002: (FAIL, "the bot is not in the group of FEISHU_RECEIVE_ID"),

@@ -120,7 +120,7 @@ class AppCheck:
 
     def _scopes(self, listed: object) -> Iterator[Result]:
         if not isinstance(listed, list):
-            yield Result(WARN, "unknown what the app may do", self.test)
+            yield self._unreadable("what the app may do")
             return
         granted = {_name(scope) for scope in listed}
         missing = [
@@ -136,8 +136,7 @@ class AppCheck:
 
     def _callback(self, info: object) -> Result:
         if not isinstance(info, dict):
-            text = "unknown whether taps reach the app: Feishu does not say"
-            return Result(WARN, text, self.test)
+            return self._unreadable("whether taps reach the app")
         if info.get("callback_type") == "webhook":
             text = "taps go to a web address instead of the long connection"
             return Result(FAIL, text, self._page("callback"))
@@ -166,7 +165,9 @@ class AppCheck:
             text = f"texts do not reach the app: {EVENT} is not subscribed"
             yield Result(WARN, text, self._rescan_or("event"))
 
-    def _unreadable(self, what: str, code: int, message: str) -> Result:
+    def _unreadable(
+        self, what: str, code: int = 0, message: str = "Feishu does not say"
+    ) -> Result:
         fix = self.rescan if code in LACKS_SCOPE else self.test
         return Result(WARN, f"unknown {what}: {message}", fix)
 

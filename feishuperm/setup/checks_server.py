@@ -38,7 +38,7 @@ def check_gateway(case: Case) -> Iterator[Result]:
     for name in ("app", "engine"):
         if gateway[name]["state"] != "up":
             detail = gateway[name]["detail"] or "not connected"
-            yield Result(FAIL, f"its {name} is down: {detail}", "feishuperm status")
+            yield Result(FAIL, f"{name} is down: {detail}", "feishuperm status")
     if gateway["problem"]:
         yield Result(FAIL, gateway["problem"], "set FEISHUPERM_ENGINE")
     else:
@@ -132,8 +132,7 @@ def check_loopback(case: Case) -> Iterator[Result]:
 def check_loop(case: Case) -> Iterator[Result]:
     """A request there and back; the server settles the doctor's own tool at once."""
     if case.status is None:
-        text = "not tried: the server is not running"
-        yield Result(FAIL, text, case.install())
+        yield Result(FAIL, "not checked: no server", case.install())
         return
     event = permission_event(DOCTOR_TOOL, {}, case.project)
     hook = start_hook(event, case.environ, hook_command(case))

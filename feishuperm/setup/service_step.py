@@ -133,7 +133,9 @@ def restart(environ: Mapping[str, str]) -> str:
     record = Manifest(environ).record("service")
     socket, status = find_server(record, environ)
     if not record or (status and kept_by(status["pid"], environ) == "foreground"):
-        where = f"process {status['pid']} runs in a terminal" if status else "none runs"
+        where = "no server is running"
+        if status:
+            where = f"process {status['pid']} runs in a terminal"
         raise FeishupermError(
             f"no installed server to restart: {where}",
             "keep one running: feishuperm install",

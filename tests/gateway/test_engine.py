@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from feishuperm.channels.app import store
 from feishuperm.errors import PayloadError, UsageError
 from feishuperm.gateway import engine as module
 from feishuperm.gateway.engine import EngineDown, FileEngine, RedisEngine
@@ -39,16 +40,10 @@ def test_second_gateway_of_one_app_is_refused(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = opened(tmp_path / "e", clock)
-    monkeypatch.setattr(module, "locked", lambda path, wait: _held(path))
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.0)
     with pytest.raises(UsageError):
         opened(tmp_path / "e", clock)
     assert first.ready
-
-
-def _held(path: str) -> Any:
-    from feishuperm.lib.files import locked
-
-    return locked(path, 0.0)
 
 
 def test_what_ends_by_itself_does(tmp_path: Path, clock: Clock) -> None:
