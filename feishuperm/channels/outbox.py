@@ -9,8 +9,8 @@ can never pass is given up at once, and so is what cannot be sent before its dea
 Where many people are written to, each has a lane: who gets too much at once holds up
 nobody else.
 
-How a message is sent and what an answer means is the sender's business: `send` is given
-and returns a `SendResult`.
+How a message is made and sent and what an answer means is the sender's business: a form
+sends it once and returns a `SendResult`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from feishuperm.lib.feishu import NO_ANSWER, Message, SendResult
+from feishuperm.lib.feishu import NO_ANSWER, SendResult
 from feishuperm.lib.log import log
 
 FIRST_PAUSE = 0.5  # seconds, and twice as long after each failure
@@ -43,7 +43,7 @@ NO_LIMIT: Limits = ((1, 0.0),)
 class Form(NamedTuple):
     """One way to say it."""
 
-    build: Callable[[], Message]
+    send: Callable[[], SendResult]  # once
     answerable: bool = True  # whether a person can answer what arrives
 
 
@@ -122,7 +122,6 @@ class Outbox:
     def __init__(
         self,
         name: str,
-        send: Callable[[Message], SendResult],
         limit: RateLimit,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -130,7 +129,6 @@ class Outbox:
     ) -> None:
         self._lanes = lanes or Lanes(NO_LIMIT, frozenset())
         self._name = name
-        self._send = send
         self._limit = limit
         self._clock = clock
         self._jitter = jitter
@@ -233,10 +231,10 @@ class Outbox:
 
     def _deliver(self, job: Job) -> None:
         form = job.forms[0]
-        message = self._build(form)
+        self._limit.note(self._clock())
         if job.lane:
             self._lanes.note(job.lane, self._clock())
-        result = self._send(message) if message else UNBUILT
+        result = self._attempt(form)
         if result.retry:
             if not self._lanes.hold(job.lane, result.code, self._clock()):
                 self._hold(result)
@@ -251,12 +249,12 @@ class Outbox:
             self._state = ("up", "")
             job.done(True, "")
 
-    def _build(self, form: Form) -> Message:
+    def _attempt(self, form: Form) -> SendResult:
         try:
-            return form.build()
+            return form.send()
         except Exception as error:  # a plainer form is better than a lost request
             log(f"cannot build a message: {type(error).__name__}: {error}", "error")
-            return {}
+            return UNBUILT
 
     def _hold(self, result: SendResult) -> None:
         """Hold the queue, twice as long each time; not all bots at the same moment."""

@@ -14,6 +14,7 @@ from functools import partial
 from feishuperm.channels.base import Announcement, Channel
 from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
 from feishuperm.lib.feishu import (
+    BAD_SIGN,
     Message,
     Post,
     SendResult,
@@ -24,7 +25,7 @@ from feishuperm.lib.feishu import (
     send_message,
     title_messages,
 )
-from feishuperm.lib.post import Reply, post_json
+from feishuperm.lib.post import post_json
 from feishuperm.models.ask import Ask, Notice
 
 # Messages per seconds that Feishu allows one bot.
@@ -61,7 +62,7 @@ class WebhookChannel(Channel):
         self._clock = clock
         self._wall = wall
         self._limit = RateLimit(LIMITS)
-        self._outbox = Outbox(self.name, self._send, self._limit, clock, jitter)
+        self._outbox = Outbox(self.name, self._limit, clock, jitter)
         self.step = self._outbox.step
 
     def start(self) -> None:
@@ -84,23 +85,23 @@ class WebhookChannel(Channel):
             builds = title_messages(ask, self._url, left)
         else:
             builds = permission_messages(ask, self._url, self._at, left)
-        forms = (*map(Form, builds[:-1]), Form(builds[-1], answerable=False))
+        *forms, plainest = (Form(partial(self._send, build)) for build in builds)
+        forms.append(plainest._replace(answerable=False))
         ends = self._clock() + until - self._wall()
-        self._outbox.add(Job(forms, ends, True, wanted, done))
+        self._outbox.add(Job(tuple(forms), ends, True, wanted, done))
 
     def notify(self, notice: Notice) -> None:
         """Queue the card of a notice."""
         if self._title_only:
             notice = notice._replace(text="", project="", branch="")
         card = partial(build_notice_card, notice, self._language, self._at)
-        forms = (Form(lambda: card_message(card())),)
-        self._outbox.add(Job(forms, self._clock() + NOTICE_SECONDS, False))
+        form = Form(partial(self._send, lambda: card_message(card())))
+        self._outbox.add(Job((form,), self._clock() + NOTICE_SECONDS, False))
 
-    def _send(self, message: Message) -> SendResult:
-        return send_message(
-            self._address, message, self._secret, self._counted, self._wall
+    def _send(self, build: Callable[[], Message]) -> SendResult:
+        result = send_message(
+            self._address, build(), self._secret, self._post, self._wall
         )
-
-    def _counted(self, address: str, body: bytes) -> Reply:
-        self._limit.note(self._clock())
-        return self._post(address, body)
+        if result.code == BAD_SIGN:  # then it was tried twice
+            self._limit.note(self._clock())
+        return result

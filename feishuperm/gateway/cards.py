@@ -21,7 +21,6 @@ from feishuperm.channels.app.health import name_of
 from feishuperm.channels.outbox import Form, Job, Lanes, Outbox, RateLimit
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.registry import AnyEngine, Machine, read
-from feishuperm.lib.feishu import SendResult
 from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise, run
@@ -74,12 +73,13 @@ class Cards:
         self._wall = wall
         # Cards that leave or become records, and how their requests ended meanwhile.
         self._leaving: dict[tuple[str, str], tuple[Outcome, str] | None] = {}
-        limits = RateLimit(APP_LIMIT), RateLimit(CHANGE_LIMIT)
         self._cards, self._changes = (
-            Outbox(name, partial(_perform, limit, clock), limit,
-                   lanes=Lanes(EACH_LIMIT, EACH_CODES))
-            for name, limit in zip(("gateway", "gateway changes"), limits)
-        )  # fmt: skip
+            Outbox(name, RateLimit(limits), lanes=Lanes(EACH_LIMIT, EACH_CODES))
+            for name, limits in (
+                ("gateway", APP_LIMIT),
+                ("gateway changes", CHANGE_LIMIT),
+            )
+        )
 
     def start(self) -> None:
         self._cards.start()
@@ -118,11 +118,11 @@ class Cards:
             self._on_loop(partial(self._left, sent, ask, message_id, done, detail))
 
         until = self._clock() + ask.created + ask.seconds - self._wall()
-        form, key = Form(lambda: {"call": call}), (machine.id, ask.id)
+        key = machine.id, ask.id
         self._leaving[key] = None
         self._cards.add(
-            Job((form,), until, True, lambda: self._leaving.get(key) is None, left,
-                machine.owner)
+            Job((Form(call),), until, True, lambda: self._leaving.get(key) is None,
+                left, machine.owner)
         )  # fmt: skip
 
     def _left(
@@ -296,7 +296,7 @@ class Cards:
         until = self._clock() + CHANGE_SECONDS
         self._cards.add(
             Job(
-                (Form(lambda: {"call": call}),),
+                (Form(call),),
                 until,
                 True,
                 done=lambda shown, detail: self._on_loop(partial(done, shown, detail)),
@@ -330,9 +330,8 @@ class Cards:
         seconds: float,
         done: Callable[[bool, str], object] = lambda shown, detail: None,
     ) -> None:
-        form = Form(lambda: {"call": call})
         until = self._clock() + seconds
-        self._changes.add(Job((form,), until, True, done=done, lane=message_id))
+        self._changes.add(Job((Form(call),), until, True, done=done, lane=message_id))
 
     def _go(self, steps: Callable[..., Any], *parts: Any) -> None:
         run(steps(*parts), _report)
@@ -341,11 +340,3 @@ class Cards:
 def _report(error: Exception) -> None:
     if not isinstance(error, EngineDown):
         log(f"gateway cards: {type(error).__name__}: {error}", "error")
-
-
-def _perform(
-    limit: RateLimit, clock: Callable[[], float], message: dict[str, Any]
-) -> SendResult:
-    limit.note(clock())
-    result: Result = message["call"]()
-    return result

@@ -29,20 +29,20 @@ class Sender:
         self.results = list(results)
         self.sent: list[Any] = []
         self.done: list[tuple[str, bool, str]] = []
-        limit = RateLimit(limits)
-
-        def send(message: Any) -> SendResult:
-            limit.note(self.now)
-            self.sent.append(message["text"])
-            return self.results.pop(0) if self.results else OK
-
         self.box = Outbox(
-            "test", send, limit, lambda: self.now, lambda: 0.5,
+            "test", RateLimit(limits), lambda: self.now, lambda: 0.5,
             Lanes(((2, 1.0),), frozenset((THEIRS.code,))),
         )  # fmt: skip
 
+    def form(self, text: str) -> Form:
+        def send() -> SendResult:
+            self.sent.append(text)
+            return self.results.pop(0) if self.results else OK
+
+        return Form(send)
+
     def add(self, name: str, seconds: float = 60.0, **parts: Any) -> None:
-        forms = parts.pop("forms", (Form(lambda: {"text": name}),))
+        forms = parts.pop("forms", (self.form(name),))
         told = lambda shown, detail: self.done.append((name, shown, detail))  # noqa: E731
         self.box.add(
             Job(forms, self.now + seconds, parts.pop("waited_for", True), done=told,
@@ -90,8 +90,8 @@ def test_failure_for_good_is_told_and_holds_nobody() -> None:
 
 def test_refused_form_is_followed_by_the_plainer_one() -> None:
     sender = Sender(PLAINER)
-    plain = Form(lambda: {"text": "plain"}, answerable=False)
-    sender.add("a", forms=(Form(lambda: {"text": "full"}), plain))
+    plain = sender.form("plain")._replace(answerable=False)
+    sender.add("a", forms=(sender.form("full"), plain))
     sender.run()
     assert sender.sent == ["full", "plain"]
     assert sender.done == [("a", False, outbox.PLAIN)], "nobody can answer a text"
@@ -105,11 +105,11 @@ def test_last_form_that_is_refused_is_the_end() -> None:
 
 
 def test_form_that_cannot_be_built_gives_way_to_the_next() -> None:
-    def broken() -> dict[str, Any]:
+    def broken() -> SendResult:
         raise RuntimeError("no card")
 
     sender = Sender()
-    sender.add("a", forms=(Form(broken), Form(lambda: {"text": "bare"})))
+    sender.add("a", forms=(Form(broken), sender.form("bare")))
     sender.add("b", forms=(Form(broken),))
     sender.run()
     assert sender.sent == ["bare"]

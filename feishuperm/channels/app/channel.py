@@ -42,7 +42,7 @@ from feishuperm.channels.app.store import CardStore, Shown
 from feishuperm.channels.app.talk import Talk
 from feishuperm.channels.base import Announcement, Channel
 from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
-from feishuperm.lib.feishu import SendResult, build_notice_card
+from feishuperm.lib.feishu import build_notice_card
 from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
@@ -144,10 +144,8 @@ class AppChannel(Channel):
         self._health = Health(api, people.owners, self._queue, on_loop, later, clock)
         self._line = line(self.deliver, self._health.line_changed)
         self._health.line = self._line
-        limits = RateLimit(PERSON_LIMIT), RateLimit(CHANGE_LIMIT)
-        self._cards = Outbox("app", partial(self._perform, limits[0]), limits[0])
-        self._changes = Outbox("app changes", partial(self._perform, limits[1]),
-                               limits[1])  # fmt: skip
+        self._cards = Outbox("app", RateLimit(PERSON_LIMIT))
+        self._changes = Outbox("app changes", RateLimit(CHANGE_LIMIT))
         self._talk = Talk(self, clock, wall)
         self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._records: dict[str, Shown] = {}  # settled, latest last
@@ -206,7 +204,7 @@ class AppChannel(Channel):
         receiver = self.people.receiver
         call = lambda: self.api.send(receiver, card(), uuid)  # noqa: E731
         until = self._clock() + NOTICE_SECONDS
-        self._cards.add(Job((_form(call),), until, False))
+        self._cards.add(Job(self._forms(call), until, False))
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Show a request, or leave it to another channel while no tap can arrive."""
@@ -246,7 +244,7 @@ class AppChannel(Channel):
         shown = Shown(ask, nonce, "", whole and not self._titles_only)
         left = until - self._wall()
         job = Job(
-            (_form(partial(self._send_card, shown, card)),),
+            self._forms(partial(self._send_card, shown, card)),
             self._clock() + (left if stand_in is None else min(left, STAND_IN_SECONDS)),
             True,
             wanted,
@@ -291,12 +289,15 @@ class AppChannel(Channel):
             call = partial(self.api.update, card.message_id, record)
             self._queue(call, CHANGE_SECONDS)
 
-    def _perform(self, limit: RateLimit, message: dict[str, Any]) -> SendResult:
-        """In an outbox's thread: one call."""
-        limit.note(self._clock())
-        result: Result = message["call"]()
-        self._health.note(result.message)
-        return result
+    def _forms(self, call: Callable[[], Result]) -> tuple[Form, ...]:
+        """One call, in an outbox's thread."""
+
+        def send() -> Result:
+            result = call()
+            self._health.note(result.message)
+            return result
+
+        return (Form(send),)
 
     # Cards out.
 
@@ -427,7 +428,7 @@ class AppChannel(Channel):
         seconds: float,
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        job = Job((_form(call),), self._clock() + seconds, True, wanted)
+        job = Job(self._forms(call), self._clock() + seconds, True, wanted)
         self._changes.add(job)
 
     def _remind(self, id: str) -> None:
@@ -562,7 +563,7 @@ class AppChannel(Channel):
 
         until = self._clock() + (STAND_IN_SECONDS if stands_in else CHANGE_SECONDS)
         told = lambda *how: self._on_loop(partial(left, *how))  # noqa: E731
-        self._cards.add(Job((_form(call),), until, True, done=told))
+        self._cards.add(Job(self._forms(call), until, True, done=told))
 
     def burst_over(self, burst: Burst) -> None:
         """Nothing waits on this card any more."""
@@ -754,10 +755,6 @@ def _same(card: Shown, value: dict[str, Any], message_id: str) -> bool:
     return card.message_id in ("", message_id) and hmac.compare_digest(
         nonce, card.nonce.encode()
     )
-
-
-def _form(call: Callable[[], Result]) -> Form:
-    return Form(lambda: {"call": call})
 
 
 def _keep(records: dict[str, T], id: str, record: T) -> None:
