@@ -92,13 +92,7 @@ class Feishu:
             return await self._paired(who, value)
         if name in (REVOKE, RENAME) and not text_at(value, "digest"):
             return await self._own_machine(who, value, action)
-        return await self._hub.taps.tap(
-            who,
-            value,
-            action,
-            text_at(event, "event", "context", "open_message_id"),
-            text_at(event, "header", "event_id") or secrets.token_hex(8),
-        )
+        return await self._hub.taps.tap(event)
 
     # Pairing.
 
@@ -124,7 +118,7 @@ class Feishu:
         done = say("pair.done", name=joining.name)
         return toast("success", done, note_card(done, self._language))
 
-    async def _code(self, code: str, who: str, message_id: str) -> str:
+    async def _code(self, code: str, who: str) -> str:
         """A pairing code: ask on a card before anything comes of it."""
         registry = self._hub.registry
         if not registry.may_join(who):
@@ -172,15 +166,13 @@ class Feishu:
         if fresh is None:
             return
         said = chat.cleaned(said_in(message))
-        reply = await self._respond(said, who, message, message_id)
+        reply = await self._respond(said, who, message)
         if reply:
             self._hub.cards.reply(message_id, reply)
 
-    async def _respond(
-        self, said: str, who: str, message: dict[str, Any], message_id: str
-    ) -> str:
+    async def _respond(self, said: str, who: str, message: dict[str, Any]) -> str:
         if CODE.match(said) and said.isascii():
-            return await self._code(said, who, message_id)
+            return await self._code(said, who)
         if said.lower() in MACHINES:
             rows = await self._hub.listing(who)
             self._hub.cards.send(who, machines_card(rows, self._language))

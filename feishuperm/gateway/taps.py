@@ -33,7 +33,7 @@ from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
-from feishuperm.models.fields import text_at
+from feishuperm.models.fields import part_at, text_at
 from feishuperm.protocol.machine import TAP, prove
 
 TYPE_CHECKING = False
@@ -58,32 +58,25 @@ class Taps:
         self._hub = hub
         self._receipts: dict[str, Promise[Receipt | None]] = {}  # by tap
 
-    async def tap(
-        self, who: str, value: dict[str, Any], action: dict[str, Any], message_id: str,
-        event_id: str,
-    ) -> dict[str, Any]:  # fmt: skip
+    async def tap(self, event: dict[str, Any]) -> dict[str, Any]:
         """The answer to a tap on a request's card: a toast, and the card as it is."""
         began = self._hub.clock()
         try:
-            result, reply = await self._tap(
-                who, value, action, message_id, event_id, began
-            )
+            result, reply = await self._tap(event, began)
         except EngineDown:
             result, reply = "again", self._toast("warning", "gateway.again")
         self._hub.metrics.tap(result, self._hub.clock() - began)
         return reply
 
     async def _tap(
-        self,
-        who: str,
-        value: dict[str, Any],
-        action: dict[str, Any],
-        message_id: str,
-        event_id: str,
-        began: float,
+        self, event: dict[str, Any], began: float
     ) -> tuple[str, dict[str, Any]]:
+        who = text_at(event, "event", "operator", "open_id")
+        action = part_at(event, "event", "action")
+        value = part_at(action, "value")
         id, machine_id = text_at(value, "id"), text_at(value, "machine")
         key = self._hub.engine.key
+        event_id = text_at(event, "header", "event_id") or secrets.token_hex(8)
         seen = key("seen", event_id)
         fresh, state, raw, enrolled, revoked = await self._hub.engine.run(
             ("SET", seen, SEEN, "NX", "EX", SEEN_SECONDS),
@@ -103,6 +96,7 @@ class Taps:
         if fresh is None:
             return self._told_twice(machine, state == CARRIED.encode())
         answer = read_tap(sent.ask, value, action, who)
+        message_id = text_at(event, "event", "context", "open_message_id")
         refusal = self._unfit(sent, value, message_id, answer)
         if refusal:
             self._refused(machine, id, answer.action, who)

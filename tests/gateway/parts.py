@@ -183,12 +183,17 @@ class Bench:
     ) -> Any:
         """What a tap is told, once it is; None so far."""
         told: list[Any] = []
-        event_id = event or f"e{next(EVENTS)}"
-        message = message or f"om_{len(self.api.sent)}"
+        tapped = {
+            "header": {"event_id": event or f"e{next(EVENTS)}"},
+            "event": {
+                "operator": {"open_id": who},
+                "action": {"value": value},
+                "context": {"open_message_id": message or f"om_{len(self.api.sent)}"},
+            },
+        }
 
         async def steps() -> None:
-            action = {"value": value}
-            told.append(await self.hub.taps.tap(who, value, action, message, event_id))
+            told.append(await self.hub.taps.tap(tapped))
 
         run(steps(), raise_it)
         return told
