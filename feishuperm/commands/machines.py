@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from feishuperm.errors import UsageError
-from feishuperm.lib.arguments import ArgumentParser, Options
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.display import one_line
@@ -31,20 +31,16 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     if options.what is None:
         return _list(options.json)
+    names_one = bool(options.id) != bool(options.owner)  # a machine, or a person
     if options.what == "rename" and options.id and options.name:
         answer = _ask(command="rename", id=options.id, name=options.name)
         say(f"{options.id} is {answer['name']} now")
-    elif options.what == "revoke" and _names_one(options):
+    elif options.what == "revoke" and names_one and not options.name:
         answer = _ask(command="revoke", id=options.id, owner=options.owner)
         say(f"revoked {', '.join(answer['revoked'])}")
     else:
         raise UsageError("which machine?", USAGE)
     return 0
-
-
-def _names_one(options: Options) -> bool:
-    """Whether a revoke is of one machine or one person, and of nothing more."""
-    return bool(options.id) != bool(options.owner) and not options.name
 
 
 def _ask(**command: Any) -> dict[str, Any]:

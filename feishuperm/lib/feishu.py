@@ -184,7 +184,7 @@ def build_text_message(ask: Ask) -> Message:
     """
 
     def build(limit: int) -> Message:
-        lines = [ask.title, *_facts(ask)]
+        lines = [ask.title, *_named(ask), *_circumstances(ask)]
         lines += (
             _labelled(block, ask.language) for block in shorten(ask, limit).blocks
         )
@@ -332,11 +332,6 @@ def columns(groups: list[list[Element]]) -> Element:
 
 
 # What a card says.
-
-
-def _facts(ask: Ask) -> list[str]:
-    """All there is beside the call; a text has no heading that says some of it."""
-    return [*_named(ask), *_circumstances(ask)]
 
 
 def _named(ask: Ask) -> list[str]:

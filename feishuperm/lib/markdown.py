@@ -169,7 +169,7 @@ class _Reader:
             return self._code(fence[1], fence[2].strip())
         if _is_rule(line):
             return Piece("rule")
-        if self._is_table(line):
+        if _is_delimiter(line, self._peek()):
             return self._table(line)
         item, quote = ITEM.fullmatch(line), QUOTE.fullmatch(line)
         if item:
@@ -235,9 +235,6 @@ class _Reader:
             return False
         after = self._lines[self._place + 1 : self._place + 2]
         return not (after and _is_delimiter(line, after[0]))
-
-    def _is_table(self, line: str) -> bool:
-        return _is_delimiter(line, self._peek())
 
     def _table(self, head: str) -> Piece:
         self._next()  # the delimiter

@@ -122,13 +122,11 @@ class AppSetup:
             if not problem:
                 break
             say(problem)
-        self._keep(Created(app_id, secret, "", self._is_lark()))
+        is_lark = self.config.settings().feishu_base_url == LARK
+        self._keep(Created(app_id, secret, "", is_lark))
         self.is_new = True
         self.name_owner(asks=True)
         return True
-
-    def _is_lark(self) -> bool:
-        return self.config.settings().feishu_base_url == LARK
 
     def _problem(self, app_id: str, secret: str) -> str:
         """What is wrong with an id and a secret, if anything."""

@@ -45,11 +45,9 @@ class Case:
         self.texts: dict[str, str] = {}  # Claude Code's settings, by path
         program = self.manifest.record("program")
         self.archive = str(program.get("archive", ""))
-        self.intact = not program or self._archive_digest() == program["sha256"]
+        data = read_bytes(self.archive, MAX_ARCHIVE) or b""
+        self.intact = not program or digest(data) == program["sha256"]
         self.program = typed_command(next(iter(program.get("links", [])), ""), environ)
-
-    def _archive_digest(self) -> str:
-        return digest(read_bytes(self.archive, MAX_ARCHIVE) or b"")
 
     def settings_paths(self) -> list[str]:
         """The files Claude Code reads, the strongest last."""

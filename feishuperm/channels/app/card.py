@@ -56,7 +56,6 @@ MAX_BUTTONS = 8  # choices that are buttons; more are a list
 MAX_CHOICES = 100  # of a list
 RULES = 600  # characters of rules in a confirm
 LOOKS = {"good": "green", "bad": "red", "late": "grey"}
-WHERE = "surface."
 HOLD = "hold"  # the action of a button that decides nothing: somebody reads
 REVOKE = "revoke"  # of one that ends a pass, or "all"
 
@@ -117,7 +116,7 @@ def title_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> Card:
         div(text(ask.language, "card.title_only")),
         *_page_button(ask, extra, "button.view"),
         *_plain_buttons(refusals, mark, ask),
-        _hint(ask),
+        note(time_hint(ask)),
     ]
     return card_frame(ask.title, "", "grey", ask.kind, elements)
 
@@ -133,7 +132,7 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
         *_actions(ask, offers, mark),
         *_hold_button(ask, mark),
         *_page_button(ask, extra),
-        _hint(ask),
+        note(time_hint(ask)),
         note(_facts(ask)),
     ]
     subtitle = _subtitle(ask)
@@ -177,10 +176,6 @@ def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
     if not whole and not ask.veiled:
         keys.append("card.attached" if extra.attached else "card.attaching")
     return [note(text(ask.language, key)) for key in keys]
-
-
-def _hint(ask: Ask) -> Element:
-    return note(time_hint(ask))
 
 
 def _facts(ask: Ask) -> str:
@@ -241,14 +236,10 @@ def _filled(offer: Offer, fields: list[Field], mark: Mark, ask: Ask) -> list[Ele
             }
             for number, option in enumerate(choice.options)
         ]
-        choices = [] if _tells_choices(ask) else _told_choices(choice)
+        is_told = any(block.kind == "question" for block in ask.blocks)
+        choices = [] if is_told else _told_choices(choice)
         return [*choices, *buttons, _form(offer, fields[1:], mark, ask)]
     return [_form(offer, fields, mark, ask)]
-
-
-def _tells_choices(ask: Ask) -> bool:
-    """Whether the question and its choices stand above already."""
-    return any(block.kind == "question" for block in ask.blocks)
 
 
 def _told_choices(choice: Field) -> list[Element]:
@@ -413,7 +404,7 @@ def signed(outcome: Outcome, who: str) -> str:
     """Who did it, when, where, and where the ledger stands."""
     language = outcome.language
     moment = time.strftime("%H:%M:%S", time.localtime(outcome.ended))
-    where = text(language, WHERE + outcome.surface) if outcome.surface else ""
+    where = text(language, f"surface.{outcome.surface}") if outcome.surface else ""
     key = "card.signed" if who else "card.signed_nobody"
     said = text(language, key, who=who, time=moment, where=where).rstrip(" 在")
     return f"{said} · {outcome.head}" if outcome.head else said
