@@ -207,7 +207,11 @@ class Cards:
         if not sent.message_id:
             forget()
             return
-        self._draw(sent, outcome, who, lambda *result: self._on_loop(forget))
+        try:
+            self._draw(sent, outcome, who, lambda *result: self._on_loop(forget))
+        except (LookupError, ValueError):  # nobody can show it; it is over all the same
+            forget()
+            raise
 
     async def _make_record(self, machine: str, id: str) -> Sent | None:
         """The card of a request, kept for what may be told of it afterwards."""

@@ -397,10 +397,11 @@ class Hub:
     def _notice(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         assert peer.machine is not None
         said = message.get("notice")
-        if not isinstance(said, dict) or said.get("kind") not in statuses.NOTICES:
+        kind = text_at(said, "kind")
+        if kind not in statuses.NOTICES:
             raise PayloadError("a notice of an unknown kind")
         notice = Notice(
-            said["kind"], self.wall(), text_at(said, "project"),
+            kind, self.wall(), text_at(said, "project"),
             text_at(said, "branch"), text_at(said, "session_id"), text_at(said, "text"),
         )  # fmt: skip
         if not self._may_send(peer.machine.id):

@@ -370,3 +370,12 @@ def test_crowd_at_the_door_puts_out_no_login_under_way(
     engine.go_on()
     assert wire.got("welcome") and wire.ended is None
     assert [w.ended is None for w in crowd] == [False] * 7 + [True] * 2
+
+
+@pytest.mark.parametrize("kind", [None, "news", ["stop"], {"stop": 1}])
+def test_notice_of_no_known_kind_ends_its_connection_with_a_word(
+    bench: Bench, kind: object
+) -> None:
+    wire = bench.wire(bench.enrol())
+    wire.say("notice", notice={"kind": kind, "text": "x"})
+    assert wire.ended is not None and "cannot be read" in wire.ended[1]

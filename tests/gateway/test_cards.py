@@ -296,3 +296,15 @@ def test_result_that_comes_while_a_slow_engine_settles_is_told(
     told_later(wire, "and more")
     bench.pump()
     assert "and more" in str(bench.api.updates[-1])
+
+
+@pytest.mark.parametrize("odd", [{"look": "x"}, {"surface": "x"}, {"done": "\ud800"}])
+def test_end_that_cannot_be_shown_leaves_no_card_behind(
+    bench: Bench, odd: dict[str, str]
+) -> None:
+    wire = bench.wire(bench.enrol())
+    bench.ask(wire)
+    outcome = Outcome("1-0000000a", "permission", "zh", "denied", "deny", done="x")
+    wire.say("settle", outcome={**to_plain(outcome), **odd})
+    bench.pump()
+    assert done(bench.hub.listing())[0]["waiting"] == 0
