@@ -86,6 +86,8 @@ _SYSTEM_PART = re.compile(
 
 _ALL = "docker ps"  # what came from it: all that there are
 
+_SHARES = re.compile(r"(?:-[a-z]*?v|--volume(?!s)|--mount)=?(.*)", re.DOTALL)
+
 _HOST_RIGHTS = re.compile(
     r"--privileged(?:=true)?|(?:--(?:pid|userns|ipc|uts)[= ])host"
     r"|--cap-add[= ](?:ALL|(?:CAP_)?SYS_(?:ADMIN|PTRACE|MODULE))"
@@ -103,16 +105,12 @@ _DOCKER_VALUED = (
 
 
 def _contained(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    for place, arg in enumerate(args):
-        shared = (
-            args[place + 1]
-            if arg in ("-v", "--volume", "--mount") and place + 1 < len(args)
-            else arg.partition("=")[2]
-        )
-        if arg.startswith(("-v", "--volume", "--mount")) and _is_host(scene, shared):
+    for arg, following in zip(args, [*args[1:], Arg("")]):
+        match = _SHARES.fullmatch(arg)
+        shared = (match[1] or following) if match else ""
+        if shared and _is_host(scene, shared):
             scene.note("danger.root", words(name, ["-v", shared]))
-        pair = " ".join(args[place : place + 2])
-        if _HOST_RIGHTS.fullmatch(arg) or _HOST_RIGHTS.fullmatch(pair):
+        if _HOST_RIGHTS.fullmatch(arg) or _HOST_RIGHTS.fullmatch(f"{arg} {following}"):
             scene.note("danger.root", words(name, [arg]))
     return _elsewhere(scene, behind(args, _DOCKER_VALUED)[1:], flow)
 

@@ -26,6 +26,7 @@ ssh, container, kubectl = elsewhere.ssh, elsewhere.container, elsewhere.kubectl
         (elsewhere.ansible, "ansible all -m shell -a 'rm x'", ["rm x"]),
         (elsewhere.ansible, "ansible all -m copy -a 'rm x'", []),
         (elsewhere.device, "adb -s 1 shell rm x", ["rm x"]),
+        (elsewhere.device, "adb push rm x", []),
     ],
 )
 def test_command_runs_elsewhere(
@@ -45,13 +46,19 @@ def test_command_runs_elsewhere(
         (container, "docker run --mount src=/etc,dst=/x a",
          ["danger.root docker -v src=/etc,dst=/x"]),
         (container, "docker run -v ~:/x a", ["danger.root docker -v ~:/x"]),
+        (container, "docker run -itv /:/x a", ["danger.root docker -v /:/x"]),
+        (container, "docker run -v/:/x a", ["danger.root docker -v /:/x"]),
         (container, "docker run -v ./x:/x a", []),
+        (container, "docker run -v./x:/x a", []),
+        (container, "docker run --volumes-from x a", []),
         (container, "docker run --privileged a", ["danger.root docker --privileged"]),
         (container, "docker run --pid host a", ["danger.root docker --pid"]),
         (container, "docker run --cap-add=NET_BIND a", []),
         (container, "docker volume prune", ["danger.data docker volume prune"]),
         (container, "docker cp a:/x /srv/x", ["danger.overwrite /srv/x"]),
         (container, "docker cp x a:/srv/x", []),
+        (container, "docker save -o /srv/x a", ["danger.overwrite /srv/x"]),
+        (container, "docker run -v", []),
         (container, "docker pull a", ["fact.installs a"]),
         (kubectl, "kubectl delete pod x", ["danger.machine kubectl delete pod x"]),
         (kubectl, "kubectl run --overrides hostPID",
@@ -86,6 +93,8 @@ def test_what_comes_back_was_downloaded_and_what_goes_may_leak() -> None:
     out = stage.play(ssh, "ssh a.b cat x", Flow("x", SECRET, ".env"))
     assert out.origin == DOWNLOADED and "danger.leak .env → a.b" in stage.notes
     assert stage.play(kubectl, "kubectl get secret x").origin == SECRET
+    stage.play(kubectl, "kubectl apply -f -", Flow("x", "", "y"))
+    assert not [note for note in stage.notes if note.startswith("danger.downloaded")]
     stage.play(kubectl, "kubectl apply -f -", Flow(None, DOWNLOADED, "a.b"))
     assert "danger.downloaded a.b" in stage.notes
 
