@@ -171,8 +171,8 @@ class Code:
         return bool(fetches or (self.says(_SOCKETS) and self.says(_SHELLS)))
 
     def runs_decoded(self) -> bool:
-        runs = self.says(_DECODES) and (self.says(_EVALUATES) or self.says(_EXECUTES))
-        return bool(runs)
+        runs = self.says(_EVALUATES) or self.says(_EXECUTES)
+        return bool(runs and self.says(_DECODES))
 
     def prints_decoded(self) -> bool:
         return bool(self.says(_DECODES) and self.says(_PRINTS))
@@ -186,7 +186,7 @@ def _near(match: re.Match[str]) -> str:
 def _joined(match: re.Match[str]) -> str:
     """A command, given as one text or as a list of them."""
     pieces = (piece[2] for piece in _PIECES.finditer(match[3]))
-    if match[0].rstrip().endswith("(") or not match[3].lstrip().startswith(","):
+    if not match[3].lstrip().startswith(","):
         return match[2]
     return " ".join([match[2], *map(shlex.quote, pieces)])
 

@@ -200,7 +200,7 @@ def interpreter(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if args[:1] == ["-m"]:
         return module(scene, name, args[1:], flow)
     rest = operands(args, "-W -X -r --require -I -M --loader --import -O")
-    if rest[:1] == ["run"] and name == "deno":
+    if rest[:1] in (["run"], ["x"]) and name == "deno":
         rest = rest[1:]
     if not rest or rest[0] == "-":
         if flow.text is not None:
@@ -437,7 +437,7 @@ def editor(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         match = _EDITOR_RUNS.search(text)
         if match and (option in _EDITOR_OPTIONS or text.startswith("+")):
             scene.run(Arg(match[1].strip("'\")")))
-    rest = operands(args, "-c -S -u -ex --eval --cmd -o -sc" if name != "ed" else "")
+    rest = operands(args, "-c -S -u -ex --eval --cmd -o -sc")
     texts = [*args, flow.text or ""]
     writes = any(_EDITOR_WRITES.search(text[:5000]) for text in texts)
     for path in rest:

@@ -115,9 +115,7 @@ def kill(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     ]
     if any("feishuperm" in arg.what for arg in rest):
         scene.note("danger.permissions", "kill feishuperm")
-    if "-1" in rest and rest[-1] == "-1":
-        scene.note("danger.machine", words("kill", args))
-    if rest[-1:] == ["1"]:
+    if rest[-1:] in (["1"], ["-1"]):
         scene.note("danger.machine", words("kill", args))
     return NOTHING
 

@@ -149,6 +149,13 @@ def test_filter_lets_through_the_words_that_it_does_not_change(
     assert out.text == text and out.trace == (DOWNLOADED, "a.b")
 
 
+def test_what_is_sorted_is_written() -> None:
+    stage = Stage()
+    stage.play(arguments.look_through, "sort -o .git/config")
+    stage.play(arguments.look_through, "cut -o .git/hooks")
+    assert stage.notes == ["danger.permissions .git/config"]
+
+
 def test_name_of_our_own_program_is_kept_for_kill() -> None:
     out = Stage().play(arguments.grep, "grep feishuperm")
     assert out.what == "feishuperm"

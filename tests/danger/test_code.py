@@ -86,6 +86,8 @@ def test_path_may_be_one_from_home() -> None:
         ("s = socket.socket(); pty.spawn('/bin/sh')", True, False, False),
         ("socket.socket()", False, False, False),
         ("exec(b64decode(x))", False, True, True),
+        ("os.system(b64decode(x))", False, True, True),
+        ("eval(x); os.system(y)", False, False, False),
         ("print(bytes.fromhex(x))", False, False, True),
         ("print(x)", False, False, False),
     ],

@@ -60,6 +60,8 @@ def test_file_is_changed(program: Program, command: str, notes: list[str]) -> No
         ("rsync --delete a/ h:x", ["danger.delete h:x", "fact.host h"]),
         ("scp .env h:x", ["danger.leak .env → h", "fact.host h"]),
         ("cp .env h:x", []),
+        ("scp h:x .", ["fact.host h"]),
+        ("cp h:x .", []),
     ],
 )
 def test_last_word_is_written(command: str, notes: list[str]) -> None:
@@ -172,6 +174,7 @@ def test_what_is_read_flows_on(program: Program, command: str, origin: str) -> N
         (files.move, "cp .env dir", "dir/.env"),
         (files.unpack, "tar czf x.tgz .env", "x.tgz"),
         (files.unpack, "tar -f x.tgz -c .env", "x.tgz"),
+        (files.unpack, "tar -c -f x.tgz .env", "x.tgz"),
         (files.unpack, "zip x.zip .env", "x.zip"),
     ],
 )
@@ -190,4 +193,6 @@ def test_archive_that_came_brings_its_folder() -> None:
 
 
 def test_pattern_elsewhere_is_listed_with_its_folder() -> None:
-    assert Stage().play(files.ls, "ls /srv/* x*").text == "/srv/*"
+    stage = Stage()
+    assert stage.play(files.ls, "ls /srv/* x*").text == "/srv/*"
+    assert stage.notes == ["fact.outside /srv/*"]

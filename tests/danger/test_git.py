@@ -13,6 +13,7 @@ from tests.danger.stage import Stage
     [
         ("push", ["fact.push"]),
         ("push origin main", ["fact.push origin main"]),
+        ("push https://a.b/c", ["fact.push https://a.b/c", "fact.host a.b"]),
         ("push -f", ["danger.force git push -f"]),
         ("push --force-with-lease", ["danger.force git push --force-with-lease"]),
         ("push origin +main", ["danger.force git push origin +main"]),
@@ -43,6 +44,7 @@ from tests.danger.stage import Stage
         ("mv x .husky/y", ["danger.permissions .husky/y"]),
         ("submodule deinit -f x", ["danger.wipe git submodule deinit -f x"]),
         ("log /srv/x", ["fact.outside /srv/x"]),
+        ("submodule add https://a.b/c", ["fact.host a.b"]),
         ("remote add x https://a.b/c", ["fact.host a.b"]),
         ("-C /srv rm x", ["danger.delete /srv/x"]),
         ("-C /srv -C y rm x", ["danger.delete /srv/y/x"]),

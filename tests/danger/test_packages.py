@@ -49,6 +49,7 @@ def test_manager_is_noted(command: str, notes: list[str]) -> None:
     [
         ("uv run --with x rm y", ["rm y"]),
         ("poetry run rm y", ["rm y"]),
+        ("poetry show rm y", []),
         ("bundle exec rm y", ["rm y"]),
         ("cargo run rm y", ["rm y"]),  # as a stranger's
         ("npx rm@1.2 y", ["rm y"]),
@@ -81,6 +82,7 @@ def test_file_that_came_is_installed_or_run() -> None:
     [
         ("make deploy", ["danger.publish make deploy"], []),
         ("make -n deploy", [], []),
+        ("make DESTDIR=x /srv/y", ["fact.outside /srv/y"], []),
         ("make -C deploy", [], []),
         ("make --eval 'x: ; rm y'", [], ["x: ", "rm y"]),
         ("make x", [], ["rm y"]),
@@ -94,6 +96,14 @@ def test_target_is_made(command: str, notes: list[str], calls: list[str]) -> Non
     stage.play(make, command, Flow("x:; rm z"))
     assert stage.notes == notes
     assert [call.strip() for call in stage.calls] == [c.strip() for c in calls]
+
+
+def test_folder_that_came_is_made() -> None:
+    for command, notes in (("make", []), ("make -C x", ["danger.downloaded a.b"])):
+        stage = Stage()
+        stage.scene.brings("x", "a.b")
+        stage.play(make, command)
+        assert stage.notes == notes
 
 
 def test_every_manager_is_listed_once() -> None:

@@ -85,3 +85,7 @@ def test_call_that_costs_too_much_is_searched_for_words() -> None:
         "Bash", {"command": "ls; rm x"}, PROJECT, HOME, budget=Budget(2)
     )
     assert [mark.key for mark in reading.marks] == ["danger.unread"]
+    reading = read_call(
+        *("mcp__x__y", {"sql": "rm " * 99}, PROJECT, HOME), budget=Budget(0)
+    )
+    assert [mark.what for mark in reading.marks] == ["rm"]

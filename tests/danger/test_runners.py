@@ -29,6 +29,8 @@ nice, timeout = runners.wrapped("-n", 0), runners.wrapped("-k", 1)
         (timeout, "timeout -k 5 10 rm x", ["rm x"]),
         (runners.env, "env -u A B=1 rm x", ["rm x"]),
         (runners.env, "env -S 'rm x'", ["rm x"]),
+        (runners.as_root, "sudo -u x rm -e y", ["rm -e y"]),
+        (runners.as_root, "chroot / rm x", ["rm x"]),
         (runners.su, "su -c 'rm x'", ["rm x"]),
         (runners.su, "runuser -u x -- rm y", ["rm y"]),
         (runners.shell, "bash -lc 'rm $1' a b", ["rm b"]),
@@ -66,6 +68,10 @@ def test_command_is_handed_on(program: Program, command: str, calls: list[str]) 
     [
         (runners.as_root, "sudo -u x rm y", ["danger.root sudo rm y"]),
         (runners.as_root, "sudo -l", []),
+        (runners.as_root, "sudo -e /srv/x",
+         ["danger.root sudo /srv/x", "danger.overwrite /srv/x"]),
+        (runners.as_root, "sudoedit /srv/x",
+         ["danger.root sudoedit /srv/x", "danger.overwrite /srv/x"]),
         (runners.as_root, "sudo -i", ["danger.root sudo"]),
         (runners.su, "su --help", []),
         (runners.su, "su", ["danger.root su"]),
@@ -105,6 +111,7 @@ def test_runner_itself_is_noted(
         (runners.interpreter, "python -", "os.system('rm x')", ["rm x"]),
         (runners.interpreter, "python y.py", "os.system('rm x')", []),
         (runners.xargs, "xargs sh", "rm x", ["rm x", "sh rm x"]),
+        (runners.xargs, "xargs sh -e", "rm x", ["sh -e rm x"]),
     ],
 )
 def test_text_that_flows_in_is_run(
@@ -120,9 +127,9 @@ def test_file_is_run_by_its_content() -> None:
     stage.scene.keep("x", Flow("rm y", DOWNLOADED, "a.b"))
     stage.play(runners.shell, "bash x")
     assert stage.calls == ["rm y"] and stage.notes == ["danger.downloaded a.b"]
-    stage.scene.keep("z", Flow(None))
-    stage.play(runners.source, "source $Z")
-    assert stage.notes == ["danger.downloaded a.b"]
+    stage.scene.brings("dir", "c.d")
+    stage.play(runners.source, "source dir/z")
+    assert stage.notes == ["danger.downloaded a.b, c.d"]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +157,12 @@ def test_code_is_read_for_what_it_does(text: str, notes: list[str]) -> None:
     stage = Stage()
     runners.run_code(stage.scene, Arg(text), Flow())
     assert stage.notes == notes
+
+
+def test_file_that_code_fetches_is_remembered() -> None:
+    stage = Stage()
+    runners.run_code(stage.scene, Arg("urlretrieve('http://a.b/c', 'd')"), Flow())
+    assert stage.scene.content("d") == Flow(None, DOWNLOADED, "a.b")
 
 
 def test_code_runs_texts_that_are_commands() -> None:

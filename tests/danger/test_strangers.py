@@ -38,6 +38,7 @@ def test_stranger_is_noted_for_its_first_word_and_paths(
     ("command", "notes"),
     [
         ("/srv/x", ["fact.outside /srv/x"]),
+        ("/srv/terraform destroy", ["danger.machine terraform destroy"]),
         ("./deploy-prod.sh", ["danger.publish ./deploy-prod.sh"]),
         ("./deploy.sh --help", []),
         ("./deployment.sh", []),
@@ -61,6 +62,7 @@ def test_script_is_noted_for_its_place_and_name(command: str, notes: list[str]) 
         ("mytool a -- nosuch x", []),
         ("mytool a sh -c 'rm x' y", ["sh -c rm x y"]),
         ("mytool --exec 'rm x'", ["rm x"]),
+        ("mytool --exec rm", []),
         ("mytool a run rm x", ["rm x"]),
         ("mytool --eval x", ["python -c x"]),
     ],

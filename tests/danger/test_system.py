@@ -19,6 +19,12 @@ from tests.danger.stage import Stage
         ("sqlite3 x.db 'drop table x'", ["danger.data drop table x"]),
         ("redis-cli flushall", ["danger.data flushall, redis-cli flushall"]),
         ("redis-cli get x", []),
+        ("redis-cli del x", []),
+        (
+            "redis-cli eval \"'debug segfault'\"",
+            ["danger.data debug segfault, eval debug segfault"],
+        ),
+        ("psql -c \"select 'drop table x'\"", []),
         ("psql -h a.b", ["fact.host a.b"]),
         ("psql -h localhost", []),
         ("psql -f drop_all.sql", ["danger.data psql drop_all.sql"]),
@@ -42,6 +48,9 @@ def test_statements_flow_in_or_stand_in_files() -> None:
     stage.play(system.sql_client, "psql -f x.sql")
     stage.play(system.sql_client, "psql", Flow(None, "", "wipe.sql"))
     assert stage.notes == ["danger.data drop table y, psql wipe.sql"]
+    stage.scene.keep("y.sql", Flow("select 1", DOWNLOADED, "a.b"))
+    stage.play(system.sql_client, "psql -f y.sql")
+    assert "danger.downloaded a.b" in stage.notes
     stage.play(system.sql_client, "psql", Flow("\\! rm x\n\\i drop.sql"))
     assert stage.calls == ["rm x"] and "psql drop.sql" in stage.notes[0]
 
@@ -78,6 +87,12 @@ def test_system_is_changed(program: Program, command: str, notes: list[str]) -> 
     stage = Stage()
     stage.play(program, command)
     assert stage.notes == notes
+
+
+def test_end_of_a_long_text_is_searched_for_words() -> None:
+    stage = Stage()
+    stage.play(system.powershell, f"pwsh -c '{'x ' * 10_000}; sudo y'")
+    assert stage.notes == ["danger.unread sudo", "fact.unread"]
 
 
 def test_our_own_program_is_killed() -> None:
