@@ -33,53 +33,37 @@ class Notices:
     def event(self, payload: HookPayload, project: str) -> None:
         """An event came by; tell of it if the user asked for its kind."""
         row = NOTICE_EVENTS.get(payload.hook_event_name())
-        if row is not None and row.kind in self._kinds:
-            self._tell(event_notice(payload, project, self._clock()))
+        if row is None or row.kind not in self._kinds:
+            return
+        started = turn_started(payload.transcript_path()) if row.kind == "stop" else 0.0
+        seconds = self._clock() - started if started else 0.0
+        project = project or payload.base.cwd
+        self._tell(row.kind, project, payload.session_id(), row.text(payload), seconds)
 
     def unreadable(self, project: str) -> None:
         """A permission request came that nobody can read."""
-        self._tell(unreadable_notice(project, self._clock()))
+        self._tell("unreadable", project)
 
     def command(self, command: dict[str, Any]) -> bool:
         """A notice from another of our own commands; False if its kind is unknown."""
         kind = str(command.get("kind"))
         if kind not in NOTICES:
             return False
-        project = str(command.get("project") or "")
-        self._tell(
-            Notice(
-                kind,
-                self._clock(),
-                project,
-                current_branch(project),
-                str(command.get("session") or ""),
-                str(command.get("text") or ""),
-            )
-        )
+        names = ("project", "session", "text")
+        project, session, text = (str(command.get(name) or "") for name in names)
+        self._tell(kind, project, session, text)
         return True
 
-    def _tell(self, notice: Notice) -> None:
-        log(f"notice: {notice.kind}", "debug")
+    def _tell(
+        self,
+        kind: str,
+        project: str,
+        session: str = "",
+        text: str = "",
+        seconds: float = 0.0,
+    ) -> None:
+        log(f"notice: {kind}", "debug")
+        now, branch = self._clock(), current_branch(project)
+        notice = Notice(kind, now, project, branch, session, text, seconds)
         for channel in self._channels:
             channel.notify(notice)
-
-
-def event_notice(payload: HookPayload, project: str, now: float) -> Notice:
-    """What there is to tell of an event."""
-    row = NOTICE_EVENTS[payload.hook_event_name()]
-    project = project or payload.base.cwd
-    started = turn_started(payload.transcript_path()) if row.kind == "stop" else 0.0
-    return Notice(
-        row.kind,
-        now,
-        project,
-        current_branch(project),
-        payload.session_id(),
-        row.text(payload),
-        now - started if started else 0.0,
-    )
-
-
-def unreadable_notice(project: str, now: float) -> Notice:
-    """A request that came and could not be read."""
-    return Notice("unreadable", now, project, current_branch(project))

@@ -14,7 +14,9 @@ from feishuperm.lib.feishu import (
     send_first,
     title_messages,
 )
+from feishuperm.lib.git import current_branch
 from feishuperm.lib.post import post_json
+from feishuperm.models.ask import Notice
 from feishuperm.models.payload import AskPayload
 from feishuperm.models.settings import Settings
 from feishuperm.services.presenter import brief_ask
@@ -39,11 +41,9 @@ def tell_unreadable(settings: Settings) -> None:
     """A request came that nobody can read: say so, through nobody's server."""
     if not settings.feishu_webhook_url:
         return
-    from feishuperm.services.notices import unreadable_notice
-
     titles = settings.feishuperm_card == "title"  # they name no project
     project = "" if titles else os.environ.get("CLAUDE_PROJECT_DIR", "")
-    notice = unreadable_notice(project, time.time())
+    notice = Notice("unreadable", time.time(), project, current_branch(project))
     card = build_notice_card(notice, settings.feishuperm_lang, settings.feishu_at)
     url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
     send_feishu_card(url, card, secret, _post(settings))
