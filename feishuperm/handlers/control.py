@@ -86,7 +86,7 @@ class Control:
 
     def status(self, command: dict[str, Any]) -> Reply:
         """What `status` shows and `doctor` judges."""
-        requests = self._desk.requests
+        waiting = self._desk.requests.waiting()
         # On this machine its user needs no ticket.
         needs = command.get("inbox") is True and not self._links.stay_here
         ticket = self._tickets.make() if needs else ""
@@ -98,7 +98,7 @@ class Control:
             "inbox": self._links.inbox_url(ticket),
             "channels": self._desk.notifier.states(),
             "ledger": self._desk.ledger_state(),
-            "waiting_count": requests.waiting_count(),
+            "waiting_count": len(waiting),
             "waiting": [
                 {
                     "id": request.id,
@@ -109,7 +109,7 @@ class Control:
                     "shown": request.shown,
                     "seconds_left": self._desk.seconds_left(request),
                 }
-                for request in requests.waiting()[:SHOWN_WAITING]
+                for request in waiting[:SHOWN_WAITING]
             ],
         }
 

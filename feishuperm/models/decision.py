@@ -44,10 +44,6 @@ class Decision(NamedTuple):
             {"hookSpecificOutput": {"hookEventName": "PreToolUse", **said}}
         )
 
-    def with_rules(self, rules: tuple[tuple[str, str], ...]) -> Decision:
-        """The same, with rules for this session."""
-        return self._replace(updated_rules=rules)
-
     def is_denial(self) -> bool:
         return self.behavior == "deny"
 

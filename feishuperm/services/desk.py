@@ -384,12 +384,13 @@ class Desk:
         request.answers = self.presenter.answers(decision)
         # Nobody is told "this once" and given more.
         rules = () if written.problem else plan.session_rules
+        decision = decision._replace(updated_rules=rules)
         if row.reprieves:
             self._reprieves.grant(request)
         if row.passes:
             self.passes.add(from_plain(Pass, request.grants))
         head = self._ledger.head() if request.id in self._tickets else ""
-        self.requests.resolve(answer, row, decision.with_rules(rules), written, head)
+        self.requests.resolve(answer, row, decision, written, head)
 
     def _grant(
         self, request: Request, payload: AskPayload, row: Action, answer: Answer
@@ -476,7 +477,7 @@ class Desk:
     def hand_over(self) -> int:
         """Keep what waits undecided for the next server; returns how many wait."""
         self._handed_over, self.watcher.ends_requests = True, False
-        return self.requests.waiting_count()
+        return len(self.requests.waiting())
 
     def release_all(self, reason: str) -> int:
         """Hand everything back to the terminals; returns how many."""

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
-from feishuperm.lib.files import private_dir, write_all
+from feishuperm.lib.files import private_dir
 
 SIZE = 16 << 10  # bytes: some twenty decisions, which is hours of tapping
 END = b"\0"
@@ -30,19 +31,11 @@ class Spool:
 
     def prepare(self) -> None:
         """Take the room while there is some."""
-        try:
+        with suppress(OSError):
             private_dir(os.path.dirname(self.path))
-            fd = self._open(os.O_CREAT)
-            try:
-                size = os.fstat(fd).st_size
-                if size < SIZE:
-                    os.lseek(fd, size, os.SEEK_SET)
-                    write_all(fd, END * (SIZE - size))
-                    os.fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError:
-            pass
+            size = os.path.getsize(self.path) if os.path.exists(self.path) else 0
+            if size < SIZE:
+                self._put(END * (SIZE - size), size, os.O_CREAT)
 
     def read(self) -> list[bytes]:
         """The lines that are kept."""
@@ -68,9 +61,10 @@ class Spool:
         if self._end and self._put(END, 0):
             self._end = 0
 
-    def _put(self, data: bytes, place: int) -> bool:
+    def _put(self, data: bytes, place: int, flags: int = 0) -> bool:
+        flags |= os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            fd = self._open()
+            fd = os.open(self.path, flags, 0o600)
             try:
                 whole = os.pwrite(fd, data, place) == len(data)
                 os.fsync(fd)
@@ -79,7 +73,3 @@ class Spool:
         except OSError:
             return False
         return whole
-
-    def _open(self, flags: int = 0) -> int:
-        flags |= os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(self.path, flags, 0o600)

@@ -36,10 +36,12 @@ DAY = 24 * 3600  # seconds: no pass lives longer
 MADE, REVOKED = "pass", "revoke"  # events of the ledger
 MARK = "passes.era"  # beside the ledger
 MOST = 100  # at a time; nobody oversees more
+SMALL = 64  # bytes of an era, or of a boot
+# Which start of the machine its own clock counts from, where that is told.
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _EXACT = re.compile(r"(Bash|Edit|Read|WebFetch)\((.+)\)", re.DOTALL)
 _WIDE = {
-    "Bash": re.compile(r"\*"),
+    "Bash": re.compile(r".*\*", re.DOTALL),
     "Edit": re.compile(r"(?!//)|.*(?<!\\)[*?\[]", re.DOTALL),
     "Read": re.compile(r"(?!//)|.*(?<!\\)[*?\[]", re.DOTALL),
     "WebFetch": re.compile(r"(?!domain:[a-z0-9.-]+\Z)"),
@@ -86,7 +88,7 @@ class Passes:
         self._ledger = ledger
         self._clock = clock
         self._ticks = ticks
-        self._boot = boot_id() if boot is None else boot
+        self._boot = _text_of(BOOT_ID) if boot is None else boot
         self._era = ""
         self._mark = os.path.join(os.path.dirname(ledger.path), MARK)
         self._rows: dict[str, Pass] = {}
@@ -213,7 +215,7 @@ class Passes:
 
     def restore(self, entries: Iterable[dict[str, Any]]) -> None:
         """Learn from the ledger's sealed lines what an earlier server left."""
-        self._era = _read_era(self._mark)
+        self._era = _text_of(self._mark)
         used: dict[str, set[str]] = {}
         for entry in entries:
             if entry.get("event") == REVOKED:
@@ -285,24 +287,15 @@ def check_rule(rule: str) -> None:
             "as Bash(npm test), Edit(//abs/path), Read(//abs/path), "
             "WebFetch(domain:host): a whole tool has no pass",
         )
-    if _WIDE[match[1]].match(match[2]) or (match[1] == "Bash" and "*" in match[2]):
+    if _WIDE[match[1]].match(match[2]):
         raise FeishupermError(f"{rule!r} is not exact", "a pass has no wildcards")
     if redact(rule) != rule:
         raise FeishupermError("the rule holds a secret, which a pass would keep")
 
 
-def _read_era(path: str) -> str:
+def _text_of(path: str) -> str:
+    """What a small file holds; empty: it is not told."""
     try:
-        data = read_bytes(path) or b""
-    except FileError:
-        return ""
-    return data[:64].decode("ascii", "replace")
-
-
-def boot_id() -> str:
-    """Which start of the machine its own clock counts from; empty: not told."""
-    try:
-        with open(BOOT_ID, encoding="ascii") as file:
-            return file.read(64).strip()
-    except (OSError, ValueError):
+        return (read_bytes(path, SMALL) or b"").decode("ascii").strip()
+    except (FileError, ValueError):
         return ""

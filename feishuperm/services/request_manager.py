@@ -14,7 +14,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 from feishuperm.errors import PayloadError, ProtocolError
@@ -148,9 +148,6 @@ class RequestManager:
     def waiting(self) -> list[Request]:
         """All requests that wait, oldest first."""
         return [self._requests[id] for id in self._waiters]
-
-    def waiting_count(self) -> int:
-        return len(self._waiters)
 
     def recent(self, most: int) -> list[Request]:
         """The latest ends, newest first."""
@@ -320,14 +317,12 @@ class RequestManager:
         """Drop ends older than a day, and the oldest beyond the bound."""
         oldest = self._clock() - REMEMBER_SECONDS
         surplus = len(self._requests) - len(self._waiters) - REMEMBER_MOST
-        for request in list(self._ended()):
+        ended = [row for row in self._requests.values() if not row.waits()]
+        for request in ended:
             if request.ended >= oldest and surplus <= 0:
                 break
             del self._requests[request.id]
             surplus -= 1
-
-    def _ended(self) -> Iterator[Request]:
-        return (ended for ended in self._requests.values() if not ended.waits())
 
 
 def new_request(

@@ -853,9 +853,9 @@ def test_time_is_over_for_each_request_at_its_own_deadline(bench: Bench) -> None
     assert bench.desk.seconds_left(bench.request) == 35
     bench.timers.turn(35)
     assert first.decision()["message"] == "权限请求超时，自动拒绝"
-    assert bench.desk.requests.waiting_count() == 1
+    assert len(bench.desk.requests.waiting()) == 1
     bench.timers.turn(20)
-    assert bench.desk.requests.waiting_count() == 0
+    assert len(bench.desk.requests.waiting()) == 0
 
 
 def test_every_kind_of_the_table_can_be_asked_and_refused(bench: Bench) -> None:

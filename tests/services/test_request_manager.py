@@ -110,7 +110,7 @@ def test_each_button_sends_its_decision_to_the_waiting_hook(
     assert desk.tap(action) is request
     assert printed(waiter) == expected
     assert desk.ended == [request]
-    assert desk.manager.waiting_count() == 0
+    assert len(desk.manager.waiting()) == 0
 
 
 def test_typed_reason_reaches_the_model_with_a_plain_denial_only() -> None:

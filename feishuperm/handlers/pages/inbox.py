@@ -169,26 +169,17 @@ def _block(ask: Ask, block: Block) -> dict[str, Any]:
 
 def _piece(piece: Piece) -> dict[str, Any]:
     """A paragraph of a plan; the script knows what its kinds look like."""
-    return {
-        "kind": piece.kind,
-        "look": PIECES.get(piece.kind, ""),
-        "spans": piece.spans,
-        "mark": visible(piece.mark),
-        "depth": piece.depth,
-        "rows": piece.rows,
-    }
+    look, mark = PIECES.get(piece.kind, ""), visible(piece.mark)
+    return {**piece._asdict(), "look": look, "mark": mark}
 
 
 def _field(field: Field) -> dict[str, Any]:
     """A field; what is sent back stays as it is, what is read is made visible."""
     return {
-        "name": field.name,
-        "type": field.type,
+        **field._asdict(),
         "label": visible(field.label),
         "heading": visible(field.heading),
         "hint": visible(field.hint),
-        "value": field.value,
-        "limit": field.limit,
         "options": [
             {"value": value, "label": visible(value), "detail": visible(detail)}
             for value, detail in field.options
@@ -202,7 +193,9 @@ def _offer(ask: Ask, offer: Offer, links: Links) -> dict[str, Any]:
     The options of a single choice are buttons beside it.
     """
     edits = ask.edits(offer)
-    opens = (offer.needs and has_own_words(offer)) or bool(offer.confirm)
+    # Choices beside fields for one's own words have a page of their own.
+    own_words = any(name.endswith("_other") for name in offer.fields)
+    opens = (offer.needs and own_words) or bool(offer.confirm)
     choice = None if offer.confirm else ask.choice(offer)
     return {
         "name": offer.name,
@@ -223,11 +216,6 @@ def _named(ask: Ask) -> str:
     if kind.of_a_call:
         return ask.tool
     return ask.heading if kind.noun else f"{ask.heading} · {ask.tool}"
-
-
-def has_own_words(offer: Offer) -> bool:
-    """Whether choices stand beside fields for one's own words: a page of its own."""
-    return any(name.endswith("_other") for name in offer.fields)
 
 
 def _plain(ask: Ask, links: Links) -> str:
