@@ -158,7 +158,6 @@ class Server:
             Gate(self.url, sessions, clients),
             self.links,
             tickets,
-            sessions,
             self.inbox,
             settings,
             lambda: control.status({}),

@@ -70,7 +70,7 @@ class Gate:
         owners: TcpOwners | None = None,
         names: Iterable[str] | None = None,
     ) -> None:
-        self._sessions = sessions
+        self.sessions = sessions
         self._clients = clients
         self._owners = owners or TcpOwners()
         self._uid = os.geteuid()
@@ -144,7 +144,7 @@ class Gate:
 
     def session(self, request: Request) -> Session | None:
         """The session of this browser, if it was let into the inbox."""
-        return self._sessions.find(request.headers.get("cookie", ""), request.peer)
+        return self.sessions.find(request.headers.get("cookie", ""), request.peer)
 
     def may_read(self, request: Request) -> bool:
         """Whether the inbox may be read.

@@ -18,6 +18,7 @@ from feishuperm.errors import ProtocolError
 from feishuperm.handlers.access import OPEN_PATHS, Gate, WrongIds
 from feishuperm.handlers.inbox import CLOSED, Form, Inbox, links_of, own_form
 from feishuperm.handlers.pages.confirm import confirm_page
+from feishuperm.handlers.pages.pieces import Values
 from feishuperm.handlers.pages.request import record_page, request_page
 from feishuperm.handlers.pages.result import (
     NOWHERE,
@@ -40,7 +41,7 @@ from feishuperm.protocol import http1
 from feishuperm.protocol.http1 import Response, parse_form
 from feishuperm.services.desk import Desk
 from feishuperm.services.links import Links
-from feishuperm.services.sessions import Sessions, Tickets
+from feishuperm.services.sessions import Tickets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +86,6 @@ class Callback:
         gate: Gate,
         links: Links,
         tickets: Tickets,
-        sessions: Sessions,
         inbox: InboxChannel,
         settings: Settings,
         status: Callable[[], dict[str, Any]],
@@ -114,7 +114,6 @@ class Callback:
             gate,
             links,
             tickets,
-            sessions,
             inbox,
             self._language,
             clock,
@@ -258,9 +257,11 @@ class Callback:
         receipt = self._desk.answer(answer)
         in_place = IN_PLACE in request.headers
         if receipt.status == statuses.CONFIRM and not in_place:
-            return self._confirm(asked, request, answer.action, receipt.error, answer)
+            return self._confirm(
+                asked, request, answer.action, receipt.error, answer.values
+            )
         if receipt.status == statuses.INCOMPLETE and not in_place:
-            return self._whole(asked, request, receipt.error, answer)
+            return self._whole(asked, request, receipt.error, answer.values)
         return self._result(request, receipt, asked)
 
     def revoke(self, request: http1.Request) -> Response:
@@ -301,7 +302,7 @@ class Callback:
         asked: Request,
         request: http1.Request,
         error: str = "",
-        answer: Answer | None = None,
+        values: Values | None = None,
     ) -> Slow:
         """A request's own page: what may be answered, or how it ended."""
         ask = self._desk.presenter.ask(asked)
@@ -315,7 +316,6 @@ class Callback:
             pieces = record_page(ask, self._desk.presenter.outcome(asked), ways)
         else:
             left = self._desk.seconds_left(asked)
-            values = answer.values if answer else None
             links = links_of(self._links, ask)
             pieces = request_page(ask, links, left, error, values, ways.events)
         return (yield from in_pieces(pieces, 400 if error else 200))
@@ -326,7 +326,7 @@ class Callback:
         request: http1.Request,
         name: str,
         words: str = "",
-        answer: Answer | None = None,
+        values: Values | None = None,
     ) -> Slow:
         """The step before a decision; `words` are to be agreed to."""
         ask = self._desk.presenter.ask(asked)
@@ -337,7 +337,6 @@ class Callback:
         if words:
             offer = offer._replace(confirm=words)
         link, left = links_of(self._links, ask)[name], self._desk.seconds_left(asked)
-        values = answer.values if answer else None
         events = self._ways(asked).events
         pieces = confirm_page(ask, offer, link, left, values, events)
         return (yield from in_pieces(pieces))

@@ -38,7 +38,7 @@ from feishuperm.protocol import http1
 from feishuperm.protocol.http1 import Response, parse_form
 from feishuperm.services.desk import Desk
 from feishuperm.services.links import Links
-from feishuperm.services.sessions import Sessions, Tickets
+from feishuperm.services.sessions import Tickets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ class Inbox:
         gate: Gate,
         links: Links,
         tickets: Tickets,
-        sessions: Sessions,
         channel: InboxChannel,
         language: str,
         clock: Callable[[], float],
@@ -71,7 +70,6 @@ class Inbox:
         self._gate = gate
         self._links = links
         self._tickets = tickets
-        self._sessions = sessions
         self._channel = channel
         self._language = language
         self._clock = clock
@@ -106,12 +104,12 @@ class Inbox:
 
     def _session_cookie(self, request: http1.Request) -> tuple[str, str]:
         agent = request.headers.get("user-agent", "")
-        return "Set-Cookie", self._sessions.open(request.peer, agent)
+        return "Set-Cookie", self._gate.sessions.open(request.peer, agent)
 
     def _page(self, request: http1.Request, *headers: tuple[str, str]) -> Slow:
         own = self._gate.session(request)
         rows = pass_list(self._language, self._pass_items())
-        rows += session_list(self._language, self._sessions.all(), own)
+        rows += session_list(self._language, self._gate.sessions.all(), own)
         state = self._state(seen=self._gate.is_finger(request))
         items = list(self._items.values())
         ended = [(outcome, self._undo(outcome)) for outcome in self._recent()]
@@ -136,10 +134,10 @@ class Inbox:
         if not self._gate.may_read(request):
             return refusal(self._language, *CLOSED)
         for id in form.get("session", ()):
-            self._sessions.revoke(id)
+            self._gate.sessions.revoke(id)
         if "all" in form:
-            self._sessions.revoke_all()
-        left = {row.id for row in self._sessions.all()}
+            self._gate.sessions.revoke_all()
+        left = {row.id for row in self._gate.sessions.all()}
         for stream, id in self._streams:
             if id not in left:
                 stream.close()

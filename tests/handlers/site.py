@@ -150,7 +150,6 @@ class Site:
             gate,
             LINKS,
             self.tickets,
-            self.sessions,
             cast(Any, self.inbox),
             Settings({"CALLBACK_LINK_SIGNING": "on", **settings}),
             lambda: {"waiting": []},

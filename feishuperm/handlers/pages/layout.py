@@ -125,21 +125,20 @@ def icon(name: str) -> str:
     )
 
 
-def hidden(pairs: Iterable[tuple[str, str]]) -> str:
-    """What a form sends besides what a person fills in."""
-    return "".join(
+def form(link: str, inside: str, kind: str = "stack", *more: tuple[str, str]) -> str:
+    """What posts the query of its link, and `more`; `inside` is HTML."""
+    path, _, query = link.partition("?")
+    pairs = "".join(
         f'<input type="hidden" name="{shown(name)}" value="{shown(value)}">'
-        for name, value in pairs
+        for name, value in (*parse_qsl(query), *more)
     )
+    start = f'<form class="{kind}" method="post" action="{shown(path)}">'
+    return f"{start}{pairs}{inside}</form>"
 
 
 def link_form(link: str, label: str, look: str, kind: str = "stack") -> str:
     """A button that posts the query of its link; `label` is HTML."""
-    path, _, query = link.partition("?")
-    return (
-        f'<form class="{kind}" method="post" action="{shown(path)}">'
-        f'{hidden(parse_qsl(query))}<button class="{look}">{label}</button></form>'
-    )
+    return form(link, f'<button class="{look}">{label}</button>', kind)
 
 
 def facts(language: str, rows: Iterable[Fact]) -> str:

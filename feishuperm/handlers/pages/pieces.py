@@ -11,13 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
-from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import (
     Fact,
     exactly,
     facts,
-    hidden,
+    form,
     link_form,
     moment,
     say,
@@ -265,34 +264,25 @@ def rule_hint(ask: Ask) -> str:
 def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:
     """One button with all it sends; a single choice has one for each option too."""
     label = offer.submit if offer.needs else offer.label
+    digest = ("digest", ask.digest)
     choice, first = ask.choice(offer), ""
     if choice is not None:
+        legend = f'<p class="legend">{_asked(ask.language, choice)}</p>'
         options = "".join(_option_button(choice, option) for option in choice.options)
-        first = _begin(ask, link) + _legend(ask.language, choice) + options + "</form>"
+        first = form(link, legend + options, "stack", digest)
         offer = offer._replace(fields=(f"{choice.name}_other",))
-    form = (
-        first
-        + _begin(ask, link)
-        + _fields(ask, offer, values)
-        + f'<button class="{escape(offer.look)}">{shown(label)}</button></form>'
-    )
+    button = f'<button class="{escape(offer.look)}">{shown(label)}</button>'
+    drawn = first + form(link, _fields(ask, offer, values) + button, "stack", digest)
     if not ask.edits(offer):
-        return form
+        return drawn
     # It is wanted seldom; what was typed and not taken is seen again at once.
     state = " open" if offer.fields[0] in values else ""
-    return f"<details{state}><summary>{shown(label)}</summary>{form}</details>"
+    return f"<details{state}><summary>{shown(label)}</summary>{drawn}</details>"
 
 
 def hold_form(ask: Ask, link: str) -> str:
     """The button that stops the clock for somebody who reads."""
     return link_form(link, say(ask.language, "button.hold"), "link", "hold")
-
-
-def _begin(ask: Ask, link: str) -> str:
-    """A form, with what its link says."""
-    path, _, query = link.partition("?")
-    pairs = hidden((*parse_qsl(query), ("digest", ask.digest)))
-    return f'<form class="stack" method="post" action="{shown(path)}">{pairs}'
 
 
 def _option_button(field: Field, option: Option) -> str:
@@ -343,11 +333,6 @@ def _text_field(field: Field, values: Values, look: str = "field") -> str:
         f' value="{escape(value)}" autocomplete="off" maxlength="{field.limit}"'
         f' placeholder="{shown(field.hint)}"></label>'
     )
-
-
-def _legend(language: str, field: Field) -> str:
-    """A question in words."""
-    return f'<p class="legend">{_asked(language, field)}</p>'
 
 
 def _asked(language: str, field: Field) -> str:
