@@ -132,22 +132,16 @@ class HookGroup:
         return not (value and isinstance(value, str)) or matches(self.matcher, value)
 
 
-class HooksConfig:
-    """Every event's groups, in order. Empty is false."""
+class HooksConfig(dict[str, list[HookGroup]]):
+    """Every event's groups, in order."""
 
     def __init__(self, groups: Iterable[tuple[str, HookGroup]] = ()) -> None:
-        self.groups: dict[str, list[HookGroup]] = {}
+        super().__init__()
         for event, group in groups:
-            self.groups.setdefault(event, []).append(group)
+            self.setdefault(event, []).append(group)
 
-    def __bool__(self) -> bool:
-        return bool(self.groups)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.groups)
-
-    def __getitem__(self, event: str) -> list[HookGroup]:
-        return self.groups.get(event, [])
+    def __missing__(self, event: str) -> list[HookGroup]:
+        return []
 
     def seconds(self, event: str) -> float:
         """How long all callbacks of an event may take, one after the other."""
@@ -157,7 +151,7 @@ class HooksConfig:
 
     def pairs(self) -> Iterator[tuple[str, HookGroup]]:
         """What the constructor took."""
-        for event, groups in self.groups.items():
+        for event, groups in self.items():
             for group in groups:
                 yield event, group
 

@@ -19,7 +19,7 @@ is read-only or gone) waits in memory, in its order, and is tried again by every
 call; what fits into the spool (`services.ledger_spool`) survives even a kill.  Past
 `MAX_WAITING` entries the further ones are only counted; that number becomes
 an entry of its own (`event: lost`) as soon as anything can be written.  A process that
-lives a moment calls `append()` or `extend()`, which wait longer, and raise.
+lives a moment calls `append()`, which waits longer, and raises.
 
 What a line, the key and the head are, and how a crash or a forgery shows in them, is
 told in `services.ledger_lines`; `services.ledger_check` looks for it.  Several
@@ -108,11 +108,7 @@ class Ledger:
 
     def append(self, entry: Entry) -> Entry:
         """Add an entry and return it as stored. Raises OSError."""
-        return self.extend([entry])[0]
-
-    def extend(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Add several entries at the price of one. Raises OSError."""
-        return self._write([clean(entry) for entry in entries], WAIT)
+        return self._write([clean(entry)], WAIT)[0]
 
     # Writing, for the loop.
 

@@ -8,8 +8,6 @@ wall clock, since those of prompts come from a transcript.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from feishuperm.models.payload import HookPayload
 
 RECENT_SECONDS = 60.0  # the client itself calls a desk idle after so long
@@ -23,8 +21,8 @@ class Presence:
 
     def __init__(self) -> None:
         self._person = 0.0  # at any terminal of this user
-        self._empty: OrderedDict[str, float] = OrderedDict()  # by session
-        self._answered: OrderedDict[str, float] = OrderedDict()  # the same
+        self._empty: dict[str, float] = {}  # by session
+        self._answered: dict[str, float] = {}  # the same
 
     def person(self, when: float) -> None:
         """Somebody typed something."""
@@ -51,8 +49,8 @@ class Presence:
         return abs(now - self._person) < RECENT_SECONDS
 
 
-def _note(times: OrderedDict[str, float], session: str, when: float) -> None:
+def _note(times: dict[str, float], session: str, when: float) -> None:
+    times.pop(session, None)
     times[session] = when
-    times.move_to_end(session)
     while len(times) > SESSIONS:
-        times.popitem(last=False)
+        del times[next(iter(times))]

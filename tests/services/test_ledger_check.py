@@ -290,7 +290,9 @@ def test_hash_that_is_no_text_is_a_changed_line_and_stops_nobody(
 def test_head_a_moment_behind_is_told_as_a_crash(ledger: Ledger) -> None:
     fill(ledger, 3)
     kept = Path(ledger.head_path).read_bytes()
-    ledger.extend([{"id": "a"}, {"id": "b"}])
+    ledger.note({"id": "a"})
+    ledger.note({"id": "b"})
+    assert ledger.flush() == 0
     Path(ledger.head_path).write_bytes(kept)
     report = check(ledger)
     assert report.sound()
@@ -315,7 +317,9 @@ def test_head_that_a_power_cut_left_behind_is_told_as_such(ledger: Ledger) -> No
 
 
 def test_crash_before_the_first_head_is_a_crash(ledger: Ledger) -> None:
-    ledger.extend([{"id": "a"}, {"id": "b"}])
+    ledger.note({"id": "a"})
+    ledger.note({"id": "b"})
+    assert ledger.flush() == 0
     Path(ledger.head_path).unlink()
     assert check(ledger).sound()
     ledger.append({"id": "c"})
