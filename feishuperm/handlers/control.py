@@ -54,7 +54,6 @@ class Control:
         self._addresses = addresses
         self._stop = stop
         self._hand_over = hand_over
-        self._clock = clock
         self._started = clock()
 
     def __call__(self, command: dict[str, Any], pid: int) -> Reply:
@@ -63,9 +62,10 @@ class Control:
         row = COMMANDS.get(name)
         if row is None:
             return {"error": f"unknown control command {name!r}"}
-        if name == "status":
-            return self.status(self._without_way_in(command, pid))
-        # A pass is an answer for later: no session makes one, whether it asks or not.
+        # A way into the inbox is good for later, and so is a pass: no session gets
+        # one, whether it asks or not.
+        if command.get("inbox") is True and self._clients.suspect_pid(pid, True):
+            command = {**command, "inbox": False}
         ever = name in FOR_PERSONS
         suspect = None
         if name not in FOR_SESSIONS:
@@ -74,15 +74,6 @@ class Control:
             self._desk.refuse("", name, str(suspect))
             return {"error": REFUSAL.format(suspect)}
         return row(self, command)
-
-    def _without_way_in(self, command: dict[str, Any], pid: int) -> dict[str, Any]:
-        """The command, for a session without its wish for a way into the inbox.
-
-        That would be good for later, so no session gets it, whether it asks or not.
-        """
-        if command.get("inbox") is True and self._clients.suspect_pid(pid, True):
-            return {**command, "inbox": False}
-        return command
 
     def status(self, command: dict[str, Any]) -> Reply:
         """What `status` shows and `doctor` judges."""

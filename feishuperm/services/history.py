@@ -16,7 +16,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
@@ -24,7 +24,14 @@ from feishuperm.lib.secrets import mask
 from feishuperm.lib.tongue import translate
 from feishuperm.services.ledger import INTENT, REQUEST, Ledger
 from feishuperm.services.ledger_check import Report
-from feishuperm.services.ledger_lines import EXACT, Entry, end_of, entry_time, place_in
+from feishuperm.services.ledger_lines import (
+    EXACT,
+    Entry,
+    end_of,
+    entry_time,
+    masked,
+    place_in,
+)
 from feishuperm.services.rule_writer import RuleWriter, settings_path
 
 COLUMNS = (
@@ -41,7 +48,8 @@ SHORT_ID = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
 Name = tuple[str, str]  # a rule as shown, and its mark
 UNDO = "undo"  # the event of an entry: rules were taken back
-HEAD_CHARACTERS = 8  # what a card shows; fewer may be those of several entries
+# A card shows eight characters; fewer may be those of several entries.
+HEAD = re.compile(r"[0-9a-fA-F]{8,64}")
 
 
 # Shown.
@@ -184,17 +192,10 @@ def _local_time(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     return time.strftime(form, time.localtime(seconds))
 
 
-def _masked(value: Any) -> Any:
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, list):
-        return [_masked(part) for part in value]
-    if isinstance(value, dict):
-        return {
-            name: part if name in EXACT else _masked(part)
-            for name, part in value.items()
-        }
-    return value
+def _masked(entry: Entry) -> Entry:
+    return {
+        name: value if name in EXACT else masked(value) for name, value in entry.items()
+    }
 
 
 # Checked.
@@ -202,8 +203,7 @@ def _masked(value: Any) -> Any:
 
 def is_head(text: str) -> bool:
     """Whether a text can be what a card showed of a head."""
-    digits = all(character in "0123456789abcdefABCDEF" for character in text)
-    return digits and HEAD_CHARACTERS <= len(text) <= 64
+    return HEAD.fullmatch(text) is not None
 
 
 def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str], bool]:

@@ -116,7 +116,7 @@ def clean(entry: Entry) -> Entry:
     Its rules are left to the writer, who has the key.
     """
     return {
-        name: value if name in EXACT or name == "rules" else _masked(value)
+        name: value if name in EXACT or name == "rules" else masked(value)
         for name, value in entry.items()
         if name not in RESERVED
     }
@@ -127,22 +127,23 @@ def with_marks(key: bytes, entry: Entry) -> Entry:
     rules = entry.get("rules")
     if not rules:
         return entry
-    shown = _masked(rules)
+    shown = masked(rules)
     if shown == rules or entry.get("marks"):
         return {**entry, "rules": shown}
     marks = ["" if a == b else rule_mark(key, b) for a, b in zip(shown, rules)]
     return {**entry, "rules": shown, "marks": marks}
 
 
-def _masked(value: Any) -> Any:
+def masked(value: Any) -> Any:
+    """A value without secrets, of a length that an entry may have."""
     if isinstance(value, str):
         # Masked before it is cut: half a secret looks like nothing.
         value = mask(value[: 2 * MAX_TEXT])
         return value if len(value) <= MAX_TEXT else value[: MAX_TEXT - 1] + "…"
     if isinstance(value, (list, tuple)):
-        return [_masked(part) for part in value]
+        return [masked(part) for part in value]
     if isinstance(value, dict):
-        return {str(name): _masked(part) for name, part in value.items()}
+        return {str(name): masked(part) for name, part in value.items()}
     # Nothing that JSON does not know may stop the entries behind it.
     return value if value is None or isinstance(value, (int, float)) else str(value)
 

@@ -294,7 +294,7 @@ def inbox_page(
         name: say(language, "inbox." + name)
         for name in (
             *("title", "live", "help", "help_close", "noscript", "waiting"),
-            *("ring", "notify"),
+            *("ring", "notify", "none", "none_hint", "recent"),
         )
     }
     boot = {
@@ -308,15 +308,12 @@ def inbox_page(
     rest = fill(
         below,
         **words,
-        none=say(language, "inbox.none"),
-        none_hint=say(language, "inbox.none_hint"),
-        recent=say(language, "inbox.recent"),
         keys=_help(language),
         buttons=_button_help(language),
         note=say(language, "danger.note"),
         sessions=sessions,
     )
-    title = f'<h2 class="section">{say(language, "inbox.recent")}</h2>'
+    title = f'<h2 class="section">{words["recent"]}</h2>'
     ended = [_plain_recent(*row).encode(errors="replace") for row in recent]
     plain = [item.plain for item in items]
     plain += [title.encode(), *ended] if ended else []
