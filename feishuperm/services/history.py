@@ -274,10 +274,10 @@ def undo_last(
     Raises FeishupermError.
     """
     entries = ledger.latest(LOOKED_THROUGH)
-    undone = {entry.get("id") for entry in entries if entry.get("event") == UNDO}
+    undone = {str(entry.get("id")) for entry in entries if entry.get("event") == UNDO}
     record = partial(_record, ledger, {"surface": "message", "who": who}, tell)
     for entry in reversed(entries):
-        if entry.get("event") != REQUEST or entry.get("id") in undone:
+        if entry.get("event") != REQUEST or str(entry.get("id")) in undone:
             continue
         if entry.get("rules") and entry.get("surface") in surfaces:
             _, taken = take_back(ledger, writer, str(entry.get("id")), record)
@@ -322,7 +322,7 @@ def _by_short_id(ledger: Ledger, id: str) -> list[Entry]:
     entries = [
         entry for entry in ledger.entries() if short_id(str(entry.get("id"))) == id
     ]
-    return entries if len({entry.get("id") for entry in entries}) == 1 else []
+    return entries if len({str(entry.get("id")) for entry in entries}) == 1 else []
 
 
 class Standing(NamedTuple):

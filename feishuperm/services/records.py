@@ -85,7 +85,7 @@ def refusal_entry(request: Request | None, what: str, who: str) -> dict[str, Any
 
 def remembered(entry: dict[str, Any]) -> Request | None:
     """The end a ledger entry tells of, or None if it tells of something else."""
-    state = entry.get("state")
+    state = str(entry.get("state"))
     if entry.get("event") != "request" or state not in states.ENDS:
         return None
     try:

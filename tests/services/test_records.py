@@ -24,6 +24,7 @@ def bench(tmp_path: Path) -> Bench:
         {"action": ""},
         {"state": states.EXPIRED},
         {"state": states.WAITING},
+        {"state": [states.ALLOWED]},
         {"created": "soon"},
         {"ended": 1.0},
         {"ended": 1e300},
