@@ -136,7 +136,7 @@ class Inbox:
         for id in form.get("session", ()):
             self._gate.sessions.revoke(id)
         if "all" in form:
-            self._gate.sessions.revoke_all()
+            self._gate.sessions.revoke("all")
         left = {row.id for row in self._gate.sessions.all()}
         for stream, id in self._streams:
             if id not in left:

@@ -22,10 +22,7 @@ ANSWERED = "answered"  # a question answered, a plan approved
 EXPIRED = "expired"  # shown, and nobody answered in time
 TERMINAL = "terminal"  # answered at the keyboard
 GONE = "gone"  # the hook or its session ended
-RELEASED = (
-    "released"  # nothing could show it, or the server stopped: the terminal decides
-)
-
+RELEASED = "released"  # nothing showed it, or the server stopped: the terminal decides
 UNKNOWN = "unknown"  # its server died while it decided; only a ledger tells of it
 
 SHORT_DIGEST = 16  # hexadecimal digits; enough to tell one request from another

@@ -159,16 +159,9 @@ class Sessions:
         self._forget()
         return sorted(self._rows.values(), key=lambda row: -row.seen)
 
-    def revoke(self, id: str) -> bool:
-        """End one; False if there is none of this id."""
-        return self._drop(lambda row: row.id == id) > 0
-
-    def revoke_all(self) -> int:
-        """End them all; returns how many."""
-        return self._drop(lambda row: True)
-
-    def _drop(self, is_meant: Callable[[Session], bool]) -> int:
-        meant = [row.hash for row in self._rows.values() if is_meant(row)]
+    def revoke(self, id: str) -> int:
+        """End one, or "all" of them; returns how many."""
+        meant = [row.hash for row in self._rows.values() if id in (row.id, "all")]
         for hash in meant:
             del self._rows[hash]
         if meant:

@@ -198,7 +198,7 @@ def test_one_or_all_sessions_can_be_ended(path: Path, clock: Clock) -> None:
     assert not sessions.revoke("")
     assert sessions.find(sent[0], "") is None
     assert make(path, clock).find(sent[1], "")
-    assert sessions.revoke_all() == 2
+    assert sessions.revoke("all") == 2
     assert make(path, clock).all() == []
     assert sessions.find(sent[2], "") is None
 

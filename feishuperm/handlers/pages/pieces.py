@@ -319,20 +319,15 @@ def _fields(ask: Ask, offer: Offer, values: Values) -> str:
 
 def _text_field(field: Field, values: Values, look: str = "field") -> str:
     value = (values.get(field.name) or (field.value,))[0]
+    name = (
+        f'name="{shown(field.name)}" maxlength="{field.limit}" autocomplete="off"'
+        f' placeholder="{shown(field.hint)}"'
+    )
+    drawn = f'<input type="text" {name} value="{escape(value)}">'
     if field.type == "lines":
         # A browser takes one line end away behind the tag.
-        return (
-            f'<label class="{look}">{shown(field.label)}'
-            f'<textarea name="{shown(field.name)}" maxlength="{field.limit}"'
-            f' placeholder="{shown(field.hint)}" spellcheck="false"'
-            f' autocomplete="off">\n{escape(value)}</textarea></label>'
-        )
-    return (
-        f'<label class="{look}">{shown(field.label)}'
-        f'<input type="text" name="{shown(field.name)}"'
-        f' value="{escape(value)}" autocomplete="off" maxlength="{field.limit}"'
-        f' placeholder="{shown(field.hint)}"></label>'
-    )
+        drawn = f'<textarea {name} spellcheck="false">\n{escape(value)}</textarea>'
+    return f'<label class="{look}">{shown(field.label)}{drawn}</label>'
 
 
 def _asked(language: str, field: Field) -> str:
