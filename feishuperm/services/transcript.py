@@ -19,7 +19,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -54,8 +54,8 @@ EXIT_STATUS = re.compile(r"Exit code (\d{1,3})\b")
 DENIALS = ("Permission to use ", "The user doesn't want to ")
 STOPS = ("[Request interrupted by user", "Error: [Request interrupted")
 
-RESULT, RESULT_ID = b'"tool_result"', b'"tool_use_id"'
-RESULT_VALUE = re.compile(rb'\s{0,8}:\s{0,8}"([^"\\]{1,200})"')
+RESULT = b'"tool_result"'
+RESULT_IDS = re.compile(rb'"tool_use_id"\s{0,8}:\s{0,8}"([^"\\]{1,200})"')
 
 Shape = dict[str, int]  # of a tool's input: a hash for each of its keys
 
@@ -412,16 +412,20 @@ def _noted(line: bytes) -> str:
 def _facts(line: bytes, names: set[str], ids: set[bytes]) -> Facts | None:
     """What a line says of calls of these names and ids; None: nothing."""
     if len(line) > (MAX_DECODED if RESULT in line else MAX_CALL):
-        return Facts(over=dict.fromkeys(_ids_over(line), Result()))
+        return Facts(over=dict.fromkeys(RESULT_IDS.findall(line), Result()))
     if not _is_about(line, names, ids):
         return None
     entry = _entry(line)
-    uses = [
+    uses = (
         Use(_id(block, "id"), block["name"], _shape(block.get("input")))
         for block in _blocks(entry, "tool_use")
-        if block.get("name") in names
-    ]
-    return Facts(tuple(uses), _results(entry), _is_prompt(entry))
+        if text_at(block, "name") in names
+    )
+    over = {
+        _id(block, "tool_use_id"): _result(entry, block)
+        for block in _blocks(entry, "tool_result")
+    }
+    return Facts(tuple(uses), over, _is_prompt(entry))
 
 
 def _is_about(line: bytes, names: set[str], ids: set[bytes]) -> bool:
@@ -434,16 +438,6 @@ def _is_about(line: bytes, names: set[str], ids: set[bytes]) -> bool:
     if b'"tool_use"' in line:
         return any(name.encode("utf-8", "replace") in line for name in names)
     return b'"user"' in line
-
-
-def _ids_over(line: bytes) -> Iterator[bytes]:
-    """The ids a result names, without decoding it."""
-    position = line.find(RESULT_ID)
-    while position >= 0:
-        match = RESULT_VALUE.match(line, position + len(RESULT_ID))
-        if match is not None:
-            yield match[1]
-        position = line.find(RESULT_ID, position + 1)
 
 
 def _shape(tool_input: object) -> Shape:
@@ -480,20 +474,14 @@ def _id(block: dict[str, Any], key: str) -> bytes:
     return str(block.get(key)).encode("utf-8", "replace")
 
 
-def _results(entry: dict[str, Any]) -> dict[bytes, Result]:
-    """The calls that are over with this message."""
-    return {
-        _id(block, "tool_use_id"): _result(entry, block)
-        for block in _blocks(entry, "tool_result")
-    }
-
-
 def _result(entry: dict[str, Any], block: dict[str, Any]) -> Result:
     """How a call ended, by what the client tells the model."""
     if block.get("is_error") is not True:
         return Result(RAN)
-    content = block.get("content")
-    said = _text(content) if isinstance(content, list) else content
+    said = block.get("content")
+    if isinstance(said, list):
+        parts = (part for part in said if isinstance(part, dict))
+        said = text_at(next(parts, None), "text")
     words = said[:MAX_RESULT] if isinstance(said, str) else ""
     status = EXIT_STATUS.match(words)
     if status:
@@ -503,11 +491,6 @@ def _result(entry: dict[str, Any], block: dict[str, Any]) -> Result:
     if words.startswith(STOPS):
         return Result(STOPPED)
     return Result(FAILED, words)
-
-
-def _text(content: list[Any]) -> str:
-    first = next((part for part in content if isinstance(part, dict)), {})
-    return text_at(first, "text")
 
 
 def _is_prompt(entry: dict[str, Any]) -> bool:

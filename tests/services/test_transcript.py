@@ -58,7 +58,7 @@ def states(path: Path, watch: Watch | None, lines: list[str]) -> list[str]:
     return seen
 
 
-def use(id: str, name: str = "Bash", **tool_input: Any) -> str:
+def use(id: str, name: Any = "Bash", **tool_input: Any) -> str:
     block = {"type": "tool_use", "id": id, "name": name, "input": tool_input}
     return line("assistant", [block])
 
@@ -418,6 +418,7 @@ def test_odd_entries_are_unknown(path: Path) -> None:
         {"type": "assistant", "message": {"content": [1, {"type": "tool_use"}]}},
         {"type": "user", "message": {"content": [{"type": "tool_result"}]}},
         {"type": "assistant", "message": {"content": {"type": "tool_use"}}},
+        json.loads(use("1", ["Bash"])),
         {"type": ["user"], "message": None},
     ]
     path.write_text("".join(json.dumps(entry) + "\n" for entry in odd))
