@@ -123,13 +123,9 @@ class Presenter:
             return _without_passes(ask)
         broad = any(offer.confirm for offer in ask.actions)
         rules = () if broad else ask.rules
-        offers = (
-            offer._replace(confirm=self.pass_words(offer.name, request, rules))
-            if offer.look == WHILE
-            else offer
-            for offer in ask.actions
-        )
-        return ask._replace(actions=tuple(offers))
+        names = [offer.name for offer in ask.actions if offer.look == WHILE]
+        words = {name: self.pass_words(name, request, rules) for name in names}
+        return _with_words(ask, words)
 
     def pass_words(self, name: str, request: Request, rules: tuple[str, ...]) -> str:
         """What a person agrees to who makes a pass, word by word."""
@@ -159,14 +155,8 @@ class Presenter:
         if not plan.rules:  # it would promise what no rule can keep
             kept = (offer for offer in ask.actions if offer.name not in writing)
             return ask._replace(actions=tuple(kept))
-        if not plan.broad:
-            return ask
-        words = self.say(BROAD)
-        offers = (
-            offer._replace(confirm=words) if offer.name in writing else offer
-            for offer in ask.actions
-        )
-        return ask._replace(actions=tuple(offers))
+        words = dict.fromkeys(writing, self.say(BROAD))
+        return _with_words(ask, words) if plan.broad else ask
 
     def plan(self, request: Request, payload: AskPayload) -> RulePlan:
         """The rules that an answer which writes them would write."""
@@ -295,6 +285,12 @@ def _seen(field: Field) -> Field:
     """The field without a default that it would not show as it is."""
     is_seen = field.edits or visible(field.value) == field.value
     return field if is_seen else field._replace(value="")
+
+
+def _with_words(ask: Ask, words: dict[str, str]) -> Ask:
+    """The ask with what a person has to agree to, by the name of the button."""
+    offers = (o._replace(confirm=words.get(o.name, o.confirm)) for o in ask.actions)
+    return ask._replace(actions=tuple(offers))
 
 
 def _without_passes(ask: Ask) -> Ask:
