@@ -152,7 +152,7 @@ class Desk:
             ),
             push=not request.shown,
             hold=lambda: self._card_pause(request, now),
-            renew=lambda: self.presenter.with_words(ask, request),
+            renew=lambda: ask._replace(why=request.why, prompt=request.prompt),
         )
 
     def _goes_through(self, request: Request, payload: AskPayload) -> bool:

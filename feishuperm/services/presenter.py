@@ -170,10 +170,6 @@ class Presenter:
         first = redact(prompt[:WORDS_READ].strip()).partition("\n")[0]
         request.prompt = one_line(first, PROMPT_SHOWN)
 
-    def with_words(self, ask: Ask, request: Request) -> Ask:
-        """The ask, with what has been heard since it was made."""
-        return ask._replace(why=request.why, prompt=request.prompt)
-
     def tried(self, request: Request, now: float) -> Notice:
         """That the session which asks has tried to answer itself."""
         said = self.say("ended.tried", process=request.tried)
