@@ -38,6 +38,7 @@ KEYS = {
     "boolean": frozenset(),
     "array": frozenset(("items", "minItems", "maxItems", "uniqueItems")),
 }
+CHOICES = frozenset(("enum", "oneOf", "items"))  # what names options
 NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 WHOLE = re.compile(r"-?[0-9]+(?:\.0+)?")
 MOMENT = re.compile(
@@ -111,13 +112,11 @@ def _entry(name: str, rules: object, required: bool) -> Entry | None:
         return None
     if "format" in rules and text_at(rules, "format") not in FORMATS:
         return None
-    if kind == "array" or "enum" in rules or "oneOf" in rules:
-        options = _options(rules["items"] if kind == "array" else rules)
-        if not options:
-            return None
-        many = "many" if kind == "array" else "one"
-        return Entry(name, rules, many, required, options)
-    return Entry(name, rules, kind, required)
+    if CHOICES.isdisjoint(rules):
+        return Entry(name, rules, kind, required)
+    options = _options(rules.get("items", rules))
+    many = "many" if kind == "array" else "one"
+    return Entry(name, rules, many, required, options) if options else None
 
 
 def _limits_fit(rules: dict[str, Any]) -> bool:
