@@ -99,6 +99,14 @@ def test_what_comes_back_was_downloaded_and_what_goes_may_leak() -> None:
     assert "danger.downloaded a.b" in stage.notes
 
 
+def test_text_that_flows_in_is_run_there() -> None:
+    stage = Stage()
+    stage.play(ssh, "ssh a.b", Flow("rm x"))
+    stage.play(ssh, "ssh a.b", Flow(" "))
+    stage.play(ssh, "ssh a.b", Flow(None))
+    assert stage.calls == ["rm x"] and stage.notes == ["fact.host a.b"]
+
+
 def test_paths_of_another_machine_are_not_shown_as_ours() -> None:
     stage = Stage()
     stage.play(ssh, "ssh a.b 'cat > src/x'", NOTHING)

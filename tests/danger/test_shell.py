@@ -65,6 +65,7 @@ def _part(part: Part) -> str:
         ("while a; do b; done", "a; b; }"),
         ("case $x in a|b) c;; (d) e;; esac", "a | c; e; }"),
         ("f() { a; }", "a; }"),
+        ("f( ) { a; }", "a; }"),
         ("function f { a; }", "a; }"),
         ("a=(b c)", "a= b c ( b c )"),
         ("[[ a < b && c ]] && d", "[[ a b c; d"),
