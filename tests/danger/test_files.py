@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from feishuperm.danger import files
-from feishuperm.danger.scene import DECODED, DOWNLOADED, SECRET, Flow, Program
+from feishuperm.danger.places import UNKNOWN
+from feishuperm.danger.scene import (
+    DECODED,
+    DOWNLOADED,
+    NOTHING,
+    SECRET,
+    Arg,
+    Flow,
+    Program,
+)
 from tests.danger.stage import Stage
 
 
@@ -34,6 +43,7 @@ from tests.danger.stage import Stage
         (files.in_place_option, "yq -i a .mcp.json", ["danger.permissions .mcp.json"]),
         (files.in_place_option, "yq a .mcp.json", []),
         (files.keygen, "ssh-keygen -f ~/.ssh/x", ["danger.keys ~/.ssh/x"]),
+        (files.decoder, "openssl enc -out .mcp.json", ["danger.permissions .mcp.json"]),
         (files.keygen, "ssh-keygen -l -f ~/.ssh/x", []),
         (files.keygen, "ssh-keygen -R a.b", ["danger.keys ssh-keygen -R a.b"]),
     ],
@@ -164,6 +174,16 @@ def test_what_is_read_flows_on(program: Program, command: str, origin: str) -> N
     stage = Stage()
     stage.scene.keep("got", Flow(None, DOWNLOADED, "a.b"))
     assert stage.play(program, command, Flow("")).origin == origin
+
+
+def test_word_that_came_from_elsewhere_is_deleted_or_read() -> None:
+    stage = Stage()
+    files.rm(stage.scene, "rm", [Arg(UNKNOWN)], NOTHING)
+    assert stage.notes == ["fact.deletes …"]
+    files.rm(stage.scene, "rm", [Arg(UNKNOWN, DOWNLOADED, "a.b")], NOTHING)
+    assert stage.notes[0] == "danger.unsure …"
+    words = [Arg("x", SECRET, "y"), Arg("z")]
+    assert files.reader(stage.scene, "cat", words, NOTHING).trace == (SECRET, "y")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.danger.stage import Stage
     ("text", "calls"),
     [
         ("a $HOME/x", ["a /home/me/x"]),
+        ("a $CLAUDE_PROJECT_DIR/x $USER", ["a /home/me/app/x user"]),
         ("X='b c'; a $X", ["a b c"]),
         ("X=b; X+=c; a $X", ["a bc"]),
         ("X=b a $X", ["a \0"]),
@@ -141,6 +142,8 @@ def test_what_flows_through_pipes_and_files_is_known() -> None:
         ("a 'b", ["fact.unread"]),
         ("rm 'b", ["danger.unread rm", "fact.unread"]),
         ("$X", ["fact.opaque …"]),
+        ("\0", ["fact.opaque"]),
+        ("a " + "b " * 300, ["fact.unread"]),
     ],
 )
 def test_what_a_shell_does_itself_is_noted(text: str, notes: list[str]) -> None:
@@ -224,6 +227,10 @@ def test_too_deep_or_too_long_is_unread() -> None:
     stage.scene.unread("x" * (MAX_SEARCHED + 1))
     assert stage.notes == ["danger.unread rm, …", "fact.unread"]
     assert not Stage().scene.spend(10**9, 1)
+    stage = Stage()
+    stage.scene.budget.left = 1
+    stage.scene.run("rm " + "x" * 999)
+    assert stage.notes == ["danger.unread rm", "fact.unread"] and not stage.calls
     for depth, notes in ((10, []), (11, ["fact.unread"])):
         stage = Stage()
         stage.scene.depth = depth
