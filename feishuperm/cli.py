@@ -96,9 +96,11 @@ def make_printable() -> None:
 
 def choose(args: list[str]) -> tuple[str, list[str]]:
     """The command and its arguments. Raises UsageError."""
-    if not args and on_terminal():
-        return "status", ["--brief"]
     if not args:
+        from feishuperm.lib.terminal import can_ask
+
+        if can_ask():  # somebody typed it, and can read the answer
+            return "status", ["--brief"]
         raise UsageError("no command given", "feishuperm --help")
     word, *rest = args
     if word in HELP:
@@ -108,12 +110,6 @@ def choose(args: list[str]) -> tuple[str, list[str]]:
     if word not in COMMANDS:
         raise UsageError(*unknown(word))
     return word, rest
-
-
-def on_terminal() -> bool:
-    """Whether somebody typed it and can read the answer."""
-    streams = (sys.stdin, sys.stdout)
-    return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def unknown(word: str) -> tuple[str, str]:

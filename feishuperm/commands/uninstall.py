@@ -6,10 +6,9 @@ import os
 
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.files import locked
-from feishuperm.lib.terminal import ask, say
+from feishuperm.lib.terminal import ask, can_ask, say
 from feishuperm.lib.tongue import KEY, language
 from feishuperm.setup.manifest import Manifest
-from feishuperm.setup.questions import can_ask
 from feishuperm.setup.rules_left import offer, rules_left, tell
 from feishuperm.setup.uninstall import clean_up, purged, rehearse, undo
 

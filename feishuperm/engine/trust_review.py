@@ -9,7 +9,6 @@ is no wall, since the same user can write our records by hand.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -24,6 +23,7 @@ from feishuperm.engine.trust import (
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.terminal import can_ask
 from feishuperm.lib.tongue import translate
 from feishuperm.models.fields import value_at
 from feishuperm.services.history import pad
@@ -135,7 +135,7 @@ def require_outside(environ: Mapping[str, str]) -> None:
 def require_person(environ: Mapping[str, str]) -> None:
     """Raises FeishupermError unless a person at a terminal can be asked."""
     require_outside(environ)
-    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
+    if not can_ask():
         raise FeishupermError("a person has to answer: this needs a terminal")
 
 

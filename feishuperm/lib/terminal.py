@@ -37,6 +37,11 @@ def complain(error: FeishupermError) -> None:
         print(visible(hint), file=sys.stderr)
 
 
+def can_ask() -> bool:
+    """Whether a person can read a question and answer it."""
+    return all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
 def ask(question: str) -> str:
     """What a person types behind a question, in small letters."""
     return input(translate(question)).strip().lower()

@@ -21,7 +21,7 @@ from feishuperm.lib import feishu, tongue
 from feishuperm.lib.arguments import Options
 from feishuperm.lib.config import claude_settings, config_path, home
 from feishuperm.lib.program import archive_path
-from feishuperm.lib.terminal import say, show, warn
+from feishuperm.lib.terminal import can_ask, say, show, warn
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.settings import Settings
 from feishuperm.setup import claude_step, server_process, waiting
@@ -43,7 +43,7 @@ from feishuperm.setup.hook_entries import (
 from feishuperm.setup.manifest import Manifest, Record, Step
 from feishuperm.setup.ports import port_of
 from feishuperm.setup.program_step import ProgramStep, interpreter, own_commands
-from feishuperm.setup.questions import Questions, can_ask
+from feishuperm.setup.questions import Questions
 from feishuperm.setup.server_process import running_status, wait_until_running
 from feishuperm.setup.service_step import ServiceStep, recorded_service
 from feishuperm.setup.service_unit import KINDS, Service, choose_service

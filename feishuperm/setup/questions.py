@@ -5,7 +5,6 @@ It changes nothing but the wanted settings; `install` makes them true.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from feishuperm.errors import FeishupermError
@@ -27,11 +26,6 @@ Where shall requests go?
 MODE = """\
 Interactive sessions start in auto mode, in which Claude Code asks about few
 tool calls, so few cards come. With permissions.defaultMode "default" it asks."""
-
-
-def can_ask() -> bool:
-    """Whether a person can read a question and answer it."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 class Questions:

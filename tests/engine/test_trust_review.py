@@ -17,6 +17,7 @@ from feishuperm.engine.trust_review import (
     require_person,
 )
 from feishuperm.errors import FeishupermError, FileError
+from feishuperm.lib import terminal
 from feishuperm.services.ledger import Ledger
 from tests.engine.parts import Clone
 
@@ -141,7 +142,7 @@ def test_person_needs_a_terminal_at_both_ends(
     ends = {"stdin": stdin, "stdout": stdout}
     for name, is_terminal in ends.items():
         stream = SimpleNamespace(isatty=lambda answer=is_terminal: answer)
-        monkeypatch.setattr(trust_review, "sys", SimpleNamespace(**{
-            **vars(trust_review.sys), name: stream}))  # fmt: skip
+        monkeypatch.setattr(terminal, "sys", SimpleNamespace(**{
+            **vars(terminal.sys), name: stream}))  # fmt: skip
     with pytest.raises(FeishupermError, match="terminal"):
         require_person({})

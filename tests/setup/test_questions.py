@@ -11,8 +11,9 @@ from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
+from feishuperm.lib.terminal import can_ask
 from feishuperm.models.settings import Settings
-from feishuperm.setup import bot_questions, questions
+from feishuperm.setup import bot_questions
 from feishuperm.setup.app_setup import AppSetup
 from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.questions import Questions
@@ -54,7 +55,7 @@ def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
     made = asking(bare, "--webhook", f"{bot}bad")
-    assert questions.can_ask()
+    assert can_ask()
     made.ask(about_place=False, about_mode=True)
     assert sent == [(f"{bot}bad", "old"), (f"{bot}good", "")]
     assert (
