@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from feishuperm.engine.variables import VARIABLES, UnsafeTemplate
 
@@ -109,11 +109,12 @@ def refuse(why: str, hint: str = SCRIPT_HINT) -> NoReturn:
     raise UnsafeTemplate(f"{why}; {hint}")
 
 
-class Word(NamedTuple):
+class Word:
     """One word as a shell would see it, with marks for what is expanded in it."""
 
-    text: str
-    quoted: bool
+    def __init__(self, text: str, quoted: bool) -> None:
+        self.text = text
+        self.quoted = quoted
 
     def has_value(self) -> bool:
         return VALUE in self.text

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from feishuperm.errors import FileError, UsageError
 from feishuperm.lib.files import discard, locked, private_dir, read_json, write_atomic
@@ -28,16 +28,17 @@ TOOL_RAN = b'"type":"tool_result"'  # inside a JSON string the quotes would be e
 MAX_SCAN = 16 << 20  # bytes of transcript between two stops
 
 
-class Row(NamedTuple):
+class Row:
     """Whose stops are counted while they are blocked one after the other.
 
     The client starts counting anew with a turn, and when a tool ran in between; the
     transcript, from where it ended at the last block, tells whether one did.
     """
 
-    agent: str
-    transcript: str
-    fresh: bool  # the first stop of a turn
+    def __init__(self, agent: str, transcript: str, fresh: bool) -> None:
+        self.agent = agent
+        self.transcript = transcript
+        self.fresh = fresh  # the first stop of a turn
 
     def blocks(self, state: dict[str, Any]) -> int:
         """How many stops in a row were blocked so far."""

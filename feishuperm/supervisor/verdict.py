@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.models.fields import decoded, text_at
@@ -26,11 +26,12 @@ class ReviewError(FeishupermError):
         self.problem = problem
 
 
-class Verdict(NamedTuple):
+class Verdict:
     """What a reviewer said."""
 
-    allow_stop: bool
-    feedback: str
+    def __init__(self, allow_stop: bool, feedback: str) -> None:
+        self.allow_stop = allow_stop
+        self.feedback = feedback
 
 
 def read_verdict(output: bytes) -> Verdict:
