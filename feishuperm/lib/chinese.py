@@ -486,6 +486,10 @@ SERVER = (
         "the server answered with something else than an object",
         "服务的回应不是一个对象",
     ),
+    (
+        "the server says nothing of {}: it is of another version",
+        "服务没有说明 {}：它是另一个版本",
+    ),
     ("no server is running", "没有服务在运行"),
     ("a server is already running on {}", "已有服务在 {} 上运行"),
     ("no folder {} for the socket", "没有放 socket 的目录 {}"),

@@ -18,6 +18,16 @@ class NotRunningError(FeishupermError):
     """Nothing of ours answers on the socket."""
 
 
+class Reply(dict[str, Any]):
+    """An answer, or a part of it; a server of another version may leave out parts."""
+
+    def __missing__(self, key: str) -> Any:
+        raise FeishupermError(
+            f"the server says nothing of {key!r}: it is of another version",
+            "feishuperm restart",
+        )
+
+
 def ask_server(
     command: Mapping[str, Any], timeout: float = 5.0, path: str = ""
 ) -> dict[str, Any]:
@@ -58,8 +68,11 @@ def _answer(kind: bytes, body: bytes, timeout: float) -> dict[str, Any]:
             f"the server did not answer within {timeout:g} seconds",
             "feishuperm status, or restart it: feishuperm install",
         )
-    answer = json.loads(body)
-    if not isinstance(answer, dict):
+    try:
+        answer = json.loads(body, object_hook=Reply)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, Reply):
         raise FeishupermError("the server answered with something else than an object")
     if isinstance(answer.get("error"), str):
         raise FeishupermError(answer["error"])

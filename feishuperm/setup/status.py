@@ -7,7 +7,7 @@ from typing import Any
 
 from feishuperm.lib import qr
 from feishuperm.lib.config import gateway_socket
-from feishuperm.lib.control import ask_server, is_listening
+from feishuperm.lib.control import Reply, ask_server, is_listening
 from feishuperm.lib.display import one_line
 from feishuperm.lib.tongue import translate
 from feishuperm.models.settings import host_is_local, url_host
@@ -21,7 +21,7 @@ def read_status(socket: str, environ: Mapping[str, str]) -> Status:
     """The status of the server on a socket. Raises FeishupermError without one."""
     status = ask_server({"command": "status", "inbox": True}, path=socket)
     service = kept_by(status["pid"], environ)
-    return {"running": True, "service": service, **status}
+    return Reply(running=True, service=service, **status)
 
 
 def read_gateway(environ: Mapping[str, str]) -> Status | None:

@@ -82,3 +82,22 @@ def test_answer_that_is_no_object_is_refused(path: Path) -> None:
     with pytest.raises(FeishupermError, match="something else"):
         ask_server({"command": "status"}, path=str(path))
     server.join()
+
+
+@pytest.mark.parametrize("body", [b"[]", b"5", b"not JSON", b"\xff"])
+def test_answer_that_is_none_is_told_in_a_sentence(path: Path, body: bytes) -> None:
+    server = OneAnswer(path, wire.frame(b"J", body))
+    with pytest.raises(FeishupermError, match="something else than an object"):
+        ask_server({"command": "status"}, path=str(path))
+    server.join()
+
+
+def test_part_that_a_server_of_another_version_leaves_out_is_named(path: Path) -> None:
+    server = OneAnswer(path, wire.frame(b"J", b'{"channels": [{"name": "inbox"}]}'))
+    status = ask_server({"command": "status"}, path=str(path))
+    server.join()
+    assert status.get("pid") is None
+    for part in (lambda: status["pid"], lambda: status["channels"][0]["state"]):
+        with pytest.raises(FeishupermError, match="another version") as caught:
+            part()
+        assert caught.value.hint
