@@ -66,10 +66,8 @@ def shred(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         if place.kind == TEMPORARY:
             scene.note("fact.deletes", scene.show(place))
         else:
-            scene.note(
-                "danger.device" if place.device else "danger.wipe",
-                words("shred", [scene.show(place)]),
-            )
+            key = "danger.device" if place.device else "danger.wipe"
+            scene.note(key, words("shred", [scene.show(place)]))
     return NOTHING
 
 

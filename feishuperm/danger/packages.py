@@ -56,10 +56,6 @@ _FROM = ("--git", "-r", "--requirement", "-e", "--editable")
 _PLAIN_HTTP = re.compile(r"http://(?!localhost|127\.|\[::1)")
 
 
-def _is_plain(index: str | None) -> bool:
-    return index is not None and _PLAIN_HTTP.match(index) is not None
-
-
 def packages(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if _runs_package(scene, name, args, flow):
         return Flow()
@@ -87,7 +83,7 @@ def _install(scene: Scene, name: str, verb: str, args: Args, rest: Args) -> None
     sources = [
         *wanted,
         *(value_of(args, *_FROM) or "").split(),
-        "http:" if _is_plain(index) else "",
+        "http:" if _PLAIN_HTTP.match(index or "") else "",
     ]
     for source in sources:
         if _ADDRESS.match(source) and name not in ("helm", "brew", "gh"):

@@ -357,7 +357,8 @@ def _search(scene: Scene, roots: Args, args: Args, narrowed: str) -> Flow:
     for place, arg in enumerate(args):
         rest = args[place + 1 :]
         if arg == "-delete":
-            _find_deletes(scene, roots, narrowed)
+            for root in roots:
+                scene.deletes(_below(root, narrowed), recursive=True)
         elif re.fullmatch(_FIND_RUNS, arg):
             _find_runs(scene, roots, rest, narrowed)
         elif arg.startswith(("-fprint", "-fls")):
@@ -381,11 +382,6 @@ def _narrowed(args: Args) -> str:
 def _below(root: str, narrowed: str) -> Arg:
     """Something in a folder, or all of it."""
     return Arg(f"{root.rstrip('/')}/{narrowed}" if narrowed else root)
-
-
-def _find_deletes(scene: Scene, roots: Args, narrowed: str) -> None:
-    for root in roots:
-        scene.deletes(_below(root, narrowed), recursive=True)
 
 
 def _find_runs(scene: Scene, roots: Args, args: Args, narrowed: str) -> None:

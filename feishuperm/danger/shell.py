@@ -259,9 +259,8 @@ class _Reader:
             command.words.append(word)
         elif plain == "[[":
             self._comparison(command)
-        elif plain in ("case", "for", "select"):
-            command.words.append(word)
-            self._head(command, plain)
+        elif plain == "case":
+            self._case()
         elif plain in _CLOSERS:
             self.cases -= plain == "esac" and self.cases > 0
             command.closes = True
@@ -271,10 +270,8 @@ class _Reader:
         elif plain not in _OPENERS:
             command.words.append(word)
 
-    def _head(self, command: Command, keyword: str) -> None:
+    def _case(self) -> None:
         """`case WORD in` is left out; `for NAME in WORDS` is a command of its own."""
-        if keyword != "case":
-            return
         self.take(_BLANKS)
         self.word()
         while self.peek() in ("\n", " ", "\t"):
@@ -283,7 +280,6 @@ class _Reader:
         if self.text.startswith("in", self.at):
             self.at += 2
             self.cases += 1
-        command.words = []
 
     def _comparison(self, command: Command) -> None:
         """`[[ ]]`: brackets and arrows inside mean nothing."""
