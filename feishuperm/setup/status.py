@@ -21,7 +21,7 @@ def read_status(socket: str, environ: Mapping[str, str]) -> Status:
     """The status of the server on a socket. Raises FeishupermError without one."""
     status = ask_server({"command": "status", "inbox": True}, path=socket)
     service = kept_by(status["pid"], environ)
-    return Reply(running=True, service=service, **status)
+    return Reply({"running": True, "service": service, **status})
 
 
 def read_gateway(environ: Mapping[str, str]) -> Status | None:
