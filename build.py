@@ -592,11 +592,10 @@ def compile_stdin() -> int:
     gc.disable()  # of a hundred thousand nodes hardly one is garbage before the end
     modules, often = marshal.load(sys.stdin.buffer)
     code = {name: compile_module(*module) for name, module in modules.items()}
-    ready = {name: (modules[name][0], marshal.dumps(code[name])) for name in READY}
-    head = marshal.dumps((code[LOADER], ready))
+    ready = {name: (modules[name][0], marshal.dumps(code.pop(name))) for name in READY}
+    head = marshal.dumps((code.pop(LOADER), ready))
     # This format repeats a name instead of its number: sister's code is then alike.
     plain = 2 if sys.version_info < (3, 14) else marshal.version
-    common = marshal.dumps([code.pop(name) for name in (LOADER, *READY)], plain)
     codes = {
         name: marshal.dumps(code[name], plain) if modules[name][1] else b""
         for name in often
@@ -609,7 +608,6 @@ def compile_stdin() -> int:
     columns = [list(column) for column in zip(*itertools.chain(*rest.values()))]
     compiled = (
         codes,
-        common,
         head,
         {name: len(parts) for name, parts in rest.items()},
         marshal.dumps(columns, plain),
@@ -623,8 +621,7 @@ class Compiled(NamedTuple):
     """The modules as one CPython's code."""
 
     codes: dict[str, bytes]  # by name, what starts often, but for the loader and READY
-    common: bytes  # of those, in the same format: a dictionary for all others
-    head: bytes  # the same, ready to run
+    head: bytes  # these, ready to run
     counts: dict[str, int]  # by name, all others: of how many code objects
     columns: bytes  # what these are made of, a list for each of code_fields()
     caches: dict[int, int]  # the result of cache_sizes()
@@ -712,7 +709,6 @@ class Body:
         self.compiled = compiled
         self.modules = modules
         self.data = bytearray(TABLE_SIZE)
-        self.common: dict[Python, Span] = {}
         self.sections: dict[Python, tuple[int, list[int]]] = {}
         for python in compiled:
             self.put_codes(python)
@@ -730,23 +726,14 @@ class Body:
         self.data += data
         return len(data), place
 
-    def put_code(self, data: bytes, dictionary: bytes = b"") -> Span:
-        return self.put(deflate(data, dictionary) if data else b"")
-
     def put_codes(self, python: Python) -> None:
-        first, *between = bases_of(python, self.compiled)
-        common = self.compiled[first].common
-        near = self.compiled[[first, *between][-2]].codes if between else {}
-        if not between:
-            self.common[python] = self.put_code(common)
-        codes = self.compiled[python].codes
-        self.sections[python] = (
-            self.end,
-            [
-                self.put_code(codes[name], common + near.get(name, b""))[0]
-                for name in codes
-            ],
-        )
+        *bases, _ = bases_of(python, self.compiled)
+        near = self.compiled[bases[-1]].codes if bases else {}
+        place, lengths = self.end, []
+        for name, code in self.compiled[python].codes.items():
+            packed = deflate(code, near.get(name, b"")) if code else b""
+            lengths.append(self.put(packed)[0])
+        self.sections[python] = place, lengths
 
     def put_rest(self) -> Span:
         """A reader stops at the end of its part: the newest Pythons wait least."""
@@ -765,7 +752,7 @@ class Body:
         sections = [self.sections[base] for base in bases]
         counts = list(compiled.counts.values())
         rest = self.rest_place, *self.rest[python]
-        index = self.common[bases[0]], files, sections, counts, rest, compiled.caches
+        index = files, sections, counts, rest, compiled.caches
         head = self.put(compiled.head + bytes.fromhex(python.magic) + self.mark)
         row = *head, *self.put(zlib.compress(marshal.dumps(index, 2), 9))
         place = ROW_SIZE * python.minor

@@ -35,10 +35,7 @@ class Codes:
         # `section`: the place of what is compressed with lzma; where in it this
         # CPython's part begins and ends, and its sum.  `caches`: of an instruction, the
         # room behind it.
-        common, files, sections, counts, self.section, self.caches = loads(
-            self._inflate(place, b"")
-        )
-        self.common = self._inflate(common, b"")  # all places are compressed against it
+        files, sections, counts, self.section, self.caches = loads(self._inflate(place))
         names = [
             file[:-3].removesuffix("/__init__").replace("/", ".") for file in files
         ]
@@ -59,11 +56,11 @@ class Codes:
             return assemble(self.parts.pop(name), self.caches)
         data = b""
         for place in self.places[name]:
-            data = self._inflate(place, self.common + data) if place[0] else b""
+            data = self._inflate(place, data) if place[0] else b""
         code: CodeType | None = loads(data) if data else None
         return code
 
-    def _inflate(self, place: Place, dictionary: bytes) -> bytes:
+    def _inflate(self, place: Place, dictionary: bytes = b"") -> bytes:
         """What was compressed against the dictionary, and nothing else.
 
         zlib puts a sum of the dictionary and one of the data beside them: if this file
