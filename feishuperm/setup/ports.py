@@ -28,7 +28,14 @@ def own_socket(folder: str) -> str:
 
 
 def port_settings(port: int | str) -> dict[str, str]:
-    """The two settings that a port of one's own needs."""
+    """The two settings that a port of one's own needs; 0: any that is free now.
+
+    It stays the same from then on: cards that are out lead to it.
+    """
+    if not str(port).strip("0"):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
     return {
         "CALLBACK_SERVER_PORT": str(port),
         "CALLBACK_SERVER_URL": f"http://localhost:{port}",

@@ -29,6 +29,9 @@ def test_port_brings_the_address_along_unless_that_is_given() -> None:
         "CALLBACK_SERVER_PORT": "9000",
         "CALLBACK_SERVER_URL": "http://localhost:9000",
     }
+    chosen = asked("--port", "0")  # any, and that one from then on
+    assert int(chosen["CALLBACK_SERVER_PORT"]) > 0
+    assert chosen["CALLBACK_SERVER_URL"].endswith(f":{chosen['CALLBACK_SERVER_PORT']}")
     found = asked("--port", "9000", "--callback-url", "https://perm.example")
     assert found["CALLBACK_SERVER_URL"] == "https://perm.example"
 
