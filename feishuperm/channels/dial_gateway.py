@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from feishuperm.channels.app.dial import shake_hands
 from feishuperm.errors import FeishupermError
+from feishuperm.models.settings import url_host
 from feishuperm.protocol.machine import PATH, PROTOCOLS
 from feishuperm.protocol.websocket import HandshakeRefused
 
@@ -19,16 +19,14 @@ def dial_gateway(
 
     Raises OSError and FeishupermError, whose texts are ready to be shown.
     """
-    address = urlsplit(url)
-    scheme = {"http": "ws", "https": "wss"}[address.scheme]
-    line = f"{scheme}://{address.netloc}{address.path.rstrip('/')}{PATH}"
+    line = url.replace("http", "ws", 1).rstrip("/") + PATH
     sock = connect(line)
     try:
         return sock, shake_hands(sock, line, PROTOCOLS)
     except HandshakeRefused as refused:
         sock.close()
         raise FeishupermError(
-            f"{address.hostname} is no gateway of feishuperm (HTTP {refused.status})"
+            f"{url_host(url)} is no gateway of feishuperm (HTTP {refused.status})"
         ) from None
     except BaseException:
         sock.close()

@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import enrolment
@@ -38,7 +37,7 @@ UNREADABLE = "the gateway's answer cannot be read"
 def check_url(url: str, allow_http: bool) -> str:
     """The gateway's address as it is kept. Raises UsageError and SettingError."""
     url = parse_setting(BY_KEY[KEY], url)
-    plain = urlsplit(url).scheme == "http"
+    plain = url.startswith("http://")
     if plain and not allow_http and not host_is_local(url_host(url)):
         raise UsageError(
             f"{url} is not encrypted: whoever is on the way could approve for you",

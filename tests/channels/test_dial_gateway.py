@@ -8,6 +8,7 @@ import pytest
 
 from feishuperm.channels.dial_gateway import dial_gateway
 from feishuperm.errors import FeishupermError, ProtocolError
+from feishuperm.lib import post
 from feishuperm.protocol.machine import PROTOCOLS
 from feishuperm.protocol.websocket import accept_key
 
@@ -100,3 +101,9 @@ def test_handshake_that_is_none_is_refused_and_nothing_left_open(answer: str) ->
     with pytest.raises(ProtocolError):
         dial(sock)
     assert sock.closed
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "https://localhost:99999", "http://:x"])
+def test_address_that_leads_nowhere_is_told_in_a_sentence(url: str) -> None:
+    with pytest.raises(OSError, match="not a usable address"):
+        dial_gateway(url, post.dial)

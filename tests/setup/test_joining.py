@@ -190,6 +190,7 @@ def test_machine_whose_last_word_is_lost_keeps_its_key() -> None:
         ("http://g.example", False, False),
         ("http://10.0.0.7", False, False),
         ("http://g.example", True, True),
+        ("http://[::1", False, True),  # nobody answers there
     ],
 )
 def test_address_without_encryption_has_to_be_asked_for(
