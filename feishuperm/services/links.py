@@ -24,9 +24,12 @@ SIGNATURE_BYTES = 16  # 128 bits: nobody guesses one in a request's lifetime
 def load_key(path: str) -> bytes:
     """The signing key, made on first use; a fresh one when it cannot be kept."""
     try:
-        private_dir(os.path.dirname(path))
-        with locked(path):
-            return read_key(path) or make_key(path)
+        key = read_key(path)
+        if not key:
+            private_dir(os.path.dirname(path))
+            with locked(path):  # of servers that start at once, one makes it
+                key = read_key(path) or make_key(path)
+        return key
     except (FileError, OSError) as error:
         log(f"signing key cannot be kept: {error}", "warning")
         return os.urandom(KEY_BYTES)

@@ -70,3 +70,12 @@ def test_key_that_cannot_be_kept_still_signs(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     key = load_key(os.path.join(str(tmp_path), "file", "key"))
     assert len(key) == 32
+
+
+def test_key_that_is_there_is_read_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "key")
+    key = load_key(path)
+    monkeypatch.setenv("XDG_STATE_HOME", os.path.join(path, "no-folder"))
+    assert load_key(path) == key
