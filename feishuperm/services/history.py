@@ -27,10 +27,12 @@ from feishuperm.services.ledger_check import Report
 from feishuperm.services.ledger_lines import (
     EXACT,
     Entry,
+    Name,
     end_of,
     entry_time,
     masked,
     place_in,
+    rule_names,
 )
 from feishuperm.services.rule_writer import RuleWriter, settings_path
 
@@ -46,7 +48,6 @@ WIDE = 120  # columns; with fewer, the command would not be seen
 NARROW_CELL = 14
 SHORT_ID = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
-Name = tuple[str, str]  # a rule as shown, and its mark
 UNDO = "undo"  # the event of an entry: rules were taken back
 # A card shows eight characters; fewer may be those of several entries.
 HEAD = re.compile(r"[0-9a-fA-F]{8,64}")
@@ -366,22 +367,13 @@ def _written(
     return [
         pair
         for entry in sources
-        for pair in zip(_names(entry), ledger.exact(entry, present))
+        for pair in zip(rule_names(entry), ledger.exact(entry, present))
     ]
 
 
 def _taken_back(entries: Sequence[Entry]) -> set[Name]:
     undone = [entry for entry in entries if entry.get("event") == UNDO]
-    return {name for entry in undone for name in _names(entry)}
-
-
-def _names(entry: Entry) -> list[Name]:
-    rules, marks = entry.get("rules"), entry.get("marks")
-    if not isinstance(rules, list):
-        return []
-    if not isinstance(marks, list) or len(marks) != len(rules):
-        marks = [""] * len(rules)
-    return [(str(rule), str(mark)) for rule, mark in zip(rules, marks)]
+    return {name for entry in undone for name in rule_names(entry)}
 
 
 def _record(

@@ -60,6 +60,7 @@ from feishuperm.services.ledger_lines import (
     read_tail,
     reversed_lines,
     rule_mark,
+    rule_names,
     seal,
     with_marks,
     write_head,
@@ -375,17 +376,10 @@ class Ledger:
         `present` are the rules in that file: one that holds a secret is known by its
         mark only, and an empty text stands for it when it is not there any more.
         """
-        rules, marks = entry.get("rules"), entry.get("marks")
-        if not isinstance(rules, list):
-            return []
-        if not isinstance(marks, list) or len(marks) != len(rules):
-            return [str(rule) for rule in rules]
-        key = read_key(self.key_path)
+        names = rule_names(entry)
+        key = read_key(self.key_path) if any(mark for _, mark in names) else b""
         marked = {rule_mark(key, rule): rule for rule in present} if key else {}
-        return [
-            marked.get(mark, "") if mark else str(rule)
-            for rule, mark in zip(rules, marks)
-        ]
+        return [marked.get(mark, "") if mark else rule for rule, mark in names]
 
     def lines(self, size: int = -1) -> Iterator[bytes]:
         """Every line with its end, up to a size; too long ones come in pieces."""

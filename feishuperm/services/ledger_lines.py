@@ -36,6 +36,7 @@ from feishuperm.lib.secrets import mask
 from feishuperm.models.fields import decoded
 
 Entry = dict[str, Any]
+Name = tuple[str, str]  # a rule as shown, and its mark
 
 BLOCK = 4 << 10  # what is read at first from the end of the file: a few lines
 MAX_BLOCK = 64 << 10  # and what at last, for whoever reads on
@@ -258,6 +259,16 @@ def key_name(key: bytes) -> str:
 def rule_mark(key: bytes, rule: str) -> str:
     """What the ledger keeps of a rule that must not stand in it."""
     return _mac(key, b"rule " + rule.encode("utf-8", "surrogatepass"))[:32]
+
+
+def rule_names(entry: Entry) -> list[Name]:
+    """The rules of an entry, each with its mark; that is empty where none is kept."""
+    rules, marks = entry.get("rules"), entry.get("marks")
+    if not isinstance(rules, list):
+        return []
+    if not isinstance(marks, list) or len(marks) != len(rules):
+        marks = [""] * len(rules)
+    return [(str(rule), str(mark)) for rule, mark in zip(rules, marks)]
 
 
 def line_hash(line: bytes) -> str:
