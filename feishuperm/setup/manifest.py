@@ -15,6 +15,7 @@ from typing import Any
 
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.files import guard_dir, read_json, write_atomic
+from feishuperm.models.fields import part_at
 from feishuperm.setup.files import make_folder, missing_folders, remove_file
 
 Record = dict[str, Any]
@@ -27,8 +28,8 @@ class Manifest:
         self.environ = environ
         self.folder = state_dir(environ)
         self.path = os.path.join(self.folder, "install.json")
-        data = read_json(self.path)
-        self.records: dict[str, Record] = data if isinstance(data, dict) else {}
+        kept = part_at(read_json(self.path))  # of these, what can be a record
+        self.records: dict[str, Record] = {name: part_at(kept, name) for name in kept}
 
     def record(self, name: str) -> Record:
         """What the step of this name left, empty without one."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from feishuperm.errors import FileError, PayloadError, UsageError
 from feishuperm.lib.files import locked, private_dir, read_json, write_atomic
 from feishuperm.lib.log import log
-from feishuperm.models.ask import Ask, from_plain, shorten, to_plain
+from feishuperm.models.ask import LARGEST, Ask, from_plain, shorten, to_plain
 
 MOST = 1_000  # open cards, as many as an outbox queues
 BLOCK = 2_000  # characters of a block that a settled card shows again
@@ -119,7 +119,8 @@ class CardStore:
 
     def _take(self, name: str, kept: Any) -> None:
         if name == MUTED:
-            self.muted_until = float(kept) if isinstance(kept, (int, float)) else 0.0
+            is_moment = isinstance(kept, (int, float)) and 0 <= kept < LARGEST
+            self.muted_until = float(kept) if is_moment else 0.0
             return
         shown = from_plain(Shown, kept)
         if shown.nonce and name == _name(shown.ask.id):

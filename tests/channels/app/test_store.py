@@ -69,6 +69,12 @@ def test_broken_file_is_an_empty_store_that_works(tmp_path: Path, content: str) 
     assert CardStore(at(tmp_path)).all() == [shown()]
 
 
+@pytest.mark.parametrize("until", [f"1{'0' * 400}", "1e300", "-1", '"soon"'])
+def test_silence_without_an_end_is_none(tmp_path: Path, until: str) -> None:
+    file_of(tmp_path, "muted.json").write_text(until)
+    assert CardStore(at(tmp_path)).muted_until == 0.0
+
+
 def test_edited_file_grants_nothing_it_does_not_say(tmp_path: Path) -> None:
     cards = CardStore(at(tmp_path))
     cards.put(shown()._replace(grants=True))
