@@ -71,7 +71,9 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         limits = caps(raise_file_limit())
-        secure = self._secure(settings)
+        secure: Callable[[Any], Any] = lambda sock: sock  # noqa: E731
+        if settings.gateway_cert:
+            secure = server_side(settings.gateway_cert, settings.gateway_key)
         self.refusal: FeishupermError | None = None
         self.loop = Loop(on_error=_report)
         api = app_of(settings)
@@ -118,11 +120,6 @@ class Gateway:
         log(f"feishuperm {__version__} gateway listens on {scheme} port {http.port}")
         if not settings.gateway_cert:
             log("plain HTTP: put a proxy with TLS in front of it", "warning")
-
-    def _secure(self, settings: Settings) -> Callable[[Any], Any]:
-        if not settings.gateway_cert:
-            return lambda sock: sock
-        return server_side(settings.gateway_cert, settings.gateway_key)
 
     def _make_engine(self, settings: Settings) -> AnyEngine:
         if not settings.feishuperm_engine:

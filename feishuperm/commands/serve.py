@@ -100,7 +100,11 @@ class Server:
         self.links = Links(
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
-        self.inbox = InboxChannel(self._inbox_event, self._inbox_ask, self._later)
+        self.inbox = InboxChannel(
+            lambda: self.callback.inbox.event(),
+            lambda ask: self.callback.inbox.arrived(ask),
+            self._later,
+        )
         surfaces = settings.surfaces()
         self.channels = [
             make(self, settings) for name, make in CHANNELS.items() if name in surfaces
@@ -215,12 +219,6 @@ class Server:
             return ""
         return self.links.url("/request", id)
 
-    def _inbox_event(self) -> bytes:
-        return self.callback.inbox.event()
-
-    def _inbox_ask(self, ask: Ask) -> None:
-        self.callback.inbox.arrived(ask)
-
     def _later(self, seconds: float, fn: Callable[[], None]) -> object:
         return self.loop.call_at(self.loop.now() + seconds, fn)
 
@@ -247,7 +245,7 @@ class Server:
             self.loop.on_signal(number, self.stop)
         for channel in self.channels:
             channel.start()
-        self.hooks.keep_bound(_warn)
+        self.hooks.keep_bound(partial(log, level="warning"))
         self.loop.run()
 
     def stop(self) -> None:
@@ -372,10 +370,6 @@ def _bracketed(host: str) -> str:
     if not host:
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
-
-
-def _warn(message: str) -> None:
-    log(message, "warning")
 
 
 def _report(error: Exception) -> None:

@@ -71,14 +71,20 @@ class EngineDown(FeishupermError):
     """The engine did not do it, or nobody knows whether it did."""
 
 
-class Bus:
-    """Hears entries once, whatever is read twice."""
+class Engine:
+    """What both engines have in common: keys, the bus, how one appends to it."""
 
-    def __init__(self, on_entry: Callable[[dict[str, Any]], object]) -> None:
+    def __init__(self, app_id: str) -> None:
+        self._prefix = f"fp:{app_id}:"
+        self._on_entry: Callable[[dict[str, Any]], object] = lambda entry: None
+        self._heard: OrderedDict[str, None] = OrderedDict()  # what is read twice
+
+    def listen(self, on_entry: Callable[[dict[str, Any]], object]) -> None:
+        """Whom to tell of every entry of the bus."""
         self._on_entry = on_entry
-        self._heard: OrderedDict[str, None] = OrderedDict()
 
     def hear(self, entry: bytes) -> None:
+        """Tell of an entry, once."""
         said = json.loads(entry)
         id = said.get("e", "")
         if id in self._heard:
@@ -87,18 +93,6 @@ class Bus:
         if len(self._heard) > REMEMBERED:
             self._heard.popitem(last=False)
         self._on_entry(said)
-
-
-class Engine:
-    """What both engines have in common: keys, the bus, how one appends to it."""
-
-    def __init__(self, app_id: str) -> None:
-        self._prefix = f"fp:{app_id}:"
-        self.bus = Bus(lambda entry: None)
-
-    def listen(self, on_entry: Callable[[dict[str, Any]], object]) -> None:
-        """Whom to tell of every entry of the bus."""
-        self.bus = Bus(on_entry)
 
     def key(self, *parts: str) -> str:
         return self._prefix + ":".join(parts)
@@ -169,7 +163,7 @@ class FileEngine(Engine):
             promise.fail(EngineDown(self.problem))
             return promise
         for entry in said:  # only now: what somebody acts on is on the disk
-            self.bus.hear(entry)
+            self.hear(entry)
         promise.resolve(replies)
         return promise
 
@@ -418,7 +412,7 @@ class RedisEngine(Engine):
 
     def _hear(self, entry: bytes) -> None:
         try:
-            self.bus.hear(entry)
+            self.hear(entry)
         except (
             FeishupermError,
             LookupError,

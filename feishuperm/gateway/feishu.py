@@ -8,7 +8,6 @@ the card it is a reply to.  Identity is the operator's open_id and nothing else.
 from __future__ import annotations
 
 import re
-import secrets
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from feishuperm.channels.app import chat
 from feishuperm.channels.app.card import confirm_words
 from feishuperm.channels.app.events import (
+    is_nonce,
     is_old,
     read_event,
     said_in,
@@ -100,8 +100,7 @@ class Feishu:
         """The answer to "shall this machine's requests come to you?"."""
         say, registry = self._hub.say, self._hub.registry
         joining = await registry.asked(text_at(value, "id"))
-        nonce = text_at(value, "nonce").encode()
-        if joining is None or not secrets.compare_digest(nonce, joining.nonce.encode()):
+        if joining is None or not is_nonce(value, joining.nonce):
             return toast("warning", say("pair.over"))
         if joining.who.startswith("ou_") and joining.who != who:
             return toast("error", say("pair.other"))

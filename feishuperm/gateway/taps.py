@@ -23,7 +23,7 @@ import time
 from typing import Any
 
 from feishuperm.channels.app.card import Extra, ask_card, settled_card
-from feishuperm.channels.app.events import read_tap, toast
+from feishuperm.channels.app.events import is_nonce, read_tap, toast
 from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.peer import Peer, Place, Wire
@@ -119,10 +119,7 @@ class Taps:
         self, sent: Sent, value: dict[str, Any], message_id: str, answer: Answer
     ) -> str:
         """Why a tap cannot be one on this card; a text key."""
-        same = secrets.compare_digest(
-            text_at(value, "nonce").encode(), sent.nonce.encode()
-        )
-        if not same or sent.message_id not in ("", message_id):
+        if not is_nonce(value, sent.nonce) or sent.message_id not in ("", message_id):
             return "answer.other"
         if answer.digest != sent.ask.digest:
             return "answer.other"

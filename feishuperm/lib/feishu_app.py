@@ -44,7 +44,6 @@ EARLY_SECONDS = 600.0  # a token is renewed so long before its end
 MAX_TOKEN_SECONDS = 1e6  # Feishu's live for two hours
 MAX_UUID = 50  # characters Feishu takes to tell a repeated message
 MAX_CARD = 30_000  # bytes of a whole request, as others measured it
-MAX_FILE = 30 << 20
 CARD = "interactive"
 JSON = "application/json; charset=utf-8"
 FORM = "multipart/form-data"

@@ -51,13 +51,6 @@ class Promise(Generic[T]):
         return value
 
 
-def kept(value: T) -> Promise[T]:
-    """A promise that is kept already."""
-    promise: Promise[T] = Promise()
-    promise.resolve(value)
-    return promise
-
-
 def run(
     steps: Coroutine[Any, None, object], on_error: Callable[[Exception], object]
 ) -> None:

@@ -15,7 +15,7 @@ from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.metrics import Metrics
 from feishuperm.gateway.registry import Machine, Registry
 from feishuperm.lib.feishu_app import Result
-from feishuperm.lib.task import Promise, kept, run
+from feishuperm.lib.task import Promise, run
 from feishuperm.models.ask import Ask, Block, Offer, Outcome, Receipt, to_plain
 from feishuperm.protocol.machine import LOGIN, ROTATE, prove
 
@@ -202,6 +202,13 @@ class Bench:
 EVENTS = itertools.count()
 
 
+def kept(value: Any) -> Promise[Any]:
+    """A promise that is kept already."""
+    promise: Promise[Any] = Promise()
+    promise.resolve(value)
+    return promise
+
+
 def make_ask(**parts: Any) -> Ask:
     actions = (
         Offer("allow", "批准运行", look="yes", grants=True),
@@ -259,11 +266,11 @@ class SharedEngine(Engine):
             promise.fail(EngineDown("down"))
             return promise
         heard: list[bytes] = []
-        self._memory.bus.hear = heard.append  # type: ignore[method-assign]
+        self._memory.hear = heard.append  # type: ignore[method-assign]
         promise = self._memory.run(*commands)
         for entry in heard:
             for replica in self._replicas:
-                replica.bus.hear(entry)
+                replica.hear(entry)
         return promise
 
 

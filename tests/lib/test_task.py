@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.lib.task import Promise, kept, run
+from feishuperm.lib.task import Promise, run
+from tests.gateway.parts import kept
 
 
 def started(steps: Any) -> tuple[list[Any], list[Exception]]:

@@ -13,12 +13,11 @@ one line (something is cut, masked or has to be filled in) offers its refusal on
 from __future__ import annotations
 
 import hashlib
-import hmac
 from functools import partial
 from typing import Any, ClassVar
 
 from feishuperm.channels.app.card import Mark, button
-from feishuperm.channels.app.events import toast
+from feishuperm.channels.app.events import is_nonce, toast
 from feishuperm.channels.app.store import Shown
 from feishuperm.channels.base import Announcement
 from feishuperm.lib.display import one_line
@@ -122,10 +121,7 @@ class Burst:
         self, value: dict[str, Any], action: dict[str, Any], who: str
     ) -> dict[str, Any]:
         """The answer to a tap on this card."""
-        nonce = value.get("nonce")
-        if not isinstance(nonce, str) or not hmac.compare_digest(
-            nonce.encode(), self.nonce.encode()
-        ):
+        if not is_nonce(value, self.nonce):
             return self._toast("error", "answer.other")
         name = value.get("action")
         if name in (ALL_YES, ALL_NO):

@@ -17,7 +17,6 @@ may anybody grant it.
 
 from __future__ import annotations
 
-import hmac
 import secrets
 import time
 from collections import OrderedDict, deque
@@ -36,7 +35,7 @@ from feishuperm.channels.app.card import (
     settled_card,
     title_card,
 )
-from feishuperm.channels.app.events import read_event, read_tap, toast
+from feishuperm.channels.app.events import is_nonce, read_event, read_tap, toast
 from feishuperm.channels.app.health import Health
 from feishuperm.channels.app.store import CardStore, Shown
 from feishuperm.channels.app.talk import Talk
@@ -616,7 +615,7 @@ class AppChannel(Channel):
         if text_at(value, "action") == REVOKE:
             return self._revoke(id, who)
         message_id = text_at(event, "event", "context", "open_message_id")
-        burst = self._burst_at(message_id, text_at(value, "nonce"))
+        burst = self._burst_at(message_id, value)
         if burst is not None:
             return burst.tap(value, action, who)
         card = self.store.get(id)
@@ -704,13 +703,11 @@ class AppChannel(Channel):
         moment = time.strftime("%H:%M:%S", time.localtime(outcome.ended))
         return toast("info", f"{outcome.done} {moment}")
 
-    def _burst_at(self, message_id: str, nonce: str) -> Burst | None:
+    def _burst_at(self, message_id: str, value: dict[str, Any]) -> Burst | None:
         """The burst of a tap; before its message has an id, that of the nonce."""
         for burst in self._bursts:
-            if burst.message_id == message_id or (
-                not burst.message_id
-                and hmac.compare_digest(burst.nonce.encode(), nonce.encode())
-            ):
+            is_early = not burst.message_id and is_nonce(value, burst.nonce)
+            if burst.message_id == message_id or is_early:
                 return burst
         return None
 
@@ -751,10 +748,7 @@ def _same(card: Shown, value: dict[str, Any], message_id: str) -> bool:
 
     Nobody can know the nonce of a card whose message has no id yet but its receiver.
     """
-    nonce = text_at(value, "nonce").encode()
-    return card.message_id in ("", message_id) and hmac.compare_digest(
-        nonce, card.nonce.encode()
-    )
+    return card.message_id in ("", message_id) and is_nonce(value, card.nonce)
 
 
 def _keep(records: dict[str, T], id: str, record: T) -> None:

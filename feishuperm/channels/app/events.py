@@ -6,6 +6,7 @@ values that must then be there.
 
 from __future__ import annotations
 
+import hmac
 import json
 from typing import Any
 
@@ -25,6 +26,11 @@ def toast(
     if card is not None:
         reply["card"] = {"type": "raw", "data": card}
     return reply
+
+
+def is_nonce(value: dict[str, Any], nonce: str) -> bool:
+    """Whether a button's value holds this nonce, the one of its card."""
+    return hmac.compare_digest(text_at(value, "nonce").encode(), nonce.encode())
 
 
 def read_tap(
