@@ -97,28 +97,22 @@ _QUOTE = {mark: re.compile(rf"(?<!\\){mark}") for mark in '"`'}
 _CLOSED = {mark: re.compile(rf"{mark}[^\s{mark}]*{mark}") for mark in "\"'"}
 _OPENING = re.compile(r"\\{0,8}[\"'`]")
 
-# Programs whose short options take a password, by their names' beginnings.
-_PROGRAM = re.compile(
-    r"mysql|mariadb|7z|sshpass|mongo|pscp|plink|login|curl|wget|smbclient|redis-cli|http"
-    r"|xh|ldap|security|unzip|zip"
-)
-_PROGRAM_END = re.compile(r"[\w-]{0,16}(?=[ \t])")
-_KINDS = {
-    **dict.fromkeys(("mysql", "mariadb", "7z"), "glued"),
-    **dict.fromkeys(("sshpass", "mongo", "pscp", "plink", "login"), "p"),
-    **dict.fromkeys(("curl", "wget", "smbclient"), "u"),
-    **dict.fromkeys(("redis-cli", "http", "xh"), "a"),
-    **dict.fromkeys(("ldap", "security"), "w"),
-    **dict.fromkeys(("unzip", "zip"), "P"),
-}
+# Programs whose short options take a password, by their names' beginnings, and which.
+_USER = r"(?:-[uUb]|--cookie)[ \t=]{0,8}"
 _OPTIONS = {
-    "glued": re.compile(r"[ \t]-p(?=[^\s-])"),
-    "p": re.compile(r"[ \t]-p[ \t]{0,8}(?=[^\s-])"),
-    "u": re.compile(r"[ \t](?:-[uUb]|--cookie)[ \t=]{0,8}(?=[^\s-])"),
-    "a": re.compile(r"[ \t](?:-a|--auth|--pass)[ \t=]{1,8}(?=[^\s-])"),
-    "w": re.compile(r"[ \t]-w[ \t]{0,8}(?=[^\s-])"),
-    "P": re.compile(r"[ \t]-P[ \t]{0,8}(?=[^\s-])"),
+    name: re.compile(rf"[ \t]{option}(?=[^\s-])")
+    for names, option in (
+        ("mysql mariadb 7z", "-p"),
+        ("sshpass mongo pscp plink login", r"-p[ \t]{0,8}"),
+        ("curl wget smbclient", _USER),
+        ("redis-cli http xh", r"(?:-a|--auth|--pass)[ \t=]{1,8}"),
+        ("ldap security", r"-w[ \t]{0,8}"),
+        ("unzip zip", r"-P[ \t]{0,8}"),
+    )
+    for name in names.split()
 }
+_PROGRAM = re.compile("|".join(_OPTIONS))
+_PROGRAM_END = re.compile(r"[\w-]{0,16}(?=[ \t])")
 _LONG_USER = re.compile(r"--(?:proxy-)?user(?:name)?[ \t=]{1,8}(?=[^\s-])")
 _USER_END = re.compile(r"[:%=]")  # `user:password`, smbclient's `user%password`
 _STORE = re.compile(  # in lower case
@@ -308,12 +302,12 @@ def _programs(text: str, lower: str) -> Spans:
         if program.start() >= done:
             stop = _COMMAND_END.search(text, program.end())
             done, seen = stop.start() if stop else len(text), set()
-        kind = _KINDS[program.group()]
-        if kind in seen:  # each kind once per command: no name may be repeated for ever
+        options = _OPTIONS[program.group()]
+        if options.pattern in seen:  # each once per command: no name may be repeated for ever
             continue
-        seen.add(kind)
-        for option in _OPTIONS[kind].finditer(text, end.end(), done):
-            yield from _password(text, option.end(), kind == "u")
+        seen.add(options.pattern)
+        for option in options.finditer(text, end.end(), done):
+            yield from _password(text, option.end(), _USER in options.pattern)
     for option in _LONG_USER.finditer(text):
         yield from _password(text, option.end(), True)
 

@@ -101,6 +101,7 @@ def add_item(text: str, path: Path, value: Any) -> str:
     """The text with one item more in a list, which is made if missing. Raises."""
     if _find(text, path) is None:
         return set_value(text, path, [value])
+    _find(text, (*path, 0))  # refuses what is no list
     return _insert(text, path, value)
 
 
@@ -194,10 +195,6 @@ def _insert(text: str, path: Path, value: Any, key: str = "") -> str:
         text = (BOM if text.startswith(BOM) else "") + "{}\n"
         place = _find(text, path)
         assert place is not None
-    opening = "{" if key else "["
-    if text[place.value] != opening:
-        name = "an object" if key else "a list"
-        raise SettingsError(f"{_name(path)} is not {name}")
     items = list(_items(text, place.value))
     if items:
         return _append(text, place.value, items, value, key)
