@@ -626,16 +626,6 @@ SERVER = (
         "用手机扫码打开收件箱：只能用一次，十分钟内有效",
     ),
     (
-        "a phone cannot open {}: it is for this machine.\n"
-        "feishuperm install --callback-url sets an address that it can open",
-        "手机打不开 {}，它只在这台电脑上有效。\n"
-        "用 feishuperm install --callback-url 设一个手机能打开的地址",
-    ),
-    (
-        "the terminal is too narrow for a QR code: it needs {} columns",
-        "窗口太窄，放不下二维码：需要 {} 列",
-    ),
-    (
         "feishuperm {} runs ({}, pid {}, for {})",
         "feishuperm {} 正在运行（{~}，pid {}，已 {}）",
     ),
@@ -1302,8 +1292,8 @@ DOCTOR = (
     ),
     ("{} answers", "{} 有回应"),
     (
-        "a phone cannot open {}; the buttons work here only",
-        "手机打不开 {}；按钮只在这台机器上有效",
+        "a phone cannot open {}; it works here only",
+        "手机打不开 {}，它只在这台机器上有效",
     ),
     ("the server does not answer on {}: {}", "服务在 {} 上没有回应：{~}"),
     ("another program answers on {}", "在 {} 上回应的是另一个程序"),

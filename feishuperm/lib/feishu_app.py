@@ -8,7 +8,6 @@ the page of the console where it is mended; no sentence holds the secret or a to
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import threading
@@ -24,6 +23,7 @@ from feishuperm.lib.feishu import (
     RETRY,
     SIMPLER,
     SendResult,
+    encode,
     judge,
 )
 from feishuperm.lib.post import Call, Reply, call
@@ -313,11 +313,6 @@ def receiver_type(receiver: str) -> str:
     if "@" in receiver:
         return "email"
     return prefixes.get(receiver[:3], "user_id")
-
-
-def encode(content: object) -> str:
-    """JSON in few bytes: a Chinese character is 3, and 6 as an escape."""
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def _message(kind: str, content: dict[str, Any], uuid: str) -> dict[str, Any]:

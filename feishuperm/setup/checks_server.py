@@ -106,7 +106,7 @@ def check_http(case: Case) -> Iterator[Result]:
     else:
         yield Result(OK, f"{url} answers")
     if case.settings.feishu_webhook_url and case.settings.url_is_local():
-        text = f"a phone cannot open {url}; the buttons work here only"
+        text = f"a phone cannot open {url}; it works here only"
         yield Result(WARN, text, fix)
 
 

@@ -111,17 +111,11 @@ def next_step(status: Status, asks: bool) -> str:
 def qr_lines(link: str, columns: int) -> list[str]:
     """A QR code of a link, or why there is none."""
     if host_is_local(url_host(link)):
-        return [
-            translate(
-                f"a phone cannot open {link}: it is for this machine.\n"
-                "feishuperm install --callback-url sets an address that it can open"
-            )
-        ]
+        here = translate(f"a phone cannot open {link}; it works here only")
+        return [here, "feishuperm install --callback-url URL"]
     code = qr.encode(link.encode())
     if qr.width(code) > columns:
-        wide = qr.width(code)
-        narrow = f"the terminal is too narrow for a QR code: it needs {wide} columns"
-        return [translate(narrow)]
+        return [translate(f"(no QR code: it needs {qr.width(code)} columns)")]
     how = "scan it to open the inbox on a phone: good once, for ten minutes"
     return [*qr.half_blocks(code), translate(how)]
 

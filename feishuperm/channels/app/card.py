@@ -29,11 +29,12 @@ from feishuperm.lib.feishu import (
     callback_button,
     card_frame,
     div,
+    encode,
     link_button,
     note,
     plain,
 )
-from feishuperm.lib.feishu_app import MAX_CARD, encode
+from feishuperm.lib.feishu_app import MAX_CARD
 from feishuperm.lib.text import text, time_hint
 from feishuperm.models.ask import (
     FOREVER,

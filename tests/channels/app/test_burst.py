@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from feishuperm.channels.app.burst import MOST_LINES
-from feishuperm.lib.feishu_app import MAX_CARD, encode
+from feishuperm.lib.feishu import encode
+from feishuperm.lib.feishu_app import MAX_CARD
 from tests.channels.app.bench import START, STRANGER, Bench
 from tests.services.test_presenter import brief
 

@@ -16,8 +16,8 @@ from feishuperm.channels.app.card import (
     settled_card,
     title_card,
 )
-from feishuperm.lib.feishu import build_permission_card
-from feishuperm.lib.feishu_app import MAX_CARD, encode
+from feishuperm.lib.feishu import build_permission_card, encode
+from feishuperm.lib.feishu_app import MAX_CARD
 from feishuperm.models.ask import Ask, Field, Offer, Option, Outcome
 from tests.asks import ask_of, url
 from tests.fakes.feishu import check_card, every_element, every_text
