@@ -15,6 +15,7 @@ from feishuperm.channels.base import Announcement, Channel
 from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
 from feishuperm.lib.feishu import (
     BAD_SIGN,
+    Bot,
     Message,
     Post,
     SendResult,
@@ -22,7 +23,6 @@ from feishuperm.lib.feishu import (
     build_notice_card,
     card_message,
     permission_messages,
-    send_message,
     title_messages,
 )
 from feishuperm.lib.post import post_json
@@ -52,13 +52,11 @@ class WebhookChannel(Channel):
         wall: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._address = address
-        self._secret = secret
+        self._bot = Bot(address, secret, post, wall)
         self._url = url
         self._language = language
         self._at = at
         self._title_only = title_only  # nothing of a call leaves this machine
-        self._post = post
         self._clock = clock
         self._wall = wall
         self._limit = RateLimit(LIMITS)
@@ -99,9 +97,7 @@ class WebhookChannel(Channel):
         self._outbox.add(Job((form,), self._clock() + NOTICE_SECONDS, False))
 
     def _send(self, build: Callable[[], Message]) -> SendResult:
-        result = send_message(
-            self._address, build(), self._secret, self._post, self._wall
-        )
+        result = self._bot.send(build())
         if result.code == BAD_SIGN:  # then it was tried twice
             self._limit.note(self._clock())
         return result

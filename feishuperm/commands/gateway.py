@@ -52,7 +52,7 @@ def main(args: list[str]) -> int:
     """Carry taps until a signal ends it."""
     ArgumentParser("gateway", SUMMARY, EPILOG).parse_args(args)
     settings = load_settings()
-    logging.serve(settings)
+    logging.obey(settings, stderr=True)
     if not settings.feishu_app_id or not settings.feishu_app_secret:
         raise UsageError("a gateway needs FEISHU_APP_ID and FEISHU_APP_SECRET")
     guard_dir(private_dir(state_dir()))

@@ -86,10 +86,7 @@ class _Hook:
     def warn(self, message: str, level: str = "warning") -> None:
         from feishuperm.lib import log
 
-        settings = self.settings()
-        log.configure(level=settings.feishuperm_log_level)
-        for secret in (settings.feishu_webhook_url, settings.feishu_webhook_secret):
-            log.hide(secret)
+        log.obey(self.settings())
         log.log(message, level)
 
     def error(self, message: str) -> None:

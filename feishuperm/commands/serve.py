@@ -73,7 +73,7 @@ def main(args: list[str]) -> int:
     """Serve until a signal or a control command ends it."""
     ArgumentParser("serve", SUMMARY, EPILOG).parse_args(args)
     settings = load_settings()
-    logging.serve(settings)
+    logging.obey(settings, stderr=True)
     guard_dir(state_dir())
     server = Server(settings)
     try:

@@ -158,13 +158,11 @@ def _ask(sock: socket.socket, *parts: Any) -> Any:
     try:
         sock.sendall(command(*parts))
         reader = ReplyReader()
-        reply = reader.next_reply()
-        while reply is PENDING:
+        while (reply := reader.next_reply()) is PENDING:
             data = sock.recv(4096)
             if not data:
                 raise ConnectionResetError
             reader.receive_data(data)
-            reply = reader.next_reply()
         return reply
     except (socket.timeout, ConnectionError) as error:
         did = "closes" if isinstance(error, ConnectionError) else "does not answer"

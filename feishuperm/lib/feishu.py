@@ -96,18 +96,15 @@ def build_permission_card(
 
 def build_title_card(ask: Ask, url: Url | None = None) -> Card:
     """A card that tells only what kind of request it is: nobody approves that."""
-    elements = [div(_say(ask, "card.title_only"))]
-    if url is None:
-        elements.append(note(_say(ask, "card.hint_terminal")))
-        return card_frame(ask.title, "", "grey", ask.kind, elements)
-    bare = ask._replace(
-        actions=tuple(offer for offer in ask.actions if not offer.grants)
-    )
-    elements += [
-        link_button(_say(ask, "button.view"), url("/request", ask.id)),
-        note(time_hint(ask)),
-        *button_rows(_buttons(bare, url)),
-    ]
+    end = [note(_say(ask, "card.hint_terminal"))]
+    if url is not None:
+        refusals = tuple(offer for offer in ask.actions if not offer.grants)
+        end = [
+            link_button(_say(ask, "button.view"), url("/request", ask.id)),
+            note(time_hint(ask)),
+            *button_rows(_buttons(ask._replace(actions=refusals), url)),
+        ]
+    elements = [div(_say(ask, "card.title_only")), *end]
     return card_frame(ask.title, "", "grey", ask.kind, elements)
 
 
@@ -535,6 +532,43 @@ CODES = {
 }
 
 
+class Bot(NamedTuple):
+    """A custom bot; whatever goes wrong is in the result."""
+
+    url: str
+    secret: str = ""
+    post: Post = post_json
+    clock: Callable[[], float] = time.time
+
+    def send(self, message: Message) -> SendResult:
+        """Send any message, once; signed anew if only that was wrong."""
+        result = self._attempt(message)
+        if result.code == BAD_SIGN and self.secret:
+            result = self._attempt(message)
+        if not result.ok:
+            log(f"Feishu did not take a message: {result.message}", "warning")
+        return result
+
+    def send_first(self, messages: Sequence[Callable[[], Message]]) -> SendResult:
+        """Send the first of several forms of a message that is not refused as such."""
+        for build in messages:
+            result = self.send(build())
+            if not result.fallback:
+                break
+        return result
+
+    def _attempt(self, message: Message) -> SendResult:
+        signed = {}
+        if self.secret:
+            timestamp = str(int(self.clock()))
+            signed = {"timestamp": timestamp, "sign": sign(timestamp, self.secret)}
+        try:
+            reply = self.post(self.url, encode({**signed, **message}).encode())
+        except OSError as error:
+            return SendResult(False, NO_ANSWER, str(error), retry=True)
+        return judge(reply)
+
+
 def send_feishu_card(
     url: str,
     card: Card,
@@ -543,38 +577,7 @@ def send_feishu_card(
     clock: Callable[[], float] = time.time,
 ) -> SendResult:
     """Send a card to a custom bot, once. Whatever goes wrong is in the result."""
-    return send_message(url, card_message(card), secret, post, clock)
-
-
-def send_message(
-    url: str,
-    message: Message,
-    secret: str = "",
-    post: Post = post_json,
-    clock: Callable[[], float] = time.time,
-) -> SendResult:
-    """Send any message to a custom bot, once; signed anew if only that was wrong."""
-    result = _attempt(url, message, secret, post, clock)
-    if result.code == BAD_SIGN and secret:
-        result = _attempt(url, message, secret, post, clock)
-    if not result.ok:
-        log(f"Feishu did not take a message: {result.message}", "warning")
-    return result
-
-
-def send_first(
-    url: str,
-    messages: Sequence[Callable[[], Message]],
-    secret: str = "",
-    post: Post = post_json,
-    clock: Callable[[], float] = time.time,
-) -> SendResult:
-    """Send the first of several forms of a message that is not refused as such."""
-    for build in messages:
-        result = send_message(url, build(), secret, post, clock)
-        if not result.fallback:
-            break
-    return result
+    return Bot(url, secret, post, clock).send(card_message(card))
 
 
 def sign(timestamp: str, secret: str) -> str:
@@ -582,20 +585,6 @@ def sign(timestamp: str, secret: str) -> str:
     key = f"{timestamp}\n{secret}".encode()
     digest = hmac.new(key, digestmod=hashlib.sha256).digest()
     return binascii.b2a_base64(digest, newline=False).decode()
-
-
-def _attempt(
-    url: str, message: Message, secret: str, post: Post, clock: Callable[[], float]
-) -> SendResult:
-    signed = {}
-    if secret:
-        timestamp = str(int(clock()))
-        signed = {"timestamp": timestamp, "sign": sign(timestamp, secret)}
-    try:
-        reply = post(url, encode({**signed, **message}).encode())
-    except OSError as error:
-        return SendResult(False, NO_ANSWER, str(error), retry=True)
-    return judge(reply)
 
 
 def judge(reply: Reply, codes: Codes = CODES) -> SendResult:

@@ -89,9 +89,9 @@ def configure(
         _LOG.stderr = stderr
 
 
-def serve(settings: Settings) -> None:
-    """As a server logs: on stderr too, and none of its own secrets."""
-    configure(level=settings.feishuperm_log_level, stderr=True)
+def obey(settings: Settings, stderr: bool = False) -> None:
+    """Log as these settings say, and none of their secrets; a server on stderr too."""
+    configure(level=settings.feishuperm_log_level, stderr=stderr)
     for setting in SETTINGS:
         if setting.secret:
             hide(getattr(settings, setting.key.lower()))

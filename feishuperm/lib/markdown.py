@@ -212,11 +212,9 @@ class _Reader:
 
     def _quote(self, first: str) -> Piece:
         lines = [first]
-        quote = QUOTE.fullmatch(self._peek())
-        while quote:
+        while quote := QUOTE.fullmatch(self._peek()):
             lines.append(quote[1])
             self._next()
-            quote = QUOTE.fullmatch(self._peek())
         return Piece("quote", spans("\n".join(lines)))
 
     def _text(self, first: str) -> Piece:

@@ -315,10 +315,7 @@ def _programs(text: str, lower: str) -> Spans:
 def _stores(text: str, lower: str) -> Spans:
     """What a command puts into a store of secrets: `NAME=value`, `--body value`."""
     position = 0
-    while True:
-        store = _STORE.search(lower, position)
-        if store is None:
-            return
+    while store := _STORE.search(lower, position):
         stop = _COMMAND_END.search(text, store.end())
         position = stop.start() if stop else len(text)
         for value in _STORED.finditer(text, store.end(), position):

@@ -7,11 +7,10 @@ import time
 from functools import partial
 
 from feishuperm.lib.feishu import (
-    Post,
+    Bot,
     build_notice_card,
+    card_message,
     permission_messages,
-    send_feishu_card,
-    send_first,
     title_messages,
 )
 from feishuperm.lib.git import current_branch
@@ -33,8 +32,7 @@ def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -
         messages = title_messages(ask)
     else:
         messages = permission_messages(ask, at=settings.feishu_at)
-    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
-    send_first(url, messages, secret, _post(settings))
+    _bot(settings).send_first(messages)
 
 
 def tell_unreadable(settings: Settings) -> None:
@@ -45,9 +43,9 @@ def tell_unreadable(settings: Settings) -> None:
     project = "" if titles else os.environ.get("CLAUDE_PROJECT_DIR", "")
     notice = Notice("unreadable", time.time(), project, current_branch(project))
     card = build_notice_card(notice, settings.feishuperm_lang, settings.feishu_at)
-    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
-    send_feishu_card(url, card, secret, _post(settings))
+    _bot(settings).send(card_message(card))
 
 
-def _post(settings: Settings) -> Post:
-    return partial(post_json, ca_file=settings.feishuperm_ca_file)
+def _bot(settings: Settings) -> Bot:
+    post = partial(post_json, ca_file=settings.feishuperm_ca_file)
+    return Bot(settings.feishu_webhook_url, settings.feishu_webhook_secret, post)

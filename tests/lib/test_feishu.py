@@ -17,6 +17,7 @@ from feishuperm.lib.feishu import (
     RETRY,
     SIMPLER,
     STYLES,
+    Bot,
     SendResult,
     build_notice_card,
     build_permission_card,
@@ -25,7 +26,6 @@ from feishuperm.lib.feishu import (
     judge,
     permission_messages,
     send_feishu_card,
-    send_first,
     sign,
     title_messages,
 )
@@ -537,7 +537,7 @@ def test_refused_card_is_followed_by_plainer_forms(
 ) -> None:
     posts = Posts(*(Reply(200, {}, body(code)) for code in refused), OK)
     messages = permission_messages(make_ask("Bash"), url)
-    send_first(URL, messages, "", posts)
+    Bot(URL, "", posts).send_first(messages)
     assert [one["msg_type"] for one in posts.bodies] == sent
 
 
@@ -546,7 +546,7 @@ def test_content_that_feishu_will_not_show_is_left_to_the_request_page() -> None
     with FakeFeishu() as feishu:
         feishu.refuse_texts["13800138000"] = 230028
         messages = permission_messages(request, url, "all")
-        assert send_first(feishu.webhook_url, messages).ok
+        assert Bot(feishu.webhook_url).send_first(messages).ok
         [card] = feishu.cards
     assert every_url(card) == [MORE]
     assert any("拒绝显示" in text for text in every_text(card))
@@ -555,7 +555,7 @@ def test_content_that_feishu_will_not_show_is_left_to_the_request_page() -> None
 def test_group_that_forbids_mentions_gets_the_card_without() -> None:
     with FakeFeishu(at_all=False) as feishu:
         messages = permission_messages(make_ask("Bash"), url, "all")
-        assert send_first(feishu.webhook_url, messages).ok
+        assert Bot(feishu.webhook_url).send_first(messages).ok
         [card] = feishu.cards
     assert every_url(card) == [MORE, *(url(row.path, ID) for row in ACTIONS)]
     assert markdown(card) == ["```bash\nnpm run build && echo done\n```"]
