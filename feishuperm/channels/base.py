@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from feishuperm.lib.text import text
 from feishuperm.models.ask import Ask, Notice, Outcome
 
 
@@ -79,3 +80,11 @@ class Announcement(NamedTuple):
     lost: Callable[[], object] = lambda: None  # shown, but nobody can answer there now
     # Let another channel show it too, since no answer can come back; None: none could.
     stand_in: Callable[[], object] | None = None
+
+
+def gone(ask: Ask, now: float, key: str = "ended.gone") -> Outcome:
+    """The end of a request of which nothing more is known."""
+    done, hint = text(ask.language, key), text(ask.language, f"{key}_hint")
+    return Outcome(
+        ask.id, ask.kind, ask.language, "gone", ended=now, done=done, lines=(hint,)
+    )

@@ -17,11 +17,10 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 from feishuperm.channels.app.channel import Counter
-from feishuperm.channels.base import Announcement, Channel
+from feishuperm.channels.base import Announcement, Channel, gone
 from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.enrolment import Enrolment
@@ -257,12 +256,8 @@ class GatewayChannel(Channel):
         """Cards of requests that ended while nobody could tell the gateway."""
         for id in list(self._cards):
             if not self._counter.waits(id):
-                say = partial(text, self._language)
-                gone = Outcome(
-                    id, "", self._language, "gone", ended=self._wall(),
-                    done=say("ended.gone"), lines=(say("ended.gone_hint"),),
-                )  # fmt: skip
-                self.settle(self._counter.outcome(id) or gone)
+                lost = gone(Ask(id=id, language=self._language), self._wall())
+                self.settle(self._counter.outcome(id) or lost)
 
     def _rotated(self, message: dict[str, Any]) -> None:
         self._keep(self._enrolment._replace(keys=self._enrolment.keys[:1]))

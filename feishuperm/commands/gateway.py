@@ -82,7 +82,7 @@ class Gateway:
             self.engine.start()  # before anything listens: it may be another's
         language = settings.feishuperm_lang
         self.cards = Cards(
-            api, self.engine, self.loop.call_soon_threadsafe, self._later, language
+            api, self.engine, self.loop.call_soon_threadsafe, self._later
         )
         self._ledger = Ledger()
         registry = Registry(self.engine, settings.gateway_owners)

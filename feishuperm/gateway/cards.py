@@ -24,7 +24,6 @@ from feishuperm.gateway.registry import AnyEngine, Machine, read
 from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise, run
-from feishuperm.lib.text import text
 from feishuperm.models.ask import Ask, Outcome, shorten, to_plain
 
 APP_LIMIT = ((45, 1.0), (990, 60.0))  # messages of one app
@@ -60,7 +59,6 @@ class Cards:
         engine: AnyEngine,
         on_loop: Callable[[Callable[[], object]], object],
         later: Callable[[float, Callable[[], object]], object],
-        language: str,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -68,7 +66,6 @@ class Cards:
         self._engine = engine
         self._on_loop = on_loop
         self._later = later
-        self._language = language
         self._clock = clock
         self._wall = wall
         # Cards that leave or become records, and how their requests ended meanwhile.
@@ -250,14 +247,6 @@ class Cards:
 
     async def _forget(self, machine: str, id: str) -> None:
         await self._engine.run(("HDEL", self._engine.key("cards", machine), id))
-
-    def gone(self, ask: Ask, key: str) -> Outcome:
-        """The end of a request of which nothing more is known."""
-        say = partial(text, self._language)
-        return Outcome(
-            ask.id, ask.kind, self._language, "gone", ended=self._wall(),
-            done=say(key), lines=(say(f"{key}_hint"),),
-        )  # fmt: skip
 
     async def get(self, machine: str, id: str) -> Sent | None:
         (raw,) = await self._engine.run(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from feishuperm.channels.base import gone
 from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
 from feishuperm.gateway.cards import Cards
@@ -111,6 +112,10 @@ class Hub:
 
     def say(self, key: str, **values: object) -> str:
         return text(self.language, key, **values)
+
+    def gone(self, ask: Ask, key: str) -> Outcome:
+        """The end of a request of which nothing more is known."""
+        return gone(ask._replace(language=self.language), self.wall(), key)
 
     def go(self, steps: Coroutine[Any, None, object]) -> None:
         """Take some steps; what the engine does not do is not an error here."""
@@ -483,7 +488,7 @@ class Hub:
         log(f"{id} {machine.name} is revoked by {by}")
         self.record({"event": "revoked", "id": id, "who": by})
         for sent in await self.cards.of(id):
-            await self.cards.settle(id, self.cards.gone(sent.ask, "ended.revoked"))
+            await self.cards.settle(id, self.gone(sent.ask, "ended.revoked"))
         await self.engine.run(("HDEL", self.engine.key("at"), id))
         return machine
 

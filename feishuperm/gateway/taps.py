@@ -197,7 +197,7 @@ class Taps:
             fresh = receipt.status == statuses.SETTLED
             return toast("success" if fresh else "info", outcome.done, card)
         if receipt.status == statuses.UNKNOWN:
-            over = self._hub.cards.gone(sent.ask, "ended.gone")
+            over = self._hub.gone(sent.ask, "ended.gone")
             self._hub.go(self._hub.cards.settle(machine.id, over))
             return toast("warning", over.done, settled_card(sent.ask, over))
         again = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)

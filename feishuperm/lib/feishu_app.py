@@ -26,7 +26,7 @@ from feishuperm.lib.feishu import (
     encode,
     judge,
 )
-from feishuperm.lib.post import Call, Reply, call
+from feishuperm.lib.post import HEADERS, Call, Reply, call
 from feishuperm.lib.text import TEXTS, text
 from feishuperm.models.fields import decoded, list_at, part_at, value_at
 from feishuperm.models.settings import Settings
@@ -45,7 +45,7 @@ MAX_TOKEN_SECONDS = 1e6  # Feishu's live for two hours
 MAX_UUID = 50  # characters Feishu takes to tell a repeated message
 MAX_CARD = 30_000  # bytes of a whole request, as others measured it
 CARD = "interactive"
-JSON = "application/json; charset=utf-8"
+JSON = HEADERS["Content-Type"]
 FORM = "multipart/form-data"
 
 # What an app is told beside a bot; code -> what it means for the call, what is wrong.
@@ -180,13 +180,10 @@ class AppApi:
             if not result.ok:
                 return result
             result = self._call(method, path, data, kind, token)
-            if not self._is_stale(result):
+            if CODES.get(result.code, ("",))[0] != RENEW:
                 return result
             refused = token
         return result
-
-    def _is_stale(self, result: Result) -> bool:
-        return CODES.get(result.code, ("",))[0] == RENEW
 
     # The token.
 
@@ -226,7 +223,7 @@ class AppApi:
     def discover(self) -> Reply:
         """Where to connect to, as Feishu says it. Raises OSError."""
         body = {"AppID": self._app_id, "AppSecret": self._secret}
-        headers = {**_headers(JSON), "locale": "zh"}
+        headers = {**HEADERS, "locale": "zh"}
         url = self._base_url + ENDPOINT
         return self._post(Call("POST", url, encode(body).encode(), headers))
 
@@ -235,7 +232,7 @@ class AppApi:
     def _call(
         self, method: str, path: str, data: bytes, kind: str, token: str = ""
     ) -> Result:
-        headers = _headers(kind)
+        headers = {**HEADERS, "Content-Type": kind}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         try:
@@ -317,10 +314,6 @@ def receiver_type(receiver: str) -> str:
 
 def _message(kind: str, content: dict[str, Any], uuid: str) -> dict[str, Any]:
     return {"msg_type": kind, "content": encode(content), "uuid": uuid[:MAX_UUID]}
-
-
-def _headers(kind: str) -> dict[str, str]:
-    return {"Content-Type": kind, "User-Agent": "feishuperm"}
 
 
 def _multipart(boundary: str, name: str, data: bytes) -> bytes:

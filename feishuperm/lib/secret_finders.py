@@ -303,7 +303,9 @@ def _programs(text: str, lower: str) -> Spans:
             stop = _COMMAND_END.search(text, program.end())
             done, seen = stop.start() if stop else len(text), set()
         options = _OPTIONS[program.group()]
-        if options.pattern in seen:  # each once per command: no name may be repeated for ever
+        if (
+            options.pattern in seen
+        ):  # each once per command: no name may be repeated for ever
             continue
         seen.add(options.pattern)
         for option in options.finditer(text, end.end(), done):

@@ -8,9 +8,10 @@ from functools import partial
 
 from feishuperm.lib.feishu import (
     Bot,
+    Post,
     build_notice_card,
-    card_message,
     permission_messages,
+    send_feishu_card,
     title_messages,
 )
 from feishuperm.lib.git import current_branch
@@ -32,7 +33,8 @@ def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -
         messages = title_messages(ask)
     else:
         messages = permission_messages(ask, at=settings.feishu_at)
-    _bot(settings).send_first(messages)
+    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
+    Bot(url, secret, _post(settings)).send_first(messages)
 
 
 def tell_unreadable(settings: Settings) -> None:
@@ -43,9 +45,9 @@ def tell_unreadable(settings: Settings) -> None:
     project = "" if titles else os.environ.get("CLAUDE_PROJECT_DIR", "")
     notice = Notice("unreadable", time.time(), project, current_branch(project))
     card = build_notice_card(notice, settings.feishuperm_lang, settings.feishu_at)
-    _bot(settings).send(card_message(card))
+    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
+    send_feishu_card(url, card, secret, _post(settings))
 
 
-def _bot(settings: Settings) -> Bot:
-    post = partial(post_json, ca_file=settings.feishuperm_ca_file)
-    return Bot(settings.feishu_webhook_url, settings.feishu_webhook_secret, post)
+def _post(settings: Settings) -> Post:
+    return partial(post_json, ca_file=settings.feishuperm_ca_file)

@@ -25,16 +25,13 @@ from urllib.parse import urlencode
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
-from feishuperm.lib.post import Call, Reply
+from feishuperm.lib.post import HEADERS, Call, Reply
 from feishuperm.models.fields import decoded, text_at
 
 PATH = "/oauth/v1/app/registration"
 LARK_ACCOUNTS = "https://accounts.larksuite.com"
 LARK_PAGE = "https://open.larksuite.com/page/cli"
-HEADERS = {
-    "Content-Type": "application/x-www-form-urlencoded",
-    "User-Agent": "feishuperm",
-}
+FORM = {**HEADERS, "Content-Type": "application/x-www-form-urlencoded"}
 BEGIN = {
     "action": "begin",
     "archetype": "PersonalAgent",
@@ -228,7 +225,7 @@ def is_open_id(value: object) -> bool:
 
 
 def _call(host: str, form: Mapping[str, str]) -> Call:
-    return Call("POST", host + PATH, urlencode(form).encode(), HEADERS)
+    return Call("POST", host + PATH, urlencode(form).encode(), FORM)
 
 
 def _object(reply: Reply | None) -> dict[str, Any] | None:

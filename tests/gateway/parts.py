@@ -126,9 +126,7 @@ class Bench:
         self.clock = clock
         self.engine = engine
         self.api = FakeApi()
-        self.cards = Cards(
-            self.api, engine, lambda fn: fn(), clock.later, "zh", clock, clock
-        )  # type: ignore[arg-type]
+        self.cards = Cards(self.api, engine, lambda fn: fn(), clock.later, clock, clock)  # type: ignore[arg-type]
         self.cards.name_of = lambda who: kept("")  # type: ignore[method-assign]
         self.cards._cards._clock = clock
         self.cards._changes._clock = clock

@@ -39,7 +39,7 @@ from feishuperm.channels.app.events import is_nonce, read_event, read_tap, toast
 from feishuperm.channels.app.health import Health
 from feishuperm.channels.app.store import CardStore, Shown
 from feishuperm.channels.app.talk import Talk
-from feishuperm.channels.base import Announcement, Channel
+from feishuperm.channels.base import Announcement, Channel, gone
 from feishuperm.channels.outbox import Form, Job, Outbox, RateLimit
 from feishuperm.lib.feishu import build_notice_card
 from feishuperm.lib.feishu_app import AppApi, Result
@@ -478,8 +478,8 @@ class AppChannel(Channel):
         """After a restart: what nobody came back for has ended meanwhile."""
         for card in self.store.all():
             if not self.counter.waits(card.ask.id):
-                ended = self.counter.outcome(card.ask.id) or self._gone(card.ask)
-                self._end(card, ended)
+                outcome = self.counter.outcome(card.ask.id)
+                self._end(card, outcome or gone(card.ask, self._wall()))
 
     def _end(self, card: Shown, outcome: Outcome) -> None:
         burst = self.burst_of(card.ask.id)
@@ -487,13 +487,6 @@ class AppChannel(Channel):
             burst.settle(outcome)
         else:
             self._change(card, outcome)
-
-    def _gone(self, ask: Ask) -> Outcome:
-        say = partial(text, self._language)
-        return Outcome(
-            ask.id, ask.kind, self._language, "gone", ended=self._wall(),
-            done=say("ended.gone"), lines=(say("ended.gone_hint"),),
-        )  # fmt: skip
 
     def _take_bursts_back(self) -> None:
         """After a restart: cards that several requests share are bursts."""
@@ -610,7 +603,8 @@ class AppChannel(Channel):
         id = text_at(value, "id")
         if who not in self.people.owners:
             self.counter.refused(id, text_at(value, "action"), who)
-            return toast("error", self._only_owner())
+            owners = "、".join(map(self._name, sorted(self.people.owners)))
+            return toast("error", self.say("answer.only_owner", owner=owners))
         self._health.tapped()
         if text_at(value, "action") == REVOKE:
             return self._revoke(id, who)
@@ -685,8 +679,8 @@ class AppChannel(Channel):
             return toast("success" if fresh else "info", outcome.done, record)
         if receipt.status == statuses.UNKNOWN:
             is_late = self._clock() >= self._back_by
-            gone = self._record(card.ask, self._gone(card.ask)) if is_late else None
-            return toast("warning", self.missing(), gone)
+            lost = self._record(card.ask, gone(card.ask, self._wall()))
+            return toast("warning", self.missing(), lost if is_late else None)
         again = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)
         return toast("warning" if again else "error", receipt.error)
 
@@ -733,10 +727,6 @@ class AppChannel(Channel):
 
     def say(self, key: str, **values: object) -> str:
         return text(self._language, key, **values)
-
-    def _only_owner(self) -> str:
-        names = "、".join(self._name(owner) for owner in sorted(self.people.owners))
-        return self.say("answer.only_owner", owner=names)
 
     def _name(self, who: str) -> str:
         """A person as a card names them: by the end of their id, if nothing better."""

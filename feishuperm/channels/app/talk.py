@@ -68,19 +68,15 @@ class Talk:
         return {}
 
     def _respond(self, message: dict[str, Any], said: str, who: str) -> None:
-        if not self._is_for_us(message, said):
+        in_group = text_at(message, "chat_type") == "group"
+        is_named = chat.MENTION.search(said) or self._replied_to(message)
+        if in_group and not is_named:  # most texts there are not for the bot
             return
         answer = self._answer(message, said, who) if said else self._say("chat.help")
         if answer is PASSES:
             self._channel.show_passes(text_at(message, "message_id"))
         else:
             self._channel.tell(text_at(message, "message_id"), answer)
-
-    def _is_for_us(self, message: dict[str, Any], said: str) -> bool:
-        """Whether a text is meant for the bot: in a group, most are not."""
-        if text_at(message, "chat_type") != "group" or chat.MENTION.search(said):
-            return True
-        return self._replied_to(message) is not None
 
     def _replied_to(self, message: dict[str, Any]) -> Shown | None:
         ids = (text_at(message, key) for key in ("parent_id", "root_id"))
