@@ -86,9 +86,6 @@ class Cards:
         self._cards.close()
         self._changes.close()
 
-    def state(self) -> tuple[str, str]:
-        return self._cards.state()
-
     # Out.
 
     async def announce(

@@ -384,7 +384,6 @@ MISTAKES = (
     ("cannot link {}: {}", "无法链接 {}：{~}"),
     ("cannot use {}: {}", "无法使用 {}：{~}"),
     ("cannot lock {}: {}", "无法锁定 {}：{~}"),
-    ("cannot write {}: it is read-only", "无法写入 {}：它是只读的"),
     (
         "cannot write {}: its folder {} is read-only",
         "无法写入 {}：所在目录 {} 是只读的",

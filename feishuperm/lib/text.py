@@ -760,7 +760,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "There is no rule of this chat's to take back.",
     ),
     "chat.undo_failed": ("没有撤销：{why}", "Nothing was taken back: {why}"),
-    "chat.nothing": ("没有等待处理的请求。", "Nothing is waiting."),
     "app.credentials": (
         "应用 ID 或密钥不对，请检查 FEISHU_APP_ID 和 FEISHU_APP_SECRET",
         "FEISHU_APP_ID or FEISHU_APP_SECRET is wrong",

@@ -202,7 +202,7 @@ class Presenter:
     def waiting(self, requests: list[Request]) -> str:
         """What waits, in a few lines of a chat."""
         if not requests:
-            return self.say("chat.nothing")
+            return self.say("inbox.none")
         lines = [
             f"{number}. {self._line(request)} · {last_name(request.project)}"
             for number, request in enumerate(requests[:LISTED], 1)

@@ -86,6 +86,6 @@ def check_writable(path: str) -> None:
     if not os.path.isdir(target) or target == os.path.realpath(path):
         place = os.path.dirname(target)
         if not os.stat(target).st_mode & stat.S_IWUSR:
-            raise FileError(f"cannot write {path}: it is read-only")
+            raise failure("cannot write", path, ValueError("it is read-only"))
     if not os.access(place, os.W_OK) or not os.stat(place).st_mode & stat.S_IWUSR:
         raise FileError(f"cannot write {path}: its folder {place} is read-only")

@@ -190,7 +190,7 @@ def test_card_of_the_gateways_own_says_whether_it_arrived(bench: Bench) -> None:
     bench.cards.send(OWNER, {}, lambda *said: told.append(said))
     bench.pump()
     assert told == [(True, ""), (False, "not available")]
-    assert bench.cards.state() == ("down", "not available")
+    assert bench.cards._cards.state() == ("down", "not available")
 
 
 def test_card_is_kept_before_it_leaves(bench: Bench) -> None:
