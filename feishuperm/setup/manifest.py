@@ -28,8 +28,8 @@ class Manifest:
         self.environ = environ
         self.folder = state_dir(environ)
         self.path = os.path.join(self.folder, "install.json")
-        kept = part_at(read_json(self.path))  # of these, what can be a record
-        self.records: dict[str, Record] = {name: part_at(kept, name) for name in kept}
+        rows = part_at(read_json(self.path)).items()
+        self.records: dict[str, Record] = {k: v for k, v in rows if isinstance(v, dict)}
 
     def record(self, name: str) -> Record:
         """What the step of this name left, empty without one."""
