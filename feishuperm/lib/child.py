@@ -11,7 +11,17 @@ import os
 import select
 import subprocess
 import time
-from _signal import SIGALRM, SIGHUP, SIGINT, SIGKILL, SIGTERM, getsignal, signal
+from _signal import (
+    SIG_IGN,
+    SIGALRM,
+    SIGHUP,
+    SIGINT,
+    SIGKILL,
+    SIGTERM,
+    getsignal,
+    raise_signal,
+    signal,
+)
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -26,16 +36,17 @@ STEP = 0.05  # how often an ended child is noticed while others hold its pipes
 
 @contextmanager
 def signals_after() -> Iterator[None]:
-    """Let what handlers of signals do wait until this is over.
+    """Let what would end us wait until this is over.
 
     Between the start of a process and the moment its number is known, a handler that
-    raises would leave it to nobody.  Other threads than the first get no signals.
+    raises would leave it to nobody; an answer may hold a secret, once.  Blocking the
+    signals would not do: another thread may take them.  Only the first gets here.
     """
     came: list[int] = []
     old: dict[int, Any] = {}
     try:
         for number in (SIGALRM, SIGHUP, SIGINT, SIGTERM):
-            if callable(getsignal(number)):
+            if getsignal(number) not in (SIG_IGN, None):
                 old[number] = signal(number, lambda number, frame: came.append(number))
     except ValueError:
         pass
@@ -45,7 +56,7 @@ def signals_after() -> Iterator[None]:
         for number, handler in old.items():
             signal(number, handler)
         for number in came:
-            old[number](number, None)
+            raise_signal(number)
 
 
 class Child:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib import qr
+from feishuperm.lib.child import signals_after
 from feishuperm.lib.files import read_json, write_atomic
 from feishuperm.lib.post import Call, Reply
 from feishuperm.lib.terminal import say, show
@@ -45,7 +44,6 @@ LOST = (
 )
 MANUAL = f"give the id and secret of an app you have; apps are made at {APPS}"
 TICK = 1.0  # seconds between two looks at the clock
-HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LIGHT_GROUNDS = ("7", "15")  # of COLORFGBG
 
 
@@ -123,7 +121,7 @@ class Scan:
         """Ask until it is over; what each answer means is the registration's."""
         while True:
             self._count_down(registration)
-            with signals_held():
+            with signals_after():  # an answer may hold a secret, once
                 created = registration.receive(self._ask(registration), self._clock())
                 if created is not None:
                     self._keep(created)
@@ -164,16 +162,6 @@ class Scan:
         return (
             f"no answer from {url_host(registration.host)}, trying again, {left} left"
         )
-
-
-@contextmanager
-def signals_held() -> Iterator[None]:
-    """Let Ctrl-C and a closed terminal wait: an answer may hold a secret, once."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Screen:

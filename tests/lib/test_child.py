@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from feishuperm.lib import child
-from feishuperm.lib.child import RESULT, RESULT_FD, STDERR, STDOUT, Child
-from tests.conftest import wait_until
+from feishuperm.lib.child import RESULT, RESULT_FD, STDERR, STDOUT, Child, signals_after
+from tests.conftest import ROOT, wait_until
 
 ENV = {"PATH": "/usr/bin:/bin"}
 
@@ -142,3 +144,37 @@ def test_child_that_nobody_took_is_ended(tmp_path: Path) -> None:
     pid = child.pid
     del child
     assert not is_alive(pid)
+
+
+def test_signals_wait_while_an_answer_may_hold_a_secret() -> None:
+    came: list[str] = []
+    over = threading.Event()  # a thread that would be given what the first one blocks
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    before = signal.signal(signal.SIGINT, lambda *_: came.append("interrupt"))
+    try:
+        with signals_after():
+            os.kill(os.getpid(), signal.SIGINT)
+            came.append("kept")
+        assert came == ["kept", "interrupt"]
+    finally:
+        signal.signal(signal.SIGINT, before)
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(("action", "code"), [("DFL", -signal.SIGHUP), ("IGN", 0)])
+def test_signal_that_ends_a_process_waits_and_one_that_does_not_is_let_be(
+    action: str, code: int
+) -> None:
+    script = f"""
+import os, signal
+from feishuperm.lib.child import signals_after
+signal.signal(signal.SIGHUP, signal.SIG_{action})
+with signals_after():
+    os.kill(os.getpid(), signal.SIGHUP)
+    os.write(1, b"kept")
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=30)
+    assert (done.stdout, done.returncode) == (b"kept", code)

@@ -18,7 +18,7 @@ from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.post import Call, Reply, call
 from feishuperm.setup import scan as scans
 from feishuperm.setup.registration import LARK_ACCOUNTS, Created, Ended
-from feishuperm.setup.scan import APPS, FILE, LOST, Scan, Screen, ink, signals_held
+from feishuperm.setup.scan import APPS, FILE, LOST, Scan, Screen, ink
 from tests.fakes.feishu_registration import CUT, Registration
 
 HOST = "http://127.0.0.1:9"
@@ -199,18 +199,6 @@ def test_lark_company_is_asked_about_at_larks_host(tmp_path: Path) -> None:
     world = World(tmp_path, {**PENDING, "user_info": {"tenant_brand": "lark"}}, APP)
     assert world.run().is_lark
     assert world.hosts[-1] == LARK_ACCOUNTS
-
-
-def test_signals_wait_while_an_answer_may_hold_a_secret() -> None:
-    came: list[str] = []
-    before = signal.signal(signal.SIGINT, lambda *_: came.append("interrupt"))
-    try:
-        with signals_held():
-            os.kill(os.getpid(), signal.SIGINT)
-            came.append("kept")
-        assert came == ["kept", "interrupt"]
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_interrupt_during_the_last_answer_loses_nothing(tmp_path: Path) -> None:
