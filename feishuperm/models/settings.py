@@ -48,8 +48,12 @@ def _text(value: str) -> str:
 
 
 def _url(value: str) -> str:
-    rest = value.partition("://")
-    if value and (rest[0] not in ("http", "https") or not rest[2].strip("/")):
+    scheme, _, rest = value.partition("://")
+    if value and (scheme not in ("http", "https") or not url_host(value)):
+        raise ValueError
+    authority = rest.partition("/")[0].rpartition("@")[2]
+    port = authority.rpartition("]")[2].partition(":")[2]
+    if port and not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
         raise ValueError
     if any(ord(character) <= 32 or character in "?#" for character in value):
         raise ValueError
