@@ -157,7 +157,7 @@ def check_state(case: Case) -> Iterator[Result]:
 
 def check_ledger(case: Case) -> Iterator[Result]:
     """Whether the record of decisions is whole."""
-    ledger = Ledger(os.path.join(state_dir(case.environ), "ledger.jsonl"))
+    ledger = Ledger(environ=case.environ)
     report = check(ledger)
     problems = [*report.problems, *report.missing]
     if problems:

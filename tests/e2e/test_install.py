@@ -641,6 +641,7 @@ def test_doctor_finds_nothing_wrong_and_then_names_what_is(machine: Machine) -> 
         machine.installed(
             "--permission-mode", "default", FEISHU_WEBHOOK_URL=feishu.webhook_url
         )
+        tapped_test_card(machine, feishu)  # the ledger has entries
         well = machine.run("doctor")
         assert well.returncode == 0, well.stdout
         states = {

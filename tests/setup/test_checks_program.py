@@ -140,7 +140,7 @@ def test_state_folder_of_another_user(
 
 
 def test_ledger_that_was_changed(patient: Patient) -> None:
-    ledger = Ledger(str(patient.manifest.parent / "ledger.jsonl"))
+    ledger = Ledger(environ=patient.environ)
     for number in range(3):
         ledger.append({"event": "request", "id": f"id-{number}"})
     assert states(patient, "ledger") == OK
