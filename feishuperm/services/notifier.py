@@ -51,7 +51,7 @@ class Showing:
         self._announced: set[str] = set()  # names of channels that were given it
         self._there: set[str] = set()  # of those that show it
         names = {channel.name for channel in pushing}
-        self.first = [c for c in pushing if c.stands_in_for not in names]
+        self._first = [c for c in pushing if c.stands_in_for not in names]
 
     def show(self, channels: Sequence[Channel]) -> None:
         for channel in channels if self._request.waits() else ():
@@ -61,6 +61,14 @@ class Showing:
             renew = None if channel.passive else self._renew
             ask = renew() if renew else self._ask
             channel.announce(ask, self._announcement(channel.name))
+
+    def show_when_free(self, hold: Callable[[], float]) -> None:
+        """Give it to those who send it out, once nothing holds it back."""
+        wait = hold() if self._first and self._request.waits() else 0.0
+        if wait > 0:
+            self._notifier.later(wait, lambda: self.show_when_free(hold))
+        else:
+            self.show(self._first)
 
     def _announcement(self, name: str) -> Announcement:
         """Channels report from their own threads."""
@@ -112,7 +120,7 @@ class Notifier:
         self._channels = channels
         self._kinds = kinds  # that are pushed to people
         self._delay = delay
-        self._later = later
+        self.later = later
         self.on_loop = on_loop  # channels report from their own threads
         self._changed = changed  # pages of one request follow it, with any channel
 
@@ -136,20 +144,13 @@ class Notifier:
         showing = Showing(self, request, ask, reports, pushing, renew)
         showing.show(self._passive())
 
-        def show_when_free() -> None:
-            wait = hold() if showing.first and request.waits() else 0.0
-            if wait > 0:
-                self._later(wait, show_when_free)
-            else:
-                showing.show(showing.first)
-
         idle = holds_desk and not pushing
         if push and (muted or idle) and not self.watched():
             reports.failed(request, "muted in the chat" if muted else "nobody looks")
         elif self._delay and not holds_desk:
-            self._later(self._delay, show_when_free)
+            self.later(self._delay, lambda: showing.show_when_free(hold))
         else:
-            show_when_free()
+            showing.show_when_free(hold)
 
     def _pushing(self, ask: Ask, push: bool) -> list[Channel]:
         """Those that send it out, or have sent it before."""
