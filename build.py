@@ -43,6 +43,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
@@ -56,6 +57,11 @@ VENV = CACHE / "venv"
 TOOLS_PYTHON = VENV / "bin" / "python"
 DIST = ROOT / "dist"
 ARCHIVE = DIST / "feishuperm.pyz"
+STAMP = CACHE / "archive.json"  # what dist/feishuperm.pyz was built from and for
+# A variable: set, everything is built and tested for the running CPython alone.
+ONLY_THIS_PYTHON = "FEISHUPERM_ONLY_THIS_PYTHON"
+# Tests with one of these need more than Python packages; `full` is said of all of them.
+PART_MARKERS = ("browser", "claude", "sdk", "node", "redis")
 
 MINORS = range(9, 15)  # CPython 3.9 to 3.14 get compiled code; others run the source
 RELEASE_MINORS = range(9, 14)  # a release without one of these would start slowly
@@ -201,7 +207,10 @@ class Python(NamedTuple):
 def find_pythons() -> list[Python]:
     """One CPython per kind of bytecode, oldest first."""
     found: dict[str, Python] = {}
-    for path in dict.fromkeys(candidate_pythons()):
+    paths: Iterable[str] = [os.path.realpath(sys.executable)]
+    if not os.environ.get(ONLY_THIS_PYTHON):
+        paths = dict.fromkeys(candidate_pythons())
+    for path in paths:
         python = probe(path)
         if python and python.minor in MINORS:
             found.setdefault(python.magic, python)
@@ -252,31 +261,31 @@ def probe(path: str) -> Python | None:
 # ---- tools
 
 
-def dev_requirements() -> list[str]:
-    """The `dev` group of pyproject.toml; Python 3.9 has no TOML reader."""
+def requirements(group: str) -> list[str]:
+    """A dependency group of pyproject.toml; Python 3.9 has no TOML reader."""
     text = (ROOT / "pyproject.toml").read_text("utf-8")
-    group = re.search(r"^dev = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
-    if not group:
-        raise BuildError("pyproject.toml: no `dev` group")
-    return re.findall(r'^\s*"([^"]+)"', group.group(1), re.MULTILINE)
+    found = re.search(rf"^{group} = \[[^\n]*\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+    if not found:
+        raise BuildError(f"pyproject.toml: no `{group}` group")
+    return re.findall(r'^\s*"([^"]+)"', found.group(1), re.MULTILINE)
 
 
-def ensure_tools(everything: bool = True) -> None:
-    """The private environment: shiv alone, or all tools; made or renewed.
+def ensure_tools(*groups: str) -> None:
+    """Fill the private environment with what these groups name, if it lacks it.
 
-    A user who only builds waits for shiv, not for a browser's driver and two SDKs.
+    A build takes `build` alone: it waits for shiv, not for a browser's driver.
     """
-    wanted = [one for one in dev_requirements() if everything or one.startswith("shiv")]
+    wanted = [one for group in groups for one in requirements(group)]
     stamp = VENV / "feishuperm-stamp"
     there = stamp.read_text().splitlines() if stamp.exists() else []
-    if set(wanted) <= set(there) and TOOLS_PYTHON.exists():
+    missing = [one for one in wanted if one not in there]
+    if not missing and TOOLS_PYTHON.exists():
         return
-    size = "a few minutes" if everything else "a moment"
-    say(f"installing the build tools into .build/venv ({size}, once)")
+    say(f"installing tools into .build/venv, once: {', '.join(missing)}")
     pip = make_venv()
     if not run_shown("pip", [*pip, "install", "--progress-bar=off", *wanted]):
         raise BuildError("pip could not install the build tools (its words are above)")
-    stamp.write_text("\n".join(wanted))
+    stamp.write_text("\n".join(dict.fromkeys([*there, *wanted])))
 
 
 def make_venv() -> list[str]:
@@ -341,19 +350,27 @@ class Source(NamedTuple):
 
     @property
     def build_id(self) -> str:
-        digest = hashlib.sha256()
-        for name, data in sorted(self.files.items()):
-            digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
-        return digest.hexdigest()
+        return digest_of(self.files)
 
 
-def read_source() -> Source:
-    """The tree as it is now."""
-    files = {
+def package_files() -> dict[str, bytes]:
+    return {
         path.relative_to(ROOT).as_posix(): path.read_bytes()
         for path in (ROOT / "feishuperm").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+
+
+def digest_of(files: dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, data in sorted(files.items()):
+        digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
+    return digest.hexdigest()
+
+
+def read_source() -> Source:
+    """The tree as it is now."""
+    files = package_files()
     pyproject = (ROOT / "pyproject.toml").read_text("utf-8")
     version = re.search(r'^version = "(.+)"', pyproject, re.MULTILINE)
     if not version or f'"{version[1]}"'.encode() not in files["feishuperm/__init__.py"]:
@@ -931,24 +948,58 @@ def command_build(arguments: list[str]) -> int:
     """Build dist/feishuperm.pyz and check it (--release: for every CPython)."""
     if unknown := [name for name in arguments if name != "--release"]:
         raise BuildError(f"build: unknown argument {unknown[0]}")
-    CACHE.mkdir(exist_ok=True)
-    with open(CACHE / "lock", "w") as lock:  # two builds at a time share .build
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        ensure_tools(everything=False)
-        build(release="--release" in arguments)
+    with build_lock():
+        build(find_pythons(), release="--release" in arguments)
     return 0
 
 
-def build(release: bool) -> None:
-    pythons = find_pythons()
+@contextmanager
+def build_lock() -> Iterator[None]:
+    """Two builds at a time would share .build and dist."""
+    CACHE.mkdir(exist_ok=True)
+    with open(CACHE / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def ensure_archive() -> Path:
+    """The archive of these sources for at least these CPythons, built if need be."""
+    with build_lock():
+        pythons = find_pythons()
+        if not is_built(pythons):
+            build(pythons)
+    return ARCHIVE
+
+
+def is_built(pythons: Iterable[Python]) -> bool:
+    """Whether the stamp says that what lies in dist/ is what would be built.
+
+    By content: a checkout of another branch and back leaves newer times behind.
+    """
+    try:
+        stamp = json.loads(STAMP.read_bytes())
+        digest = hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return False
+    same = (stamp["inputs"], stamp["archive"]) == (input_digest(), digest)
+    return same and {python.magic for python in pythons} <= set(stamp["magics"])
+
+
+def input_digest() -> str:
+    """Of every file that a build reads."""
+    names = ("build.py", "pyproject.toml", "install.sh", "LICENSE")
+    files = package_files() | {name: (ROOT / name).read_bytes() for name in names}
+    return digest_of(files)
+
+
+def build(pythons: list[Python], release: bool = False) -> None:
+    ensure_tools("build")
     say("compiled for " + ", ".join(f"{p.version} ({p.path})" for p in pythons))
     missing = set(RELEASE_MINORS) - {python.minor for python in pythons}
-    if missing:
+    if missing and release:
         names = ", ".join(f"3.{minor}" for minor in sorted(missing))
-        if release:
-            raise BuildError(f"a release needs CPython {names} on this machine")
-        say(f"no CPython {names} here: the hook will start slower there")
-    source = read_source()
+        raise BuildError(f"a release needs CPython {names} on this machine")
+    inputs, source = input_digest(), read_source()
     data = make_archive(source, pythons)
     if len(data) > SIZE_LIMIT:
         text = f"the archive has {len(data)} bytes; the limit is {SIZE_LIMIT}"
@@ -962,6 +1013,9 @@ def build(release: bool) -> None:
     digest = hashlib.sha256(data).hexdigest()
     write_file(DIST / "SHA256SUMS", f"{digest}  {ARCHIVE.name}\n".encode())
     write_file(DIST / "install.sh", make_installer(source.version, digest), 0o755)
+    magics = [python.magic for python in pythons]
+    stamp = {"inputs": inputs, "archive": digest, "magics": magics}
+    write_file(STAMP, json.dumps(stamp).encode())
     say(f"{ARCHIVE.relative_to(ROOT)}  {len(data)} bytes  sha256 {digest}")
 
 
@@ -973,53 +1027,69 @@ def make_installer(version: str, digest: str) -> bytes:
 
 
 def command_test(arguments: list[str]) -> int:
-    """Set up everything, build, run the tests (arguments go to pytest)."""
-    command_build([])
-    ensure_tools()
-    subprocess.call([sys.executable, str(ROOT / "tests" / "system_parts.py")])
-    pytest = [str(TOOLS_PYTHON), "-m", "pytest", *arguments]
+    """Run the tests: the quick ones, a PATH, or --full (--system: by apt and npm)."""
+    system = bool(os.environ.get("CI")) or "--system" in arguments
+    full = "--full" in arguments
+    rest = [word for word in arguments if word not in ("--full", "--system")]
+    paths = [word.partition("::")[0] for word in rest if is_path(word)]
+    needs = markers_in(paths)
+    ensure_tools("build", "test", *["full"] * (full or bool(needs - {"full"})))
+    if full or needs - {"full", "sdk"} or "--system" in arguments:
+        parts = [sys.executable, str(ROOT / "tests" / "system_parts.py")]
+        subprocess.call([*parts, *["--install"] * system])
+    if not full and not needs:
+        os.environ[ONLY_THIS_PYTHON] = "1"
+    ensure_archive()
+    pytest = [str(TOOLS_PYTHON), "-m", "pytest", *pytest_options(paths, full), *rest]
     return subprocess.call(pytest, cwd=ROOT)
+
+
+def is_path(word: str) -> bool:
+    """Whether an argument for pytest names tests: a file, a folder, one test."""
+    path = word.partition("::")[0]
+    return word[:1] != "-" and (path.endswith(".py") or (ROOT / path).exists())
+
+
+def markers_in(paths: list[str]) -> set[str]:
+    """The markers of what the default leaves out that the files of these paths have."""
+    folders = [ROOT / path for path in paths]
+    files = [file for folder in folders for file in [folder, *folder.rglob("*.py")]]
+    texts = [file.read_text("utf-8") for file in files if file.is_file()]
+    names = re.findall(r"mark\.(\w+)", "\n".join(texts))
+    return set(names).intersection(("full", *PART_MARKERS))
+
+
+def pytest_options(paths: list[str], full: bool) -> list[str]:
+    """Every core, unless it is one file; all that is quick, unless more is named."""
+    several = len(paths) != 1 or (ROOT / paths[0]).is_dir()
+    spread = ["-n", "auto", "--dist", "loadfile"] if several else []
+    chosen = [] if paths or full else ["-m", "not full"]
+    return spread + chosen
 
 
 def command_lint(arguments: list[str]) -> int:
     """ruff check, ruff format --check, mypy --strict."""
-    ensure_tools()
+    ensure_tools("lint")
     ruff, mypy = str(VENV / "bin" / "ruff"), str(VENV / "bin" / "mypy")
     steps = [[ruff, "check"], [ruff, "format", "--check"], [mypy]]
     return max(subprocess.call(step, cwd=ROOT) for step in steps)
 
 
+def run_tool(module: str, arguments: list[str]) -> int:
+    """Run a program of tests/ against the archive."""
+    ensure_tools("build", "test", "full")
+    ensure_archive()
+    return subprocess.call([str(TOOLS_PYTHON), "-m", module, *arguments], cwd=ROOT)
+
+
 def command_bench(arguments: list[str]) -> int:
-    """Build, run every bench or the named ones, and print one table of ratios."""
-    command_build([])
-    ensure_tools()
-    bench = [str(TOOLS_PYTHON), "-m", "tests.bench", *arguments]
-    return subprocess.call(bench, cwd=ROOT)
-
-
-# The long forms of proofs whose short forms are tests.
-SOAKS = {
-    "fuzz": ("-m", "tests.fuzz"),
-    "faults": ("-m", "tests.soak"),
-    "app": ("-m", "tests.soak.app"),
-    "gateway": ("-m", "tests.soak.gateway"),
-    "forged": ("-m", "tests.soak.gateway", "forged"),
-    "turns": ("tests/bench/bench_turns.py",),
-    "load": ("tests/bench/bench_load.py",),
-}
+    """Run every bench or the named ones, and print one table of ratios."""
+    return run_tool("tests.bench", arguments)
 
 
 def command_soak(arguments: list[str]) -> int:
-    """Build, then try for an hour to break it: fuzz, faults, app, gateway, ...."""
-    command_build([])
-    ensure_tools()
-    unknown = [name for name in arguments if name not in SOAKS]
-    if unknown:
-        raise BuildError(f"soak: {unknown[0]} is none of " + ", ".join(SOAKS))
-    python = str(TOOLS_PYTHON)
-    return max(
-        subprocess.call([python, *SOAKS[name]], cwd=ROOT) for name in arguments or SOAKS
-    )
+    """Try for an hour to break it: fuzz, faults, app, gateway, ...."""
+    return run_tool("tests.soak.choose", arguments)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

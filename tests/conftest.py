@@ -12,8 +12,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +37,7 @@ PARTS: dict[str, tuple[str, Callable[[], object], str]] = {
     "claude": (
         "Claude Code",
         system_parts.find_claude,
-        "npm, then python3 build.py test",
+        "python3 build.py test --full --system",
     ),
     "sdk": (
         "the official SDKs",
@@ -47,12 +45,12 @@ PARTS: dict[str, tuple[str, Callable[[], object], str]] = {
             importlib.util.find_spec("claude_agent_sdk")
             and importlib.util.find_spec("lark_oapi")
         ),
-        "python3 build.py test",
+        "python3 build.py test --full",
     ),
     "node": (
         "Feishu's Node SDK",
         system_parts.find_node_sdk,
-        "npm, then python3 build.py test",
+        "python3 build.py test --full --system",
     ),
 }
 
@@ -96,36 +94,15 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the built file, built anew if a source is newer.
+    """A copy of the built file, built again if a source has changed.
 
     A copy, because one file is all a user gets, and because a build that somebody
     starts meanwhile must not change what is being tested.
     """
-    if is_stale(build.ARCHIVE):
-        command = [sys.executable, str(ROOT / "build.py")]
-        result = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-        assert result.returncode == 0, result.stdout + result.stderr
-    copy = tmp_path_factory.mktemp("dist") / build.ARCHIVE.name
-    shutil.copy2(build.ARCHIVE, copy)
+    archive = build.ensure_archive()
+    copy = tmp_path_factory.mktemp("dist") / archive.name
+    shutil.copy2(archive, copy)
     return copy
-
-
-def is_stale(archive: Path) -> bool:
-    """Whether a file that goes into the archive has changed since it was built."""
-    if not archive.exists():
-        return True
-    sources = [ROOT / "build.py", ROOT / "pyproject.toml", ROOT / "feishuperm"]
-    sources += (ROOT / "feishuperm").rglob("*")
-    newest = max(
-        path.stat().st_mtime for path in sources if "__pycache__" not in path.parts
-    )
-    return newest > archive.stat().st_mtime
 
 
 def head_of(data: bytes, python: build.Python) -> tuple[int, int, bytes]:
@@ -170,7 +147,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def need(program: str) -> None:
     """Do not run this test where a program is missing."""
     if not shutil.which(program):
-        missing(f"{program} is not installed (python3 build.py test)")
+        missing(f"{program} is not installed (python3 build.py test --full --system)")
 
 
 def missing(text: str) -> NoReturn:

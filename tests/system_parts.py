@@ -1,9 +1,9 @@
-"""The programs that some tests drive: brought where we may, named where not.
+"""The programs that some tests drive: named if they are missing, or installed.
 
-    python3 tests/system_parts.py
+    python3 tests/system_parts.py [--install]
 
-`build.py test` runs this first.  What is still missing then, the tests say themselves
-when they skip (`conftest.PARTS`); with CI set, they fail instead.
+`build.py test --full` runs this first.  What is still missing then, the tests say
+themselves when they skip (`conftest.PARTS`); with CI set, they fail instead.
 """
 
 from __future__ import annotations
@@ -89,7 +89,25 @@ def install_node_package(name: str, folder: Path, package: str) -> None:
     build.run_shown("npm", [*npm, "--ignore-scripts", package], folder)
 
 
+def missing_parts() -> list[str]:
+    """What apt or npm would have to bring."""
+    missing = [name for name in SYSTEM_PARTS if not shutil.which(name)]
+    found = {"Claude Code": find_claude(), "Feishu's Node SDK": find_node_sdk()}
+    return missing + [name for name, is_there in found.items() if not is_there]
+
+
+def main(arguments: list[str]) -> None:
+    missing = missing_parts()
+    if "--install" in arguments:
+        ensure_system_parts()
+        ensure_claude()
+        ensure_node_sdk()
+    elif missing:
+        build.say(f"not installed, their tests are skipped: {', '.join(missing)}")
+        build.say(
+            "to install them by apt and npm: python3 build.py test --full --system"
+        )
+
+
 if __name__ == "__main__":
-    ensure_system_parts()
-    ensure_claude()
-    ensure_node_sdk()
+    main(sys.argv[1:])

@@ -319,7 +319,9 @@ def test_requirements_are_those_of_pyproject() -> None:
     tomllib = pytest.importorskip("tomllib")
     with open(ROOT / "pyproject.toml", "rb") as file:
         project = tomllib.load(file)
-    assert build.dev_requirements() == project["dependency-groups"]["dev"]
+    for name, group in project["dependency-groups"].items():
+        own = [one for one in group if isinstance(one, str)]
+        assert build.requirements(name) == own
     assert project["project"]["dependencies"] == []
     assert build.read_source().version == project["project"]["version"]
 
@@ -355,11 +357,10 @@ def test_program_that_is_no_cpython_is_passed_over(tmp_path: Path, script: str) 
     assert build.probe(str(tmp_path / "missing")) is None
 
 
-def test_release_needs_every_cpython(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_needs_every_cpython() -> None:
     pythons = [build.Python("/x", "00", f"3.{minor}.0") for minor in (9, 11, 12, 13)]
-    monkeypatch.setattr(build, "find_pythons", lambda: pythons)
     with pytest.raises(build.BuildError, match=r"a release needs CPython 3\.10 "):
-        build.build(release=True)
+        build.build(pythons, release=True)
 
 
 def test_archive_that_is_too_large_is_no_release(
@@ -369,7 +370,7 @@ def test_archive_that_is_too_large_is_no_release(
     monkeypatch.setattr(build, "SIZE_LIMIT", 1000)
     monkeypatch.setattr(build, "make_archive", lambda source, pythons: bytes(1001))
     with pytest.raises(build.BuildError, match="1001 bytes; the limit is 1000"):
-        build.build(release=True)
+        build.build([], release=True)
 
 
 def test_archive_that_does_not_answer_is_refused(
@@ -381,50 +382,161 @@ def test_archive_that_does_not_answer_is_refused(
         build.check_version(broken, pythons[0], tmp_path)
 
 
-def test_tools_are_installed_once_and_again_when_the_group_changes(
+def test_tools_are_installed_once_each_and_again_when_their_group_changes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ran: list[list[str]] = []
 
     def run(label: str, command: list[str]) -> bool:
-        ran.append(command)
-        (tmp_path / "bin").mkdir(exist_ok=True)
-        for name in ("python", "pip"):
-            (tmp_path / "bin" / name).touch()
+        ran.append(command[command.index("--progress-bar=off") + 1 :])
         return True
 
-    monkeypatch.setattr(build, "VENV", tmp_path)
-    monkeypatch.setattr(build, "TOOLS_PYTHON", tmp_path / "bin" / "python")
-    monkeypatch.setattr(build, "run_shown", run)
-    monkeypatch.setattr(build, "has_pip", lambda command: True)
-    monkeypatch.setattr(build, "dev_requirements", lambda: ["a==1"])
-    build.ensure_tools()
-    build.ensure_tools()
-    assert [command[-1] for command in ran] == [str(tmp_path), "a==1"]
-    monkeypatch.setattr(build, "dev_requirements", lambda: ["a==2"])
-    build.ensure_tools()
-    assert [command[-1] for command in ran][2:] == ["a==2"]
-
-
-def test_build_alone_installs_shiv_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    ran: list[list[str]] = []
-
-    def run(label: str, command: list[str]) -> bool:
-        ran.append(command[4:])
-        return True
-
+    groups = {"build": ["shiv==1"], "test": ["pytest"], "full": ["a", "b"]}
     python = tmp_path / "bin" / "python"
     build.write_file(python, b"")
     build.write_file(tmp_path / "bin" / "pip", b"")
     monkeypatch.setattr(build, "VENV", tmp_path)
     monkeypatch.setattr(build, "TOOLS_PYTHON", python)
     monkeypatch.setattr(build, "run_shown", run)
-    monkeypatch.setattr(build, "dev_requirements", lambda: ["shiv==1", "pytest"])
-    for everything in (False, False, True, True, False):
-        build.ensure_tools(everything)
-    assert [command[1:] for command in ran] == [["shiv==1"], ["shiv==1", "pytest"]]
+    monkeypatch.setattr(build, "requirements", groups.__getitem__)
+    for names in (["build"], ["build"], ["build", "test"], ["test"], ["build"]):
+        build.ensure_tools(*names)
+    assert ran == [["shiv==1"], ["shiv==1", "pytest"]]
+    groups["build"] = ["shiv==2"]
+    build.ensure_tools("build")
+    assert ran[2:] == [["shiv==2"]]
+
+
+class FakeRun:
+    """What `build.py test` would do, on a tree of a few tests."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+        self.tools: list[str] = []
+        self.parts: list[list[str]] = []
+        self.pytest: list[str] = []
+        self.alone = False
+        build.write_file(root / "tests" / "test_a.py", b"def test_a(): pass\n")
+        build.write_file(root / "tests" / "test_b.py", b"@pytest.mark.full\n")
+        build.write_file(root / "tests" / "x" / "test_c.py", b"@pytest.mark.browser\n")
+        monkeypatch.setattr(build, "ROOT", root)
+        monkeypatch.setattr(build, "ensure_tools", lambda *names: self.take(names))
+        monkeypatch.setattr(build, "ensure_archive", self.look)
+        monkeypatch.setattr(build.subprocess, "call", self.call)
+        monkeypatch.delenv(build.ONLY_THIS_PYTHON, raising=False)
+        monkeypatch.delenv("CI", raising=False)
+        self.restore = monkeypatch.setenv
+
+    def take(self, names: tuple[str, ...]) -> None:
+        self.tools = list(names)
+
+    def look(self) -> None:
+        self.alone = bool(os.environ.get(build.ONLY_THIS_PYTHON))
+        self.restore(build.ONLY_THIS_PYTHON, "")
+
+    def call(self, command: list[str], cwd: Path | None = None) -> int:
+        if "pytest" in command:
+            self.pytest = command[3:]
+        else:
+            self.parts.append(command[2:])
+        return 0
+
+
+SPREAD = ["-n", "auto", "--dist", "loadfile"]
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("", [*SPREAD, "-m", "not full"]),
+        ("-x -k some", [*SPREAD, "-m", "not full", "-x", "-k", "some"]),
+        ("tests/test_a.py", ["tests/test_a.py"]),
+        ("tests/test_a.py::test_a", ["tests/test_a.py::test_a"]),
+        ("tests/gone.py", ["tests/gone.py"]),
+    ],
+)
+def test_quick_tests_need_python_packages_and_this_python_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: str,
+    options: list[str],
+) -> None:
+    tested = FakeRun(monkeypatch, tmp_path)
+    build.command_test(words.split())
+    assert tested.tools == ["build", "test"]
+    assert (tested.parts, tested.alone, tested.pytest) == ([], True, options)
+
+
+@pytest.mark.parametrize(
+    ("words", "ci", "tools", "parts", "options"),
+    [
+        ("--full", "", ["full"], [[]], SPREAD),
+        ("--full --system -x", "", ["full"], [["--install"]], [*SPREAD, "-x"]),
+        ("--full", "yes", ["full"], [["--install"]], SPREAD),
+        ("tests/test_b.py", "yes", [], [], ["tests/test_b.py"]),
+        ("tests/x/test_c.py", "", ["full"], [[]], ["tests/x/test_c.py"]),
+        ("tests", "1", ["full"], [["--install"]], [*SPREAD, "tests"]),
+    ],
+)
+def test_full_tests_bring_what_they_need_and_ask_before_apt_and_npm(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: str,
+    ci: str,
+    tools: list[str],
+    parts: list[list[str]],
+    options: list[str],
+) -> None:
+    tested = FakeRun(monkeypatch, tmp_path)
+    monkeypatch.setenv("CI", ci)
+    build.command_test(words.split())
+    assert tested.tools == ["build", "test", *tools]
+    assert (tested.parts, tested.alone, tested.pytest) == (parts, False, options)
+
+
+def test_archive_is_built_again_when_a_source_or_a_python_is_new(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By content: times tell nothing after a checkout."""
+    copy_tree(ROOT, tmp_path / "a", 0o644, 1_600_000_000)
+    for name, value in (("ROOT", ""), ("CACHE", ".build"), ("DIST", "dist")):
+        monkeypatch.setattr(build, name, tmp_path / "a" / value)
+    monkeypatch.setattr(build, "STAMP", tmp_path / "a" / ".build" / "archive.json")
+    monkeypatch.setattr(build, "ARCHIVE", tmp_path / "a" / "dist" / "feishuperm.pyz")
+    monkeypatch.setattr(build, "check", lambda archive, pythons: None)
+    monkeypatch.setattr(build, "ensure_tools", lambda *groups: None)
+    built: list[int] = []
+
+    def make(source: build.Source, pythons: list[build.Python]) -> bytes:
+        built.append(len(pythons))
+        return b"archive"
+
+    monkeypatch.setattr(build, "make_archive", make)
+    pythons = [build.Python("/x", "00", "3.11.0"), build.Python("/y", "01", "3.12.0")]
+    monkeypatch.setattr(build, "find_pythons", lambda: pythons)
+    errors = tmp_path / "a" / "feishuperm" / "errors.py"
+    build.ensure_archive()
+    os.utime(errors)
+    build.ensure_archive()
+    monkeypatch.setattr(build, "find_pythons", lambda: pythons[:1])
+    build.ensure_archive()
+    assert built == [2]
+    errors.write_text("# changed\n")
+    build.ensure_archive()
+    monkeypatch.setattr(build, "find_pythons", lambda: pythons)
+    build.ensure_archive()
+    build.ARCHIVE.write_bytes(b"another")
+    build.ensure_archive()
+    build.STAMP.write_bytes(b"{")
+    build.ensure_archive()
+    assert built == [2, 1, 2, 2, 2]
+
+
+def test_variable_leaves_the_running_python_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(build.ONLY_THIS_PYTHON, "1")
+    own = os.path.realpath(sys.executable)
+    assert [python.path for python in build.find_pythons()] == [own]
 
 
 def test_python_without_ensurepip_is_helped_by_the_systems_pip(
@@ -495,8 +607,7 @@ def test_command_line_of_the_build(
     code: int,
     text: str,
 ) -> None:
-    monkeypatch.setattr(build, "build", lambda release: None)
-    monkeypatch.setattr(build, "ensure_tools", lambda everything=True: None)
+    monkeypatch.setattr(build, "build", lambda pythons, release: None)
     assert build.main(arguments) == code
     captured = capsys.readouterr()
     assert text in (captured.out if code == 0 else captured.err)

@@ -16,9 +16,12 @@ def test_without_root_or_npm_the_missing_parts_are_named(
     monkeypatch.setattr(system_parts, "CLAUDE", tmp_path)
     monkeypatch.setattr(system_parts, "NODE_SDK", tmp_path)
     monkeypatch.delenv("FEISHUPERM_TEST_CLAUDE", raising=False)
-    system_parts.ensure_system_parts()
-    system_parts.ensure_claude()
-    system_parts.ensure_node_sdk()
+    system_parts.main([])
+    said = capsys.readouterr().out
+    assert "are skipped: chromium, tmux" in said
+    assert "Claude Code, Feishu's Node SDK\n" in said
+    assert "python3 build.py test --full --system" in said
+    system_parts.main(["--install"])
     said = capsys.readouterr().out
     assert "not installed (needs root and apt): chromium, tmux, strace" in said
     assert "not installed (needs npm): Claude Code" in said
