@@ -117,6 +117,17 @@ def pythons() -> list[build.Python]:
     return build.find_pythons()
 
 
+def pytest_configure() -> None:
+    """A job started in the background ignores signals, and so would every child."""
+    keepers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGHUP: lambda *_: None,
+    }
+    for number, keep in keepers.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, keep)
+
+
 def pytest_report_header() -> str:
     return "CPythons: " + ", ".join(python.version for python in build.find_pythons())
 

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 
 PACKAGE = ROOT / "feishuperm"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-IDS = [path.relative_to(ROOT).as_posix() for path in SOURCES]
+TREES = {path: ast.parse(path.read_bytes()) for path in SOURCES}
 
 # layer: the layers it may import, besides itself.  `cli` knows commands by name only.
 # Everybody may import what EVERYBODYS holds; nobody but `cli` the hook's entry point.
@@ -57,16 +57,6 @@ PACKAGE_NAMES = {
     *("engine", "supervisor", "setup", "gateway", "commands", "danger"),
 }
 
-# A module of more lines than this has a test of its own at the mirrored place
-# (`feishuperm/a/b.py`: `tests/a/test_b.py`), or says here why not.
-SMALL = 30
-UNMIRRORED = {
-    "feishuperm/channels/base.py": "types alone; every channel's test is held to them",
-    "feishuperm/errors.py": "classes without a branch; lib/test_terminal prints them",
-    "feishuperm/gateway/peer.py": "two records without a branch; gateway/test_hub",
-    "feishuperm/setup/phone_codes.py": "a table; commands/test_doctor tells every row",
-}
-
 
 def layer(module: str) -> str:
     """`feishuperm.lib.text` is of the layer `lib`; the package itself of none."""
@@ -97,19 +87,23 @@ def imports(tree: ast.AST) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=IDS)
-def test_imports_point_one_way(path: Path) -> None:
-    """Scenario: HTTP 处理器模块分离; Scenario: 请求管理服务模块;
-    Scenario: 规则写入服务模块"""
+def wrong_imports(path: Path) -> set[str]:
+    """What a module imports of ours that lies above it."""
     own = layer(module_of(path))
     common = set() if own in EVERYBODYS else EVERYBODYS
     allowed = {own, "", *common, *ARROWS.get(own, set())}
-    names = imports(ast.parse(path.read_bytes()))
+    names = imports(TREES[path])
     ours = {name for name in names if name.split(".")[0] == "feishuperm"}
     if own == "commands" and path.name == "version.py":
         ours.discard("feishuperm._build")  # exists in a built file only
-    wrong = sorted(name for name in ours if known_layer(name) not in allowed)
-    assert not wrong, f"{own} may import {sorted(allowed)}"
+    return {name for name in ours if known_layer(name) not in allowed}
+
+
+def test_imports_point_one_way() -> None:
+    """Scenario: HTTP 处理器模块分离; Scenario: 请求管理服务模块;
+    Scenario: 规则写入服务模块"""
+    found = {module_of(path): wrong_imports(path) for path in SOURCES}
+    assert not {module: names for module, names in found.items() if names}
 
 
 def known_layer(name: str) -> str:
@@ -118,40 +112,39 @@ def known_layer(name: str) -> str:
     return found if found in ARROWS or (PACKAGE / f"{found}.py").exists() else ""
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=IDS)
-def test_only_the_standard_library_is_imported(path: Path) -> None:
-    names = {name.split(".")[0] for name in imports(ast.parse(path.read_bytes()))}
+def test_only_the_standard_library_is_imported_and_no_dataclasses() -> None:
+    """Those cost more at every start than all of our own modules together."""
     standard = getattr(sys, "stdlib_module_names", None)
     if standard is None:
         pytest.skip("this Python has no list of its own modules")
-    assert not names - set(standard) - {"feishuperm", "__future__"}
+    allowed = {*standard, "feishuperm", "__future__"} - {"dataclasses"}
+    found = {
+        module_of(path): {name.split(".")[0] for name in imports(tree)} - allowed
+        for path, tree in TREES.items()
+    }
+    assert not {module: names for module, names in found.items() if names}
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "commands").glob("*.py")), ids=str)
-def test_commands_do_not_import_each_other(path: Path) -> None:
-    others = {
-        ".".join(name.split(".")[:3])
-        for name in imports(ast.parse(path.read_bytes()))
+def test_commands_do_not_import_each_other() -> None:
+    wrong = {
+        (module_of(path), name)
+        for path in (PACKAGE / "commands").glob("*.py")
+        for name in imports(TREES[path])
         if name.startswith("feishuperm.commands.")
+        and not f"{name}.".startswith(f"{module_of(path)}.")
     }
-    assert others <= {module_of(path)}
+    assert not wrong
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=IDS)
-def test_modules_say_what_they_are_for(path: Path) -> None:
-    tree = ast.parse(path.read_bytes())
+def says_what_it_is_for(path: Path) -> bool:
+    """A package's own file is empty; every other begins with a sentence."""
     if path.name == "__init__.py" and path.parent != PACKAGE:
-        assert path.read_bytes() == b"", "a package's __init__ is empty"
-    else:
-        assert ast.get_docstring(tree)
+        return path.read_bytes() == b""
+    return bool(ast.get_docstring(TREES[path]))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=IDS)
-def test_dataclasses_are_not_used(path: Path) -> None:
-    """They cost more at every start than all of our own modules together."""
-    assert "dataclasses" not in {
-        name.split(".")[0] for name in imports(ast.parse(path.read_bytes()))
-    }
+def test_modules_say_what_they_are_for() -> None:
+    assert not [module_of(path) for path in SOURCES if not says_what_it_is_for(path)]
 
 
 def test_every_directory_is_a_package() -> None:
@@ -175,29 +168,6 @@ def test_every_command_has_its_module_and_every_module_its_command() -> None:
     expected = {module_name(command).rpartition(".")[2] for command in COMMANDS}
     assert modules - {"__init__"} == expected
     assert set(PROGRAMS.values()) <= {*COMMANDS, ""}
-
-
-def mirror(path: Path) -> Path:
-    """Where the test of a module belongs."""
-    inside = path.relative_to(PACKAGE)
-    return ROOT / "tests" / inside.parent / f"test_{inside.name}"
-
-
-def needs_excuse(path: Path) -> bool:
-    lines = len(path.read_bytes().splitlines())
-    return lines > SMALL and not mirror(path).exists()
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=IDS)
-def test_every_module_has_its_mirrored_test_or_says_why_not(path: Path) -> None:
-    name = path.relative_to(ROOT).as_posix()
-    assert not needs_excuse(path) or name in UNMIRRORED, f"write {mirror(path)}"
-
-
-def test_only_a_module_without_its_own_test_is_excused() -> None:
-    needed = {p.relative_to(ROOT).as_posix() for p in filter(needs_excuse, SOURCES)}
-    assert set(UNMIRRORED) == needed and all(UNMIRRORED.values())
-    assert len(UNMIRRORED) < 15, "rather write the test"
 
 
 PATHS_THAT_MUST_BE_LIGHT = {

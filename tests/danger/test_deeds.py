@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from feishuperm.danger.deeds import DEEDS, LOOKED_AT, deeds, is_harmless
-from tests.danger.corpus import Case
-
-ROWS = [
-    (key, line.split())
-    for key, lines in DEEDS.items()
-    for line in lines.strip().split("\n")
-]
+from feishuperm.danger.deeds import LOOKED_AT, deeds, is_harmless
 
 
 @pytest.mark.parametrize(
@@ -63,17 +56,3 @@ def test_words_of_a_row_are_whole_words_of_bounded_length() -> None:
 def test_harmless_is_what_asks_first_or_says_so_anywhere() -> None:
     assert is_harmless(["show", "x"]) and is_harmless(["x", "--dry-run=client"])
     assert not is_harmless(["x", "show"]) and not is_harmless([])
-
-
-@pytest.mark.parametrize(
-    ("key", "row"), ROWS, ids=[" ".join(row)[:40] for _, row in ROWS]
-)
-def test_every_row_is_reached_by_its_words(key: str, row: list[str]) -> None:
-    names, *words = row
-    phrase = [word.split("|")[0].replace("*", "x") for word in words]
-    for name in names.split("|"):
-        command = " ".join([name.replace("*", "x"), *phrase])
-        reading = Case(key, "", command).read()
-        keys = {finding.key for finding in (*reading.marks, *reading.facts)}
-        hidden = key.startswith("fact.") and reading.marks
-        assert key in keys or hidden, command

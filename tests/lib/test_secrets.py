@@ -114,24 +114,20 @@ HARMLESS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "masked"), TEXTS)
-def test_secret_is_masked_and_the_command_still_known(text: str, masked: str) -> None:
-    assert mask(text) == masked
-    assert mask(text) is not text
-    assert mask(masked) is masked
+def test_secret_is_masked_and_the_command_still_known() -> None:
+    wrong = [(text, mask(text)) for text, masked in TEXTS if mask(text) != masked]
+    assert not wrong
+    assert not [masked for _, masked in TEXTS if mask(masked) is not masked]
 
 
-@pytest.mark.parametrize("text", HARMLESS)
-def test_text_without_a_secret_is_the_very_same(text: str) -> None:
-    assert mask(text) is text
+def test_text_without_a_secret_is_the_very_same() -> None:
+    assert not [(text, mask(text)) for text in HARMLESS if mask(text) is not text]
 
 
-@pytest.mark.parametrize(("text", "masked"), TEXTS)
 @pytest.mark.parametrize("around", ["{}\n{}", "x && {} | {}", '{{"a": 1}}\n{} ;{}'])
-def test_secret_is_masked_wherever_it_stands(
-    text: str, masked: str, around: str
-) -> None:
-    assert "3cr3t" not in mask(around.format(text, text)).lower().replace("***", "")
+def test_secret_is_masked_wherever_it_stands(around: str) -> None:
+    told = [mask(around.format(text, text)) for text, _ in TEXTS]
+    assert not [text for text in told if "3cr3t" in text.lower().replace("***", "")]
 
 
 WORDS = st.sampled_from(
@@ -164,16 +160,24 @@ REPEATED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("part", REPEATED)
-def test_time_is_linear_in_the_worst_texts(part: str) -> None:
-    def seconds(size: int) -> float:
-        text = (part * (size // len(part) + 1))[:size]
+def seconds(part: str, size: int) -> float:
+    """The least of three, of this process alone: others may use the machine."""
+    text = (part * (size // len(part) + 1))[:size]
+    spent = []
+    for _ in range(3):
         started = time.process_time()
         mask(text)
-        return time.process_time() - started
+        spent.append(time.process_time() - started)
+    return min(spent)
 
-    small = min(seconds(10_000) for _ in range(3))
-    assert seconds(80_000) < max(small, 0.001) * 8 * 4
+
+def test_time_is_linear_in_the_worst_texts() -> None:
+    slow = [
+        part
+        for part in REPEATED
+        if seconds(part, 80_000) >= max(seconds(part, 10_000), 0.001) * 8 * 4
+    ]
+    assert not slow
 
 
 @pytest.mark.parametrize("part", ["token", "eyJ"])
