@@ -61,6 +61,7 @@ MAX_WAITING = 200  # open cards of one machine
 MAX_OUTCOME = 65_536  # characters of what came of a request; a card has 30 000
 MACHINE_LIMIT = ((30, 1.0), (180, 60.0))  # messages that one machine makes us send
 MAX_PACES = 5_000  # machines whose last messages are counted
+MAX_STEPS = 16  # of one machine at the engine: what it says next stays in its socket
 MAX_EARLY = 2_048  # connections that have not logged in
 VERSION = "1"
 
@@ -120,6 +121,28 @@ class Hub:
     def go(self, steps: Coroutine[Any, None, object]) -> None:
         """Take some steps; what the engine does not do is not an error here."""
         run(steps, _report)
+
+    def take(
+        self,
+        wire: Wire,
+        steps: Coroutine[Any, None, object],
+        failed: Callable[[Exception], object] = lambda error: _report(error),
+    ) -> None:
+        """Steps for a machine's message; it has to wait while too many are not done."""
+        peer: Peer = wire.data
+
+        async def counted() -> None:
+            try:
+                await steps
+            finally:
+                peer.steps -= 1
+                if peer.steps == MAX_STEPS - 1:
+                    wire.hold(False)
+
+        peer.steps += 1
+        if peer.steps == MAX_STEPS:
+            wire.hold(True)
+        run(counted(), failed)
 
     async def _sign(self) -> None:
         if self._closing:
@@ -344,7 +367,7 @@ class Hub:
         ):
             raise PayloadError("a wrong proof of a new key")
         peer.machine = machine._replace(key=fresh, next="")
-        self.go(self._keep_rotated(wire, machine, fresh))
+        self.take(wire, self._keep_rotated(wire, machine, fresh))
 
     async def _keep_rotated(self, wire: Wire, machine: Machine, fresh: str) -> None:
         kept = await self.registry.get(machine.id)
@@ -377,7 +400,7 @@ class Hub:
             _report(error)
             done(False, "the gateway's engine does not answer")
 
-        run(self.cards.announce(peer.machine, ask, done), failed)
+        self.take(wire, self.cards.announce(peer.machine, ask, done), failed)
 
     def _shown(self, wire: Wire, id: str, shown: bool, detail: str) -> None:
         self.metrics.shown += shown
@@ -388,7 +411,7 @@ class Hub:
         outcome = from_plain(Outcome, message.get("outcome"))
         peer.waiting.discard(outcome.id)
         who = peer.machine.name_of(outcome.who)
-        self.go(self.cards.settle(peer.machine.id, outcome, who))
+        self.take(wire, self.cards.settle(peer.machine.id, outcome, who))
 
     def _update(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         """A machine knows what came of a request of its own that has ended."""
@@ -397,7 +420,7 @@ class Hub:
         is_short = len(json.dumps(message["outcome"])) <= MAX_OUTCOME
         if is_short and self._may_send(peer.machine.id):
             who = peer.machine.name_of(outcome.who)
-            self.go(self.cards.update(peer.machine.id, outcome, who))
+            self.take(wire, self.cards.update(peer.machine.id, outcome, who))
 
     def _notice(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         assert peer.machine is not None

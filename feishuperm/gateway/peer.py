@@ -21,6 +21,8 @@ class Wire(Protocol):
 
     def trust(self) -> None: ...
 
+    def hold(self, held: bool) -> None: ...
+
     def end(self, code: int = ..., reason: str = ...) -> None: ...
 
     def tick(self, now: float) -> None: ...
@@ -44,6 +46,7 @@ class Peer:
         self.taps: set[str] = set()  # handed over, without a receipt so far
         self.claims = ""  # the machine that it says it is
         self.busy = False  # a login or a join is under way
+        self.steps = 0  # that its messages have the engine take, not yet done
 
 
 class Place(NamedTuple):

@@ -239,7 +239,7 @@ class Taps:
                 "receipt", tap=tap, receipt=to_plain(receipt)
             )
             done.append(entry)  # type: ignore[arg-type]
-        self._hub.go(self._hub.run(*done))
+        self._hub.take(wire, self._hub.run(*done))
 
     def heard(self, entry: dict[str, Any]) -> None:
         tap = entry["tap"]

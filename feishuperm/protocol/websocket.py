@@ -38,6 +38,7 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 DATA_CODES = frozenset((CONTINUATION, TEXT, BINARY))
 CONTROL_CODES = frozenset((CLOSE, PING, PONG))
 MAX_CONTROL = 125
+FRAMES = 256  # without a message that one call looks at: others have their turn too
 JUMP_SECONDS = 10.0  # that the wall clock ran ahead of the other: the machine slept
 
 # Close codes: what we send, and which may be received.
@@ -357,14 +358,18 @@ class Conversation:
         self._ahead = wall - now  # grows when the machine sleeps
         self.trouble = ""  # why it is of no use any more
         self.code = 0  # what the other end closed it with
+        self.is_behind = False  # the last `next_event()` stopped before it was through
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take what arrived."""
         self._socket.receive_data(data)
 
     def next_event(self) -> Any:
-        """The next message, or None: more is needed, or it is over."""
-        while not self.trouble:
+        """The next message, or None: more is needed, it is over, or `is_behind`."""
+        self.is_behind = False
+        for _ in range(FRAMES):
+            if self.trouble:
+                return None
             try:
                 event = self._socket.next_event()
                 if event is None:
@@ -376,6 +381,7 @@ class Conversation:
                 return None
             if message is not None:
                 return message
+        self.is_behind = True
         return None
 
     def _take(self, event: Event) -> Any:

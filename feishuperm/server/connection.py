@@ -105,6 +105,8 @@ class Connection(Handler):
             self._flush()
         if mask & READ and self.sock is not None:
             self._read()
+        if self.sock is not None:
+            self.pace()
 
     def fail(self) -> None:
         self.abort()
@@ -142,6 +144,10 @@ class Connection(Handler):
         if not self._more and self.sock is not None:
             self._more = True
             self.loop.again(self)
+
+    def pace(self) -> None:
+        """Read no further while messages are left: they wait in the peer's buffer."""
+        self._want(self._mask & ~READ if self._more else self._mask | READ)
 
     def ended(self) -> None:
         """The peer sends no more."""
@@ -182,10 +188,10 @@ class Connection(Handler):
         except OSError:
             self.abort()
             return
-        if data:
-            self.received(data)
-        else:
+        if not data:
             self.ended()
+        elif not self._finishing:  # what comes behind the end is not even kept
+            self.received(data)
 
     def _flush(self) -> None:
         assert self.sock is not None and self._out is not None
@@ -269,8 +275,6 @@ class HookConnection(Connection):
             self.send(b"R")
             self.close()
         self._reader = reader if reader.buffered else None
-        # A peer that sends faster than it is served waits in its own buffer.
-        self._want(self._mask & ~READ if self._more else self._mask | READ)
 
     def fail(self) -> None:
         """The handler raised: the terminal decides. Just closing would mean "again"."""
@@ -400,6 +404,9 @@ class HttpConnection(Connection):
             self._wait()
         elif not self._busy:
             self._serve()
+
+    def pace(self) -> None:
+        """`_wait` does it: an answer's end must see that the peer has left."""
 
     def ended(self) -> None:
         """The peer may have closed only its half: answers under way still go out."""

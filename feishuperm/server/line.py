@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from feishuperm.errors import FeishupermError
-from feishuperm.server.connection import Connection
+from feishuperm.server.connection import PER_TURN, Connection
 from feishuperm.server.loop import Loop
 
 BACKLOG = 4 << 20  # unread bytes after which the other end must be gone
@@ -71,10 +71,13 @@ class Outgoing(Connection):
         super().__init__(loop, sock)
 
     def received(self, data: bytes) -> None:
-        # Decrypted bytes may be left inside, which no selector knows of.
-        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
+        if self.is_half_read():
             self.leave_rest()
         self._on_data(data)
+
+    def is_half_read(self) -> bool:
+        """Whether decrypted bytes are left inside, which no selector knows of."""
+        return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
 
     def go_on(self) -> None:
         self._read()
@@ -220,7 +223,7 @@ class Live(Outgoing):
     ) -> None:
         self._line = line
         self.wire = wire  # a `Conversation`
-        super().__init__(loop, sock, self._heard, lambda: line.over(self))
+        super().__init__(loop, sock, self._take, lambda: line.over(self))
 
     def end(self) -> None:
         """Say goodbye, and close."""
@@ -238,12 +241,26 @@ class Live(Outgoing):
 
     def begin(self, rest: bytes) -> None:
         """What came behind the handshake comes first."""
-        self._heard(rest) if rest else self.flush()
+        self._take(rest) if rest else self.flush()
 
-    def _heard(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
         now = self.loop.now()
         self.wire.notice_sleep(now, self._line.wall())
         self.wire.receive_data(data, now)
-        for message in iter(self.wire.next_event, None):
+        self._hand_over()
+
+    def go_on(self) -> None:
+        self._hand_over()
+        if not self._more and self.sock is not None and self.is_half_read():
+            self._read()
+
+    def _hand_over(self) -> None:
+        """Tell of what came, so much in a turn: others have theirs."""
+        for _ in range(PER_TURN):
+            message = self.wire.next_event()
+            if message is None:
+                break
             self._line.heard(self, message)
+        if message is not None or self.wire.is_behind:
+            self.leave_rest()
         self.flush()

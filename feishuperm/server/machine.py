@@ -20,7 +20,7 @@ from feishuperm.server.connection import (
     Exchange,
     keep_alive_probe,
 )
-from feishuperm.server.loop import Loop
+from feishuperm.server.loop import READ, Loop
 
 BACKLOG = 4 << 20  # unread bytes after which a machine must be gone
 VERSION = "13"
@@ -29,7 +29,7 @@ VERSION = "13"
 class MachineConnection(Connection):
     """One machine, from its upgrade until either side closes."""
 
-    __slots__ = ("_on_close", "_on_message", "_wire", "address", "data")
+    __slots__ = ("_held", "_on_close", "_on_message", "_wire", "address", "data")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class MachineConnection(Connection):
         self._on_close = on_close
         self.address = address
         self.data: Any = None  # the owner's
+        self._held = False
         # Not all at the same moment, however many came back together.
         first = random.uniform(1.0, PING_SECONDS)
         self._wire = MachineWire(False, loop.now(), first_ping=first)
@@ -69,9 +70,17 @@ class MachineConnection(Connection):
         self.write(self._wire.data_to_send())
         self.close()
 
+    def hold(self, held: bool) -> None:
+        """Whether what the machine says next has to wait in its own buffer."""
+        self._held = held
+        if not held:
+            self.leave_rest()
+
     def tick(self, now: float) -> None:
         self._wire.tick(now)
         self._send_due()
+        if self._finishing:
+            self.abort()  # it had the time since the last tick to read why
 
     def received(self, data: bytes) -> None:
         self._wire.receive_data(data, self.loop.now())
@@ -80,13 +89,19 @@ class MachineConnection(Connection):
 
     def go_on(self) -> None:
         for _ in range(PER_TURN):
-            message = self._wire.next_event()
+            message = None if self._held else self._wire.next_event()
             if message is None:
                 break
             self._on_message(self, message)
-        else:
+        if message is not None or self._wire.is_behind:
             self.leave_rest()
         self._send_due()
+
+    def pace(self) -> None:
+        if self._held:
+            self._want(self._mask & ~READ)
+        else:
+            super().pace()
 
     def closed(self) -> None:
         self._on_close(self)

@@ -82,6 +82,7 @@ class FakeWire:
         self.reason = ""
         self.sent: list[dict[str, Any]] = []
         self.ended: tuple[int, str] | None = None
+        self.held = False
         hub.accept(self)
 
     def send(self, kind: str, **parts: Any) -> None:
@@ -96,6 +97,9 @@ class FakeWire:
     def tick(self, now: float) -> None: ...
 
     def trust(self) -> None: ...
+
+    def hold(self, held: bool) -> None:
+        self.held = held
 
     def say(self, kind: str, **parts: Any) -> None:
         self.hub.received(self, {"t": kind, **parts})

@@ -379,3 +379,18 @@ def test_notice_of_no_known_kind_ends_its_connection_with_a_word(
     wire = bench.wire(bench.enrol())
     wire.say("notice", notice={"kind": kind, "text": "x"})
     assert wire.ended is not None and "cannot be read" in wire.ended[1]
+
+
+def test_machine_waits_while_too_much_of_it_is_at_the_engine(
+    tmp_path: Path, clock: Clock
+) -> None:
+    engine = SlowEngine(tmp_path / "e", clock)
+    bench = Bench(engine, clock)
+    fast, other = bench.wire(bench.enrol()), bench.wire(bench.enrol())
+    engine.is_slow = True
+    for number in range(module.MAX_STEPS):
+        assert not fast.held
+        fast.say("settle", outcome=settled(f"r{number}")["outcome"])
+    assert fast.held and not other.held
+    engine.go_on()
+    assert not fast.held and fast.data.steps == 0

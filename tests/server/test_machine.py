@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from feishuperm.protocol import websocket
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.protocol.machine import POLICY, PROTOCOLS, MachineWire
 from feishuperm.protocol.websocket import accept_key
@@ -203,3 +204,65 @@ def test_machine_that_does_not_read_is_let_go(
         bench.connection.send("n", text="x" * 20_000)
     bench.driver.until(lambda: bench.closed)
     assert isinstance(bench.connection, MachineConnection)
+
+
+def flood(bench: Bench, data: bytes, turns: int = 40) -> int:
+    """Send as much as the gateway takes in some turns; the most bytes it held."""
+    most, rest = 0, b""
+    for _ in range(turns):
+        try:
+            while True:
+                rest = rest or data
+                rest = rest[bench.far.send(rest) :]
+        except (BlockingIOError, BrokenPipeError):
+            pass
+        bench.driver.step()
+        most = max(most, bench.connection._wire._socket.buffered)
+    return most
+
+
+@pytest.mark.parametrize("size", [0, 100, 30_000])
+def test_machine_that_sends_faster_than_it_is_read_waits_in_its_own_buffer(
+    bench: Bench, size: int
+) -> None:
+    bench.open()
+    bench.connection.trust()
+    bench.wire.send("ask", filling="x" * size)
+    data = bench.wire.data_to_send() * 50
+    assert flood(bench, data) < 4 * 65_536
+    before = len(bench.messages)
+    bench.driver.until(lambda: len(bench.messages) > before + 2)
+
+
+def test_machine_whose_messages_are_held_waits_in_its_own_buffer(bench: Bench) -> None:
+    bench.open()
+    bench.connection.hold(True)
+    bench.wire.send("ask")
+    assert flood(bench, bench.wire.data_to_send() * 500) < 3 * 65_536
+    assert bench.messages == []
+    bench.connection.hold(False)
+    bench.driver.until(lambda: len(bench.messages) > 5000)
+
+
+def test_flood_of_pings_leaves_others_their_turn(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.open()
+    pongs: list[bytes] = []
+    wire = bench.connection._wire._socket
+    monkeypatch.setattr(wire, "send_pong", lambda data: pongs.append(data) or b"")
+    bench.far.sendall(bytes((0x89, 0x80, 0, 0, 0, 0)) * 10_000)
+    bench.driver.step()
+    assert 0 < len(pongs) <= websocket.FRAMES
+    bench.driver.until(lambda: len(pongs) == 10_000)
+
+
+def test_nothing_is_kept_of_what_comes_behind_the_end(bench: Bench) -> None:
+    """A machine that broke a rule, does not read why, and goes on sending."""
+    bench.open()
+    bench.connection.write(b"x" * (3 << 20))
+    assert bench.connection.backlog
+    bench.far.sendall(b"\xff" * 64)
+    assert flood(bench, b"x" * 65_536) <= 65_536 and bench.closed == []
+    bench.connection.tick(bench.driver.clock())
+    assert bench.closed == [bench.connection]

@@ -225,3 +225,19 @@ def test_line_that_was_closed_while_it_dialled_keeps_no_socket(
     gateway.driver.until(lambda: gateway.far)
     gateway.driver.until(gateway.is_cut)
     assert gateway.changes == []
+
+
+def test_gateway_that_sends_faster_than_it_is_read_waits_in_its_own_buffer(
+    gateway: Gateway,
+) -> None:
+    """A few messages in a turn, in order, whatever comes; none is lost at the end."""
+    gateway.up()
+    count = 300
+    for number in range(count):
+        gateway.wires[-1].send("tap", number=number)
+    gateway.far[-1].sendall(gateway.wires[-1].data_to_send())
+    gateway.far[-1].close()
+    gateway.driver.step()
+    assert 0 < len(gateway.messages) <= 8
+    gateway.driver.until(lambda: not gateway.changes[-1][0])
+    assert [message["number"] for message in gateway.messages] == [*range(count)]
