@@ -109,6 +109,19 @@ if sys.version_info >= (3, 9): print(sys.executable)' 2>/dev/null) || continue
     'install one, for example: apt install python3' '请先安装，例如：apt install python3'
 }
 
+# `sudo` and `doas` may keep the HOME of a user, who could not change root's files there.
+refuse_another_home() {
+  owner=$("$python" -I -S -c 'import os, pwd
+uid = os.stat(os.environ["HOME"]).st_uid
+if uid and os.geteuid() == 0:
+    names = [row.pw_name for row in pwd.getpwall() if row.pw_uid == uid]
+    print((names or [uid])[0])' 2>/dev/null) || owner=''
+  [ -z "$owner" ] || die \
+    "$HOME belongs to $owner: root would leave files there that this user cannot change" \
+    "$HOME 属于 $owner：以 root 运行会在那里留下该用户无法修改的文件" \
+    "as $owner, without sudo: sh $0" "请以 $owner 的身份、不用 sudo 运行：sh $0"
+}
+
 digest() {
   "$python" -I -S -c 'import hashlib, sys
 print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
@@ -275,6 +288,7 @@ main() {
     return
   fi
   find_python
+  refuse_another_home
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   trap 'exit 1' HUP INT TERM

@@ -41,6 +41,8 @@ COMMANDS = {
 }
 
 HELP = ("--help", "-h", "help")
+# These leave no file behind, or are a session's, which they must not disturb.
+FOR_ANY_USER = ("hook", "supervisor", "version")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -130,8 +132,19 @@ def run(command: str, args: list[str]) -> int:
         return 0
     if command == "hook":
         return run_hook(args)
+    if os.geteuid() == 0 and command not in FOR_ANY_USER:
+        check_home(command, args)
     code: int = import_module(module_name(command)).main(args)
     return code
+
+
+def check_home(command: str, args: list[str]) -> None:
+    """Raises FeishupermError for root with the HOME of another user."""
+    from feishuperm.lib.config import home
+    from feishuperm.lib.files import require_own
+
+    if not set(HELP).intersection(args):
+        require_own(home(), [command, *args])
 
 
 def module_name(command: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from feishuperm import cli
 from feishuperm.commands import version
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.lib import files
 from feishuperm.services.history import width
 from tests.conftest import ROOT, clean_env
 from tests.lib.sentences import has_chinese
@@ -128,6 +129,42 @@ def test_error_is_told_with_its_hint(
     assert cli.main(["feishuperm", "version"]) == code
     expected = f"feishuperm: {said}\nhint: {error.hint}\n"
     assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_root_leaves_no_file_in_the_home_of_another_user(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    home: Path,
+    command: str,
+) -> None:
+    """`sudo` or `doas` with the user's HOME, `su -m`; a hook disturbs no session."""
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(files, "owner", lambda path: 4_000_000_000)
+    monkeypatch.setattr(cli, "import_module", lambda name: version)
+    monkeypatch.setattr(version, "main", lambda args: 0)
+    monkeypatch.setattr(cli, "run_hook", lambda args: 0)
+    free = command in ("hook", "supervisor", "version")
+    assert cli.main(["feishuperm", command, "x y"]) == (0 if free else 1)
+    assert cli.main(["feishuperm", command, "--help"]) == 0
+    told = (
+        f"feishuperm: {home} belongs to 4000000000: root would leave files there that "
+        "this user cannot change\n"
+        f"hint: as 4000000000, without sudo: feishuperm {command} 'x y'\n"
+    )
+    assert capsys.readouterr().err == ("" if free else told)
+    assert list(home.iterdir()) == []
+
+
+def test_root_in_its_own_home_is_fine(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(files, "owner", lambda path: 0)
+    monkeypatch.setattr(cli, "import_module", lambda name: version)
+    assert cli.main(["feishuperm", "install"]) == 0
 
 
 def test_keyboard_interrupt_ends_quietly(

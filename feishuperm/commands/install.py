@@ -6,14 +6,15 @@ import os
 
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.lib.config import home
-from feishuperm.lib.files import locked
+from feishuperm.lib.config import config_dir, home, state_dir
+from feishuperm.lib.files import locked, require_own
 from feishuperm.lib.program import archive_path
 from feishuperm.lib.tongue import KEY
 from feishuperm.models.names import LANGUAGES
 from feishuperm.setup.gateway_install import GatewayInstall
 from feishuperm.setup.install import Install
 from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.ports import port_number
 from feishuperm.setup.service_unit import KINDS
 from feishuperm.setup.waiting import duration
 
@@ -53,6 +54,8 @@ def main(args: list[str]) -> int:
         raise FeishupermError("only a built file can install itself", "./install.sh")
     if not os.path.isdir(home()):
         raise FeishupermError("this user has no home folder", "set HOME to one")
+    for place in (config_dir(), state_dir(), options.prefix or home()):
+        require_own(place, ["install", *args])
     if options.lang:  # it is spoken from here on
         os.environ[KEY] = options.lang
     kind = GatewayInstall if options.gateway else Install
@@ -84,7 +87,8 @@ def parser() -> ArgumentParser:
     add("--lang", choices=LANGUAGES, help=lang)
     wait = "how long a request waits, such as 10m; sets the hook's time-out too"
     add("--wait", metavar="TIME", type=duration, help=wait)
-    add("--port", metavar="N", help="the port of the server")
+    port = "the port of the server; 0: a free one"
+    add("--port", metavar="N", type=port_number, help=port)
     for name, text in FLAGS.items():
         add(name, action="store_true", help=text)
     return made

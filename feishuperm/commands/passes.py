@@ -100,9 +100,9 @@ def _bounds(options: Any) -> tuple[int, int]:
 
 def _add(options: Any) -> int:
     """Show the scope, word by word, and make the pass if a person says so."""
-    require_person(os.environ)
     check_rule(options.what)
     minutes, calls = _bounds(options)
+    require_person(os.environ)
     project = os.path.realpath(options.project or ".")
     where = f"session {options.session}" if options.session else project
     say("without asking:")

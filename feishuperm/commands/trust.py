@@ -48,15 +48,16 @@ def _list() -> int:
 
 
 def _revoke(folder: str) -> int:
-    require_person(os.environ)
+    """By anybody, of any folder: it makes things stricter."""
     review = Review(folder, os.environ)
     say("revoked" if review.revoke() else f"{review.root} was not trusted")
     return 0
 
 
 def _trust(folder: str) -> int:
-    require_person(os.environ)
     review = Review(folder, os.environ)
+    review.require_folder()
+    require_person(os.environ)
     if review.is_empty():
         say(f"nothing to trust: {review.root} has no settings and no scripts")
         return 0

@@ -43,17 +43,19 @@ class Review:
         self.records = Records(environ)
         self.ledger = ledger or Ledger()
 
+    def require_folder(self) -> None:
+        if not os.path.isdir(self.root):
+            raise FeishupermError(f"there is no folder {self.root}")
+
     def is_empty(self) -> bool:
         """Whether the folder has no say in a session at all."""
         named = (os.path.lexists(os.path.join(self.root, name)) for name in NAMES)
-        is_bare = os.path.isdir(self.root) and not any(named)
-        return is_bare and not project_content(self.root)
+        return not any(named) and not project_content(self.root)
 
     def trust(self, ask: Callable[[str], str], show: Callable[[str], object]) -> bool:
         """Show the content and ask; whether it is trusted now."""
+        self.require_folder()
         trust = Trust(self.environ)
-        if not os.path.isdir(self.root):
-            raise FeishupermError(f"{self.root} is no folder")
         if trust.by_claude(self.root):
             root = visible(self.root)
             show(translate(f"Claude Code itself trusts {root}: nothing to do"))

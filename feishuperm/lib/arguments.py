@@ -61,7 +61,7 @@ class Argument:
         except ValueError:
             if self.type is int:
                 raise ValueError(f"{word!r} is no number") from None
-            raise ValueError(f"{word!r} is no duration") from None
+            raise  # the type's own words
 
 
 class ArgumentParser:
@@ -165,5 +165,6 @@ def _parted(word: str) -> tuple[str, str | None]:
 
 
 def _is_option(word: str) -> bool:
-    """A prompt may well begin with a dash; an option never holds a blank."""
-    return word.startswith("-") and word != "-" and not any(map(str.isspace, word))
+    """A prompt may well begin with a dash; no option holds a blank or is a number."""
+    is_value = word[1:].isdigit() or any(map(str.isspace, word))
+    return word.startswith("-") and word != "-" and not is_value

@@ -172,7 +172,7 @@ HELP = (
         "how long a request waits, such as 10m; sets the hook's time-out too",
         "请求等待多久，例如 10m；同时设置钩子的超时",
     ),
-    ("the port of the server", "服务的端口"),
+    ("the port of the server; 0: a free one", "服务的端口；0：自动选一个空闲端口"),
     (
         "Prints six digits and waits; send them to the bot in Feishu and confirm "
         "there. Only the\n"
@@ -343,7 +343,19 @@ MISTAKES = (
     ("did you mean {}?", "是不是想写 {}？"),
     ("{} is not {}", "{~} 不符合要求，应为：{~}"),
     ("{} is no number", "{} 不是数字"),
-    ("{} is no duration", "{} 不是时长"),
+    (
+        "{} is no duration: from 1s to 24h, such as 10m",
+        "{} 不是时长：可以是 1s 到 24h，例如 10m",
+    ),
+    (
+        "{} is no port: a number from 1 to 65535, or 0 for a free one",
+        "{} 不是端口：可以是 1 到 65535 的数字，或者用 0 自动选一个空闲端口",
+    ),
+    (
+        "{} belongs to {}: root would leave files there that this user cannot change",
+        "{} 属于 {}：以 root 运行会在那里留下该用户无法修改的文件",
+    ),
+    ("as {}, without sudo: {}", "请以 {} 的身份、不用 sudo 运行：{}"),
     ("{} is missing", "缺少 {}"),
     ("unknown argument {}", "没有 {} 这个参数"),
     ("{} takes no arguments, got {}", "{} 不带参数，却收到 {}"),
@@ -1614,7 +1626,7 @@ RECORD = (
     ("trusted", "已信任"),
     ("not trusted", "没有信任"),
     ("changed since", "已有改动"),
-    ("{} is no folder", "{} 不是目录"),
+    ("there is no folder {}", "没有 {} 这个目录"),
     (
         "Claude Code itself trusts {}: nothing to do",
         "Claude Code 自己信任 {}：不需要做什么",

@@ -16,11 +16,11 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from feishuperm.errors import FileError
+from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.config import state_dir
 
 MAX_JSON = 16 << 20  # settings files are kilobytes; this only stops an accident
@@ -164,6 +164,42 @@ def guard_dir(path: str) -> None:
         pass
     except OSError as error:
         raise failure("cannot use", path, error) from None
+
+
+def require_own(path: str, command: Sequence[str]) -> None:
+    """Raise FeishupermError where root would leave files in another user's folder.
+
+    `sudo` and `doas` may keep the user's HOME, `su -m` does; what root makes there,
+    that user can neither write nor remove. The owner of the nearest folder decides.
+    """
+    place = os.path.realpath(path)
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    uid = owner(place)
+    if os.geteuid() or not uid:
+        return
+    import shlex  # late: hooks load this module
+
+    name = user_name(uid)
+    raise FeishupermError(
+        f"{place} belongs to {name}: root would leave files there that this user "
+        "cannot change",
+        f"as {name}, without sudo: {shlex.join(['feishuperm', *command])}",
+    )
+
+
+def owner(path: str) -> int:
+    return os.stat(path).st_uid
+
+
+def user_name(uid: int) -> str:
+    """A user's name, or the number of one that has none."""
+    import pwd  # late: for a refusal only
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def acquire(

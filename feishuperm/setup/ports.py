@@ -27,6 +27,16 @@ def own_socket(folder: str) -> str:
     return path
 
 
+def port_number(text: str) -> str:
+    """What `--port` was given. Raises ValueError that says what it may be."""
+    try:
+        return str(BY_KEY["CALLBACK_SERVER_PORT"].parse(text))
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no port: a number from 1 to 65535, or 0 for a free one"
+        ) from None
+
+
 def port_settings(port: int | str) -> dict[str, str]:
     """The two settings that a port of one's own needs; 0: any that is free now.
 

@@ -25,7 +25,7 @@ def duration(text: str) -> int:
     match = DURATION.fullmatch(text.strip().lower())
     seconds = int(match[1]) * UNITS[match[2]] if match else 0
     if not 0 < seconds <= LONGEST:
-        raise ValueError
+        raise ValueError(f"{text!r} is no duration: from 1s to 24h, such as 10m")
     return seconds
 
 

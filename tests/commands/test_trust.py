@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from feishuperm.commands import trust
+from feishuperm.engine.trust import Records
 from feishuperm.engine.trust_review import is_below_a_session
 from feishuperm.errors import UsageError
 from tests.conftest import ROOT
@@ -91,6 +93,29 @@ def test_session_that_hides_its_variables_is_refused_by_its_parents(
     hide = 'env -u CLAUDECODE "$@"; exit $?'
     code, said = run(clone, answer="y", before=["sh", "-c", hide, "sh"], CLAUDECODE="1")
     assert code == 1 and "inside a session of Claude Code" in said
+
+
+@pytest.mark.parametrize("name", ["missing", "clone/.claude/settings.json"])
+def test_folder_that_is_not_there_is_told_before_anybody_is_asked(
+    clone: Path, name: str
+) -> None:
+    code, said = run(clone, str(clone.parent / name))
+    assert code == 1 and f"there is no folder {clone.parent / name}" in said
+
+
+@pytest.mark.parametrize("environ", [{}, {"CLAUDECODE": "1"}])
+def test_revoking_needs_nobody_and_no_folder(
+    clone: Path, environ: dict[str, str]
+) -> None:
+    records = Records({"HOME": str(clone.parent)})
+    records.set(str(clone), "x")
+    shutil.rmtree(clone / ".claude")
+    assert run(clone, "revoke", ".", **environ) == (0, "revoked\r\n")
+    assert records.read() == {}
+    missing = str(clone.parent / "missing")
+    records.set(missing, "x")
+    assert run(clone, "revoke", missing, **environ) == (0, "revoked\r\n")
+    assert records.read() == {}
 
 
 def test_list_needs_nobody(clone: Path) -> None:

@@ -543,6 +543,28 @@ def test_refusals_name_the_reason_and_leave_no_file(
     assert list(machine.home.iterdir()) == []
 
 
+def test_root_with_the_home_of_a_user_is_refused_with_the_command_to_use(
+    machine: Machine,
+) -> None:
+    """`sudo ./install.sh` that keeps HOME, and every way to the same."""
+    if os.geteuid():
+        pytest.skip("only root can be root")
+    os.chown(machine.home, 65534, 65534)
+    for result in (
+        machine.sh(),
+        machine.sh("--dry-run"),
+        machine.sh(SUDO_USER="nobody", SUDO_UID="65534"),
+        machine.call(str(machine.pyz), "install"),
+        machine.call(str(machine.pyz), "serve"),
+        machine.call(str(machine.pyz), "uninstall"),
+    ):
+        assert result.returncode == 1 and "belongs to nobody" in result.stderr
+        assert "hint: as nobody, without sudo: " in result.stderr
+    assert list(machine.home.iterdir()) == []
+    os.chown(machine.home, 0, 0)
+    assert machine.sh("--dry-run").returncode == 0
+
+
 def test_option_without_its_value_is_a_usage_error(machine: Machine) -> None:
     result = machine.call("sh", str(SCRIPT), "--prefix")
     assert result.returncode == 2 and "--prefix needs a value" in result.stderr
