@@ -17,6 +17,7 @@ from feishuperm.lib import files
 from feishuperm.services.history import width
 from tests.conftest import ROOT, clean_env
 from tests.lib.sentences import has_chinese
+from tests.tables import every_row
 
 # Commands that read the settings, and so meet a bad configuration file.
 # (`doctor` makes a finding of it.)
@@ -187,7 +188,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c != "hook"])
+@every_row("command", [c for c in cli.COMMANDS if c != "hook"])
 def test_summaries_agree_with_the_commands(command: str) -> None:
     module = __import__(cli.module_name(command), fromlist=("main",))
     assert cli.COMMANDS[command] == module.SUMMARY

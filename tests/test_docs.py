@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from feishuperm import cli
 from feishuperm.models.settings import SETTINGS
 from tests.conftest import ROOT
+from tests.tables import every_row
 
 READMES = ("README.md", "README.zh-CN.md")
 # Set by systems and shells, or for and by other programs; nobody sets them for us.
@@ -38,7 +37,7 @@ def rows(text: str) -> dict[str, list[str]]:
     return {row[0]: row for row in cells if len(row) > 1}
 
 
-@pytest.mark.parametrize("name", READMES)
+@every_row("name", READMES)
 def test_every_command_has_a_row(name: str) -> None:
     text = read(name)
     missing = [
@@ -49,7 +48,7 @@ def test_every_command_has_a_row(name: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("name", READMES)
+@every_row("name", READMES)
 def test_every_setting_has_a_row_with_its_default(name: str) -> None:
     table = rows(read(name))
     for setting in SETTINGS:
@@ -57,7 +56,7 @@ def test_every_setting_has_a_row_with_its_default(name: str) -> None:
         assert table[f"`{setting.key}`"][1] == default
 
 
-@pytest.mark.parametrize("name", READMES)
+@every_row("name", READMES)
 def test_no_setting_that_does_not_exist(name: str) -> None:
     known = {setting.key for setting in SETTINGS}
     for cell in rows(read(name)):
@@ -66,7 +65,7 @@ def test_no_setting_that_does_not_exist(name: str) -> None:
             assert key in known or key == "CALLBACK_SERVER_URL"
 
 
-@pytest.mark.parametrize("name", READMES)
+@every_row("name", READMES)
 def test_every_environment_variable_we_read_is_named(name: str) -> None:
     text = read(name)
     found = set()
@@ -95,19 +94,19 @@ def test_both_readmes_have_the_same_tables_code_and_pictures() -> None:
     assert shapes[0] == shapes[1]
 
 
-@pytest.mark.parametrize("name", [*READMES, "CHANGELOG.md", "DESIGN.md"])
+@every_row("name", [*READMES, "CHANGELOG.md", "DESIGN.md"])
 def test_files_that_are_linked_exist(name: str) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", read(name)):
         assert (ROOT / target).exists(), target
 
 
-@pytest.mark.parametrize("name", READMES)
+@every_row("name", READMES)
 def test_commands_in_the_text_exist(name: str) -> None:
     for word in re.findall(r"`feishuperm ([a-z][a-z-]*)", read(name)):
         assert word in cli.COMMANDS
 
 
-@pytest.mark.parametrize("name", READMES)
+@every_row("name", READMES)
 def test_options_in_the_text_exist(name: str) -> None:
     sources = [ROOT / "install.sh", *(ROOT / "feishuperm/commands").glob("*.py")]
     known = "".join(path.read_text("utf-8") for path in sources)
@@ -144,7 +143,7 @@ NEVER = re.compile(r"\b[Nn]ever\b|[绝决永从]不|永远不|绝对不|从来�
 NAMED_TEST = re.compile(r"`(tests/[\w/.]+)`")
 
 
-@pytest.mark.parametrize("name", READMES)
+@every_row("name", READMES)
 def test_every_never_names_a_test_that_is_there(name: str) -> None:
     """A promise that no test keeps is an opinion."""
     kept = 0
@@ -164,7 +163,7 @@ def test_both_readmes_promise_by_the_same_tests() -> None:
     assert english == chinese
 
 
-@pytest.mark.parametrize(("name", "language"), [*zip(READMES, ("en", "zh"))])
+@every_row(("name", "language"), [*zip(READMES, ("en", "zh"))])
 def test_first_screen_shows_the_scan_the_card_and_the_settled_card(
     name: str, language: str
 ) -> None:

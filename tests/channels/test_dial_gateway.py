@@ -11,6 +11,7 @@ from feishuperm.errors import FeishupermError, ProtocolError
 from feishuperm.lib import post
 from feishuperm.protocol.machine import PROTOCOLS
 from feishuperm.protocol.websocket import accept_key
+from tests.tables import every_row
 
 
 class FakeSocket:
@@ -58,7 +59,7 @@ def dial(
     return opened, rest, asked
 
 
-@pytest.mark.parametrize("size", [4096, 1])
+@every_row("size", [4096, 1])
 def test_open_socket_and_what_came_behind_the_handshake(size: int) -> None:
     sock = FakeSocket(UPGRADED, b"frame" if size > 1 else b"", size)
     opened, rest, asked = dial(sock)
@@ -87,7 +88,7 @@ def test_web_server_that_is_no_gateway_is_named_with_its_answer() -> None:
     assert sock.closed
 
 
-@pytest.mark.parametrize(
+@every_row(
     "answer",
     [
         "",
@@ -103,7 +104,7 @@ def test_handshake_that_is_none_is_refused_and_nothing_left_open(answer: str) ->
     assert sock.closed
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "https://localhost:99999", "http://:x"])
+@every_row("url", ["http://[::1", "https://localhost:99999", "http://:x"])
 def test_address_that_leads_nowhere_is_told_in_a_sentence(url: str) -> None:
     with pytest.raises(OSError, match="not a usable address"):
         dial_gateway(url, post.dial)

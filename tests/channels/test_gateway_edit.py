@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from feishuperm.channels.app.channel import Counter
 from feishuperm.channels.gateway import GatewayChannel
 from feishuperm.lib.enrolment import Enrolment
@@ -14,6 +12,7 @@ from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Receipt, to_plain
 from feishuperm.protocol.machine import TAP, prove
 from tests.services.test_presenter import TOKEN, brief
+from tests.tables import every_row
 
 KEY = "00" * 32
 OWNER = "ou_1"
@@ -59,7 +58,7 @@ class Machine:
         return self.channel._judge("t1", message)
 
 
-@pytest.mark.parametrize("command", ["npm test", f"curl -H 'X: {TOKEN}'"])
+@every_row("command", ["npm test", f"curl -H 'X: {TOKEN}'"])
 def test_gateway_that_lies_cannot_change_what_runs(command: str) -> None:
     machine = Machine(brief(command=command)._replace(hold=True))
     machine.channel._send_ask(machine.ask)

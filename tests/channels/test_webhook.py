@@ -21,6 +21,7 @@ from feishuperm.models.ask import Notice
 from tests.asks import make_ask, url
 from tests.conftest import wait_until
 from tests.fakes.feishu import RATE_GATEWAY, TOKEN, FakeFeishu, Fault, every_url
+from tests.tables import every_row
 
 URL = "https://feishu.test/open-apis/bot/v2/hook/TOKEN"
 ASK = make_ask("Bash", {"command": "ls"}, id="1-a")
@@ -130,7 +131,7 @@ def test_cards_leave_in_the_order_they_came() -> None:
     assert [name for name, _, _ in world.done] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "failure",
     [
         11232,
@@ -151,7 +152,7 @@ def test_failure_that_may_pass_is_tried_again(failure: int | Reply | OSError) ->
     assert [moment for moment, _ in world.sent] == [1000.0, 1000.5, 1001.5]
 
 
-@pytest.mark.parametrize("code", [19001, 19007, 19022, 19024, 11242, 11249])
+@every_row("code", [19001, 19007, 19022, 19024, 11242, 11249])
 def test_failure_that_cannot_pass_is_given_up_at_once(code: int) -> None:
     world = World(code)
     world.announce()

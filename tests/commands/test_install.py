@@ -15,6 +15,7 @@ from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import files
 from feishuperm.setup.manifest import Manifest
+from tests.tables import every_row
 
 
 def test_source_tree_cannot_install_itself() -> None:
@@ -22,7 +23,7 @@ def test_source_tree_cannot_install_itself() -> None:
         install.main(["--dry-run"])
 
 
-@pytest.mark.parametrize("argument", ["--dance", "--service=upstart", "extra"])
+@every_row("argument", ["--dance", "--service=upstart", "extra"])
 def test_wrong_argument_is_a_usage_error(argument: str) -> None:
     with pytest.raises(UsageError):
         parser().parse_args([argument])

@@ -12,6 +12,7 @@ from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RulePlan, RuleWriter
+from tests.tables import every_row
 
 MOMENT = 1794801600.0
 
@@ -340,7 +341,7 @@ def test_undo_in_a_broken_file_changes_nothing(ledger: Ledger, project: Path) ->
     assert len(list(ledger.entries())) == 1
 
 
-@pytest.mark.parametrize(
+@every_row(
     "args",
     [
         ["undo"],

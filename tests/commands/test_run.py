@@ -11,6 +11,7 @@ import pytest
 from feishuperm.commands import run
 from feishuperm.engine.screen import Screen
 from feishuperm.errors import FeishupermError, UsageError
+from tests.tables import every_row
 
 
 class Trusting:
@@ -39,7 +40,7 @@ def test_project_that_nobody_trusted_has_no_say_and_that_is_told(
     assert sources(tmp_path, True) == ([], "")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("args", "own", "extra"),
     [
         (["hi"], ["hi"], []),

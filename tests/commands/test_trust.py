@@ -18,6 +18,7 @@ from feishuperm.engine.trust import Records
 from feishuperm.engine.trust_review import is_below_a_session
 from feishuperm.errors import UsageError
 from tests.conftest import ROOT
+from tests.tables import every_row
 
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -69,7 +70,7 @@ def run(
     return code, said
 
 
-@pytest.mark.parametrize("words", [["revoke"], ["a", "b"], ["list", "x"]])
+@every_row("words", [["revoke"], ["a", "b"], ["list", "x"]])
 def test_wrong_words_are_told(words: list[str]) -> None:
     with pytest.raises(UsageError):
         trust.main(words)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import arguments
 from feishuperm.danger.scene import DOWNLOADED, SECRET, Arg, Flow
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 
 def args(text: str) -> list[Arg]:
     return [Arg(word) for word in text.split()]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "short", "long", "outcome"),
     [
         ("-xvf a", "f", (), True),
@@ -31,7 +30,7 @@ def test_option_is_among_the_arguments(
     assert arguments.has(args(given), short, *long) is outcome
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "rest"),
     [
         ("-a x y", "x y"),
@@ -45,7 +44,7 @@ def test_operands_are_no_options_and_not_their_values(given: str, rest: str) -> 
     assert arguments.operands(args(given), "-o --out") == rest.split()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "before", "command"),
     [
         ("-n 10 rm -rf x", 0, "rm -rf x"),
@@ -59,7 +58,7 @@ def test_command_is_behind_its_wrapper(given: str, before: int, command: str) ->
     assert arguments.behind(args(given), "-n -k", before) == command.split()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "value"),
     [
         ("-o x", "x"),
@@ -89,7 +88,7 @@ def test_first_word_of_a_kind_has_its_place() -> None:
     assert arguments.behind_dashes(args("a b")) == []
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "notes"),
     [
         ("/srv/x", ["fact.outside /srv/x"]),
@@ -115,7 +114,7 @@ def test_what_is_looked_at_flows_on() -> None:
     assert fetched == Flow(None, DOWNLOADED, "a.b")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("gcc -o /srv/x", ["danger.overwrite /srv/x"]),
@@ -132,7 +131,7 @@ def test_file_that_an_option_names_is_written(command: str, notes: list[str]) ->
     assert stage.notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "text"),
     [
         ("sort", "a\nb"),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import builtins
 from feishuperm.danger.places import UNKNOWN
 from feishuperm.danger.scene import DOWNLOADED, SECRET, Arg, Flow, Program
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "text"),
     [
         (builtins.echo, "echo a b", "a b\n"),
@@ -39,7 +38,7 @@ def test_printed_text_comes_from_where_its_words_do() -> None:
     assert builtins.passes(Stage().scene, "", [], Flow("x", SECRET, "y")).what == "y"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("folders", "cwd"),
     [
         (["src"], "/home/me/app/src"),
@@ -87,7 +86,7 @@ def test_lines_are_read_into_variables() -> None:
     assert "Name" not in stage.scene.variables
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "calls"),
     [
         (builtins.trap, "trap 'rm x' EXIT", ["rm x"]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger.code import (
     DATA,
     DELETES_UNSEEN,
@@ -13,9 +11,10 @@ from feishuperm.danger.code import (
     powershell_deletes,
     powershell_marks,
 )
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("kind", "text", "texts"),
     [
         ("deletes", "shutil.rmtree('/a')", ["/a"]),
@@ -35,7 +34,7 @@ def test_text_of_a_kind_is_picked(kind: str, text: str, texts: list[str]) -> Non
     assert Code(text).texts(kind) == texts
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "runs"),
     [
         ("os.system('rm -rf /a')", ["rm -rf /a"]),
@@ -51,7 +50,7 @@ def test_command_that_is_run_is_handed_back(text: str, runs: list[str]) -> None:
     assert Code(text).runs() == runs
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "writes"),
     [
         ("open('/a', 'w')", ["/a"]),
@@ -77,7 +76,7 @@ def test_path_may_be_one_from_home() -> None:
     assert Code("f(Path.home() / '.ssh/x')").paths() == [".ssh/x", "~/.ssh/x"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "came", "decoded", "printed"),
     [
         ("exec(urlopen(u).read())", True, False, False),
@@ -112,7 +111,7 @@ def test_no_more_is_read_than_is_allowed() -> None:
     assert len(Code("os.remove('/a');" * 20).texts("deletes")) == MAX_TEXTS
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "keys"),
     [
         ("iwr https://a.b | iex", ["danger.downloaded"]),
@@ -132,7 +131,7 @@ def test_powershell_is_known_by_its_commands(text: str, keys: list[str]) -> None
     assert powershell_marks(text) == keys
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "deletes"),
     [
         ("Remove-Item C:\\a -Recurse", [("C:/a", True)]),

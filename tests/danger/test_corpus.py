@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.danger.corpus import cases, right
+from tests.tables import every_row
 
 CASES = cases()
 CLASSES = {
@@ -23,7 +22,7 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize("label", sorted({case.label for case in CASES}))
+@every_row("label", sorted({case.label for case in CASES}))
 def test_every_labelled_call_is_read_as_labelled(label: str) -> None:
     wrong = [
         f"{case.line}: {case.read()}"

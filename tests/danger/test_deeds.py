@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger.deeds import LOOKED_AT, deeds, is_harmless
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "keys"),
     [
         ("npm publish", ["danger.publish"]),
@@ -30,7 +29,7 @@ def test_command_is_known_by_its_words(command: str, keys: list[str]) -> None:
     assert deeds(name, args) == keys
 
 
-@pytest.mark.parametrize(
+@every_row(
     "command",
     [
         "npm publish --dry-run",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import elsewhere
 from feishuperm.danger.places import UNKNOWN
 from feishuperm.danger.scene import DOWNLOADED, NOTHING, SECRET, Arg, Flow, Program
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 ssh, container, kubectl = elsewhere.ssh, elsewhere.container, elsewhere.kubectl
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "calls"),
     [
         (ssh, "ssh -p 22 me@a.b rm x", ["rm x"]),
@@ -37,7 +36,7 @@ def test_command_runs_elsewhere(
     assert stage.calls == calls and not stage.scene.foreign
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "notes"),
     [
         (ssh, "ssh me@a.b", ["fact.host a.b"]),

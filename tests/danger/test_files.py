@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import files
 from feishuperm.danger.places import UNKNOWN
 from feishuperm.danger.scene import (
@@ -16,9 +14,10 @@ from feishuperm.danger.scene import (
     Program,
 )
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "notes"),
     [
         (files.rm, "rm -rf ~/x y", ["danger.delete ~/x", "fact.deletes y"]),
@@ -54,7 +53,7 @@ def test_file_is_changed(program: Program, command: str, notes: list[str]) -> No
     assert stage.notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("cp a /srv/x", ["danger.overwrite /srv/x"]),
@@ -80,7 +79,7 @@ def test_last_word_is_written(command: str, notes: list[str]) -> None:
     assert stage.notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("chmod 644 x", []),
@@ -110,7 +109,7 @@ def test_rights_of_whatever_the_run_tells() -> None:
         assert stage.notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "calls"),
     [
         (files.sed, "sed 's/a/rm x/e' y", ["rm x"]),
@@ -131,7 +130,7 @@ def test_command_inside_is_run(
     assert stage.calls == calls
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "notes"),
     [
         (files.sed, "sed -i s/a/b/ /srv/x", ["danger.overwrite /srv/x"]),
@@ -155,7 +154,7 @@ def test_editor_of_streams_and_archiver_write(
     assert stage.notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "origin"),
     [
         (files.reader, "cat .env", SECRET),
@@ -186,7 +185,7 @@ def test_word_that_came_from_elsewhere_is_deleted_or_read() -> None:
     assert files.reader(stage.scene, "cat", words, NOTHING).trace == (SECRET, "y")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "kept"),
     [
         (files.tee, "tee x", "x"),

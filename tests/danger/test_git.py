@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger.git import git
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("push", ["fact.push"]),
@@ -56,7 +55,7 @@ def test_what_git_does_is_noted(command: str, notes: list[str]) -> None:
     assert stage.notes == notes and stage.scene.cwd == "/home/me/app"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("config user.name x", []),
@@ -80,7 +79,7 @@ def test_setting_is_of_note_if_it_governs_others(
     assert stage.notes == notes and not stage.calls
 
 
-@pytest.mark.parametrize(
+@every_row(
     "command",
     [
         "config alias.x '!rm y'",
@@ -107,7 +106,7 @@ def test_command_that_git_is_given_is_run(command: str) -> None:
     assert stage.calls == ["rm y"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes", "folder"),
     [
         ("clone https://a.b/c.git", ["fact.host a.b"], "c"),

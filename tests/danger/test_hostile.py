@@ -7,10 +7,9 @@ import sys
 import time
 from types import FrameType
 
-import pytest
-
 from feishuperm.danger.reader import read_call
 from tests.danger.hostile import HEADS, PIECES, again, random_command
+from tests.tables import every_row
 
 MOST_SECONDS = 1.0  # of this thread alone; each of them takes some hundredths
 MOST_CALLS = 150_000  # of functions, for any input: some twenty milliseconds
@@ -38,7 +37,7 @@ def test_random_commands_are_read() -> None:
         read_call("Bash", {"command": random_command(rng)}, "/home/me/app", "/home/me")
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@every_row("piece", PIECES)
 def test_work_does_not_grow_with_a_megabyte_of_anything(piece: str) -> None:
     for head in HEADS:
         command = head + piece * ((1 << 20) // len(piece))
@@ -59,7 +58,7 @@ def test_work_for_sql_and_powershell_is_bounded_too() -> None:
         read_call("mcp__db__query", {"sql": command}, "/home/me/app", "/home/me")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "command",
     [
         "cat > x <<'E'\n#!" + "a" * 30_000 + "!\nE\n./x",
@@ -70,7 +69,6 @@ def test_work_for_sql_and_powershell_is_bounded_too() -> None:
         "awk '" + "print" * 4_000 + "'",
         "psql <<'E'\n" + "copy " * 6_000 + "\nE\n",
     ],
-    ids=lambda command: command[:24].split("\n")[-1],
 )
 def test_no_pattern_goes_over_the_same_text_again_and_again(command: str) -> None:
     began = time.thread_time()
@@ -78,7 +76,7 @@ def test_no_pattern_goes_over_the_same_text_again_and_again(command: str) -> Non
     assert time.thread_time() - began < MOST_SECONDS
 
 
-@pytest.mark.parametrize("depth", [30, 3000])
+@every_row("depth", [30, 3000])
 def test_deep_nesting_is_not_taken_for_harmless(depth: int) -> None:
     for opening in ("$(", '"$(', "(", "${a:-", "<("):
         reading = read_call(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import network
 from feishuperm.danger.scene import DOWNLOADED, SECRET, SHELL, Arg, Flow
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("curl https://a.b/c", ["fact.host a.b"]),
@@ -36,7 +35,7 @@ def test_download_is_noted(command: str, notes: list[str]) -> None:
     assert stage.notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "path"),
     [
         ("curl -o x https://a.b/c", "x"),
@@ -59,7 +58,7 @@ def test_what_is_only_printed_is_in_no_file() -> None:
     assert stage.scene.content("c") is None and not stage.scene.content("-")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("option", "variable", "host", "leaks"),
     [
         ("-H", "$MY_TOKEN", "a.b", False),

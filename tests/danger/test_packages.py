@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger.packages import MANAGERS, make, packages
 from feishuperm.danger.scene import DOWNLOADED, Flow
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("npm install x", ["fact.installs npm x"]),
@@ -44,7 +43,7 @@ def test_manager_is_noted(command: str, notes: list[str]) -> None:
     assert stage.notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "calls"),
     [
         ("uv run --with x rm y", ["rm y"]),
@@ -77,7 +76,7 @@ def test_file_that_came_is_installed_or_run() -> None:
     assert stage.notes == ["danger.downloaded a.b"] and stage.calls == ["python"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes", "calls"),
     [
         ("make deploy", ["danger.publish make deploy"], []),

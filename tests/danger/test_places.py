@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger.places import (
     INSIDE,
     NOWHERE,
@@ -13,11 +11,12 @@ from feishuperm.danger.places import (
     Ground,
     is_secret,
 )
+from tests.tables import every_row
 
 GROUND = Ground("/home/me/app", "/home/me")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "kind", "whole"),
     [
         ("src/a.py", INSIDE, False),
@@ -63,7 +62,7 @@ def test_part_of_the_project_that_only_the_run_will_tell_is_not_all_of_it() -> N
     assert not GROUND.place("./\0", "/home/me/app").whole
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "foreign", "shown"),
     [
         ("src/a", False, "src/a"),
@@ -88,7 +87,7 @@ def test_nothing_is_inside_on_another_machine() -> None:
     assert GROUND.place("/tmp/x", "/home/me/app", foreign=True).kind == TEMPORARY
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "device"),
     [("/dev/sda", True), ("/dev/shm/x", False), ("/dev/tty1", False), ("dev/x", False)],
 )
@@ -96,7 +95,7 @@ def test_device_is_known(path: str, device: bool) -> None:
     assert GROUND.place(path, "/home/me/app").device is device
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "secret"),
     [
         (".env", True),
@@ -117,7 +116,7 @@ def test_relative_path_from_nobody_knows_where_is_unsure() -> None:
     assert GROUND.place("/srv/x", "\0").kind == OUTSIDE
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "key"),
     [
         ("~/.bashrc", "danger.startup"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import elsewhere, files, runners
 from feishuperm.danger.deeds import names
 from feishuperm.danger.programs import PROGRAMS, ROWS
 from feishuperm.danger.scene import ANY, Program
 from feishuperm.danger.strangers import RUN_BY_OTHERS, by_words, unknown
+from tests.tables import every_row
 
 
 def test_no_name_stands_in_two_rows() -> None:
@@ -16,7 +15,7 @@ def test_no_name_stands_in_two_rows() -> None:
     assert sorted(every) == sorted(set(every))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "program"),
     [
         (ANY, unknown),

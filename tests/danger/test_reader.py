@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from feishuperm.danger.reader import MAX_NAMED, UNBOXED, read_call
 from feishuperm.danger.scene import MAX_SHOWN
 from feishuperm.danger.shell import Budget
 from tests.danger.corpus import HOME, PROJECT
+from tests.tables import every_row
 
 
 def keys(tool: str, tool_input: dict[str, Any]) -> list[str]:
@@ -17,7 +16,7 @@ def keys(tool: str, tool_input: dict[str, Any]) -> list[str]:
     return [f"{key} {what}" for key, what in (*reading.marks, *reading.facts)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool", "tool_input", "outcome"),
     [
         ("Bash", {"command": "rm -rf ~/x"}, ["danger.delete ~/x"]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import runners
 from feishuperm.danger.places import UNKNOWN
 from feishuperm.danger.scene import (
@@ -17,12 +15,13 @@ from feishuperm.danger.scene import (
     Program,
 )
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 nice, timeout = runners.wrapped("-n", 0), runners.wrapped("-k", 1)
 typescript = runners.wrapped("-c --command", 1)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "calls"),
     [
         (nice, "nice -n 10 rm x", ["rm x"]),
@@ -66,7 +65,7 @@ def test_command_is_handed_on(program: Program, command: str, calls: list[str]) 
     assert stage.calls == calls
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "notes"),
     [
         (runners.as_root, "sudo -u x rm y", ["danger.root sudo rm y"]),
@@ -103,7 +102,7 @@ def test_runner_itself_is_noted(
     assert [note for note in stage.notes if note != "fact.opaque"] == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "text", "calls"),
     [
         (runners.shell, "bash", "rm x", ["rm x"]),
@@ -146,7 +145,7 @@ def test_file_that_only_the_run_will_tell_is_opaque() -> None:
     assert stage.notes == ["danger.decoded x", "fact.opaque …"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "notes"),
     [
         ("shutil.rmtree('/srv/x')", ["danger.delete /srv/x"]),

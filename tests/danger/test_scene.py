@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import builtins
 from feishuperm.danger.scene import (
     DECODED,
@@ -21,9 +19,10 @@ from feishuperm.danger.scene import (
 )
 from feishuperm.danger.shell import Budget, parse
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "calls"),
     [
         ("a $HOME/x", ["a /home/me/x"]),
@@ -87,7 +86,7 @@ def plumbed(stage: Stage) -> list[Flow]:
     return flows
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "echo b > x; while read y; do a $y; done < x",
@@ -123,7 +122,7 @@ def test_what_flows_through_pipes_and_files_is_known() -> None:
     assert stage.calls == ["rm z", "./y", "./y", "rm zw", "./y"]  # read once each
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "notes"),
     [
         ("a > /srv/x", ["danger.overwrite /srv/x"]),
@@ -152,7 +151,7 @@ def test_what_a_shell_does_itself_is_noted(text: str, notes: list[str]) -> None:
     assert stage.notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "recursive", "note"),
     [
         ("x", True, "fact.deletes x"),

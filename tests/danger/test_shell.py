@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger.shell import (
     MAX_DEPTH,
     MAX_TEXT,
@@ -14,6 +12,7 @@ from feishuperm.danger.shell import (
     Word,
     parse,
 )
+from tests.tables import every_row
 
 
 def shown(script: Script) -> str:
@@ -42,7 +41,7 @@ def _part(part: Part) -> str:
     return part.text.replace(" ", "_")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "commands"),
     [
         ("a  b\tc", "a b c"),
@@ -80,7 +79,7 @@ def test_text_is_told_apart(text: str, commands: str) -> None:
     assert shown(script) == commands and script.unread == ""
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "commands"),
     [
         ("a <<E; b\n$x `c`\nE\nd", "a <<[${x}_$( c )\n]; b; d"),
@@ -92,7 +91,7 @@ def test_document_stands_behind_its_line(text: str, commands: str) -> None:
     assert shown(parse(text, Budget())) == commands
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "unread"),
     [
         ("a; b 'c", "b 'c"),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import sql
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     "statement",
     [
         "DROP TABLE users",
@@ -34,7 +33,7 @@ def test_statement_destroys(statement: str) -> None:
     assert sql.destroys(statement)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "statement",
     [
         "select * from users",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import strangers
 from feishuperm.danger.scene import DOWNLOADED, NOTHING, SECRET, Arg, Flow
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 
 def meet(command: str, flow: Flow = NOTHING) -> tuple[Stage, Flow]:
@@ -14,7 +13,7 @@ def meet(command: str, flow: Flow = NOTHING) -> tuple[Stage, Flow]:
     return stage, stage.play(strangers.by_words, command, flow)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("mytool deploy", ["danger.publish mytool deploy"]),
@@ -34,7 +33,7 @@ def test_stranger_is_noted_for_its_first_word_and_paths(
     assert meet(command)[0].notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("/srv/x", ["fact.outside /srv/x"]),
@@ -52,7 +51,7 @@ def test_script_is_noted_for_its_place_and_name(command: str, notes: list[str]) 
     assert stage.notes == notes
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "calls"),
     [
         ("mytool rm x", ["rm x"]),
@@ -71,7 +70,7 @@ def test_command_among_the_arguments_is_run(command: str, calls: list[str]) -> N
     assert meet(command)[0].calls == calls
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "origin"),
     [
         ("gh api x", DOWNLOADED),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.danger import system
 from feishuperm.danger.scene import DOWNLOADED, NOTHING, Arg, Flow, Program
 from tests.danger.stage import Stage
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "notes"),
     [
         ("psql -c 'drop table x'", ["danger.data drop table x"]),
@@ -62,7 +61,7 @@ def test_keys_that_only_the_run_will_tell_are_deleted() -> None:
     assert stage.notes == ["danger.data redis-cli del …"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("program", "command", "notes"),
     [
         (system.crontab, "crontab -l", []),

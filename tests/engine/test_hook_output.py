@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from feishuperm.engine.hook_output import decided, for_client, merge, without_allow
 from tests.engine.parts import CONTINUE
+from tests.tables import every_row
 
 
 def denies(reason: str, decision: str = "deny") -> dict[str, Any]:
@@ -20,7 +19,7 @@ def refuses(message: str) -> dict[str, Any]:
     return {"hookSpecificOutput": {"decision": decision}}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("outputs", "expected"),
     [
         ([], {}),
@@ -106,7 +105,7 @@ def test_block_wins_messages_join_last_input_stays(
     assert merge(outputs) == expected
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("event", "specific"),
     [
         (
@@ -141,7 +140,7 @@ def says(**specific: Any) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **specific}}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("output", "kept", "decision"),
     [
         (CONTINUE, CONTINUE, ""),

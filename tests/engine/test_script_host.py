@@ -13,6 +13,7 @@ from feishuperm.engine.script_host import allowed_path, read_result, shape_probl
 from feishuperm.lib.child import RESULT, STDERR
 from feishuperm.models.hooks import Origin
 from tests.engine.parts import CONTINUE, EVENT, Bench
+from tests.tables import every_row
 
 PYTHON = """
     print("noise")
@@ -220,7 +221,7 @@ class Ended:
         return self._outputs[number]
 
 
-@pytest.mark.parametrize("result", [b"", b"{", b"\xff", b"[" * 100_000])
+@every_row("result", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_result_that_is_no_json_is_told_with_what_the_script_said(
     result: bytes,
 ) -> None:
@@ -229,7 +230,7 @@ def test_result_that_is_no_json_is_told_with_what_the_script_said(
     assert output == CONTINUE and "boom" in problem
 
 
-@pytest.mark.parametrize("result", [b"5", b"null", b'"x"', b"[]", b"{}"])
+@every_row("result", [b"5", b"null", b'"x"', b"[]", b"{}"])
 def test_result_that_the_host_did_not_write_decides_nothing(result: bytes) -> None:
     """A script can find the descriptor and write to it by itself."""
     ended: Any = Ended(result)

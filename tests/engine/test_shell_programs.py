@@ -6,6 +6,7 @@ import pytest
 
 from feishuperm.engine.shell_programs import VALUE, Word, judge, program
 from feishuperm.engine.variables import UnsafeTemplate
+from tests.tables import every_row
 
 
 def words(line: str) -> list[Word]:
@@ -13,7 +14,7 @@ def words(line: str) -> list[Word]:
     return [Word(word.replace("@", VALUE), False) for word in line.split()]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "line",
     [
         "echo @", "cat -- @", "test -f @", "x=@ make", "git add @", "bash check.sh @",
@@ -26,7 +27,7 @@ def test_value_that_stays_an_argument_is_taken(line: str) -> None:
     judge(words(line))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "line",
     [
         "@ x", "./@/run", "eval @", "bash -c @", "sh @", "python3 -c @", "python3 @",
@@ -41,7 +42,7 @@ def test_value_that_could_run_is_refused(line: str) -> None:
         judge(words(line))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("word", "name"),
     [
         ("/usr/bin/python3.11", "python"),
@@ -56,15 +57,13 @@ def test_program_is_known_by_its_name_alone(word: str, name: str) -> None:
     assert program(Word(word, False)) == name
 
 
-@pytest.mark.parametrize(
-    "word", [VALUE, f"{VALUE}/sh", "a{b,c}", "$(x)", "bin*/sh", ""]
-)
+@every_row("word", [VALUE, f"{VALUE}/sh", "a{b,c}", "$(x)", "bin*/sh", ""])
 def test_program_that_cannot_be_told_is_refused(word: str) -> None:
     with pytest.raises(UnsafeTemplate):
         program(Word(word, False))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "fits"),
     [
         ("check.sh", True), ("./tools/check.sh", True), ("~/check.sh", True),

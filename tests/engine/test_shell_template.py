@@ -18,6 +18,7 @@ from feishuperm.engine.variables import (
     used_variables,
 )
 from tests.engine.hostile import CORPUS, EVALUATORS, EVERYDAY, TEMPLATES
+from tests.tables import every_row
 
 # One name for each shell there is: /bin/sh is often one of the others.
 SHELLS = list(
@@ -37,7 +38,7 @@ HARMLESS = (
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("template", "rewritten"),
     [
         ("cp $FILE x", 'cp "${FILE}" x'),
@@ -67,7 +68,7 @@ def test_placeholder_suits_the_quotes_around_it(template: str, rewritten: str) -
     assert shell_template(template) == rewritten
 
 
-@pytest.mark.parametrize(
+@every_row(
     "template",
     [
         "echo $(( $FILE + 1 ))",
@@ -95,7 +96,7 @@ def test_template_that_would_evaluate_a_value_is_refused(template: str) -> None:
         shell_template(template)
 
 
-@pytest.mark.parametrize("template", EVERYDAY)
+@every_row("template", EVERYDAY)
 def test_ordinary_template_is_not_refused(template: str) -> None:
     shell_template(template)
 

@@ -20,6 +20,7 @@ from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib import terminal
 from feishuperm.services.ledger import Ledger
 from tests.engine.parts import Clone
+from tests.tables import every_row
 
 
 def test_trust_holds_for_the_very_content_that_was_shown(clone: Clone) -> None:
@@ -90,7 +91,7 @@ def test_escape_sequences_of_a_clone_are_shown_and_not_obeyed(clone: Clone) -> N
     assert "\x1b" not in text and "\u202e" not in text and "⟦U+001B⟧" in text
 
 
-@pytest.mark.parametrize("name", ["CLAUDECODE", "CLAUDE_CODE_SESSION_ID"])
+@every_row("name", ["CLAUDECODE", "CLAUDE_CODE_SESSION_ID"])
 def test_session_of_claude_code_is_no_person(name: str) -> None:
     with pytest.raises(FeishupermError, match="inside a session"):
         require_person({name: "1"})

@@ -17,6 +17,7 @@ from feishuperm.engine.variables import (
 )
 from feishuperm.models.hooks import HookCallback
 from tests.engine.hostile import CORPUS
+from tests.tables import every_row
 
 
 def test_variables_come_from_the_event() -> None:
@@ -45,7 +46,7 @@ def test_variables_come_from_the_event() -> None:
     }
 
 
-@pytest.mark.parametrize("tool_input", [None, [], "text", {"file_path": {}}])
+@every_row("tool_input", [None, [], "text", {"file_path": {}}])
 def test_odd_tool_input_leaves_variables_empty(tool_input: object) -> None:
     assert variables({"tool_input": tool_input})["FILE"] == ""
 

@@ -2,9 +2,9 @@
 
 It extends the strict fake of `tests.fakes.feishu` by what an app can do: change, reply
 to and urge messages, upload files, ask about itself, and hold WebSockets over which
-taps and texts arrive, each on ONE of them at random.  The WebSocket below and the frame
-codec are those of other people (`websockets`, the official SDK), so that nothing of
-ours is tested against itself.
+taps and texts arrive, each on ONE of them at random.  The WebSocket below is that of
+other people (`websockets`); the frame codec is ours, which `test_feishu_frame` compares
+with the official one, and both official clients read this fake in `test_feishu_app`.
 
     with FakePlatform() as feishu:
         ...                                   # the app connects, sends a card
@@ -30,12 +30,12 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
-from lark_oapi.ws.pb.pbbp2_pb2 import Frame
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
+from feishuperm.protocol.feishu_frame import Frame, decode_frame, encode_frame
 from tests.fakes.feishu import (
     APP_BYTES,
     APP_ID,
@@ -155,7 +155,9 @@ class Connections:
         try:
             for data in connection:
                 assert isinstance(data, bytes), "frames are binary"
-                self._take(connection, Frame.FromString(data))
+                frame = decode_frame(data)
+                assert encode_frame(frame) == data, "a required field is missing"
+                self._take(connection, frame)
         except (ConnectionClosed, OSError):
             pass
         finally:
@@ -164,11 +166,10 @@ class Connections:
             self.silent.discard(connection)
             self.deaf.discard(connection)
 
-    def _take(self, connection: ServerConnection, frame: Any) -> None:
+    def _take(self, connection: ServerConnection, frame: Frame) -> None:
         if connection in self.silent:
             return
-        headers = {header.key: header.value for header in frame.headers}
-        assert frame.IsInitialized(), "a required field is missing"
+        headers = dict(frame.headers)
         if frame.method == 0:
             assert headers == {"type": "ping"} and frame.service == SERVICE
             self.pings += 1
@@ -181,12 +182,9 @@ class Connections:
             waiting[0].set()
 
     def _pong(self) -> bytes:
-        frame = Frame(SeqID=0, LogID=0, service=SERVICE, method=0)
-        frame.headers.add(key="type", value="pong")
-        if self.config is not None:
-            frame.payload = json.dumps(self.config).encode()
-        data: bytes = frame.SerializeToString()
-        return data
+        config = None if self.config is None else json.dumps(self.config).encode()
+        pong = (("type", "pong"),)
+        return encode_frame(Frame(0, 0, SERVICE, 0, pong, payload=config))
 
     def push(
         self,
@@ -221,22 +219,20 @@ class Connections:
         order = list(range(parts))
         self.random.shuffle(order)
         for number in order:
-            frame = Frame(SeqID=1, LogID=2, service=SERVICE, method=1)
-            for key, value in (
+            headers = (
                 ("type", type), ("message_id", id), ("sum", str(parts)),
                 ("seq", str(number)), ("trace_id", "t"), ("instance_id", "i-1"),
                 ("timestamp", str(int(time.time() * 1000))),
-            ):  # fmt: skip
-                frame.headers.add(key=key, value=value)
-            frame.payload = payload[number * step : (number + 1) * step]
-            yield frame.SerializeToString()
+            )  # fmt: skip
+            part = payload[number * step : (number + 1) * step]
+            yield encode_frame(Frame(1, 2, SERVICE, 1, headers, payload=part))
 
     @staticmethod
     def _checked(answer: tuple[dict[str, str], Any]) -> Json:
         """The body of an acknowledgement; it must echo what it acknowledges."""
         headers, frame = answer
         assert headers["instance_id"] == "i-1" and headers["trace_id"] == "t"
-        assert "biz_rt" in headers and (frame.SeqID, frame.LogID) == (1, 2)
+        assert "biz_rt" in headers and frame[:2] == (1, 2)
         body: Json = json.loads(frame.payload)
         return body
 

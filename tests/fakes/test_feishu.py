@@ -26,6 +26,7 @@ from tests.fakes.feishu import (
     check_card,
 )
 from tests.lib.samples import CALLS
+from tests.tables import every_row
 
 NOW = 1_700_000_000
 
@@ -61,7 +62,7 @@ CALLBACK = {"type": "callback", "value": {"a": 1}}
 TABLE = "| a | b |\n|---|---|\n| 1 | 2 |\n\n"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "good",
     [
         card(),
@@ -81,7 +82,7 @@ def test_good_card_is_taken(good: dict[str, Any]) -> None:
     check_card(good)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("bad", "code", "message"),
     [
         ([], 200621, "parse card json err"),
@@ -152,7 +153,7 @@ def test_bad_card_is_refused_with_its_code(
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("elements", "good"),
     [
         (

@@ -7,8 +7,6 @@ import gzip
 import json
 from typing import Any
 
-import pytest
-
 from feishuperm.lib.post import call
 from feishuperm.setup.registration import addons, begin
 from tests.fakes.feishu_registration import (
@@ -17,6 +15,7 @@ from tests.fakes.feishu_registration import (
     Registration,
     read_addons,
 )
+from tests.tables import every_row
 
 # A payload that another client made, as it was measured.
 MEASURED = (
@@ -36,9 +35,7 @@ def test_measured_payload_is_read_like_ours() -> None:
     assert read_addons(addons())["scopes"]["tenant"][0] == "im:message:send_as_bot"
 
 
-@pytest.mark.parametrize(
-    "extra", [{"mode": 1}, {"scopes": {"bot": []}}, {"events": {"list": []}}]
-)
+@every_row("extra", [{"mode": 1}, {"scopes": {"bot": []}}, {"events": {"list": []}}])
 def test_one_unknown_key_makes_an_app_without_anything(extra: dict[str, Any]) -> None:
     whole = {"preset": False, "callbacks": {"items": ["card.action.trigger"]}}
     assert read_addons(packed(whole)) == whole

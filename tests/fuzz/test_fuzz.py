@@ -8,22 +8,23 @@ import pytest
 
 from tests.fuzz.fuzzing import Failure, Target, check_growth, fuzz
 from tests.fuzz.targets import TARGETS
+from tests.tables import every_row
 
 NAMES = [target.name for target in TARGETS]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=NAMES)
+@every_row("target", TARGETS)
 def test_seeds_are_taken(target: Target) -> None:
     for seed in (*target.seeds, b""):
         target.run(seed)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=NAMES)
+@every_row("target", TARGETS)
 def test_broken_input_raises_nothing(target: Target) -> None:
     assert fuzz(target, 200, seed=1).inputs == 200
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=NAMES)
+@every_row("target", TARGETS)
 def test_time_and_memory_grow_with_the_input_alone(target: Target) -> None:
     check_growth(target, seed=1, patterns=2, size=32 << 10)
 

@@ -9,9 +9,10 @@ import pytest
 
 from feishuperm.errors import SettingError
 from feishuperm.gateway.dial_redis import EngineRefusal, dial_redis, read_address
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "hosts", "secure", "user", "password", "db", "master"),
     [
         ("redis://h", (("h", 6379),), False, "", "", 0, ""),
@@ -28,7 +29,7 @@ def test_address_is_read(
     assert read_address(url) == (hosts, secure, user, password, db, master)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "url", ["http://h", "redis://", "redis://h:x", "redis://u:s3cret@h/x",
             "redis+sentinel://a:1"],
 )  # fmt: skip
@@ -64,7 +65,7 @@ def test_good_server_is_logged_in() -> None:
     dial_redis(read_address(f"redis://:pw@127.0.0.1:{port}/1")).close()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("reply", "words"),
     [
         (b"-WRONGPASS invalid username-password pair\r\n", "WRONGPASS"),
@@ -85,9 +86,7 @@ def test_cluster_is_refused() -> None:
         dial_redis(read_address(f"redis://127.0.0.1:{port}"))
 
 
-@pytest.mark.parametrize(
-    "reply", [b"-LOADING Redis is loading\r\n", b"*1\r\n$5\r\nslave\r\n"]
-)
+@every_row("reply", [b"-LOADING Redis is loading\r\n", b"*1\r\n$5\r\nslave\r\n"])
 def test_weather_passes_by_itself(reply: bytes) -> None:
     port = serve(reply)
     with pytest.raises(OSError, match="engine"):

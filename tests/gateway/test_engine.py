@@ -14,6 +14,7 @@ from feishuperm.gateway import engine as module
 from feishuperm.gateway.engine import EngineDown, FileEngine, RedisEngine
 from feishuperm.protocol.resp import Failure
 from tests.gateway.parts import Clock, done
+from tests.tables import every_row
 
 
 def opened(path: Path, clock: Clock) -> FileEngine:
@@ -130,7 +131,7 @@ def lines() -> tuple[RedisEngine, FakeLine, FakeLine]:
     return engine, made[0], made[1]
 
 
-@pytest.mark.parametrize("code", ["READONLY", "LOADING", "OOM"])
+@every_row("code", ["READONLY", "LOADING", "OOM"])
 def test_refusing_engine_is_down_and_says_why(code: str) -> None:
     engine, commands, _ = lines()
     promise = engine.run(("GET", "k"))
@@ -204,7 +205,7 @@ def test_half_a_line_that_a_full_disk_left_swallows_nothing(
     assert fields[-2:] == [b"c", b"3"] and fields[:2] == [b"a", b"1"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "entry",
     [b"", b"{", b"[]", b"7", b'{"k": "joined"}', b'{"k": "tap", "tap": 3}', b"\xff"],
 )

@@ -11,6 +11,7 @@ from feishuperm.gateway.notes import MOST, join_card, machines_card, note_card
 from feishuperm.gateway.registry import Joining
 from tests.fakes.feishu import check_card
 from tests.gateway.parts import collect
+from tests.tables import every_row
 
 JOINING = Joining("j1", "r1", "box", "me", "192.0.2.7", "", "ou_owner", "secret")
 
@@ -29,7 +30,7 @@ def buttons(card: dict[str, Any]) -> list[dict[str, str]]:
     return values
 
 
-@pytest.mark.parametrize("language", ["zh", "en"])
+@every_row("language", ["zh", "en"])
 def test_machine_to_confirm_shows_name_user_and_address(language: str) -> None:
     card = join_card(JOINING, language)
     for fact in ("box", "me", "192.0.2.7"):

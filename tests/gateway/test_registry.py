@@ -21,6 +21,7 @@ from feishuperm.gateway.registry import (
     read,
 )
 from tests.gateway.parts import OTHER, OWNER, Clock, done
+from tests.tables import every_row
 
 JOINING = Joining("j1", "r1", "box", "me", "192.0.2.7")
 
@@ -149,12 +150,12 @@ def test_nobody_is_flooded_with_cards_they_did_not_ask_for(
     assert done(registry.may_ask("boss@example.com"))
 
 
-@pytest.mark.parametrize("raw", [None, 7, "text", b"", b"[]", b"{", b"[" * 10_000])
+@every_row("raw", [None, 7, "text", b"", b"[]", b"{", b"[" * 10_000])
 def test_what_the_engine_should_not_hold_reads_as_nothing(raw: object) -> None:
     assert read(Machine, raw) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "name"),
     [("box", "box"), (" a\nb ", "a b"), ("", "machine"), (7, "machine")],
 )

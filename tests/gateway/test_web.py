@@ -10,6 +10,7 @@ import pytest
 from feishuperm.gateway.web import Web, address_of
 from feishuperm.protocol.http1 import Request, Response
 from tests.gateway.parts import Bench, Clock, shared
+from tests.tables import every_row
 
 TOKEN = "t0ken"
 
@@ -119,7 +120,7 @@ def test_empty_token_opens_nothing(bench: Bench) -> None:
     assert reply.status == 403
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("peer", "passed_on", "address"),
     [
         ("192.0.2.7", "", "192.0.2.7"),

@@ -33,6 +33,7 @@ from tests.handlers.gates import (
     FakeOwners,
 )
 from tests.handlers.gates import make_gate as make
+from tests.tables import every_row
 
 PHONE = (
     "Mozilla/5.0 (Linux; Android 14; CUBOT X90) AppleWebKit/537.36 (KHTML, like Gecko)"
@@ -68,7 +69,7 @@ def status(gate: Gate, asked: Request) -> int:
 # The host.
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "local", "host"),
     [
         (LOCAL, "127.0.0.1", "localhost:8080"),
@@ -90,7 +91,7 @@ def test_own_host_is_let_in(url: str, local: str, host: str) -> None:
     assert status(make(url), request(host=host, local=local)) == 200
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "local", "host"),
     [
         (LOCAL, "127.0.0.1", "rebound.example:8080"),
@@ -111,7 +112,7 @@ def test_own_host_is_let_in(url: str, local: str, host: str) -> None:
         (PUBLIC, "192.0.2.1", "192.0.2.2:8080"),
     ],
 )
-@pytest.mark.parametrize("path", ["/allow", "/", "/status", *OPEN_PATHS])
+@every_row("path", ["/allow", "/", "/status", *OPEN_PATHS])
 def test_other_host_is_turned_away_on_every_route(
     url: str, local: str, host: str, path: str
 ) -> None:
@@ -131,7 +132,7 @@ def test_any_host_and_origin_are_judged(host: str, origin: str) -> None:
 # Other protocols, other sites.
 
 
-@pytest.mark.parametrize(
+@every_row(
     "headers",
     [
         {"connection": "Upgrade", "upgrade": "websocket"},
@@ -144,8 +145,8 @@ def test_handshake_is_never_a_tap(headers: dict[str, str]) -> None:
     assert status(make(), request(**headers)) == 400
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize(
+@every_row("method", ["GET", "POST"])
+@every_row(
     ("url", "origin", "expected"),
     [
         (LOCAL, "http://localhost:8080", 200),
@@ -178,7 +179,7 @@ def test_proxy_may_name_us_otherwise_than_the_browser() -> None:
 # Users of this machine.
 
 
-@pytest.mark.parametrize("owner", [OTHER, None])
+@every_row("owner", [OTHER, None])
 def test_other_user_of_this_machine_is_turned_away(owner: Owner | None) -> None:
     """ "Cannot tell" is no."""
     gate = make(owner=owner)
@@ -188,7 +189,7 @@ def test_other_user_of_this_machine_is_turned_away(owner: Owner | None) -> None:
         assert status(gate, request(path)) == 200
 
 
-@pytest.mark.parametrize(
+@every_row(
     "proxied",
     [
         request(version="1.0"),  # nginx in front
@@ -232,13 +233,13 @@ def test_connection_of_a_real_client_is_known_by_the_kernel() -> None:
     assert owner is not None and owner.uid == os.geteuid()
 
 
-@pytest.mark.parametrize("peer", ["127.0.0.1", "127.3.2.1", "::1"])
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:8080"])
+@every_row("peer", ["127.0.0.1", "127.3.2.1", "::1"])
+@every_row("host", ["localhost", "127.0.0.1:8080", "[::1]:8080"])
 def test_browser_on_this_machine_is_local(peer: str, host: str) -> None:
     assert is_local(request(peer=peer, host=host))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "outside",
     [
         request(peer="192.0.2.7"),
@@ -284,26 +285,26 @@ MACHINES: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("url", [LOCAL, PUBLIC])
-@pytest.mark.parametrize("headers", FINGERS)
+@every_row("url", [LOCAL, PUBLIC])
+@every_row("headers", FINGERS)
 def test_tap_is_a_finger(headers: dict[str, str], url: str) -> None:
     assert make(url).is_finger(request(**headers))
 
 
-@pytest.mark.parametrize("url", [LOCAL, PUBLIC])
-@pytest.mark.parametrize("headers", MACHINES)
+@every_row("url", [LOCAL, PUBLIC])
+@every_row("headers", MACHINES)
 def test_machine_is_no_finger(headers: dict[str, str], url: str) -> None:
     assert not make(url).is_finger(request(**headers))
 
 
-@pytest.mark.parametrize("agent", ["", "curl/8.0", "python-requests/2.31", "Go-http"])
+@every_row("agent", ["", "curl/8.0", "python-requests/2.31", "Go-http"])
 def test_plain_program_decides_on_this_machine_only(agent: str) -> None:
     assert make(LOCAL).is_finger(request(user_agent=agent))
     assert make(LOCAL).is_finger(request())
     assert not make(PUBLIC).is_finger(request(user_agent=agent))
 
 
-@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "POST"])
+@every_row("method", ["HEAD", "OPTIONS", "POST"])
 def test_other_methods_are_no_tap(method: str) -> None:
     assert not make().is_finger(request(method=method, user_agent=PHONE))
 
@@ -311,7 +312,7 @@ def test_other_methods_are_no_tap(method: str) -> None:
 # Forms and scripts of our own.
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("headers", "local", "public"),
     [
         ({}, True, False),
@@ -338,7 +339,7 @@ def test_only_our_own_pages_may_post(
     assert make(PUBLIC).is_own_form(form) == public
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("headers", "own"),
     [
         ({"sec_fetch_site": "same-origin", "sec_fetch_dest": "empty"}, True),

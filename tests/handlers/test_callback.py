@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from urllib.parse import urlencode
 
-import pytest
-
 from feishuperm.handlers.turns import MAX_SLOW
 from feishuperm.lib.peer import Owner
 from feishuperm.models import ask as statuses
@@ -28,6 +26,7 @@ from tests.handlers.site import (
     told,
 )
 from tests.kinds import extra
+from tests.tables import every_row
 
 __all__ = ["extra"]
 PHONE = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
@@ -37,7 +36,7 @@ PREVIEW = {"user-agent": "Slackbot-LinkExpanding 1.0"}
 # Taps.
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@every_row("kind", list(KINDS))
 def test_every_action_of_a_kind_has_a_route_and_is_handed_to_the_desk(
     kind: str,
 ) -> None:
@@ -74,7 +73,7 @@ def test_link_of_an_action_the_kind_does_not_have_shows_the_page() -> None:
     assert here.desk.answers == []
 
 
-@pytest.mark.parametrize(
+@every_row(
     "headers",
     [
         PREVIEW,
@@ -108,7 +107,7 @@ def test_confirmation_shows_the_page_for_every_action() -> None:
     assert here.desk.answers == []
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@every_row("method", ["GET", "POST"])
 def test_wrong_signature_is_an_unknown_request(method: str) -> None:
     here = site()
     body = urlencode({"id": ID, "sig": LINKS.signature("/deny", ID)})
@@ -148,7 +147,7 @@ def test_press_in_the_inbox_is_answered_in_place() -> None:
     assert reply["ok"] and reply["over"] and "已批准运行" in reply["title"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "headers",
     [{"origin": "https://evil.test"}, {"origin": "null"}],
 )
@@ -161,7 +160,7 @@ def test_form_of_another_site_is_refused(headers: dict[str, str]) -> None:
 # What the desk says.
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("receipt", "status", "page"),
     [
         (Receipt(statuses.SETTLED, make_outcome()), 200, "操作成功"),
@@ -290,7 +289,7 @@ def test_request_of_which_only_its_end_is_known_shows_that() -> None:
 # Routes.
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("method", "path", "status"),
     [
         ("GET", "/nothing", 404),
@@ -340,7 +339,7 @@ def test_button_of_tomorrow_is_on_old_requests_too(extra: Kind) -> None:
 # Who is let in.
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("headers", "status"),
     [
         ({"host": "rebound.example:8080"}, 421),
@@ -349,9 +348,7 @@ def test_button_of_tomorrow_is_on_old_requests_too(extra: Kind) -> None:
         ({"connection": "Upgrade", "upgrade": "websocket"}, 400),
     ],
 )
-@pytest.mark.parametrize(
-    "path", ["/allow", "/", "/status", "/events", "/undo", "/healthz"]
-)
+@every_row("path", ["/allow", "/", "/status", "/events", "/undo", "/healthz"])
 def test_hostile_page_gets_nothing_on_any_route(
     path: str, headers: dict[str, str], status: int
 ) -> None:
@@ -361,7 +358,7 @@ def test_hostile_page_gets_nothing_on_any_route(
     assert not place.desk.answers and not place.desk.seen
 
 
-@pytest.mark.parametrize("owner", [OTHER, None])
+@every_row("owner", [OTHER, None])
 def test_other_user_of_this_machine_gets_nothing_with_a_good_link(
     owner: Owner | None,
 ) -> None:
@@ -408,7 +405,7 @@ def test_wrong_unsigned_ids_of_a_page_do_not_shut_out_the_chat() -> None:
     assert place.send("GET", f"/allow?id={ID}", **tap).status == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/events", "/sessions"])
+@every_row("path", ["/", "/events", "/sessions"])
 def test_inbox_that_is_switched_off_opens_to_nobody(path: str) -> None:
     away = Site(Asked(make_ask()), FEISHUPERM_SURFACES="app")
     assert away.send("GET", path).status == 403
@@ -425,7 +422,7 @@ def test_page_offers_nothing_where_pages_may_not_answer() -> None:
 # Reading.
 
 
-@pytest.mark.parametrize("path", ["/request", "/answer"])
+@every_row("path", ["/request", "/answer"])
 def test_opening_a_request_stops_its_clock(path: str) -> None:
     here = site("question")
     assert here.tap(path, **PHONE).status == 200
@@ -438,9 +435,7 @@ def test_page_that_asks_before_it_allows_stops_the_clock_too() -> None:
     assert (here.desk.held, here.desk.answers) == ([ID], [])
 
 
-@pytest.mark.parametrize(
-    "headers", [PREVIEW, {"purpose": "prefetch"}, {"sec-purpose": "prefetch"}]
-)
+@every_row("headers", [PREVIEW, {"purpose": "prefetch"}, {"sec-purpose": "prefetch"}])
 def test_preview_and_prefetch_stop_no_clock(headers: dict[str, str]) -> None:
     here = site("permission")
     for path in ("/request", "/allow", "/always"):
@@ -514,7 +509,7 @@ def test_page_that_follows_is_told_the_end_and_what_came_of_it() -> None:
     assert told["title"] == "已拒绝运行"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "target",
     [
         f"/events?id={ID}",
@@ -533,7 +528,7 @@ def test_nobody_follows_a_request_without_its_link(target: str) -> None:
     assert not place.inbox.streams
 
 
-@pytest.mark.parametrize("site_of", ["cross-site", "same-site"])
+@every_row("site_of", ["cross-site", "same-site"])
 def test_page_elsewhere_follows_nothing_and_takes_nothing_back(site_of: str) -> None:
     place = site()
     headers = {"sec_fetch_site": site_of}
@@ -551,7 +546,7 @@ def test_undo_is_a_press_and_never_a_link() -> None:
     assert place.desk.undone == [(ID, "page"), (ID, "inbox")]
 
 
-@pytest.mark.parametrize("path", ["/allow", "/always", "/deny", "/request", "/events"])
+@every_row("path", ["/allow", "/always", "/deny", "/request", "/events"])
 def test_link_for_something_else_takes_nothing_back(path: str) -> None:
     place = site()
     form = {"id": ID, "sig": LINKS.signature(path, ID)}
@@ -568,7 +563,7 @@ def test_undo_that_is_refused_says_why() -> None:
     assert json.loads(in_place.body) == {"ok": False, "line": "not here"}
 
 
-@pytest.mark.parametrize("confirm", ["auto", "on", "off"])
+@every_row("confirm", ["auto", "on", "off"])
 def test_always_from_a_group_link_is_not_done_without_a_confirmation(
     confirm: str,
 ) -> None:

@@ -3,14 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
 from feishuperm.handlers.control import COMMANDS, FOR_PERSONS, FOR_SESSIONS, Control
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.links import Links
 from feishuperm.services.passes import Passes
 from feishuperm.services.sessions import Tickets
 from tests.handlers.gates import AGENT, FakeClients
+from tests.tables import every_row
 
 
 class FakeDesk:
@@ -85,7 +84,7 @@ def test_control_socket_decides_nothing() -> None:
     assert "error" in Socket().send("decide", id="1", action="allow")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "name", [name for name in COMMANDS if name not in (*FOR_SESSIONS, *FOR_PERSONS)]
 )
 def test_command_of_the_session_that_asks_is_refused_and_written_down(
@@ -131,7 +130,7 @@ def test_own_user_on_this_machine_needs_no_ticket() -> None:
     assert place.send("status", inbox=True)["inbox"] == "http://localhost:8080/"
 
 
-@pytest.mark.parametrize("name", FOR_PERSONS)
+@every_row("name", FOR_PERSONS)
 def test_no_session_makes_a_pass_whether_it_asked_before_or_not(name: str) -> None:
     place = Socket()
     place.clients.answer = AGENT
@@ -141,7 +140,7 @@ def test_no_session_makes_a_pass_whether_it_asked_before_or_not(name: str) -> No
     assert not place.desk.passes.all()
 
 
-@pytest.mark.parametrize(
+@every_row(
     "more",
     [
         {"rule": "Bash(*)"},

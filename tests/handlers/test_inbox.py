@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from urllib.parse import urlencode
 
-import pytest
-
 from feishuperm.models.ask import Ask, Block
 from feishuperm.protocol.http1 import Response
 from feishuperm.services.ledger import Ledger
@@ -24,6 +22,7 @@ from tests.handlers.site import (
     site,
     told,
 )
+from tests.tables import every_row
 
 
 def many(count: int) -> list[Asked]:
@@ -96,7 +95,7 @@ def let_in(place: Site, response: Response) -> str:
     return cookie
 
 
-@pytest.mark.parametrize("origin", ["none", "cross-site"])
+@every_row("origin", ["none", "cross-site"])
 def test_link_to_the_inbox_opens_it_once(origin: str) -> None:
     place = site(**PUBLIC_SITE)
     link = f"/?ticket={place.tickets.make()}"
@@ -109,7 +108,7 @@ def test_link_to_the_inbox_opens_it_once(origin: str) -> None:
     assert place.send("GET", link, cookie=cookie, **BROWSER).status == 200
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("method", "headers"),
     [
         ("HEAD", BROWSER),

@@ -6,12 +6,11 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-import pytest
-
 import feishuperm
 from feishuperm.handlers.share import Share, fill_installer
 from feishuperm.models.settings import Settings
 from feishuperm.protocol import http1
+from tests.tables import every_row
 
 ARCHIVE = b"#!/bin/sh\nthe program"
 DIGEST = hashlib.sha256(ARCHIVE).hexdigest()
@@ -45,7 +44,7 @@ def test_file_and_sums_belong_together() -> None:
     assert (reply.body, sums.body) == (ARCHIVE, f"{DIGEST}  feishuperm.pyz\n".encode())
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("setting", "peer", "host", "given"),
     [
         ("auto", "127.0.0.1", "localhost:8080", True),

@@ -26,6 +26,7 @@ from feishuperm.lib.ancestry import (
 )
 from feishuperm.lib.peer import Owner, TcpOwners
 from tests.conftest import wait_until
+from tests.tables import every_row
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -92,7 +93,7 @@ def test_client_is_whom_the_hook_names_if_it_is_above() -> None:
     assert SESSION in client.marks and b"CLAUDECODE=1" not in client.marks
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("rows", "expected"),
     [
         # As hooks are run: a shell in a group of its own.
@@ -174,13 +175,13 @@ def known_desktop() -> tuple[FakeSystem, Clients]:
     return system, known
 
 
-@pytest.mark.parametrize("pid", [30, 31, 40, 41, 50, 51])
+@every_row("pid", [30, 31, 40, 41, 50, 51])
 def test_what_lies_below_the_client_is_a_suspect(pid: int) -> None:
     _, known = known_desktop()
     assert known.suspect_pid(pid)
 
 
-@pytest.mark.parametrize("pid", [1, 10, 20])
+@every_row("pid", [1, 10, 20])
 def test_what_lies_elsewhere_is_none(pid: int) -> None:
     _, known = known_desktop()
     assert not known.suspect_pid(pid)
@@ -278,7 +279,7 @@ def test_verdict_follows_when_another_client_asks() -> None:
     assert known.suspect(Owner(UID, 700))
 
 
-@pytest.mark.parametrize(("holder", "is_suspect"), [(10, False), (51, True)])
+@every_row(("holder", "is_suspect"), [(10, False), (51, True)])
 def test_holder_of_a_socket_is_looked_for(holder: int, is_suspect: bool) -> None:
     system, known = known_desktop()
     system.files[holder] = {700}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from feishuperm.errors import UsageError
 from feishuperm.lib.arguments import ArgumentParser
+from tests.tables import every_row
 
 
 def demo() -> ArgumentParser:
@@ -20,7 +21,7 @@ def demo() -> ArgumentParser:
     return parser
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("args", "text"),
     [
         (["--nonsense"], "unknown argument '--nonsense'"),
@@ -43,7 +44,7 @@ def test_mistake_is_told_with_the_command_that_explains(
     assert caught.value.hint == "feishuperm demo --help"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("args", "name", "value"),
     [
         ([], "word", None),

@@ -15,6 +15,7 @@ import pytest
 from feishuperm.lib import child
 from feishuperm.lib.child import RESULT, RESULT_FD, STDERR, STDOUT, Child, signals_after
 from tests.conftest import ROOT, wait_until
+from tests.tables import every_row
 
 ENV = {"PATH": "/usr/bin:/bin"}
 
@@ -163,7 +164,7 @@ def test_signals_wait_while_an_answer_may_hold_a_secret() -> None:
         thread.join()
 
 
-@pytest.mark.parametrize(("action", "code"), [("DFL", -signal.SIGHUP), ("IGN", 0)])
+@every_row(("action", "code"), [("DFL", -signal.SIGHUP), ("IGN", 0)])
 def test_signal_that_ends_a_process_waits_and_one_that_does_not_is_let_be(
     action: str, code: int
 ) -> None:

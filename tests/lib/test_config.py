@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from feishuperm import wire
 from feishuperm.errors import SettingError, UsageError
 from feishuperm.lib import config
+from tests.tables import every_row
 
 
 def write(home: Path, text: str) -> dict[str, str]:
@@ -91,7 +92,7 @@ def test_bad_value_in_the_file(home: Path) -> None:
         config.load_settings(environ)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("environ", "path"),
     [
         ({"HOME": "/h"}, "/h/.config/feishuperm/config.env"),
@@ -109,7 +110,7 @@ def test_path_is_the_same_for_hook_and_server(
     assert config.config_path(environ) == path
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("environ", "config_dir", "state_dir", "claude_dir"),
     [
         (

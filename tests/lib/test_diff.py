@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.lib.diff import CHUNK, Budget, unified_diff
+from tests.tables import every_row
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "c d", " x"]), max_size=30)
 
@@ -35,7 +35,7 @@ def applied(before: str, diff: str) -> str:
     return "\n".join(new + old[position:])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("before", "after", "diff"),
     [
         ("same", "same", ""),
@@ -60,8 +60,8 @@ def test_distant_changes_are_separate_hunks() -> None:
     assert unified_diff(before, after).count("@@ -") == 2
 
 
-@pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
-@pytest.mark.parametrize("put", [0, 1, CHUNK])
+@every_row("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
+@every_row("put", [0, 1, CHUNK])
 def test_one_line_put_into_a_long_text_is_found(size: int, put: int) -> None:
     lines = [str(number) for number in range(size)]
     before, after = "\n".join(lines), "\n".join([*lines[:put], "new", *lines[put:]])
@@ -96,7 +96,7 @@ def test_diff_leads_from_one_text_to_the_other(old: list[str], new: list[str]) -
         assert (applied(before, diff) if diff else before) == after
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("before", "after"),
     [
         ("x\n" * 200_000, "x\n" * 100_000 + "y\n" * 100_000),

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from feishuperm.lib import display
 from feishuperm.lib.display import one_line, visible
+from tests.tables import every_row
 
 UNSEEN_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "shown"),
     [
         ("rm -rf ./build", "rm -rf ./build"),

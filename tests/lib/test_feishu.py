@@ -45,6 +45,7 @@ from tests.fakes.feishu import (
     every_url,
 )
 from tests.lib.samples import CALLS
+from tests.tables import every_row
 
 # What a tap alone decides; a field to fill in is the page's.
 ACTIONS = [
@@ -109,8 +110,8 @@ def log_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield path
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("tool_name", CALLS)
+@every_row("language", LANGUAGES)
+@every_row("tool_name", CALLS)
 def test_card_of_every_tool_passes_the_strict_fake(
     tool_name: str, language: str
 ) -> None:
@@ -152,7 +153,7 @@ def test_option_is_never_broken_inside_its_dashes() -> None:
     assert "--mode" not in said and "-\u2060-mode" in said
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("base", "opens"), [("https://perm.example", True), ("http://localhost:1", False)]
 )
 def test_inbox_is_one_tap_away_where_a_phone_can_open_it(
@@ -181,7 +182,7 @@ def test_title_card_says_nothing_of_the_call() -> None:
     assert every_url(bare) == []
 
 
-@pytest.mark.parametrize("row", ACTIONS, ids=lambda row: row.name)
+@every_row("row", ACTIONS)
 def test_card_has_the_button(row: Action) -> None:
     """Seed: 卡片包含批准按钮; 始终允许按钮; 拒绝按钮; 拒绝并中断按钮"""
     card = build_permission_card(make_ask("Bash"), url)
@@ -236,7 +237,7 @@ def test_preview_and_header_never_carry_the_command() -> None:
     assert card["config"]["enable_forward"] is False
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("at", "content"),
     [
         ("all", "<at id=all></at>"),
@@ -252,8 +253,8 @@ def test_owner_is_mentioned_by_setting_only(at: str, content: str | None) -> Non
     assert markdown(card) == ([content] if content else [])
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize(
+@every_row("text", HOSTILE)
+@every_row(
     ("tool_name", "keys"),
     [
         ("Bash", ("command", "description")),
@@ -351,8 +352,8 @@ def test_many_parts_show_the_first_and_the_last() -> None:
     assert "另有 470 项未显示" in text
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("kind", NOTICES)
+@every_row("language", LANGUAGES)
+@every_row("kind", NOTICES)
 def test_notice_card_of_every_kind_passes_the_strict_fake(
     kind: str, language: str
 ) -> None:
@@ -394,7 +395,7 @@ def body(code: int, msg: str = "x", **extra: object) -> bytes:
     return json.dumps({"code": code, "msg": msg, **extra}).encode()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("reply", "ok", "code", "retry", "fallback"),
     [
         (Reply(200, {}, body(0)), True, 0, False, False),
@@ -431,7 +432,7 @@ RETRYABLE = {11232, 11233, 11247, 99991400, 2200}
 FINAL = {19001, 19007, 19021, 19022, 19024, 11231, 11237, 11242, 11249}
 
 
-@pytest.mark.parametrize("code", sorted(CODES))
+@every_row("code", sorted(CODES))
 def test_code_is_retried_simplified_or_final(code: int) -> None:
     verdict, advice = CODES[code]
     assert (verdict == RETRY) == (code in RETRYABLE)
@@ -439,7 +440,7 @@ def test_code_is_retried_simplified_or_final(code: int) -> None:
     assert judge(Reply(200, {}, body(code))).message == f"{code}: {advice}"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("headers", "seconds"),
     [
         ({"x-ogw-ratelimit-reset": "2"}, 2.0),
@@ -522,7 +523,7 @@ def test_failure_is_logged_and_returned_without_secrets(log_file: str) -> None:
     assert "wrong-secret" not in said
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("refused", "sent"),
     [
         ((), ["interactive"]),

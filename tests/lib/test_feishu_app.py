@@ -7,8 +7,6 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
 from feishuperm.lib.feishu_app import (
     CODES,
     FAIL,
@@ -21,6 +19,7 @@ from feishuperm.lib.feishu_app import (
     receiver_type,
 )
 from feishuperm.lib.post import Call, Reply
+from tests.tables import every_row
 
 SECRET = "the-app-secret"
 OK = {"code": 0, "msg": "ok", "data": {"message_id": "om_1"}}
@@ -77,7 +76,7 @@ def test_card_goes_out_as_a_text_with_the_requests_id() -> None:
     assert SECRET not in repr(call.headers) + call.url
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("receiver", "type"),
     [
         ("ou_1", "open_id"),
@@ -128,7 +127,7 @@ def test_token_is_fetched_when_needed_kept_and_renewed_early() -> None:
     assert feishu.bearers()[-1] == "Bearer t-2"
 
 
-@pytest.mark.parametrize("code", [c for c, row in CODES.items() if row[0] == RENEW])
+@every_row("code", [c for c, row in CODES.items() if row[0] == RENEW])
 def test_refused_token_is_renewed_once(code: int) -> None:
     feishu = Feishu(refused(code), OK)
     assert feishu.api.send("ou_1", {}, "1").ok
@@ -148,7 +147,7 @@ def test_wrong_secret_is_named_with_the_page_that_mends_it() -> None:
     assert SECRET not in repr(result)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "body",
     [
         b'{"code":0}',
@@ -162,7 +161,7 @@ def test_answer_without_a_token_is_none(body: bytes) -> None:
     assert feishu.api.fetch_token().retry
 
 
-@pytest.mark.parametrize("code", [c for c, row in CODES.items() if row[0] != RENEW])
+@every_row("code", [c for c, row in CODES.items() if row[0] != RENEW])
 def test_each_code_has_its_meaning(code: int) -> None:
     result = Feishu(refused(code)).api.judge(refused(code))
     verdict, advice = CODES[code]
@@ -186,7 +185,7 @@ def test_busy_gateway_says_how_long_to_wait() -> None:
     assert (result.retry, result.retry_after) == (True, 7.0)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "body", "retry"),
     [
         (502, b"<html>", True),
@@ -261,7 +260,7 @@ def test_missing_permission_is_named_with_the_page_that_grants_it() -> None:
         assert result.message.endswith("/app/cli_1/auth")
 
 
-@pytest.mark.parametrize("key", [*PAGES, "app.shared", "app.too_many"])
+@every_row("key", [*PAGES, "app.shared", "app.too_many"])
 def test_every_problem_has_a_sentence_and_where_it_helps_a_page(key: str) -> None:
     said = Feishu().api.problem(key, count=2)
     assert SECRET not in said and len(said) > 20

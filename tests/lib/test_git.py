@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from feishuperm.lib.git import current_branch, main_folder, top_folder
+from tests.tables import every_row
 
 
 def repository(folder: Path, head: str) -> Path:
@@ -57,9 +58,7 @@ def test_worktree_has_its_own_branch(tmp_path: Path, relative: bool) -> None:
     assert current_branch(str(side)) == "side"
 
 
-@pytest.mark.parametrize(
-    "directory", ["", ".", "relative/path", "/", "/nowhere/at/all"]
-)
+@every_row("directory", ["", ".", "relative/path", "/", "/nowhere/at/all"])
 def test_no_repository_is_no_branch(directory: str) -> None:
     assert current_branch(directory) == ""
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from feishuperm import wire
 from feishuperm.lib import hosts
+from tests.tables import every_row
 
 SESSION = "6f1c2a2e-5b7d-4c53-9c0f-1f6f6f6f0001"
 NEWER = "0199aaaa-bbbb-7ccc-8ddd-eeeeffff0001"  # a UUID of version 7
@@ -70,7 +71,7 @@ def test_the_marks_looked_for_are_those_of_the_table() -> None:
     assert set(wire.HOST_MARKS) == fields | folders
 
 
-@pytest.mark.parametrize("name", STRANGERS)
+@every_row("name", STRANGERS)
 def test_stranger_is_told_by_its_marks_though_it_inherits_claudes_variables(
     name: str,
 ) -> None:
@@ -80,7 +81,7 @@ def test_stranger_is_told_by_its_marks_though_it_inherits_claudes_variables(
     assert hosts.stranger(raw, environ) in name
 
 
-@pytest.mark.parametrize("name", STRANGERS)
+@every_row("name", STRANGERS)
 def test_claudes_session_variable_of_another_session_does_not_make_it_claude(
     name: str,
 ) -> None:
@@ -89,7 +90,7 @@ def test_claudes_session_variable_of_another_session_does_not_make_it_claude(
     assert is_strange(encoded(**fields), environ)
 
 
-@pytest.mark.parametrize("compact", [True, False])
+@every_row("compact", [True, False])
 def test_claude_is_served_whatever_stands_in_the_environment(compact: bool) -> None:
     """Started from another agent's shell, it has that agent's variables."""
     path = f"/home/u/.claude/projects/-p/{SESSION}.jsonl"
@@ -115,7 +116,7 @@ def test_claudes_folder_may_be_elsewhere_and_behind_a_link(tmp_path: Path) -> No
     assert not is_strange(raw, environ)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "path",
     [
         f"/home/u/.claude/projects/-p/other-{SESSION}.jsonl.x",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.lib.json import has_more_parts, json_get
+from tests.tables import every_row
 
 EVENT = (
     '{"tool_name": "Bash", "tool_input": {"command": "ls", "file_path": "/a",'
@@ -17,10 +17,8 @@ EVENT = (
 )
 
 
-@pytest.mark.parametrize(
-    "data", [EVENT, EVENT.encode(), __import__("json").loads(EVENT)]
-)
-@pytest.mark.parametrize(
+@every_row("data", [EVENT, EVENT.encode(), __import__("json").loads(EVENT)])
+@every_row(
     ("path", "value"),
     [
         ("tool_name", "Bash"),
@@ -44,7 +42,7 @@ def test_field_is_found_by_its_path(data: object, path: str, value: object) -> N
     assert json_get(data, path, "default") == value
 
 
-@pytest.mark.parametrize(
+@every_row(
     "data", ["", "{", b"\xff\xfe\x00", "[" * 100_000, "5", None, object(), "NaN{"]
 )
 def test_unreadable_data_gives_the_default(data: object) -> None:

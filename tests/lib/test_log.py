@@ -18,6 +18,7 @@ from feishuperm.lib.log import (
     rotate,
     timestamp,
 )
+from tests.tables import every_row
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +148,7 @@ def test_secrets_are_replaced(file: Path, text: str, shown: str) -> None:
     assert file.read_text().endswith(f" {shown}\n")
 
 
-@pytest.mark.parametrize("path", ["/proc/no/such.log", "/dev/null/x", "/tmp/a\0b", "/"])
+@every_row("path", ["/proc/no/such.log", "/dev/null/x", "/tmp/a\0b", "/"])
 def test_log_that_cannot_be_written_is_silent(path: str) -> None:
     configure(path=path)
     log("lost")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from feishuperm.lib import markdown
 from feishuperm.lib.markdown import LONG, MANY_LINES, Piece, Span, spans
+from tests.tables import every_row
 
 PLAN = """# Cart & total
 
@@ -81,7 +81,7 @@ def test_plan_becomes_its_pieces() -> None:
     assert pieces[9].rows[1] == ((Span("code", "a.py"),), (Span("", "x"),))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "2**3 and 4**5",
@@ -175,7 +175,7 @@ HOSTILE: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(HOSTILE)))
+@every_row("number", range(len(HOSTILE)))
 def test_hostile_text_is_read_in_linear_time(number: int) -> None:
     began = time.thread_time()
     parse(HOSTILE[number])
@@ -197,7 +197,7 @@ def test_who_can_draw_little_gets_headings_code_and_lines() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("language", ["js <at id=all></at>", "x" * 30, "a b"])
+@every_row("language", ["js <at id=all></at>", "x" * 30, "a b"])
 def test_language_of_code_that_is_no_word_is_seen_as_text(language: str) -> None:
     (part,) = markdown.flatten(f"```{language}\nx\n```")
     assert part == markdown.Part("code", f"{language}\nx")

@@ -26,6 +26,7 @@ from feishuperm.lib.peer import (
     read_tables,
 )
 from tests.conftest import wait_until
+from tests.tables import every_row
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="asks a Linux kernel")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -269,7 +270,7 @@ V6_NEAR = Packed(socket.inet_pton(socket.AF_INET6, "::1"), 50000)
 V6_FAR = Packed(socket.inet_pton(socket.AF_INET6, "::1"), 8080)
 
 
-@pytest.mark.parametrize(("near", "far"), [(NEAR, FAR), (V6_NEAR, V6_FAR)])
+@every_row(("near", "far"), [(NEAR, FAR), (V6_NEAR, V6_FAR)])
 def test_mac_connection_is_known_by_all_four_parts(near: Packed, far: Packed) -> None:
     others = [
         mac_connection(near._replace(port=1), far, uid=1),
@@ -281,7 +282,7 @@ def test_mac_connection_is_known_by_all_four_parts(near: Packed, far: Packed) ->
     assert parse_pcblist(mac_table(*others), near, far) is None
 
 
-@pytest.mark.parametrize("state", [0, 1, 2, 3, 5, 7, 8, 10])
+@every_row("state", [0, 1, 2, 3, 5, 7, 8, 10])
 def test_mac_connection_that_is_over_or_not_yet_is_nobodys(state: int) -> None:
     table = mac_table(mac_connection(NEAR, FAR, state=state))
     assert parse_pcblist(table, NEAR, FAR) is None

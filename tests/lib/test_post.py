@@ -16,6 +16,7 @@ import pytest
 
 from feishuperm.lib.post import find_proxy, post_json
 from tests.fakes.feishu import TOKEN, FakeFeishu, Fault
+from tests.tables import every_row
 
 NO_PROXY: dict[str, str] = {}
 
@@ -69,7 +70,7 @@ def test_redirect_is_not_followed() -> None:
         assert len(feishu.requests) == 1
 
 
-@pytest.mark.parametrize(
+@every_row(
     "url",
     [
         "http://127.0.0.1:1/open-apis/bot/v2/hook/TOKEN",
@@ -89,7 +90,7 @@ def test_error_names_the_host_and_never_the_token(url: str) -> None:
     assert str(caught.value).startswith(("127.0.0.1: ", "host.invalid: ", "::1"))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "fault",
     [Fault(close=True), Fault(seconds=1.5), Fault(200, b"", (("X", "a" * 70000),))],
 )
@@ -103,7 +104,7 @@ def test_broken_and_slow_answers_are_errors(fault: Fault) -> None:
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("scheme", "through", "start", "drop"),
     [
         ("http", "", b"", b"HTTP/1.1 200 OK"),
@@ -275,7 +276,7 @@ def test_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> Non
         assert post_json(feishu.webhook_url, b"{}", 5, NO_PROXY).status == 200
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "environ", "proxy"),
     [
         ("https://a.com", {}, None),

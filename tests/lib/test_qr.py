@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from feishuperm.lib import qr
 from tests.conftest import ROOT, need
+from tests.tables import every_row
 from tests.terminal import THEMES, Terminal, bitmap, read_code, read_codes
 
 LINK = b"https://open.feishu.cn/page/launcher?user_code=AVQP-9HGX&addons="
@@ -124,8 +125,8 @@ DRAW = "import sys; from feishuperm.lib import qr; print(*qr.half_blocks(qr.enco
 DRAW += "sys.argv[1].encode()), sys.argv[2]), 'drawn', sep='\\n')"
 
 
-@pytest.mark.parametrize("version", range(1, WIDEST + 1))
-@pytest.mark.parametrize(
+@every_row("version", range(1, WIDEST + 1))
+@every_row(
     ("theme", "ink"),
     [("dark", "colour"), ("light", "colour"), ("dark", "light"), ("light", "dark")],
 )

@@ -5,11 +5,10 @@ What is made of the marks, and how long it takes, is `test_secrets`.
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.lib import secret_finders
 from feishuperm.lib.secret_finders import FINDERS
 from feishuperm.lib.secrets import HINTS, mask
+from tests.tables import every_row
 
 S = "S3cr3tC4n4ry"
 BY_NAME = {finder.__name__: finder for finder in FINDERS}
@@ -40,7 +39,7 @@ FINDS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "around", "secret"), FINDS)
+@every_row(("name", "around", "secret"), FINDS)
 def test_finder_marks_the_secret_and_nothing_else(
     name: str, around: str, secret: str
 ) -> None:
@@ -50,7 +49,7 @@ def test_finder_marks_the_secret_and_nothing_else(
     assert secret not in mask(text), "and whoever masks asks it"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "text"),
     [
         ("_tokens", "task-0123456789abcdef0123"),

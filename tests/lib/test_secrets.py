@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from hypothesis import example, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from feishuperm.lib.secrets import HIDDEN, mask
+from tests.tables import every_row
 
 S = "S3cr3tC4n4ry"
 LONG = "S3cr3tC4n4ry0123456789abcdefABCDEF012345"
@@ -124,7 +124,7 @@ def test_text_without_a_secret_is_the_very_same() -> None:
     assert not [(text, mask(text)) for text in HARMLESS if mask(text) is not text]
 
 
-@pytest.mark.parametrize("around", ["{}\n{}", "x && {} | {}", '{{"a": 1}}\n{} ;{}'])
+@every_row("around", ["{}\n{}", "x && {} | {}", '{{"a": 1}}\n{} ;{}'])
 def test_secret_is_masked_wherever_it_stands(around: str) -> None:
     told = [mask(around.format(text, text)) for text, _ in TEXTS]
     assert not [text for text in told if "3cr3t" in text.lower().replace("***", "")]
@@ -180,7 +180,7 @@ def test_time_is_linear_in_the_worst_texts() -> None:
     assert not slow
 
 
-@pytest.mark.parametrize("part", ["token", "eyJ"])
+@every_row("part", ["token", "eyJ"])
 def test_words_without_an_end_cost_little(part: str) -> None:
     text = part * (100_000 // len(part))
     started = time.process_time()

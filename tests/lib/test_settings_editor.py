@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.lib import settings_editor as editor
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "problem"),
     [
         (b'{"a": 1', "not JSON"),

@@ -8,6 +8,7 @@ import pytest
 
 from feishuperm.lib.task import Promise, run
 from tests.gateway.parts import kept
+from tests.tables import every_row
 
 
 def started(steps: Any) -> tuple[list[Any], list[Exception]]:
@@ -64,7 +65,7 @@ def test_steps_that_fail_at_once_are_told() -> None:
     assert isinstance(started(steps())[1][0], KeyError)
 
 
-@pytest.mark.parametrize("first", [True, False])
+@every_row("first", [True, False])
 def test_first_word_counts_and_later_ones_change_nothing(first: bool) -> None:
     promise: Promise[int] = Promise()
     results, errors = started(promise)

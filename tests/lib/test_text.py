@@ -10,6 +10,7 @@ import pytest
 from feishuperm.lib.text import TEXTS, UNCOUNTED, at_zero, text, time_hint
 from feishuperm.models.ask import Ask
 from feishuperm.models.names import LANGUAGES
+from tests.tables import every_row
 
 
 def blanks(sentence: str) -> set[str]:
@@ -38,9 +39,7 @@ def test_what_is_filled_in_stays_as_it_is() -> None:
     assert said == "用户通过飞书拒绝：{0} {reason} %s"
 
 
-@pytest.mark.parametrize(
-    ("language", "key"), [("zh", "no.such"), ("fr", "page.invalid")]
-)
+@every_row(("language", "key"), [("zh", "no.such"), ("fr", "page.invalid")])
 def test_unknown_sentence_or_language_is_a_mistake_of_ours(
     language: str, key: str
 ) -> None:

@@ -19,9 +19,10 @@ from feishuperm.lib.tongue import (
     of_locale,
     translate,
 )
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("environ", "named"),
     [
         ({}, ""),
@@ -72,7 +73,7 @@ SMALL = Catalogue(
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("english", "chinese"),
     [
         ("nothing is there", "什么都没有"),

@@ -6,7 +6,6 @@ import json
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from feishuperm.models.ask import Block
 from feishuperm.models.names import FORM, IDLE
 from tests.fakes.feishu import COLOURS
 from tests.lib.samples import CALLS, QUESTION
+from tests.tables import every_row
 
 KINDS = {"code", "diff", "markdown", "text", "path", "question"}
 VALUES = st.recursive(
@@ -51,7 +51,7 @@ def strings(value: object) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-@pytest.mark.parametrize("tool_name", TOOLS)
+@every_row("tool_name", TOOLS)
 def test_row_is_complete(tool_name: str) -> None:
     """Seed: 工具类型配置集中管理; Shell 脚本工具配置; Python 服务工具配置"""
     assert TOOL_COLORS[tool_name] in COLOURS
@@ -59,7 +59,7 @@ def test_row_is_complete(tool_name: str) -> None:
     assert isinstance(TOOL_FIELDS[tool_name], tuple)
 
 
-@pytest.mark.parametrize("tool_name", CALLS)
+@every_row("tool_name", CALLS)
 def test_detail_of_every_tool_has_known_kinds_and_labels(tool_name: str) -> None:
     """Seed: 工具详情函数库"""
     detail = extract_tool_detail(tool_name, CALLS[tool_name])
@@ -70,7 +70,7 @@ def test_detail_of_every_tool_has_known_kinds_and_labels(tool_name: str) -> None
     assert all(block.label in TEXTS for block in detail.blocks)
 
 
-@pytest.mark.parametrize("tool_name", CALLS)
+@every_row("tool_name", CALLS)
 def test_every_string_of_the_input_is_shown(tool_name: str) -> None:
     text = shown(tool_name, CALLS[tool_name])
     for value in strings(CALLS[tool_name]):
@@ -91,7 +91,7 @@ def test_form_shows_what_the_server_says_and_draws_its_schema_as_fields() -> Non
     ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "host"),
     [
         ("https://example.com:8443/login?x=1", "example.com"),
@@ -109,12 +109,12 @@ def test_address_is_shown_whole_and_its_host_plainly(url: str, host: str) -> Non
     assert "evil" in address.text or "evil" not in url
 
 
-@pytest.mark.parametrize("name", [IDLE, FORM])
+@every_row("name", [IDLE, FORM])
 def test_no_tool_of_the_client_can_have_the_name_of_what_is_no_call(name: str) -> None:
     assert not re.fullmatch(r"[A-Za-z0-9_-]+", name)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool_name", "tool_input", "blocks"),
     [
         (
@@ -185,7 +185,7 @@ def test_blocks_of_a_call(
     assert extract_tool_detail(tool_name, tool_input).blocks == blocks
 
 
-@pytest.mark.parametrize(
+@every_row(
     "questions",
     [
         "not a list",
@@ -228,7 +228,7 @@ def test_edits_of_one_call_share_the_work_of_their_diffs() -> None:
         assert f"\n+{line}" in blocks[-1].text
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool_name", "key", "part"),
     [
         ("MultiEdit", "edits", {"old_string": "a", "new_string": "b {}", "x": 1}),
@@ -257,7 +257,7 @@ def test_question_with_too_many_options_is_shown_as_it_came() -> None:
     assert json.loads(shown("AskUserQuestion", {"questions": [question]})) == question
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool_name", "summary"),
     [
         ("Bash", "Bash"),
@@ -315,7 +315,7 @@ def test_deep_and_huge_inputs_are_shown_in_bounded_size() -> None:
         deep = deep[0]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool_name", "tool_input", "rules"),
     [
         ("Bash", {"command": "npm run build"}, [("Bash", "npm run build")]),
@@ -352,7 +352,7 @@ def test_rule_allows_exactly_this_call(
     assert list(format_rules(tool_name, tool_input)) == rules
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "host"),
     [
         ("https://example.com", "example.com"),

@@ -25,6 +25,7 @@ from feishuperm.models.ask import (
     shorten_block,
     to_plain,
 )
+from tests.tables import every_row
 
 ASK = Ask(
     "1700000000-0a1b2c3d",
@@ -47,13 +48,13 @@ VALUES = (
 )
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+@every_row("value", VALUES)
 def test_value_through_json_and_back_is_the_same(value: Any) -> None:
     wire = json.dumps(to_plain(value))
     assert from_plain(type(value), json.loads(wire)) == value
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+@every_row("value", VALUES)
 def test_every_field_of_the_wrong_type_is_refused(value: Any) -> None:
     for name in value._fields:
         with pytest.raises(PayloadError, match=f"(?i){name}"):
@@ -64,7 +65,7 @@ def test_unknown_keys_are_skipped_and_missing_ones_have_their_default() -> None:
     assert from_plain(Option, {"value": "a", "colour": "red"}) == Option("a")
 
 
-@pytest.mark.parametrize("plain", [[], "x", None, 3])
+@every_row("plain", [[], "x", None, 3])
 def test_what_is_no_object_is_refused(plain: object) -> None:
     with pytest.raises(PayloadError):
         from_plain(Ask, plain)
@@ -75,10 +76,8 @@ def test_list_of_too_many_items_is_refused() -> None:
         from_plain(Outcome, {"lines": [""] * (values.MAX_ITEMS + 1)})
 
 
-@pytest.mark.parametrize(
-    "number", [10**400, 1e300, float("nan")], ids=["10^400", "1e300", "nan"]
-)
-@pytest.mark.parametrize("name", ["created", "seconds"])
+@every_row("number", [10**400, 1e300, float("nan")])
+@every_row("name", ["created", "seconds"])
 def test_number_that_nobody_can_reckon_with_is_refused(name: str, number: Any) -> None:
     with pytest.raises(PayloadError, match=rf"Ask\.{name}"):
         from_plain(Ask, {name: number})

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.lib.text import text
 from feishuperm.models.decision import Decision
+from tests.tables import every_row
 
 
 def output(decision: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def output(decision: dict[str, Any]) -> dict[str, Any]:
 RULES = (("Bash", "npm run build"), ("WebSearch", ""))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("decision", "expected"),
     [
         (Decision.allow(), {"behavior": "allow"}),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.models.fields import decoded, list_at, part_at, text_at, value_at
+from tests.tables import every_row
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -33,7 +33,7 @@ def test_whatever_comes_each_reader_gives_its_own_type(
     assert type(list_at(value, *keys)) is list
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, "nul"])
+@every_row("data", [b"", b"{", b"\xff", b"[" * 100_000, "nul"])
 def test_what_is_no_json_is_none(data: str | bytes) -> None:
     assert decoded(data) is None
 

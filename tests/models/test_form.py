@@ -6,7 +6,6 @@ import json
 from functools import partial
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from feishuperm.models.form import (
     parse_content,
     read_form,
 )
+from tests.tables import every_row
 
 say = partial(text, "zh")
 
@@ -96,7 +96,7 @@ TAKEN: list[tuple[dict[str, Any], tuple[str, ...], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rules", "given", "taken"), TAKEN)
+@every_row(("rules", "given", "taken"), TAKEN)
 def test_what_is_filled_in_is_taken_as_the_schema_wants_it(
     rules: dict[str, Any], given: tuple[str, ...], taken: Any
 ) -> None:
@@ -136,7 +136,7 @@ NOT_UNDERSTOOD = {
 }
 
 
-@pytest.mark.parametrize("case", NOT_UNDERSTOOD)
+@every_row("case", NOT_UNDERSTOOD)
 def test_what_is_not_understood_is_left_to_the_terminal(case: str) -> None:
     asked = NOT_UNDERSTOOD[case]
     assert read_form(asked) is None
@@ -177,7 +177,7 @@ def test_fields_say_what_the_server_wants() -> None:
     assert (many.type, len(many.options)) == ("many", 3)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("limits", "hint"),
     [
         ({"minLength": 2}, "≥ 2 个字符"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.models.hooks import (
     HOOK_EVENTS,
     MARKED,
@@ -15,6 +13,7 @@ from feishuperm.models.hooks import (
     matcher_problem,
     matches,
 )
+from tests.tables import every_row
 
 STANDARD = (
     *("PreToolUse", "PostToolUse", "UserPromptSubmit"),
@@ -37,7 +36,7 @@ def test_every_event_of_the_client_has_a_row() -> None:
     assert len(HOOK_EVENTS) == 33
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("matcher", "value", "expected"),
     [
         ("Bash", "Bash", True),
@@ -68,9 +67,7 @@ def test_matchers_fit_as_in_the_client(
     assert matches(matcher, value) is expected
 
 
-@pytest.mark.parametrize(
-    "matcher", ["(" * 5000 + ")" * 5000, "x{99999999999999999999}"], ids=["deep", "big"]
-)
+@every_row("matcher", ["(" * 5000 + ")" * 5000, "x{99999999999999999999}"])
 def test_matcher_that_python_cannot_read_never_fits_and_ends_nothing(
     matcher: str,
 ) -> None:
@@ -83,7 +80,7 @@ def test_invalid_matcher_is_told_and_star_is_none() -> None:
     assert matcher_problem("*") == matcher_problem("") == matcher_problem("A|B") == ""
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("fields", "expected"),
     [
         ({"hook_event_name": "PreToolUse", "tool_name": "Bash"}, True),

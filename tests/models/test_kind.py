@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import pytest
-
 from feishuperm.lib.text import TEXTS, text
 from feishuperm.models.ask import Answer
 from feishuperm.models.decision import Decision
@@ -15,6 +13,7 @@ from feishuperm.models.kind import KINDS, Kind, kind_of, offers
 from feishuperm.models.names import DOCTOR_TOOL
 from feishuperm.models.request import TRANSITIONS, WAITING
 from feishuperm.models.settings import NOTIFY_KINDS
+from tests.tables import every_row
 
 ROWS = list(KINDS.values())
 say = partial(text, "zh")
@@ -40,7 +39,7 @@ def output(decision: Decision) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@every_row("row", ROWS)
 def test_every_text_of_a_row_exists_in_all_languages(row: Kind) -> None:
     keys = {row.title, row.heading, row.empty, row.expired}
     for action in row.actions:
@@ -49,7 +48,7 @@ def test_every_text_of_a_row_exists_in_all_languages(row: Kind) -> None:
     assert keys - {""} <= TEXTS.keys()
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@every_row("row", ROWS)
 def test_buttons_of_a_row_have_names_routes_and_keys_of_their_own(row: Kind) -> None:
     for column in ("name", "path"):
         values = [getattr(action, column) for action in row.actions]
@@ -59,7 +58,7 @@ def test_buttons_of_a_row_have_names_routes_and_keys_of_their_own(row: Kind) -> 
     assert {action.state for action in row.actions} <= TRANSITIONS[WAITING]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@every_row("row", ROWS)
 def test_every_kind_can_be_refused(row: Kind) -> None:
     refusals = [action.name for action in row.actions if action.message]
     # A turn can only be ended where a call waits.
@@ -80,7 +79,7 @@ def test_allow_lets_the_tool_run() -> None:
 CALL = {"command": "rm  -rf build\n", "description": "clean", "timeout": 5}
 
 
-@pytest.mark.parametrize(
+@every_row(
     "typed", [" rm -rf ./build ", "a\nb\n", "echo '好'", "x" * 1000, "rm  -rf build"]
 )
 def test_edited_command_runs_letter_by_letter_beside_the_rest_of_the_call(
@@ -97,7 +96,7 @@ def test_browser_s_line_ends_are_no_change() -> None:
     assert output(decision)["updatedInput"]["command"] == "a\nb"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("call", "typed", "error"),
     [
         (CALL, "", "answer.empty"),
@@ -135,7 +134,7 @@ def test_typed_reason_reaches_the_model_unless_the_turn_ends() -> None:
     assert told["interrupt"] is True
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("action", "reason", "message"),
     [
         ("deny", "", "用户在收件箱拒绝"),
@@ -143,7 +142,7 @@ def test_typed_reason_reaches_the_model_unless_the_turn_ends() -> None:
         ("interrupt", "", "用户在收件箱拒绝并中断"),
     ],
 )
-@pytest.mark.parametrize("kind", ["permission", "plan", "question"])
+@every_row("kind", ["permission", "plan", "question"])
 def test_refusal_in_the_inbox_does_not_speak_of_feishu(
     kind: str, action: str, reason: str, message: str
 ) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from feishuperm.models.ask import NOTICES
 from feishuperm.models.notice import NOTICE_EVENTS
 from feishuperm.models.payload import parse_payload
+from tests.tables import every_row
 
 
 def said(event: str, **fields: Any) -> str:
@@ -17,7 +16,7 @@ def said(event: str, **fields: Any) -> str:
     return NOTICE_EVENTS[event].text(parse_payload(json.dumps(raw).encode()))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("event", "fields", "text"),
     [
         ("Stop", {"last_assistant_message": "done"}, "done"),
@@ -38,7 +37,7 @@ def test_first_field_that_holds_text_is_told(
     assert said(event, **fields) == text
 
 
-@pytest.mark.parametrize("odd", [7, None, ["x"], {"a": 1}])
+@every_row("odd", [7, None, ["x"], {"a": 1}])
 def test_field_that_is_no_text_is_passed_over(odd: object) -> None:
     assert said("Stop", last_assistant_message=odd) == ""
     assert said("Notification", message=odd, title="t") == "t"

@@ -24,6 +24,7 @@ from feishuperm.models.payload import (
     ToolPayload,
     parse_payload,
 )
+from tests.tables import every_row
 
 # The events of the client, as its own binary lists them.
 EVENT_NAMES = """
@@ -65,7 +66,7 @@ def test_the_table_has_the_33_events() -> None:
     assert set(PAYLOAD_TYPES) == set(EVENTS)
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@every_row("event", EVENTS)
 def test_every_event_has_its_own_type(event: str) -> None:
     """Scenario: Other hook types unaffected."""
     fields = {**REQUEST, "hook_event_name": event, "new_field": {"x": [1]}}
@@ -89,7 +90,7 @@ def test_payload_with_tool_name_and_input() -> None:
     assert payload.base.permission_mode == "default"
 
 
-@pytest.mark.parametrize("kind", ["bytes", "str", "dict"])
+@every_row("kind", ["bytes", "str", "dict"])
 def test_deserializing_permission_request_event_json(kind: str) -> None:
     """Scenario: Deserializing PermissionRequest event JSON."""
     text = json.dumps(REQUEST)
@@ -229,7 +230,7 @@ def test_fields_of_a_wrong_type_are_empty(fields: dict[str, Any]) -> None:
     assert isinstance(payload.tool_input, dict)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("raw", "text"),
     [
         (b"", "not JSON"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.models.question import parse_answers
+from tests.tables import every_row
 
 QUESTIONS = [
     {
@@ -20,7 +19,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("form", "answers"),
     [
         ({"q0": ["Blue"]}, {"Which colour?": "Blue"}),

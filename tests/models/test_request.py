@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.models.request import TRANSITIONS, WAITING, Request
 from tests.fakes.hook_server import EVENT
+from tests.tables import every_row
 
 ENDS = sorted(TRANSITIONS[WAITING])
 
@@ -23,8 +23,8 @@ def test_new_request_waits_undecided() -> None:
     assert request.payload().tool_input == {"command": "npm run build"}
 
 
-@pytest.mark.parametrize("first", ENDS)
-@pytest.mark.parametrize("second", [*ENDS, WAITING])
+@every_row("first", ENDS)
+@every_row("second", [*ENDS, WAITING])
 def test_every_end_is_final(first: str, second: str) -> None:
     request = make()
     assert request.end(first, 120.0) is True

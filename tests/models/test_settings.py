@@ -17,6 +17,7 @@ from feishuperm.models.settings import (
     parse_setting,
     url_host,
 )
+from tests.tables import every_row
 
 DEFAULTS: dict[str, Any] = {
     "feishu_webhook_url": "",
@@ -57,7 +58,7 @@ def test_default_is_allowed_and_empty_means_default() -> None:
         assert parse_setting(setting, "") == setting.parse(setting.default), setting
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("key", "value", "expected"),
     [
         ("PERMISSION_REQUEST_TIMEOUT", "1", 1),
@@ -131,7 +132,7 @@ def test_hook_takes_the_default_for_a_bad_value() -> None:
         assert getattr(lenient, key.lower()) == default, (key, value)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "url",
     [
         "https://open.feishu.cn/open-apis/bot/hook/SECRET",
@@ -159,7 +160,7 @@ def test_any_value_is_taken_or_refused_in_words(key: str, value: str) -> None:
         assert key in str(error)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "host", "local"),
     [
         ("http://localhost:8080", "localhost", True),
@@ -188,7 +189,7 @@ def test_which_url_is_local(url: str, host: str, local: bool) -> None:
 BOTH = ("127.0.0.1", "::1")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "host", "hosts"),
     [
         ("http://localhost:8080", "", BOTH),
@@ -212,9 +213,7 @@ def test_where_a_link_says_localhost_both_families_are_listened_on(
     assert Settings(values).http_hosts() == hosts
 
 
-@pytest.mark.parametrize(
-    "base", ["https://open.feishu.cn", "https://open.larksuite.com"]
-)
+@every_row("base", ["https://open.feishu.cn", "https://open.larksuite.com"])
 def test_bot_given_by_its_token_lives_at_the_base_url(base: str) -> None:
     token = "11111111-2222-3333-4444-555555555555"
     settings = Settings({"FEISHU_WEBHOOK_URL": token, "FEISHU_BASE_URL": base})
@@ -225,8 +224,8 @@ def test_host_obeys_its_own_key() -> None:
     assert Settings({"CALLBACK_SERVER_HOST": "10.0.0.1"}).http_host() == "10.0.0.1"
 
 
-@pytest.mark.parametrize("url", ["http://localhost:8080", "http://x.org"])
-@pytest.mark.parametrize(
+@every_row("url", ["http://localhost:8080", "http://x.org"])
+@every_row(
     ("value", "signs"), [("", True), ("auto", True), ("on", True), ("off", False)]
 )
 def test_links_are_signed_unless_switched_off(
@@ -236,7 +235,7 @@ def test_links_are_signed_unless_switched_off(
     assert Settings(values).signs_links() is signs
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "url", "allow", "deny"),
     [
         ("", "http://localhost:8080", False, False),

@@ -19,6 +19,7 @@ from feishuperm.protocol.frames import (
     parse_request,
 )
 from feishuperm.wire import frame
+from tests.tables import every_row
 
 KINDS = st.sampled_from([b"Q", b"N", b"C", b"A", b"D", b"R"])
 MESSAGES = st.lists(st.tuples(KINDS, st.binary(max_size=300)), max_size=8)
@@ -69,7 +70,7 @@ def test_rubbish_raises_nothing_but_a_protocol_error(pieces: list[bytes]) -> Non
         assert all(len(kind) == 1 and len(body) < 100 for kind, body in events)
 
 
-@pytest.mark.parametrize("limit", [1, 2, 1000])
+@every_row("limit", [1, 2, 1000])
 def test_the_limit_is_exact(limit: int) -> None:
     fits = frame(b"Q", b"x" * (limit - 1))
     assert read_all(FrameReader(limit), [fits]) == [(b"Q", b"x" * (limit - 1))]
@@ -103,7 +104,7 @@ def test_request_has_all_parts_and_an_event_with_nul_stays_whole() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     "body",
     [
         b"",
@@ -135,13 +136,13 @@ def test_notice_has_project_and_event() -> None:
     assert parse_notice(b"1\0/p\0{}") == HookNotice("1", "/p", b"{}")
 
 
-@pytest.mark.parametrize("body", [b"", b"2\0/p\0{}", b"1\0/p"])
+@every_row("body", [b"", b"2\0/p\0{}", b"1\0/p"])
 def test_malformed_notice_is_refused(body: bytes) -> None:
     with pytest.raises(ProtocolError):
         parse_notice(body)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 100000])
+@every_row("body", [b"", b"[]", b"{", b"\xff", b"[" * 100000])
 def test_control_message_that_is_no_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(ProtocolError):
         parse_control(body)
@@ -151,9 +152,7 @@ def test_control_message_is_a_dict() -> None:
     assert parse_control(b'{"command": "status"}') == {"command": "status"}
 
 
-@pytest.mark.parametrize(
-    ("header", "protocol", "left"), [(b"1", "1", NOT_TOLD), (b"2 37", "2", 37)]
-)
+@every_row(("header", "protocol", "left"), [(b"1", "1", NOT_TOLD), (b"2 37", "2", 37)])
 def test_returning_hook_may_name_the_seconds_it_has_left(
     header: bytes, protocol: str, left: int
 ) -> None:
@@ -162,9 +161,7 @@ def test_returning_hook_may_name_the_seconds_it_has_left(
     assert (request.protocol, request.left, request.raw) == (protocol, left, b"{}")
 
 
-@pytest.mark.parametrize(
-    "header", [b"", b"2", b"2 ", b"2 -1", b"2 1e3", b"3 1", b"1 1"]
-)
+@every_row("header", [b"", b"2", b"2 ", b"2 -1", b"2 1e3", b"3 1", b"1 1"])
 def test_header_of_another_version_is_refused(header: bytes) -> None:
     body = b"\0".join((header, b"1700000000-0123abcd", b"again", b"/p", b"{}"))
     with pytest.raises(ProtocolError, match="another version"):

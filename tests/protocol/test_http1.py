@@ -17,6 +17,7 @@ from feishuperm.protocol.http1 import (
     Response,
     parse_form,
 )
+from tests.tables import every_row
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /answer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
@@ -137,7 +138,7 @@ def test_rubbish_is_refused_with_a_status_or_read_but_never_crashes(
     assert single == whole
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "status"),
     [
         (b"GET /\r\n\r\n", 400),
@@ -219,7 +220,7 @@ def padded(size: int) -> bytes:
     return start + b"p" * (size - len(start)) + b"\r\n\r\n"
 
 
-@pytest.mark.parametrize("step", [0, 1, 1000])
+@every_row("step", [0, 1, 1000])
 def test_the_limit_of_the_head_is_exact(step: int) -> None:
     assert status_of(padded(MAX_HEAD), step) == 200
     assert status_of(padded(MAX_HEAD + 1), step) == 431
@@ -239,7 +240,7 @@ def test_the_limit_of_the_body_is_exact() -> None:
     assert status_of(head % (MAX_BODY + 1)) == 413
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("version", "connection", "keep_alive"),
     [
         (b"1.1", b"", True),
@@ -279,7 +280,7 @@ def test_headers_that_change_on_a_kept_connection_are_read_anew() -> None:
     assert [request.keep_alive for request in requests] == [True, True, True, False]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "host", ["localhost:8080", "[::1]:8080", "[::1]", "127.0.0.1", "my_box.local"]
 )
 def test_host_is_a_name_or_an_address(host: str) -> None:
@@ -287,7 +288,7 @@ def test_host_is_a_name_or_an_address(host: str) -> None:
     assert read_all(data)[0].headers["host"] == host
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("headers", "upgrades"),
     [
         ([], False),
@@ -316,7 +317,7 @@ def test_repeated_header_is_joined() -> None:
     assert request.headers["x-forwarded-for"] == "a, b"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("target", "path", "query"),
     [
         (b"/", "/", {}),
@@ -378,7 +379,7 @@ def test_response_to_head_has_the_length_but_no_body() -> None:
     assert data.endswith(b"\r\n\r\n")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "value"),
     [
         ("Location", "/a\r\nSet-Cookie: b"),

@@ -35,6 +35,7 @@ from feishuperm.protocol.websocket import (
     Pong,
     WebSocket,
 )
+from tests.tables import every_row
 
 WALL = 1_000_000.0  # how far the wall clock is ahead of the other
 URL = "wss://msg.example/ws/v2?device_id=1&service_id=33554678&ticket=t"
@@ -107,7 +108,7 @@ def test_discovery_tells_address_service_and_interval() -> None:
     assert read_endpoint(200, discovery()).ping_seconds == lc.PING_SECONDS
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "expected"),
     [
         (0, 120.0),
@@ -123,7 +124,7 @@ def test_odd_interval_stays_within_reason(value: object, expected: float) -> Non
     assert lc.ping_seconds({"PingInterval": value}) == expected
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("body", "key", "fatal"),
     [
         (b'{"code":1000040345,"msg":"x","data":null}', "app.credentials", True),
@@ -166,7 +167,7 @@ def test_each_refusal_of_discovery_has_its_meaning(
     assert "ticket" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "headers", "key", "fatal"),
     [
         (403, {}, "app.forbidden", True),
@@ -212,7 +213,7 @@ def test_pong_changes_the_interval_and_only_that() -> None:
     assert len(platform.frames()) == 1
 
 
-@pytest.mark.parametrize("type", ["event", "card"])
+@every_row("type", ["event", "card"])
 def test_event_is_acknowledged_with_its_own_headers(type: str) -> None:
     platform = Platform()
     platform.frames()
@@ -289,7 +290,7 @@ def test_endless_parts_are_bounded() -> None:
     assert not platform.client.trouble
 
 
-@pytest.mark.parametrize(
+@every_row(
     "frame",
     [
         event_frame(b"x", sum="65", seq="0"),

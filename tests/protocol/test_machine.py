@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.protocol.machine import (
     DEAD_SECONDS,
     EARLY_MESSAGE,
@@ -13,6 +11,7 @@ from feishuperm.protocol.machine import (
     is_proof,
     prove,
 )
+from tests.tables import every_row
 
 
 def pair() -> tuple[MachineWire, MachineWire]:
@@ -30,7 +29,7 @@ def test_parts_cannot_be_cut_differently() -> None:
     assert prove(key, "ab", "c") != prove(key, "a", "bc")
 
 
-@pytest.mark.parametrize("proof", [None, "", 7, "é", [], "00" * 32])
+@every_row("proof", [None, "", 7, "é", [], "00" * 32])
 def test_anything_else_is_no_proof(proof: object) -> None:
     assert not is_proof(proof, b"k" * 32, "a")
     assert not is_proof(prove(b"", "a"), b"", "a"), "no key proves nothing"
@@ -57,7 +56,7 @@ def test_gateway_pings_and_the_machine_answers() -> None:
     assert not gateway.trouble
 
 
-@pytest.mark.parametrize("client", [True, False])
+@every_row("client", [True, False])
 def test_silence_is_the_end(client: bool) -> None:
     wire = MachineWire(client, 0.0)
     wire.tick(DEAD_SECONDS + 1)
@@ -73,7 +72,7 @@ def test_machine_that_slept_starts_anew() -> None:
     assert machine.trouble == "this machine slept"
 
 
-@pytest.mark.parametrize("data", [b"[]", b"{}", b'{"t": 1}', b"\xff", b"[" * 9000])
+@every_row("data", [b"[]", b"{}", b'{"t": 1}', b"\xff", b"[" * 9000])
 def test_what_is_no_message_ends_it(data: bytes) -> None:
     machine, gateway = pair()
     raw = machine._socket.send_message(data, text=False)

@@ -17,6 +17,7 @@ from feishuperm.protocol.resp import (
     ReplyReader,
     command,
 )
+from tests.tables import every_row
 
 
 def read(data: bytes, size: int = 0) -> list[Any]:
@@ -57,7 +58,7 @@ SEEN = [
 ]
 
 
-@pytest.mark.parametrize(("data", "reply"), SEEN)
+@every_row(("data", "reply"), SEEN)
 def test_reply_of_the_real_server_is_read(data: bytes, reply: Any) -> None:
     assert read(data) == [reply]
     assert read(data, 1) == [reply]
@@ -79,7 +80,7 @@ def test_command_counts_bytes_not_characters() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     "data",
     [
         b"HTTP/1.1 400 Bad Request\r\n",

@@ -18,6 +18,7 @@ from feishuperm.protocol.stream_json import (
     Message,
     StreamJson,
 )
+from tests.tables import every_row
 
 LINES: list[tuple[Any, Any]] = [
     (
@@ -62,7 +63,7 @@ def events(protocol: StreamJson) -> list[Any]:
     return list(iter(protocol.next_event, None))
 
 
-@pytest.mark.parametrize(("value", "event"), LINES)
+@every_row(("value", "event"), LINES)
 def test_line_becomes_its_event_whatever_the_pieces(value: Any, event: Any) -> None:
     data = json.dumps(value, ensure_ascii=False).encode() + b"\n"
     protocol = StreamJson()
@@ -83,7 +84,7 @@ def test_many_lines_in_pieces_of_any_size(choice: list[int], size: int) -> None:
     assert found == [LINES[index][1] for index in choice]
 
 
-@pytest.mark.parametrize("line", ODD)
+@every_row("line", ODD)
 def test_odd_line_is_skipped(line: bytes) -> None:
     protocol = StreamJson()
     protocol.receive_data(line + b"\n" + b'{"type": "result"}\n')

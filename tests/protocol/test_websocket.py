@@ -26,6 +26,7 @@ from feishuperm.protocol.websocket import (
     WebSocket,
     WebSocketError,
 )
+from tests.tables import every_row
 
 KEY = bytes.fromhex("37fa213d")  # of the standard's own example
 
@@ -57,7 +58,7 @@ def test_accept_key_of_the_standard() -> None:
     assert ws.accept_key("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("made", "expected"),
     [
         (server().send_message(b"Hello", text=True), "810548656c6c6f"),
@@ -207,7 +208,7 @@ def test_chosen_protocol_must_have_been_offered() -> None:
         answered(GOOD, chosen)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "template",
     [
         GOOD.replace("{accept}", "c29tZXRoaW5nIGVsc2U="),
@@ -249,7 +250,7 @@ def test_header_with_a_line_break_is_never_sent() -> None:
         ClientHandshake("h", "/", [("X", "a\r\nY: b")])
 
 
-@pytest.mark.parametrize("key", ["", "short", "權", "AAAA", "A" * 24 + "=="])
+@every_row("key", ["", "short", "權", "AAAA", "A" * 24 + "=="])
 def test_key_of_another_length_is_none(key: str) -> None:
     assert not ws.is_key(key)
 
@@ -277,8 +278,8 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("step", [0, 1])
-@pytest.mark.parametrize("name", BROKEN)
+@every_row("step", [0, 1])
+@every_row("name", BROKEN)
 def test_broken_frame_ends_with_the_code_the_standard_names(
     name: str, step: int
 ) -> None:

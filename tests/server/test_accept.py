@@ -23,6 +23,7 @@ from feishuperm.server.listen import Listener, listen_http, listen_unix
 from feishuperm.wire import frame
 from tests.conftest import wait_until
 from tests.server.conftest import HAS_IPV6, LoopDriver, dead_socket
+from tests.tables import every_row
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -181,7 +182,7 @@ def test_crowd_from_one_address_holds_off_nobody_else(servers: Servers) -> None:
     assert not servers.browsers._crowds.get("192.0.2.7")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("one", "other", "alike"),
     [
         ("127.0.0.1", "127.9.9.9", True),

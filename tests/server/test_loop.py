@@ -17,6 +17,7 @@ from feishuperm.errors import FeishupermError
 from feishuperm.server import loop as loop_module
 from feishuperm.server.loop import READ, Handler, Loop, caps, raise_file_limit
 from tests.server.conftest import LoopDriver
+from tests.tables import every_row
 
 
 class Reader(Handler):
@@ -309,7 +310,7 @@ def test_signal_runs_its_function_on_the_loop_and_is_given_back(
     assert driver.errors == []
 
 
-@pytest.mark.parametrize("name", ["SelectSelector", "PollSelector"])
+@every_row("name", ["SelectSelector", "PollSelector"])
 def test_selector_that_scans_all_descriptors_is_refused(name: str) -> None:
     selector = getattr(selectors, name)()
     with pytest.raises(FeishupermError, match=f"{sys.platform}.*{name}"):
@@ -345,7 +346,7 @@ def test_file_limit_that_cannot_be_raised_stays(
     assert tried == [infinity, loop_module.MACOS_FILE_LIMIT]
 
 
-@pytest.mark.parametrize("limit", [16, 64, 256, 1024, 20_000, 1 << 20, sys.maxsize])
+@every_row("limit", [16, 64, 256, 1024, 20_000, 1 << 20, sys.maxsize])
 def test_caps_leave_files_for_everything_else(limit: int) -> None:
     hooks, http = caps(limit)
     assert hooks >= 1

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.services.history import as_csv, cut, is_head, table, verdict, width
 from feishuperm.services.ledger_check import Report
+from tests.tables import every_row
 
 MOMENT = 1794801600.0
 
@@ -21,7 +20,7 @@ def test_width_counts_columns() -> None:
     assert cut("a中b", 2) == "a"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("report", "waiting", "head", "last", "sound"),
     [
         (Report(3, 3), 0, "", "3 entries, nothing was changed", True),
@@ -59,7 +58,7 @@ def test_verdict_in_one_sentence(
     assert (sentences[-1], all_well) == (last, sound)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "good"),
     [
         ("0123abcd", True),
@@ -93,7 +92,7 @@ def entry_of(**more: object) -> dict[str, object]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("when", [10**400, 1e17, -1e17, float("nan"), float("inf")])
+@every_row("when", [10**400, 1e17, -1e17, float("nan"), float("inf")])
 def test_moment_that_is_none_costs_neither_log_nor_spreadsheet(when: float) -> None:
     entry = {"time": when, "id": "1-00000001", "action": "allow"}
     assert "1-00000001" in table([entry], 200)

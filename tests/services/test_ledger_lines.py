@@ -32,6 +32,7 @@ from feishuperm.services.ledger_lines import (
     unseal,
     write_head,
 )
+from tests.tables import every_row
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 
@@ -79,7 +80,7 @@ def test_sealed_line_is_known_by_its_key_alone() -> None:
     assert entry is not None and entry["reason"] == "不行"
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"7", b"\xff", b"null"])
+@every_row("line", [b"", b"{", b"[]", b"7", b"\xff", b"null"])
 def test_line_that_is_no_entry_reads_as_none(line: bytes) -> None:
     assert decode(line) is None and place_of(line) is None
     assert not is_sealed(KEY, line)

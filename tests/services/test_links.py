@@ -9,6 +9,7 @@ import pytest
 
 from feishuperm.models.kind import KINDS
 from feishuperm.services.links import Links, load_key
+from tests.tables import every_row
 
 ID = "1700000000-0123abcd"
 
@@ -26,7 +27,7 @@ def test_unsigned_link_is_the_one_the_card_promises() -> None:
 ACTIONS = {row.path for kind in KINDS.values() for row in kind.actions}
 
 
-@pytest.mark.parametrize("path", sorted(ACTIONS))
+@every_row("path", sorted(ACTIONS))
 def test_signed_link_is_good_for_its_own_action_only(path: str) -> None:
     links = Links("https://example.test", b"k" * 32, signs=True)
     fields = query(links.url(path, ID))

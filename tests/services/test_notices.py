@@ -12,6 +12,7 @@ from feishuperm.models.payload import HookPayload, parse_payload
 from feishuperm.services import notices as module
 from feishuperm.services.notices import Notices
 from tests.services.test_desk import Channel
+from tests.tables import every_row
 
 STOP = {"hook_event_name": "Stop", "last_assistant_message": "done"}
 
@@ -35,7 +36,7 @@ def test_event_is_told_on_every_channel() -> None:
     assert (notice.project, notice.created) == ("/work/p", 100.0)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "event",
     [STOP, {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}],
 )
@@ -90,7 +91,7 @@ def test_notice_of_our_own_command_is_told_as_it_says() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [None, "", "permission", ["stop"], 7])
+@every_row("kind", [None, "", "permission", ["stop"], 7])
 def test_notice_of_an_unknown_kind_is_refused(kind: object) -> None:
     notices, channel, _ = made("stop")
     assert not notices.command({"kind": kind})

@@ -21,6 +21,7 @@ from feishuperm.services.passes import (
     check_rule,
     read_pass,
 )
+from tests.tables import every_row
 
 RULE = "Bash(npm test)"
 CALL = Call((RULE,), "d1", "s1", "/p")
@@ -320,7 +321,7 @@ def test_there_are_only_so_many_passes(desk: Desk) -> None:
         desk.passes.make(SCOPE, 600, "command")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "rule",
     [
         *("Bash", "Bash(*)", "Bash(npm *)", "Bash(npm:*)", "Bash()", "WebSearch", "*"),
@@ -335,7 +336,7 @@ def test_rule_that_is_not_exact_makes_no_pass(rule: str) -> None:
         check_rule(rule)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "rule", [RULE, "Edit(//p/a.py)", "Read(//p/a)", "WebFetch(domain:example.com)"]
 )
 def test_exact_rule_makes_a_pass(rule: str) -> None:

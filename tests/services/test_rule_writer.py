@@ -22,6 +22,7 @@ from feishuperm.services import rule_writer
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
 from tests.conftest import ROOT
 from tests.fakes.claude_rules import allows, parse_rule
+from tests.tables import every_row
 
 WRITER = RuleWriter()
 PROJECT = "/home/user/project"
@@ -54,7 +55,7 @@ def allowed(path: Path) -> list[Any]:
 # Which rule.
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool", "tool_input", "rules"),
     [
         ("Bash", {"command": "npm run build"}, ["Bash(npm run build)"]),
@@ -99,7 +100,7 @@ def test_rule_of_each_tool(
     assert (list(plan.rules), plan.refusal) == (rules, "")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool", "tool_input", "refusal"),
     [
         ("Bash", {"command": "rm *.o"}, "rule.wildcard"),
@@ -188,7 +189,7 @@ def test_path_through_a_link_gets_no_rule_as_the_client_would_ask_again(
         assert plan == RulePlan(refusal="rule.link")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool", "tool_input", "broad"),
     [
         ("WebSearch", {"query": "x"}, True),
@@ -222,7 +223,7 @@ NOT_ASKED_AGAIN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ASKED_AGAIN + NOT_ASKED_AGAIN)
+@every_row("command", ASKED_AGAIN + NOT_ASKED_AGAIN)
 def test_command_that_writes_files_is_told_that_it_will_ask_again(command: str) -> None:
     plan = WRITER.plan("Bash", {"command": command}, PROJECT)
     assert plan.rules
@@ -720,7 +721,7 @@ def test_endless_name_of_a_tool_is_judged_at_once() -> None:
     assert time.thread_time() - began < 1
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "has_rule"),
     [
         ("mcp__db__query", True),

@@ -10,6 +10,7 @@ import pytest
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
 from feishuperm.setup.card_test import bot_problem, is_late, watch
+from tests.tables import every_row
 
 
 def status(state: str, detail: str = "") -> dict[str, Any]:
@@ -71,7 +72,7 @@ def test_server_without_a_bot_is_refused() -> None:
         bot_problem({"channels": [{"name": "inbox", "state": "up", "detail": ""}]})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("message", "late"),
     [
         ("权限请求超时，自动拒绝", True),

@@ -8,6 +8,7 @@ import pytest
 
 from feishuperm.setup.case import FILE_FIRST, Case, edit, words
 from tests.setup.patient import Patient
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_project_that_is_the_home_folder_has_two_files(patient: Patient) -> None
     assert len(Case(patient.environ, str(patient.home)).settings_paths()) == 2
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("error", "text"),
     [
         (PermissionError(13, "Permission denied", "/x"), "/x: Permission denied"),

@@ -15,6 +15,7 @@ from tests.fakes.feishu import APP_ID, APP_SECRET, Refusal
 from tests.fakes.feishu_app import OWNER, FakePlatform
 from tests.fakes.feishu_registration import Platform
 from tests.setup.patient import Patient, states
+from tests.tables import every_row
 
 RESCAN = "feishuperm install --rescan"
 TEST = "feishuperm test-card"
@@ -121,7 +122,7 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "state", "text", "fix"), FAULTS)
+@every_row(("fault", "state", "text", "fix"), FAULTS)
 def test_fault_is_found_with_its_cure(
     fault: dict[str, Any], state: str, text: str, fix: str
 ) -> None:
@@ -145,7 +146,7 @@ def test_what_the_app_may_not_read_is_unknown_and_mended_by_a_scan() -> None:
         assert all("unknown" in row[1] for row in troubles(feishu))
 
 
-@pytest.mark.parametrize("code", [210503, 210508, 404])
+@every_row("code", [210503, 210508, 404])
 def test_call_that_feishu_refuses_leaves_it_unknown(code: int) -> None:
     with scanned() as feishu:
         for route in ("application/v6/applications/me",):
@@ -154,7 +155,7 @@ def test_call_that_feishu_refuses_leaves_it_unknown(code: int) -> None:
     assert (state, fix) == (WARN, TEST) and text.startswith("unknown what the app may")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("code", "page"), [(11205, "capability"), (11207, "version"), (11210, "version")]
 )
 def test_bot_that_is_not_there_names_its_page(code: int, page: str) -> None:

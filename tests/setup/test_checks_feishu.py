@@ -14,6 +14,7 @@ from feishuperm.setup import checks_feishu
 from feishuperm.setup.case import FAIL, OK, WARN
 from feishuperm.setup.checks_feishu import send_hello
 from tests.setup.patient import Patient, answer, fixes, states
+from tests.tables import every_row
 
 BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
 
@@ -69,7 +70,7 @@ def test_wrong_bot_names_what_is_wrong(
     assert fixes(patient, "feishu") == [fix + key]
 
 
-@pytest.mark.parametrize(("code", "good"), [(0, True), (19001, False)])
+@every_row(("code", "good"), [(0, True), (19001, False)])
 def test_problem_is_what_feishu_said(code: int, good: bool) -> None:
     sent: list[tuple[str, bytes]] = []
 

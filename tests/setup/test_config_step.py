@@ -18,6 +18,7 @@ from feishuperm.setup.config_step import (
 from feishuperm.setup.manifest import Manifest
 from feishuperm.wire import parse_config
 from tests.setup.conftest import run
+from tests.tables import every_row
 
 
 def test_config_keeps_comments_and_other_keys_and_is_private(
@@ -71,7 +72,7 @@ def test_purge_names_the_app_whose_secret_goes(
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("before", "changes", "after"),
     [
         (b"", {"A": "1"}, HEADER + b"A=1\n"),
@@ -92,7 +93,7 @@ def test_only_asked_keys_change(
     assert merge_config(before, changes) == after
 
 
-@pytest.mark.parametrize("value", ["a\nFEISHUPERM_LANG=en", "a\r", " a", "a "])
+@every_row("value", ["a\nFEISHUPERM_LANG=en", "a\r", " a", "a "])
 def test_value_that_a_line_cannot_hold_is_refused(value: str) -> None:
     with pytest.raises(UsageError, match="A: a value cannot hold"):
         merge_config(b"", {"A": value})

@@ -21,6 +21,7 @@ from feishuperm.setup.hook_entries import (
     put_hook,
     registrations,
 )
+from tests.tables import every_row
 
 HOOK = "/home/me/.local/bin/feishuperm-hook"
 SUPERVISOR = "/home/me/.local/bin/feishuperm-supervisor"
@@ -82,7 +83,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS.keys())
+@every_row("text", LAYOUTS.values())
 def test_hook_goes_in_and_out_without_a_trace(text: str) -> None:
     after = install(text)
     found = find_hooks(after)
@@ -91,7 +92,7 @@ def test_hook_goes_in_and_out_without_a_trace(text: str) -> None:
     assert install(after) == after
 
 
-@pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS.keys())
+@every_row("text", LAYOUTS.values())
 def test_what_was_there_keeps_its_text_and_order(text: str) -> None:
     after = install(text)
     start = 0
@@ -110,7 +111,7 @@ def test_what_was_there_keeps_its_text_and_order(text: str) -> None:
     assert read(after) == expected
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "\ufeff", "\ufeff\n"])
+@every_row("text", ["", "  \n", "\ufeff", "\ufeff\n"])
 def test_nothing_at_all_becomes_an_object(text: str) -> None:
     after = install(text)
     assert after.startswith(editor.BOM) == text.startswith(editor.BOM)
@@ -137,7 +138,7 @@ def test_windows_file_gets_windows_line_ends() -> None:
     assert after.count("\n") == after.count("\r\n")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "problem"),
     [
         ('{"hooks": []}', "hooks is not an object"),
@@ -152,7 +153,7 @@ def test_key_of_the_wrong_type_is_refused(text: str, problem: str) -> None:
         install(text)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "program"),
     [
         ("/x/feishuperm-hook", "feishuperm-hook"),
@@ -191,7 +192,7 @@ def test_entry_of_an_older_install_is_mended_where_it_stands() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@every_row(
     "command",
     [
         "/usr/local/bin/permission-notify --sound ding",

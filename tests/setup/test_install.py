@@ -18,11 +18,12 @@ from feishuperm.setup.claude_step import ClaudeStep
 from feishuperm.setup.hook_entries import guarded
 from feishuperm.setup.install import Install, event_names
 from feishuperm.setup.program_step import ProgramStep
+from tests.tables import every_row
 
 BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "names"),
     [("", []), ("Stop", ["Stop"]), (" Stop , Notification,", ["Stop", "Notification"])],
 )

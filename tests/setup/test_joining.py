@@ -15,6 +15,7 @@ from feishuperm.lib import enrolment
 from feishuperm.lib.config import config_path
 from feishuperm.protocol.machine import POLICY, MachineWire
 from feishuperm.setup.joining import Pairing, check_url, leave, set_gateway
+from tests.tables import every_row
 
 URL = "https://g.example"
 KEY = "ab" * 32
@@ -128,7 +129,7 @@ def test_gateway_that_goes_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         Joiner(gateway).join()
 
 
-@pytest.mark.parametrize(
+@every_row(
     "joined",
     [
         {},
@@ -147,7 +148,7 @@ def test_enrolment_that_cannot_be_read_is_refused(joined: dict[str, Any]) -> Non
     assert enrolment.load() is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "code",
     [
         {},
@@ -181,7 +182,7 @@ def test_machine_whose_last_word_is_lost_keeps_its_key() -> None:
     assert enrolment.load() is not None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "allow_http", "fits"),
     [
         ("https://g.example", False, True),
@@ -202,7 +203,7 @@ def test_address_without_encryption_has_to_be_asked_for(
             check_url(url, allow_http)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "url", ["g.example", "ftp://g.example", "https://", "http://[::1", "https://g:x"]
 )
 def test_what_is_no_address_is_refused(url: str) -> None:

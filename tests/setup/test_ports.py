@@ -9,9 +9,10 @@ import pytest
 from feishuperm.errors import FeishupermError
 from feishuperm.models.settings import Settings
 from feishuperm.setup.ports import can_listen, check_port, own_socket, port_is_free
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize("depth", [1, 40])
+@every_row("depth", [1, 40])
 def test_socket_is_of_this_user_alone_and_fits(depth: int) -> None:
     folder = "/home/me" + "/deep" * depth
     path = own_socket(folder)

@@ -18,9 +18,10 @@ from feishuperm.setup.reach import (
     is_out_of_reach,
     url_of,
 )
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("host", "exposes"),
     [
         ("127.0.0.1", ""),

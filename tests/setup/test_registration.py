@@ -28,6 +28,7 @@ from feishuperm.setup.registration import (
     begun,
     restored,
 )
+from tests.tables import every_row
 
 HOST = "https://accounts.feishu.cn"
 LINK = "https://open.feishu.cn/page/launcher?user_code=AVQP-9HGX"
@@ -66,7 +67,7 @@ def test_begin_asks_for_a_secret_and_for_who_scans() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("answer", "seconds"),
     [
         ({"expires_in": 3600}, 3600),
@@ -85,7 +86,7 @@ def test_life_of_a_link_is_read_under_both_names(
     assert begun(reply(given_code(**answer), 200), HOST, 100.0).until == 100 + seconds
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("interval", "pause"), [(5, 5), (0, 5), (0.01, 1), (1e6, 60), ("x", 5), (True, 1)]
 )
 def test_interval_is_kept_within_reason(interval: Any, pause: float) -> None:
@@ -93,7 +94,7 @@ def test_interval_is_kept_within_reason(interval: Any, pause: float) -> None:
     assert made.pause == pause
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("body", "words"),
     [
         ({"error": "invalid_client"}, "Feishu says: invalid_client"),
@@ -188,7 +189,7 @@ GO_ON = [
 ]
 
 
-@pytest.mark.parametrize(("body", "interval", "pause"), GO_ON)
+@every_row(("body", "interval", "pause"), GO_ON)
 def test_answer_without_an_app_is_waited_out(
     body: object, interval: float, pause: float
 ) -> None:
@@ -197,7 +198,7 @@ def test_answer_without_an_app_is_waited_out(
     assert (made.pause, made.host) == (pause, HOST)
 
 
-@pytest.mark.parametrize("answer", [None, reply(PENDING, 502), reply(PENDING, 429)])
+@every_row("answer", [None, reply(PENDING, 502), reply(PENDING, 429)])
 def test_network_trouble_only_slows_down(answer: Reply | None) -> None:
     made = waiting()
     assert made.receive(answer, 0.0) is None
@@ -206,7 +207,7 @@ def test_network_trouble_only_slows_down(answer: Reply | None) -> None:
     assert made.answered
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("error", "kind"),
     [
         ("access_denied", DENIED),
@@ -227,13 +228,13 @@ def test_app_is_taken_with_who_scanned() -> None:
     assert created == Created("cli_a1", "s" * 32, "ou_me", False)
 
 
-@pytest.mark.parametrize("user", [None, [], {}, {"open_id": "on_x"}, {"open_id": 3}])
+@every_row("user", [None, [], {}, {"open_id": "on_x"}, {"open_id": 3}])
 def test_app_of_nobody_is_taken_all_the_same(user: object) -> None:
     created = waiting().receive(reply({**APP, "user_info": user}, 200), 0.0)
     assert created is not None and created.open_id == ""
 
 
-@pytest.mark.parametrize(
+@every_row(
     "app",
     [{**APP, "client_id": "../x"}, {**APP, "client_secret": "a\nFEISHU_OWNER_ID=x"},
      {**APP, "client_id": 7}, {**APP, "client_secret": ["x"]}],
@@ -245,7 +246,7 @@ def test_app_that_would_not_fit_a_line_is_refused(app: dict[str, Any]) -> None:
     assert "OWNER" not in str(ended.value)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "first",
     [
         {**PENDING, "user_info": LARK},

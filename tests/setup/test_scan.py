@@ -20,6 +20,7 @@ from feishuperm.setup import scan as scans
 from feishuperm.setup.registration import LARK_ACCOUNTS, Created, Ended
 from feishuperm.setup.scan import APPS, FILE, LOST, Scan, Screen, ink
 from tests.fakes.feishu_registration import CUT, Registration
+from tests.tables import every_row
 
 HOST = "http://127.0.0.1:9"
 SECRET = "SECRETsecretSECRETsecret"
@@ -398,7 +399,7 @@ def test_terminal_without_the_blocks_gets_the_link_alone(
     assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({})))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("environ", "expected"),
     [
         ({"TERM": "xterm-256color"}, "colour"),

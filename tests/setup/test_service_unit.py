@@ -22,6 +22,7 @@ from feishuperm.setup.service_unit import (
     launchd_plist,
     systemd_unit,
 )
+from tests.tables import every_row
 
 NAMES = ["plain", "with blank", "per%cent", 'quo"te', "dol$lar", "中文", "back\\slash"]
 
@@ -59,7 +60,7 @@ def test_unit_passes_systemd_analyze_verify(tmp_path: Path, name: str) -> None:
     assert (result.returncode, complaints) == (0, [])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_row("name", NAMES)
 def test_plist_parses_and_names_the_program(name: str) -> None:
     found = plistlib.loads(launchd_plist(f"/opt/{name}", {"XDG_STATE_HOME": "/s"}))
     assert found["ProgramArguments"] == [f"/opt/{name}", "serve"]
@@ -67,7 +68,7 @@ def test_plist_parses_and_names_the_program(name: str) -> None:
     assert found["KeepAlive"] == {"SuccessfulExit": False}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_row("kind", KINDS)
 def test_unit_holds_no_secret(kind: str) -> None:
     environ = {
         "HOME": "/h",
@@ -132,7 +133,7 @@ def test_background_server_gets_no_foreign_variable(
     assert seen.read_text().endswith("\nserve\n")
 
 
-@pytest.mark.parametrize(("kind", "asks"), [("systemd", "systemctl"), ("launchd", "")])
+@every_row(("kind", "asks"), [("systemd", "systemctl"), ("launchd", "")])
 def test_manager_that_does_not_answer_is_refused_before_anything_changes(
     kind: str, asks: str
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from feishuperm.setup import status as module
 from feishuperm.setup.status import duration, inbox_link, lines, read_status
+from tests.tables import every_row
 
 STATUS: dict[str, Any] = {
     "service": "systemd",
@@ -41,7 +42,7 @@ def test_chinese_labels_end_in_one_column(monkeypatch: pytest.MonkeyPatch) -> No
     assert rows == ["收件箱   |", "按钮     |", "套接字   |"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("seconds", "text"),
     [(-1, "0 s"), (59.9, "59 s"), (60, "1 min"), (3600, "1 h"), (200_000, "2 d")],
 )

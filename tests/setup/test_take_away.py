@@ -14,6 +14,7 @@ from feishuperm.setup.claude_step import ClaudeStep
 from feishuperm.setup.hook_entries import find_hooks, guarded, program_of, unguarded
 from feishuperm.setup.install import Install
 from tests.setup.conftest import run
+from tests.tables import every_row
 
 
 def install(environ: dict[str, str], *args: str) -> Install:
@@ -88,7 +89,7 @@ def test_cap_that_somebody_set_stays_when_the_supervisor_goes(
     }
 
 
-@pytest.mark.parametrize(
+@every_row(
     "args",
     [
         ["--supervisor", "--no-supervisor"],

@@ -15,11 +15,12 @@ from feishuperm.models.settings import Settings
 from feishuperm.setup.hook_entries import find_hooks, put_hook, registrations
 from feishuperm.setup.waiting import LONGEST, ask_wait, duration, wait_settings
 from feishuperm.setup.wanted_config import asked_config
+from tests.tables import every_row
 
 COMMAND = "/home/u/.local/bin/feishuperm-hook"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("words", "seconds"),
     [("10m", 600), ("55s", 55), ("55", 55), (" 2H ", 7200), ("1s", 1), ("24h", 86400)],
 )
@@ -27,9 +28,7 @@ def test_time_is_read_with_its_unit(words: str, seconds: int) -> None:
     assert duration(words) == seconds
 
 
-@pytest.mark.parametrize(
-    "words", ["", "m", "0", "0m", "25h", "-5", "1.5m", "10 m", "x"]
-)
+@every_row("words", ["", "m", "0", "0m", "25h", "-5", "1.5m", "10 m", "x"])
 def test_what_is_no_time_is_refused_in_words(words: str) -> None:
     with pytest.raises(ValueError):
         duration(words)
@@ -45,7 +44,7 @@ def test_any_word_is_a_time_or_refused(words: str) -> None:
         pass
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("words", "seconds", "action", "timeout"),
     [
         ("10m", 600, "terminal", 605),

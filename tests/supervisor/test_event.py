@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from feishuperm.supervisor.event import (
     CAP_VARIABLE,
     DEFAULT_CAP,
@@ -13,6 +11,7 @@ from feishuperm.supervisor.event import (
     Event,
     client_cap,
 )
+from tests.tables import every_row
 
 STOP = {"hook_event_name": "Stop", "session_id": "s", "transcript_path": "/t"}
 QUESTION = {
@@ -22,7 +21,7 @@ QUESTION = {
 }
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "cap"),
     [("", 8), ("12", 12), ("0", 0), ("x", 8), ("-1", 8), ("１２", 8)],
 )
@@ -31,13 +30,13 @@ def test_cap_is_read_as_the_client_reads_it(value: str, cap: int) -> None:
     assert client_cap({}) == DEFAULT_CAP
 
 
-@pytest.mark.parametrize("value", ["9" * 5000, "²"])
+@every_row("value", ["9" * 5000, "²"])
 def test_cap_that_no_machine_can_count_to_is_the_default(value: str) -> None:
     """It may come from a repository's settings."""
     assert client_cap({CAP_VARIABLE: value}) == DEFAULT_CAP
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("fields", "name", "ours"),
     [
         (STOP, "Stop", True),
@@ -81,7 +80,7 @@ def test_question_is_answered_in_the_format_of_tools() -> None:
     assert told["permissionDecisionReason"] == "limit"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tasks", "works"),
     [
         ([{"status": "running"}], True),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.supervisor.prompts import MATERIAL, SUPERVISOR
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize("language", ["zh", "en"])
+@every_row("language", ["zh", "en"])
 def test_built_in_prompt_names_both_fields_and_both_cases(language: str) -> None:
     for word in ("allow_stop", "feedback", "AskUserQuestion", "Stop"):
         assert word in SUPERVISOR[language]
 
 
-@pytest.mark.parametrize("prompt", [*SUPERVISOR.values(), *MATERIAL.values()])
+@every_row("prompt", [*SUPERVISOR.values(), *MATERIAL.values()])
 def test_prompt_has_no_blank_that_an_event_could_fill(prompt: str) -> None:
     assert "%s" not in prompt and "{}" not in prompt and prompt.strip()
 

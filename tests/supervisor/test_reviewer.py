@@ -14,6 +14,7 @@ from feishuperm.supervisor.reviewer import RECURSION, command_line, review
 from feishuperm.supervisor.verdict import ReviewError, Verdict
 from tests.conftest import wait_until
 from tests.fakes import reviewer as fake
+from tests.tables import every_row
 
 Processes = Callable[[], list[str]]
 
@@ -132,7 +133,7 @@ def test_command_line_is_a_list_with_the_safe_flags() -> None:
     assert {"--fork-session", "--no-session-persistence"} <= set(command)
 
 
-@pytest.mark.parametrize("command", ["", "  ", "claude 'unclosed"])
+@every_row("command", ["", "  ", "claude 'unclosed"])
 def test_unusable_supervisor_command_is_missing(command: str) -> None:
     with pytest.raises(ReviewError) as caught:
         command_line(command, "sid")

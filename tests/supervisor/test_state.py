@@ -15,6 +15,7 @@ from feishuperm.supervisor.state import (
     SupervisorState,
     check_session,
 )
+from tests.tables import every_row
 
 NOW = 1_800_000_000.0
 
@@ -206,12 +207,12 @@ def test_switching_keeps_the_count(state: SupervisorState) -> None:
     assert json.loads(Path(state.folder, "session-s.json").read_text())["count"] == 1
 
 
-@pytest.mark.parametrize("session", ["a", "5c8e1f6e-0000-4000", "A.b_c", "x" * 128])
+@every_row("session", ["a", "5c8e1f6e-0000-4000", "A.b_c", "x" * 128])
 def test_plain_session_ids_are_taken(session: str) -> None:
     assert check_session(session) == session
 
 
-@pytest.mark.parametrize(
+@every_row(
     "session",
     ["", ".", "..", "../x", "a/b", "/etc/passwd", "-p", ".x", "ä", "a\n", "a\0", "a b"],
 )

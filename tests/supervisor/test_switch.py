@@ -22,9 +22,10 @@ from feishuperm.supervisor.switch import (
     slash_commands,
     wanted_cap,
 )
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(("limit", "cap"), [(0, "8"), (20, "20"), (1000, "1000")])
+@every_row(("limit", "cap"), [(0, "8"), (20, "20"), (1000, "1000")])
 def test_wanted_cap_never_lowers_the_clients_own(limit: int, cap: str) -> None:
     assert wanted_cap(limit) == cap
 
@@ -126,7 +127,7 @@ def test_status_says_when_nothing_calls_the_supervisor(
     assert "not registered" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("command", "found"),
     [("sh -x", True), ("no-such-reviewer", False), ("", False), ("'", False)],
 )

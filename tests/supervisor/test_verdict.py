@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from feishuperm.supervisor.verdict import ReviewError, read_verdict
 from tests.fakes import reviewer as fake
+from tests.tables import every_row
 
 
 def printed(case: str, capsys: pytest.CaptureFixture[str]) -> bytes:
@@ -46,7 +47,7 @@ def test_unreadable_answers_are_problems(
     assert caught.value.problem == problem
 
 
-@pytest.mark.parametrize(
+@every_row(
     "output",
     ["{" * 100_000, '{"a":' * 100_000, "[" * 100_000, "```\n" * 9000, "null", "[]"],
 )

@@ -6,8 +6,6 @@ import json
 import time
 from typing import Any
 
-import pytest
-
 from feishuperm.channels.app.card import (
     RULES,
     Extra,
@@ -22,6 +20,7 @@ from feishuperm.models.ask import Ask, Field, Offer, Option, Outcome
 from tests.asks import ask_of, url
 from tests.fakes.feishu import check_card, every_element, every_text
 from tests.services.test_presenter import TOKEN, brief, whole
+from tests.tables import every_row
 
 NONCE = "n0nce"
 BARE = Extra()
@@ -104,7 +103,7 @@ def test_danger_stands_red_right_below_the_command_then_why_then_facts() -> None
     assert ask.dangers[0] not in str(title_card(ask, NONCE))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("at_zero", "words"),
     [("deny", " 后自动拒绝"), ("terminal", " 后交回终端")],
 )
@@ -124,14 +123,13 @@ def test_command_is_edited_in_a_field_that_holds_all_of_it() -> None:
     assert submit["behaviors"][0]["value"]["action"] == "edit"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "ask",
     [
         brief(command="x" * 1001),
         brief(command=f"curl -H 'X: {TOKEN}'"),
         brief(command="ls", description="y" * 40_000),
     ],
-    ids=["long", "masked", "cut"],
 )
 def test_what_is_not_seen_whole_is_not_edited(ask: Ask) -> None:
     for extra in (BARE, Extra(attached=True)):
@@ -191,7 +189,7 @@ def test_long_request_is_folded_whole() -> None:
     assert "allow" in actions(card)
 
 
-@pytest.mark.parametrize("sign", ["x", "汉", "\\", '"', "\n"])
+@every_row("sign", ["x", "汉", "\\", '"', "\n"])
 def test_more_than_a_card_holds_is_refused_only_until_it_is_attached(
     sign: str,
 ) -> None:
@@ -223,7 +221,7 @@ def test_single_choice_is_one_button_each_and_a_field_for_own_words() -> None:
     assert encode(card["body"]).count("Which color?") == encode(card).count("warm") == 1
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("questions", "tags"),
     [
         ([{**QUESTION, "multiSelect": True}], ["multi_select_static"]),
@@ -302,7 +300,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("name", ["command", "description", "file_path", "plan"])
+@every_row("name", ["command", "description", "file_path", "plan"])
 def test_hostile_text_is_no_markup(name: str) -> None:
     tools = {"file_path": "Write", "plan": "ExitPlanMode"}
     given: Json = {"command": "x", name: HOSTILE}
@@ -413,7 +411,7 @@ def whole_plan(plan: str) -> Ask:
     return whole("ExitPlanMode", plan=plan)
 
 
-@pytest.mark.parametrize("webhook", [True, False], ids=["webhook", "app"])
+@every_row("webhook", [True, False])
 def test_nothing_invisible_is_left_on_a_card_wherever_it_stands(webhook: bool) -> None:
     hidden = "a\u202eb\u200bc"
     question = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from feishuperm.channels.app import chat
 from feishuperm.channels.app.chat import Command, Reply, read_command, read_reply
 from feishuperm.models.ask import Ask, Field, Offer, Option
 from feishuperm.models.kind import KINDS, offers
+from tests.tables import every_row
 
 
 def say(key: str, **values: object) -> str:
@@ -39,7 +39,7 @@ def question(multiple: bool = False, count: int = 1) -> Ask:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "action"),
     [
         ("1", "allow"),
@@ -77,7 +77,7 @@ def test_rest_of_a_refusal_is_its_reason() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "",
@@ -104,7 +104,7 @@ def test_words_about_a_plan_send_it_back() -> None:
     assert read_reply("1", PLAN) == Reply("approve", {})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "values"),
     [
         ("1", {"q0": ("Red",)}),
@@ -135,7 +135,7 @@ def test_text_for_several_questions_answers_none() -> None:
     assert read_reply("1", question(count=2)) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "command"),
     [
         ("状态", Command("status")),
@@ -174,7 +174,7 @@ def test_button_that_grants_is_never_reached_by_a_longer_sentence() -> None:
     assert read_reply("ok but wait", shown) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "reply"),
     [
         ("继续，跑测试", Reply("send", {"text": ("继续，跑测试",)})),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from feishuperm.channels.app.events import (
     toast,
 )
 from feishuperm.models.ask import Ask, Field, Offer, Option
+from tests.tables import every_row
 
 OPTIONS = (Option("Red", "Red"), Option("Blue", "Blue"))
 ASK = Ask(
@@ -57,7 +57,7 @@ def test_button_of_a_choice_carries_its_number() -> None:
     assert tap({"action": "answer:1"}, {"q0": "0", "reason": "x"}) == {"q0": ("Blue",)}
 
 
-@pytest.mark.parametrize("number", ["2", "-1", "x", "1.0", "01"])
+@every_row("number", ["2", "-1", "x", "1.0", "01"])
 def test_number_of_no_choice_chooses_nothing(number: str) -> None:
     assert tap({"action": f"answer:{number}"}) == {"q0": ()}
 
@@ -86,7 +86,7 @@ def test_any_tap_is_read_without_harm(value: Any, action: Any) -> None:
     assert answer.who == "w" and answer.id == "1-a"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "payload",
     [b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000, b'{"a": "\\ud800"}'],
 )

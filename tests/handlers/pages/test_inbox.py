@@ -14,6 +14,7 @@ from feishuperm.lib.text import TEXTS, text
 from feishuperm.models.ask import Ask, Block, Field, Offer
 from feishuperm.models.kind import KINDS
 from tests.handlers.pages.page import ID, Page, make_ask, make_links, make_outcome
+from tests.tables import every_row
 
 
 def item_of(ask: Ask) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def test_every_text_the_script_asks_for_is_sent_and_no_more() -> None:
     assert asked <= set(TEXTS)
 
 
-@pytest.mark.parametrize("key", [key for key in TEXTS if key.startswith("inbox.")])
+@every_row("key", [key for key in TEXTS if key.startswith("inbox.")])
 def test_no_inbox_text_is_left_over(key: str) -> None:
     blank = "{{" + key.partition(".")[2] + "}}"
     helped = [name for _, name in (*inbox.KEYS, inbox.MOVES)]

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import re
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from feishuperm.handlers.pages.result import result_page
 from feishuperm.lib.display import visible
 from feishuperm.models.ask import ENDED, UNKNOWN, Block, Receipt
 from tests.handlers.pages.page import Page, make_ask, make_links, make_outcome
+from tests.tables import every_row
 
 NASTY = st.text(
     alphabet=st.one_of(
@@ -77,7 +77,7 @@ def assert_harmless(body: bytes) -> None:
         assert not any(name.startswith("on") or name == "style" for name in attrs)
 
 
-@pytest.mark.parametrize("value", INJECTIONS)
+@every_row("value", INJECTIONS)
 def test_injected_markup_stays_text(value: str) -> None:
     for body in every_page(value):
         assert_harmless(body)
@@ -97,7 +97,7 @@ def test_direction_marks_are_spelled_out_everywhere() -> None:
         assert "U+202E" in shown
 
 
-@pytest.mark.parametrize("language", ["zh", "en"])
+@every_row("language", ["zh", "en"])
 def test_policy_names_exactly_the_script_and_style_of_each_page(language: str) -> None:
     state = inbox.state_json([], now=1)
     bodies = (

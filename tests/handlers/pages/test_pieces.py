@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.handlers.pages import pieces
 from feishuperm.handlers.pages.pieces import (
     MANY_LINES,
@@ -20,6 +18,7 @@ from feishuperm.handlers.pages.request import request_page
 from feishuperm.models.ask import Block, Field, Offer, Option
 from tests.handlers.pages.page import ID, Page, make_ask, make_links
 from tests.handlers.pages.test_request import QUESTIONS, page_of
+from tests.tables import every_row
 
 EVIL = "<script>x</script>\"'&"
 
@@ -126,9 +125,7 @@ def drawn(*parts: str) -> Page:
     return Page("".join(parts).encode())
 
 
-@pytest.mark.parametrize(
-    "kind", ["code", "diff", "text", "question", "markdown", "odd"]
-)
+@every_row("kind", ["code", "diff", "text", "question", "markdown", "odd"])
 def test_text_of_a_block_is_never_markup(kind: str) -> None:
     ask = make_ask(blocks=(Block(kind, EVIL, f"# {EVIL}\n`{EVIL}`\n- {EVIL}"),))
     page = drawn(*blocks(ask))
@@ -173,7 +170,7 @@ def test_choice_has_a_button_for_each_option_and_a_field_of_ones_own() -> None:
     assert page.all("input", type="text", name="q0_other")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("rules", "note", "words"),
     [(("Bash(x)",), "", ""), ((), "it has a star", "it has a star")],
 )

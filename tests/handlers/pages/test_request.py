@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from feishuperm.handlers.pages.request import record_page, request_page
 from feishuperm.models.ask import Ask, Block, shorten
 from feishuperm.models.kind import KINDS
 from tests.handlers.pages.page import ID, Page, make_ask, make_links, make_outcome
+from tests.tables import every_row
 
 QUESTIONS = [
     {
@@ -50,7 +50,7 @@ def test_whole_command_is_shown_and_every_button_posts_its_link() -> None:
     assert page.all("span", **{"data-left": "40.0"})
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@every_row("kind", list(KINDS))
 def test_every_action_of_a_kind_is_a_plain_form_with_its_label(kind: str) -> None:
     ask = make_ask(kind, {"questions": QUESTIONS})
     page = page_of(ask)

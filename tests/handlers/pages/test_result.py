@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from feishuperm.handlers.pages.result import (
     Ways,
     dated,
@@ -24,6 +22,7 @@ from feishuperm.models.ask import (
     Receipt,
 )
 from tests.handlers.pages.page import Page, make_ask, make_outcome
+from tests.tables import every_row
 
 
 def test_deciding_tap_shows_success_and_what_was_done() -> None:
@@ -86,7 +85,7 @@ def test_sentences_of_the_outcome_are_said() -> None:
     assert "命令中含有 *" in result_json("zh", receipt)["lines"]
 
 
-@pytest.mark.parametrize("status", [INCOMPLETE, REFUSED])
+@every_row("status", [INCOMPLETE, REFUSED])
 def test_answer_that_was_not_taken_leaves_the_request_open(status: str) -> None:
     told = result_json("zh", Receipt(status, error="因为"))
     assert not told["ok"] and not told["over"]
@@ -109,7 +108,7 @@ def test_surface_without_a_name_is_shown_as_it_is() -> None:
     assert "Ann · pigeon" in Page(result_page("zh", Receipt(ENDED, outcome))).text
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("language", "done", "heading"),
     [
         ("zh", "已批准运行", "已于 {} 批准运行"),
@@ -138,7 +137,7 @@ def test_result_says_how_the_call_went_on_or_leaves_room_for_it() -> None:
     assert "hidden" in shown
 
 
-@pytest.mark.parametrize("status", [SETTLED, ENDED])
+@every_row("status", [SETTLED, ENDED])
 def test_rule_that_was_written_can_be_taken_back_from_the_result(status: str) -> None:
     outcome = make_outcome("已始终允许", rules=("Bash(x)",), undoable=True)
     ways = Ways("events?id=1&sig=e", "undo?id=1&sig=u")

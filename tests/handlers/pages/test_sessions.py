@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from feishuperm.handlers.pages.sessions import again_page, session_list, ticket_page
 from feishuperm.services.sessions import Session
 from tests.handlers.pages.page import Page
+from tests.tables import every_row
 
 EVIL = '"><script>x</script>'
 PHONE = Session("s1", "h", 1.0, 2.0, "192.0.2.7", "Mozilla/5.0 (Linux; Android 14)")
 
 
-@pytest.mark.parametrize("language", ["zh", "en"])
+@every_row("language", ["zh", "en"])
 def test_ticket_is_used_up_by_a_button_and_not_by_its_link(language: str) -> None:
     page = Page(ticket_page(language, EVIL))
     assert page.form(".") == {"ticket": EVIL}
@@ -20,7 +19,7 @@ def test_ticket_is_used_up_by_a_button_and_not_by_its_link(language: str) -> Non
     assert links == [], "whoever opens every link uses nothing up"
 
 
-@pytest.mark.parametrize("language", ["zh", "en"])
+@every_row("language", ["zh", "en"])
 def test_browser_from_elsewhere_is_offered_the_way_again(language: str) -> None:
     page = Page(again_page(language))
     assert len(page.all("a", href=".")) == 1 and page.forms == {}
