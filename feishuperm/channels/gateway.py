@@ -79,7 +79,6 @@ class GatewayChannel(Channel):
         later: Callable[[float, Callable[[], None]], object],
         save: Callable[[Enrolment], object],
         language: str = "zh",
-        titles_only: bool = False,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -88,7 +87,6 @@ class GatewayChannel(Channel):
         self._later = later
         self._save = save
         self._language = language
-        self._titles_only = titles_only
         self._wall = wall
         self._instance = secrets.token_hex(8)
         self._nonce = ""
@@ -137,8 +135,6 @@ class GatewayChannel(Channel):
 
     def _carried(self, ask: Ask) -> Ask:
         """What a gateway is given to show: it must not be able to change what runs."""
-        if self._titles_only:
-            return ask.bare(text(ask.language, "card.title_only"))
         return ask.without_edit()._replace(hold=False)
 
     def _give_up(self, id: str, announcement: Announcement) -> None:
@@ -169,8 +165,7 @@ class GatewayChannel(Channel):
                 self._tell("update", outcome)
 
     def _tell(self, kind: str, outcome: Outcome) -> None:
-        plain = to_plain(outcome.bare() if self._titles_only else outcome)
-        self._line.send(kind, outcome=plain)
+        self._line.send(kind, outcome=to_plain(outcome))
 
     def _update_late(self) -> None:
         """What became known while the gateway was away."""
@@ -294,8 +289,6 @@ class GatewayChannel(Channel):
         receipt = self._receipts.get(tap)
         if receipt is None:
             receipt = self._judge(tap, message)
-            if self._titles_only:
-                receipt = receipt._replace(outcome=receipt.outcome.bare())
             self._receipts[tap] = receipt
             while len(self._receipts) > REMEMBERED:
                 self._receipts.popitem(last=False)

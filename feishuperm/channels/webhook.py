@@ -23,7 +23,6 @@ from feishuperm.lib.feishu import (
     build_notice_card,
     card_message,
     permission_messages,
-    title_messages,
 )
 from feishuperm.lib.post import post_json
 from feishuperm.models.ask import Ask, Notice
@@ -46,7 +45,6 @@ class WebhookChannel(Channel):
         url: Url,
         language: str = "zh",
         at: str = "",
-        title_only: bool = False,
         post: Post = post_json,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -56,7 +54,6 @@ class WebhookChannel(Channel):
         self._url = url
         self._language = language
         self._at = at
-        self._title_only = title_only  # nothing of a call leaves this machine
         self._clock = clock
         self._wall = wall
         self._limit = RateLimit(LIMITS)
@@ -79,10 +76,7 @@ class WebhookChannel(Channel):
         def left() -> float:
             return until - self._wall()
 
-        if self._title_only:
-            builds = title_messages(ask, self._url, left)
-        else:
-            builds = permission_messages(ask, self._url, self._at, left)
+        builds = permission_messages(ask, self._url, self._at, left)
         *forms, plainest = (Form(partial(self._send, build)) for build in builds)
         forms.append(plainest._replace(answerable=False))
         ends = self._clock() + until - self._wall()
@@ -90,8 +84,6 @@ class WebhookChannel(Channel):
 
     def notify(self, notice: Notice) -> None:
         """Queue the card of a notice."""
-        if self._title_only:
-            notice = notice._replace(text="", project="", branch="")
         card = partial(build_notice_card, notice, self._language, self._at)
         form = Form(partial(self._send, lambda: card_message(card())))
         self._outbox.add(Job((form,), self._clock() + NOTICE_SECONDS, False))

@@ -15,6 +15,7 @@ from feishuperm import __version__
 from feishuperm.channels.app.channel import AppChannel, Counter, People
 from feishuperm.channels.app.dial import dial_feishu
 from feishuperm.channels.app.store import CardStore, hold
+from feishuperm.channels.bare import BareChannel, bare_ask, bare_counter
 from feishuperm.channels.base import Channel
 from feishuperm.channels.dial_gateway import dial_gateway
 from feishuperm.channels.gateway import GatewayChannel
@@ -106,8 +107,11 @@ class Server:
             self._later,
         )
         surfaces = settings.surfaces()
+        self.settings = settings
         self.channels = [
-            make(self, settings) for name, make in CHANNELS.items() if name in surfaces
+            self._told(make(self, settings))
+            for name, make in CHANNELS.items()
+            if name in surfaces
         ]
         self.desk = self._make_desk(settings)
         notices = Notices(self.channels, settings.feishuperm_notify)
@@ -169,6 +173,12 @@ class Server:
             self._later,
         )
 
+    def _told(self, channel: Channel) -> Channel:
+        """A channel that leaves this machine hears no more than the user wants."""
+        leaves = not channel.passive
+        bare = leaves and self.settings.titles_only()
+        return BareChannel(channel) if bare else channel
+
     def counter(self) -> Counter:
         """The desk as a channel sees it; the desk is made after the channels."""
 
@@ -191,7 +201,7 @@ class Server:
             ended = request is not None and not request.waits()
             return self.desk.presenter.outcome(request) if request and ended else None
 
-        return Counter(
+        counter = Counter(
             lambda answer: self.desk.answer(answer),
             waits,
             whole,
@@ -208,6 +218,9 @@ class Server:
             lambda: self.desk.presenter.pass_rows(self.desk.passes),
             lambda id, who: len(self.desk.revoke_passes(id, "message", who)),
         )
+        if self.settings.titles_only():
+            return bare_counter(counter, self.settings.feishuperm_lang)
+        return counter
 
     def _undone(self, id: str) -> None:
         """In a thread: rules were taken back."""
@@ -298,8 +311,7 @@ def _webhook(server: Server, settings: Settings) -> WebhookChannel:
         server.links.url,
         settings.feishuperm_lang,
         settings.feishu_at,
-        settings.feishuperm_card == "title",
-        partial(post_json, ca_file=settings.feishuperm_ca_file),
+        post=partial(post_json, ca_file=settings.feishuperm_ca_file),
     )
 
 
@@ -313,12 +325,11 @@ def _app(server: Server, settings: Settings) -> AppChannel:
         api,
         people,
         server.counter(),
-        CardStore(files + ".cards"),
+        CardStore(files + ".cards", *([bare_ask] if settings.titles_only() else ())),
         partial(Link, server.loop, partial(dial_feishu, api, connect)),
         server.loop.call_soon_threadsafe,
         server._later,
         settings.feishuperm_lang,
-        settings.feishuperm_card == "title",
         settings.feishu_urgent == "app",
         page=server.page_for_a_phone,
     )
@@ -341,7 +352,6 @@ def _gateway(server: Server, settings: Settings) -> GatewayChannel:
         server._later,
         enrolment.save,
         settings.feishuperm_lang,
-        settings.feishuperm_card == "title",
     )
 
 

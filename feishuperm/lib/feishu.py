@@ -94,36 +94,27 @@ def build_permission_card(
     return _fit(build)
 
 
-def build_title_card(ask: Ask, url: Url | None = None) -> Card:
-    """A card that tells only what kind of request it is: nobody approves that."""
-    end = [note(_say(ask, "card.hint_terminal"))]
-    if url is not None:
-        refusals = tuple(offer for offer in ask.actions if not offer.grants)
-        end = [
-            link_button(_say(ask, "button.view"), url("/request", ask.id)),
-            note(time_hint(ask)),
-            *button_rows(_buttons(ask._replace(actions=refusals), url)),
-        ]
-    elements = [div(_say(ask, "card.title_only")), *end]
-    return card_frame(ask.title, "", "grey", ask.kind, elements)
-
-
 def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
     """The way to the whole request, the time left, and the buttons."""
     if url is None:
         return [note(_say(ask, "card.hint_terminal"))]
     page = url("/request", ask.id)
-    more = link_button(_say(ask, "button.more"), page)
+    more = link_button(_say(ask, more_key(ask)), page)
     # Nobody taps what they cannot see.
     buttons = _buttons(ask, url) if detail else ()
     decide = (*_rules(ask, buttons), *button_rows(buttons))
     return [more, note(time_hint(ask)), *decide, *_way_home(ask, page)]
 
 
+def more_key(ask: Ask) -> str:
+    """What the button to a request's page says, as a text key."""
+    return "button.view" if ask.titled else "button.more"
+
+
 def _way_home(ask: Ask, page: str) -> list[Element]:
     """The inbox, where a phone can open it; it lets in whom it knows."""
     home = page.partition("/request?")[0] + "/"
-    if host_is_local(url_host(home)):
+    if ask.titled or host_is_local(url_host(home)):
         return []
     return [link_button(_say(ask, "button.inbox"), home, "text")]
 
@@ -196,17 +187,6 @@ def card_message(card: Card) -> Message:
     return {"msg_type": "interactive", "card": card}
 
 
-def title_messages(
-    ask: Ask, url: Url | None = None, left: Callable[[], float] | None = None
-) -> list[Callable[[], Message]]:
-    """The same for who wants nothing of a call to leave the machine."""
-    plainest = "\n".join((ask.title, _say(ask, "card.hint_terminal")))
-    return [
-        lambda: card_message(build_title_card(_hurried(ask, left), url)),
-        lambda: {"msg_type": "text", "content": {"text": plainest}},
-    ]
-
-
 def permission_messages(
     ask: Ask,
     url: Url | None = None,
@@ -246,7 +226,7 @@ def card_frame(
         "config": {
             "update_multi": True,
             "enable_forward": False,  # a forwarded card would keep its live buttons
-            "summary": {"content": one_line(f"{title} · {summary}")},
+            "summary": {"content": one_line(f"{title} · {summary}".rstrip(" ·"))},
         },
         "header": {
             "template": colour,
@@ -368,7 +348,8 @@ def _pair(language: str, label: str, value: str) -> str:
 
 def _shown(ask: Ask) -> list[Element]:
     """The blocks, what is to be known of them, and a note if anything is missing."""
-    drawn = [block_elements(block, ask.language) for block in ask.blocks] or [[]]
+    drawn = [block_elements(block, ask.language) for block in ask.blocks]
+    drawn = drawn or [[div(ask.empty)] if ask.empty else []]
     drawn.insert(1, about_elements(ask))
     elements = [element for part in drawn for element in part]
     if ask.cut:

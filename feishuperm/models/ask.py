@@ -105,6 +105,7 @@ class Ask(NamedTuple):
     facts: tuple[str, ...] = ()  # sentences to show beside it without colour
     hold: bool = False  # a person who reads may stop its clock (`Desk.hold`)
     machine: str = ""  # name of the machine that asks, where there are several
+    titled: bool = False  # only what kind of request it is, as `bare` makes it
 
     @property
     def project_name(self) -> str:
@@ -157,7 +158,7 @@ class Ask(NamedTuple):
         return Ask(
             self.id, self.kind, self.language, self.title, self.heading,
             empty=sentence, created=self.created, seconds=self.seconds,
-            at_zero=self.at_zero, actions=refusals, digest=self.digest,
+            at_zero=self.at_zero, actions=refusals, digest=self.digest, titled=True,
         )  # fmt: skip
 
 
@@ -218,6 +219,12 @@ class Receipt(NamedTuple):
     status: str = ""  # one of those below
     outcome: Outcome = Outcome()  # of the request, once it has ended
     error: str = ""  # a sentence for the person, where nothing was done
+    fixed: bool = False  # which is the same for every request: it quotes none
+
+    def bare(self, sentence: str) -> Receipt:
+        """The receipt without anything of the request; `sentence` is said instead."""
+        error = sentence if self.error and not self.fixed else self.error
+        return self._replace(outcome=self.outcome.bare(), error=error)
 
 
 SETTLED = "settled"  # by this very answer
@@ -238,6 +245,10 @@ class Notice(NamedTuple):
     session_id: str = ""
     text: str = ""  # what Claude Code said, or what went wrong
     seconds: float = 0  # how long it took, if that is known
+
+    def bare(self) -> Notice:
+        """What kind of notice it is, and nothing of what it tells."""
+        return Notice(self.kind, self.created, seconds=self.seconds)
 
 
 # Kind of notice -> colour of its header, and key of what it says if nothing is given;

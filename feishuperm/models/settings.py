@@ -323,6 +323,10 @@ class Settings:
         """Whether the buttons point to this machine only."""
         return host_is_local(url_host(self.callback_server_url))
 
+    def titles_only(self) -> bool:
+        """Whether nothing of a request may leave this machine."""
+        return self.feishuperm_card == "title"
+
     def signs_links(self) -> bool:
         return self.callback_link_signing != "off"  # `auto`: as it was once called
 

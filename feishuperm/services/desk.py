@@ -436,7 +436,7 @@ class Desk:
         return Receipt(status, self.presenter.outcome(request))
 
     def _refuse(self, status: str, key: str) -> Receipt:
-        return Receipt(status, error=self.presenter.say(key))
+        return Receipt(status, error=self.presenter.say(key), fixed=True)
 
     def refuse(self, id: str, what: str, who: str) -> Receipt:
         """The session that asks tried to answer itself: nothing is done but told.

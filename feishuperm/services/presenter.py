@@ -183,32 +183,27 @@ class Presenter:
         said = self.say("pass.typed", time=until)
         return Notice("pass", now, row.project, "", row.session, f"{said}\n{row.shown}")
 
-    def pass_rows(self, passes: Passes) -> list[tuple[str, str]]:
-        """What goes through without asking, each with its id."""
+    def pass_rows(self, passes: Passes) -> list[tuple[str, str, str]]:
+        """What goes through without asking: its id, what it is, until when."""
         rows = []
         for row in passes.all()[:LISTED]:
             left = passes.left(row)
             until = time.strftime("%H:%M", time.localtime(row.ends))
-            parts = [
-                one_line(redact(row.shown), 120),
-                last_name(row.project),
-                self.say("pass.until", until=until),
-                "" if left is None else self.say("pass.left", count=left),
-                row.id,
-            ]
-            rows.append((row.id, " · ".join(filter(None, parts))))
+            what = (one_line(redact(row.shown), 120), last_name(row.project))
+            counted = "" if left is None else self.say("pass.left", count=left)
+            ends = (self.say("pass.until", until=until), counted, row.id)
+            rows.append((row.id, _joined(what), _joined(ends)))
         return rows
 
-    def waiting(self, requests: list[Request]) -> str:
-        """What waits, in a few lines of a chat."""
-        if not requests:
-            return self.say("inbox.none")
-        lines = [
-            f"{number}. {self._line(request)} · {last_name(request.project)}"
-            for number, request in enumerate(requests[:LISTED], 1)
+    def waiting(self, requests: list[Request]) -> list[tuple[str, str]]:
+        """What waits: the title of each, and a line about it."""
+        return [
+            (
+                self.say(KINDS[request.kind].title),
+                f"{self._line(request)} · {last_name(request.project)}",
+            )
+            for request in requests
         ]
-        more = len(requests) - LISTED
-        return "\n".join([*lines, *([f"… +{more}"] if more > 0 else [])])
 
     def _line(self, request: Request) -> str:
         """A request with the beginning of what it is about."""
@@ -275,6 +270,10 @@ class Presenter:
         rows = part_at(decision.updated_input, "answers").items()
         pairs = (self.say("card.pair", label=name, value=said) for name, said in rows)
         return tuple(one_line(redact(pair), WORDS_SHOWN) for pair in pairs)
+
+
+def _joined(parts: tuple[str, ...]) -> str:
+    return " · ".join(filter(None, parts))
 
 
 def _seen(field: Field) -> Field:

@@ -12,10 +12,10 @@ from feishuperm.lib.feishu import (
     build_notice_card,
     permission_messages,
     send_feishu_card,
-    title_messages,
 )
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.post import post_json
+from feishuperm.lib.text import text
 from feishuperm.models.ask import Notice
 from feishuperm.models.payload import AskPayload
 from feishuperm.models.settings import Settings
@@ -29,10 +29,9 @@ def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -
     if not settings.feishu_webhook_url or ask.kind not in settings.feishuperm_notify:
         return
     ask = ask._replace(created=time.time())
-    if settings.feishuperm_card == "title":
-        messages = title_messages(ask)
-    else:
-        messages = permission_messages(ask, at=settings.feishu_at)
+    if settings.titles_only():
+        ask = ask.bare(text(ask.language, "card.title_only"))
+    messages = permission_messages(ask, at=settings.feishu_at)
     url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
     Bot(url, secret, _post(settings)).send_first(messages)
 
@@ -41,9 +40,9 @@ def tell_unreadable(settings: Settings) -> None:
     """A request came that nobody can read: say so, through nobody's server."""
     if not settings.feishu_webhook_url:
         return
-    titles = settings.feishuperm_card == "title"  # they name no project
-    project = "" if titles else os.environ.get("CLAUDE_PROJECT_DIR", "")
+    project = os.environ.get("CLAUDE_PROJECT_DIR", "")
     notice = Notice("unreadable", time.time(), project, current_branch(project))
+    notice = notice.bare() if settings.titles_only() else notice
     card = build_notice_card(notice, settings.feishuperm_lang, settings.feishu_at)
     url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
     send_feishu_card(url, card, secret, _post(settings))

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from feishuperm.channels.app.channel import Counter
+from feishuperm.channels.bare import bare_counter
 from feishuperm.channels.gateway import GatewayChannel
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models import ask as statuses
@@ -21,7 +22,7 @@ OWNER = "ou_1"
 class Machine:
     """A machine's end of a gateway that holds its key and lies."""
 
-    def __init__(self, ask: Ask, titles_only: bool = False) -> None:
+    def __init__(self, ask: Ask, bare: bool = False) -> None:
         self.ask = ask
         self.answers: list[Answer] = []
         self.sent: list[Any] = []
@@ -32,11 +33,10 @@ class Machine:
         )  # fmt: skip
         self.channel = GatewayChannel(
             Enrolment("http://g", "m1", "box", OWNER, "", (KEY,)),
-            counter,
+            bare_counter(counter, "zh") if bare else counter,
             lambda received, changed: self,  # type: ignore[arg-type,return-value]
             lambda seconds, fn: None,
             lambda enrolment: None,
-            titles_only=titles_only,
             wall=lambda: 0.0,
         )
 
@@ -72,6 +72,6 @@ def test_gateway_that_lies_cannot_change_what_runs(command: str) -> None:
 
 
 def test_gateway_that_is_shown_titles_alone_cannot_allow() -> None:
-    machine = Machine(brief(command="npm test"), titles_only=True)
+    machine = Machine(brief(command="npm test"), bare=True)
     assert machine.tap("allow").status == statuses.REFUSED
     assert machine.tap("deny").status == statuses.SETTLED

@@ -111,18 +111,6 @@ def test_channel_that_is_limited_says_so_and_how_many_wait() -> None:
     assert world.channel.state() == ("up", "")
 
 
-def test_title_cards_carry_nothing_of_call_or_notice() -> None:
-    world = World()
-    world.channel._title_only = True
-    world.announce()
-    world.channel.notify(Notice("stop", 1.0, "/secret-project", text="secret words"))
-    world.run()
-    assert len(world.texts) == 2
-    for word in ("npm run", "my-project", "secret", "/allow"):
-        assert word not in "".join(world.texts), word
-    assert "/request?" in world.texts[0] and "/deny?" in world.texts[0]
-
-
 def test_cards_leave_in_the_order_they_came() -> None:
     world = World()
     for name in "abc":

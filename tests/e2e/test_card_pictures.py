@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.channels.app.card import Extra, ask_card, settled_card, title_card
+from feishuperm.channels.app.card import Extra, ask_card, settled_card
 from feishuperm.models.ask import Ask, Outcome
 from tests.asks import make_ask
 from tests.channels.app.bench import Bench
@@ -135,7 +135,7 @@ CARDS = [
 def test_every_card_can_be_drawn(ask: Ask) -> None:
     extra = Extra(hurry="x", page="https://example.test/")
     ended = Outcome(ask.id, ask.kind, done="x", lines=("y",), reason="z")
-    cards = [ask_card(ask, NONCE, extra)[0], title_card(ask, NONCE, extra)]
+    cards = [ask_card(ask, NONCE, extra)[0], ask_card(ask.bare("x"), NONCE, extra)[0]]
     for card in (*cards, settled_card(ask, ended)):
         check_card(card, webhook=False)
         assert "<header" in card_page(card)

@@ -27,7 +27,6 @@ from feishuperm.lib.feishu import (
     permission_messages,
     send_feishu_card,
     sign,
-    title_messages,
 )
 from feishuperm.lib.post import Reply, post_json
 from feishuperm.lib.text import text
@@ -170,15 +169,17 @@ def test_inbox_is_one_tap_away_where_a_phone_can_open_it(
 
 def test_title_card_says_nothing_of_the_call() -> None:
     request = make_ask("Bash", {"command": "cat /etc/secret-path", "description": "d"})
-    for message in title_messages(request, url):
+    request = request.bare("not told")
+    for message in permission_messages(request, url):
         said = json.dumps(message(), ensure_ascii=False)
         for word in ("secret-path", "my-project", "feature/x", "Bash", "/allow", "npm"):
             assert word not in said, word
-    card = title_messages(request, url)[0]()["card"]
+    card = permission_messages(request, url)[0]()["card"]
     check_card(card)
     labels = [e["text"]["content"] for e in every_element(card) if e["tag"] == "button"]
     assert labels == ["查看", "拒绝运行", "拒绝并中断"]
-    [bare] = [m()["card"] for m in title_messages(request)[:1]]
+    assert "not told" in json.dumps(card)
+    [bare] = [m()["card"] for m in permission_messages(request)[:1]]
     assert every_url(bare) == []
 
 

@@ -192,8 +192,8 @@ def test_answer_tells_the_pass_and_how_long_it_lasts(bench: Bench) -> None:
     assert receipt.outcome.done == "已在本会话允许"
     assert any(row.id in line for line in receipt.outcome.lines)
     assert row.ends - row.made == 24 * 3600
-    [(id, words)] = bench.presenter.pass_rows(bench.desk.passes)
-    assert id == row.id and row.id in words
+    [(id, _, until)] = bench.presenter.pass_rows(bench.desk.passes)
+    assert id == row.id and row.id in until
     bench.desk.revoke_passes("all", "inbox")
     assert bench.presenter.pass_rows(bench.desk.passes) == []
 

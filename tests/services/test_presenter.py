@@ -419,6 +419,6 @@ def test_passes_are_listed_for_a_chat_without_secrets() -> None:
             return 3
 
     rows = presenter().pass_rows(Passes())  # type: ignore[arg-type]
-    listed = "\n".join(words for _, words in rows)
+    listed = "\n".join(" · ".join(words) for _, *words in rows)
     assert "Bash(echo ***) · shop" in listed and "还可用 3 次" in listed
     assert TOKEN not in listed and "p-1" in listed

@@ -31,6 +31,7 @@ from feishuperm.lib.feishu import (
     div,
     encode,
     link_button,
+    more_key,
     note,
     plain,
 )
@@ -108,20 +109,6 @@ def ask_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> tuple[Card, bool]:
     return _ask_card(shorten(ask, low), mark, extra, whole=False), False
 
 
-def title_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> Card:
-    """A card that tells only what kind of request it is: nobody approves that."""
-    mark = Mark(ask.id, ask.digest, nonce, extra.machine)
-    refusals = [offer for offer in ask.actions if not offer.grants]
-    elements = [
-        *_hurry(extra),
-        div(text(ask.language, "card.title_only")),
-        *_page_button(ask, extra, "button.view"),
-        *_plain_buttons(refusals, mark, ask),
-        note(time_hint(ask)),
-    ]
-    return card_frame(ask.title, "", "grey", ask.kind, elements)
-
-
 def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
     seen = whole or (extra.attached and not ask.veiled)
     ask = ask if whole else ask.without_edit()
@@ -193,10 +180,10 @@ def _hold_button(ask: Ask, mark: Mark) -> list[Element]:
     return [callback_button(label, "default", mark.value(HOLD))]
 
 
-def _page_button(ask: Ask, extra: Extra, key: str = "button.more") -> list[Element]:
+def _page_button(ask: Ask, extra: Extra) -> list[Element]:
     if not extra.page:
         return []
-    return [link_button(text(ask.language, key), extra.page)]
+    return [link_button(text(ask.language, more_key(ask)), extra.page)]
 
 
 # Buttons and forms.
@@ -343,13 +330,13 @@ def button(label: str, look: str, mark: Mark, action: str) -> Element:
 # What goes through without asking.
 
 
-def passes_card(rows: list[tuple[str, str]], nonce: str, language: str) -> Card:
+def passes_card(rows: list[tuple[str, str, str]], nonce: str, language: str) -> Card:
     """Every pass, by id and words, with a button that ends it."""
     title = text(language, "pass.title")
     elements: list[Element] = []
-    for id, words in rows:
+    for id, *words in rows:
         ends = button(text(language, "pass.revoke"), NO, Mark(id, "", nonce), REVOKE)
-        elements += (div(words), ends)
+        elements += (div(" · ".join(filter(None, words))), ends)
     if len(rows) > 1:
         label = text(language, "pass.revoke_all")
         elements.append(button(label, STOP, Mark("all", "", nonce), REVOKE))

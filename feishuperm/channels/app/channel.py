@@ -33,7 +33,6 @@ from feishuperm.channels.app.card import (
     is_offered,
     passes_card,
     settled_card,
-    title_card,
 )
 from feishuperm.channels.app.events import is_nonce, read_event, read_tap, toast
 from feishuperm.channels.app.health import Health
@@ -96,11 +95,12 @@ class Counter(NamedTuple):
     whole: Callable[[str], Ask | None]  # the ask of a waiting request, nothing cut
     outcome: Callable[[str], Outcome | None]  # of one that has ended
     refused: Callable[[str, str, str], object]  # id, action, who: for the ledger
-    status: Callable[[], str]  # what waits, in words
+    status: Callable[[], list[tuple[str, str]]]  # what waits: its title, its words
     hold: Callable[[str, str], bool]  # id, who: somebody reads it, the clock stops
     left: Callable[[str], float]  # seconds that a waiting request has
     undo: Callable[[str], list[str]]  # who: take back the chat's last rule; slow
-    pass_rows: Callable[[], list[tuple[str, str]]]  # what goes through unasked, by id
+    # What goes through unasked: id, what it is, until when.
+    pass_rows: Callable[[], list[tuple[str, str, str]]]
     revoke: Callable[[str, str], int]  # id or "all", who: how many passes ended
 
 
@@ -119,7 +119,6 @@ class AppChannel(Channel):
         on_loop: Callable[[Callable[[], object]], object],
         later: Callable[[float, Callable[[], None]], object],
         language: str = "zh",
-        titles_only: bool = False,
         urgent: bool = False,
         page: Callable[[str], str] = lambda id: "",
         clock: Callable[[], float] = time.monotonic,
@@ -133,7 +132,6 @@ class AppChannel(Channel):
         self._on_loop = on_loop
         self.later = later
         self._language = language
-        self._titles_only = titles_only
         self._urgent = urgent
         self._page = page
         self._clock = clock
@@ -238,9 +236,9 @@ class AppChannel(Channel):
             self._join_burst(ask, announcement)
             return
         nonce = kept.nonce if kept is not None else self._nonce()
-        card, whole = self._drawn(ask, nonce, Extra(page=self._page(ask.id)))
+        card, whole = ask_card(ask, nonce, Extra(page=self._page(ask.id)))
         until, wanted, done, _, stand_in = announcement
-        shown = Shown(ask, nonce, "", whole and not self._titles_only)
+        shown = Shown(ask, nonce, "", whole)
         left = until - self._wall()
         job = Job(
             self._forms(partial(self._send_card, shown, card)),
@@ -300,14 +298,7 @@ class AppChannel(Channel):
 
     # Cards out.
 
-    def _drawn(self, ask: Ask, nonce: str, extra: Extra) -> tuple[dict[str, Any], bool]:
-        if self._titles_only:
-            return title_card(ask, nonce, extra), True
-        return ask_card(ask, nonce, extra)
-
     def _record(self, ask: Ask, outcome: Outcome) -> dict[str, Any]:
-        if self._titles_only:
-            ask, outcome = ask.bare(), outcome.bare()
         return settled_card(ask, outcome, self._name(outcome.who))
 
     def _take_back(self, card: Shown, ask: Ask, announcement: Announcement) -> None:
@@ -318,8 +309,7 @@ class AppChannel(Channel):
             announcement.done(True, "")
             self.watch_burst(burst)
         else:
-            whole = card.grants or self._titles_only
-            self._left(ask, whole, announcement.done, True, "")
+            self._left(ask, card.grants, announcement.done, True, "")
 
     def _send_card(self, shown: Shown, card: dict[str, Any]) -> Result:
         """In the outbox's thread: send, and keep the message's id.
@@ -374,7 +364,8 @@ class AppChannel(Channel):
     def _attach(self, card: Shown) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
         whole = self.counter.whole(card.ask.id)
-        if whole is None or whole.veiled:  # only its page shows what a mask hides
+        # Only its page shows what a mask hides, or what is not told at all.
+        if whole is None or whole.veiled or whole.titled:
             return
         content = "\n\n".join(
             f"{block.label}\n{block.text}" if block.label else block.text
@@ -459,7 +450,7 @@ class AppChannel(Channel):
         """The card with a reminder; None if it would then hold less than before."""
         extra = Extra(attached=card.grants, page=self._page(card.ask.id))
         before, after = (
-            self._drawn(whole, card.nonce, extra._replace(hurry=words))
+            ask_card(whole, card.nonce, extra._replace(hurry=words))
             for words in ("", hurry)
         )
         return after[0] if before[1] == after[1] else None
@@ -511,7 +502,7 @@ class AppChannel(Channel):
         times.append(now)
         if len(self._recent) > 200:
             del self._recent[next(iter(self._recent))]
-        return bool(ask.session) and len(times) > Burst.MOST and not self._titles_only
+        return bool(ask.session) and len(times) > Burst.MOST
 
     def _join_burst(self, ask: Ask, announcement: Announcement) -> None:
         bursts = (b for b in self._bursts if b.session == ask.session and b.takes())
@@ -658,7 +649,7 @@ class AppChannel(Channel):
         held = card.ask._replace(seconds=whole.seconds, hold=whole.hold)
         self.store.put(card._replace(ask=held))
         extra = Extra(attached=card.grants, page=self._page(id))
-        drawn, _ = self._drawn(whole, card.nonce, extra)
+        drawn, _ = ask_card(whole, card.nonce, extra)
         change = partial(self.api.update, card.message_id, drawn)
         waits = partial(self.counter.waits, id)
         self.later(AFTER_ANSWER, lambda: self._queue(change, CHANGE_SECONDS, waits))

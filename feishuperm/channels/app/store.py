@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -54,8 +55,11 @@ class Shown(NamedTuple):
 class CardStore:
     """The open cards of one app, by request."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(
+        self, folder: str, told: Callable[[Ask], Ask] = lambda ask: ask
+    ) -> None:
         self._folder = folder
+        self._told = told  # what may be told of an ask that was kept
         self._lock = threading.Lock()
         self._cards: dict[str, Shown] = {}
         self.muted_until = 0.0  # wall clock
@@ -124,7 +128,7 @@ class CardStore:
             return
         shown = from_plain(Shown, kept)
         if shown.nonce and name == _name(shown.ask.id):
-            self._cards[shown.ask.id] = shown
+            self._cards[shown.ask.id] = shown._replace(ask=self._told(shown.ask))
 
 
 def _name(id: str) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from feishuperm.channels.app.channel import AppChannel
 
 ALWAYS_SECONDS = 120.0  # between "always" and its second word
+LISTED = 10  # requests of a list
 PASSES = "passes"  # said by a card with buttons instead
 TEXT_SECONDS = 1.0  # a text waits for the id of the card it may be a reply to
 
@@ -98,9 +99,9 @@ class Talk:
         if command is not None:
             return self._obey(command, who)
         waits = self._channel.counter.waits
-        waiting = [card for card in self._store.all() if waits(card.ask.id)]
-        if len(waiting) == 1 and chat.read_reply(said, waiting[0].ask) is not None:
-            return self._say("chat.mean", what=waiting[0].ask.summary)
+        asks = [card.ask for card in self._store.all() if waits(card.ask.id)]
+        if len(asks) == 1 and chat.read_reply(said, asks[0]) is not None:
+            return self._say("chat.mean", what=asks[0].summary or asks[0].title)
         return self._say("chat.help")
 
     def _reply_to_card(self, card: Shown, said: str, who: str) -> str:
@@ -136,7 +137,7 @@ class Talk:
 
     def _obey(self, command: chat.Command, who: str) -> str | Callable[[], str]:
         if command.name == "status":
-            return self._channel.counter.status()
+            return self._status()
         if command.name == "passes" and command.revoked:
             count = self._channel.counter.revoke(command.revoked, who)
             return self._say("pass.revoked", count=count)
@@ -154,6 +155,13 @@ class Talk:
             self._store.mute(0.0)
             return self._say("chat.on")
         return self._say("chat.help")
+
+    def _status(self) -> str:
+        """What waits, in a few lines."""
+        rows = self._channel.counter.status()
+        lines = [f"{n}. {words or title}" for n, (title, words) in enumerate(rows, 1)]
+        more = [f"… +{len(lines) - LISTED}"] if len(lines) > LISTED else []
+        return "\n".join(lines[:LISTED] + more) or self._say("inbox.none")
 
     def _undo(self, who: str) -> str:
         """In an outbox's thread, since it reads the ledger: take a rule back."""

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from feishuperm.channels.app.channel import AppChannel, Counter, People
 from feishuperm.channels.app.store import CardStore
-from feishuperm.channels.base import Announcement
+from feishuperm.channels.bare import BareChannel, bare_counter
+from feishuperm.channels.base import Announcement, Channel
 from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
@@ -128,8 +129,9 @@ class Line:
 class Bench:
     """One channel and everything around it."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, folder: Path, bare: bool = False, **options: Any) -> None:
         self.folder = folder
+        self.bare = bare  # cards are titles
         self.options = options
         self.api = Api()
         self.timers = Timers()
@@ -140,7 +142,7 @@ class Bench:
         self.done: list[tuple[bool, str]] = []
         self.rules: list[list[str]] = []  # that could be taken back
         self.revoked: list[str] = []  # passes
-        self.passes: list[tuple[str, str]] = []
+        self.passes: list[tuple[str, str, str]] = []
         self.stand_ins: list[str] | None = None  # ids left to another channel
         self.events = 0
         self.start()
@@ -148,22 +150,23 @@ class Bench:
     def start(self) -> None:
         """A server starts; the one before is gone."""
         self.line = Line()
+        counter = Counter(
+            self._answer,
+            lambda id: id in self.asks,
+            self.asks.get,
+            self.outcomes.get,
+            lambda *parts: self.refused.append(parts),
+            lambda: [(ask.title, ask.summary) for ask in self.asks.values()],
+            self._hold,
+            self._left,
+            lambda who: self.rules.pop() if self.rules else [],
+            lambda: self.passes,
+            lambda id, who: self.revoked.append(id) or 1,
+        )
         self.channel = AppChannel(
             self.api,  # type: ignore[arg-type]
             People(OWNER, frozenset((OWNER,))),
-            Counter(
-                self._answer,
-                lambda id: id in self.asks,
-                self.asks.get,
-                self.outcomes.get,
-                lambda *parts: self.refused.append(parts),
-                lambda: f"{len(self.asks)} waiting",
-                self._hold,
-                self._left,
-                lambda who: self.rules.pop() if self.rules else [],
-                lambda: self.passes,
-                lambda id, who: self.revoked.append(id) or 1,
-            ),
+            bare_counter(counter, "zh") if self.bare else counter,
             CardStore(str(self.folder / "cards")),
             lambda deliver, changed: self.line.of(changed),
             lambda fn: fn(),
@@ -174,6 +177,8 @@ class Bench:
         )
         for box in (self.channel._cards, self.channel._changes):
             box._clock = lambda: self.timers.time
+        # As the desk has it.
+        self.door: Channel = BareChannel(self.channel) if self.bare else self.channel
 
     # The desk.
 
@@ -211,7 +216,7 @@ class Bench:
             id, ask.kind, "zh", "allowed", action, surface, who, START, f"done {action}"
         )
         self.outcomes[id] = outcome
-        self.channel.settle(outcome)
+        self.door.settle(outcome)
         return outcome
 
     # A session.
@@ -229,7 +234,7 @@ class Bench:
         until = made.created + made.seconds
         stood_in = self.stand_ins
         stand_in = None if stood_in is None else lambda: stood_in.append(made.id)
-        self.channel.announce(made, Announcement(until, waits, done, stand_in=stand_in))
+        self.door.announce(made, Announcement(until, waits, done, stand_in=stand_in))
         self.pump()
         return made
 

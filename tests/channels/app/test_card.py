@@ -12,8 +12,8 @@ from feishuperm.channels.app.card import (
     ask_card,
     confirm_words,
     settled_card,
-    title_card,
 )
+from feishuperm.channels.bare import bare_ask
 from feishuperm.lib.feishu import build_permission_card, encode
 from feishuperm.lib.feishu_app import MAX_CARD
 from feishuperm.models.ask import Ask, Field, Offer, Option, Outcome
@@ -100,7 +100,6 @@ def test_danger_stands_red_right_below_the_command_then_why_then_facts() -> None
     (red,) = [e for e in tagged(card, "div") if e["text"].get("text_color") == "red"]
     assert red["text"]["content"] == ask.dangers[0]
     assert ask.dangers[0] in str(settled_card(ask, Outcome(done="x")))
-    assert ask.dangers[0] not in str(title_card(ask, NONCE))
 
 
 @every_row(
@@ -203,8 +202,7 @@ def test_more_than_a_card_holds_is_refused_only_until_it_is_attached(
 
 def test_title_card_tells_nothing_and_can_only_refuse() -> None:
     ask = brief(command="npm run canary", description="canary")
-    card = title_card(ask, NONCE, Extra(hurry="10 s"))
-    check_card(card, webhook=False)
+    card = drawn(bare_ask(ask), Extra(hurry="10 s"))
     assert sorted(actions(card)) == ["deny", "interrupt"]
     assert "canary" not in encode(card) and "shop" not in encode(card)
     assert "10 s" in encode(card)

@@ -291,14 +291,14 @@ def test_veiled_request_is_never_attached_nor_granted(bench: Bench) -> None:
 
 
 def test_title_card_is_not_granted_by_words(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, titles_only=True)
+    bench = Bench(tmp_path, bare=True)
     bench.ask()
     bench.say("1", CARD)
     assert bench.answers == []
     reply = bench.tap(CARD, "interrupt")
     assert [answer.action for answer in bench.answers] == ["interrupt"]
     bench.turn(1)
-    bench.channel.update(bench.outcomes[ID]._replace(result="npm: not here"))
+    bench.door.update(bench.outcomes[ID]._replace(result="npm: not here"))
     bench.pump()
     for card in (reply["card"], bench.api.cards[CARD]):
         assert "done interrupt" in str(card) and "npm" not in str(card)

@@ -118,12 +118,12 @@ def test_talk_in_a_group_is_not_answered_unless_it_names_the_bot(
 ) -> None:
     bench.ask()
     assert bench.say("lunch?", chat_type="group") == ""
-    assert bench.say("@_user_1 状态", chat_type="group") == "1 waiting"
+    assert bench.say("@_user_1 状态", chat_type="group") == "1. Bash"
     assert bench.say("批准", CARD, chat_type="group") == "done allow"
 
 
 def test_commands_mute_and_end_it_over_a_restart(bench: Bench) -> None:
-    assert bench.say("状态") == "0 waiting"
+    assert bench.say("状态") == "现在没有等待处理的请求"
     bench.say("静音 1h")
     bench.start()
     assert bench.channel.muted()
@@ -164,7 +164,7 @@ def test_passes_are_listed_and_ended_in_words(bench: Bench) -> None:
 
 
 def test_passes_have_a_card_with_a_button_for_each(bench: Bench) -> None:
-    bench.passes = [("p-1", "Bash(a) · 还可用 3 次"), ("p-2", "Bash(b)")]
+    bench.passes = [("p-1", "Bash(a)", "还可用 3 次"), ("p-2", "Bash(b)", "")]
     assert bench.say("通行证") == ""
     card = bench.api.replies[-1]
     assert "还可用 3 次" in str(card)

@@ -1,0 +1,213 @@
+"""Titles only: canaries in every field of all that a channel could tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feishuperm.channels.app.channel import Counter
+from feishuperm.channels.app.store import CardStore, Shown
+from feishuperm.channels.bare import BareChannel, bare_ask, bare_counter
+from feishuperm.channels.base import Announcement, Channel
+from feishuperm.errors import FeishupermError
+from feishuperm.lib.text import text
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import (
+    NOTICES,
+    Answer,
+    Ask,
+    Block,
+    Field,
+    Notice,
+    Option,
+    Outcome,
+    Receipt,
+    to_plain,
+)
+from feishuperm.models.kind import KINDS, Kind, offers
+from tests.channels import test_gateway as machines
+from tests.channels.app.bench import START, Bench
+from tests.channels.test_webhook import WALL, World
+
+CANARY = "canary"
+NESTED = {
+    "blocks": (Block("code", *[CANARY] * 2, tail=CANARY),) * 2,
+    "fields": (Field("f", label=CANARY, hint=CANARY, options=(Option(CANARY),)),),
+}
+# What every request of a kind has in common with all others.
+OURS_OF_ASK = ("id", "kind", "language", "title", "heading", "at_zero", "digest")
+OURS_OF_OUTCOME = (
+    *("id", "kind", "language", "state", "action", "surface", "who", "done", "look"),
+    "head",
+)
+
+
+def spoiled(value: Any, ours: tuple[str, ...]) -> Any:
+    """The value with a canary in every field that is not the same for all requests."""
+    planted: dict[str, Any] = {}
+    for name, default in value._asdict().items():
+        if name in NESTED:
+            planted[name] = NESTED[name]
+        elif isinstance(default, str) and name not in ours:
+            planted[name] = CANARY
+        elif isinstance(default, tuple) and name != "actions":
+            planted[name] = (CANARY,)
+    return value._replace(**planted)
+
+
+def spoiled_ask(kind: Kind) -> Ask:
+    def say(key: str, **values: object) -> str:
+        return text("zh", key, **dict.fromkeys(values, CANARY))
+
+    actions = offers(kind, (), say)
+    granting = (o._replace(confirm=CANARY) if o.grants else o for o in actions)
+    ask = Ask(
+        "1-00000001", kind.name, "zh", say(kind.title), say(kind.heading),
+        created=START, seconds=600, at_zero="deny", actions=tuple(granting),
+        digest="d" * 16, hold=True,
+    )  # fmt: skip
+    return spoiled(ask, OURS_OF_ASK)
+
+
+def spoiled_outcome(ask: Ask) -> Outcome:
+    outcome = Outcome(ask.id, ask.kind, "zh", "allowed", "allow", "card", "ou_1",
+                      START, "done", "good", head="0123")  # fmt: skip
+    return spoiled(outcome, OURS_OF_OUTCOME)
+
+
+def drive(channel: Channel, ask: Ask, settle: Callable[[], object]) -> None:
+    """Everything that a desk says to a channel."""
+    channel.announce(ask, Announcement(START + 600, lambda: True, lambda *how: None))
+    settle()
+    channel.settle(spoiled_outcome(ask))
+    channel.update(spoiled_outcome(ask))
+    for kind in NOTICES:
+        planted = [CANARY] * 4
+        channel.notify(Notice(kind, START, *planted, seconds=5.0))
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_app_tells_no_more_than_a_title(kind: Kind, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, bare=True)
+    ask = spoiled_ask(kind)
+    replies: list[Any] = []
+
+    def go_on() -> None:
+        bench.pump()
+        bench.say("状态")
+        bench.passes = [("p-1", CANARY, "until 10:00")]
+        bench.say("通行证")
+        bench.rules = [[CANARY]]
+        bench.say("撤销")
+        bench.say("1")
+        bench.say("批准", "om_1")
+        bench.say("拒绝 x", "om_1")
+        bench.turn(301)  # it is reminded of
+        for value in bench.buttons("om_1").values():
+            replies.append(bench.act("om_1", value))
+
+    bench.asks[ask.id] = ask
+    bench.outcomes["other"] = spoiled_outcome(ask)
+    drive(bench.door, ask, go_on)
+    bench.turn(5)
+    out = f"{vars(bench.api)} {replies}"
+    assert kind.title and text("zh", kind.title) in out and "p-1" in out
+    assert "notice" not in out and text("zh", "notice.stop") in out
+    assert CANARY not in out
+
+
+def test_status_counts_what_waits_by_its_title(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, bare=True)
+    asks = [spoiled_ask(kind) for kind in KINDS.values()]
+    bench.asks = {str(number): ask for number, ask in enumerate(asks)}
+    said = bench.say("状态").splitlines()
+    assert said == [f"{n}. {ask.title}" for n, ask in enumerate(asks, 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_gateway_is_told_no_more_than_a_title(kind: Kind) -> None:
+    ask = spoiled_ask(kind)._replace(id="1-a")
+    bench = machines.Bench()
+    bench.counter.whole = lambda id: ask
+    bench.counter.answer = lambda answer: Receipt(
+        statuses.CONFIRM, spoiled_outcome(ask), CANARY
+    )
+    known: Any = {**dict.fromkeys(Counter._fields), **vars(bench.counter)}
+    bench.channel._counter = bare_counter(Counter(**known), "zh")
+    bench.log_in(cards=("1-gone",))
+    bench.outcomes["1-gone"] = spoiled_outcome(ask)._replace(id="1-gone")
+
+    def go_on() -> None:
+        bench.hear("shown", id="1-a", ok=True)
+        bench.tap(action="deny")
+        for _, fn in bench.calls:
+            fn()
+
+    drive(BareChannel(bench.channel), ask, go_on)
+    kinds = {message["t"] for message in bench.wire.sent}
+    assert kinds >= {"ask", "settle", "update", "notice", "receipt"}
+    assert CANARY not in str(bench.wire.sent) and ask.title in str(bench.wire.sent)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_group_bot_tells_no_more_than_a_title(kind: Kind) -> None:
+    world = World(11246, 11246)  # the plainer forms too
+    ask = spoiled_ask(kind)._replace(created=WALL)
+    until = WALL + 600
+    door = BareChannel(world.channel)
+    door.announce(ask, Announcement(until, lambda: True, lambda *how: None))
+    drive(door, ask, lambda: None)
+    world.run()
+    out = "".join(world.texts)
+    assert ask.title in out and "/request?" in out and "/deny?" in out
+    assert CANARY not in out and "/allow?" not in out and "/answer?" not in out
+
+
+def test_what_a_counter_tells_is_bare_whatever_happens() -> None:
+    """Each field by name: a new one has to be thought of here."""
+    ask = spoiled_ask(KINDS["permission"])
+
+    def fail(who: str) -> list[str]:
+        raise FeishupermError(CANARY, CANARY)
+
+    whole = Counter(
+        answer=lambda answer: Receipt(statuses.INCOMPLETE, error=CANARY),
+        waits=lambda id: True,
+        whole=lambda id: ask,
+        outcome=lambda id: spoiled_outcome(ask),
+        refused=lambda *what: None,
+        status=lambda: [("title", CANARY)],
+        hold=lambda id, who: True,
+        left=lambda id: 1.0,
+        undo=fail,
+        pass_rows=lambda: [("p", CANARY, "until")],
+        revoke=lambda id, who: 1,
+    )
+    bare = bare_counter(whole, "zh")
+    answer, told = Answer("1"), []
+    told += [bare.answer(answer), bare.whole("1"), bare.outcome("1"), bare.status()]
+    told += [bare.pass_rows(), bare_counter(whole._replace(
+        undo=lambda who: [CANARY]), "zh").undo("x")]  # fmt: skip
+    with pytest.raises(FeishupermError) as error:
+        bare.undo("x")
+    assert CANARY not in f"{told} {error.value!r} {vars(error.value)}"
+    again = Receipt(statuses.INCOMPLETE, error="try again", fixed=True)
+    kept = bare_counter(whole._replace(answer=lambda answer: again), "zh")
+    assert kept.answer(answer).error == "try again"
+
+
+def test_card_that_was_kept_from_before_is_bare_too(tmp_path: Path) -> None:
+    ask = spoiled_ask(KINDS["permission"])
+    CardStore(str(tmp_path)).put(Shown(ask, "nonce", "om_1", True))
+    (kept,) = CardStore(str(tmp_path), bare_ask).all()
+    assert (kept.ask.id, kept.message_id) == (ask.id, "om_1")
+    assert CANARY not in str(to_plain(kept))
+
+
+def test_door_passes_on_all_that_a_channel_does() -> None:
+    """A method of `Channel` that the door forgot would do nothing in title mode."""
+    own = {name for name in vars(Channel) if not name.startswith("_")}
+    assert own <= {*vars(BareChannel), *vars(BareChannel(Channel()))}
