@@ -144,7 +144,7 @@ class Join:
         assert self.process.stdout
         for line in self.process.stdout:
             self.said += line
-            match = re.match(r"配对码 (\d{6})$", line)
+            match = re.match(r"(?:配对码|pairing code) (\d{6})$", line)
             if match:
                 return match[1]
         raise AssertionError(self.said)

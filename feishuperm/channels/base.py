@@ -71,6 +71,20 @@ class Channel:
         """Stop working; what is still on its way may be dropped."""
 
 
+class AbsentChannel(Channel):
+    """A channel that is set up and cannot be used; a person has to repair it."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        self._problem = problem
+
+    def announce(self, ask: Ask, announcement: Announcement) -> None:
+        announcement.done(False, self._problem)
+
+    def state(self) -> tuple[str, str]:
+        return "down", self._problem
+
+
 class Announcement(NamedTuple):
     """How long an ask is of use, and whom to tell what became of it."""
 

@@ -15,7 +15,7 @@ from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.gateway.cards import Cards
 from feishuperm.gateway.control import GatewayControl
 from feishuperm.gateway.crowd import Crowd
-from feishuperm.gateway.dial_redis import EngineRefusal, dial_redis, read_address
+from feishuperm.gateway.dial_redis import EngineRefusal, RedisDialler, read_address
 from feishuperm.gateway.engine import FileEngine, RedisEngine
 from feishuperm.gateway.feishu import Feishu
 from feishuperm.gateway.hub import Hub
@@ -126,7 +126,7 @@ class Gateway:
             path = os.path.join(state_dir(), f"gateway-{settings.feishu_app_id}.jsonl")
             return FileEngine(settings.feishu_app_id, path)
         address = read_address(settings.feishuperm_engine)
-        dialling = partial(dial_redis, address, settings.feishuperm_ca_file)
+        dialling = RedisDialler(address, settings.feishuperm_ca_file)
         return RedisEngine(
             settings.feishu_app_id,
             lambda on_change: RedisLine(self.loop, dialling, on_change, self._refused),

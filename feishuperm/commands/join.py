@@ -13,8 +13,8 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.lib.post import dial
-from feishuperm.lib.terminal import ask, say, show
-from feishuperm.setup.joining import Pairing, check_url, set_gateway
+from feishuperm.lib.terminal import ask, say
+from feishuperm.setup.joining import Pairing, check_url, take_up
 from feishuperm.setup.service_step import try_restart
 
 SUMMARY = "let a team's gateway carry this machine's requests"
@@ -39,14 +39,14 @@ def main(args: list[str]) -> int:
     connect = partial(dial, ca_file=settings.feishuperm_ca_file)
     pairing = Pairing(url, lambda address: dial_gateway(address, connect), _show, _tick)
     own = pairing.join(options.name or socket.gethostname(), options.owner, _agree)
-    set_gateway(url)
+    take_up(own, _grants())
     say(f"joined {url} as {own.name} ({own.machine})")
     say(try_restart(os.environ))  # it takes the gateway up, running or not
     return 0
 
 
-def _show(words: str) -> None:
-    show(words)
+def _show(code: str) -> None:
+    say(f"pairing code {code}")
     say("send the six digits to the bot in Feishu, and confirm there")
 
 
@@ -62,3 +62,12 @@ def _agree(own: Enrolment) -> bool:
     if not sys.stdin.isatty():
         return True
     return ask("is that you? [Y/n] ") in ("", "y", "yes", "是")
+
+
+def _grants() -> bool | None:
+    """Whether the gateway may bring what lasts; None: nobody is there to ask."""
+    if not sys.stdin.isatty():
+        return None
+    say("people who run the gateway can tap for you")
+    question = "should its cards offer Always, passes and the next prompt too? [y/N] "
+    return ask(question) in ("y", "yes", "是")

@@ -16,12 +16,12 @@ from feishuperm.channels.app.channel import AppChannel, Counter, People
 from feishuperm.channels.app.dial import dial_feishu
 from feishuperm.channels.app.store import CardStore, hold
 from feishuperm.channels.bare import BareChannel, bare_ask, bare_counter
-from feishuperm.channels.base import Channel
+from feishuperm.channels.base import AbsentChannel, Channel
 from feishuperm.channels.dial_gateway import dial_gateway
 from feishuperm.channels.gateway import GatewayChannel
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.channels.webhook import WebhookChannel
-from feishuperm.errors import UsageError
+from feishuperm.errors import FileError
 from feishuperm.handlers.access import Gate
 from feishuperm.handlers.callback import Callback
 from feishuperm.handlers.control import Control
@@ -39,6 +39,7 @@ from feishuperm.lib.feishu_app import app_of
 from feishuperm.lib.files import guard_dir
 from feishuperm.lib.log import log
 from feishuperm.lib.post import dial, post_json
+from feishuperm.lib.program import self_command
 from feishuperm.models.ask import Ask, Outcome
 from feishuperm.models.settings import (
     BY_KEY,
@@ -81,6 +82,9 @@ def main(args: list[str]) -> int:
         server.run()
     finally:
         server.close()
+    if server.starts_again:
+        command = self_command("serve")
+        os.execv(command[0], command)
     return 0
 
 
@@ -96,6 +100,7 @@ class Server:
             unix.close()
             raise
         self.loop = Loop(on_error=_report)
+        self.starts_again = False  # in this very process and terminal
         self.app_lock: object = None  # kept for as long as this server lives
         self.url = public_url(settings, http.port)
         self.links = Links(
@@ -269,11 +274,12 @@ class Server:
         self.browsers.close()
         self._drain(self.loop.now() + DRAIN_SECONDS)
 
-    def hand_over(self) -> int:
+    def hand_over(self, starts_again: bool) -> int:
         """End without deciding anything; hooks come back to the next server.
 
         What is closed without a verdict means "again" to a hook.
         """
+        self.starts_again = starts_again
         waiting = self.desk.hand_over()
         log(f"stops; {waiting} waiting requests are left to the next server")
         self.hooks.close()
@@ -335,13 +341,17 @@ def _app(server: Server, settings: Settings) -> AppChannel:
     )
 
 
-def _gateway(server: Server, settings: Settings) -> GatewayChannel:
-    own = enrolment.load()
-    if own is None or own.url != settings.feishuperm_gateway:
-        raise UsageError(
-            f"this machine has not joined {settings.feishuperm_gateway}",
-            f"feishuperm join {settings.feishuperm_gateway}",
-        )
+def _gateway(server: Server, settings: Settings) -> Channel:
+    url, problem = settings.feishuperm_gateway, ""
+    try:
+        own = enrolment.find(url)
+    except FileError as error:
+        own, problem = None, str(error)
+    if own is None:
+        # The other channels work, and so does the terminal.
+        problem = problem or f"this machine has not joined {url}"
+        log(f"the gateway cannot be used: {problem}", "error")
+        return AbsentChannel("gateway", problem)
     dialling = partial(
         dial_gateway, own.url, partial(dial, ca_file=settings.feishuperm_ca_file)
     )

@@ -19,6 +19,8 @@ from feishuperm.lib.post import trusting
 from feishuperm.protocol.resp import PENDING, Failure, ReplyReader, command
 
 PORT, SENTINEL_PORT = 6379, 26379
+SCHEMES = "redis:// is without, rediss:// with TLS"
+MUTE = (socket.timeout, ConnectionError)
 SECONDS = 3.0  # a TLS hello to a plain port ends in silence, not in an error
 FATAL = frozenset(("WRONGPASS", "NOPERM", "MOVED", "CROSSSLOT"))
 MASTER = b"master"
@@ -79,6 +81,29 @@ def _host(name: str, port: int) -> tuple[str, int]:
     return (host, int(number)) if host else (name, port)
 
 
+class MuteError(OSError):
+    """It closed or said nothing: it restarts, or speaks TLS where we do not."""
+
+
+class RedisDialler:
+    """Dials one engine; what may be a wrong scheme is said until it has worked once."""
+
+    def __init__(self, address: Address, ca_file: str = "") -> None:
+        self._address = address
+        self._ca_file = ca_file
+        self._has_worked = False
+
+    def __call__(self) -> socket.socket:
+        try:
+            sock = dial_redis(self._address, self._ca_file)
+        except MuteError as error:
+            if self._has_worked:
+                raise
+            raise OSError(f"{error}; {SCHEMES}") from None
+        self._has_worked = True
+        return sock
+
+
 def dial_redis(address: Address, ca_file: str = "") -> socket.socket:
     """A connection that is logged in and in its database. Raises OSError, or above."""
     if not address.master:
@@ -120,10 +145,12 @@ def _open(address: Address, host: str, port: int, ca_file: str) -> socket.socket
 def _secure(sock: socket.socket, host: str, ca_file: str) -> socket.socket:
     try:
         return trusting(ca_file).wrap_socket(sock, server_hostname=host)
-    except (OSError, ssl.SSLError) as error:
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError, *MUTE) as error:
+        raise MuteError(_mute(error)) from None
+    except OSError as error:
+        said = error.strerror or error
         raise OSError(
-            f"the engine at {host} speaks no TLS we trust ({error.strerror or error});"
-            " redis:// is without, rediss:// with TLS"
+            f"the engine at {host} speaks no TLS we trust ({said}); {SCHEMES}"
         ) from None
 
 
@@ -164,8 +191,10 @@ def _ask(sock: socket.socket, *parts: Any) -> Any:
                 raise ConnectionResetError
             reader.receive_data(data)
         return reply
-    except (socket.timeout, ConnectionError) as error:
-        did = "closes" if isinstance(error, ConnectionError) else "does not answer"
-        raise OSError(
-            f"the engine {did}: redis:// is without, rediss:// with TLS"
-        ) from None
+    except MUTE as error:
+        raise MuteError(_mute(error)) from None
+
+
+def _mute(error: Exception) -> str:
+    is_late = isinstance(error, socket.timeout)
+    return "the engine does not answer" if is_late else "the engine closes"

@@ -34,6 +34,7 @@ from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.files import open_append, write_all, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise
+from feishuperm.models.fields import decoded
 from feishuperm.protocol.resp import Failure, Part
 
 
@@ -85,7 +86,7 @@ class Engine:
 
     def hear(self, entry: bytes) -> None:
         """Tell of an entry, once."""
-        said = json.loads(entry)
+        said: Any = decoded(entry)
         id = said.get("e", "")
         if id in self._heard:
             return
@@ -200,9 +201,10 @@ class FileEngine(Engine):
 
     def _replay(self, line: bytes) -> None:
         try:
-            parts = json.loads(line)
-            if isinstance(parts, list) and all(isinstance(p, str) for p in parts):
-                self._do(parts, [])
+            parts = decoded(line)
+            if not isinstance(parts, list) or {*map(type, parts)} != {str}:
+                raise ValueError
+            self._do(parts, [])
         except (ValueError, IndexError, KeyError):
             log("a line of the gateway's file cannot be read", "warning")
 

@@ -33,7 +33,7 @@ from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
-from feishuperm.models.fields import part_at, text_at
+from feishuperm.models.fields import decoded, part_at, text_at
 from feishuperm.protocol.machine import TAP, prove
 
 TYPE_CHECKING = False
@@ -265,7 +265,7 @@ class Taps:
             if self._hub.connected.get(machine.id) is not wire:
                 return
             try:
-                tap = json.loads(raw)
+                tap: Any = decoded(raw)
                 late = self._hub.wall() - tap["at"] > REPLAY_SECONDS
                 if not late:
                     self._deliver(wire, tap)

@@ -43,7 +43,7 @@ class Control:
         notices: Notices,
         addresses: dict[str, str],
         stop: Callable[[], None],
-        hand_over: Callable[[], int],
+        hand_over: Callable[[bool], int],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._desk = desk
@@ -115,8 +115,11 @@ class Control:
         return {"released": released}
 
     def handover(self, command: dict[str, Any]) -> Reply:
-        """End the server and leave what waits to the next one, which starts soon."""
-        return {"waiting": self._hand_over()}
+        """End the server and leave what waits to the next one, which starts soon.
+
+        `again`: the same process becomes that one, in its terminal.
+        """
+        return {"waiting": self._hand_over(command.get("again") is True)}
 
     def notice(self, command: dict[str, Any]) -> Reply:
         """Send a card that asks nothing."""

@@ -3,6 +3,13 @@
 One small file of this user's alone.  A new key is put before the old one and the old
 one goes when the gateway has confirmed the new one, so that a crash at any moment
 leaves a key that the gateway knows.
+
+The enrolment of a `join` lies beside it until the gateway has confirmed it:
+
+    gateway.json        in use
+    gateway.json.new    told to a gateway; `promote()` puts it in use, once config.env
+                        names its gateway.  Killed in between, the server finds it by
+                        that address.
 """
 
 from __future__ import annotations
@@ -37,9 +44,59 @@ def path(environ: Mapping[str, str] = os.environ) -> str:
     return os.path.join(config_dir(environ), "gateway.json")
 
 
+def coming_path(environ: Mapping[str, str] = os.environ) -> str:
+    return path(environ) + ".new"
+
+
 def load(environ: Mapping[str, str] = os.environ) -> Enrolment | None:
-    """The enrolment, None if there is none. Raises FileError."""
-    plain = read_json(path(environ))
+    """The enrolment in use, None if there is none. Raises FileError."""
+    return _read(path(environ))
+
+
+def find(url: str, environ: Mapping[str, str] = os.environ) -> Enrolment | None:
+    """The enrolment at this gateway, None if there is none. Raises FileError."""
+    problem = None
+    for place in (path(environ), coming_path(environ)):
+        try:
+            own = _read(place)
+        except FileError as error:
+            problem = problem or error
+            continue
+        if own is not None and own.url == url:
+            if place != path(environ):
+                promote(environ)
+            return own
+    if problem is not None:
+        raise problem
+    return None
+
+
+def save(enrolment: Enrolment, environ: Mapping[str, str] = os.environ) -> None:
+    """Keep what changed of the enrolment in use, on the disk when this returns.
+
+    Raises FileError, also when this machine has left or joined again meanwhile.
+    """
+    kept = load(environ)
+    if kept is None or kept.machine != enrolment.machine:
+        raise FileError(f"{path(environ)} is no longer this server's: restart it")
+    _write(path(environ), enrolment, environ)
+
+
+def save_coming(enrolment: Enrolment, environ: Mapping[str, str] = os.environ) -> None:
+    """Keep an enrolment that its gateway has yet to confirm. Raises FileError."""
+    _write(coming_path(environ), enrolment, environ)
+
+
+def promote(environ: Mapping[str, str] = os.environ) -> None:
+    """The gateway has confirmed it: it is in use from now on. Raises FileError."""
+    try:
+        os.replace(coming_path(environ), path(environ))
+    except OSError as error:
+        raise FileError(f"{path(environ)}: {error.strerror}") from None
+
+
+def _read(place: str) -> Enrolment | None:
+    plain = read_json(place)
     if plain is None:
         return None
     try:
@@ -47,12 +104,11 @@ def load(environ: Mapping[str, str] = os.environ) -> Enrolment | None:
         for key in enrolment.keys:
             bytes.fromhex(key)
     except (PayloadError, ValueError) as error:
-        raise FileError(f"{path(environ)}: {error}") from None
+        raise FileError(f"{place}: {error}") from None
     return enrolment if enrolment.machine and enrolment.keys else None
 
 
-def save(enrolment: Enrolment, environ: Mapping[str, str] = os.environ) -> None:
-    """Keep it, on the disk when this returns. Raises FileError."""
+def _write(place: str, enrolment: Enrolment, environ: Mapping[str, str]) -> None:
     data = json.dumps(to_plain(enrolment), indent=2).encode() + b"\n"
     private_dir(config_dir(environ))
-    write_atomic(path(environ), data, 0o600)
+    write_atomic(place, data, 0o600)

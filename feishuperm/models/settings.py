@@ -128,6 +128,15 @@ def _open_ids(value: str) -> frozenset[str]:
     return ids
 
 
+def _networks(value: str) -> tuple[Any, ...]:
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    if not parts:
+        return ()
+    from ipaddress import ip_network  # for gateways behind a proxy alone
+
+    return tuple(ip_network(part, strict=False) for part in parts)
+
+
 def _path(value: str) -> str:
     if value and not value.startswith("/"):
         raise ValueError
@@ -209,6 +218,8 @@ SETTINGS = (
             "a certificate file trusted beside the system's, for a company proxy"),
     Setting("FEISHUPERM_GATEWAY", "", _url, _URL,
             "address of the team's gateway; `feishuperm join` sets it"),
+    Setting("FEISHUPERM_GATEWAY_GRANTS", "off", _choice("off", "on"), "off or on",
+            "on: Always, passes and the next prompt may come through a gateway too"),
     Setting("FEISHUPERM_ENGINE", "", _engine,
             "redis://, rediss:// or redis+sentinel:// and an address",
             "Redis or Valkey, for a gateway with replicas", secret=True),
@@ -223,7 +234,12 @@ SETTINGS = (
     Setting("GATEWAY_OWNERS", "", _open_ids, "a comma list of open_ids (ou_)",
             "who may join machines; empty: everybody the app is visible to"),
     Setting("GATEWAY_METRICS_TOKEN", "", _text, "any text",
-            "who may read /metrics from elsewhere", secret=True),
+            "what /metrics asks for, from everywhere; without it: this machine alone",
+            secret=True),
+    Setting("GATEWAY_TRUSTED_PROXIES", "", _networks,
+            "a comma list of addresses or networks, such as 10.0.0.0/8",
+            "proxies in front of a gateway, beside those on its own machine, whose"
+            " X-Forwarded-For is believed"),
     Setting("FEISHUPERM_LANG", "zh", _choice(*LANGUAGES), "zh or en",
             "language of cards, pages and messages"),
     Setting("FEISHUPERM_LOG_LEVEL", "info", _choice(*LOG_LEVELS),
@@ -272,6 +288,7 @@ class Settings:
     feishuperm_card: str
     feishuperm_ca_file: str
     feishuperm_gateway: str
+    feishuperm_gateway_grants: str
     feishuperm_engine: str
     gateway_host: str
     gateway_port: int
@@ -279,6 +296,7 @@ class Settings:
     gateway_key: str
     gateway_owners: frozenset[str]
     gateway_metrics_token: str
+    gateway_trusted_proxies: tuple[Any, ...]
     feishuperm_lang: str
     feishuperm_log_level: str
     supervisor_max_iterations: int

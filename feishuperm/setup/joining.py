@@ -1,7 +1,8 @@
 """Joining a gateway, and leaving it: the machine's side of pairing.
 
 A code is shown; the owner says it to the bot and confirms there; what comes back is
-shown before it is believed, and stored before the gateway counts on it.
+shown before it is believed, and stored before the gateway counts on it.  An enrolment
+that worked stays in use until the gateway has confirmed the new one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.errors import FeishupermError, FileError, UsageError
 from feishuperm.lib import enrolment
 from feishuperm.lib.config import config_path
 from feishuperm.lib.enrolment import Enrolment
@@ -26,7 +27,7 @@ from feishuperm.setup.files import remove_file
 Dial = Callable[[str], tuple[socket.socket, bytes]]
 Show = Callable[[str], object]
 
-KEY = "FEISHUPERM_GATEWAY"
+KEY, GRANTS = "FEISHUPERM_GATEWAY", "FEISHUPERM_GATEWAY_GRANTS"
 STEP_SECONDS = 1.0  # between two looks at the clock
 RECEIVE_SIZE = 65536
 STORED_SECONDS = 10.0  # for the gateway's last word
@@ -67,7 +68,7 @@ class Pairing:
     def join(
         self, name: str, owner: str, agree: Callable[[Enrolment], bool]
     ) -> Enrolment:
-        """Wait for the owner; the enrolment is on the disk when this returns."""
+        """Wait for the owner; both ends have the enrolment when this returns."""
         sock, rest = self._dial(self._url)
         with sock:
             sock.settimeout(STEP_SECONDS)
@@ -75,11 +76,11 @@ class Pairing:
             self._wire.receive_data(rest, self._clock())
             self._expect("hello")
             self._wire.send("join", name=name, user=_user(), owner=owner)
-            self._show(f"配对码 {self._read_code(self._expect('code'))}")
+            self._show(self._read_code(self._expect("code")))
             own = self._read_joined(self._expect("joined"))
             if not agree(own):
                 raise FeishupermError("not joined: nothing was stored")
-            enrolment.save(own)
+            enrolment.save_coming(own)
             self._wire.send("stored")
             self._until = self._clock() + STORED_SECONDS
             self._expect("enrolled")
@@ -136,20 +137,38 @@ class Pairing:
         self._wire.receive_data(data, self._clock())
 
 
-def set_gateway(url: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Name the gateway in config.env, or nobody; all other lines stay as they are."""
+def take_up(
+    own: Enrolment, grants: bool | None, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Use an enrolment that is confirmed.
+
+    `grants`: whether lasting permissions may come from there; None: as it was.
+    """
+    values = {KEY: own.url}
+    if grants is not None:
+        values[GRANTS] = "on" if grants else "off"
+    change_config(lambda data: merge_config(data, values), environ)
+    enrolment.promote(environ)
+
+
+def change_config(change: Callable[[bytes], bytes], environ: Mapping[str, str]) -> None:
+    """Change lines of config.env; all others stay as they are."""
     path = config_path(environ)
     data = read_bytes(path) or b""
-    changed = merge_config(data, {KEY: url}) if url else drop_keys(data, [KEY])
+    changed = change(data)
     if changed != data:
         write_atomic(path, changed, 0o600 if not data else None)
 
 
 def leave(environ: Mapping[str, str] = os.environ) -> str:
     """Forget the gateway; returns its address, empty if there was none."""
-    own = enrolment.load(environ)
-    set_gateway("", environ)
-    remove_file(enrolment.path(environ))
+    try:
+        own = enrolment.load(environ)
+    except FileError:  # nobody can read it: it goes as well
+        own = None
+    change_config(lambda data: drop_keys(data, [KEY, GRANTS]), environ)
+    for path in (enrolment.coming_path(environ), enrolment.path(environ)):
+        remove_file(path)
     return own.url if own else ""
 
 

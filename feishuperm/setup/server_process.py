@@ -89,6 +89,16 @@ def hand_over(socket: str = "") -> str:
     return f"handed over to the new server: {waiting} waiting" if waiting else ""
 
 
+def restart_in_place(socket: str, status: dict[str, Any]) -> None:
+    """Let a server in a terminal start again there. Raises FeishupermError."""
+    ask_server({"command": "handover", "again": True}, path=socket)
+    for _ in tries(START_SECONDS):
+        now = running_status(socket)
+        if now is not None and now["started"] != status["started"]:
+            return
+    raise NotRunningError("it was started, but does not answer", "feishuperm serve")
+
+
 # The process, where no service manager looks after it.
 
 

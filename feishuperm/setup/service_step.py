@@ -20,6 +20,7 @@ from feishuperm.setup.server_process import (
     StuckError,
     background_pid,
     hand_over,
+    restart_in_place,
     running_status,
     stop_server,
     wait_until_running,
@@ -132,12 +133,12 @@ def restart(environ: Mapping[str, str]) -> str:
     """
     record = Manifest(environ).record("service")
     socket, status = find_server(record, environ)
-    if not record or (status and kept_by(status["pid"], environ) == "foreground"):
-        where = "no server is running"
-        if status:
-            where = f"process {status['pid']} runs in a terminal"
+    if status and kept_by(status["pid"], environ) == "foreground":
+        restart_in_place(socket, status)
+        return f"restarted (foreground, pid {status['pid']})"
+    if not record:
         raise FeishupermError(
-            f"no installed server to restart: {where}",
+            "no installed server to restart: no server is running",
             "keep one running: feishuperm install",
         )
     service = recorded_service(record, environ)

@@ -26,7 +26,7 @@ class World:
         class Pairing:
             def __init__(self, url: str, dial: Any, show: Any, tick: Any) -> None:
                 world.done.append(f"pair {url}")
-                show("配对码 123456")
+                show("123456")
 
             def join(self, name: str, owner: str, agree: Any) -> Enrolment:
                 world.asked.append((name, owner))
@@ -36,7 +36,11 @@ class World:
 
         patch.setattr(join, "Pairing", Pairing)
         patch.setattr(join, "require_outside", lambda environ: None)
-        patch.setattr(join, "set_gateway", lambda url: self.done.append(f"set {url}"))
+        patch.setattr(
+            join,
+            "take_up",
+            lambda own, grants: self.done.append(f"set {own.url} {grants}"),
+        )
         patch.setattr(
             service_step, "restart", lambda environ: self.done.append("restart") or ""
         )
@@ -58,11 +62,19 @@ def test_machine_joins_then_is_set_up_then_its_server_starts_anew(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert join.main(["https://g", "--name", "box", "--owner", "ou_me"]) == 0
-    assert world.done == ["pair https://g", "set https://g", "restart"]
+    assert world.done == ["pair https://g", "set https://g None", "restart"]
     assert world.asked == [("box", "ou_me")]
     text = capsys.readouterr().out
-    assert "123456" in text and "ou_me" in text and "m-1" in text
+    assert "pairing code 123456\n" in text and "ou_me" in text and "m-1" in text
     assert "\x1b" not in text, "a name in Feishu's directory cannot rewrite this"
+
+
+def test_code_is_told_in_the_language_of_the_terminal(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FEISHUPERM_LANG", "zh")
+    assert join.main(["https://g"]) == 0
+    assert "配对码 123456\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("answer", "joined"), [("", True), ("y", True), ("n", False)])
@@ -73,6 +85,7 @@ def test_person_at_a_terminal_may_still_say_no(
     monkeypatch.setattr(join, "ask", lambda question: answer)
     if joined:
         assert join.main(["https://g"]) == 0
+        assert world.done[1] == f"set https://g {answer == 'y'}"
         return
     with pytest.raises(FeishupermError, match="nothing was stored"):
         join.main(["https://g"])

@@ -240,7 +240,7 @@ def test_agent_cannot_give_its_machine_to_a_gateway_of_its_own(
         timeout=30, check=False,
     )  # fmt: skip
     assert done.returncode == 1 and "inside a session" in done.stderr
-    assert "配对码" not in done.stdout
+    assert "pairing code" not in done.stdout and "配对码" not in done.stdout
 
 
 def test_request_whose_only_surface_went_away_is_released_not_denied(
@@ -257,3 +257,42 @@ def test_request_whose_only_surface_went_away_is_released_not_denied(
         gateway.kill()
         assert finish(hook) == ""
         assert "a phone cannot open" not in machine.output()
+
+
+def test_server_in_a_terminal_leaves_with_its_machine_and_restarts_there(
+    machine: Served, gateway: RunningGateway
+) -> None:
+    """Its process stays, and so do the requests that are pending."""
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [machine.pyz, *words], env=machine.environ, cwd=machine.home, text=True,
+            capture_output=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    hook = machine.hook(event())
+    wait_until(lambda: (machine.status() or {})["waiting_count"] == 1)
+    assert "restarted" in run("leave")
+    assert channel(machine)["state"] == "none"
+    wait_until(lambda: not gateway.machines()[0]["connected"])
+    wait_until(lambda: (machine.status() or {})["waiting_count"] == 1)
+    assert machine.process is not None
+    assert f"pid {machine.process.pid}" in run("restart")
+    wait_until(lambda: (machine.status() or {})["waiting_count"] == 1)
+    assert hook.poll() is None
+
+
+@pytest.mark.parametrize("broken", ["[" * 100_000, "{}", '{"machine": 7}', None])
+def test_gateway_that_does_not_fit_is_a_channel_that_is_down(
+    pyz: Path, tmp_path: Path, broken: str | None
+) -> None:
+    home = tmp_path / "laptop"
+    (home / ".config" / "feishuperm").mkdir(parents=True, mode=0o700)
+    if broken is not None:
+        (home / ".config" / "feishuperm" / "gateway.json").write_text(broken)
+    with Served(pyz, home, FEISHUPERM_GATEWAY="https://127.0.0.1:9") as machine:
+        row = channel(machine)
+        assert row["state"] == "down" and row["detail"]
+        assert "inbox" in {row["name"] for row in (machine.status() or {})["channels"]}

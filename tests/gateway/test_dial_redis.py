@@ -8,7 +8,12 @@ import threading
 import pytest
 
 from feishuperm.errors import SettingError
-from feishuperm.gateway.dial_redis import EngineRefusal, dial_redis, read_address
+from feishuperm.gateway.dial_redis import (
+    EngineRefusal,
+    RedisDialler,
+    dial_redis,
+    read_address,
+)
 from tests.tables import every_row
 
 
@@ -98,3 +103,24 @@ def test_nobody_there_is_weather_too() -> None:
         port = free.getsockname()[1]
     with pytest.raises(OSError, match=r"127\.0\.0\.1"):
         dial_redis(read_address(f"redis://127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_engine_that_restarts_is_not_taken_for_one_of_the_other_scheme(
+    scheme: str,
+) -> None:
+    """It closes what it has accepted; before it ever worked that may be TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        dial = RedisDialler(read_address(f"{scheme}://127.0.0.1:{port}"))
+        closing = threading.Thread(
+            target=lambda: [server.accept()[0].close() for _ in range(2)]
+        )
+        closing.start()
+        with pytest.raises(OSError, match="TLS"):
+            dial()
+        dial._has_worked = True
+        with pytest.raises(OSError, match="engine closes") as caught:
+            dial()
+        assert "TLS" not in str(caught.value)
+        closing.join(10)

@@ -207,8 +207,9 @@ def test_half_a_line_that_a_full_disk_left_swallows_nothing(
 
 @every_row(
     "entry",
-    [b"", b"{", b"[]", b"7", b'{"k": "joined"}', b'{"k": "tap", "tap": 3}', b"\xff"],
-)
+    [b"", b"{", b"[]", b"7", b'{"k": "joined"}', b'{"k": "tap", "tap": 3}', b"\xff",
+     b"[" * 100_000],
+)  # fmt: skip
 def test_entry_that_somebody_edited_stops_nobody_from_hearing(entry: bytes) -> None:
     engine, _, _ = lines()
     heard: list[Any] = []
@@ -222,3 +223,20 @@ def test_entry_that_somebody_edited_stops_nobody_from_hearing(entry: bytes) -> N
     for raw in (entry, b'{"e": "9", "k": "good"}'):
         engine._read([[[b"bus", [[b"1-1", [b"d", raw]]]]]])
     assert len(heard) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 100_000, b'{"a":' * 100_000, b"[]", b'["HSET"]', b'["HSET", "k"]',
+     b'["NO", "k"]', b'["SET", "k", "v", "EX"]', b'["HSET", 1, 2, 3]', b"\xff",
+     b'["EXPIRE", "k", "x"]', b'["SET", "k", "v", "EX", "x"]', b"null"],
+)  # fmt: skip
+def test_line_that_cannot_be_read_keeps_no_gateway_from_starting(
+    tmp_path: Path, clock: Clock, line: bytes
+) -> None:
+    path = tmp_path / "e"
+    good = [b'["HSET", "k", "%s", "1"]' % name for name in (b"a", b"b")]
+    path.write_bytes(b"\n".join((good[0], line, good[1], b"")))
+    engine = FileEngine("cli_x", str(path), clock)
+    engine.start()
+    assert done(engine.run(("HLEN", "k"))) == [2]

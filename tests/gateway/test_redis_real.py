@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.gateway.dial_redis import dial_redis, read_address
+from feishuperm.gateway.dial_redis import RedisDialler, dial_redis, read_address
 from feishuperm.gateway.engine import EngineDown, RedisEngine
 from feishuperm.lib.task import run
 from feishuperm.server.loop import Loop
@@ -263,9 +263,9 @@ def test_certificate_nobody_vouches_for_and_plain_bytes_are_refused(
     with pytest.raises(OSError, match="TLS"):
         dial_redis(read_address(f"rediss://127.0.0.1:{server.port}"))
     with pytest.raises(OSError, match="rediss:// with TLS"):
-        dial_redis(read_address(f"redis://127.0.0.1:{server.port}"))
+        RedisDialler(read_address(f"redis://127.0.0.1:{server.port}"))()
     with pytest.raises(OSError, match="TLS"):
-        dial_redis(read_address(f"rediss://127.0.0.1:{redis.port}"), cert)
+        RedisDialler(read_address(f"rediss://127.0.0.1:{redis.port}"), cert)()
 
 
 # Sentinel.

@@ -72,7 +72,7 @@ class Socket:
             cast(Any, self.desk),
             {"http": url},
             lambda: None,
-            lambda: self.desk.done.append("handover") or 0,
+            lambda again: self.desk.done.append("handover") or 0,
         )
 
     def send(self, name: str, pid: int = 7, **more: object) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import pytest
 
 from feishuperm.errors import FeishupermError, SettingError, UsageError
 from feishuperm.lib import enrolment
-from feishuperm.lib.config import config_path
+from feishuperm.lib.config import config_path, read_config
 from feishuperm.protocol.machine import POLICY, MachineWire
-from feishuperm.setup.joining import Pairing, check_url, leave, set_gateway
+from feishuperm.setup.joining import Pairing, check_url, leave, take_up
 from tests.tables import every_row
 
 URL = "https://g.example"
@@ -89,10 +89,12 @@ def test_machine_is_joined_once_its_key_is_on_the_disk() -> None:
     joiner = Joiner(gateway)
     own = joiner.join()
     assert (own.url, own.machine, own.owner, own.keys) == (URL, "m-1", "ou_me", (KEY,))
+    assert enrolment.load() is None, "nothing is in use before it is taken up"
+    take_up(own, None)
     assert enrolment.load() == own
     assert [message["t"] for message in gateway.heard] == ["join", "stored"]
     assert gateway.heard[0]["name"] == "box"
-    assert len(joiner.shown) == 1 and "123456" in joiner.shown[0]
+    assert joiner.shown == ["123456"]
     assert gateway.closed
 
 
@@ -174,12 +176,76 @@ def test_messages_of_a_newer_version_are_passed_over() -> None:
     assert Joiner(gateway).join().machine == "m-1"
 
 
-def test_machine_whose_last_word_is_lost_keeps_its_key() -> None:
-    """The gateway may have stored it: the next login proves it or not."""
-    gateway = FakeGateway(stored=[])
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Steps:
+    """Counts what is done, and kills the process at one of them."""
+
+    def __init__(self, last: int) -> None:
+        self.left = last
+
+    def __call__(self, do: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+            return do(*given)
+
+        return step
+
+
+@pytest.mark.parametrize("new_url", [URL, "https://other.example"])
+def test_join_that_is_killed_at_any_step_leaves_an_enrolment_that_works(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], new_url: str
+) -> None:
+    old = Joiner(FakeGateway()).join()
+    take_up(old, None)
+    before = {name: Path(name).read_bytes() for name in kept_files(environ)}
+    killed, taken_up = 0, False
+    while not taken_up:
+        for name in {*kept_files(environ), *before}:
+            Path(name).unlink(missing_ok=True)
+        for name, data in before.items():
+            Path(name).write_bytes(data)
+        gateway = FakeGateway(
+            join=[("code", CODE), ("joined", {**JOINED, "machine": "m-2"})]
+        )
+        with monkeypatch.context() as patch:
+            steps = Steps(killed)
+            for place, what in ((os, "fsync"), (os, "replace"), (os, "rename"),
+                                (gateway, "sendall"), (gateway, "recv")):  # fmt: skip
+                patch.setattr(place, what, steps(getattr(place, what)))
+            try:
+                joiner = Joiner(gateway)
+                joiner.pairing._url = new_url
+                take_up(joiner.join(), None)
+                taken_up = True
+            except Killed:
+                killed += 1
+        configured = read_config(config_path(environ))["FEISHUPERM_GATEWAY"]
+        own = enrolment.find(configured)
+        is_stored = any(message["t"] == "stored" for message in gateway.heard)
+        assert own is not None
+        assert own == old or (own.machine == "m-2" and own.url == new_url and is_stored)
+    assert own is not None and own.machine == "m-2" and killed > 8
+
+
+def kept_files(environ: dict[str, str]) -> list[str]:
+    folder = os.path.dirname(config_path(environ))
+    return [os.path.join(folder, name) for name in os.listdir(folder)]
+
+
+@pytest.mark.parametrize("new_url", [URL, "https://other.example"])
+def test_gateway_that_never_confirms_changes_nothing(new_url: str) -> None:
+    old = Joiner(FakeGateway()).join()
+    take_up(old, None)
+    joiner = Joiner(FakeGateway(stored=[]))
+    joiner.pairing._url = new_url
     with pytest.raises(FeishupermError):
-        Joiner(gateway).join()
-    assert enrolment.load() is not None
+        joiner.join()
+    assert enrolment.find(URL) == old == enrolment.load()
 
 
 @every_row(
@@ -216,24 +282,38 @@ def test_other_lines_of_the_settings_stay_as_they_are(environ: dict[str, str]) -
     path.parent.mkdir(parents=True)
     path.write_text("# mine\nFEISHUPERM_LANG=en\n")
     path.chmod(0o640)
-    set_gateway(URL, environ)
+    take_up(Joiner(FakeGateway()).join(), True, environ)
     assert path.read_text().startswith("# mine\nFEISHUPERM_LANG=en\n")
-    assert f"FEISHUPERM_GATEWAY={URL}" in path.read_text()
-    set_gateway("", environ)
+    assert f"FEISHUPERM_GATEWAY={URL}\n" in path.read_text()
+    assert "FEISHUPERM_GATEWAY_GRANTS=on\n" in path.read_text()
+    take_up(Joiner(FakeGateway()).join(), None, environ)
+    assert "FEISHUPERM_GATEWAY_GRANTS=on\n" in path.read_text()
+    take_up(Joiner(FakeGateway()).join(), False, environ)
+    assert "FEISHUPERM_GATEWAY_GRANTS=off\n" in path.read_text()
+    leave(environ)
     assert path.read_text() == "# mine\nFEISHUPERM_LANG=en\n"
     assert path.stat().st_mode & 0o777 == 0o640
 
 
 def test_new_settings_are_private(environ: dict[str, str]) -> None:
-    os.makedirs(os.path.dirname(config_path(environ)))
-    set_gateway(URL, environ)
+    take_up(Joiner(FakeGateway()).join(), None, environ)
     assert os.stat(config_path(environ)).st_mode & 0o777 == 0o600
 
 
 def test_machine_that_leaves_forgets_key_and_address(environ: dict[str, str]) -> None:
     own = Joiner(FakeGateway()).join()
-    set_gateway(URL, environ)
+    take_up(own, True, environ)
+    Joiner(FakeGateway()).join()  # cut before it was taken up
     assert leave(environ) == own.url
     assert enrolment.load(environ) is None
     assert "GATEWAY" not in Path(config_path(environ)).read_text()
+    assert enrolment.find(URL, environ) is None
     assert leave(environ) == "", "and once more is no error"
+
+
+def test_machine_leaves_whatever_its_file_is_like(environ: dict[str, str]) -> None:
+    take_up(Joiner(FakeGateway()).join(), None, environ)
+    Path(enrolment.path(environ)).write_text("{")
+    leave(environ)
+    assert enrolment.load(environ) is None
+    assert "GATEWAY" not in Path(config_path(environ)).read_text()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import FeishupermError
-from feishuperm.setup import service_step, service_unit
+from feishuperm.setup import server_process, service_step, service_unit
 from feishuperm.setup.manifest import Manifest
 from feishuperm.setup.server_process import StuckError
 from feishuperm.setup.service_step import ServiceStep, restart, stop, stop_service
@@ -130,13 +130,27 @@ def test_restart_that_cannot_work_leaves_the_running_server(
     assert machine.done == []
 
 
-def test_restart_without_an_installed_server_says_what_keeps_one(
+def test_restart_without_a_server_says_what_keeps_one(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_step, "running_status", lambda path: {"pid": 9})
-    with pytest.raises(FeishupermError, match="process 9 runs in a terminal") as caught:
+    monkeypatch.setattr(service_step, "running_status", lambda path: None)
+    with pytest.raises(FeishupermError, match="no server is running") as caught:
         restart(environ)
     assert caught.value.hint.endswith("feishuperm install")
+
+
+def test_server_in_a_terminal_restarts_there(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statuses = [{"pid": 9, "started": at} for at in (1.0, 1.0, 2.0)]
+    asked: list[dict[str, Any]] = []
+    for place in (service_step, server_process):
+        monkeypatch.setattr(place, "running_status", lambda path: statuses.pop(0))
+    monkeypatch.setattr(
+        server_process, "ask_server", lambda command, path: asked.append(command)
+    )
+    assert restart(environ) == "restarted (foreground, pid 9)"
+    assert asked == [{"command": "handover", "again": True}] and not statuses
 
 
 def test_stop_ends_the_server_and_says_when_it_comes_back(
