@@ -86,11 +86,15 @@ class Gate:
 
     def refusal(self, request: Request) -> Refusal | None:
         """Why nothing of ours is for this request; None: go on."""
-        if request.upgrades():  # a handshake says nothing of where it comes from
-            return Refusal(400, "page.upgrade")
-        if not self._is_ours(request):
-            return Refusal(421, "page.wrong_host")
-        if not self._is_own_origin(request):
+        memo, headers = request.memo, request.headers
+        if "upgrade" in headers or ("connection" in headers and request.upgrades()):
+            return Refusal(400, "page.upgrade")  # it does not say where it comes from
+        host = headers.get("host", "")
+        if memo.get("host") != host:  # mostly the one its connection has named before
+            if not self._is_ours(request):
+                return Refusal(421, "page.wrong_host")
+            memo["host"] = host
+        if "origin" in headers and not self._is_own_origin(request):
             return Refusal(403, "page.foreign")
         if not self._stays_here or request.path in OPEN_PATHS:
             return None

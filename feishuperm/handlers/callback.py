@@ -158,15 +158,14 @@ class Callback:
             allowed = ", ".join(["HEAD", *routes])
             return Response(405, b"wrong method\n", headers=[("Allow", allowed)])
         try:
-            return self._take(route, request)
+            return route(self, request)
         except NotYetError:
             return self._await(route, request)
-
-    def _take(self, route: Route, request: http1.Request) -> Reply:
-        try:
-            return route(self, request)
         except ProtocolError as error:
-            return refusal(self._language, error.status, REFUSALS[error.status])
+            return self._refused(error)
+
+    def _refused(self, error: ProtocolError) -> Response:
+        return refusal(self._language, error.status, REFUSALS[error.status])
 
     def _await(self, route: Route, request: http1.Request) -> Slow:
         """Wait a little for a hook that has lost its server to come back."""
@@ -174,9 +173,11 @@ class Callback:
         while self._ticks() < until:
             yield LOOK_SECONDS
             try:
-                reply = self._take(route, request)
+                reply = route(self, request)
             except NotYetError:
                 continue
+            except ProtocolError as error:
+                return self._refused(error)
             return reply if isinstance(reply, Response) else (yield from reply)
         again = (("Refresh", "2"),) if request.method == "GET" else ()
         sentence = text(self._language, "page.returning_hint")

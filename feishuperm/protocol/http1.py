@@ -54,6 +54,11 @@ CONTINUE_LINE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class Request:
     """One request, complete with its body; who sent it, the connection fills in."""
 
+    __slots__ = (
+        "body", "expects", "headers", "keep_alive", "length", "local", "local_port",
+        "memo", "method", "path", "peer", "peer_port", "query", "version",
+    )  # fmt: skip
+
     def __init__(
         self,
         method: str,
@@ -171,16 +176,18 @@ class RequestReader:
 
     def next_event(self) -> Request | Continue | None:
         """The next request, or None: more is needed. Raises ProtocolError."""
-        if self._request is None and self._buffer:
-            self._request = self._read_head()
         request, buffer = self._request, self._buffer
+        if request is None and buffer:
+            request = self._request = self._read_head()
         if request is None:
             return None
-        if len(buffer) < request.length:
-            asks, request.expects = request.expects, False
-            return Continue() if asks else None
-        request.body = bytes(buffer[: request.length])
-        del buffer[: request.length]
+        length = request.length
+        if length:
+            if len(buffer) < length:
+                asks, request.expects = request.expects, False
+                return Continue() if asks else None
+            request.body = bytes(buffer[:length])
+            del buffer[:length]
         self._request = None
         return request
 
@@ -192,10 +199,13 @@ class RequestReader:
         if end < 0 or end > MAX_HEAD:
             self._check_incomplete(end)
             return None
-        head = buffer[: end + 2].decode("latin-1")
+        head = bytes(buffer[: end + 2])
         del buffer[: end + 4]
         self._scanned = 0
-        return parse_head(head)
+        method, path, query, headers, version, length, keep, asks = parse_head(head)
+        request = Request(method, path, query.copy(), headers.copy(), version)
+        request.length, request.keep_alive, request.expects = length, keep, asks
+        return request
 
     def _skip_empty_lines(self) -> None:
         """Some clients leave one behind after a form."""
@@ -216,27 +226,41 @@ class RequestReader:
         self._scanned = max(0, len(buffer) - 3)
 
 
-def parse_head(head: str) -> Request:
-    """A request without its body. Raises ProtocolError."""
-    match = HEAD.fullmatch(head)
+class Head(NamedTuple):
+    """What a head says, for the request that is made of it."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    version: str
+    length: int  # of the body
+    keep_alive: bool
+    expects: bool  # a 100 before it sends the body
+
+
+@lru_cache(maxsize=8)  # a program that asks again asks to the letter
+def parse_head(data: bytes) -> Head:
+    """A head, its last line's end included. Raises ProtocolError."""
+    match = HEAD.fullmatch(data.decode("latin-1"))
     if match is None:
         raise ProtocolError("malformed request line or header")
     method, target, version, lines = match.groups()
-    headers = dict(parse_headers(lines))
+    headers = parse_headers(lines)
     is_modern = version == "1"
     if not HOST.fullmatch(headers.get("host", "" if is_modern else "none")):
         raise ProtocolError("no Host header, or none that names a host")
-    request = Request(method, *parse_target(target), headers, f"1.{version}")
-    request.length = body_length(headers)
+    path, query = parse_target(target)
+    length = body_length(headers)
     wishes = options(headers)
-    request.keep_alive = "close" not in wishes and (is_modern or "keep-alive" in wishes)
-    expects = headers.get("expect", "").lower() == "100-continue"
-    request.expects = is_modern and expects
-    return request
+    keep_alive = "close" not in wishes and (is_modern or "keep-alive" in wishes)
+    expects = is_modern and headers.get("expect", "").lower() == "100-continue"
+    return Head(
+        method, path, query, headers, f"1.{version}", length, keep_alive, expects
+    )
 
 
-@lru_cache(maxsize=8)  # a browser repeats its headers to the letter
-def parse_headers(lines: str) -> Mapping[str, str]:
+def parse_headers(lines: str) -> dict[str, str]:
     """Well-formed header lines; a repeated one is a list. Raises ProtocolError."""
     headers: dict[str, str] = {}
     for key, text in HEADER.findall(lines):
@@ -251,7 +275,8 @@ def parse_headers(lines: str) -> Mapping[str, str]:
 
 def options(headers: Mapping[str, str]) -> list[str]:
     """What the Connection header asks for, in lower case."""
-    return [word.strip() for word in headers.get("connection", "").lower().split(",")]
+    given = headers.get("connection")
+    return [word.strip() for word in given.lower().split(",")] if given else []
 
 
 def body_length(headers: dict[str, str]) -> int:

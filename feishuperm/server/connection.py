@@ -288,6 +288,8 @@ class HookConnection(Connection):
 class Exchange:
     """One request's answer: one of `reply()`, `stream()`, `upgrade()`, now or later."""
 
+    __slots__ = ("_connection", "request")
+
     def __init__(self, connection: HttpConnection, request: Request) -> None:
         self._connection: HttpConnection | None = connection
         self.request = request
@@ -365,6 +367,11 @@ class HttpConnection(Connection):
     one is answered and its answer has left.  Every request names both ends of the
     connection, and shares the one `memo` of it.
     """
+
+    __slots__ = (
+        "_busy", "_ended", "_exchange", "_local", "_mode", "_on_close", "_on_request",
+        "_phase", "_reader", "_stream", "memo", "peer",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -446,7 +453,8 @@ class HttpConnection(Connection):
         self.write(data)
         if not keep_alive:
             self.close()
-        self.go_on()
+        if not self._busy:
+            self.go_on()
 
     def start_stream(self, head: bytes) -> Stream:
         """Turn into a stream; used by `Exchange`."""

@@ -160,38 +160,36 @@ class Loop:
         began = self.now()
         # Only those that are there now: one that posts itself again must not starve
         # the sockets.
-        self._for_a_while(self._run_posted, len(self._posted))
+        if self._posted:
+            self._run_posted()
         self._add_ready(events)
-        self._for_a_while(self._handle_ready, len(self._ready))
+        self._handle_ready()
         self._run_timers()
         self.longest = max(self.longest, self.now() - began)
 
-    def _for_a_while(self, step: Callable[[], None], times: int) -> None:
-        """Call a step so many times, or until this part of the turn is over."""
-        until = self.now() + PART_SECONDS
-        for _ in range(times):
-            step()
-            if self.now() > until:
-                return
-
     def _add_ready(self, events: list[tuple[selectors.SelectorKey, int]]) -> None:
         """Put what is ready behind what the last turn left, each descriptor once."""
-        left = {fd for fd, _, _ in self._ready}
-        for key, mask in events:
-            if key.fd not in left:
-                self._ready.append((key.fd, key.data, mask))
+        if self._ready:
+            left = {fd for fd, _, _ in self._ready}
+            events = [row for row in events if row[0].fd not in left]
+        self._ready.extend([(key.fd, key.data, mask) for key, mask in events])
 
     def _handle_ready(self) -> None:
-        fd, handler, mask = self._ready.popleft()
-        # An earlier handler may have closed it; its number may even belong to
-        # somebody else by now.
-        if fd >= 0 and self._handlers.get(fd) is not handler:
-            return
-        try:
-            handler.handle(mask)
-        except Exception as error:
-            self.report(error)
-            self._call(handler.fail)
+        now, ready, handlers = self.now, self._ready, self._handlers
+        until = now() + PART_SECONDS
+        for _ in range(len(ready)):
+            fd, handler, mask = ready.popleft()
+            # An earlier handler may have closed it; its number may even belong to
+            # somebody else by now.
+            if fd >= 0 and handlers.get(fd) is not handler:
+                continue
+            try:
+                handler.handle(mask)
+            except Exception as error:
+                self.report(error)
+                self._call(handler.fail)
+            if now() > until:
+                return
 
     def close(self) -> None:
         """Give back the descriptors and the signals that the loop itself took."""
@@ -227,7 +225,11 @@ class Loop:
                     return
 
     def _run_posted(self) -> None:
-        self._call(self._posted.popleft())
+        until = self.now() + PART_SECONDS
+        for _ in range(len(self._posted)):
+            self._call(self._posted.popleft())
+            if self.now() > until:
+                return
 
     def _call(self, fn: Callable[[], object]) -> None:
         try:

@@ -45,7 +45,7 @@ def status_of(data: bytes, step: int = 0) -> int:
 
 
 def fields(request: Request) -> tuple[object, ...]:
-    return tuple(sorted(vars(request).items()))
+    return tuple(getattr(request, name) for name in Request.__slots__)
 
 
 def get(path: bytes, *headers: bytes) -> Request:
