@@ -39,7 +39,7 @@ from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol import http1
 from feishuperm.protocol.http1 import Response, parse_form
-from feishuperm.services.desk import Desk
+from feishuperm.services.desk import Desk, is_hidden_from
 from feishuperm.services.links import Links
 from feishuperm.services.sessions import Tickets
 
@@ -196,6 +196,7 @@ class Callback:
             return self._whole(asked, request)
         lasts = row.look in (FOREVER, WHILE)
         asks = self._asks_first(grants=not row.message, lasts=lasts)
+        asks = asks or is_hidden_from(asked, row, "link")
         if asks or not self._gate.is_finger(request):
             self._opened(request, asked)
             return self._confirm(asked, request, row.name)

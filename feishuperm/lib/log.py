@@ -19,7 +19,7 @@ from collections.abc import Callable
 from feishuperm.errors import FileError
 from feishuperm.lib.config import state_dir
 from feishuperm.lib.files import append_line
-from feishuperm.lib.secrets import HIDDEN, mask
+from feishuperm.lib.secrets import HIDDEN, Steps, finish, masking
 from feishuperm.models.settings import LOG_LEVELS, SETTINGS, Settings
 
 MAX_FILE = 1 << 20  # weeks of decisions; three of them are kept
@@ -59,9 +59,12 @@ class Log:
         return one_line(message)
 
     def redact(self, message: str) -> str:
+        return finish(self.redacting(message)).text
+
+    def redacting(self, message: str) -> Steps:
         for secret in self.hidden:
             message = message.replace(secret, HIDDEN)
-        return mask(message)
+        return masking(message)
 
     def hide(self, secret: str) -> None:
         if secret and secret not in self.hidden:
@@ -105,6 +108,11 @@ def hide(secret: str) -> None:
 def redact(message: str) -> str:
     """The message with every secret replaced."""
     return _LOG.redact(message)
+
+
+def redacting(message: str) -> Steps:
+    """The same in short steps, and whether it hides more than secrets."""
+    return _LOG.redacting(message)
 
 
 def call_site(depth: int) -> str:

@@ -1,21 +1,26 @@
 """Where in a text secrets are: shapes of tokens, and names that secrets stand behind.
 
-One finder per kind; each goes once through the text and yields the places it would
-hide, and what it tries at one place is bounded.  `lib.secrets` decides what to do with
-them, and loads this only for a text that may hold something: the patterns take longer
-to compile than most processes of ours live.
+One finder per kind; each goes once through the text, what it tries at one place is
+bounded, and it yields for each place it looks at: the server's loop may do something
+else in between.  A span says whether what it hides is surely a secret, by its shape or
+because that program takes one there; an empty span hides nothing.  `lib.secrets`
+decides what to do with them, and loads this only for a text that may hold something:
+the patterns take longer to compile than most processes of ours live.
 """
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Callable, Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Spans = Iterator[tuple[int, int]]
+    Span = tuple[int, int, bool]  # from, to, surely a secret
+    Spans = Iterator[Span]
 
 PIECES = 50  # of one shell word: past that it ends at the next blank
+NOTHING = (0, 0, False)
 
 # Each alternative begins with a known character: the search leaps from one to the next.
 _TOKEN = re.compile(
@@ -24,9 +29,12 @@ _TOKEN = re.compile(
     r"|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|dckr_pat_[\w-]{10,}"
     r"|SG\.[\w-]{10,}\.[\w-]{10,}|hvs\.[\w-]{16,}|whsec_[\w+/=]{10,}|shp[a-z]{2}_\w{16,}"
     r"|dop_v1_\w{16,}|lin_api_\w{16,}|glsa_\w{16,}|ATATT3[\w=-]{16,}"
-    r"|eyJ[\w-]{8,4000}\.[\w-]{4,}(?:\.[\w-]*)*|AGE-SECRET-KEY-1[A-Z0-9]{10,}",
+    r"|AGE-SECRET-KEY-1[A-Z0-9]{10,}",
     re.ASCII,
 )
+# A JSON web token in two steps: one pattern would try every `eyJ` of a long word again.
+_JWT = re.compile(r"eyJ[\w-]{8,}", re.ASCII)
+_JWT_REST = re.compile(r"\.[\w-]{4,}(?:\.[\w-]*)*", re.ASCII)
 # The same, but not in the middle of a word.
 _SHORT_TOKEN = re.compile(
     r"sk-[\w-]{16,}|sk_(?:live|test)_\w{8,}|rk_(?:live|test)_\w{8,}"
@@ -91,30 +99,91 @@ _NOTHING = re.compile(
     r"|optional|required|\*{3})\W?\Z",
     re.IGNORECASE,
 )
+# An expression of a program, and prose.
+_CALL = re.compile(r"[A-Za-z_][\w.]*[(\[]", re.ASCII)
+_EXPRESSION = re.compile(r"(?:await|new)|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
+_MORE = re.compile(r"[ \t]+[A-Za-z]")
+_PARTS = re.compile(r"[^A-Za-z0-9]+")
+MOST_READ = 400  # characters of what may be a secret
+# A program takes nothing but a secret under these names.
+_SURE = ("password", "passwd", "passphrase", "pwd", "authorization", "cookie")
 _STOP = re.compile(r"(?<!\\)[\s\"'`;&|<>(){},]")
 _BLANK = re.compile(r"\s")
 _QUOTE = {mark: re.compile(rf"(?<!\\){mark}") for mark in '"`'}
 _CLOSED = {mark: re.compile(rf"{mark}[^\s{mark}]*{mark}") for mark in "\"'"}
 _OPENING = re.compile(r"\\{0,8}[\"'`]")
 
-# Programs whose short options take a password, by their names' beginnings, and which.
-_USER = r"(?:-[uUb]|--cookie)[ \t=]{0,8}"
+# Programs that take a password in an option, by their whole names, and in which: behind
+# what matches stands the password.  A letter means something else to every program.
+_SPACED = r"[ \t]{0,8}"
+_MYSQL = (
+    "mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlcheck mariadb mariadb-dump"
+)
+_MONGO = "mongo mongosh mongodump mongorestore mongoexport mongoimport mongostat"
+_LDAP = "ldapsearch ldapmodify ldapadd ldapdelete ldapwhoami ldapcompare ldappasswd"
+_LOGIN = "docker podman nerdctl buildah skopeo oras helm az oc cf crane"
+_ANY = r"[ \t](?:[^;|&\n]{0,200}?[ \t])??"
 _OPTIONS = {
     name: re.compile(rf"[ \t]{option}(?=[^\s-])")
     for names, option in (
-        ("mysql mariadb 7z", "-p"),
-        ("sshpass mongo pscp plink login", r"-p[ \t]{0,8}"),
-        ("curl wget smbclient", _USER),
-        ("redis-cli http xh", r"(?:-a|--auth|--pass)[ \t=]{1,8}"),
-        ("ldap security", r"-w[ \t]{0,8}"),
-        ("unzip zip", r"-P[ \t]{0,8}"),
+        (f"{_MYSQL} mariadb-admin 7z 7za 7zz", "-p"),
+        ("rar unrar", "-h?p"),
+        (f"sshpass twine rdesktop {_MONGO}", f"-p{_SPACED}"),
+        (_LOGIN, f"login{_ANY}-p{_SPACED}"),
+        ("pscp psftp plink", r"-pw[ \t]{1,8}"),
+        ("redis-cli", r"(?:-a|--pass)[ \t=]{1,8}"),
+        ("http https xh xhs", r"(?:-a|--auth)[ \t=]{0,8}"),
+        (_LDAP, f"-w{_SPACED}"),
+        ("security", r"-(?:w|p|P)[ \t]{1,8}"),
+        ("zip unzip zipcloak sqlcmd bcp ipmitool mosquitto_pub mosquitto_sub",
+         f"-P{_SPACED}"),
+        ("openssl", r"-[kK][ \t]{1,8}"),
+        ("dotnet nuget", rf"push{_ANY}-k[ \t]{{1,8}}"),
+        ("ssh-keygen", r"-[NP][ \t]{1,8}"),
+        ("snmpget snmpset snmpwalk snmpbulkwalk", r"-[AX][ \t]{1,8}"),
+        ("nmcli", r"password[ \t]{1,8}"),
+        ("htpasswd",
+         r"-(?=\w{0,8}b)(?:\w{0,8}n\w{0,8}|\w{1,8}[ \t]{1,8}\S{1,256})"
+         r"[ \t]{1,8}\S{1,64}[ \t]{1,8}"),
+        ("xfreerdp", "/p:"),
     )
     for name in names.split()
-}
-_PROGRAM = re.compile("|".join(_OPTIONS))
-_PROGRAM_END = re.compile(r"[\w-]{0,16}(?=[ \t])")
-_LONG_USER = re.compile(r"--(?:proxy-)?user(?:name)?[ \t=]{1,8}(?=[^\s-])")
-_USER_END = re.compile(r"[:%=]")  # `user:password`, smbclient's `user%password`
+}  # fmt: skip
+# The same for `user:password`, with what stands between the two.
+_USERS = {
+    name: re.compile(
+        rf"[ \t]{option}[ \t=]{{0,8}}[\"']?(?=[^\s-])[^\s\"'{mark}]{{0,256}}{mark}"
+    )
+    for names, option, mark in (
+        ("curl", r"(?:-[a-zA-Z]{0,8}?[uU]|--(?:proxy-)?user)", ":"),
+        ("lftp", "-u", ","),
+        ("smbclient smbget rpcclient", r"(?:-U|--user)", "%"),
+    )
+    for name in names.split()
+}  # fmt: skip
+_OPTIONS_ALSO = {"curl": re.compile(
+    r"[ \t](?:(?:-b|--cookie)[ \t=]{0,8}[\"']?[^\s\"'=;]{1,256}="
+    r"|--oauth2-bearer[ \t=]{1,8})(?=[^\s-])"
+)}  # fmt: skip
+_NAMES = "|".join(sorted({*_OPTIONS, *_USERS}, key=len, reverse=True))
+_PROGRAM = re.compile(rf"(?:{_NAMES})(?=[ \t])")
+_JOINED = re.compile(r"[\w.-]\Z")  # what makes it the end of another name
+_BEGINS = ("http", "https", "xh", "xhs")  # common words, unless a command begins so
+_BEGIN = re.compile(r"(?:\A|[\n;|&(\"'`/]|sudo|time|exec)[ \t]{0,8}\Z")
+_PORTS = re.compile(r"(?:[\d.]{1,15}:)?\d{1,5}(?:-\d{1,5})?:\d{1,5}(?:[-/\w]{0,8})?\Z")
+_RUNS = re.compile(
+    r"\b(?:docker|podman|nerdctl)[ \t]+(?:container[ \t]+)?(?:run|create)\b"
+)
+# What is piped to a program that reads a password.
+_ECHO = re.compile(
+    r"(?:\becho(?:[ \t]{1,8}-[neE]{1,3})?"
+    r"|\bprintf(?:[ \t]{1,8}[\"']?%s(?:\\n)?[\"']?)?)[ \t]{1,8}"
+)
+_READS = re.compile(
+    r"[ \t]{0,8}\|[ \t]{0,8}[^\n;|&]{0,200}?"
+    r"(?:\bsudo[ \t]+(?:-\w+[ \t]+){0,4}?-\w{0,4}S\b|--?\w{0,9}-?stdin\b"
+    r"|\bchpasswd\b|--with-token\b)"
+)
 _STORE = re.compile(  # in lower case
     r"secrets?[ \t]{1,8}(?:set|put|create|add|generic)\b|config:set\b"
     r"|--from-literal\b"
@@ -122,46 +191,72 @@ _STORE = re.compile(  # in lower case
 _STORED = re.compile(
     r"[ \t=\"'][A-Za-z_][\w.]{0,63}=(?=[^\s=])|[ \t]-(?:-body|b|-value)[ \t=]"
 )
+_LEFT_OPEN = re.compile(r"[ \t=]([\"'])[^\"'\s]*\Z")
 _COMMAND_END = re.compile(r"(?<!\\)[\n;|&]")
 
 
 def _tokens(text: str, lower: str) -> Spans:
     for match in _TOKEN.finditer(text):
-        yield match.span()
+        yield *match.span(), True
     for match in _SHORT_TOKEN.finditer(text):
-        if not text[max(0, match.start() - 1) : match.start()].isalnum():
-            yield match.span()
+        inside = text[max(0, match.start() - 1) : match.start()].isalnum()
+        yield NOTHING if inside else (*match.span(), True)
     for match in _BOT.finditer(text):
         digits = text[max(0, match.start() - 12) : match.start()]
         number = len(digits) - len(digits.rstrip("0123456789"))
-        if 8 <= number <= 10:
-            yield match.start() - number, match.end()
+        is_bot = 8 <= number <= 10
+        yield (match.start() - number, match.end(), True) if is_bot else NOTHING
     for match in _OPENSSL.finditer(text):
-        yield match.span("value")
+        yield *match.span("value"), True
+
+
+def _web_tokens(text: str, lower: str) -> Spans:
+    position = 0
+    while match := _JWT.search(text, position):
+        rest = _JWT_REST.match(text, match.end())
+        position = rest.end() if rest else match.end()
+        yield (match.start(), position, True) if rest else NOTHING
 
 
 def _addresses(text: str, lower: str) -> Spans:
     for match in _ADDRESS.finditer(lower):
-        yield match.span("value")
+        yield *match.span("value"), False
 
 
 def _userinfo(text: str, lower: str) -> Spans:
     for match in _USERINFO.finditer(text):
         if match["password"] is not None:
-            yield match.start("password") + 1, match.end("password")
-        elif text.endswith("http", 0, match.start()) or text.endswith(
-            "https", 0, match.start()
-        ):
-            yield match.span("user")
+            yield match.start("password") + 1, match.end("password"), True
+        elif text.endswith(("http", "https"), 0, match.start()):
+            yield *match.span("user"), False
+        else:
+            yield NOTHING
 
 
 def _schemes(text: str, lower: str) -> Spans:
+    """`Bearer` and `Basic`, which are also words, before what looks like a secret."""
     for match in _SCHEME.finditer(lower):
-        if text[max(0, match.start() - 1) : match.start()].isalnum():
-            continue
-        # "Basic authentication" is no secret.
-        if not match["value"].isalpha() or len(match["value"]) > 30:
-            yield match.span("value")
+        value = text[match.start("value") : match.end("value")][:MOST_READ]
+        inside = text[max(0, match.start() - 1) : match.start()].isalnum()
+        basic = match.group().startswith("basic")
+        is_secret = _is_credential(value) if basic else is_opaque(value)
+        yield (*match.span("value"), False) if is_secret and not inside else NOTHING
+
+
+def is_opaque(value: str) -> bool:
+    """Whether it looks like chance: nobody calls a file or a command so."""
+    return any(
+        len(part) > 30 or (len(part) >= 8 and not part.isdigit() and not part.isalpha())
+        for part in _PARTS.split(value)
+    )
+
+
+def _is_credential(value: str) -> bool:
+    """Whether this is `user:password` in base64."""
+    try:
+        return b":" in binascii.a2b_base64(value + "=" * (-len(value) % 4))
+    except ValueError:
+        return False
 
 
 def _private_keys(text: str, lower: str) -> Spans:
@@ -170,25 +265,43 @@ def _private_keys(text: str, lower: str) -> Spans:
         if match.end() > end:
             place = text.find(_PRIVATE_KEY_END, match.end())
             end = place if place >= 0 else len(text)
-            yield match.end(), end
+            yield match.end(), end, True
 
 
 def _named(text: str, lower: str) -> Spans:
     """What stands behind a telling name: `NAME=`, `"name": `, `--name `."""
     done = 0
     for word in _WORD.finditer(lower):
-        if word.start() < done or not _is_name(text, word):
-            continue
-        link = _LINK.match(text, word.end())
-        if link is None or _ABOUT.search(link["rest"]):
-            continue
-        if link["link"].isspace() and not _is_option(text, word.start(), link):
-            continue
-        start = link.end()
-        end = _value_end(text, word, link)
-        if not _tells_nothing(text[start:end]):
-            yield _inside_quotes(text, start, end)
-            done = end
+        span = NOTHING if word.start() < done else _named_value(text, word)
+        done = max(done, span[1])
+        yield span
+
+
+def _named_value(text: str, word: re.Match[str]) -> Span:
+    link = _LINK.match(text, word.end()) if _is_name(text, word) else None
+    if link is None or _ABOUT.search(link["rest"]):
+        return NOTHING
+    if link["link"].isspace() and not _is_option(text, word.start(), link):
+        return NOTHING
+    start, end = link.end(), _value_end(text, word, link)
+    if _tells_nothing(text[start:end]) or _is_code(text, end, word, link):
+        return NOTHING
+    return *_inside_quotes(text, start, end), word.group() in _SURE
+
+
+def _is_code(text: str, end: int, word: re.Match[str], link: re.Match[str]) -> bool:
+    """Whether a value is an expression, a folder or a sentence: no secret by itself."""
+    start = link.end()
+    if word.group() in ("authorization", "cookie") or end - start > 200:
+        return False
+    if _CALL.match(text, start, end + 1) or text[end - 1] == "/":
+        return True
+    if not link["link"].endswith(" "):  # `NAME=value` of a shell, however it looks
+        return False
+    if _EXPRESSION.fullmatch(text, start, end):
+        return True
+    prose = text[start:end].isascii() and text[start:end].islower()
+    return prose and text[start:end].isalpha() and bool(_MORE.match(text, end))
 
 
 def _is_name(text: str, word: re.Match[str]) -> bool:
@@ -208,7 +321,7 @@ def _is_option(text: str, start: int, link: re.Match[str]) -> bool:
     word = text[max(0, start - 64) : start]
     cut = max(word.rfind(blank) for blank in " \t\n\"'`")
     if word.startswith("-", cut + 1):
-        return True
+        return not any(map(str.isdigit, word[cut + 1 :]))  # `-pHunter2secret` is none
     # `npm config set //registry/:_authToken abc`
     return bool(_SET.search(word[: cut + 1]))
 
@@ -273,7 +386,7 @@ def _find(text: str, mark: str, start: int) -> int:
 
 
 def _tells_nothing(value: str) -> bool:
-    if not value or _NOTHING.match(value):
+    if not value.strip("\"'`\\") or _NOTHING.match(value):
         return True
     return value.lstrip("\"'`\\").startswith(("$", "{{", "<")) and bool(
         len(value) < 200 and _PLAIN.match(value)
@@ -292,26 +405,32 @@ def _inside_quotes(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _programs(text: str, lower: str) -> Spans:
-    """Short options that take a password, up to the end of their command."""
+    """Options that take a password, up to the end of their command."""
     done = 0
     seen: set[str] = set()
     for program in _PROGRAM.finditer(text):
-        end = _PROGRAM_END.match(text, program.end())
-        if end is None:
-            continue
+        name = program.group()
         if program.start() >= done:
             stop = _COMMAND_END.search(text, program.end())
             done, seen = stop.start() if stop else len(text), set()
-        options = _OPTIONS[program.group()]
-        if (
-            options.pattern in seen
-        ):  # each once per command: no name may be repeated for ever
+        # Each once per command: no name may be repeated for ever.
+        if name in seen or not _is_program(text, program):
+            yield NOTHING
             continue
-        seen.add(options.pattern)
-        for option in options.finditer(text, end.end(), done):
-            yield from _password(text, option.end(), _USER in options.pattern)
-    for option in _LONG_USER.finditer(text):
-        yield from _password(text, option.end(), True)
+        seen.add(name)
+        for table in (_OPTIONS, _OPTIONS_ALSO, _USERS):
+            options = table.get(name)
+            for option in (
+                options.finditer(text, program.end(), done) if options else ()
+            ):
+                yield _password(text, option.end(), program.start())
+
+
+def _is_program(text: str, program: re.Match[str]) -> bool:
+    before = text[max(0, program.start() - 16) : program.start()]
+    if program.group() in _BEGINS:
+        return bool(_BEGIN.search(before))
+    return not _JOINED.search(before)
 
 
 def _stores(text: str, lower: str) -> Spans:
@@ -321,24 +440,42 @@ def _stores(text: str, lower: str) -> Spans:
         stop = _COMMAND_END.search(text, store.end())
         position = stop.start() if stop else len(text)
         for value in _STORED.finditer(text, store.end(), position):
-            yield from _password(text, value.end(), False)
+            yield _password(text, value.end(), store.start())
+        yield NOTHING
 
 
-def _password(text: str, start: int, with_user: bool) -> Spans:
+def _piped(text: str, lower: str) -> Spans:
+    """What is echoed to a program that reads a password: `echo x | sudo -S y`."""
+    for echo in _ECHO.finditer(text):
+        start, end = echo.end(), _word_end(text, echo.end())
+        reads = start < end <= start + MOST_READ and _READS.match(text, end)
+        if not reads or _tells_nothing(text[start:end]):
+            yield NOTHING
+            continue
+        user = text.find(":", start, end) if "chpasswd" in reads.group() else -1
+        begin, end = _inside_quotes(text, start, end)
+        yield max(begin, user + 1), end, True
+
+
+def _password(text: str, start: int, command: int) -> Span:
+    """The word that begins here, if it is more than a port or a reference."""
     end = _word_end(text, start)
-    if with_user:  # `user:password`, and not `1000:1000`
-        colon = _USER_END.search(text, start, min(end, start + 256))
-        if colon is None or text[start:end].replace(":", "").isdigit():
-            return
-        start, mark = colon.end(), text[start]
-        if mark in "\"'" and text.endswith(mark, start, end):
-            end -= 1
-    if start < end and not _tells_nothing(text[start:end]):
-        yield _inside_quotes(text, start, end)
+    # `-u "user:password"`: the quote began before.
+    quote = _LEFT_OPEN.search(text[max(0, start - 260) : start])
+    if quote:
+        end = _find(text, quote[1], start)
+    value = text[start : min(end, start + MOST_READ)]
+    is_number = value.isdigit() and _RUNS.search(
+        text, max(0, command - 400), command + 40
+    )
+    if start >= end or _tells_nothing(value) or _PORTS.match(value) or is_number:
+        return NOTHING
+    return *_inside_quotes(text, start, end), True
 
 
 FINDERS: tuple[Callable[[str, str], Spans], ...] = (
     _tokens,
+    _web_tokens,
     _addresses,
     _userinfo,
     _schemes,
@@ -346,4 +483,5 @@ FINDERS: tuple[Callable[[str, str], Spans], ...] = (
     _named,
     _programs,
     _stores,
+    _piped,
 )

@@ -631,6 +631,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "请求的内容已不是看到的那个，没有执行。",
         "The request is not the one that was shown; nothing was done.",
     ),
+    "answer.masked": (
+        "卡片遮盖了其中一部分，没有执行。请打开完整请求再决定。",
+        "Part of it is masked here; nothing was done. Open the full request to decide.",
+    ),
     # The app: taps, texts, and what is wrong with it.
     "answer.only_owner": ("只有 {owner} 可以操作", "Only {owner} may do this"),
     "answer.held": (
@@ -855,6 +859,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "rule.none": (
         "这个请求没有对应的精确规则，仅批准本次",
         "There is no exact rule for this request; it was allowed once",
+    ),
+    "rule.masked": (
+        "内容有遮盖，要始终允许请打开完整请求",
+        "Part of it is masked: the full request offers it",
     ),
     "rule.wildcard": (
         "命令中含有 *，写成规则会同时放行其他命令，仅批准本次",

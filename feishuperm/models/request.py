@@ -57,6 +57,7 @@ class Request:
         "id",
         "kind",
         "known_rules",
+        "masked",
         "note",
         "pass_id",
         "passable",
@@ -76,6 +77,7 @@ class Request:
         "tried",
         "undone",
         "until",
+        "veiled",
         "who",
         "why",
     )
@@ -113,6 +115,8 @@ class Request:
         self.why = ""  # what Claude said last before it, without secrets
         self.prompt = ""  # the first line of what it works on, the same
         self.danger: tuple[str, ...] = ()  # names of its marks, or of what ran instead
+        self.masked = False  # cards show it without its secrets
+        self.veiled = False  # and those could be more than secrets
         self.passable = False  # a pass may be made for its call, or cover it
         self.pass_id = ""  # which let it through
         self.grants: dict[str, Any] = {}  # the pass that its answer made, as recorded

@@ -277,6 +277,8 @@ class Desk:
             return self._refuse(statuses.REFUSED, "answer.not_offered")
         if answer.digest and answer.digest != request.short_digest():
             return self._refuse(statuses.REFUSED, "answer.other")
+        if is_hidden_from(request, row, answer.surface):
+            return self._refuse(statuses.REFUSED, "answer.masked")
         return self._settle(request, row, answer)
 
     def undo(self, id: str, surface: str, who: str = "") -> Receipt:
@@ -590,3 +592,14 @@ class Desk:
         self._reprieves.forget()
         self._refused.clear()
         self._later(FORGET_SECONDS, self._forget)
+
+
+def is_hidden_from(request: Request, row: Action, surface: str) -> bool:
+    """Whether an answer would grant what its surface has not shown whole.
+
+    A mask leaves an approval of this once, as long as it hides a secret and no more;
+    only the request's own page shows what it hides.
+    """
+    if surface in ("page", "pass") or row.message:
+        return False
+    return request.veiled or (request.masked and bool(row.writes_rule or row.passes))

@@ -7,19 +7,19 @@ row of its kind.  An event is decoded only where the caller has not done so alre
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.git import current_branch
-from feishuperm.lib.log import redact
-from feishuperm.lib.secrets import HIDDEN
+from feishuperm.lib.log import redact, redacting
+from feishuperm.lib.secrets import HIDDEN, Masked
 from feishuperm.lib.text import text
 from feishuperm.lib.tool import extract_tool_detail
 from feishuperm.models import request as states
 from feishuperm.models.ask import (
+    FOREVER,
     WHILE,
     Ask,
     Block,
@@ -50,8 +50,6 @@ WORDS_SHOWN = 300
 PROMPT_SHOWN = 120
 RESULT_SHOWN = 160
 
-# What a mask may hide: one word, that of a header behind its scheme.
-WORD = re.compile(r"(?:(?:Bearer|Basic|Token) )?[\w.~+/=:@%,-]*", re.ASCII | re.I)
 KEY_BEGIN, KEY_END = "-----BEGIN ", "-----END "
 
 # How a request can end without a person's answer: what happened, and a line about it.
@@ -83,6 +81,9 @@ class Presenter:
         """The request for cards and lists: of bounded size, without its secrets."""
         ask = self._ask(request, payload or request.payload(), BRIEF)
         ask = without_secrets(fit(ask, BRIEF))
+        if KINDS[request.kind].alone:  # nothing of what it shows runs
+            ask = ask._replace(veiled=False)
+        request.masked, request.veiled = ask.masked, ask.veiled
         if ask.masked or ask.partial:
             # Nobody could tell what a pass would let through.
             request.passable = False
@@ -347,49 +348,47 @@ def brief_ask(payload: AskPayload, id: str, project: str, language: str) -> Ask:
 
 def without_secrets(ask: Ask) -> Ask:
     """The ask with its secrets masked; their place is the request's own page."""
-    blocks = tuple(map(_masked, ask.blocks))
+    steps = hiding(ask)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        hidden: Ask = done.value
+        return hidden
+
+
+def hiding(ask: Ask) -> Generator[None, None, Ask]:
+    """The same in short steps, for one of megabytes.
+
+    What lasts is offered only where all of it is shown.
+    """
+    blocks, veiled = [], False
+    for block in ask.blocks:
+        whole_keys = _key_hidden(block.tail)
+        start: Masked = yield from redacting(block.text)
+        end: Masked = yield from redacting(whole_keys)
+        blocks.append(block._replace(text=start.text, tail=end.text))
+        veiled |= start.veiled or end.veiled or whole_keys != block.tail
     rules = tuple(map(redact, ask.rules))
-    if blocks == ask.blocks and rules == ask.rules:
+    if tuple(blocks) == ask.blocks and rules == ask.rules:
         return ask
-    veiled = any(map(_is_veiled, ask.blocks, blocks))
-    # What a pass would let through is said in words of its own.
-    actions = tuple(o._replace(confirm=redact(o.confirm)) for o in ask.actions)
-    ask = ask._replace(
-        blocks=blocks, rules=rules, actions=actions, masked=True, veiled=veiled
-    )
-    return ask.without_edit()
+    lasting = (FOREVER, WHILE)
+    return ask._replace(
+        blocks=tuple(blocks),
+        rules=(),
+        rule_note=text(ask.language, "rule.masked") if ask.rules else ask.rule_note,
+        actions=tuple(offer for offer in ask.actions if offer.look not in lasting),
+        masked=True,
+        veiled=veiled,
+    ).without_edit()
 
 
-def _masked(block: Block) -> Block:
-    tail = block.tail
-    # The end of a private key whose beginning was cut off.
+def _key_hidden(tail: str) -> str:
+    """Without the end of a private key whose beginning was cut off."""
     end = tail.find(KEY_END)
     if end >= 0 and not 0 <= tail.find(KEY_BEGIN) < end:
-        tail = HIDDEN + tail[end:]
-    return block._replace(text=redact(block.text), tail=redact(tail))
-
-
-def _is_veiled(block: Block, masked: Block) -> bool:
-    """Whether a mask could hide something that is done, such as `$(rm -rf ~)`."""
-    return not (
-        _hides_words(block.text, masked.text) and _hides_words(block.tail, masked.tail)
-    )
-
-
-def _hides_words(text: str, masked: str) -> bool:
-    """Whether only plain words are masked: nothing in them means anything to a shell.
-
-    Whatever lies between the parts that are still there, in their order, is masked.
-    """
-    first, *parts = masked.split(HIDDEN)
-    position = len(first)
-    for number, part in enumerate(parts, 1):
-        last = number == len(parts)
-        end = len(text) - len(part) if last else text.find(part, position)
-        if end < position or not WORD.fullmatch(text, position, end):
-            return False
-        position = end + len(part)
-    return True
+        return HIDDEN + tail[end:]
+    return tail
 
 
 def last_paragraph(said: str) -> str:
@@ -397,7 +396,7 @@ def last_paragraph(said: str) -> str:
     end = said
     if len(said) > WORDS_READ:  # half a word may be half a secret
         end = said[-WORDS_READ:].partition(" ")[2]
-    end = _masked(Block(tail=end)).tail.rstrip()
+    end = redact(_key_hidden(end)).rstrip()
     return one_line(end.rpartition("\n\n")[2], WORDS_SHOWN)
 
 

@@ -37,6 +37,7 @@ class Asked:
         self.ended = ended
         self.why = ask.why
         self.held = False
+        self.masked, self.veiled = ask.masked, ask.veiled
         self.grants: dict[str, object] = {}
 
     def waits(self) -> bool:

@@ -563,6 +563,20 @@ def test_undo_that_is_refused_says_why() -> None:
     assert json.loads(in_place.body) == {"ok": False, "line": "not here"}
 
 
+@every_row("masks", [{"veiled": True}, {}])
+def test_link_of_a_masked_request_leads_to_its_page(masks: dict[str, bool]) -> None:
+    """One tap grants nothing that the card has not shown whole."""
+    here = Site(Asked(make_ask(masked=True, **masks)), CALLBACK_CONFIRM="off")
+    here.tap("/always")
+    assert here.desk.answers == []
+    response = here.tap("/allow")
+    assert response.status == 200
+    done = [answer.action for answer in here.desk.answers]
+    assert done == ([] if masks else ["allow"])
+    here.tap("/deny")
+    assert here.desk.answers[-1].action == "deny"
+
+
 @every_row("confirm", ["auto", "on", "off"])
 def test_always_from_a_group_link_is_not_done_without_a_confirmation(
     confirm: str,

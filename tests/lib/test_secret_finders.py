@@ -33,10 +33,17 @@ FINDS = [
     ("_programs", "curl -u me:{} https://h", S),
     ("_programs", "smbclient -U me%{} //h/s", S),
     ("_programs", "xh -a {} GET host", f"me:{S}"),
-    ("_programs", "login -p {} registry", S),
+    ("_programs", "docker login -p {} registry", S),
+    ("_web_tokens", "use {} here", f"eyJhbGciOiJI.{S}.{S}"),
+    ("_piped", "echo '{}' | sudo -S make", S),
     ("_stores", "gh secret set NAME --body {}", S),
     ("_stores", "heroku config:set NAME={}", S),
 ]
+
+
+def found(name: str, text: str) -> list[tuple[int, int]]:
+    spans = BY_NAME[name](text, text.lower())
+    return [(start, end) for start, end, _ in spans if start < end]
 
 
 @every_row(("name", "around", "secret"), FINDS)
@@ -44,7 +51,7 @@ def test_finder_marks_the_secret_and_nothing_else(
     name: str, around: str, secret: str
 ) -> None:
     text = around.format(secret)
-    spans = [text[start:end] for start, end in BY_NAME[name](text, text.lower())]
+    spans = [text[start:end] for start, end in found(name, text)]
     assert spans == [secret]
     assert secret not in mask(text), "and whoever masks asks it"
 
@@ -68,16 +75,17 @@ def test_finder_marks_the_secret_and_nothing_else(
     ],
 )
 def test_finder_leaves_what_is_no_secret(name: str, text: str) -> None:
-    assert list(BY_NAME[name](text, text.lower())) == []
+    assert found(name, text) == []
 
 
 def test_key_without_an_end_is_hidden_to_the_end() -> None:
     text = f"-----BEGIN PRIVATE KEY-----\n{S}\n"
-    ((start, end),) = BY_NAME["_private_keys"](text, text.lower())
+    ((start, end),) = found("_private_keys", text)
     assert text[start:end] == f"\n{S}\n"
 
 
 def test_programs_that_take_a_password_are_all_asked_about() -> None:
     """A text without a hint is never looked at: each program's name must be one."""
-    programs = secret_finders._OPTIONS
+    programs = {*secret_finders._OPTIONS, *secret_finders._USERS}
+    programs -= {*secret_finders._LOGIN.split()}  # "login" is one
     assert [name for name in programs if not any(h in name for h in HINTS)] == []

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from feishuperm.lib.secrets import HIDDEN, mask
+from feishuperm.lib import secret_finders, secrets
+from feishuperm.lib.secrets import HIDDEN, finish, mask, masking
 from tests.tables import every_row
 
 S = "S3cr3tC4n4ry"
@@ -114,6 +118,150 @@ HARMLESS = [
 ]  # fmt: skip
 
 
+# Everyday commands: every word of them is shown.
+EVERYDAY = [
+    "./run.sh basic drop-database", "./run.sh bearer drop-all-tables",
+    "http-server -a 0.0.0.0 -p 8080", "http-server ./dist -p 3000 -a 127.0.0.1",
+    "docker run -p 8080:80 nginx", "docker run --name mongo -p 27017:27017 mongo",
+    "docker run --name mysql -p3306:3306 -d mysql:8", "pip install --user django==4.2",
+    "docker run --user node:node app", "docker run -u www-data:www-data app",
+    "docker run -d --name login -p 3000:3000 login", "docker compose -p shop up -d",
+    "docker run --rm -p 6379:6379 redis redis-server --port 6379",
+    "docker login -u bob registry.example.com && docker run -p 80:80 web",
+    "kubectl port-forward svc/mongo 27017:27017", "kubectl get secrets -n shop",
+    "kubectl get secret db -o yaml", "kubectl describe secret regcred",
+    "kubectl create token build-bot", "helm secrets decrypt values.yaml",
+    "ssh -p 2222 login.example.com", "scp -P 2222 a.zip login:/srv/a.zip",
+    "mkdir -p src/login src/password-reset", "cp -p login.html public/",
+    "rm -rf src/pages/login", "ls -la ~/.ssh/authorized_keys",
+    "ssh-keygen -t ed25519 -f ~/.ssh/id_deploy -N ''", "ssh-add ~/.ssh/id_rsa",
+    "chmod 600 ~/.ssh/id_rsa", "cat /etc/passwd", "passwd --lock bob",
+    "grep -rn 'password' src/", "grep -rn token: config/", "rg 'api_key' --type py",
+    "git log --author bob -p src/auth.py", "git commit -m 'fix: token: expire early'",
+    "git config --global credential.helper store", "git secret hide",
+    "git push origin feature/basic-auth-2", "git checkout -b password-reset",
+    "npm run test -- --testNamePattern 'login form'", "npm token list",
+    "npm run keys:rotate", "npx wrangler secret list", "vercel env ls production",
+    "pytest tests/test_token.py -k 'password and not slow' -p no:cacheprovider",
+    "pytest -p xdist -n 4", "python manage.py changepassword bob",
+    "python -m http.server -b 127.0.0.1 8000", "make key=value build",
+    "mysql -u root -p shop < dump.sql", "mysqldump -u root -p shop > dump.sql",
+    "psql -U postgres -h localhost -p 5432 shop", "redis-cli -h cache -p 6379 ping",
+    "redis-cli -n 3 keys 'session:*'", "mongosh --port 27017 shop",
+    "zip -r login.zip src -x '*.key'", "unzip -p a.zip login.txt", "7z x a.7z -oout",
+    "curl -u $USER:$PASSWORD https://api.example.com", "curl -b cookies.txt https://h",
+    "curl -sS https://api.example.com/v1/tokens?limit=5", "curl -p -o x https://h/a",
+    "wget -U Mozilla/5.0:compatible https://example.com/a.zip",
+    "http GET https://example.com/api/login a==1", "xh get example.com/login",
+    "terraform apply -var key_name=deploy", "aws iam list-access-keys --user-name bob",
+    "aws s3 cp a.txt s3://bucket/key.txt", "aws secretsmanager list-secrets",
+    "gcloud auth login --no-launch-browser", "gh auth status", "gh auth login --web",
+    "gh secret list", "vault login -method=oidc", "az login --use-device-code",
+    "TOKEN=$(gh auth token) ./deploy.sh", "export PASSWORD=$DB_PASSWORD; ./run.sh",
+    "sudo -u postgres psql -c 'select 1'", "su -p -c 'make test' bob",
+    "echo 'password reset mail sent'", "echo token expired, log in again",
+    "tar -xpf login.tar.gz -C /srv", "rsync -avp --key=value a/ b/",
+    "sed -i 's/token/ticket/g' src/auth.js", "awk -F: '{print $1}' /etc/passwd",
+    "openssl rand -hex 32", "openssl req -new -key server.key -out server.csr",
+    "openssl x509 -in cert.pem -noout -text", "htpasswd -c .htpasswd bob",
+    "ldapsearch -x -W -b dc=example,dc=com uid=bob", "smbclient -L //host -U bob",
+    "systemctl restart mysql", "apt-get install -y mysql-client redis-tools",
+    "security find-certificate -a -p", "security list-keychains",
+    "const pin = 4", "password = getpass.getpass()", "token = request.headers.get('x')",
+    "api_key = os.environ['API_KEY']", "password: process.env.DB_PASSWORD,",
+    "secretName: regcred", "if (token === expected) { return }", "let token;",
+    "passwords.forEach(check)", "keys: [a, b]", "const authToken = await login(user)",
+    "请重置密码", "忘记密码的页面：login.html", "按键：回车",
+]  # fmt: skip
+
+# A command, and what of it must not be seen.
+REAL = [
+    ("mysql -h db -uroot -pHunter22 shop", "Hunter22"),
+    ("docker exec -it db mysql -uroot -pHunter22 -e 'show tables'", "Hunter22"),
+    ("mysqladmin -u root -pHunter22 status", "Hunter22"),
+    ("mariadb-dump -u root -pHunter22 shop", "Hunter22"),
+    ("/usr/bin/mysql -pHunter22", "Hunter22"),
+    ("mysql --password=Hunter22 -u root", "Hunter22"),
+    ("MYSQL_PWD=Hunter22 mysql -u root", "Hunter22"),
+    ("PGPASSWORD=Hunter22 psql -U postgres shop", "Hunter22"),
+    ("psql 'host=db user=app password=Hunter22'", "Hunter22"),
+    ("psql postgresql://app:Hunter22@db:5432/shop", "Hunter22"),
+    ("mongosh -u admin -p Hunter22 shop", "Hunter22"),
+    ("mongodump --uri mongodb+srv://u:Hunter22@c0.example.net", "Hunter22"),
+    ("mongorestore -u admin -pHunter22 dump/", "Hunter22"),
+    ("redis-cli -h cache -a Hunter22 flushall", "Hunter22"),
+    ("redis-cli --pass Hunter22 ping", "Hunter22"),
+    ("sshpass -pHunter22 ssh bob@host", "Hunter22"),
+    ("sudo sshpass -p Hunter22 scp a bob@host:", "Hunter22"),
+    ("docker login -u bob -p Hunter22 registry.example.com", "Hunter22"),
+    ("podman login --username bob --password Hunter22 quay.io", "Hunter22"),
+    ("helm registry login r.example.com -u bob -p Hunter22", "Hunter22"),
+    ("az acr login -n shop -u bob -p Hunter22", "Hunter22"),
+    ("oc login https://api.example.com -u bob -p Hunter22", "Hunter22"),
+    ("echo Hunter22 | docker login -u bob --password-stdin", "Hunter22"),
+    ("echo 'Hunter22' | sudo -S apt-get update", "Hunter22"),
+    ("printf '%s' Hunter22 | sudo -S make install", "Hunter22"),
+    ("echo 'bob:Hunter22' | sudo chpasswd", "Hunter22"),
+    ("echo Hunter22abc | gh auth login --with-token", "Hunter22abc"),
+    ("curl -u bob:Hunter22 https://api.example.com", "Hunter22"),
+    ("curl -sSu bob:Hunter22 https://api.example.com", "Hunter22"),
+    ("curl --user bob:Hunter22 https://api.example.com", "Hunter22"),
+    ("curl --proxy-user=bob:Hunter22 https://api.example.com", "Hunter22"),
+    ("curl --oauth2-bearer Hunter22abc https://api.example.com", "Hunter22abc"),
+    ("curl -H 'Authorization: Bearer abcdefghij' https://h", "abcdefghij"),
+    ("curl -H 'Authorization: Basic Ym9iOkh1bnRlcjIy' https://h", "Ym9iOkh1bnRlcjIy"),
+    ("fetch with Basic Ym9iOkh1bnRlcjIy please", "Ym9iOkh1bnRlcjIy"),
+    ("curl -H 'X-Auth-Token: Hunter22' https://h", "Hunter22"),
+    ("curl -H 'PRIVATE-TOKEN: Hunter22' https://gitlab.example.com", "Hunter22"),
+    ("curl --cookie 'sid=Hunter22' https://h", "Hunter22"),
+    ("curl -d 'grant=x&client_secret=Hunter22' https://h", "Hunter22"),
+    ("curl 'https://maps.example.com/api?key=Hunter22&q=a'", "Hunter22"),
+    ("http -a bob:Hunter22 GET example.com", "Hunter22"),
+    ("xh --auth bob:Hunter22 example.com", "Hunter22"),
+    ("wget --http-password=Hunter22 https://h", "Hunter22"),
+    ("wget --user bob --password Hunter22 https://h", "Hunter22"),
+    ("git clone https://bob:Hunter22@git.example.com/a.git", "Hunter22"),
+    ("git remote set-url origin https://x-access-token:Hunter22@git.example.com/a",
+     "Hunter22"),
+    ("svn co --username bob --password Hunter22 https://h/a", "Hunter22"),
+    ("ldapsearch -D cn=admin -w Hunter22 -b dc=example", "Hunter22"),
+    ("ldapmodify -x -D cn=admin -wHunter22 -f a.ldif", "Hunter22"),
+    ("smbclient //host/share -U bob%Hunter22", "Hunter22"),
+    ("mount -t cifs //h/s /mnt -o username=bob,password=Hunter22", "Hunter22"),
+    ("zip -P Hunter22 -r a.zip src", "Hunter22"),
+    ("unzip -P Hunter22 a.zip", "Hunter22"),
+    ("7z x -pHunter22 a.7z", "Hunter22"), ("unrar x -pHunter22 a.rar", "Hunter22"),
+    ("rar a -hpHunter22 a.rar src", "Hunter22"),
+    ("openssl enc -aes-256-cbc -k Hunter22 -in a", "Hunter22"),
+    ("openssl pkcs12 -export -passout pass:Hunter22 -in a", "Hunter22"),
+    ("ssh-keygen -t ed25519 -N Hunter22 -f id", "Hunter22"),
+    ("gpg --batch --passphrase Hunter22 -d a.gpg", "Hunter22"),
+    ("keytool -genkey -storepass Hunter22 -keypass Hunter22", "Hunter22"),
+    ("htpasswd -bc .htpasswd bob Hunter22", "Hunter22"),
+    ("sqlcmd -S db -U sa -P Hunter22 -Q 'select 1'", "Hunter22"),
+    ("lftp -u bob,Hunter22 sftp://host", "Hunter22"),
+    ("mosquitto_pub -u bob -P Hunter22 -t a -m b", "Hunter22"),
+    ("ipmitool -H bmc -U admin -P Hunter22 power status", "Hunter22"),
+    ("plink -pw Hunter22 bob@host", "Hunter22"),
+    ("twine upload -u bob -p Hunter22 dist/*", "Hunter22"),
+    ("dotnet nuget push a.nupkg -k Hunter22abc", "Hunter22abc"),
+    ("nmcli dev wifi connect office password Hunter22", "Hunter22"),
+    ("security unlock-keychain -p Hunter22 login.keychain", "Hunter22"),
+    ("aws configure set aws_secret_access_key Hunter22abc", "Hunter22abc"),
+    ("AWS_SECRET_ACCESS_KEY=Hunter22abc aws s3 ls", "Hunter22abc"),
+    ("export OPENAI_API_KEY=Hunter22abc", "Hunter22abc"),
+    ("echo 'DB_PASSWORD=Hunter22' >> .env", "Hunter22"),
+    ("gh secret set DEPLOY_KEY --body Hunter22", "Hunter22"),
+    ("heroku config:set STRIPE=Hunter22", "Hunter22"),
+    ("kubectl create secret generic db --from-literal=password=Hunter22", "Hunter22"),
+    ("npm config set //registry.example.com/:_authToken Hunter22", "Hunter22"),
+    ("terraform apply -var db_password=Hunter22", "Hunter22"),
+    ("ansible-playbook a.yml -e ansible_become_pass=Hunter22", "Hunter22"),
+    ("snmpwalk -v3 -A Hunter22 -X Hunter22 host", "Hunter22"),
+    ("数据库密码：Hunter22", "Hunter22"), ("口令 = Hunter22", "Hunter22"),
+]  # fmt: skip
+
+
 def test_secret_is_masked_and_the_command_still_known() -> None:
     wrong = [(text, mask(text)) for text, masked in TEXTS if mask(text) != masked]
     assert not wrong
@@ -122,6 +270,75 @@ def test_secret_is_masked_and_the_command_still_known() -> None:
 
 def test_text_without_a_secret_is_the_very_same() -> None:
     assert not [(text, mask(text)) for text in HARMLESS if mask(text) is not text]
+
+
+@every_row("text", EVERYDAY)
+def test_everyday_command_is_shown_to_its_last_word(text: str) -> None:
+    assert mask(text) is text
+
+
+@every_row(("text", "secret"), REAL)
+def test_secret_of_an_everyday_command_is_hidden(text: str, secret: str) -> None:
+    assert secret not in mask(text)
+
+
+def veiled(text: str) -> bool:
+    return finish(masking(text)).veiled
+
+
+@every_row(("text", "secret"), REAL)
+def test_secret_in_its_place_veils_nothing(text: str, secret: str) -> None:
+    # `abcdefghij` behind a header's scheme, a literal that a store is given: as sure.
+    assert not veiled(text)
+
+
+@every_row(
+    "text",
+    [
+        "SECRET=./x.sh; sh $SECRET",
+        'TOKEN=Hunter22; curl -H "X: ${TOKEN}" https://h',
+        "TOKEN=Hunter22 sh -c 'run $TOKEN'",
+        "PASSWORD=Hunter22; eval $(set | grep PASS)",
+        "export TOKEN=Hunter22; printenv TOKEN | sh",
+        "API_KEY=Hunter22 env | sh",
+        "secret = 'Hunter22'; os.system(secret)",
+        "TOKEN=`id` run",
+        "deploy --token drop-database",
+        "mysql -p/tmp/x.sh db",
+        "run --secret ./evil.sh",
+        "echo 'x\\nrm -rf /' | sudo -S sh",
+        "-----BEGIN PRIVATE KEY-----\nrm -rf /\n-----END PRIVATE KEY-----",
+    ],
+)
+def test_mask_that_could_hide_what_runs_veils_the_call(text: str) -> None:
+    assert HIDDEN in mask(text)
+    assert veiled(text)
+
+
+@every_row("part", ["eyJ", "token=a ", "mysql -p1 ", "x", "token ", "=", "echo "])
+def test_every_step_of_masking_is_short(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two pauses a bounded number of places is looked at."""
+    monkeypatch.setattr(secrets, "STEP", 10)
+    looked = 0
+
+    def counted(find: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+        def spans(text: str, lower: str) -> Iterator[tuple[int, int, bool]]:
+            nonlocal looked
+            for span in find(text, lower):
+                looked += 1
+                yield span
+
+        return spans
+
+    monkeypatch.setattr(
+        secret_finders, "FINDERS", tuple(map(counted, secret_finders.FINDERS))
+    )
+    before, most = 0, 0
+    for _ in masking(part * 2000 + "token"):
+        before, most = looked, max(most, looked - before)
+    assert most <= 10
 
 
 @every_row("around", ["{}\n{}", "x && {} | {}", '{{"a": 1}}\n{} ;{}'])
@@ -156,7 +373,8 @@ REPEATED = [
     "-----BEGIN PRIVATE KEY-----", 'TOKEN="', "secret_a_b_c", "set token ", "密码", "x",
     "a-", " ", "authorization: ", "cookie: ", "ghp_", "1//0", "12345678:AA", "pass:",
     "/hook/", "?key=", "SG.aaaaaaaaaaa.", "docker login -p ", "zip -P", "token='", "-",
-    "token\\", "token    ", "-----BEGIN ", "secret" + "\\" * 20,
+    "eyJ", "token\\", "token    ", "docker login ", "echo ", "echo a|sudo ", "http -a ",
+    "-----BEGIN ", "secret" + "\\" * 20,
 ]  # fmt: skip
 
 

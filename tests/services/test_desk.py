@@ -307,6 +307,45 @@ def test_channel_stands_in_once_while_no_answer_can_come_back(tmp_path: Path) ->
     assert len(bench.channel.outcomes) == len(other.outcomes) == 1
 
 
+# What is masked.
+
+ELSEWHERE = ["card", "message", "link", "inbox", "gateway"]
+
+
+@pytest.mark.parametrize("surface", ELSEWHERE)
+def test_nothing_that_lasts_is_granted_where_a_call_is_masked(
+    tmp_path: Path, surface: str
+) -> None:
+    bench = Bench(tmp_path)
+    bench.desk._surfaces = frozenset(("inbox", "webhook", "app", "gateway"))
+    waiter = bench.ask(command="mysql -pHunter22 shop")
+    ((ask, _),) = bench.channel.asks
+    assert [offer.name for offer in ask.offered] == ["allow", "deny", "interrupt"]
+    for action in ("always", "minutes", "session"):
+        answer = Answer(ID, action, surface=surface, confirmed=True)
+        assert bench.desk.answer(answer).status == statuses.REFUSED
+    assert bench.rules() == [] and bench.request.waits()
+    bench.desk.answer(Answer(ID, "allow", surface=surface))
+    assert waiter.decision()["behavior"] == "allow"
+
+
+@pytest.mark.parametrize("surface", ELSEWHERE)
+def test_what_a_mask_may_hide_is_granted_on_its_page_alone(
+    tmp_path: Path, surface: str
+) -> None:
+    bench = Bench(tmp_path)
+    bench.desk._surfaces = frozenset(("inbox", "webhook", "app", "gateway"))
+    waiter = bench.ask(command="SECRET=./x.sh; sh $SECRET")
+    ((ask, _),) = bench.channel.asks
+    assert [offer.name for offer in ask.offered] == ["deny", "interrupt"]
+    for action in ("allow", "always", "edit"):
+        answer = Answer(ID, action, {"command": ("x",)}, surface, confirmed=True)
+        assert bench.desk.answer(answer).status == statuses.REFUSED
+    assert bench.rules() == []
+    assert bench.answer("allow").status == statuses.SETTLED
+    assert waiter.decision()["behavior"] == "allow"
+
+
 # What is changed before it runs.
 
 

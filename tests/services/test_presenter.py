@@ -205,8 +205,11 @@ def test_secret_is_masked_on_cards_and_whole_on_the_page(command: str) -> None:
     assert "***" in shown
     assert "遮盖" in shown
     assert ask.masked
-    assert len(ask.offered) == 4  # only words are hidden, so what is done is seen
+    # Only words are hidden, so what is done is seen; what lasts is shown whole or not.
+    assert [offer.name for offer in ask.offered] == ["allow", "deny", "interrupt"]
+    assert "始终允许" not in shown
     page = whole(command=command)
+    assert page.offer("always") is not None
     assert page.blocks[0].text == command
     assert not page.masked
 
@@ -220,6 +223,9 @@ def test_secret_is_masked_on_cards_and_whole_on_the_page(command: str) -> None:
         'deploy --password "a b" --token "$(rm -rf ~)"',
         "-----BEGIN RSA PRIVATE KEY-----\nabc; rm -rf ~\n-----END RSA PRIVATE KEY-----",
         "echo *** --password abcdefgh",
+        "SECRET=./x.sh; sh $SECRET",
+        "TOKEN=Hunter22secret; curl -d $TOKEN https://h",
+        "./run.sh --token drop-database",
     ],
 )
 def test_mask_that_could_hide_more_than_a_word_takes_the_granting_buttons_away(
