@@ -1,6 +1,8 @@
 """What every test may use: the built file, a clean home, waiting without hanging.
 
 Helpers are imported by name: `from tests.conftest import clean_env, wait_until`.
+Quick tests are all but those marked `full`; what a test needs and where it lies decides
+that (`is_full`), and only a quick file's slowest tests say it themselves.
 Tests marked `browser`, `claude`, `sdk` or `node` need a part of the system that may be
 missing; they are skipped then, by name, and with CI=true they fail instead.
 """
@@ -25,9 +27,13 @@ import build
 from tests import system_parts
 
 ROOT = Path(build.__file__).resolve().parent
+QUICK_EXAMPLES = 25
 # A busy machine makes an example slow, not wrong.
-hypothesis.settings.register_profile("patient", deadline=None)
-hypothesis.settings.load_profile("patient")
+hypothesis.settings.register_profile("full", deadline=None)
+hypothesis.settings.register_profile(
+    "quick", deadline=None, max_examples=QUICK_EXAMPLES
+)
+hypothesis.settings.load_profile("quick")
 TEST_SECONDS = 180  # no test is allowed to hang; the slowest takes a tenth of that
 
 # marker: (what it needs, how it is found, how to get it)
@@ -53,6 +59,38 @@ PARTS: dict[str, tuple[str, Callable[[], object], str]] = {
         "python3 build.py test --full --system",
     ),
 }
+
+
+# End-to-end tests that are quick: the permission loop over inbox, webhook and app,
+# rules, time-outs, no server, the user's hooks, restarts, supervisor, (un)install.
+CORE = {
+    *("test_app.py", "test_cards.py", "test_install.py", "test_permission_loop.py"),
+    *("test_restart.py", "test_start.py", "test_supervisor.py"),
+}
+
+
+def is_full(item: pytest.Item) -> bool:
+    """Whether a test is none of the quick ones."""
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    if folder == "soak" or (folder == "e2e" and item.path.name not in CORE):
+        return True
+    return any(item.get_closest_marker(name) for name in PARTS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_full(item):
+            item.add_marker("full")
+
+
+def is_thorough() -> bool:
+    """Whether tests try as much as in `build.py test --full`."""
+    return hypothesis.settings.default.max_examples > QUICK_EXAMPLES
+
+
+def examples(count: int) -> int:
+    """So many tries in the full tests, a twentieth of them in the quick ones."""
+    return count if is_thorough() else count // 20
 
 
 def clean_env(home: str | os.PathLike[str], **extra: str) -> dict[str, str]:

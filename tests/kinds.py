@@ -1,4 +1,4 @@
-"""A kind and a button of our own, to be found on every surface without another line.
+"""Which buttons there are; a kind and a button of our own, for every surface to show.
 
     def test_...(extra: Kind) -> None:   # with `from tests.kinds import extra`
 
@@ -28,6 +28,21 @@ TEXTS_OF_OURS = {
 LATER = Action(
     "later", "/later", "trip.later", "trip.done", NO, DENIED, "l", "trip.told"
 )
+
+
+def buttons(kind: str = "permission", tool: str = "Bash") -> list[Action]:
+    """The buttons of a tool's requests, as the table has them."""
+    return [a for a in KINDS[kind].actions if not a.tools or tool in a.tools]
+
+
+def plain_buttons(kind: str = "permission") -> list[Action]:
+    """Those that need nothing typed and last no longer than their request."""
+    return [a for a in buttons(kind) if not a.needs and not a.passes]
+
+
+def refusals(kind: str = "permission") -> list[str]:
+    """Names of the buttons that let nothing happen, sorted."""
+    return sorted(action.name for action in buttons(kind) if action.state == DENIED)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One test for a whole table: it tries every row and lists all that fail."""
+"""Tables of cases: one test that tries every row, or rows for the full tests alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import pytest
 
 
 def every_row(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[..., Any]:
@@ -24,7 +26,7 @@ def every_row(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[...
                 try:
                     test(**others, **dict(zip(keys, values)))
                 except Exception as error:
-                    failed.append(f"{row!r}: {type(error).__name__} {error}")
+                    failed.append(f"{row!r:.200}: {type(error).__name__} {error}")
             assert not failed, "\n".join([f"{len(failed)} of {len(listed)}:", *failed])
 
         signature = inspect.signature(test)
@@ -33,3 +35,8 @@ def every_row(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[...
         return table
 
     return decorate
+
+
+def full(rows: Iterable[Any]) -> list[Any]:
+    """Rows of a `parametrize` that are none of the quick tests."""
+    return [pytest.param(row, marks=pytest.mark.full) for row in rows]

@@ -21,6 +21,7 @@ from feishuperm.models.ask import Notice
 from tests.asks import make_ask, url
 from tests.conftest import wait_until
 from tests.fakes.feishu import RATE_GATEWAY, TOKEN, FakeFeishu, Fault, every_url
+from tests.kinds import plain_buttons
 from tests.tables import every_row
 
 URL = "https://feishu.test/open-apis/bot/v2/hook/TOKEN"
@@ -374,7 +375,7 @@ def test_thread_sends_survives_errors_and_ends() -> None:
         assert done == [(True, "")]
         assert every_url(feishu.cards[-1]) == [
             url(path, "1-a")
-            for path in ("/request", "/allow", "/always", "/deny", "/interrupt")
+            for path in ("/request", *(action.path for action in plain_buttons()))
         ]
         assert channel.state() == ("up", "")
     wait_until(lambda: threading.active_count() <= before)

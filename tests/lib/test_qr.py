@@ -125,6 +125,7 @@ DRAW = "import sys; from feishuperm.lib import qr; print(*qr.half_blocks(qr.enco
 DRAW += "sys.argv[1].encode()), sys.argv[2]), 'drawn', sep='\\n')"
 
 
+@pytest.mark.full
 @every_row("version", range(1, WIDEST + 1))
 @every_row(
     ("theme", "ink"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from feishuperm.lib import secret_finders, secrets
 from feishuperm.lib.secrets import HIDDEN, finish, mask, masking
+from tests.conftest import examples
 from tests.tables import every_row
 
 S = "S3cr3tC4n4ry"
@@ -358,7 +359,7 @@ WORDS = st.sampled_from(
 HOSTILE = st.lists(WORDS | st.text(max_size=3), max_size=30).map("".join)
 
 
-@limits(deadline=None, max_examples=600)
+@limits(deadline=None, max_examples=examples(600))
 @given(HOSTILE)
 @example("token=***token=")
 def test_masking_again_changes_nothing(text: str) -> None:
@@ -413,7 +414,7 @@ def test_four_megabytes_of_nothing_cost_nothing_much() -> None:
     assert time.process_time() - started < 2
 
 
-@limits(deadline=None, max_examples=300)
+@limits(deadline=None, max_examples=examples(300))
 @given(st.text())
 def test_any_text_goes_through(text: str) -> None:
     assert HIDDEN in mask(text) or mask(text) is text

@@ -11,7 +11,7 @@ from feishuperm.models.decision import Decision
 from feishuperm.models.form import Wrong
 from feishuperm.models.kind import KINDS, Kind, kind_of, offers
 from feishuperm.models.names import DOCTOR_TOOL
-from feishuperm.models.request import TRANSITIONS, WAITING
+from feishuperm.models.request import DENIED, TRANSITIONS, WAITING
 from feishuperm.models.settings import NOTIFY_KINDS
 from tests.tables import every_row
 
@@ -60,9 +60,25 @@ def test_buttons_of_a_row_have_names_routes_and_keys_of_their_own(row: Kind) -> 
 
 @every_row("row", ROWS)
 def test_every_kind_can_be_refused(row: Kind) -> None:
-    refusals = [action.name for action in row.actions if action.message]
+    refusals = {action.name for action in row.actions if action.message}
+    assert refusals == {a.name for a in row.actions if a.state == DENIED}
     # A turn can only be ended where a call waits.
-    assert refusals == ["deny", *(["interrupt"] if row.of_a_call else [])]
+    assert refusals >= {"deny", *(["interrupt"] if row.of_a_call else [])}
+
+
+def test_these_are_all_buttons_and_what_each_decides() -> None:
+    """The one list of them that is typed again; other tests read it from the table."""
+    assert {
+        row.name: " ".join(f"{a.name}:{a.state}" for a in row.actions) for row in ROWS
+    } == {
+        "permission": "allow:allowed always:allowed deny:denied interrupt:denied"
+        " edit:allowed minutes:allowed session:allowed",
+        "question": "answer:answered deny:denied interrupt:denied",
+        "plan": "approve:answered deny:denied interrupt:denied",
+        "denied": "allow:allowed deny:denied",
+        "form": "answer:answered deny:denied",
+        "next": "send:answered deny:denied",
+    }
 
 
 def test_kind_of_a_tool() -> None:

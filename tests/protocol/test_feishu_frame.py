@@ -15,6 +15,7 @@ from feishuperm.protocol.feishu_frame import (
     decode_frame,
     encode_frame,
 )
+from tests.conftest import examples
 from tests.tables import every_row
 
 NUMBERS = st.integers(0, 2**64 - 1)
@@ -61,7 +62,7 @@ def test_ping_is_the_one_the_sdks_send() -> None:
 
 
 @pytest.mark.sdk
-@settings(max_examples=10_000, deadline=None)
+@settings(max_examples=examples(10_000), deadline=None)
 @given(FRAMES)
 @example(Frame())
 @example(Frame(2**64 - 1, 0, -1, DATA))
@@ -108,7 +109,7 @@ def test_broken_frame_is_refused(data: bytes) -> None:
         decode_frame(data)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_frame_or_refused(data: bytes) -> None:
     try:

@@ -35,6 +35,7 @@ from feishuperm.protocol.websocket import (
     Pong,
     WebSocket,
 )
+from tests.conftest import examples
 from tests.tables import every_row
 
 WALL = 1_000_000.0  # how far the wall clock is ahead of the other
@@ -248,7 +249,7 @@ def test_answer_after_the_platforms_patience_is_not_sent() -> None:
     assert platform.frames() == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.binary(max_size=20), min_size=2, max_size=6), st.randoms())
 def test_parts_in_any_order_make_one_message(parts: list[bytes], shuffle: Any) -> None:
     platform = Platform()
@@ -426,7 +427,7 @@ def test_while_a_card_is_out_pings_are_frequent() -> None:
     assert platform.frames() == []
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=8))
 def test_any_bytes_leave_it_alive_or_in_trouble(chunks: list[bytes]) -> None:
     platform = Platform()

@@ -26,6 +26,7 @@ from feishuperm.protocol.websocket import (
     WebSocket,
     WebSocketError,
 )
+from tests.conftest import examples
 from tests.tables import every_row
 
 KEY = bytes.fromhex("37fa213d")  # of the standard's own example
@@ -91,7 +92,7 @@ LARGE = st.builds(
 MESSAGES = st.lists(st.binary(max_size=300) | LARGE, max_size=5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(MESSAGES, st.booleans(), st.integers(1, 5000))
 def test_what_one_end_sends_the_other_receives(
     messages: list[bytes], to_server: bool, step: int
@@ -300,7 +301,7 @@ def test_message_in_endless_tiny_fragments_is_given_up() -> None:
     assert caught.value.code == ws.TOO_BIG
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(st.binary(max_size=400), st.booleans(), st.integers(1, 9))
 def test_any_bytes_are_events_or_an_error(data: bytes, end: bool, step: int) -> None:
     try:

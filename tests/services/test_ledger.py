@@ -323,7 +323,11 @@ def held(ledger: Ledger) -> Iterator[Any]:
         yield other
 
 
-def test_held_lock_is_an_error_and_soon(ledger: Ledger, held: Any) -> None:
+def test_held_lock_is_an_error_and_soon(
+    ledger: Ledger, held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ledger_module.WAIT <= 5
+    monkeypatch.setattr(ledger_module, "WAIT", 0.1)
     started = time.monotonic()
     with pytest.raises(OSError):
         ledger.intend({"id": "x"})
@@ -619,8 +623,9 @@ def test_spooled_line_of_somebody_else_is_not_taken_in(ledger: Ledger) -> None:
 
 
 def test_more_than_the_spool_holds_waits_in_memory_alone(
-    ledger: Ledger, held: Any
+    ledger: Ledger, held: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ledger_module, "QUICK", 0.001)
     ledger.recover()
     for number in range(100):
         ledger.note({"id": str(number), "detail": "x" * 1000})

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import Report, check
 from feishuperm.services.ledger_lines import line_hash
+from tests.conftest import examples
 from tests.services.test_ledger import fill, ids
 
 # Old ledgers.
@@ -365,7 +366,7 @@ def test_rewrite_with_everything_replaced_is_known_by_the_head_on_the_card(
 
 @limits(
     deadline=None,
-    max_examples=150,
+    max_examples=examples(150),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())

@@ -21,6 +21,7 @@ from feishuperm.services.passes import (
     check_rule,
     read_pass,
 )
+from tests.conftest import examples
 from tests.tables import every_row
 
 RULE = "Bash(npm test)"
@@ -164,7 +165,8 @@ def test_ten_thousand_random_sequences_never_use_more_than_granted(
     tmp_path: Path,
 ) -> None:
     uses = revoked = 0
-    for seed in range(10_000):
+    tries = examples(10_000)
+    for seed in range(tries):
         world = World(tmp_path, seed)
         for _ in range(40):
             world.rng.choice(World.STEPS)(world)
@@ -173,7 +175,7 @@ def test_ten_thousand_random_sequences_never_use_more_than_granted(
             assert not world.passes.all()
         uses += sum(world.allowed.values())
         revoked += len(world.revoked)
-    assert uses > 5000 and revoked > 500, "or nothing was tried"
+    assert uses > tries / 2 and revoked > tries / 20, "or nothing was tried"
 
 
 class Desk:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from feishuperm.lib.feishu import build_permission_card
+from feishuperm.lib.text import text
 from feishuperm.models import request as states
 from feishuperm.models.ask import Ask
 from feishuperm.models.decision import Decision
@@ -27,7 +28,7 @@ from feishuperm.services.request_manager import new_request
 from feishuperm.services.rule_writer import RuleWriter
 from tests.asks import ID, payload_of, url
 from tests.fakes.feishu import check_card, every_text, every_url
-from tests.kinds import extra
+from tests.kinds import buttons, extra, refusals
 from tests.tables import every_row
 
 __all__ = ["extra"]
@@ -67,15 +68,9 @@ def test_ask_says_what_a_person_needs_in_their_language() -> None:
         ("Command", "npm test"),
         ("Description", "Run it"),
     ]
-    assert [offer.label for offer in ask.actions] == [
-        "Allow",
-        "Always allow",
-        "Deny",
-        "Deny and interrupt",
-        "Edit and allow",
-        "Allow for 10 minutes",
-        "Allow in this session",
-    ]
+    labels = [offer.label for offer in ask.actions]
+    assert labels == [text("en", action.label) for action in buttons()]
+    assert labels[:4] == ["Allow", "Always allow", "Deny", "Deny and interrupt"]
     assert (ask.seconds, ask.at_zero) == (55, "terminal")
     assert ask.rules == ("Bash(npm test)",)
     assert ask.digest == request.digest[:16]
@@ -160,14 +155,11 @@ def test_large_request_is_cut_to_its_ends_and_grants_nothing(
     ask = brief(tool_name, **tool_input)
     assert sum(len(block.text) + len(block.tail) for block in ask.blocks) <= BRIEF
     assert ask.is_cut
-    assert [offer.name for offer in ask.offered] == ["deny", "interrupt"]
+    assert sorted(offer.name for offer in ask.offered) == refusals()
     card = build_permission_card(ask, url)
     check_card(card)
-    assert every_url(card) == [
-        url("/request", ID),
-        url("/deny", ID),
-        url("/interrupt", ID),
-    ]
+    paths = [action.path for action in buttons() if action.name in refusals()]
+    assert every_url(card) == [url(path, ID) for path in ("/request", *paths)]
     assert any("只保留首尾" in text for text in every_text(card))
 
 
@@ -184,7 +176,8 @@ def test_page_shows_all_of_a_large_request_and_offers_everything() -> None:
     ask = whole(command=command)
     assert ask.blocks[0].text == command
     # All but "always": a rule of this length is never written.
-    assert [offer.name for offer in ask.offered] == ["allow", "deny", "interrupt"]
+    names = sorted(offer.name for offer in ask.offered)
+    assert names == sorted(["allow", *refusals()])
 
 
 SECRETS = [
@@ -206,7 +199,8 @@ def test_secret_is_masked_on_cards_and_whole_on_the_page(command: str) -> None:
     assert "遮盖" in shown
     assert ask.masked
     # Only words are hidden, so what is done is seen; what lasts is shown whole or not.
-    assert [offer.name for offer in ask.offered] == ["allow", "deny", "interrupt"]
+    names = sorted(offer.name for offer in ask.offered)
+    assert names == sorted(["allow", *refusals()])
     assert "始终允许" not in shown
     page = whole(command=command)
     assert page.offer("always") is not None
@@ -234,7 +228,7 @@ def test_mask_that_could_hide_more_than_a_word_takes_the_granting_buttons_away(
     ask = brief(command=command)
     assert ask.masked
     assert ask.partial
-    assert [offer.name for offer in ask.offered] == ["deny", "interrupt"]
+    assert sorted(offer.name for offer in ask.offered) == refusals()
 
 
 def test_secret_across_a_cut_is_not_shown_in_half() -> None:

@@ -16,7 +16,9 @@ from feishuperm.channels.app.card import (
 from feishuperm.channels.bare import bare_ask
 from feishuperm.lib.feishu import build_permission_card, encode
 from feishuperm.lib.feishu_app import MAX_CARD
+from feishuperm.lib.text import text
 from feishuperm.models.ask import Ask, Field, Offer, Option, Outcome
+from tests import kinds
 from tests.asks import ask_of, url
 from tests.fakes.feishu import check_card, every_element, every_text
 from tests.services.test_presenter import TOKEN, brief, whole
@@ -62,13 +64,9 @@ def tagged(card: Json, tag: str) -> list[Json]:
 def test_permission_has_its_buttons_with_a_mark_and_nothing_more() -> None:
     ask = brief(command="npm test")
     shown = buttons(drawn(ask))
-    labels = ["批准运行", "始终允许", "拒绝运行", "拒绝并中断"]
-    assert sorted(shown) == sorted(
-        [*labels, "修改后批准", "10 分钟内允许", "本会话允许"]
-    )
-    assert sorted(buttons(drawn(brief("Write", file_path="/a", content="")))) == sorted(
-        labels
-    )
+    assert set(shown) == {text("zh", a.label) for a in kinds.buttons()}
+    written = buttons(drawn(brief("Write", file_path="/a", content="")))
+    assert set(written) == {text("zh", a.label) for a in kinds.plain_buttons()}
     for button in shown.values():
         (behavior,) = button["behaviors"]
         value = behavior["value"]
@@ -177,7 +175,7 @@ def test_secret_is_masked_in_the_request_and_in_its_rule() -> None:
 def test_veiled_request_is_never_granted_on_the_card_not_even_attached() -> None:
     ask = brief(command="npm test")._replace(masked=True, veiled=True)
     for extra in (Extra(), Extra(attached=True)):
-        assert sorted(actions(drawn(ask, extra))) == ["deny", "interrupt"]
+        assert sorted(actions(drawn(ask, extra))) == kinds.refusals()
 
 
 def test_long_request_is_folded_whole() -> None:
@@ -193,7 +191,7 @@ def test_more_than_a_card_holds_is_refused_only_until_it_is_attached(
     sign: str,
 ) -> None:
     ask = whole(command="echo " + sign * 40_000 + "; rm -rf ~")
-    assert sorted(actions(drawn(ask))) == ["deny", "interrupt"]
+    assert sorted(actions(drawn(ask))) == kinds.refusals()
     attached, is_whole = ask_card(ask, NONCE, Extra(attached=True))
     check_card(attached, webhook=False)
     assert not is_whole and "allow" in actions(attached)
@@ -203,7 +201,7 @@ def test_more_than_a_card_holds_is_refused_only_until_it_is_attached(
 def test_title_card_tells_nothing_and_can_only_refuse() -> None:
     ask = brief(command="npm run canary", description="canary")
     card = drawn(bare_ask(ask), Extra(hurry="10 s"))
-    assert sorted(actions(card)) == ["deny", "interrupt"]
+    assert sorted(actions(card)) == kinds.refusals()
     assert "canary" not in encode(card) and "shop" not in encode(card)
     assert "10 s" in encode(card)
 

@@ -13,6 +13,7 @@ from feishuperm.channels.app.store import CardStore
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Notice, Receipt
 from tests.channels.app.bench import OWNER, STRANGER, Bench
+from tests.kinds import refusals
 from tests.services.test_presenter import brief, whole
 
 CARD = "om_1"
@@ -265,7 +266,7 @@ def test_long_request_is_granted_only_after_its_file_has_arrived(
     api = bench.api
     api.while_sending = lambda: refusing.extend(bench.buttons(CARD))
     long_ask(bench)
-    assert sorted(refusing) == [f"deny {ID}", f"interrupt {ID}"]
+    assert sorted(refusing) == [f"{name} {ID}" for name in refusals()]
     (content,) = api.files
     assert b"x" * 60_000 in content
     assert f"allow {ID}" in bench.buttons(CARD)

@@ -9,6 +9,7 @@ from feishuperm.channels.app import chat
 from feishuperm.channels.app.chat import Command, Reply, read_command, read_reply
 from feishuperm.models.ask import Ask, Field, Offer, Option
 from feishuperm.models.kind import KINDS, offers
+from tests.kinds import plain_buttons
 from tests.tables import every_row
 
 
@@ -60,11 +61,12 @@ def test_word_below_a_card_is_its_button(text: str, action: str) -> None:
     assert reply == Reply(action, {})
 
 
-def test_numbers_are_those_of_the_four_buttons_whatever_else_there_is() -> None:
+def test_numbers_are_those_of_the_plain_buttons_whatever_else_there_is() -> None:
     assert PERMISSION.offer("edit") is not None
-    replies = [read_reply(number, PERMISSION) for number in "12345"]
-    names = [reply and reply.action for reply in replies]
-    assert names == ["allow", "always", "deny", "interrupt", None]
+    numbered: list[str | None] = [action.name for action in plain_buttons()]
+    assert numbered[:4] == ["allow", "always", "deny", "interrupt"]
+    replies = [read_reply(str(at + 1), PERMISSION) for at in range(len(numbered) + 1)]
+    assert [reply and reply.action for reply in replies] == [*numbered, None]
     assert read_reply("edit", PERMISSION) is None
 
 
@@ -81,7 +83,7 @@ def test_rest_of_a_refusal_is_its_reason() -> None:
     "text",
     [
         "",
-        "5",
+        "9",
         "0",
         "12",
         "-1",
