@@ -6,8 +6,15 @@ that waits here; then it enters the desk like any other answer.  Nothing the gat
 says can do more than that.
 
     away     no connection; requests stay in the inbox and the terminal
-    hello    connected, the login is under way
-    in       asks go out, taps come in
+    hello    connected, the login is under way; nothing else is said
+    in       asks go out, taps come in, unless the gateway is deaf: it has lost Feishu
+             or its engine, and no tap can arrive
+
+    an ask     became                          its request
+    sent       no card yet                     may be shown elsewhere
+    late       no card within SHOWN_SECONDS    is shown elsewhere, or released
+    shown      a card that can be tapped       waits for a person
+    lost       a card that cannot              is released at its end, not denied
 """
 
 from __future__ import annotations
@@ -51,19 +58,50 @@ class Line(Protocol):
 
     def worked(self) -> None: ...
 
-    def drop(self) -> None: ...
+    def drop(self, why: str) -> None: ...
+
+    def watch(self, is_card_out: bool) -> None: ...
 
 
 AWAY, HELLO, IN = "away", "hello", "in"
 VERSION = "1"
+SENT, LATE, SHOWN, LOST = "sent", "late", "shown", "lost"
+SKEW_SECONDS = 10  # between two clocks that are worth a word
 MAX_ASK = 400_000  # bytes of an ask; a longer one is cut, and can then only be refused
 CUT_BLOCK = 20_000
 SHOWN_SECONDS = 10.0  # for a card to leave
 RETURN_SECONDS = 20.0  # in which hooks come back to a new server
 LATE_SECONDS = 60.0  # a tap that took so long is not applied
 MAX_NAME = 60
+MAX_DETAIL = 300
 RECORDS = 200  # settled cards that may still have to tell what came of it
 REMEMBERED = 1000  # taps, to answer the same to the same
+
+
+class Pending:
+    """An ask that the gateway was given, until its request ends."""
+
+    def __init__(self, ask: Ask, announcement: Announcement) -> None:
+        self.ask = ask
+        self.announcement = announcement
+        self.state = SENT
+
+    def shown(self, is_deaf: bool) -> None:
+        self.state = SHOWN
+        self.announcement.done(True, "")
+        if is_deaf:
+            self.lose()
+
+    def lose(self) -> None:
+        if self.state == SHOWN:
+            self.state = LOST
+            self.announcement.lost()
+
+    def fail(self, why: str) -> None:
+        """No card of it is out; said once."""
+        if self.state != LATE:
+            self.state = LATE
+            self.announcement.done(False, why)
 
 
 class GatewayChannel(Channel):
@@ -91,11 +129,13 @@ class GatewayChannel(Channel):
         self._instance = secrets.token_hex(8)
         self._nonce = ""
         self._hello = ""  # the gateway's nonce
-        self._ahead = 0.0  # of our wall clock: the gateway's
+        self._ahead = 0.0  # of our clock: the gateway's, which goes on as evenly
+        self._skew = 0  # seconds that its wall clock is ahead of ours
+        self._proven = enrolment.keys[:1]  # what it proves taps by
         self._stage, self._detail = AWAY, "not connected yet"
-        self._asks: dict[str, tuple[Ask, Announcement]] = {}  # what waits
-        self._shown: set[str] = set()
-        self._cards: set[str] = set()  # ids of the cards that the gateway has out
+        self._deaf = ""  # why no tap can arrive though the gateway is there
+        self._asks: dict[str, Pending] = {}
+        self._cards: set[str] = set()  # requests of which the gateway may have a card
         # Ended requests whose cards may have more to tell, and whether it is due.
         self._records: OrderedDict[str, bool] = OrderedDict()
         self._started = clock()
@@ -112,45 +152,65 @@ class GatewayChannel(Channel):
         self._line.close()
 
     def state(self) -> tuple[str, str]:
-        return ("up", "") if self._stage == IN else ("down", self._detail)
+        if self._stage != IN:
+            return "down", self._detail
+        return ("down", self._deaf) if self._deaf else ("up", self._clocks())
+
+    def _clocks(self) -> str:
+        """That two clocks differ, if that is worth a word."""
+        if abs(self._skew) < SKEW_SECONDS:
+            return ""
+        if self._skew > 0:
+            return f"the gateway's clock is {self._skew} s ahead of this machine's"
+        return f"the gateway's clock is {-self._skew} s behind this machine's"
 
     def facts(self) -> Mapping[str, Any]:
         return {"machine": self._enrolment.name, "url": self._enrolment.url}
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Hand a request to the gateway, or say at once that it cannot be."""
-        if self._stage != IN:
-            announcement.done(False, f"the gateway is away: {self._detail}")
+        if self._stage != IN or self._deaf:
+            why = self._deaf or self._detail
+            announcement.done(False, f"the gateway is away: {why}")
             return
-        self._asks[ask.id] = (ask, announcement)
-        self._send_ask(ask)
-        self._later(SHOWN_SECONDS, lambda: self._give_up(ask.id, announcement))
+        pending = self._asks[ask.id] = Pending(ask, announcement)
+        self._send_ask(pending)
+        self._later(SHOWN_SECONDS, lambda: self._give_up(pending))
 
-    def _send_ask(self, ask: Ask) -> None:
+    def _send_ask(self, pending: Pending) -> None:
+        """Send what the gateway can read; nothing else may end the connection."""
+        ask = pending.ask
         whole = self._carried(self._counter.whole(ask.id) or ask)
         plain = to_plain(whole)
-        if len(json.dumps(plain)) > MAX_ASK:
+        if not _fits(Ask, plain):
             plain = to_plain(shorten(whole, CUT_BLOCK))
-        self._line.send("ask", ask=plain)
+        if not _fits(Ask, plain):
+            del self._asks[ask.id]
+            pending.fail("it is too large for a gateway")
+            return
+        self._cards.add(ask.id)
+        self._line.watch(True)
+        left = ask.created + ask.seconds - self._wall()
+        self._line.send("ask", ask=plain, left=left)
 
     def _carried(self, ask: Ask) -> Ask:
         """What a gateway is given to show: it must not be able to change what runs."""
         return ask.without_edit()._replace(hold=False)
 
-    def _give_up(self, id: str, announcement: Announcement) -> None:
-        kept = self._asks.get(id)
-        if kept is not None and kept[1] is announcement and id not in self._shown:
-            del self._asks[id]
-            announcement.done(False, "the gateway did not show it in time")
+    def _give_up(self, pending: Pending) -> None:
+        """A card that leaves later counts again, if its request is still pending."""
+        if self._asks.get(pending.ask.id) is pending and pending.state == SENT:
+            pending.fail("the gateway did not show it in time")
 
     def keeps(self, id: str) -> bool:
         return id in self._cards
 
     def settle(self, outcome: Outcome) -> None:
         """A request has ended, here or elsewhere."""
-        self._shown.discard(outcome.id)
-        waited = self._asks.pop(outcome.id, None) is not None
-        if waited or outcome.id in self._cards:
+        self._asks.pop(outcome.id, None)
+        if not self._asks:
+            self._line.watch(False)
+        if outcome.id in self._cards:
             self._cards.discard(outcome.id)
             self._records[outcome.id] = False
             while len(self._records) > RECORDS:
@@ -160,12 +220,16 @@ class GatewayChannel(Channel):
     def update(self, outcome: Outcome) -> None:
         """What came of it is known: its record says that too, now or later."""
         if outcome.id in self._records:
-            self._records[outcome.id] = self._stage != IN
-            if self._stage == IN:
-                self._tell("update", outcome)
+            self._records[outcome.id] = not self._tell("update", outcome)
 
-    def _tell(self, kind: str, outcome: Outcome) -> None:
-        self._line.send(kind, outcome=to_plain(outcome))
+    def _tell(self, kind: str, outcome: Outcome) -> bool:
+        """Whether the gateway hears it; before the login it would not.
+
+        Of an end that is not told it hears at the login, of its cards.
+        """
+        if self._stage != IN:
+            return False
+        return self._line.send(kind, outcome=to_plain(_readable(outcome)))
 
     def _update_late(self) -> None:
         """What became known while the gateway was away."""
@@ -176,7 +240,8 @@ class GatewayChannel(Channel):
 
     def notify(self, notice: Notice) -> None:
         if self._stage == IN:
-            self._line.send("notice", notice=to_plain(notice))
+            short = notice._replace(text=notice.text[:CUT_BLOCK])
+            self._line.send("notice", notice=to_plain(short))
 
     # The connection.
 
@@ -188,12 +253,19 @@ class GatewayChannel(Channel):
         if self._stage == IN or detail != self._detail:
             log(f"the gateway is away: {detail}", "warning")
         self._stage, self._detail = AWAY, detail
-        for id, (_, announcement) in list(self._asks.items()):
-            if id in self._shown:
-                announcement.lost()
-            else:
+        for id, pending in list(self._asks.items()):
+            if pending.state in (SENT, LATE):
                 del self._asks[id]
-                announcement.done(False, f"the gateway is away: {detail}")
+                pending.fail(f"the gateway is away: {detail}")
+            pending.lose()
+
+    def _reached(self, message: dict[str, Any]) -> None:
+        """Whether taps can arrive: what is shown can be answered, or cannot."""
+        detail = one_line(str(message.get("detail", "")), MAX_DETAIL)
+        self._deaf = "" if message.get("ok") is True else detail or "no tap can arrive"
+        log(self._deaf or "taps can arrive again", "warning" if self._deaf else "info")
+        for pending in list(self._asks.values()):
+            pending.lose() if self._deaf else self._send_ask(pending)
 
     def _received(self, message: dict[str, Any]) -> None:
         stage, row = _MESSAGES.get(message["t"], ("", None))
@@ -203,7 +275,7 @@ class GatewayChannel(Channel):
             row(self, message)
         except (PayloadError, ValueError, TypeError, KeyError) as error:
             log(f"the gateway said something odd: {error!r}", "warning")
-            self._line.drop()
+            self._line.drop(f"the gateway said something odd: {error}")
 
     def _greeted(self, message: dict[str, Any]) -> None:
         """Prove our keys, the newest first."""
@@ -230,16 +302,19 @@ class GatewayChannel(Channel):
         fresh = str(message["next"])
         if len(bytes.fromhex(fresh)) != 32:
             raise PayloadError("a key that is none")
-        self._ahead = float(message["now"]) - self._wall()
+        now = float(message["now"])
+        self._ahead, self._skew = now - self._clock(), round(now - self._wall())
         self._keep(own._replace(name=_name(message)).with_key(fresh, proven[0]))
+        self._proven = (fresh, proven[0])
         self._stage, self._detail = IN, ""
+        self._deaf = one_line(str(message.get("deaf", "")), MAX_DETAIL)
         self._line.worked()
         proof = prove(bytes.fromhex(fresh), ROTATE, VERSION, own.machine, self._hello)
         self._line.send("rotated", proof=proof)
         log(f"connected to the gateway as {self._enrolment.name}")
         self._cards = {str(id) for id in message["cards"]}
-        for ask, _ in self._asks.values():
-            self._send_ask(ask)
+        for pending in list(self._asks.values()):
+            self._send_ask(pending)
         self._update_late()
         self._later(max(0.0, self._young()), self._settle_lost)
 
@@ -253,9 +328,6 @@ class GatewayChannel(Channel):
             if not self._counter.waits(id):
                 lost = gone(Ask(id=id, language=self._language), self._wall())
                 self.settle(self._counter.outcome(id) or lost)
-
-    def _rotated(self, message: dict[str, Any]) -> None:
-        self._keep(self._enrolment._replace(keys=self._enrolment.keys[:1]))
 
     def _renamed(self, message: dict[str, Any]) -> None:
         self._keep(self._enrolment._replace(name=_name(message)))
@@ -273,22 +345,21 @@ class GatewayChannel(Channel):
     # Asks and taps.
 
     def _told_shown(self, message: dict[str, Any]) -> None:
-        id = str(message["id"])
-        kept = self._asks.get(id)
-        if kept is None:
+        pending = self._asks.get(str(message["id"]))
+        if pending is None:
             return
         if message.get("ok") is True:
-            self._shown.add(id)
+            pending.shown(bool(self._deaf))
         else:
-            self._shown.discard(id)
-            del self._asks[id]
-        kept[1].done(message.get("ok") is True, str(message.get("detail", "")))
+            del self._asks[pending.ask.id]
+            pending.fail(str(message.get("detail", "")))
 
     def _tapped(self, message: dict[str, Any]) -> None:
         tap = str(message["tap"])
         receipt = self._receipts.get(tap)
         if receipt is None:
             receipt = self._judge(tap, message)
+            receipt = receipt._replace(outcome=_readable(receipt.outcome))
             self._receipts[tap] = receipt
             while len(self._receipts) > REMEMBERED:
                 self._receipts.popitem(last=False)
@@ -300,7 +371,7 @@ class GatewayChannel(Channel):
         plain = to_plain(answer)
         parts = (self._enrolment.machine, answer.id, answer.action, answer.digest, tap,
                  answer.who, json.dumps(plain["values"]))  # fmt: skip
-        keys = [bytes.fromhex(key) for key in self._enrolment.keys]
+        keys = [bytes.fromhex(key) for key in self._proven]
         if not any(is_proof(message.get("proof"), key, TAP, *parts) for key in keys):
             raise PayloadError("a tap without the proof of our key")
         if answer.who != self._enrolment.owner:
@@ -309,7 +380,7 @@ class GatewayChannel(Channel):
             return self._refuse("answer.only_owner", owner=owner)
         if not answer.digest:
             return self._refuse("answer.other")
-        if self._wall() + self._ahead - float(message["at"]) > LATE_SECONDS:
+        if self._clock() + self._ahead - float(message["at"]) > LATE_SECONDS:
             return self._refuse("answer.late")
         whole = self._counter.whole(answer.id)
         if whole is not None and self._carried(whole).offer(answer.action) is None:
@@ -324,6 +395,20 @@ class GatewayChannel(Channel):
         return Receipt(statuses.REFUSED, error=text(self._language, key, **values))
 
 
+def _fits(shape: type[Ask] | type[Outcome], plain: dict[str, Any]) -> bool:
+    """Whether the gateway can read it: it has limits of size and number."""
+    try:
+        from_plain(shape, plain)
+    except PayloadError:
+        return False
+    return len(json.dumps(plain)) <= MAX_ASK
+
+
+def _readable(outcome: Outcome) -> Outcome:
+    """The outcome, without details if the gateway could not read it."""
+    return outcome if _fits(Outcome, to_plain(outcome)) else outcome.bare()
+
+
 def _name(message: dict[str, Any]) -> str:
     """What the gateway calls us: it is shown on terminals."""
     return one_line(str(message["name"]), MAX_NAME)
@@ -332,9 +417,9 @@ def _name(message: dict[str, Any]) -> str:
 _MESSAGES: dict[str, tuple[str, Callable[[GatewayChannel, dict[str, Any]], None]]] = {
     "hello": (HELLO, GatewayChannel._greeted),
     "welcome": (HELLO, GatewayChannel._welcomed),
-    "rotated": (IN, GatewayChannel._rotated),
     "renamed": (IN, GatewayChannel._renamed),
     "replaced": (IN, GatewayChannel._replaced),
+    "reach": (IN, GatewayChannel._reached),
     "shown": (IN, GatewayChannel._told_shown),
     "tap": (IN, GatewayChannel._tapped),
 }

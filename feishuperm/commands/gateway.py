@@ -100,6 +100,7 @@ class Gateway:
             self._later,
         )
         self.line = Link(self.loop, dialling, feishu.deliver, self._line_changed)
+        self.hub.line_state = self._line_state
         web = Web(
             self.hub, self._line_state, self._upgrade, settings.gateway_metrics_token
         )

@@ -3,6 +3,14 @@
 Cards leave through outboxes in threads of their own, as those of one machine do.  Which
 card belongs to which request is kept by the engine, so that any replica can judge a tap
 on it and settle it.  What a tap means is never decided here.
+
+    a card      the engine's row             what its machine is told
+    leaves      without a message id         nothing yet
+    is out      with one                     shown
+    failed      none                         not shown, once
+    settled     none, once it is a record    nothing: the machine said so
+
+A step that the engine did not take is tried until it does.
 """
 
 from __future__ import annotations
@@ -12,12 +20,13 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from feishuperm.channels.app.card import Extra, ask_card, settled_card
 from feishuperm.channels.app.health import name_of
+from feishuperm.channels.base import gone
 from feishuperm.channels.outbox import Form, Job, Lanes, Outbox, RateLimit
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.registry import AnyEngine, Machine, read
@@ -31,12 +40,19 @@ CHANGE_LIMIT = ((40, 1.0), (990, 60.0))
 EACH_LIMIT = ((4, 1.0),)  # to one person, or of one message; Feishu refuses the sixth
 EACH_CODES = frozenset((230020,))  # then
 CHANGE_SECONDS = 120.0
+AGAIN_SECONDS, AGAIN_MOST = 0.5, 8.0  # until a step is tried that the engine missed
 NAME_SECONDS = 1.5  # of the 2.5 that a tap has
 AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
 KEPT_SECONDS = 86400  # of which message is about what
 RECORD_SECONDS = 3600  # in which a settled card may still tell what came of it
 BLOCK = 2_000  # characters of a block that a settled card shows again
 FILE_NAME = "request.txt"
+ENGINE_DOWN = "the gateway's engine does not answer"
+UNSHOWABLE = "the gateway cannot show it"
+OTHER = "another request with this id is on its way"
+ELSEWHERE = "it ended while its card left"
+
+T = TypeVar("T")
 
 
 class Sent(NamedTuple):
@@ -48,6 +64,28 @@ class Sent(NamedTuple):
     nonce: str = ""
     message_id: str = ""  # empty until Feishu has told it
     grants: bool = False  # it shows the whole: it may be granted
+
+
+class Leaving:
+    """A card on its way: whom to tell, and how its request ended meanwhile."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        self.ended: tuple[Outcome, str] | None = None
+        self._result: tuple[bool, str] | None = None
+        self._waiting: list[Callable[[bool, str], object]] = []
+
+    def tell(self, done: Callable[[bool, str], object]) -> None:
+        """Tell somebody whether it is out, now or once that is known."""
+        if self._result is not None:
+            done(*self._result)
+        else:
+            self._waiting.append(done)
+
+    def known(self, shown: bool, detail: str) -> None:
+        self._result = shown, detail
+        for done in self._waiting:
+            done(shown, detail)
 
 
 class Cards:
@@ -68,8 +106,9 @@ class Cards:
         self._later = later
         self._clock = clock
         self._wall = wall
-        # Cards that leave or become records, and how their requests ended meanwhile.
-        self._leaving: dict[tuple[str, str], tuple[Outcome, str] | None] = {}
+        self._leaving: dict[tuple[str, str], Leaving] = {}
+        # Cards that become records, and what is known of their requests by now.
+        self._ending: dict[tuple[str, str], tuple[Outcome, str]] = {}
         self._cards, self._changes = (
             Outbox(name, RateLimit(limits), lanes=Lanes(EACH_LIMIT, EACH_CODES))
             for name, limits in (
@@ -89,18 +128,43 @@ class Cards:
     # Out.
 
     async def announce(
-        self, machine: Machine, ask: Ask, done: Callable[[bool, str], object]
+        self,
+        machine: Machine,
+        ask: Ask,
+        done: Callable[[bool, str], object],
+        seconds: float,
     ) -> None:
-        """Show a request to the owner of its machine; raises EngineDown."""
+        """Show a request to the owner of its machine, for so many seconds."""
+        key = machine.id, ask.id
+        leaving = self._leaving.get(key)
+        if leaving is not None:
+            is_same = leaving.digest == ask.digest
+            leaving.tell(done) if is_same else done(False, OTHER)
+            return
+        leaving = self._leaving[key] = Leaving(ask.digest)
+        leaving.tell(done)
+        try:
+            await self._send(machine, ask, leaving, self._clock() + seconds)
+        except Exception as error:
+            down = isinstance(error, EngineDown)
+            await self._failed(key, ENGINE_DOWN if down else UNSHOWABLE)
+            raise
+
+    async def _send(
+        self, machine: Machine, ask: Ask, leaving: Leaving, until: float
+    ) -> None:
+        """Keep a card and queue it; one that is out stays as it is."""
         kept = await self.get(machine.id, ask.id)
         if kept is not None and kept.ask.digest == ask.digest and kept.message_id:
-            done(True, "")  # it came back, and its card is out
+            await self._known_out(kept, leaving)  # it came back
             return
         nonce = kept.nonce if kept is not None else secrets.token_urlsafe(12)
         card, whole = ask_card(ask, nonce, Extra(machine=machine.id))
         sent = Sent(shorten(ask, BLOCK), machine.id, machine.owner, nonce, "", whole)
         await self._engine.run(self._keeping(sent))
-        uuid = hashlib.sha256(f"{machine.id} {ask.id}".encode()).hexdigest()[:50]
+        # Of the nonce too: where the engine has lost a card, a new one is sent.
+        about = f"{machine.id} {ask.id} {nonce}"
+        uuid = hashlib.sha256(about.encode()).hexdigest()[:50]
         result: list[Result] = []
 
         def call() -> Result:
@@ -109,51 +173,55 @@ class Cards:
 
         def left(shown: bool, detail: str) -> None:
             message_id = result[-1].data.get("message_id") if shown else ""
-            self._on_loop(partial(self._left, sent, ask, message_id, done, detail))
+            self._on_loop(partial(self._left, sent, ask, message_id, detail, until))
 
-        until = self._clock() + ask.created + ask.seconds - self._wall()
-        key = machine.id, ask.id
-        self._leaving[key] = None
-        self._cards.add(
-            Job((Form(call),), until, True, lambda: self._leaving.get(key) is None,
-                left, machine.owner)
-        )  # fmt: skip
+        wanted = lambda: leaving.ended is None  # noqa: E731
+        self._cards.add(Job((Form(call),), until, True, wanted, left, machine.owner))
 
     def _left(
-        self,
-        sent: Sent,
-        ask: Ask,
-        message_id: Any,
-        done: Callable[[bool, str], object],
-        detail: str,
+        self, sent: Sent, ask: Ask, message_id: Any, detail: str, until: float
     ) -> None:
-        ended = self._leaving.pop((sent.machine, ask.id), None)
-        if not isinstance(message_id, str) or not message_id:
-            done(False, detail)
-            if ended is not None:
-                self._go(self._forget, sent.machine, ask.id)
-            return
-        done(True, "")
-        out = sent._replace(message_id=message_id)
-        self._go(self._note_sent, out)
-        if ended is not None:
-            self._go(self.settle, sent.machine, *ended)
-        elif not sent.grants and not ask.partial:
-            self._attach(out, ask)
+        if isinstance(message_id, str) and message_id:
+            self._go(self._is_out, sent._replace(message_id=message_id), ask, until)
+        else:
+            self._go(self._failed, (sent.machine, ask.id), detail)
 
-    async def _note_sent(self, sent: Sent) -> None:
+    async def _failed(self, key: tuple[str, str], detail: str) -> None:
+        """There is no card: nothing is left of it, here or in the engine."""
+        self._leaving[key].known(False, detail)
+        await self._insist(self._forget, *key)
+        del self._leaving[key]
+
+    async def _is_out(self, sent: Sent, ask: Ask, until: float) -> None:
+        """A card has left: keep which message it is."""
+        leaving = self._leaving[sent.machine, ask.id]
+        if not await self._insist(self._note_sent, sent):  # said another replica
+            await self._failed((sent.machine, ask.id), ELSEWHERE)
+            self._draw(sent, *(leaving.ended or (gone(ask, self._wall()), "")))
+            return
+        await self._known_out(sent, leaving)
+        if leaving.ended is None and not sent.grants and not ask.partial:
+            self._attach(sent, ask, until)
+
+    async def _known_out(self, sent: Sent, leaving: Leaving) -> None:
+        """A card is out; should its request have ended, it becomes a record."""
+        leaving.known(True, "")
+        del self._leaving[sent.machine, sent.ask.id]
+        if leaving.ended is not None:
+            await self.settle(sent.machine, *leaving.ended)
+
+    async def _note_sent(self, sent: Sent) -> bool:
+        """Keep what is known of a card, unless its request has ended."""
+        if await self.get(sent.machine, sent.ask.id) is None:
+            return False
         key = self._engine.key("message", sent.message_id)
         about = json.dumps([sent.machine, sent.ask.id])
         await self._engine.run(
             self._keeping(sent), ("SET", key, about, "EX", KEPT_SECONDS)
         )
+        return True
 
-    async def _note_whole(self, sent: Sent) -> None:
-        """What has ended meanwhile stays ended."""
-        if await self.get(sent.machine, sent.ask.id) is not None:
-            await self._note_sent(sent)
-
-    def _attach(self, sent: Sent, ask: Ask) -> None:
+    def _attach(self, sent: Sent, ask: Ask, until: float) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
         content = "\n\n".join(
             f"{block.label}\n{block.text}" if block.label else block.text
@@ -173,10 +241,10 @@ class Cards:
         def left(shown: bool, detail: str) -> None:
             if shown:
                 whole = sent._replace(grants=True)
-                self._on_loop(partial(self._go, self._note_whole, whole))
+                note = partial(self._go, self._insist, self._note_sent, whole)
+                self._on_loop(note)
 
-        seconds = ask.created + ask.seconds - self._wall()
-        self._change(sent.message_id, call, seconds, left)
+        self._change(sent.message_id, call, until - self._clock(), left)
 
     # Afterwards.
 
@@ -187,17 +255,21 @@ class Cards:
         it when it comes back, and settles it again.
         """
         key = machine, outcome.id
-        is_leaving = key in self._leaving
-        self._leaving[key] = (outcome, who)
-        if is_leaving:
+        leaving = self._leaving.get(key)
+        if leaving is not None:
+            leaving.ended = (outcome, who)
+            return
+        is_under_way = key in self._ending
+        self._ending[key] = (outcome, who)
+        if is_under_way:
             return
         try:
-            sent = await self._make_record(*key)
+            sent = await self._insist(self._make_record, *key)
         finally:  # what is known by now
-            outcome, who = self._leaving.pop(key) or (outcome, who)
+            outcome, who = self._ending.pop(key)
         if sent is None:
             return
-        forget = partial(self._go, self._forget, *key)
+        forget = partial(self._go, self._insist, self._forget, *key)
         if not sent.message_id:
             forget()
             return
@@ -217,12 +289,15 @@ class Cards:
 
     async def update(self, machine: str, outcome: Outcome, who: str = "") -> None:
         """More is known of a request that has ended: its record says that too."""
-        if self._leaving.get((machine, outcome.id)) is not None:
-            self._leaving[machine, outcome.id] = (outcome, who)
+        place = machine, outcome.id
+        leaving = self._leaving.get(place)
+        if leaving is not None and leaving.ended is not None:
+            leaving.ended = (outcome, who)
             return
-        key = self._record_key(machine, outcome.id)
-        (raw,) = await self._engine.run(("GET", key))
-        sent = read(Sent, raw)
+        if place in self._ending:
+            self._ending[place] = (outcome, who)
+            return
+        sent = await self._insist(self._record, *place)
         if sent is not None:
             self._draw(sent, outcome, who)
 
@@ -236,8 +311,12 @@ class Cards:
         """Make a card the record of how its request ended, after the tap's answer."""
         record = settled_card(sent.ask, outcome, who)
         call = partial(self.api.update, sent.message_id, record)
-        change = partial(self._change, sent.message_id, call, CHANGE_SECONDS, done)
+        change = partial(self._change, sent.message_id, call, RECORD_SECONDS, done)
         self._later(AFTER_ANSWER, change)
+
+    async def _record(self, machine: str, id: str) -> Sent | None:
+        (raw,) = await self._engine.run(("GET", self._record_key(machine, id)))
+        return read(Sent, raw)
 
     def _record_key(self, machine: str, id: str) -> str:
         return self._engine.key("record", machine, id)
@@ -325,6 +404,20 @@ class Cards:
 
     def _go(self, steps: Callable[..., Any], *parts: Any) -> None:
         run(steps(*parts), _report)
+
+    async def _insist(
+        self, step: Callable[..., Coroutine[Any, None, T]], *parts: Any
+    ) -> T:
+        """Take a step, again and again while the engine does not answer."""
+        pause = AGAIN_SECONDS
+        while True:
+            try:
+                return await step(*parts)
+            except EngineDown:
+                over: Promise[None] = Promise()
+                self._later(pause, partial(over.resolve, None))
+                await over
+                pause = min(2 * pause, AGAIN_MOST)
 
 
 def _report(error: Exception) -> None:

@@ -82,6 +82,7 @@ class GatewayControl:
                        "detail": engine.problem},
             "machines": len(self._hub.connected),
             "problem": self._problem(),
+            "clock": self._hub.clock_problem(),
         }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ there, and every replica hears what any of them appends to the bus.
     revoked           hash: id -> when; it outlives a late write of the enrolment
     at                hash: id -> where it is connected, since when
     alive:<replica>   there while the replica lives
+    feishu            a replica that has Feishu; there while one has
     cards:<machine>   hash: request -> its card
     record:<machine>:<request>   a card that is settled, for an hour
     message:<id>      which machine and request a message is about
@@ -209,7 +210,8 @@ class FileEngine(Engine):
             log("a line of the gateway's file cannot be read", "warning")
 
     def _do(self, parts: list[str], kept: list[list[str]]) -> Any:
-        name, key, *rest = parts
+        name, *rest = parts
+        key = rest.pop(0) if rest else ""
         if name == "HSET" or (name in ("HDEL", "DEL") and key in self._hashes):
             kept.append(parts)
         return _COMMANDS[name](self, key, rest)
@@ -279,6 +281,10 @@ class FileEngine(Engine):
     def _exists(self, key: str, rest: list[str]) -> Any:
         return int(self._get(key, []) is not None or key in self._hashes)
 
+    def _time(self, key: str, rest: list[str]) -> Any:
+        seconds, part = divmod(self._wall(), 1)
+        return [b"%d" % seconds, b"%d" % (part * 1e6)]
+
     def _xadd(self, key: str, rest: list[str]) -> Any:
         self._said.append(rest[-1].encode())
         return b"0-1"
@@ -308,6 +314,7 @@ _COMMANDS: dict[str, Callable[[FileEngine, str, list[str]], Any]] = {
     "HLEN": FileEngine._hlen,
     "HDEL": FileEngine._hdel,
     "EXISTS": FileEngine._exists,
+    "TIME": FileEngine._time,
     "XADD": FileEngine._xadd,
 }
 

@@ -3,6 +3,10 @@
 Who is connected where is in the engine
 and dies with the socket; a replica that is killed leaves rows behind, which count only
 while its `alive` key is there.
+
+A machine is told whether taps can reach it at all (`reach`): this replica has the
+engine, and some replica has Feishu.  Moments that replicas compare are the engine's:
+`now()`.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Any
 from feishuperm.channels.base import gone
 from feishuperm.channels.outbox import RateLimit
 from feishuperm.errors import PayloadError
-from feishuperm.gateway.cards import Cards
+from feishuperm.gateway.cards import ENGINE_DOWN, Cards
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.metrics import Metrics
 from feishuperm.gateway.notes import note_card
@@ -44,6 +48,7 @@ from feishuperm.protocol.machine import (
     GOING_AWAY,
     LOGIN,
     POLICY,
+    REVOKED,
     ROTATE,
     TRY_LATER,
     WELCOME,
@@ -56,8 +61,12 @@ TICK_SECONDS = 5.0
 ALIVE_SECONDS = 6  # that a replica counts as alive after its last sign
 SIGN_SECONDS = 2.0  # between two of those
 AGAIN_SECONDS = 0.2  # when the engine did not take one
+SKEW_SECONDS = 10  # between two clocks that are worth a word
 TWICE_SECONDS = 60  # between two warnings that a key is used twice
 MAX_WAITING = 200  # open cards of one machine
+MAX_ID = 64
+MAX_PROOFS = 8  # by keys that a machine has had
+MOST_SECONDS = 86400.0  # that a request may be pending
 MAX_OUTCOME = 65_536  # characters of what came of a request; a card has 30 000
 MACHINE_LIMIT = ((30, 1.0), (180, 60.0))  # messages that one machine makes us send
 MAX_PACES = 5_000  # machines whose last messages are counted
@@ -99,6 +108,11 @@ class Hub:
         self.pairing = Pairing(self)
         self._closing = False
         self._is_signed = False
+        # The long connection to Feishu: its state, and why it is not up.
+        self.line_state: Callable[[], tuple[str, str]] = lambda: ("up", "")
+        self._is_line_missed = False  # it was down at the last sign as well
+        self.deaf = ""  # why no tap can reach a machine; empty: they can
+        self.engine_ahead = 0.0  # of our wall clock: the engine's
         engine.listen(self._heard)
 
     def start(self) -> None:
@@ -145,15 +159,58 @@ class Hub:
         run(counted(), failed)
 
     async def _sign(self) -> None:
+        """Show a sign of life, and learn whether taps can arrive."""
         if self._closing:
             return
-        key = self.engine.key("alive", self.replica)
+        is_up = self.line_state()[0] == "up"
+        feishu = self.engine.key("feishu")
+        asked = self.wall()
         try:
-            await self.engine.run(("SET", key, "1", "EX", ALIVE_SECONDS))
+            _, moment, holder = await self.engine.run(
+                ("SET", self.engine.key("alive", self.replica), "1",
+                 "EX", ALIVE_SECONDS),
+                ("TIME",),
+                ("SET", feishu, self.replica, "EX", ALIVE_SECONDS) if is_up
+                else ("GET", feishu),
+            )  # fmt: skip
             self._is_signed, pause = True, SIGN_SECONDS
+            took = self.wall() - asked
+            self.engine_ahead = _moment(moment) - asked - took / 2
+            has_feishu = holder not in (None, self.replica.encode())
         except EngineDown:
-            self._is_signed, pause = False, AGAIN_SECONDS
+            self._is_signed, pause, has_feishu = False, AGAIN_SECONDS, is_up
+        # Another replica that has it says so between two signs of ours.
+        self._hear(has_feishu or not self._is_line_missed)
+        self._is_line_missed = not has_feishu
         self.later(pause, lambda: self.go(self._sign()))
+
+    def _hear(self, has_feishu: bool) -> None:
+        """Tell every machine when taps cannot reach it any more, or can again."""
+        deaf = ""
+        if not self._is_signed or not self.engine.ready:
+            deaf = ENGINE_DOWN
+        elif not has_feishu:
+            deaf = f"the gateway has no connection to Feishu: {self.line_state()[1]}"
+        was, self.deaf = self.deaf, deaf
+        if bool(was) == bool(deaf):
+            return
+        log(deaf or "taps reach the machines again", "warning" if deaf else "info")
+        for wire in list(self.connected.values()):
+            wire.data.back = set(wire.data.waiting)  # they all ask again
+            wire.send("reach", ok=not deaf, detail=deaf)
+
+    def now(self) -> float:
+        """The engine's clock: the same for every replica."""
+        return self.wall() + self.engine_ahead
+
+    def clock_problem(self) -> str:
+        """What to repair about this replica's clock."""
+        ahead = round(self.engine_ahead)
+        if abs(ahead) < SKEW_SECONDS:
+            return ""
+        if ahead > 0:
+            return f"this gateway's clock is {ahead} s behind its engine's"
+        return f"this gateway's clock is {-ahead} s ahead of its engine's"
 
     async def run(self, *commands: Any) -> list[Any]:
         return await self.engine.run(*commands)
@@ -230,16 +287,30 @@ class Hub:
         try:
             row(self, wire, peer, message)
         except PayloadError as error:
+            self._unreadable(wire, peer, message, error)
+
+    def _unreadable(
+        self, wire: Wire, peer: Peer, message: dict[str, Any], error: PayloadError
+    ) -> None:
+        """One message is skipped: the machine's other requests go on."""
+        assert peer.machine is not None
+        if not peer.odd:
             log(f"{peer.machine.id}: {error}", "warning")
-            wire.end(POLICY, "a message that cannot be read")
+        peer.odd = True
+        id = text_at(message, "ask", "id")
+        if message["t"] == "ask" and id:
+            detail = f"the gateway cannot read it: {error}"
+            self._shown(wire, peer, id[:MAX_ID], False, detail)
 
     def _received_early(
         self, wire: Wire, peer: Peer, kind: str, message: dict[str, Any]
     ) -> None:
         if kind == "stored" and peer.enrolled is not None:
             self._guarded(wire, self.pairing.stored(wire, peer, peer.enrolled))
-        elif peer.busy or peer.joining:
+        elif peer.joining or (peer.busy and kind in ("login", "join")):
             wire.end(POLICY, "one thing at a time")
+        elif peer.busy:
+            return  # of an older machine: it tells the end of a request too early
         elif kind == "login":
             peer.busy = True
             self._guarded(wire, self._login(wire, peer, message))
@@ -263,6 +334,9 @@ class Hub:
         peer.claims = id
         machine = await self.registry.get(id)
         key = self._proven(machine, peer, nonce, message) if machine else ""
+        if machine is None and await self.registry.was_revoked(id):
+            wire.end(POLICY, REVOKED)
+            return
         if machine is None or not key:
             self.metrics.refused_logins += 1
             log(
@@ -273,7 +347,9 @@ class Hub:
             return
         peer.fresh = secrets.token_hex(32)
         peer.instance = text_at(message, "instance")[:64]
-        machine = machine._replace(key=key, next=peer.fresh, address=wire.address)
+        machine = machine._replace(
+            key=key, next=peer.fresh, previous="", address=wire.address
+        )
         place = Place(self.replica, peer.id, peer.instance, wire.address, self.wall())
         before = await self.place(id)
         *_, revoked = await self.engine.run(
@@ -285,7 +361,7 @@ class Hub:
             self.registry.is_revoked(id),
         )
         if revoked is not None:
-            wire.end(POLICY, "revoked")  # while it logged in
+            wire.end(POLICY, REVOKED)  # while it logged in
         cards = [sent.ask.id for sent in await self.cards.of(id)]
         if wire not in self.peers:
             return  # it left meanwhile
@@ -303,8 +379,8 @@ class Hub:
         The newer one first: an older connection may just be making it the only one.
         """
         proofs = message.get("proofs")
-        for key in (machine.next, machine.key):
-            for proof in proofs[:3] if isinstance(proofs, list) else ():
+        for key in (machine.next, machine.key, machine.previous):
+            for proof in proofs[:MAX_PROOFS] if isinstance(proofs, list) else ():
                 secret = bytes.fromhex(key)
                 if is_proof(
                     proof, secret, LOGIN, VERSION, machine.id, peer.nonce, nonce
@@ -323,6 +399,7 @@ class Hub:
         self.connected[machine.id] = wire
         if older is not None and older is not wire:
             self._replace_wire(older, older.data.instance != peer.instance)
+        peer.came, peer.came_clock = self.now(), self.clock()
         log(f"{machine.id} {machine.name} is here from {wire.address}")
         wire.send(
             "welcome",
@@ -337,7 +414,8 @@ class Hub:
             ),
             next=peer.fresh,
             cards=cards,
-            now=self.wall(),
+            now=peer.came,
+            deaf=self.deaf,
         )
 
     def _replace_wire(self, wire: Wire, is_other: bool) -> None:
@@ -365,7 +443,8 @@ class Hub:
         if not fresh or not is_proof(
             message.get("proof"), bytes.fromhex(fresh), *parts
         ):
-            raise PayloadError("a wrong proof of a new key")
+            wire.end(POLICY, "a wrong proof of a new key")
+            return
         peer.machine = machine._replace(key=fresh, next="")
         self.take(wire, self._keep_rotated(wire, machine, fresh))
 
@@ -373,7 +452,7 @@ class Hub:
         kept = await self.registry.get(machine.id)
         if kept is None or kept.next != fresh:
             return  # revoked, or a newer connection has a newer key
-        await self.registry.put(kept._replace(key=fresh, next=""))
+        await self.registry.put(kept._replace(key=fresh, next="", previous=kept.key))
         wire.send("rotated")
 
     # Asks.
@@ -384,7 +463,7 @@ class Hub:
         if not ask.id or not ask.digest:
             raise PayloadError("an ask without id or digest")
         self.metrics.asks += 1
-        done = partial(self._shown, wire, ask.id)
+        done = partial(self._shown, wire, peer, ask.id)
         is_new = ask.id not in peer.waiting
         if is_new and len(peer.waiting) >= MAX_WAITING:
             done(False, "too many requests of this machine wait")
@@ -396,14 +475,13 @@ class Hub:
             return
         peer.waiting.add(ask.id)
 
-        def failed(error: Exception) -> None:
-            _report(error)
-            done(False, "the gateway's engine does not answer")
+        seconds = _seconds(message.get("left", ask.created + ask.seconds - self.wall()))
+        self.take(wire, self.cards.announce(peer.machine, ask, done, seconds))
 
-        self.take(wire, self.cards.announce(peer.machine, ask, done), failed)
-
-    def _shown(self, wire: Wire, id: str, shown: bool, detail: str) -> None:
+    def _shown(self, wire: Wire, peer: Peer, id: str, shown: bool, detail: str) -> None:
         self.metrics.shown += shown
+        if not shown:
+            peer.waiting.discard(id)
         wire.send("shown", id=id, ok=shown, detail=detail)
 
     def _settle(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
@@ -477,7 +555,7 @@ class Hub:
         id = str(entry.get("machine"))
         self.connected.pop(id, None)
         for wire in [wire for wire in self.peers if wire.data.claims == id]:
-            wire.end(POLICY, "revoked")
+            wire.end(POLICY, REVOKED)
 
     def _heard_renamed(self, entry: dict[str, Any]) -> None:
         wire = self.connected.get(str(entry.get("machine")))
@@ -511,7 +589,7 @@ class Hub:
         log(f"{id} {machine.name} is revoked by {by}")
         self.record({"event": "revoked", "id": id, "who": by})
         for sent in await self.cards.of(id):
-            await self.cards.settle(id, self.gone(sent.ask, "ended.revoked"))
+            self.go(self.cards.settle(id, self.gone(sent.ask, "ended.revoked")))
         await self.engine.run(("HDEL", self.engine.key("at"), id))
         return machine
 
@@ -586,11 +664,24 @@ _MESSAGES: dict[str, Callable[[Hub, Wire, Peer, dict[str, Any]], None]] = {
 _ENTRIES: dict[str, Callable[[Hub, dict[str, Any]], None]] = {
     "tap": lambda hub, entry: hub.taps.heard(entry),
     "receipt": lambda hub, entry: hub.taps.heard_receipt(entry),
+    "sent": lambda hub, entry: hub.taps.heard_sent(entry),
     "login": Hub._heard_login,
     "joined": lambda hub, entry: hub.pairing.joined(entry),
     "revoked": Hub._heard_revoked,
     "renamed": Hub._heard_renamed,
 }
+
+
+def _moment(said: list[bytes]) -> float:
+    """What the engine's TIME says."""
+    seconds, micros = said
+    return int(seconds) + int(micros) / 1e6
+
+
+def _seconds(said: object) -> float:
+    """How long a card is of use, as its machine says."""
+    is_number = isinstance(said, (int, float)) and 0 <= said <= MOST_SECONDS
+    return float(said) if is_number else 0.0  # type: ignore[arg-type]
 
 
 def _report(error: Exception) -> None:

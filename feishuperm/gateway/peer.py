@@ -46,6 +46,10 @@ class Peer:
         self.taps: set[str] = set()  # handed over, without a receipt so far
         self.claims = ""  # the machine that it says it is
         self.busy = False  # a login or a join is under way
+        self.came = self.came_clock = (
+            0.0  # when it logged in: the engine's and our time
+        )
+        self.odd = False  # it has said something that cannot be read
         self.steps = 0  # that its messages have the engine take, not yet done
 
 

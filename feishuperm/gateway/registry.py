@@ -46,6 +46,7 @@ class Machine(NamedTuple):
     key: str = ""  # hex
     next: str = ""  # a key that the machine may have stored already
     created: float = 0.0
+    previous: str = ""  # the key before: good until the next login
 
     def name_of(self, who: str) -> str:
         """How a card of this machine names somebody."""
@@ -109,6 +110,10 @@ class Registry:
         may write the machine back after it.
         """
         return ("HGET", self._key("revoked"), id)
+
+    async def was_revoked(self, id: str) -> bool:
+        (revoked,) = await self._engine.run(self.is_revoked(id))
+        return revoked is not None
 
     async def put(self, machine: Machine) -> None:
         await self._engine.run(self.putting(machine))

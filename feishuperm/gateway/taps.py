@@ -9,10 +9,12 @@ the machine's socket delivers it; the receipt comes back the same way.
     the machine is away                 so; nothing is kept
     settled there within 2.5 s          what was done, and the settled card
     delivered, no receipt yet           sent; the card follows
+    nobody delivered it                 the machine is away; nothing is kept
     the engine does not answer          try again
 
-A tap that was told "sent" is delivered again to a machine that comes back within
-REPLAY_SECONDS; the machine applies each once.
+The replica that has delivered a tap says so when the receipt is late (`sent`).  Such a
+tap is delivered again to a machine that comes back within REPLAY_SECONDS; the machine
+applies each once.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from functools import partial
 from typing import Any
 
 from feishuperm.channels.app.card import Extra, ask_card, settled_card
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
     from feishuperm.gateway.hub import Hub
 
 ANSWER_SECONDS = 2.5  # of the three that Feishu gives
+# When a tap without a receipt is told as delivered, and the last moment to deliver it
+# first: later its person is told that the machine is away.
+SENT_SECONDS, FIRST_SECONDS = 1.0, 2.0
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
 SEEN_SECONDS = 8 * 3600  # Feishu sends a message again for six hours
 SEEN, CARRIED = "seen", "carried"  # what is known of an event
@@ -57,6 +63,7 @@ class Taps:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._receipts: dict[str, Promise[Receipt | None]] = {}  # by tap
+        self._sent: set[str] = set()  # of those, what a machine was given
 
     async def tap(self, event: dict[str, Any]) -> dict[str, Any]:
         """The answer to a tap on a request's card: a toast, and the card as it is."""
@@ -149,7 +156,7 @@ class Taps:
             "tap": tap,
             "machine": machine.id,
             "answer": to_plain(answer._replace(surface="gateway")),
-            "at": self._hub.wall(),
+            "at": self._hub.now(),
             "replica": self._hub.replica,
         }
         promise: Promise[Receipt | None] = Promise()
@@ -168,8 +175,15 @@ class Taps:
                 self._hub.engine.entry("tap", tap=carried),
             )
             receipt = await promise
+            is_sent = tap in self._sent
         finally:
             del self._receipts[tap]
+            self._sent.discard(tap)
+        if receipt is None and not is_sent:
+            key = self._hub.engine.key("taps", machine.id)
+            await self._hub.engine.run(("HDEL", key, tap))
+            last = await self._hub.place(machine.id, alive_only=False)
+            return "away", self._away(machine, sent, last)
         self._log_tap(machine, sent, answer, receipt)
         if receipt is None:
             return "sent", self._toast("info", "gateway.sent", machine=machine.name)
@@ -255,7 +269,39 @@ class Taps:
         parts = (machine.id, answer["id"], answer["action"], answer["digest"],
                  tap["tap"], answer["who"], json.dumps(answer["values"]))  # fmt: skip
         proof = prove(bytes.fromhex(machine.key), TAP, *parts)
-        wire.send("tap", tap=tap["tap"], answer=answer, at=tap["at"], proof=proof)
+        at = self._moment(wire.data, tap)
+        wire.send("tap", tap=tap["tap"], answer=answer, at=at, proof=proof)
+        if "sent" not in tap:
+            late = partial(self._say_sent, wire, tap)
+            self._hub.later(SENT_SECONDS, late)
+
+    def _moment(self, peer: Peer, tap: dict[str, Any]) -> float:
+        """When a tap was, by the clock that its machine was told at the login.
+
+        That clock goes on evenly, whatever is set at either end meanwhile.
+        """
+        told: float = peer.came + self._hub.clock() - peer.came_clock
+        return told - self._age(tap)
+
+    def _age(self, tap: dict[str, Any]) -> float:
+        age: float = self._hub.now() - tap["at"]
+        return max(0.0, age)
+
+    def _say_sent(self, wire: Wire, tap: dict[str, Any]) -> None:
+        """A machine was given a tap and says nothing yet."""
+        machine: Machine = wire.data.machine
+        is_here = self._hub.connected.get(machine.id) is wire
+        if not is_here or tap["tap"] not in wire.data.taps:
+            return
+        kept = json.dumps({**tap, "sent": True})
+        key = self._hub.engine.key("taps", machine.id)
+        entry = self._hub.engine.entry("sent", tap=tap["tap"])
+        self._hub.go(self._hub.run(("HSET", key, tap["tap"], kept), entry))
+
+    def heard_sent(self, entry: dict[str, Any]) -> None:
+        tap = str(entry.get("tap"))
+        if tap in self._receipts:
+            self._sent.add(tap)
 
     async def deliver_kept(self, wire: Wire, machine: Machine) -> None:
         """Taps that were on their way when the machine's last connection ended."""
@@ -266,7 +312,8 @@ class Taps:
                 return
             try:
                 tap: Any = decoded(raw)
-                late = self._hub.wall() - tap["at"] > REPLAY_SECONDS
+                limit = REPLAY_SECONDS if "sent" in tap else FIRST_SECONDS
+                late = not self._age(tap) <= limit
                 if not late:
                     self._deliver(wire, tap)
             except (ValueError, LookupError, TypeError):  # somebody edited it

@@ -914,6 +914,31 @@ INSTALL = (
     ("nobody confirmed it in time", "没有人及时确认"),
     ("feishuperm join again", "再运行一次 feishuperm join"),
     ("the gateway closed the connection", "网关关闭了连接"),
+    ("the gateway refuses this machine: {}", "网关拒绝这台机器：{~}"),
+    ("unknown machine or wrong key", "机器未登记，或密钥不对"),
+    ("the gateway has revoked this machine", "网关已移除这台机器"),
+    ("the gateway's engine does not answer", "网关的引擎没有回应"),
+    (
+        "the gateway has no connection to Feishu: {}",
+        "网关没有连上飞书：{~}",
+    ),
+    (
+        "the gateway's clock is {} s ahead of this machine's",
+        "网关的时钟比这台机器快 {} 秒",
+    ),
+    (
+        "the gateway's clock is {} s behind this machine's",
+        "网关的时钟比这台机器慢 {} 秒",
+    ),
+    (
+        "this gateway's clock is {} s ahead of its engine's",
+        "这个网关的时钟比它的引擎快 {} 秒",
+    ),
+    (
+        "this gateway's clock is {} s behind its engine's",
+        "这个网关的时钟比它的引擎慢 {} 秒",
+    ),
+    ("set the clock of this machine", "校准这台机器的时钟"),
     (
         "{} is no gateway of feishuperm (HTTP {})",
         "{} 不是 feishuperm 的网关（HTTP {}）",

@@ -1,8 +1,8 @@
 """What a machine keeps of its gateway: who it is there, its keys, whose taps count.
 
-One small file of this user's alone.  A new key is put before the old one and the old
-one goes when the gateway has confirmed the new one, so that a crash at any moment
-leaves a key that the gateway knows.
+One small file of this user's alone.  A new key is put before the old ones, and the last
+few are kept: a crash at any moment, or a gateway that has lost its latest writes,
+leaves a key that both know.
 
 The enrolment of a `join` lies beside it until the gateway has confirmed it:
 
@@ -24,6 +24,8 @@ from feishuperm.lib.config import config_dir
 from feishuperm.lib.files import private_dir, read_json, write_atomic
 from feishuperm.models.ask import from_plain, to_plain
 
+KEPT_KEYS = 8  # a gateway that was set back by as many logins knows one of them
+
 
 class Enrolment(NamedTuple):
     """This machine, as its gateway knows it."""
@@ -36,8 +38,9 @@ class Enrolment(NamedTuple):
     keys: tuple[str, ...] = ()  # hex, the newest first
 
     def with_key(self, fresh: str, proven: str) -> Enrolment:
-        """With a key to come, beside the one that the gateway has just proven."""
-        return self._replace(keys=(fresh, proven))
+        """With a key to come, the one that the gateway has just proven, and others."""
+        others = (key for key in self.keys if key not in (fresh, proven))
+        return self._replace(keys=(fresh, proven, *others)[:KEPT_KEYS])
 
 
 def path(environ: Mapping[str, str] = os.environ) -> str:

@@ -6,12 +6,14 @@ what is not known here; how a login, a new key and a tap are proven is:
 
     gateway -> machine   hello     nonce
     machine -> gateway   login     machine, nonce, instance, proofs (by each key it has)
-    gateway -> machine   welcome   proof, name, now, a key to come (`next`), and the ids
-                                   of the cards that are out (`cards`)
-    machine -> gateway   rotated   proof by that key; the old one dies at both ends
+    gateway -> machine   welcome   proof, name, now, a key to come (`next`), the ids of
+                                   the cards that are out (`cards`), and why no tap can
+                                   arrive (`deaf`; empty: they can)
+    machine -> gateway   rotated   proof by that key; the old one dies at the next login
     gateway -> machine   rotated
     machine -> gateway   ask, settle, update (what came of it), notice, receipt
-    gateway -> machine   shown, tap, replaced; what is unknown is skipped by both
+    gateway -> machine   shown, tap, replaced, and `reach` when taps cannot arrive any
+                         more or can again; what is unknown is skipped by both
 
     machine -> gateway   join      name, user, owner (whom to ask; or empty)
     gateway -> machine   code      six digits, seconds
@@ -45,6 +47,9 @@ PROTOCOLS = ("feishuperm.1",)
 PATH = "/machine"
 PING_SECONDS = 25.0  # proxies cut what is idle for a minute
 DEAD_SECONDS = 60.0  # without a byte: two pings were not answered
+# The same while a card is out: who asks must learn soon that no tap can arrive.
+QUICK_PING_SECONDS, QUICK_DEAD_SECONDS = 2.0, 8.0
+REVOKED = "revoked"  # the one reason of a close that is final
 MAX_MESSAGE = 1 << 20
 EARLY_MESSAGE = 1 << 14  # of somebody who has not logged in
 LOGIN, WELCOME, ROTATE, TAP = (
@@ -78,6 +83,8 @@ class MachineWire(Conversation):
         self._client = client
         self._heard = now
         self._next_ping = now + (first_ping or PING_SECONDS)
+        self._asked = now  # when the first ping left that nothing was heard after
+        self.is_card_out = False
 
     # In.
 
@@ -113,8 +120,20 @@ class MachineWire(Conversation):
     def tick(self, now: float, wall: float = 0.0) -> None:
         """Time has passed: ping, or find the other end dead."""
         self.notice_sleep(now, wall)
-        if now - self._heard > DEAD_SECONDS:
+        if self._is_dead(now):
             self.trouble = "the other end does not answer"
-        elif not self._client and now >= self._next_ping:
+        elif self._is_ping_due(now):
+            self._asked = now if self._heard >= self._asked else self._asked
             self._next_ping = now + PING_SECONDS
             self._out += self._socket.send_ping()
+
+    def _is_dead(self, now: float) -> bool:
+        if now - self._heard > DEAD_SECONDS:
+            return True
+        silent = self._asked > self._heard
+        return silent and self.is_card_out and now - self._asked > QUICK_DEAD_SECONDS
+
+    def _is_ping_due(self, now: float) -> bool:
+        if self._client:
+            return self.is_card_out and now - self._heard >= QUICK_PING_SECONDS
+        return now >= self._next_ping

@@ -1,9 +1,13 @@
 """A machine's own connection to its gateway.
 
 How it is dialled and kept is told in `server.line`; what a message means is the
-owner's.  A gateway that says "do not come back" is obeyed; one that goes away is looked
-for again at once, any other end a little later each time, never all machines at the
-same moment.
+owner's.  Never all machines at the same moment:
+
+    how it ended             the next try
+    the gateway goes away    at once
+    it refuses               after a long pause, longer each time
+    it has revoked us        never
+    anything else            after a short pause, longer each time
 """
 
 from __future__ import annotations
@@ -13,13 +17,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from feishuperm.protocol.machine import GOING_AWAY, POLICY, MachineWire
+from feishuperm.protocol.machine import GOING_AWAY, POLICY, REVOKED, MachineWire
 from feishuperm.server.line import CLOSED, UP, WAITING, Backoff, Live, SpokenLine
 from feishuperm.server.loop import Loop
 
 Dialled = tuple[socket.socket, bytes]  # and what came behind the handshake
 
 LOOK_SECONDS = 2.0
+FIRST_REFUSAL, LONGEST_REFUSAL = 5.0, 300.0  # seconds until a refusal may have passed
 
 
 class MachineLine(SpokenLine):
@@ -39,6 +44,9 @@ class MachineLine(SpokenLine):
         backoff: Backoff | None = None,
     ) -> None:
         self._on_message = on_message
+        self._refusals = Backoff(FIRST_REFUSAL, LONGEST_REFUSAL)
+        self._since = 0.0
+        self._is_card_out = False
 
         def changed() -> None:
             if self.state in (UP, WAITING):
@@ -58,10 +66,17 @@ class MachineLine(SpokenLine):
         """The login succeeded: the next failure is the first again."""
         self._backoff.worked()
 
-    def drop(self) -> None:
+    def drop(self, why: str) -> None:
         """This connection is of no use."""
         if self._live is not None:
+            self._live.wire.trouble = why
             self._live.abort()
+
+    def watch(self, is_card_out: bool) -> None:
+        """While a card is out, find a dead gateway within seconds."""
+        self._is_card_out = is_card_out
+        if self._live is not None:
+            self._live.wire.is_card_out = is_card_out
 
     def heard(self, live: Live, message: dict[str, Any]) -> None:
         self._on_message(message)
@@ -69,13 +84,24 @@ class MachineLine(SpokenLine):
     def over(self, live: Live) -> None:
         if live.wire.code == GOING_AWAY:
             self._backoff.worked()  # it comes back, and has told so
-        super().over(live)
-        if live.wire.code == POLICY:
-            self.state = CLOSED  # revoked, or somebody else has our key
+        if live.wire.code != POLICY or live is not self._live or self.state == CLOSED:
+            super().over(live)
+            return
+        self._live = None
+        if self._loop.now() - self._since > LONGEST_REFUSAL:
+            self._refusals.worked()
+        if live.wire.trouble == REVOKED:
+            self._enter(WAITING, "the gateway has revoked this machine")
+            self.state = CLOSED
+        else:
+            why = f"the gateway refuses this machine: {live.wire.trouble}"
+            self._wait(why, self._refusals.failed())
 
     def _connected(self, dialled: Dialled) -> None:
         sock, rest = dialled
-        wire = MachineWire(True, self._loop.now(), self.wall())
+        self._since = self._loop.now()
+        wire = MachineWire(True, self._since, self.wall())
+        wire.is_card_out = self._is_card_out
         self._live = live = Live(self, self._loop, sock, wire)
         self._enter(UP, "")
         live.begin(rest)

@@ -39,6 +39,8 @@ def check_gateway(case: Case) -> Iterator[Result]:
         if gateway[name]["state"] != "up":
             detail = gateway[name]["detail"] or "not connected"
             yield Result(FAIL, f"{name} is down: {detail}", "feishuperm status")
+    if gateway.get("clock"):
+        yield Result(WARN, gateway["clock"], "set the clock of this machine")
     if gateway["problem"]:
         yield Result(FAIL, gateway["problem"], "set FEISHUPERM_ENGINE")
     else:

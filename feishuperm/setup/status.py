@@ -38,8 +38,8 @@ def gateway_lines(gateway: Status) -> Iterator[str]:
     for name in ("app", "engine"):
         words = standing(name, gateway[name]["state"], gateway[name]["detail"])
         yield f"  {one_line(words, 500)}"
-    if gateway["problem"]:
-        yield f"  {one_line(translate(gateway['problem']), 500)}"
+    for problem in filter(None, (gateway["problem"], gateway.get("clock"))):
+        yield f"  {one_line(translate(problem), 500)}"
 
 
 def standing(name: str, state: str, detail: object = "") -> str:

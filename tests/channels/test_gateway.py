@@ -13,7 +13,16 @@ from feishuperm.channels.gateway import GatewayChannel
 from feishuperm.errors import FileError
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
+from feishuperm.models.ask import (
+    Answer,
+    Ask,
+    Field,
+    Option,
+    Outcome,
+    Receipt,
+    from_plain,
+    to_plain,
+)
 from feishuperm.protocol.machine import ROTATE, TAP, WELCOME, is_proof, prove
 
 KEY, NEXT, OWNER = "ab" * 32, "cd" * 32, "ou_owner"
@@ -32,8 +41,11 @@ class FakeLine:
 
     def worked(self) -> None: ...
 
-    def drop(self) -> None:
+    def drop(self, why: str) -> None:
         self.dropped += 1
+
+    def watch(self, is_card_out: bool) -> None:
+        self.is_card_out = is_card_out
 
     def send(self, kind: str, **parts: Any) -> bool:
         self.sent.append({"t": kind, **parts})
@@ -87,13 +99,13 @@ class Bench:
     def hear(self, kind: str, **parts: Any) -> None:
         self.wire.on_message({"t": kind, **parts})
 
-    def log_in(self, key: str = KEY, cards: tuple[str, ...] = ()) -> None:
+    def log_in(self, key: str = KEY, cards: tuple[str, ...] = (), **more: Any) -> None:
         self.wire.on_change(True, "")
         self.hear("hello", nonce="theirs", now=self.now)
         nonce = self.wire.got("login")[-1]["nonce"]
         proof = prove(bytes.fromhex(key), WELCOME, "1", "m-1", nonce, "theirs")
-        self.hear("welcome", name="laptop", proof=proof, next=NEXT, now=self.now,
-                  cards=list(cards))  # fmt: skip
+        said = {"next": NEXT, "now": self.now, "cards": list(cards), **more}
+        self.hear("welcome", name="laptop", proof=proof, **said)
 
     def announce(self, ask: Ask = ASK) -> None:
         def lose() -> None:
@@ -133,8 +145,22 @@ def test_new_key_is_on_the_disk_before_it_is_confirmed() -> None:
     assert bench.saved[0].keys == (NEXT, KEY)
     (rotated,) = bench.wire.got("rotated")
     assert is_proof(rotated["proof"], bytes.fromhex(NEXT), ROTATE, "1", "m-1", "theirs")
-    bench.hear("rotated")
-    assert bench.saved[-1].keys == (NEXT,)
+
+
+def test_machine_proves_by_each_of_its_last_keys_and_obeys_only_the_proven_ones(
+    bench: Bench,
+) -> None:
+    """An engine that lost its last writes knows an older one."""
+    bench.wire.on_change(False, "cut")
+    bench.log_in(KEY, next="ef" * 32)
+    assert len(bench.wire.got("login")[-1]["proofs"]) == 2
+    assert bench.saved[-1].keys == ("ef" * 32, KEY, NEXT)
+    bench.tap(key=NEXT)
+    assert bench.answers == [] and bench.wire.dropped == 1
+    for number in range(20):
+        bench.wire.on_change(False, "cut")
+        bench.log_in(KEY, next=f"{number:064d}")
+    assert KEY in bench.saved[-1].keys and len(bench.saved[-1].keys) == 8
 
 
 def test_full_disk_keeps_the_old_key_and_the_gateway_out() -> None:
@@ -215,6 +241,109 @@ def test_card_that_does_not_leave_in_time_is_given_up(bench: Bench) -> None:
     bench.announce()
     next(fn for seconds, fn in bench.calls if seconds == 10.0)()
     assert bench.shown == [(False, "the gateway did not show it in time")]
+    bench.channel.settle(Outcome("1-a", done="x"))
+    assert bench.wire.got("settle"), "or a card that leaves later keeps its buttons"
+
+
+def test_card_that_leaves_late_counts_while_its_request_is_pending(
+    bench: Bench,
+) -> None:
+    bench.announce()
+    next(fn for seconds, fn in bench.calls if seconds == 10.0)()
+    bench.hear("shown", id="1-a", ok=True, detail="")
+    assert bench.shown[-1] == (True, "")
+    bench.wire.on_change(False, "cut")
+    assert bench.lost == 1
+
+
+def test_nothing_is_said_before_the_login_is_answered(bench: Bench) -> None:
+    bench.announce()
+    bench.hear("shown", id="1-a", ok=True, detail="")
+    bench.wire.on_change(False, "cut")
+    said = len(bench.wire.sent)
+    bench.wire.on_change(True, "")
+    bench.channel.settle(Outcome("1-a", done="x"))
+    bench.channel.update(Outcome("1-a", done="x", result="y"))
+    bench.announce(ASK._replace(id="1-b"))
+    assert len(bench.wire.sent) == said
+    bench.waiting.clear()
+    bench.now += 60
+    bench.log_in(NEXT, cards=("1-a",))
+    bench.calls[-1][1]()
+    assert [m["outcome"]["id"] for m in bench.wire.got("settle")] == ["1-a"]
+
+
+def test_deaf_gateway_loses_what_is_shown_until_taps_can_arrive_again(
+    bench: Bench,
+) -> None:
+    bench.announce()
+    bench.hear("shown", id="1-a", ok=True, detail="")
+    bench.hear("reach", ok=False, detail="no engine")
+    assert bench.lost == 1 and bench.channel.state() == ("down", "no engine")
+    bench.announce(ASK._replace(id="1-b"))
+    assert bench.shown[-1] == (False, "the gateway is away: no engine")
+    bench.hear("reach", ok=True, detail="")
+    assert bench.channel.state() == ("up", "")
+    assert [m["ask"]["id"] for m in bench.wire.got("ask")] == ["1-a", "1-a"]
+    bench.hear("shown", id="1-a", ok=True, detail="")
+    assert bench.shown[-1] == (True, "")
+
+
+def test_card_that_a_deaf_gateway_shows_cannot_be_answered() -> None:
+    bench = Bench()
+    bench.log_in()
+    bench.announce()
+    bench.wire.on_change(False, "cut")
+    bench.log_in(NEXT, deaf="no Feishu")
+    assert bench.channel.state() == ("down", "no Feishu")
+    bench.hear("reach", ok=True)
+    bench.announce()
+    bench.hear("reach", ok=False)
+    bench.hear("shown", id="1-a", ok=True)
+    assert bench.shown[-1] == (True, "") and bench.lost == 1
+    assert bench.wire.is_card_out
+    bench.channel.settle(Outcome("1-a"))
+    assert not bench.wire.is_card_out
+
+
+OPTIONS = tuple(Option(str(number)) for number in range(3000))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"fields": (Field("q", "one", options=OPTIONS),)},
+        {"rules": tuple("x" * 300 for _ in range(1500))},
+    ],
+)
+def test_ask_that_no_gateway_can_read_is_not_sent(
+    bench: Bench, parts: dict[str, Any]
+) -> None:
+    bench.announce(ASK._replace(**parts))
+    assert bench.wire.got("ask") == []
+    assert bench.shown == [(False, "it is too large for a gateway")]
+    bench.announce(ASK._replace(id="1-b"))
+    assert bench.wire.got("ask"), "the next one goes out"
+
+
+def test_end_that_no_gateway_can_read_is_told_without_its_details(
+    bench: Bench,
+) -> None:
+    bench.announce()
+    bench.channel.settle(Outcome("1-a", done="x", answers=("a",) * 3000))
+    (told,) = bench.wire.got("settle")
+    assert told["outcome"]["done"] == "x" and told["outcome"]["answers"] == []
+
+
+@pytest.mark.parametrize("ahead", [120.0, -120.0])
+def test_gateway_with_another_clock_is_named_and_its_taps_count(ahead: float) -> None:
+    bench = Bench()
+    bench.log_in(now=bench.now + ahead)
+    assert bench.channel.state()[0] == "up" and "120 s" in bench.channel.state()[1]
+    bench.announce()
+    assert bench.wire.got("ask")[0]["left"] == 600 - bench.now
+    bench.tap(at=bench.now + ahead)
+    assert bench.receipt().status == statuses.SETTLED
 
 
 def test_cards_of_what_ended_meanwhile_are_settled() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from feishuperm.channels.app.channel import Counter
 from feishuperm.channels.bare import bare_counter
-from feishuperm.channels.gateway import GatewayChannel
+from feishuperm.channels.base import Announcement
+from feishuperm.channels.gateway import GatewayChannel, Pending
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Receipt, to_plain
@@ -38,11 +39,14 @@ class Machine:
             lambda seconds, fn: None,
             lambda enrolment: None,
             wall=lambda: 0.0,
+            clock=lambda: 0.0,
         )
 
     def send(self, kind: str, **parts: Any) -> bool:
         self.sent.append((kind, parts))
         return True
+
+    def watch(self, is_card_out: bool) -> None: ...
 
     def _answer(self, answer: Answer) -> Receipt:
         self.answers.append(answer)
@@ -61,7 +65,8 @@ class Machine:
 @every_row("command", ["npm test", f"curl -H 'X: {TOKEN}'"])
 def test_gateway_that_lies_cannot_change_what_runs(command: str) -> None:
     machine = Machine(brief(command=command)._replace(hold=True))
-    machine.channel._send_ask(machine.ask)
+    told = Announcement(0.0, lambda: True, lambda shown, detail: None)
+    machine.channel._send_ask(Pending(machine.ask, told))
     ((_, parts),) = machine.sent
     assert "edit" not in [offer["name"] for offer in parts["ask"]["actions"]]
     assert "command" not in [field["name"] for field in parts["ask"]["fields"]]

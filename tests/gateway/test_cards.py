@@ -36,6 +36,78 @@ def test_card_that_cannot_be_sent_is_told_to_the_machine(bench: Bench) -> None:
     assert wire.got("shown")[0]["ok"] is False
 
 
+def test_machine_whose_cards_feishu_refused_goes_on_when_it_is_back(
+    bench: Bench,
+) -> None:
+    wire = bench.wire(bench.enrol())
+    bench.api.fails = True
+    for number in range(250):
+        bench.ask(wire, id=f"1-{number:08d}")
+        bench.clock.turn(1.0)
+    assert len(wire.got("shown")) == 250
+    assert done(bench.hub.listing())[0]["waiting"] == 0
+    bench.api.fails = False
+    bench.ask(wire, id="1-last")
+    assert wire.got("shown")[-1]["ok"] is True
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_card_is_a_record_in_the_end_wherever_the_engine_fails_meanwhile(
+    tmp_path: Path, clock: Clock, steps: int
+) -> None:
+    (engine,) = shared(tmp_path / "e", clock, 1)
+    bench = Bench(engine, clock)
+    wire = bench.wire(bench.enrol())
+    run, count = engine.run, [0]
+
+    def frozen(*commands: Any) -> Promise[list[Any]]:
+        count[0] += 1
+        engine.ready = count[0] <= steps
+        return run(*commands)
+
+    engine.run = frozen  # type: ignore[method-assign]
+    bench.ask(wire)
+    is_out = bool(bench.api.sent)
+    ended(wire)
+    bench.pump()
+    engine.run = run  # type: ignore[method-assign]
+    engine.ready = True
+    for _ in range(20):
+        clock.turn(1.0)
+        bench.pump()
+    assert len(bench.api.updates) == is_out, "no card with live buttons"
+    assert done(bench.hub.listing())[0]["waiting"] == 0
+    assert bench.cards._leaving == {} and bench.cards._ending == {}
+
+
+def test_card_that_left_on_one_replica_while_it_ended_on_another_is_a_record(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    machine = one.enrol()
+    send = one.api.send
+
+    def slow(*parts: Any) -> Any:
+        ended(two.wire(machine))
+        return send(*parts)
+
+    monkeypatch.setattr(one.api, "send", slow)
+    one.ask(one.wire(machine))
+    one.pump()
+    assert [message for message, _ in one.api.updates] == ["om_1"]
+    assert done(one.hub.listing())[0]["waiting"] == 0
+
+
+def test_clock_of_the_gateway_keeps_no_card_back(bench: Bench) -> None:
+    """How long a card is of use is told by its machine."""
+    wire = bench.wire(bench.enrol())
+    for left, shown in ((600, True), (0, False), (float("nan"), False)):
+        ask = make_ask(id=f"1-{left}", created=bench.clock.now - 7200)
+        wire.say("ask", ask=to_plain(ask), left=left)
+        bench.pump()
+        assert wire.got("shown")[-1]["ok"] is shown
+
+
 def test_ask_that_comes_again_has_one_card(bench: Bench) -> None:
     wire = bench.wire(bench.enrol())
     bench.ask(wire)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from feishuperm.models.ask import to_plain
 from feishuperm.protocol.machine import POLICY, TRY_LATER
 from tests.gateway.parts import (
     OWNER,
@@ -13,9 +14,11 @@ from tests.gateway.parts import (
     Clock,
     FakeWire,
     done,
+    make_ask,
     settle,
     shared,
 )
+from tests.gateway.test_attacks import SlowEngine
 
 # Logging in.
 
@@ -29,9 +32,27 @@ def test_machine_that_proves_its_key_is_in_and_gets_a_new_one(bench: Bench) -> N
     fresh = wire.rotate(machine)
     kept = done(bench.registry.get(machine.id))
     assert (kept.key, kept.next) == (fresh, "")
+    assert kept.previous == machine.key, "should the machine have lost the new one"
+    FakeWire(bench.hub).log_in(machine, key=fresh)
     again = FakeWire(bench.hub)
     again.log_in(machine)
     assert again.ended is not None and again.ended[0] == POLICY, "the old key is dead"
+
+
+def test_machine_whose_engine_lost_its_last_writes_is_in_by_an_older_key(
+    bench: Bench,
+) -> None:
+    machine = bench.enrol()
+    wire = bench.wire(machine)
+    wire.rotate(machine)
+    done(bench.registry.put(machine))  # a backup
+    again = FakeWire(bench.hub)
+    again.log_in(machine)
+    assert again.got("welcome")
+    done(bench.registry.put(machine._replace(key="ef" * 32, previous=machine.key)))
+    other = FakeWire(bench.hub)
+    other.log_in(machine)
+    assert other.got("welcome"), "or its disk lost the newest"
 
 
 def test_crash_before_the_confirmation_leaves_both_keys_good(bench: Bench) -> None:
@@ -100,11 +121,85 @@ def test_reconnect_of_the_same_server_is_told_to_nobody(bench: Bench) -> None:
 # Asks.
 
 
-@pytest.mark.parametrize("ask", [None, {}, {"id": 7}, {"id": "1", "digest": ""}])
-def test_broken_ask_ends_the_connection(bench: Bench, ask: object) -> None:
+def test_unreadable_ask_is_not_shown_and_the_next_one_is(bench: Bench) -> None:
     wire = bench.wire(bench.enrol())
-    wire.say("ask", ask=ask)
-    assert wire.ended is not None and bench.api.sent == []
+    many = to_plain(make_ask())
+    many["fields"] = [{"name": "q", "options": [{"value": "x"}] * 3000}]
+    wire.say("ask", ask=many)
+    assert [m["ok"] for m in wire.got("shown")] == [False]
+    for kind in ("ask", "settle", "update", "receipt"):
+        for said in (None, {}, {"id": 7}, {"id": "1", "digest": ""}):
+            wire.say(kind, ask=said, outcome=said, receipt=said)
+    assert wire.ended is None and bench.api.sent == []
+    bench.ask(wire)
+    assert wire.got("shown")[-1]["ok"] is True
+
+
+def test_end_that_a_machine_tells_too_early_puts_it_out_of_nothing(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Machines before version 2.5 did, and never came back."""
+    engine = SlowEngine(tmp_path / "e", clock)
+    bench = Bench(engine, clock)
+    machine = bench.enrol()
+    wire = FakeWire(bench.hub)
+    engine.is_slow = True
+    wire.log_in(machine)
+    wire.say("settle", outcome={"id": "1-a"})
+    engine.go_on()
+    assert wire.ended is None and wire.got("welcome")
+
+
+# Whether taps can arrive.
+
+
+def test_machines_are_told_when_the_engine_is_away_and_when_it_is_back(
+    tmp_path: Path, clock: Clock
+) -> None:
+    (engine,) = shared(tmp_path / "e", clock, 1)
+    bench = Bench(engine, clock)
+    wire = bench.wire(bench.enrol())
+    bench.ask(wire)
+    engine.ready = False
+    clock.turn(3)
+    (told,) = wire.got("reach")
+    assert told["ok"] is False and "engine" in told["detail"]
+    engine.ready = True
+    clock.turn(3)
+    assert wire.got("reach")[-1]["ok"] is True
+    bench.ask(wire, created=1000.0)
+    assert wire.got("shown")[-1]["ok"] is True and len(bench.api.sent) == 1
+
+
+def test_app_that_lost_feishu_is_told_unless_another_replica_has_it(
+    tmp_path: Path, clock: Clock
+) -> None:
+    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    wire = one.wire(one.enrol())
+    one.hub.line_state = lambda: ("waiting", "no route")
+    clock.turn(20)
+    assert wire.got("reach") == []
+    two.hub.line_state = lambda: ("waiting", "no route")
+    clock.turn(20)
+    (told,) = wire.got("reach")
+    assert told == {"t": "reach", "ok": False, "detail":
+                    "the gateway has no connection to Feishu: no route"}  # fmt: skip
+    late = two.wire(two.enrol("late"))
+    assert "no route" in late.got("welcome")[0]["deaf"]
+    two.hub.line_state = lambda: ("up", "")
+    clock.turn(5)
+    assert wire.got("reach")[-1]["ok"] is True
+
+
+@pytest.mark.parametrize("ahead", [120.0, -120.0])
+def test_clock_of_a_replica_is_held_against_the_engines(
+    bench: Bench, clock: Clock, ahead: float
+) -> None:
+    assert bench.hub.clock_problem() == ""
+    bench.hub.wall = lambda: clock.now + ahead
+    clock.turn(5)
+    assert "120 s" in bench.hub.clock_problem()
+    assert abs(bench.hub.now() - clock.now) < 1
 
 
 # Revoking.

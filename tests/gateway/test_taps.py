@@ -193,6 +193,44 @@ def test_machine_on_a_dead_replica_is_away(tmp_path: Path, clock: Clock) -> None
     assert "不在线" in told["toast"]["content"]
 
 
+def test_tap_that_nobody_delivered_is_not_told_as_sent(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """A replica was killed a moment ago: it still counts as alive."""
+    engines = shared(tmp_path / "e", clock)
+    one, two = (Bench(engine, clock) for engine in engines)
+    machine = one.enrol()
+    two.ask(two.wire(machine))
+    two.hub._closing = True
+    engines[0]._replicas.remove(engines[1])
+    told = one.tap(two.value(), message="om_1")
+    clock.turn(2.6)
+    assert "不在线" in told[0]["toast"]["content"]
+    assert one.wire(machine).got("tap") == [], "nothing is kept"
+    again = one.tap(two.value(), message="om_1")
+    assert one.hub.connected[machine.id].got("tap") and again == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("ahead", [120.0, -120.0])
+def test_moment_of_a_tap_is_told_by_one_clock(
+    tmp_path: Path, clock: Clock, ahead: float
+) -> None:
+    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    one.hub.wall = lambda: clock.now + ahead
+    clock.turn(5)
+    wire = two.wire(one.enrol())
+    ahead_of_it = wire.got("welcome")[0]["now"] - clock.now
+    two.ask(wire)
+    clock.turn(600)
+    one.tap(two.value(), message="om_1")
+    two.hub.wall = lambda: clock.now - ahead  # set right, or wrong
+    clock.turn(5)
+    one.tap(two.value(), message="om_1")
+    first, second = wire.got("tap")
+    assert abs(first["at"] - ahead_of_it - clock.now + 5) < 1
+    assert abs(second["at"] - ahead_of_it - clock.now) < 1
+
+
 def answered(bench: Bench, receipt: Receipt) -> dict[str, Any]:
     """What a person is told whose tap the machine answered like this."""
     wire = bench.wire(bench.enrol())

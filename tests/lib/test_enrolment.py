@@ -72,7 +72,7 @@ def test_file_that_is_no_json_is_named(environ: dict[str, str]) -> None:
 def test_new_key_stands_before_the_one_that_was_proven() -> None:
     both = OWN.with_key(NEW, OLD)
     assert both.keys == (NEW, OLD)
-    assert both.with_key(NEXT, NEW).keys == (NEXT, NEW), "the oldest is dead"
+    assert both.with_key(NEXT, NEW).keys == (NEXT, NEW, OLD)
     assert OWN.keys == (OLD,)
 
 

@@ -154,10 +154,53 @@ def test_gateway_that_goes_away_is_looked_for_at_once(gateway: Gateway) -> None:
     assert gateway.dialled == 2
 
 
-def test_machine_that_was_sent_away_for_good_stays_away(gateway: Gateway) -> None:
+def test_refusal_is_named_and_tried_again_less_and_less_often(
+    gateway: Gateway,
+) -> None:
+    gateway.line._refusals = Backoff(5.0, 300.0, lambda: 1.0)
+    gateway.up()
+    for number in range(8):
+        gateway.end(POLICY, "wrong key")
+        assert gateway.changes[-1][1] == "the gateway refuses this machine: wrong key"
+        pause = min(300.0, 5.0 * 2**number)
+        gateway.driver.advance(pause - 1)
+        assert gateway.dialled == number + 1
+        gateway.driver.clock.seconds += 1
+        gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+        gateway.line.worked()
+    gateway.driver.clock.seconds += 301
+    gateway.line._live.wire._heard = gateway.driver.clock.seconds  # type: ignore[union-attr]
+    gateway.end(POLICY, "wrong key")
+    gateway.driver.clock.seconds += 5
+    gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+
+
+def test_dead_gateway_is_found_within_seconds_while_a_card_is_out(
+    gateway: Gateway,
+) -> None:
+    gateway.up()
+    gateway.driver.advance(30)
+    assert gateway.changes[-1][0], "an idle one may be silent"
+    gateway.line.watch(True)
+    seconds = 0.0
+    while gateway.changes[-1][0]:
+        gateway.driver.advance(LOOK_SECONDS)
+        seconds += LOOK_SECONDS
+    assert seconds <= 14
+    gateway.driver.clock.seconds += LONGEST
+    gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+    for _ in range(20):  # a living one answers
+        gateway.driver.advance(LOOK_SECONDS)
+        gateway.heard()
+        gateway.far[-1].sendall(gateway.wires[-1].data_to_send())
+        gateway.driver.step()
+    assert gateway.changes[-1][0]
+
+
+def test_machine_that_was_revoked_stays_away(gateway: Gateway) -> None:
     gateway.up()
     gateway.end(POLICY, "revoked")
-    assert gateway.changes[-1] == (False, "revoked")
+    assert gateway.changes[-1] == (False, "the gateway has revoked this machine")
     gateway.driver.advance(LONGEST)
     gateway.line.start()
     gateway.driver.step()
@@ -198,8 +241,9 @@ def test_gateway_that_says_nothing_for_a_minute_is_dead(gateway: Gateway) -> Non
 
 def test_connection_of_no_use_is_dropped_and_replaced(gateway: Gateway) -> None:
     gateway.up()
-    gateway.line.drop()
+    gateway.line.drop("it lies")
     gateway.driver.until(lambda: not gateway.changes[-1][0])
+    assert gateway.changes[-1] == (False, "it lies")
     gateway.driver.clock.seconds += LONGEST
     gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
 

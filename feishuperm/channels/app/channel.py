@@ -138,7 +138,11 @@ class AppChannel(Channel):
         self._wall = wall
         self._nonce = nonce
         self._back_by = clock() + RETURN_SECONDS
-        self._health = Health(api, people.owners, self._queue, on_loop, later, clock)
+        self._shown_to: dict[str, Announcement] = {}  # by pending request, card out
+        self._is_deaf = False  # no tap can arrive
+        self._health = Health(
+            api, people.owners, self._queue, on_loop, later, clock, self._reach_changed
+        )
         self._line = line(self.deliver, self._health.line_changed)
         self._health.line = self._line
         self._cards = Outbox("app", RateLimit(PERSON_LIMIT))
@@ -205,6 +209,8 @@ class AppChannel(Channel):
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Show a request, or leave it to another channel while no tap can arrive."""
+        done = partial(self._told, ask.id, announcement)
+        announcement = announcement._replace(done=done)
         if announcement.stand_in is None or not self._health.trouble():
             self._show(ask, announcement)
             return
@@ -213,6 +219,22 @@ class AppChannel(Channel):
             self.later(patience, partial(self._show_or_leave, ask, announcement))
         else:
             self._show_or_leave(ask, announcement)
+
+    def _told(
+        self, id: str, announcement: Announcement, shown: bool, detail: str
+    ) -> None:
+        announcement.done(shown, detail)
+        if shown and self.counter.waits(id):
+            self._shown_to[id] = announcement
+            self._is_deaf = bool(self._health.trouble())
+            if self._is_deaf:
+                announcement.lost()
+
+    def _reach_changed(self) -> None:
+        """Taps cannot arrive any more, or can again: so says each pending request."""
+        was, self._is_deaf = self._is_deaf, bool(self._health.trouble())
+        for announcement in self._shown_to.values() if was != self._is_deaf else ():
+            announcement.lost() if self._is_deaf else announcement.done(True, "")
 
     def _show_or_leave(self, ask: Ask, announcement: Announcement) -> None:
         trouble = self._health.trouble()
@@ -262,6 +284,7 @@ class AppChannel(Channel):
     def settle(self, outcome: Outcome) -> None:
         """A request ended: its card becomes a record, on every device."""
         self._talk.forget(outcome.id)
+        self._shown_to.pop(outcome.id, None)
         self._health.stand_ins.pop(outcome.id, None)
         burst = self.burst_of(outcome.id)
         if burst is not None:

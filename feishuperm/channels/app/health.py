@@ -100,6 +100,7 @@ class Health:
         on_loop: Callable[[Callable[[], object]], object],
         later: Callable[[float, Callable[[], None]], object],
         clock: Callable[[], float],
+        changed: Callable[[], object] = lambda: None,
     ) -> None:
         self._api = api
         self._owners = owners
@@ -107,6 +108,7 @@ class Health:
         self._on_loop = on_loop
         self._later = later
         self._clock = clock
+        self._changed = changed  # whether taps can arrive may be otherwise now
         self.line: LineState  # given as soon as it is made
         self.names: dict[str, str] = {}  # from the directory, empty if it has none
         self.stand_ins: dict[str, Callable[[], object]] = {}  # by waiting request
@@ -137,6 +139,7 @@ class Health:
 
     def line_changed(self) -> None:
         """The connection came up, went down, or still is."""
+        self._changed()
         if self.line.state == "up":
             self._down_since = math.inf
             self.note("")
@@ -167,6 +170,7 @@ class Health:
     def tapped(self) -> None:
         """A tap has arrived: whatever Feishu said, it can."""
         self._finding = self._finding._replace(problem="")
+        self._changed()
 
     def look(self, seconds: float) -> None:
         """Ask Feishu about the app, if the last time is so many seconds ago."""
@@ -192,4 +196,5 @@ class Health:
             finding = finding._replace(connections=1)
             self._later(AGAIN_SECONDS, self._look)
         self._finding = finding
+        self._changed()
         self.note(finding.problem or self.warning())

@@ -234,7 +234,9 @@ class Bench:
         until = made.created + made.seconds
         stood_in = self.stand_ins
         stand_in = None if stood_in is None else lambda: stood_in.append(made.id)
-        self.door.announce(made, Announcement(until, waits, done, stand_in=stand_in))
+        lost = lambda: self.done.append((False, "lost"))  # noqa: E731
+        told = Announcement(until, waits, done, lost, stand_in)
+        self.door.announce(made, told)
         self.pump()
         return made
 

@@ -198,7 +198,31 @@ def test_without_another_channel_the_card_goes_out_all_the_same(bench: Bench) ->
     up(bench)
     bench.line.enter("waiting", "cut")
     bench.ask()
-    assert bench.done == [(True, "")]
+    assert bench.done == [(True, ""), (False, "lost")]
+    up(bench)
+    assert bench.done[-1] == (True, ""), "it can be answered now"
+
+
+@pytest.mark.parametrize("asks", [1, 8])
+def test_card_that_is_out_cannot_be_answered_while_no_tap_can_arrive(
+    bench: Bench, asks: int
+) -> None:
+    """Its end must not be a refusal then; one card or the card of a burst."""
+    up(bench)
+    for number in range(asks):
+        bench.ask(f"1-{number:08d}")
+    bench.turn(5)
+    assert bench.done == [(True, "")] * asks
+    bench.line.enter("waiting", "cut")
+    bench.line.enter("dialling", "cut")
+    assert bench.done[asks:] == [(False, "lost")] * asks
+    up(bench)
+    assert bench.done[2 * asks :] == [(True, "")] * asks
+    bench.end("1-00000000")
+    bench.api.about = {BOT: {"bot": {"activate_status": 1}}}
+    bench.channel._health.look(0)
+    bench.pump()
+    assert bench.done[3 * asks :] == [(False, "lost")] * (asks - 1)
 
 
 def test_card_that_cannot_leave_is_given_up_soon_where_another_can_show_it(
