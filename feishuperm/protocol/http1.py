@@ -119,13 +119,18 @@ def encode_head(
     fixed: str, content_type: str, headers: Iterable[tuple[str, str]]
 ) -> bytes:
     """A whole head that begins with `fixed`. Raises ValueError for a line break."""
+    return fixed.encode("ascii") + _header_lines(content_type, tuple(headers))
+
+
+@lru_cache(maxsize=16)  # answers of one kind have the same
+def _header_lines(content_type: str, headers: tuple[tuple[str, str], ...]) -> bytes:
     lines = [f"Content-Type: {content_type}"]
     for name, value in headers:
         lines.append(f"{name}: {value}")
     if not "".join(lines).isprintable():
         raise ValueError("a control character in a header")
     lines.append("\r\n")
-    return (fixed + "\r\n".join(lines)).encode("ascii")
+    return "\r\n".join(lines).encode("ascii")
 
 
 def stream_head(content_type: str, headers: Iterable[tuple[str, str]]) -> bytes:

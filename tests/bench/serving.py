@@ -47,7 +47,7 @@ def go_first() -> None:
 class BuiltServer:
     """The built file's `serve`, in a home of its own, with an hour for everybody."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, archive: Path = ARCHIVE, **settings: str) -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self._folder = tempfile.TemporaryDirectory()
@@ -67,7 +67,7 @@ class BuiltServer:
             **settings,
         }
         self.process = subprocess.Popen(
-            [str(ARCHIVE), "serve"],
+            [str(archive), "serve"],
             env=self.environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

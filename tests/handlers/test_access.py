@@ -91,6 +91,15 @@ def test_own_host_is_let_in(url: str, local: str, host: str) -> None:
     assert status(make(url), request(host=host, local=local)) == 200
 
 
+def test_each_request_of_a_connection_has_to_name_a_host_of_ours() -> None:
+    gate, memo = make(LOCAL), request().memo
+    for host in ("localhost", "evil.test", "evil.test", "localhost", "127.0.0.1", ""):
+        asked = request(host=host, local="127.0.0.1")
+        asked.memo = memo
+        is_ours = host in ("localhost", "127.0.0.1")
+        assert status(gate, asked) == (200 if is_ours else 421)
+
+
 @every_row(
     ("url", "local", "host"),
     [

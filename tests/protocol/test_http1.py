@@ -54,6 +54,14 @@ def get(path: bytes, *headers: bytes) -> Request:
     return request
 
 
+def test_what_is_done_to_one_request_is_not_seen_in_the_next_like_it() -> None:
+    data = b"GET /?a=1 HTTP/1.1\r\nHost: x\r\n\r\n"
+    [first] = read_all(data)
+    first.headers["host"], first.query["a"] = "y", "2"
+    [second] = read_all(data)
+    assert (second.headers, second.query) == ({"host": "x"}, {"a": "1"})
+
+
 def test_get_has_all_its_parts() -> None:
     [request] = read_all(
         b"GET /allow?id=1-ab&x=1 HTTP/1.1\r\nHost: h:8080\r\nUser-Agent:  a b \r\n\r\n"
