@@ -20,6 +20,7 @@ from feishuperm.gateway.engine import FileEngine, RedisEngine
 from feishuperm.gateway.feishu import Feishu
 from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.metrics import Metrics
+from feishuperm.gateway.peer import Room, Source
 from feishuperm.gateway.registry import AnyEngine, Registry
 from feishuperm.gateway.web import Web
 from feishuperm.lib import log as logging
@@ -33,7 +34,7 @@ from feishuperm.models.settings import Settings
 from feishuperm.server.accept import HookAcceptor, HttpAcceptor
 from feishuperm.server.link import Link
 from feishuperm.server.listen import listen_http, listen_unix
-from feishuperm.server.loop import Loop, caps, raise_file_limit
+from feishuperm.server.loop import Loop, gateway_caps, raise_file_limit
 from feishuperm.server.machine import upgrade
 from feishuperm.server.redis import RedisLine
 from feishuperm.server.tls import server_side
@@ -70,7 +71,7 @@ class Gateway:
     """Every part of a running gateway, made and wired in the order it reads."""
 
     def __init__(self, settings: Settings) -> None:
-        limits = caps(raise_file_limit())
+        limits = gateway_caps(raise_file_limit())
         secure: Callable[[Any], Any] = lambda sock: sock  # noqa: E731
         if settings.gateway_cert:
             secure = server_side(settings.gateway_cert, settings.gateway_key)
@@ -88,7 +89,7 @@ class Gateway:
         registry = Registry(self.engine, settings.gateway_owners)
         self.hub = Hub(
             self.engine, registry, self.cards, Metrics(), self._later, language,
-            self._ledger.note,
+            self._ledger.note, room=Room(*limits[1:]),
         )  # fmt: skip
         feishu = Feishu(self.hub, language)
         dialling = partial(
@@ -102,8 +103,9 @@ class Gateway:
         self.line = Link(self.loop, dialling, feishu.deliver, self._line_changed)
         self.hub.line_state = self._line_state
         web = Web(
-            self.hub, self._line_state, self._upgrade, settings.gateway_metrics_token
-        )
+            self.hub, self._line_state, self._upgrade, settings.gateway_metrics_token,
+            settings.gateway_trusted_proxies,
+        )  # fmt: skip
         hosts = (settings.gateway_host,) if settings.gateway_host else ("0.0.0.0", "::")
         http = listen_http(hosts, settings.gateway_port)
         self.machines = HttpAcceptor(
@@ -147,9 +149,9 @@ class Gateway:
     def _line_state(self) -> tuple[str, str]:
         return self.line.state, self.line.detail
 
-    def _upgrade(self, exchange: Any, address: str) -> None:
+    def _upgrade(self, exchange: Any, address: str, source: Source) -> None:
         hub = self.hub
-        wire = upgrade(exchange, self.loop, address, hub.received, hub.closed)
+        wire = upgrade(exchange, self.loop, address, source, hub.received, hub.closed)
         if wire is not None:
             hub.accept(wire)
 

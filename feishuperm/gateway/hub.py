@@ -27,7 +27,7 @@ from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.metrics import Metrics
 from feishuperm.gateway.notes import note_card
 from feishuperm.gateway.pairing import JOIN_SECONDS, Pairing
-from feishuperm.gateway.peer import Peer, Place, Wire
+from feishuperm.gateway.peer import ROOM, Peer, Place, Room, Wire, crowded
 from feishuperm.gateway.registry import AnyEngine, Machine, Registry, read
 from feishuperm.gateway.taps import Taps
 from feishuperm.lib.display import one_line
@@ -71,7 +71,6 @@ MAX_OUTCOME = 65_536  # characters of what came of a request; a card has 30 000
 MACHINE_LIMIT = ((30, 1.0), (180, 60.0))  # messages that one machine makes us send
 MAX_PACES = 5_000  # machines whose last messages are counted
 MAX_STEPS = 16  # of one machine at the engine: what it says next stays in its socket
-MAX_EARLY = 2_048  # connections that have not logged in
 VERSION = "1"
 
 
@@ -89,8 +88,10 @@ class Hub:
         record: Callable[[dict[str, Any]], object] = lambda entry: None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        room: Room = ROOM,
     ) -> None:
         self.engine = engine
+        self.room = room
         self.registry = registry
         self.cards = cards
         self.metrics = metrics
@@ -244,16 +245,20 @@ class Hub:
             wire.end(TRY_LATER, "the gateway is not ready")
             return
         self.peers[wire] = self.early[wire] = None
-        if len(self.early) > MAX_EARLY:
+        if len(self.early) > self.room.early:
             self._make_room()
         wire.send("hello", nonce=wire.data.nonce, now=self.wall())
 
     def _make_room(self) -> None:
-        """Put out who has said nothing for the longest; else who is here longest."""
-        silent = (wire for wire in self.early if not wire.data.busy)
-        wire = next(silent, None) or next(iter(self.early))
-        del self.early[wire]
-        wire.end(TRY_LATER, "too many are at the door")
+        """Put out who has said nothing for the longest; else who is here longest.
+
+        Of the largest crowd, and several at once: looking for it takes a while.
+        """
+        silent = [wire for wire in self.early if not wire.data.busy]
+        crowd = crowded(silent or self.early)
+        for wire in crowd[: max(1, self.room.early // 32)]:
+            del self.early[wire]
+            wire.end(TRY_LATER, "too many are at the door")
 
     def closed(self, wire: Wire) -> None:
         """A connection is over."""
@@ -344,6 +349,10 @@ class Hub:
                 "warning",
             )
             wire.end(POLICY, "unknown machine or wrong key")
+            return
+        if len(self.connected) >= self.room.machines and id not in self.connected:
+            log("too many machines: raise the limit of open files", "error")
+            wire.end(TRY_LATER, "the gateway has no room for more machines")
             return
         peer.fresh = secrets.token_hex(32)
         peer.instance = text_at(message, "instance")[:64]

@@ -6,6 +6,7 @@ import time
 from functools import partial
 from typing import Any
 
+from feishuperm.gateway.peer import VIA
 from feishuperm.gateway.registry import Joining
 from feishuperm.lib.feishu import (
     callback_button,
@@ -34,7 +35,7 @@ def join_card(joining: Joining, language: str) -> dict[str, Any]:
     elements = [
         div(say("pair.machine", name=joining.name)),
         div(say("pair.user", user=joining.user)),
-        div(say("pair.address", address=joining.address)),
+        div(_address(joining.address, language)),
         note(say("pair.warning")),
         columns(
             [
@@ -44,6 +45,14 @@ def join_card(joining: Joining, language: str) -> dict[str, Any]:
         ),
     ]
     return card_frame(say("pair.title"), "", "blue", joining.name, elements)
+
+
+def _address(address: str, language: str) -> str:
+    """Where it is; a proxy's address is told as that, not as the machine's."""
+    if address.startswith(VIA):
+        proxy = address[len(VIA) :]
+        return text(language, "pair.no_address", proxy=proxy)
+    return text(language, "pair.address", address=address)
 
 
 def machines_card(rows: list[dict[str, Any]], language: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from feishuperm.gateway.notes import join_card
-from feishuperm.gateway.peer import Peer, Wire
+from feishuperm.gateway.peer import Peer, Wire, crowded
 from feishuperm.gateway.registry import Joining, Machine, clean_name
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from feishuperm.gateway.hub import Hub
 
 JOIN_SECONDS = 600.0
-JOINS_EACH, JOINS_ALL = 20, 200  # that wait for an owner, from one address and in all
+JOINS_EACH = 20  # that wait for an owner, from one address
+FULL = "too many machines are being paired"
 
 
 class Pairing:
@@ -33,8 +34,8 @@ class Pairing:
 
     async def join(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         owner = text_at(message, "owner")[:200]
-        if self._count(wire.address) >= JOINS_EACH or self._count() >= JOINS_ALL:
-            wire.end(TRY_LATER, "too many machines are being paired")
+        if not self._make_room(wire):
+            wire.end(TRY_LATER, FULL)
             return
         self._hub.early.pop(wire, None)
         joining = Joining(
@@ -52,12 +53,17 @@ class Pairing:
         if owner:
             await self._ask_owner(joining, owner)
 
-    def _count(self, address: str = "") -> int:
-        """Machines that wait for an owner, from an address or in all."""
-        return sum(
-            wire.data.joining is not None and address in ("", wire.address)
-            for wire in self._hub.peers
-        )
+    def _make_room(self, wire: Wire) -> bool:
+        """Whether a machine may wait for an owner; the largest crowd makes room."""
+        waiting = [peer for peer in self._hub.peers if peer.data.joining is not None]
+        if sum(peer.source == wire.source for peer in waiting) >= JOINS_EACH:
+            return False
+        if len(waiting) >= self._hub.room.joins:
+            oldest = crowded(waiting)[0]
+            if oldest.source == wire.source:
+                return False
+            oldest.end(TRY_LATER, FULL)
+        return True
 
     async def _ask_owner(self, joining: Joining, owner: str) -> None:
         """Send the confirming card to whoever the machine named."""

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from feishuperm.gateway.registry import Joining, Machine
+
+# Who connects, and, where that is a proxy nobody vouches for, whom it names.
+Source = tuple[str, str]
+VIA = "via "  # before the proxy's address, in place of one that only the proxy knows
+
+
+class Room(NamedTuple):
+    """How many connections of each kind a gateway holds at once."""
+
+    early: int = 2_048  # that have not logged in
+    joins: int = 200  # that wait for an owner
+    machines: int = 1 << 17
+
+
+ROOM = Room()
 
 
 class Wire(Protocol):
     """A machine's connection, see `server.machine`."""
 
     address: str
+    source: Source
     data: Any
 
     @property
@@ -61,3 +79,17 @@ class Place(NamedTuple):
     instance: str = ""
     address: str = ""
     since: float = 0.0
+
+
+def crowded(wires: Iterable[Wire]) -> list[Wire]:
+    """Those of whoever has the most connections, oldest first; all, if all are one's.
+
+    First by who connects, then by whom a proxy names: a crowd holds off nobody else,
+    and nobody is put out for what another client of the same proxy does.
+    """
+    crowd = list(wires)
+    for depth in (1, 2):
+        counts = Counter(wire.source[:depth] for wire in crowd)
+        most = max(counts, key=lambda source: counts[source], default=())
+        crowd = [wire for wire in crowd if wire.source[:depth] == most]
+    return crowd

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from typing import Any
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, Union
 
 from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.metrics import CONTENT_TYPE
+from feishuperm.gateway.peer import VIA, Source
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.protocol.machine import PATH
 
+Address = Union[IPv4Address, IPv6Address]
+
 FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "via")
 LOOPBACK = ("127.0.0.1", "::1")
+MAX_HOP = 60  # characters of what a proxy says about an address
 
 
 class Web:
@@ -22,18 +27,20 @@ class Web:
         self,
         hub: Hub,
         line_state: Callable[[], tuple[str, str]],
-        upgrade: Callable[[Any, str], object],
+        upgrade: Callable[[Any, str, Source], object],
         metrics_token: str,
+        proxies: tuple[Any, ...] = (),
     ) -> None:
         self._hub = hub
         self._line_state = line_state
         self._upgrade = upgrade
         self._token = metrics_token
+        self._proxies = proxies
 
     def on_request(self, request: Request, exchange: Any) -> None:
         """Answer, or let a machine in."""
         if request.path == PATH and request.method == "GET":
-            self._upgrade(exchange, address_of(request))
+            self._upgrade(exchange, *origin_of(request, self._proxies))
             return
         route = _ROUTES.get(request.path)
         if route is None:
@@ -73,8 +80,7 @@ class Web:
         if self._token:
             given = request.headers.get("authorization", "").encode()
             return hmac.compare_digest(given, f"Bearer {self._token}".encode())
-        passed_on = any(name in request.headers for name in FORWARDED)
-        return request.peer in LOOPBACK and not passed_on
+        return request.peer in LOOPBACK and not is_passed_on(request)
 
 
 _ROUTES: dict[str, Callable[[Web, Request], Response]] = {
@@ -84,9 +90,65 @@ _ROUTES: dict[str, Callable[[Web, Request], Response]] = {
 }
 
 
-def address_of(request: Request) -> str:
-    """Where a machine comes from, as far as a proxy in front of us says so."""
-    passed_on = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-    if request.peer in LOOPBACK and passed_on:
-        return passed_on[:60]
-    return request.peer
+def is_passed_on(request: Request) -> bool:
+    """Whether a proxy has handed this on, as proxies say themselves."""
+    return any(name in request.headers for name in FORWARDED)
+
+
+def origin_of(request: Request, proxies: tuple[Any, ...]) -> tuple[str, Source]:
+    """Where a machine comes from, as a person reads it and as it is counted.
+
+    Behind a proxy that is not believed the address is not known.  Then it is counted
+    by what that proxy says, so that no client of it holds off the others.
+    """
+    hops = request.headers.get("x-forwarded-for", "").split(",")
+    known = _client(request, hops, proxies)
+    if known is not None:
+        return str(known), (_crowd(known), "")
+    return f"{VIA}{request.peer}", (request.peer, hops[-1].strip()[:MAX_HOP])
+
+
+def _client(
+    request: Request, hops: list[str], proxies: tuple[Any, ...]
+) -> Address | None:
+    """The machine's own address; None if only a proxy knows it."""
+    peer = _address(request.peer)
+    if not is_passed_on(request):
+        return None if peer is None or _is_among(peer, proxies) else peer
+    if not _is_trusted(peer, proxies):
+        return None
+    for hop in reversed(hops):
+        address = _address(hop)
+        if not _is_trusted(address, proxies):
+            break
+    return address
+
+
+def _address(said: str) -> Address | None:
+    """The address in what somebody says, with or without a port."""
+    said = said.strip()
+    if said.startswith("["):
+        said = said[1:].partition("]")[0]
+    elif said.count(":") == 1:
+        said = said.partition(":")[0]
+    try:
+        return ip_address(said)
+    except ValueError:
+        return None
+
+
+def _is_among(address: Address, proxies: tuple[Any, ...]) -> bool:
+    return any(
+        address in proxy for proxy in proxies if proxy.version == address.version
+    )
+
+
+def _is_trusted(address: Address | None, proxies: tuple[Any, ...]) -> bool:
+    return address is not None and (address.is_loopback or _is_among(address, proxies))
+
+
+def _crowd(address: Address) -> str:
+    """Addresses that one machine can have at will count as one."""
+    if address.is_loopback:
+        return "loopback"
+    return str(ip_network(f"{address}/64", False) if address.version == 6 else address)

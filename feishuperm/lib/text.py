@@ -698,6 +698,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "pair.machine": ("机器：{name}", "Machine: {name}"),
     "pair.user": ("用户：{user}", "User: {user}"),
     "pair.address": ("地址：{address}", "Address: {address}"),
+    "pair.no_address": (
+        "地址：未知（经由代理 {proxy}）",
+        "Address: not known (it comes through the proxy {proxy})",
+    ),
     "pair.warning": (
         "确认后，它的请求会发给你，由你决定。只确认你自己正在添加的机器。",
         "Its requests will come to you, and your taps decide them. Confirm only a "

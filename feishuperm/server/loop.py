@@ -29,6 +29,8 @@ READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 MACOS_FILE_LIMIT = 10240  # OPEN_MAX: there "unlimited" is refused, this is not
 SPARE_FILES = 64  # log, ledger, rule files, the worker's connections, the reserve
+# The same for a gateway, with its control socket's clients and refused browsers.
+GATEWAY_FILES = SPARE_FILES + 64 + 32
 MIN_CANCELLED = 64  # below this, clearing the heap costs more than it frees
 # For each part of a turn (posted calls, descriptors, timers): a person notices a tenth
 # of a second, and a turn has three parts and one call that may come last in each.
@@ -305,3 +307,20 @@ def caps(file_limit: int) -> Caps:
     usable = max(2, min(file_limit, 1 << 17) - SPARE_FILES)
     http = max(1, min(usable // 4, 2048))
     return Caps(usable - http, http)
+
+
+class GatewayCaps(NamedTuple):
+    """The same for a gateway: browsers, and machines of three kinds."""
+
+    http: int
+    early: int
+    joins: int
+    machines: int
+
+
+def gateway_caps(file_limit: int) -> GatewayCaps:
+    """Share the files out: machines that have logged in get most of them."""
+    usable = max(8, min(file_limit, 1 << 17) - GATEWAY_FILES)
+    share = max(1, usable // 8)
+    http, early, joins = min(share, 2048), min(share, 2048), min(share, 200)
+    return GatewayCaps(http, early, joins, usable - http - early - joins)

@@ -29,19 +29,24 @@ VERSION = "13"
 class MachineConnection(Connection):
     """One machine, from its upgrade until either side closes."""
 
-    __slots__ = ("_held", "_on_close", "_on_message", "_wire", "address", "data")
+    __slots__ = (
+        *("_held", "_on_close", "_on_message", "_wire"),
+        *("address", "data", "source"),
+    )
 
     def __init__(
         self,
         loop: Loop,
         sock: socket.socket,
         address: str,
+        source: tuple[str, str],
         on_message: Callable[[MachineConnection, dict[str, Any]], object],
         on_close: Callable[[MachineConnection], object],
     ) -> None:
         self._on_message = on_message
         self._on_close = on_close
         self.address = address
+        self.source = source  # what connections are counted by
         self.data: Any = None  # the owner's
         self._held = False
         # Not all at the same moment, however many came back together.
@@ -118,6 +123,7 @@ def upgrade(
     exchange: Exchange,
     loop: Loop,
     address: str,
+    source: tuple[str, str],
     on_message: Callable[[MachineConnection, dict[str, Any]], object],
     on_close: Callable[[MachineConnection], object],
 ) -> MachineConnection | None:
@@ -132,7 +138,7 @@ def upgrade(
     if given is None:
         return None
     sock, rest = given
-    connection = MachineConnection(loop, sock, address, on_message, on_close)
+    connection = MachineConnection(loop, sock, address, source, on_message, on_close)
     connection.write(
         (
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from feishuperm.channels.dial_gateway import dial_gateway
+from feishuperm.errors import FeishupermError
+from feishuperm.protocol.machine import LOGIN, MachineWire, prove
 from tests.conftest import wait_until
 from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform
 from tests.gateways import Join, RunningGateway, enrolment, join
@@ -292,3 +298,74 @@ def test_gateway_that_does_not_fit_is_a_channel_that_is_down(
         row = channel(machine)
         assert row["state"] == "down" and row["detail"]
         assert "inbox" in {row["name"] for row in (machine.status() or {})["channels"]}
+
+
+def open_socket(gateway: RunningGateway) -> tuple[socket.socket, MachineWire]:
+    """A WebSocket to the gateway that has not logged in."""
+    sock, rest = dial_gateway(
+        gateway.url,
+        lambda url: socket.create_connection(("127.0.0.1", gateway.port), 10),
+    )
+    wire = MachineWire(True, 0.0)
+    wire.receive_data(rest, 0.0)
+    return sock, wire
+
+
+def test_silent_sockets_beyond_the_limit_of_files_stop_no_card(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    limited = tmp_path / "limited"
+    limited.write_text(f'#!/bin/sh\nulimit -n 256\nexec {pyz} "$@"\n')
+    limited.chmod(0o755)
+    with contextlib.ExitStack() as stack:
+        gateway = stack.enter_context(
+            RunningGateway(limited, tmp_path / "gateway", feishu)
+        )
+        home = tmp_path / "laptop"
+        join(pyz, home, gateway, feishu)
+        machine = stack.enter_context(Served(pyz, home))
+        wait_until(lambda: channel(machine)["state"] == "up")
+        for _ in range(300):
+            with contextlib.suppress(OSError, FeishupermError):
+                stack.enter_context(open_socket(gateway)[0])
+        cards = len(feishu.app_messages)
+        hook = machine.hook(event())
+        tap = feishu.tap(card_of(feishu, cards), "批准运行")
+        assert tap.ok and decision(finish(hook)) == {"behavior": "allow"}
+        assert gateway.get("/healthz")[0] == 200
+        assert "Too many open files" not in gateway.output()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+def test_machine_that_floods_fills_no_memory(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
+) -> None:
+    join(pyz, tmp_path / "hostile", gateway, feishu, "--name", "hostile")
+    own = enrolment(tmp_path / "hostile")
+    sock, wire = open_socket(gateway)
+    with sock:
+        while (hello := wire.next_event()) is None:
+            wire.receive_data(sock.recv(65536), 0.0)
+        parts = (LOGIN, "1", own["machine"], hello["nonce"], "n")
+        proof = prove(bytes.fromhex(own["keys"][0]), *parts)
+        wire.send("login", machine=own["machine"], nonce="n", instance="i",
+                  proofs=[proof])  # fmt: skip
+        sock.sendall(wire.data_to_send())
+        wait_until(lambda: gateway.machines()[0]["connected"])
+        assert gateway.process is not None
+        status = Path(f"/proc/{gateway.process.pid}/status")
+
+        def resident() -> int:
+            words = status.read_text().partition("VmRSS:")[2].split()
+            return int(words[0]) // 1024
+
+        before = resident()
+        sock.settimeout(0.5)
+        wire.send("settle", outcome={"id": "x", "detail": "x" * 500_000})
+        wire.send("news", filling="x" * 500_000)
+        data = wire.data_to_send() * 20
+        with contextlib.suppress(OSError):
+            for _ in range(10):  # 200 MB, if somebody takes them
+                sock.sendall(data)
+        assert resident() - before < 60
+        assert gateway.get("/healthz")[0] == 200

@@ -75,9 +75,12 @@ class FakeApi:
 class FakeWire:
     """A machine's connection, seen from the gateway."""
 
-    def __init__(self, hub: Hub, address: str = "192.0.2.7") -> None:
+    def __init__(
+        self, hub: Hub, address: str = "192.0.2.7", source: tuple[str, str] = ("", "")
+    ) -> None:
         self.hub = hub
         self.address = address
+        self.source = source if source[0] else (address, "")
         self.data: Any = None
         self.reason = ""
         self.sent: list[dict[str, Any]] = []

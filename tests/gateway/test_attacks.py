@@ -11,6 +11,7 @@ import pytest
 
 from feishuperm.gateway import hub as module
 from feishuperm.gateway.engine import Engine, FileEngine
+from feishuperm.gateway.peer import Room
 from feishuperm.lib.feishu_app import Result
 from feishuperm.lib.task import Promise
 from feishuperm.models import ask as statuses
@@ -234,11 +235,15 @@ def test_requests_that_come_back_are_not_counted_again(
 
 
 def test_crowd_at_the_door_puts_out_its_oldest_only(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
-    monkeypatch.setattr(module, "MAX_EARLY", 10)
+    bench.hub.room = Room(early=10)
     machine = bench.wire(bench.enrol())
-    crowd = [FakeWire(bench.hub) for _ in range(25)]
+    other = FakeWire(bench.hub, "192.0.2.9")
+    crowd = [FakeWire(bench.hub) for _ in range(24)]
+    assert other.ended is None, "a crowd puts out its own"
+    other.end()
+    crowd.append(FakeWire(bench.hub))
     assert [wire.ended is None for wire in crowd] == [False] * 15 + [True] * 10
     assert crowd[0].ended == (TRY_LATER, "too many are at the door")
     assert machine.ended is None
@@ -357,11 +362,11 @@ def test_edited_tap_keeps_no_machine_out(bench: Bench, raw: str) -> None:
 
 
 def test_crowd_at_the_door_puts_out_no_login_under_way(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: Clock
 ) -> None:
-    monkeypatch.setattr(module, "MAX_EARLY", 3)
     engine = SlowEngine(tmp_path / "e", clock)
     bench = Bench(engine, clock)
+    bench.hub.room = Room(early=3)
     machine = bench.enrol()
     wire = FakeWire(bench.hub)
     engine.is_slow = True
@@ -393,3 +398,16 @@ def test_machine_waits_while_too_much_of_it_is_at_the_engine(
     assert fast.held and not other.held
     engine.go_on()
     assert not fast.held and fast.data.steps == 0
+
+
+def test_machine_for_which_there_is_no_file_is_told_to_come_later(
+    bench: Bench,
+) -> None:
+    bench.hub.room = Room(machines=1)
+    first = bench.enrol("first")
+    wire = bench.wire(first)
+    second = FakeWire(bench.hub)
+    second.log_in(bench.enrol("second"))
+    assert second.ended == (TRY_LATER, "the gateway has no room for more machines")
+    again = bench.wire(first)
+    assert wire.ended is not None and again.ended is None

@@ -30,6 +30,11 @@ def buttons(card: dict[str, Any]) -> list[dict[str, str]]:
     return values
 
 
+def test_address_that_only_a_proxy_knows_is_told_as_not_known() -> None:
+    card = join_card(JOINING._replace(address="via 10.0.0.5"), "zh")
+    assert "地址：未知（经由代理 10.0.0.5）" in str(card["body"])
+
+
 @every_row("language", ["zh", "en"])
 def test_machine_to_confirm_shows_name_user_and_address(language: str) -> None:
     card = join_card(JOINING, language)

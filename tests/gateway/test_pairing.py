@@ -9,6 +9,7 @@ import pytest
 
 from feishuperm.gateway import pairing
 from feishuperm.gateway.pairing import JOIN_SECONDS
+from feishuperm.gateway.peer import Room
 from feishuperm.gateway.registry import Joining
 from feishuperm.models.ask import to_plain
 from feishuperm.protocol.machine import GOING_AWAY, POLICY, TRY_LATER
@@ -117,21 +118,39 @@ def test_code_that_nobody_says_ends_with_its_time(bench: Bench, clock: Clock) ->
     assert wire.ended is not None and wire.ended[0] == TRY_LATER
 
 
-def test_joins_that_nobody_confirms_are_bounded(
+def test_joins_that_nobody_confirms_are_bounded_and_block_nobody_else(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pairing, "JOINS_EACH", 3)
-    monkeypatch.setattr(pairing, "JOINS_ALL", 5)
+    bench.hub.room = Room(joins=5)
 
-    def join(address: str) -> FakeWire:
-        wire = FakeWire(bench.hub, address)
+    def join(*source: str) -> FakeWire:
+        wire = FakeWire(bench.hub, source[0], (source[0], source[-1]))
         wire.say("join", name="box", user="me", owner="")
         return wire
 
-    wires = [join("192.0.2.1") for _ in range(4)] + [join("192.0.2.2")]
-    assert [len(wire.got("code")) for wire in wires] == [1, 1, 1, 0, 1]
-    assert wires[3].ended == (TRY_LATER, "too many machines are being paired")
-    join("192.0.2.3")
-    assert join("192.0.2.4").ended is not None
-    wires[0].end()
-    assert join("192.0.2.4").got("code")
+    crowd = [join("192.0.2.1") for _ in range(4)]
+    assert [len(wire.got("code")) for wire in crowd] == [1, 1, 1, 0]
+    assert crowd[3].ended == (TRY_LATER, pairing.FULL)
+    others = [join("192.0.2.2"), join("192.0.2.3"), join("192.0.2.4")]
+    assert all(wire.ended is None for wire in others)
+    assert [wire.ended is None for wire in crowd[:3]] == [False, True, True]
+
+
+def test_client_of_a_proxy_holds_off_no_other_client_of_it(bench: Bench) -> None:
+    """Twenty for each that the proxy names; forged names share what one peer has."""
+
+    def join(*source: str) -> FakeWire:
+        wire = FakeWire(bench.hub, f"via {source[0]}", (source[0], source[1]))
+        wire.say("join", name="box", user="me", owner="")
+        return wire
+
+    for _ in range(30):
+        join("10.0.0.5", "198.51.100.1")
+    honest = join("10.0.0.5", "198.51.100.2")
+    forger = [join("203.0.113.9", f"forged {number}") for number in range(400)]
+    late = join("10.0.0.5", "198.51.100.3")
+    assert honest.ended is None and late.got("code") and late.ended is None
+    assert sum(wire.ended is None for wire in forger) <= 200
+    waiting = [wire for wire in bench.hub.peers if wire.data.joining is not None]
+    assert len(waiting) <= 200

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from feishuperm.gateway.web import Web, address_of
+from feishuperm.gateway.web import Web, origin_of
 from feishuperm.protocol.http1 import Request, Response
 from tests.gateway.parts import Bench, Clock, shared
 from tests.tables import every_row
@@ -34,7 +35,7 @@ class Site:
         self._web = Web(
             bench.hub,
             lambda: self.line,
-            lambda exchange, address: self.upgraded.append(address),
+            lambda exchange, address, source: self.upgraded.append(address),
             token,
         )
 
@@ -121,20 +122,38 @@ def test_empty_token_opens_nothing(bench: Bench) -> None:
     assert reply.status == 403
 
 
+NETWORKS = (ip_network("10.0.0.0/8"), ip_network("2001:db8:1::/64"))
+
+
 @every_row(
-    ("peer", "passed_on", "address"),
+    ("peer", "passed_on", "address", "source"),
     [
-        ("192.0.2.7", "", "192.0.2.7"),
-        ("127.0.0.1", "", "127.0.0.1"),
-        ("127.0.0.1", "198.51.100.1", "198.51.100.1"),
-        ("::1", "10.0.0.1, 198.51.100.1", "198.51.100.1"),
-        ("192.0.2.7", "198.51.100.1", "192.0.2.7"),
-        ("127.0.0.1", "x" * 100, "x" * 60),
+        ("192.0.2.7", None, "192.0.2.7", ("192.0.2.7", "")),
+        ("127.0.0.1", None, "127.0.0.1", ("loopback", "")),
+        ("2001:db8::1", None, "2001:db8::1", ("2001:db8::/64", "")),
+        # A proxy on this machine, and one that the settings name.
+        ("127.0.0.1", "198.51.100.1", "198.51.100.1", ("198.51.100.1", "")),
+        ("::1", "9.9.9.9, 198.51.100.1:80", "198.51.100.1", ("198.51.100.1", "")),
+        ("10.0.0.5", "9.9.9.9, 198.51.100.1", "198.51.100.1", ("198.51.100.1", "")),
+        ("10.0.0.5", "9.9.9.9, 10.0.0.6", "9.9.9.9", ("9.9.9.9", "")),
+        ("2001:db8:1::9", "[2001:db8:2::1]:7", "2001:db8:2::1",
+         ("2001:db8:2::/64", "")),
+        # One that nobody vouches for, one that says nothing, one that says nonsense.
+        ("192.0.2.7", "198.51.100.1", "via 192.0.2.7", ("192.0.2.7", "198.51.100.1")),
+        ("10.0.0.5", None, "via 10.0.0.5", ("10.0.0.5", "")),
+        ("10.0.0.5", "", "via 10.0.0.5", ("10.0.0.5", "")),
+        ("127.0.0.1", "x" * 100, "via 127.0.0.1", ("127.0.0.1", "x" * 60)),
     ],
-)
-def test_address_is_what_the_nearest_proxy_says_if_that_is_ours(
-    peer: str, passed_on: str, address: str
+)  # fmt: skip
+def test_address_is_what_a_trusted_proxy_says_and_else_not_known(
+    peer: str, passed_on: str | None, address: str, source: tuple[str, str]
 ) -> None:
-    assert address_of(request("/machine", peer=peer, x_forwarded_for=passed_on)) == (
-        address
-    )
+    headers = {} if passed_on is None else {"x_forwarded_for": passed_on}
+    made = request("/machine", peer=peer, **headers)
+    assert origin_of(made, NETWORKS) == (address, source)
+
+
+@every_row("header", ["forwarded", "x_real_ip", "via"])
+def test_proxy_that_names_no_address_is_not_taken_for_the_machine(header: str) -> None:
+    made = request("/machine", peer="192.0.2.7", **{header: "198.51.100.1"})
+    assert origin_of(made, ())[0] == "via 192.0.2.7"

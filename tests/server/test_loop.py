@@ -15,7 +15,14 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.server import loop as loop_module
-from feishuperm.server.loop import READ, Handler, Loop, caps, raise_file_limit
+from feishuperm.server.loop import (
+    READ,
+    Handler,
+    Loop,
+    caps,
+    gateway_caps,
+    raise_file_limit,
+)
 from tests.server.conftest import LoopDriver
 from tests.tables import every_row
 
@@ -352,6 +359,14 @@ def test_caps_leave_files_for_everything_else(limit: int) -> None:
     assert hooks >= 1
     assert http >= 1
     assert hooks + http <= max(2, limit - loop_module.SPARE_FILES)
+
+
+@every_row("limit", [16, 64, 256, 1024, 20_000, 1 << 20, sys.maxsize])
+def test_gateway_keeps_files_for_cards_and_engine(limit: int) -> None:
+    caps = gateway_caps(limit)
+    assert min(caps) >= 1
+    assert sum(caps) <= max(8, limit - loop_module.GATEWAY_FILES)
+    assert limit < 1024 or caps.machines >= 500
 
 
 def test_ten_thousand_hooks_fit_under_the_limit_of_this_kind_of_machine() -> None:

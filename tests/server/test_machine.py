@@ -59,7 +59,7 @@ class Bench:
         exchange: Any = Exchange(self.near, **headers)
         exchange.rest = rest
         self.connection = upgrade(
-            exchange, self.driver.loop, "192.0.2.7",
+            exchange, self.driver.loop, "192.0.2.7", ("192.0.2.7", ""),
             lambda connection, message: self.messages.append(message),
             self.closed.append,
         )  # fmt: skip
@@ -122,7 +122,7 @@ def test_request_that_cannot_be_a_machines_is_refused(
 
 def test_client_that_left_meanwhile_is_nobody(driver: LoopDriver) -> None:
     exchange: Any = Exchange(None)
-    opened = upgrade(exchange, driver.loop, "", pytest.fail, pytest.fail)
+    opened = upgrade(exchange, driver.loop, "", ("", ""), pytest.fail, pytest.fail)
     assert opened is None and exchange.answer is None
 
 
