@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Any
 
 from feishuperm.engine.variables import (
+    PATHS,
     VARIABLES,
     expand_prompt,
     shell_template,
@@ -221,6 +222,8 @@ class HookManager:
                 if name in used:
                     where = callback.source or callback.type
                     self.warn(f"{where}: ${name} had NUL characters; removed")
+            if name in PATHS and value.startswith("-"):
+                value = f"./{value}"  # the same file, and no option of any program
             size = len(value.encode("utf-8", "surrogatepass"))
             if size <= min(MAX_VALUE, room):
                 handed[name] = value

@@ -1,339 +1,299 @@
-"""What programs do with a value among their words: tables, and a judge of one command.
+"""What the commands of a template may do with a value: shapes that are taken.
 
-Programs are known by name.  Those that run one of their arguments, or load code that
-one names, take no value among them (`APART`, interpreters without a script); those that
-run their input do not stand beside a value at all (`REFUSED`).  A program that is not
-known gets its arguments as data: what it does with them is its author's duty, and so is
-`--` before a value where a leading dash would be an option.
+A program has a literal name, or is a file of the author's.  It may take a value as an
+argument, unless it runs its arguments; `SHAPES` says which words such a program may
+have.  Input can bring a value too: what reads a pipe or a redirection is one of
+`READERS`, or a file of the author's.  Values are written into files of data only, and
+what another command names does not run.  Variables that a template sets are its own, in
+small letters, or `HARMLESS`.  All else is refused, with the form to use instead.
+
+What the author's program does with its arguments remains the author's duty, and so is
+`--` before a value that could begin with a dash; that of a path never does.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable
 from typing import NoReturn
 
-from feishuperm.engine.variables import VARIABLES, UnsafeTemplate
+from feishuperm.engine.variables import UnsafeTemplate
 
 
 def words_of(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-VALUE, OTHER = "\1", "\2"  # in the text of a word: an event's value, another expansion
+# In the text of a word: an event's value, the author's variable, what a command prints.
+VALUE, OTHER, PRINTED = "\1", "\2", "\3"
+CWD = VALUE + "\4"  # the one value that is a folder of the author's
 SCRIPT_HINT = 'write a script, and let it read the value from its environment: "$FILE"'
-STDIN_HINT = 'let it read its standard input (`< "$FILE"`), or ' + SCRIPT_HINT
-MENTION = re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(VARIABLES)})(?![A-Za-z0-9_])")
+INPUT_HINT = "let it read its input (`< $FILE`), or " + SCRIPT_HINT
+DATA_HINT = "write into a file whose name ends in .log or .txt, or " + SCRIPT_HINT
+NAME_HINT = "give the variable a name in small letters, or " + SCRIPT_HINT
+
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[.*\])?\+?=", re.DOTALL)
-ODD_WORDS = words_of(
-    "function select coproc repeat foreach nocorrect noglob namespace end"
+# A variable that only the template knows; some mean something to a shell, or to npm.
+OWN = (
+    r"(?!npm_|(?:\w*path|prompt|argv|\w*status|psvar|\w*aliases|functions|commands"
+    r"|options|parameters|signals|histchars|watch)\b)[a-z_][a-z0-9_]*"
+)
+HARMLESS = (
+    r"(?:DEBUG|CI|LANG|LC_[A-Z]+|TZ|TERM|NO_COLOR|FORCE_COLOR|VERBOSE|LOG_LEVEL|NODE_ENV"
+    r"|RUST_LOG|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE)=[^\0\x01]*"
+)
+# A file of the author's; behind `/proc` and `/dev` are programs by other names.
+_FOLDERS = r"(?!-|(?:[^\0]*/)?(?:proc|dev)/)(?:\x02/)?(?:[\w.~@+,: -]*/)*"
+FILE = rf"{_FOLDERS}[\w.@+,:][\w.@+,:-]*"
+SYSTEM = re.compile(r"/[./]*(?:s?bin|lib\w*|opt|snap)/|(?:.*/)?usr/")
+PROGRAM = re.compile(rf"{_FOLDERS}(\[|\.|[\w+@:][\w.+@:-]*)")
+DATA_FILE = (
+    r"(?:/dev/(?:null|stderr|stdout|tty)"
+    r"|(?:[^\0]*/)?(?!CMakeLists|requirements|constraints)[^/\0]*"
+    r"\.(?:log|txt|jsonl|csv|tsv|md|out|err|tmp|bak)"
+    r"|(?!(?:[^\0]*/)?(?:\.\w[^/\0]*|s?bin|hooks|etc|proc|dev|cron[^/\0]*)/)"
+    r"(?:[^\0]*/)?(?!\w*[Ff]ile\b)\w[\w-]*)"
 )
 
-# They run text from their input or arguments, or change what later words mean.
+# They change what later words mean, or run them: never beside a value.
 REFUSED = words_of(
     "eval trap alias let declare typeset local integer float nameref enable bind "
-    "complete compgen fc jobs builtin emulate autoload print vared sched "
-    "xargs parallel entr at batch crontab watch flock script expect tmux screen zellij "
-    "ssh rsh mosh su sg newgrp runuser pkexec nsenter chroot unshare systemd-run "
-    "docker podman nerdctl kubectl oc lxc machinectl socat nc ncat netcat "
-    "psql sqlite mysql mariadb mongo mongosh redis-cli duckdb "
-    "gdb lldb m4 gnuplot ed ex vi vim nvim view emacs irb mail mailx mutt "
-    "deno bun lua luajit tclsh wish osascript pwsh powershell julia r rscript octave "
-    "ghci jshell groovy scala erl iex elixir ocaml guile racket sbcl clisp "
+    "complete compgen fc jobs builtin emulate autoload print vared sched function "
+    "select coproc repeat foreach nocorrect noglob namespace end pushd popd"
 )
-# One of their arguments can be code, or name some: they take no value among them.
-APART = words_of(
-    "export readonly unset mapfile readarray getopts set shift exit return break "
-    "continue wait kill hash type ulimit umask history popd pushd dirs shopt disown "
+BUILTINS = words_of(
+    "unset mapfile readarray getopts set shift exit return break continue wait kill "
+    "hash type ulimit umask history dirs shopt disown"
+)
+# One of their arguments is code or names some.
+EVALUATES = words_of(
     "make gmake just rake ninja ant gradle gradlew mvn mvnw cmake bazel meson "
     "npx pnpx bunx yarn pnpm uvx uv pipx pip poetry pipenv pdm hatch conda mamba "
     "bundle gem cargo go dotnet nix nix-shell tsx ts-node corepack nvm asdf mise "
-    "direnv awk gawk mawk nawk sed gsed tar bsdtar gtar zip rsync scp sftp wget "
-    "less more most man emacsclient nano code xdg-open open start run-parts "
+    "direnv deno bun lua luajit tclsh wish pwsh julia r rscript octave groovy scala "
+    "xargs parallel entr watch flock at batch ssh rsh mosh su sg chroot tmux screen "
+    "docker podman kubectl gdb lldb m4 gnuplot psql sqlite mysql mariadb mongo mongosh "
+    "redis-cli duckdb ed ex vi vim nvim view emacs emacsclient nano less more most man "
+    "code xdg-open open start run-parts tar bsdtar gtar zip rsync scp sftp wget mail "
     "strace ltrace perf valgrind hyperfine concurrently nodemon watchexec chokidar "
-    "onchange npm-run-all run-s run-p lint-staged cross-env cross-env-shell dotenv "
-    "foreman honcho fakeroot proot firejail bwrap xvfb-run unbuffer"
+    "onchange npm-run-all run-s run-p lint-staged cross-env dotenv foreman honcho"
 )
-FILTERS = words_of("awk gawk mawk nawk sed gsed")  # of these, the usual need is a file
-# An option of theirs runs a program; what follows `--` is none.
-DASHED = words_of("rg ag ack fd fdfind sort split")
-GIT_COMMANDS = words_of(
-    "add blame check-ignore commit diff hash-object log ls-files mv restore rm show "
-    "status"
+# Their input is data to them.
+READERS = words_of(
+    "cat head tail wc grep egrep fgrep rg sort uniq cut tr tee nl fold fmt column rev "
+    "tac od xxd hexdump base64 md5sum sha1sum sha256sum sha512sum shasum cksum jq yq "
+    "logger read diff cmp comm paste iconv strings true false : echo printf test [ "
+    "exit cd pwd date sleep basename dirname awk gawk mawk sed gsed curl pbcopy xclip"
 )
-FIND_TESTS = words_of("-name -iname -path -ipath -wholename -newer -samefile")
-FIND_RUNS = re.compile(r"-(?:exec|ok|delete|fprint|fls)")
-MODULES = words_of(
-    "autopep8 bandit black compileall flake8 isort json.tool mypy py_compile "
-    "pycodestyle pydocstyle pyflakes pylint pyright pytest ruff tabnanny vulture yapf"
+LOOKERS = words_of("test [ echo printf cat ls stat chmod cd which type grep")
+COPIERS = words_of("cp mv ln install")
+_MODULE = (
+    r"-m\0(?:autopep8|bandit|black|compileall|flake8|isort|json\.tool|mypy|py_compile"
+    r"|pycodestyle|pyflakes|pylint|pyright|pytest|ruff|tabnanny|vulture|yapf)\0"
 )
-SHELLS = words_of("sh bash rbash dash ash zsh ksh lksh mksh yash csh tcsh fish")
-_SHELL = (r"-[abefhkmnpruvx]+|--(?:norc|noprofile|posix)", r"-\w*c\w*")
-# Options that leave the script to come, and those that bring the text of one.
+SHELLS = "sh bash rbash dash ash zsh ksh lksh mksh yash csh tcsh fish"
+# Options before a script, and options that bring the text of one.
 INTERPRETERS = {
-    **dict.fromkeys(SHELLS, _SHELL),
-    "python": (r"-[bBdEIOPqsSuv]+", r"-\w*c.*"),
-    "pypy": (r"-[bBdEIOPqsSuv]+", r"-\w*c.*"),
-    "perl": (r"-[wWtTX]+", r"-\w*[eE].*"),
-    "ruby": (r"-[wW]\d?", r"-\w*e.*"),
-    "node": (
-        r"--(?:no-warnings|no-deprecation|enable-source-maps|experimental-[a-z-]+)",
-        r"-[ep]+|--(?:eval|print)(?:=.*)?",
+    **dict.fromkeys(words_of(SHELLS), (r"-[abefhkmnpruvx]+|--norc|--posix", "(?!)")),
+    **dict.fromkeys(
+        ("python", "pypy"), (r"-[bBdEIOPqsSuv]+", rf"{_MODULE}.*|-\w*c|-m\0")
     ),
-    "php": (r"-[nq]", r"-r.*"),
+    "perl": (r"-[wWtTX]+", r"-\w*[eE]"),
+    "ruby": (r"-[wW]\d?", r"-\w*e"),
+    "node": (r"--(?:no-|enable-|experimental-)[a-z-]+", r"-[ep]|--(?:eval|print)"),
+    "php": (r"-[nq]", r"-r"),
 }
-# Wrapper -> options alone, options that take a word, words before the command.
+# Their own words before the command.
 WRAPPERS = {
-    "command": (r"-p", "", 0),
-    "exec": ("", "", 0),
-    "env": (r"-i?|--ignore-environment|-u\w+|--unset=\w+", r"-u|-C", 0),
-    "nice": (r"-n?-?\d+|--adjustment=-?\d+", r"-n", 0),
-    "nohup": ("", "", 0),
-    "setsid": (r"-[cfw]+", "", 0),
-    "time": (r"-p", "", 0),
-    "timeout": (r"-v|--foreground|--preserve-status|-[ks]\w+", r"-[ks]", 1),
-    "sudo": (r"-[nEHk]+", r"-[ug]", 0),
-    "doas": (r"-n", r"-u", 0),
-    "stdbuf": (r"-[ioe]\w+", r"-[ioe]", 0),
-    "ionice": (r"-[cn]\d|-t", r"-[cn]", 0),
-    "caffeinate": (r"-[dimsu]+", "", 0),
-    "busybox": ("", "", 0),
-    "toybox": ("", "", 0),
-}  # fmt: skip
-# A variable of these names means something to a shell, or to npm.
-SPECIAL = re.compile(r"npm_|(?:path|cdpath|fpath|prompt|argv|status|psvar)$")
+    **dict.fromkeys(words_of("exec nohup busybox toybox command time"), r"-p\0"),
+    "env": r"(?:-i?|--ignore-environment|-u\0?\w+|--unset=\w+)\0",
+    "nice": r"(?:-n\0)?-?n?\d+\0|--adjustment=-?\d+\0",
+    "setsid": r"-[cfw]+\0",
+    "timeout": r"(?:-v|--foreground|--preserve-status|-[ks]\0?\w+|[\d.]+[smhd]?)\0",
+    **dict.fromkeys(("sudo", "doas"), r"(?:-[nEHk]+|-[ug]\0?\w+)\0"),
+    "stdbuf": r"-[ioe]\0?\w+\0",
+    "ionice": r"(?:-t|-[cn]\0?\d)\0",
+    "caffeinate": r"-[dimsu]+\0",
+}
+_NAMES = sorted([*INTERPRETERS, *WRAPPERS, *EVALUATES], key=len, reverse=True)
+_VERSION = r"(?:[-.]?\d[\w.+-]*|[-.](?:static|dbg|distrib|real|orig|exe))"
+_VERSIONED = re.compile(rf"({'|'.join(_NAMES)}){_VERSION}")
+_ADDRESS = r"(?:\d+|\$|/[^/\0\n]*/)"
+_SED = (
+    rf"(?:(?:{_ADDRESS}(?:,{_ADDRESS})?)?!?\s*(?:[pdqDPNnGhHgx=]"
+    r"|s(?P<mark>[/|#,@])(?:(?!(?P=mark))[^\0\x01])*(?P=mark)(?:(?!(?P=mark))[^\0\x01])*"
+    r"(?P=mark)[gpiI0-9]*)\s*(?:[;\n]\s*|(?=\0)))+"
+)
+# An option that carries a command in many a program, and one that names a language.
+_CARRIER = (
+    r"(?:-\w{0,3}[ceE]|--?(?:eval|exec|execute|command|cmd|run|shell|print|require|import"
+    r"|plugin|pager|editor|rsh|[\w-]+-(?:command|cmd|action|program)))"
+)
+_LANGUAGE = r"(?:-(?:s|l|ln|t|L|f)|--(?:shell|lang|language|dialect|syntax|parser))"
+_INTERPRETER = rf"(?:[^\0]*/)?(?:{'|'.join(INTERPRETERS)}){_VERSION}?"
+_FOUND = r"-(?:i?name|i?path|wholename|newer|samefile)"
+_DASHED = r"(?:(?!--\0|\x01)[^\0]*\0)*(?:--\0.*)?", "put `--` before the value"
+# The words that a program may have, each ended by NUL, and what to write instead.
+SHAPES = {
+    **dict.fromkeys(BUILTINS | EVALUATES, (r"[^\x01]*", SCRIPT_HINT)),
+    **dict.fromkeys(words_of("rg ag ack fd fdfind sort split"), _DASHED),
+    **dict.fromkeys(("export", "readonly"), (rf"(?:{HARMLESS}\0)*", NAME_HINT)),
+    **{
+        name: (rf"(?:(?:{plain})\0)*(?:{FILE}\0.*|(?:{code})[^\x01]*)", SCRIPT_HINT)
+        for name, (plain, code) in INTERPRETERS.items()
+    },
+    **dict.fromkeys(
+        ("awk", "gawk", "mawk", "nawk"),
+        (r"(?!.*(?:system|getline))[^\x01|>@]*", INPUT_HINT),
+    ),
+    **dict.fromkeys(
+        ("sed", "gsed"), (rf"(?:-[nEr]+\0)*(?:-e\0)?{_SED}\0[^\x01]*", INPUT_HINT)
+    ),
+    **dict.fromkeys(
+        ("jq", "yq"),
+        (
+            r"(?:--(?:arg|rawfile|slurpfile)\0[^\0]*\0[^\0]*\0|-[^\0\x01]*\0)*"
+            r"(?:[^\0\x01-][^\0\x01]*\0.*)?",
+            "--arg f $FILE, and $f in the text",
+        ),
+    ),
+    **dict.fromkeys(
+        ("test", "["),
+        (
+            r"(?!(?:.*\0)?-[vR]\0)(?!.*\x01[^\0]*\0[^\0]*\x01).*",
+            "put an operator between two values, and no -v",
+        ),
+    ),
+    ".": (rf"{FILE}\0", SCRIPT_HINT),
+    "cd": (r"(?:(?!(?:[^\0]*/)?(?:proc|dev)[/\0])[^\0]*\0)*", SCRIPT_HINT),
+    "curl": (r"(?!(?:.*\0)?(?:-\w*K|--config)).*", SCRIPT_HINT),
+    "find": (
+        r"(?!(?:.*\0)?-(?:exec|ok|delete|fprint|fls))"
+        rf"(?:{_FOUND}\0[^\0]*\0|(?!{_FOUND}\0)[^\0\x01]*\0)*",
+        "a value stands behind -name or -path only",
+    ),
+    "git": (
+        r"(?:-C\0(?:\x01\x04|[^\0\x01]*)\0|--no-pager\0)*(?:add|blame|check-ignore|commit|diff|hash-object"
+        r"|log|ls-files|mv|restore|rm|show|status)\0.*|[^\x01]*",
+        SCRIPT_HINT,
+    ),
+    "npm": (
+        r"(?:run|run-script|test)\0(?:(?!--\0)[^\0\x01]*\0)*(?:--\0.*)?|[^\x01]*",
+        "npm run NAME -- $FILE",
+    ),
+    "printf": (r"(?:[^\0-\x03-][^\0]*\0.*)?", "begin with the format: printf %s"),
+    "read": (rf"(?:(?:-r|{OWN})\0)*", "`read` takes names in small letters, and -r"),
+    "tee": (rf"(?:(?:-a|{DATA_FILE})\0)*", DATA_HINT),
+}
+# Of any other program: no value where many expect a command.
+ANY = (
+    rf"(?!(?:.*\0)?{_CARRIER}(?:\0|=)[^\0]*\x01)"
+    rf"(?!(?:{_LANGUAGE}\0[^\0]*\0|(?!{_LANGUAGE}\0)[^\0]*\0)*{_INTERPRETER}\0.*\x01).*"
+)
 
 
 def refuse(why: str, hint: str = SCRIPT_HINT) -> NoReturn:
     raise UnsafeTemplate(f"{why}; {hint}")
 
 
-class Word:
-    """One word as a shell would see it, with marks for what is expanded in it."""
+class Command:
+    """A simple command, and whether its input is a pipe or was redirected."""
 
-    def __init__(self, text: str, quoted: bool) -> None:
-        self.text = text
-        self.quoted = quoted
-
-    def has_value(self) -> bool:
-        return VALUE in self.text
-
-    def is_script(self) -> bool:
-        """Whether it is a file that the author names."""
-        folder, _, name = self.text.rpartition("/")
-        parts = folder.split("/")
-        plain = re.fullmatch(r"[\w.@+,:~][\w.@+,:~-]*", name) and name != "~"
-        return bool(plain) and VALUE not in folder and not {"dev", "proc"} & set(parts)
+    def __init__(self, fed: bool = False) -> None:
+        self.words: list[str] = []  # once judged, those behind the program
+        self.fed = fed
+        self.name = ""
+        self.runs: list[str] = []  # its files
 
 
-def judge(words: list[Word], assignments: bool = True) -> None:
-    """Raises UnsafeTemplate for a command that could evaluate a value."""
-    at = 0
-    while assignments and at < len(words) and ASSIGNMENT.match(words[at].text):
-        _judge_assignment(words[at])
-        at += 1
-    words = words[at:]
-    if not words:
+def judge(commands: list[Command], written: list[str]) -> None:
+    """Raises UnsafeTemplate for commands that could evaluate a value."""
+    for path in written:
+        if not re.fullmatch(DATA_FILE, path):
+            refuse("what is written there could run", DATA_HINT)
+    moved = False
+    for command in commands:
+        _judge_command(command, moved)
+        folder = "".join(command.words)
+        moved |= command.name == "cd" and VALUE in folder and folder != CWD
+    touched = [(text, False) for text in written]
+    for one in commands:
+        if one.name not in LOOKERS:
+            touched += [(text, one.name in COPIERS) for text in one.words]
+    for run in itertools.chain.from_iterable(one.runs for one in commands):
+        _judge_run(run, touched)
+
+
+def _judge_run(run: str, touched: list[tuple[str, bool]]) -> None:
+    """A file that another command names is not run: it may hold a value by then."""
+    folder, slash, name = run.rpartition("/")
+    same = re.compile(rf"(?:.*[^\w.-]|-\w)?{re.escape(name)}/?", re.DOTALL)
+    for text, copied in touched:
+        leaf = text.rstrip("/").rpartition("/")[2]
+        inside = copied and leaf != "." and leaf in folder.split("/")
+        if inside or (same.fullmatch(text) and (slash or "/" in text)):
+            refuse(f"`{run}` would run, and another command may write it")
+
+
+def _judge_command(command: Command, moved: bool, held: bool = False) -> None:
+    """One command: its assignments, its wrappers, then its words."""
+    while command.words and ASSIGNMENT.match(command.words[0]):
+        held |= VALUE in command.words[0]
+        _judge_assignment(command.words.pop(0))
+    if not command.words:
+        if command.name == "exec" and command.fed:
+            refuse("`exec` changes the input of all that follows")
         return
-    name = program(words[0])
-    if name in ODD_WORDS and not words[0].quoted:
-        refuse(f"`{name}` is read differently by every shell")
+    first = command.words.pop(0)
+    command.name = name = program(first)
     if name in REFUSED:
         refuse(f"`{name}` could evaluate a value")
-    rest = words[1:]
-    if name in WRAPPERS:
-        _judge_wrapped(name, rest)
-    elif name in INTERPRETERS:
-        _judge_interpreter(name, rest)
-    elif name in RULES:
-        RULES[name](name, rest)
-    elif name in APART:
-        _judge_apart(name, rest)
+    line = "".join(f"{text}\0" for text in command.words)
+    if name == "command" and re.match("-[vV]\0", line):
+        command.words = []
+    elif name in WRAPPERS:
+        own = re.match(f"(?:{WRAPPERS[name]})*", line)
+        del command.words[: own[0].count("\0") if own else 0]
+        if name not in ("env", "sudo", "doas"):  # to these, `X=1` is a program
+            program("".join(command.words[:1]) or ":")
+        _judge_command(command, moved, held)
     else:
-        _judge_unknown(rest)
+        _judge_words(command, first, line, held)
+        loose = any("/" in run and run[0] not in "/~" + OTHER for run in command.runs)
+        if moved and (loose or name in EVALUATES or name == "npm"):
+            refuse(f"`{name}` runs files of the folder that a value names")
 
 
-def program(word: Word) -> str:
-    """What a command is, without folder, version and case. Raises UnsafeTemplate."""
-    folder, _, name = word.text.rpartition("/")
-    if word.has_value():
-        refuse("the value would be the program that runs, or the folder it is in")
-    if name != "[" and not re.fullmatch(r"\.|[\w+@:][\w.+@:-]*", name):
-        refuse("it cannot be told which program would run")
-    if re.search(r"[][{}*?]", folder):
-        refuse("a pattern would choose the program that runs")
-    plain = re.sub(r"\.exe$|-(?:static|dbg)$", "", name.lower())
-    plain = {"nodejs": "node", "source": "."}.get(plain, plain)
-    versioned = plain not in REFUSED | APART  # `python3.11`, but not `m4`
-    return re.sub(r"(?<=[a-z])[-.]?\d[\d.]*$", "", plain) if versioned else plain
+def _judge_assignment(text: str) -> None:
+    name = text.partition("=")[0].rstrip("+")
+    if not re.fullmatch(OWN, name) and not re.fullmatch(HARMLESS, text):
+        refuse(f"`{name}` may mean something to a program", NAME_HINT)
 
 
-def _judge_assignment(word: Word) -> None:
-    match = ASSIGNMENT.match(word.text)
-    assert match is not None
-    if match[2]:
-        refuse("an index can be evaluated")
-    named = re.fullmatch("[a-z][a-z0-9_]*", match[1]) and not SPECIAL.match(match[1])
-    if word.has_value() and not named:
-        refuse(
-            f"{match[1]} may mean something to a program",
-            "give the variable a name in small letters",
-        )
-
-
-def _judge_wrapped(name: str, words: list[Word]) -> None:
-    """A command behind `env`, `timeout` and the like."""
-    alone, paired, before = WRAPPERS[name]
-    if name == "command" and words and words[0].text in ("-v", "-V"):
-        return
-    at = 0
-    while at < len(words):
-        text = words[at].text
-        if paired and re.fullmatch(paired, text):
-            at += 2
-        elif alone and re.fullmatch(alone, text):
-            at += 1
-        elif name in ("env", "sudo", "doas") and ASSIGNMENT.match(text):
-            _judge_assignment(words[at])
-            at += 1
-        else:
-            break
-    if has_value(words[: at + before]):
-        refuse(f"`{name}` takes no value before its command")
-    judge(words[at + before :], assignments=False)
-
-
-def _judge_interpreter(name: str, words: list[Word]) -> None:
-    """A script and its arguments; without one, no value in any word."""
-    plain, code = INTERPRETERS[name]
-    left = list(itertools.dropwhile(lambda w: re.fullmatch(plain, w.text), words))
-    if not left:
-        refuse(f"`{name}` without a script would run what it reads")
-    first, module = left[0], left[1].text if left[1:] else ""
-    if first.is_script():
-        return
-    is_module = name in ("python", "pypy") and first.text == "-m"
-    if is_module and module in MODULES:
-        return
-    if has_value(words) or (name in SHELLS and _mentions_a_name(words)):
-        refuse(f"a value in text that `{name}` runs")
-    if not is_module and not re.fullmatch(code, first.text, re.DOTALL):
-        refuse(f"it cannot be told what `{name} {first.text}` would run")
-
-
-def has_value(words: Iterable[Word]) -> bool:
-    return any(word.has_value() for word in words)
-
-
-def _mentions_a_name(words: list[Word]) -> bool:
-    """Whether a shell would find one of our variables in its own text."""
-    return any(MENTION.search(word.text) for word in words)
-
-
-def _judge_apart(name: str, words: list[Word]) -> None:
-    hint = STDIN_HINT if name in FILTERS else SCRIPT_HINT
-    if has_value(words):
+def _judge_words(command: Command, first: str, line: str, held: bool) -> None:
+    name = command.name
+    is_file = "/" in first and not SYSTEM.match(first) and name not in EVALUATES
+    shape, hint = SHAPES.get(name, (".*" if is_file else ANY, SCRIPT_HINT))
+    if not re.fullmatch(shape, line, re.DOTALL) or (held and name in EVALUATES):
         refuse(f"`{name}` can run what its arguments say", hint)
-    if name in ("make", "gmake") and any(
-        re.match(r"-\w*f|--(?:make)?file|--eval|-E", word.text) for word in words
-    ):
+    command.runs = [first]
+    if name in INTERPRETERS or name == ".":
+        is_option = re.compile(INTERPRETERS.get(name, ("(?!)",))[0]).fullmatch
+        left = list(itertools.dropwhile(is_option, command.words))
+        is_file = left[0][0] != "-"
+        command.runs = [left[0] if "/" in left[0] else f"./{left[0]}"] * is_file
+        command.words = left[1:]
+        is_file = is_file or bool(re.search(_MODULE, line))
+    if command.fed and not is_file and name not in READERS:
         refuse(f"`{name}` could run what it reads")
 
 
-def _judge_unknown(words: list[Word]) -> None:
-    """Arguments are data, unless a shell with its text is among them."""
-    for number, word in enumerate(words[:-1]):
-        name = word.text.rpartition("/")[2].rstrip("0123456789.")
-        if name in INTERPRETERS:
-            code = INTERPRETERS[name][1]
-            if re.fullmatch(code, words[number + 1].text, re.DOTALL):
-                _judge_interpreter(name, words[number + 1 :])
-
-
-def _judge_dot(name: str, words: list[Word]) -> None:
-    if not words or not words[0].is_script() or has_value(words):
-        refuse("`.` would run what is not a file of yours")
-
-
-def _judge_test(name: str, words: list[Word]) -> None:
-    """`-v` looks into an index; two values in a row could bring their own."""
-    if any(word.text in ("-v", "-R") for word in words):
-        refuse(f"`{name} -v` can evaluate a value")
-    for first, second in zip(words, words[1:]):
-        if first.has_value() and second.has_value():
-            refuse(f"`{name}` with two values in a row", "put an operator between them")
-
-
-def _judge_printf(name: str, words: list[Word]) -> None:
-    if words and (words[0].text[:1] in (VALUE, OTHER) or words[0].text[:2] == "-v"):
-        refuse("`printf -v` can evaluate a value", "begin with the format: printf %s")
-
-
-def _judge_read(name: str, words: list[Word]) -> None:
-    for word in words:
-        named = re.fullmatch(r"-r|[a-z_][a-z0-9_]*", word.text)
-        if not named or SPECIAL.match(word.text):
-            refuse("`read` takes names in small letters, and `-r`")
-
-
-def _judge_dashed(name: str, words: list[Word]) -> None:
-    for word in words:
-        if word.text == "--":
-            return
-        if word.text[:1] == VALUE:
-            refuse(
-                f"an option of `{name}` can run a program", "put `--` before the value"
-            )
-
-
-def _judge_git(name: str, words: list[Word]) -> None:
-    at = 0
-    while at < len(words) and words[at].text in ("-C", "--no-pager"):
-        at += 2 if words[at].text == "-C" else 1
-    plain = at < len(words) and words[at].text in GIT_COMMANDS
-    if not plain and has_value(words):
-        refuse("this git command can run what its arguments say")
-
-
-def _judge_find(name: str, words: list[Word]) -> None:
-    for before, word in zip([Word("", False), *words], words):
-        if FIND_RUNS.match(word.text):
-            refuse(f"`find {word.text}` could evaluate a value")
-        if word.has_value() and before.text not in FIND_TESTS:
-            refuse("`find` takes a value behind -name or -path only")
-
-
-def _judge_npm(name: str, words: list[Word]) -> None:
-    """npm quotes what it hands to a script of package.json, behind `--`."""
-    texts = [word.text for word in words]
-    ends = texts.index("--") if "--" in texts else len(texts)
-    runs = texts[:1] in (["run"], ["run-script"], ["test"])
-    if has_value(words[:ends] if runs else words):
-        refuse("npm can run what its arguments say", "npm run NAME -- $FILE")
-
-
-def _judge_jq(name: str, words: list[Word]) -> None:
-    """A program text first; a value behind it, or as `--arg NAME VALUE`."""
-    at = 0
-    while at < len(words) and words[at].text[:1] == "-":
-        at += 3 if words[at].text in ("--arg", "--rawfile", "--slurpfile") else 1
-    if at < len(words) and words[at].has_value():
-        refuse(
-            f"a value in text that `{name}` runs", "--arg f $FILE, and $f in the text"
-        )
-
-
-RULES: dict[str, Callable[[str, list[Word]], None]] = {
-    ".": _judge_dot,
-    "[": _judge_test,
-    "test": _judge_test,
-    "printf": _judge_printf,
-    "read": _judge_read,
-    "git": _judge_git,
-    "find": _judge_find,
-    "npm": _judge_npm,
-    "jq": _judge_jq,
-    "yq": _judge_jq,
-    **dict.fromkeys(DASHED, _judge_dashed),
-}
+def program(text: str) -> str:
+    """What a command is, without folder, version and case. Raises UnsafeTemplate."""
+    match = PROGRAM.fullmatch(text)
+    if match is None:
+        refuse("it cannot be told which program would run")
+    name = match[1].lower()
+    versioned = _VERSIONED.fullmatch(name)
+    plain = versioned[1] if versioned else name
+    return {"nodejs": "node", "source": "."}.get(plain, plain)

@@ -2,16 +2,16 @@
 
 A template that mentions no variable is the author's own business and stays as it is.
 One that does is read once: it is copied, each placeholder becomes an expansion that
-suits the quotes around it (`engine.variables` says how), and each command is judged by
-its name and its words (`engine.shell_programs`).  What is not on the list below is
-refused, with the form to use instead, even where a clever author would be right.
+suits the quotes around it (`engine.variables` says how), and so does each variable that
+the template gives a value.  `engine.shell_programs` then judges the commands: by their
+words, by where their input comes from, and by which files are written.
 
 Taken are simple commands, joined by `;`, `&&`, `||`, `|`, `&` and line ends; if, for,
 while, until, case, `{ }` and `( )` around them; redirections and here-documents;
-substitutions of commands of the same kind; `[[ ]]` with one comparison of texts.  A
-value may be an argument, or stand inside one.  Refused are arithmetic, functions,
-arrays, and everything that shells read differently: the text is for whatever /bin/sh
-is, and where two shells disagree about a word, one of them may make it a program.
+substitutions of commands of the same kind; `[[ ]]` with one comparison of texts.
+Refused are arithmetic, functions, arrays, and everything that shells read differently:
+the text is for whatever /bin/sh is, and where two shells disagree about a word, one of
+them may make it a program.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import re
 from collections.abc import Callable
 
 from feishuperm.engine.shell_programs import (
+    CWD,
     OTHER,
-    SPECIAL,
+    OWN,
+    PRINTED,
     VALUE,
-    Word,
+    Command,
     judge,
     refuse,
     words_of,
@@ -43,45 +45,63 @@ DELIMITER = re.compile(r"[ \t]*(['\"]?)([A-Za-z_]\w*)\1(?=[ \t\n;&|)<>]|$)")
 ESAC = re.compile(r"esac(?=[\s;&|)]|$)")
 # Names the template sets itself, and those a shell sets from what it was given.
 SETS = re.compile(
-    r"\b([A-Za-z_]\w*)\+?=|\bfor\s+([A-Za-z_]\w*)|\bread\b([^;&|\n]*)", re.ASCII
+    r"""\b([A-Za-z_]\w*)\+?=((?:"[^"]*"|'[^']*'|\$\([^)]*\)|[^\s;&|"'])*)"""
+    r"|\bfor\s+([A-Za-z_]\w*)|\bread\b([^;&|\n]*)",
+    re.ASCII,
 )
 SHELL_SETS = words_of("_ REPLY OPTARG BASH_REMATCH MATCH")
 
-OPENERS = words_of("if then else elif do while until ! { time")
+BLOCKS = words_of("if while until for case {")
+OPENERS = words_of("then else elif do ! time") | BLOCKS
 CLOSERS = words_of("fi done } esac")
+FOLDERS = ("$(git rev-parse --show-toplevel)", "$(pwd)")  # they may lead to a program
 UNARY = words_of("-e -f -d -r -w -x -s -L -h -n -z !")  # of `[[ ]]`
 
 
 def rewrite(template: str) -> str:
     """The command with expansions for placeholders. Raises UnsafeTemplate."""
-    own = set(SHELL_SETS)
-    for match in SETS.finditer(template):
-        own.update(re.findall(r"[A-Za-z_]\w*", " ".join(filter(None, match.groups()))))
-    reader = _Reader(template, own)
+    if re.search(r"[\0-\10\13-\37\177]", template):
+        refuse("a control character")
+    reader = _Reader(template)
     reader.commands("")
+    judge(reader.done, reader.written)
     return "".join(reader.out)
 
 
-class _Command:
-    """The command being read, and what is open around it."""
+class _Level:
+    """A list of commands that is being read: the text, or what is in `( )`."""
 
-    def __init__(self) -> None:
-        self.words: list[Word] = []
+    def __init__(self, end: str, fed: bool) -> None:
+        self.end = end
+        self.fed = fed
+        self.command = Command(fed)
         self.closed = False  # behind `fi`, `)` and the like only a separator may follow
-        self.cases = 0
+        self.since = 0  # the first command of what was closed
+        # The blocks around: their first word and command, and whether they are fed.
+        self.blocks: list[tuple[str, int, bool]] = []
 
 
 class _Reader:
     """Follows shell text from `at` on; `out` is what has been read, rewritten."""
 
-    def __init__(self, text: str, own: set[str]) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.out: list[str] = []
-        self.own = own
-        self.ends: list[str] = []  # what closes the substitutions around `at`
+        self.done: list[Command] = []
+        self.written: list[str] = []  # files that output is redirected to
+        self.levels: list[_Level] = []
         self.values = 0  # how many have been met
+        self.quoted = False  # whether the last word was
         self.heredocs: list[tuple[str, bool, bool]] = []
+        self.own = set(SHELL_SETS)
+        self.holding: set[str] = set()  # those that hold a value: quoted like one
+        for name, value, *named in SETS.findall(text):
+            names = set(re.findall(r"[A-Za-z_]\w*", " ".join([name, *named])))
+            self.own |= names
+            used = set(re.findall(r"\$\{?(\w+)", value))
+            if not name or used & (self.holding | set(VARIABLES)):
+                self.holding |= names
 
     # Characters.
 
@@ -102,84 +122,93 @@ class _Reader:
 
     def commands(self, end: str) -> None:
         """Commands up to `end`, which is left to the caller."""
-        self.ends.append(end)
-        if len(self.ends) > MAX_DEPTH:
+        level = _Level(end, bool(self.levels) and self.levels[-1].command.fed)
+        self.levels.append(level)
+        if len(self.levels) > MAX_DEPTH:
             refuse("it is nested too deeply")
-        command = _Command()
         self.blanks()
         while self.peek() not in ("", end):
             char = self.peek()
             if char in ";&|\n":
-                self._separator(command)
+                self._separator(level)
             elif char in "<>":
-                self._redirection()
+                self._redirection(level)
             elif char == "#":
                 self._comment()
             elif char in "()":
-                self._subshell(command)
+                self._subshell(level)
             else:
-                self._command_word(command)
+                self._command_word(level)
             self.blanks()
-        if self.peek() != end or command.cases or self.heredocs:
+        if self.peek() != end or level.blocks or self.heredocs:
             refuse("it ends too early")
-        judge(command.words)
-        self.ends.pop()
+        self.done.append(level.command)
+        self.levels.pop()
 
-    def _separator(self, command: _Command) -> None:
-        judge(command.words)
-        command.words, command.closed = [], False
+    def _separator(self, level: _Level) -> None:
         two = self.peek(2)
         if two in ("&>", "|&", ";&") or self.peek(3) == ";;&":
             refuse(f"`{two}` is read differently by every shell")
         taken = self.take(2 if two in ("&&", "||", ";;") else 1)
+        before, begun = level.command, level.command.words or level.closed
+        fed = level.blocks[-1][2] if level.blocks else level.fed
+        fed = fed or taken == "|" or (taken == "\n" and not begun and before.fed)
+        self.done.append(before)
+        level.command, level.closed = Command(fed), False
         if taken == "\n":
             self._heredoc_bodies()
         elif taken == ";;":
-            self._patterns(command.cases)
+            self._patterns(level)
 
-    def _subshell(self, command: _Command) -> None:
-        if command.words or command.closed or self.peek() == ")":
+    def _subshell(self, level: _Level) -> None:
+        if level.command.words or level.closed or self.peek() == ")":
             refuse("`(` would make a function or an array")
         if self.peek(2) == "((":
             refuse("a variable where the shell computes can be evaluated")
+        level.since = len(self.done)
         self._inside(")")
-        command.closed = True
+        level.closed = True
 
-    def _command_word(self, command: _Command) -> None:
-        word = self.word()
-        text = word.text
-        descriptor = re.fullmatch("[0-9]+", text) and not word.quoted
+    def _command_word(self, level: _Level) -> None:
+        text = self.word()
+        descriptor = re.fullmatch("[0-9]+", text) and not self.quoted
         if descriptor and self.peek() in ("<", ">"):
             return
-        if command.closed:
+        if level.closed:
             refuse("a word stands where none may")
-        if command.words or word.quoted:
-            command.words.append(word)
-        elif text in ("case", "for", "[["):
-            command.cases += text == "case"
-            command.closed = text != "case"
-            self._keyword(text)
+        if level.command.words or self.quoted:
+            level.command.words.append(text)
         elif text in CLOSERS:
-            command.cases -= text == "esac"
-            command.closed = True
-        elif text not in OPENERS:
-            command.words.append(word)
+            if not level.blocks:
+                refuse(f"`{text}` closes nothing")
+            level.since = level.blocks.pop()[1]
+            level.closed = True
+        elif text in OPENERS or text == "[[":
+            if text in BLOCKS:
+                level.blocks.append((text, len(self.done), level.command.fed))
+            if text in ("case", "for", "[["):
+                level.closed = text != "case"
+                self._keyword(text, level)
+        else:
+            level.command.words.append(text)
 
-    def _inside(self, end: str, opening: int = 1) -> bool:
-        """Commands between two marks; whether a value is among them."""
-        before = self.values
+    def _inside(self, end: str, opening: int = 1) -> str:
+        """Commands between two marks, and the mark of what they print."""
+        start, before = self.at, self.values
         self.take(opening)
         self.commands(end)
         self.take(1)
-        return self.values > before
+        if self.values > before:
+            return VALUE
+        return OTHER if self.text[start : self.at] in FOLDERS else PRINTED
 
     def _comment(self) -> None:
         end = self.text.find("\n", self.at)
-        if self.ends[-1]:
+        if self.levels[-1].end:
             refuse("a comment inside a substitution")
         self.take((len(self.text) if end < 0 else end) - self.at)
 
-    def _keyword(self, keyword: str) -> None:
+    def _keyword(self, keyword: str, level: _Level) -> None:
         self.blanks()
         if keyword == "[[":
             return self._comparison()
@@ -187,23 +216,23 @@ class _Reader:
         self._skip_lines()
         follows = self.text.startswith("in", self.at)
         if keyword == "case":
-            if not follows or self.word().text != "in":
+            if not follows or self.word() != "in":
                 refuse("`case` without `in`")
-            return self._patterns(1)
-        if not re.fullmatch(r"[a-z_]\w*", word.text) or SPECIAL.match(word.text):
+            return self._patterns(level)
+        if not re.fullmatch(OWN, word):
             refuse("`for` needs a variable with a name in small letters")
-        if follows and self.word().text == "in":
+        if follows and self.word() == "in":
             self.blanks()
             while self.peek() not in ("", ";", "\n"):
                 self.word_or_refuse()
                 self.blanks()
 
-    def _patterns(self, cases: int) -> None:
+    def _patterns(self, level: _Level) -> None:
         """`a | b)` of a `case`, unless it ends here."""
         self._skip_lines()
         if ESAC.match(self.text, self.at):
             return
-        if not cases:
+        if not level.blocks or level.blocks[-1][0] != "case":
             refuse("`;;` outside of `case`")
         if self.peek() == "(":
             self.take()
@@ -226,10 +255,10 @@ class _Reader:
         """`[[ a == b ]]`; other shells than bash take `&&` inside for their own."""
         while self.peek(2) != "]]":
             word = self.word_or_refuse()
-            if not word.quoted and word.text[:1] == "-" and word.text not in UNARY:
-                refuse(f"`{word.text}` in `[[ ]]` could evaluate a value")
+            if not self.quoted and word[:1] == "-" and word not in UNARY:
+                refuse(f"`{word}` in `[[ ]]` could evaluate a value")
             self.blanks()
-            if word.text == "=~":
+            if word == "=~":
                 self._pattern_word()
         self.take(2)
 
@@ -244,22 +273,28 @@ class _Reader:
             self.take(len(raw))
         self.blanks()
 
-    def _redirection(self) -> None:
+    def _redirection(self, level: _Level) -> None:
         match = REDIRECTION.match(self.text, self.at)
         assert match is not None
         if self.peek(2) in ("<(", ">("):
             refuse("`<( )` is not known to every shell")
         operator = self.take(len(match[0]))
+        if operator[0] == "<":
+            inner = self.done[level.since :] if level.closed else []
+            for command in (level.command, *inner):
+                command.fed = True
+        self.blanks()
         if operator in ("<<", "<<-"):
             return self._heredoc(operator)
-        self.blanks()
         target = self.word_or_refuse()
-        if operator in ("<&", ">&") and not re.fullmatch(r"\d+|-", target.text):
+        if operator[-1] != "&":
+            self.written += [] if operator in ("<", "<<<") else [target]
+        elif not re.fullmatch(r"\d+|-", target):
             refuse(f"`{operator}` needs the number of a descriptor")
 
     def _heredoc(self, operator: str) -> None:
         match = DELIMITER.match(self.text, self.at)
-        if match is None or len(self.ends) > 1:
+        if match is None or len(self.levels) > 1:
             refuse("a here-document ends with a plain word, outside of `$( )`")
         self.take(len(match[0]))
         self.heredocs.append((match[2], bool(match[1]), operator == "<<-"))
@@ -282,23 +317,23 @@ class _Reader:
 
     # Words.
 
-    def word_or_refuse(self) -> Word:
+    def word_or_refuse(self) -> str:
         start = self.at
         word = self.word()
         if self.at == start:
             refuse("a word is missing")
         return word
 
-    def word(self) -> Word:
+    def word(self) -> str:
+        """What a shell would see, with marks for what is expanded in it."""
         parts: list[str] = []
         quoted = False
         while True:
             char = self.peek()
-            if not char or char in " \t\n;&|()<>" or char == "`" == self.ends[-1]:
-                return Word("".join(parts), quoted)
+            if not char or char in " \t\n;&|()<>" or char == "`" == self.levels[-1].end:
+                self.quoted = quoted
+                return "".join(parts)
             quoted = quoted or char in "'\"\\"
-            if char < " " or char == "\x7f":
-                refuse("a control character")
             parts.append(PARTS.get(char, _Reader.take)(self))
 
     def _escape(self) -> str:
@@ -314,7 +349,8 @@ class _Reader:
             refuse("a quote is not closed")
         inside = self.text[self.at + 1 : end]
         self.values += len(PLACEHOLDER.findall(inside))
-        self.out.append(f"'{PLACEHOLDER.sub(_leave_quotes, inside)}'")
+        left = PLACEHOLDER.sub(r"""'"${\1\2}"'""", inside)
+        self.out.append(f"'{left}'")
         self.at = end + 1
         return PLACEHOLDER.sub(VALUE, inside)
 
@@ -339,17 +375,17 @@ class _Reader:
         end = self.text.find("`", self.at + 1)
         if end < 0 or "\\" in self.text[self.at : end]:
             refuse("a backslash inside ` `; write $( )")
-        has_value = self._inside("`")
+        printed = self._inside("`")
         if self.at != end + 1:
             refuse("` ` inside ` `; write $( )")
-        return VALUE if has_value else OTHER
+        return printed
 
     def _dollar(self, quoted: bool = False) -> str:
         two = self.peek(2)
         if self.peek(3) == "$((" or two == "$[":
             refuse("a variable where the shell computes can be evaluated")
         if two == "$(":
-            return VALUE if self._inside(")", 2) else OTHER
+            return self._inside(")", 2)
         if two in ("$'", '$"') and not quoted:
             refuse(f"{two} is read differently by every shell")
         if two == "${":
@@ -376,13 +412,14 @@ class _Reader:
     def _expand(
         self, match: re.Match[str], name: str, expansion: str, quoted: bool
     ) -> str:
-        if name not in VARIABLES:
+        if name not in VARIABLES and name not in self.holding:
             self.take(len(match[0]))
-            return VALUE if name in self.own else OTHER
+            folder = re.match("[A-Z]{2}", name) and not re.search("proc|dev", expansion)
+            return VALUE if name in self.own else OTHER if folder else PRINTED
         self.at += len(match[0])
         self.values += 1
         self.out.append(expansion if quoted else f'"{expansion}"')
-        return VALUE
+        return CWD if expansion == "${CWD}" else VALUE
 
 
 # How a part of a word is read, by its first character; any other is taken as it is.
@@ -393,7 +430,3 @@ PARTS: dict[str, Callable[[_Reader], str]] = {
     "$": _Reader._dollar,
     "`": _Reader._backquotes,
 }
-
-
-def _leave_quotes(match: re.Match[str]) -> str:
-    return f"'\"${{{match[1] or match[2]}}}\"'"

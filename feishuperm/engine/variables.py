@@ -43,6 +43,8 @@ VARIABLES = {
     "PERMISSION_MODE": ("permission_mode",),
 }
 
+PATHS = ("FILE", "CWD", "TRANSCRIPT_PATH")
+
 # Compiled where it is used: that takes longer than all the rest of this module.
 PLACEHOLDER = r"\$(?:\{([A-Z_]+)\}|([A-Za-z_][A-Za-z0-9_]*))"
 

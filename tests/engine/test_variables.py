@@ -77,7 +77,8 @@ def test_every_hostile_event_passes_through_the_engine_unharmed(tmp_path: Path) 
         }
         output = manager.execute_command(callback, event)
         clean = value.replace("\0", "").encode("utf-8", "surrogatepass")
-        reason = b"|".join((clean, clean, clean)).strip().decode(errors="replace")
+        path = b"./" + clean if clean.startswith(b"-") else clean  # never an option
+        reason = b"|".join((path, clean, path)).strip().decode(errors="replace")
         assert output == {"decision": "block", "reason": reason[:10000]}
     assert os.listdir(tmp_path) == []
     assert all("NUL characters; removed" in complaint for complaint in complaints)
