@@ -218,9 +218,9 @@ def judge(commands: list[Command], written: list[str]) -> None:
         moved |= command.name == "cd" and VALUE in folder and folder != CWD
     touched = [(text, False) for text in written]
     for one in commands:
-        if one.name not in LOOKERS:
-            touched += [(text, one.name in COPIERS) for text in one.words]
-    for run in itertools.chain.from_iterable(one.runs for one in commands):
+        named = [] if one.name in LOOKERS else one.words
+        touched += [(text, one.name in COPIERS) for text in named]
+    for run in (run for one in commands for run in one.runs):
         _judge_run(run, touched)
 
 
@@ -238,8 +238,11 @@ def _judge_run(run: str, touched: list[tuple[str, bool]]) -> None:
 def _judge_command(command: Command, moved: bool, held: bool = False) -> None:
     """One command: its assignments, its wrappers, then its words."""
     while command.words and ASSIGNMENT.match(command.words[0]):
-        held |= VALUE in command.words[0]
-        _judge_assignment(command.words.pop(0))
+        text = command.words.pop(0)
+        held |= VALUE in text
+        if not re.match(OWN + r"\+?=", text) and not re.fullmatch(HARMLESS, text):
+            name = text.partition("=")[0]
+            refuse(f"`{name}` may mean something to a program", NAME_HINT)
     if not command.words:
         if command.name == "exec" and command.fed:
             refuse("`exec` changes the input of all that follows")
@@ -262,12 +265,6 @@ def _judge_command(command: Command, moved: bool, held: bool = False) -> None:
         loose = any("/" in run and run[0] not in "/~" + OTHER for run in command.runs)
         if moved and (loose or name in EVALUATES or name == "npm"):
             refuse(f"`{name}` runs files of the folder that a value names")
-
-
-def _judge_assignment(text: str) -> None:
-    name = text.partition("=")[0].rstrip("+")
-    if not re.fullmatch(OWN, name) and not re.fullmatch(HARMLESS, text):
-        refuse(f"`{name}` may mean something to a program", NAME_HINT)
 
 
 def _judge_words(command: Command, first: str, line: str, held: bool) -> None:

@@ -93,6 +93,7 @@ class _Reader:
         self.levels: list[_Level] = []
         self.values = 0  # how many have been met
         self.quoted = False  # whether the last word was
+        self.listing = False
         self.heredocs: list[tuple[str, bool, bool]] = []
         self.own = set(SHELL_SETS)
         self.holding: set[str] = set()  # those that hold a value: quoted like one
@@ -150,10 +151,10 @@ class _Reader:
         if two in ("&>", "|&", ";&") or self.peek(3) == ";;&":
             refuse(f"`{two}` is read differently by every shell")
         taken = self.take(2 if two in ("&&", "||", ";;") else 1)
-        before, begun = level.command, level.command.words or level.closed
+        begun = level.command.words or level.closed
         fed = level.blocks[-1][2] if level.blocks else level.fed
-        fed = fed or taken == "|" or (taken == "\n" and not begun and before.fed)
-        self.done.append(before)
+        fed = fed or taken == "|" or (not begun and level.command.fed)
+        self.done.append(level.command)
         level.command, level.closed = Command(fed), False
         if taken == "\n":
             self._heredoc_bodies()
@@ -223,9 +224,11 @@ class _Reader:
             refuse("`for` needs a variable with a name in small letters")
         if follows and self.word() == "in":
             self.blanks()
+            self.listing = True  # the words of `for` are meant to be split
             while self.peek() not in ("", ";", "\n"):
                 self.word_or_refuse()
                 self.blanks()
+            self.listing = False
 
     def _patterns(self, level: _Level) -> None:
         """`a | b)` of a `case`, unless it ends here."""
@@ -372,20 +375,26 @@ class _Reader:
         return "".join(parts)
 
     def _backquotes(self) -> str:
-        end = self.text.find("`", self.at + 1)
-        if end < 0 or "\\" in self.text[self.at : end]:
-            refuse("a backslash inside ` `; write $( )")
-        printed = self._inside("`")
-        if self.at != end + 1:
-            refuse("` ` inside ` `; write $( )")
-        return printed
+        match = re.compile(r"`[^\\`]*`").match(self.text, self.at)
+        mark = self._printed("`", 1)
+        if match is None or self.at != match.end():
+            refuse("a backslash or ` inside ` `; write $( )")
+        return mark
+
+    def _printed(self, end: str, opening: int, quoted: bool = False) -> str:
+        """What commands print is quoted like a value if they were given one."""
+        start = len(self.out)
+        mark = self._inside(end, opening)
+        if mark == VALUE and not quoted and not self.listing:
+            self.out[start], self.out[-1] = '"$(', ')"'
+        return mark
 
     def _dollar(self, quoted: bool = False) -> str:
         two = self.peek(2)
         if self.peek(3) == "$((" or two == "$[":
             refuse("a variable where the shell computes can be evaluated")
         if two == "$(":
-            return self._inside(")", 2)
+            return self._printed(")", 2, quoted)
         if two in ("$'", '$"') and not quoted:
             refuse(f"{two} is read differently by every shell")
         if two == "${":
