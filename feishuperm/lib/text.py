@@ -175,6 +175,11 @@ TEXTS: dict[str, tuple[str, str]] = {
         "卡片不显示内容，请打开页面查看后再决定",
         "The card shows no content: open the page to see it and decide",
     ),
+    "card.given_back": (
+        "子代理的请求：刚有人在这个会话的终端操作过，{seconds} 秒后交回终端",
+        "A subagent asks, and somebody has just used this session's terminal: it goes "
+        "back there after {seconds} seconds",
+    ),
     "card.zero_deny": ("{time} 后自动拒绝", "denied automatically after {time}"),
     "card.zero_stands": ("{time} 后维持拒绝", "stays refused after {time}"),
     "card.zero_terminal": ("{time} 后交回终端", "left to the terminal after {time}"),
@@ -496,6 +501,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "ended.expired_denied": (
         "已超时，自动拒绝",
         "Timed out, denied automatically",
+    ),
+    "ended.given_back": (
+        "子代理的请求：有人在这个会话的终端操作，由终端询问。",
+        "A subagent's request: somebody is at this session's terminal, which asks now.",
     ),
     "ended.expired_terminal": (
         "已超时，交回终端",

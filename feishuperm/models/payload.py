@@ -88,6 +88,10 @@ class AskPayload(HookPayload):
         """Whether a person is asked at all."""
         return True
 
+    def agent_id(self) -> str:
+        """The subagent that asks; empty: the session itself does."""
+        return text_at(self.fields, "agent_id")
+
     def remark(self) -> str:
         """What the client itself says of it."""
         return ""

@@ -51,6 +51,7 @@ class Request:
         "detail",
         "digest",
         "ended",
+        "from_agent",
         "grants",
         "head",
         "held",
@@ -61,6 +62,7 @@ class Request:
         "note",
         "pass_id",
         "passable",
+        "patience",
         "project",
         "prompt",
         "ran",
@@ -101,6 +103,8 @@ class Request:
         self.deadline = deadline  # monotonic: the loop waits for it
         self.state = WAITING
         self.shown = False  # a card was delivered or a page displayed it
+        self.from_agent = False  # a subagent asks: the terminal shows no dialog so far
+        self.patience = 0  # seconds, where it is given back soon to who is at the desk
         self.held = False  # somebody reads it: its clock was stopped, once
         self.decision: Decision | None = None
         self.action = ""  # of its kind, if a person answered
@@ -141,6 +145,11 @@ class Request:
     def short_digest(self) -> str:
         """As much of the digest as a button carries."""
         return self.digest[:SHORT_DIGEST]
+
+    def is_given_back(self) -> bool:
+        """Whether a subagent's request ended undecided: now the terminal asks."""
+        undecided = self.state in (EXPIRED, RELEASED) and self.decision is None
+        return self.from_agent and undecided
 
     def waits(self) -> bool:
         return self.state == WAITING

@@ -200,6 +200,9 @@ SETTINGS = (
     Setting("PERMISSION_TIMEOUT_ACTION", "deny", _choice("deny", "terminal"),
             "deny or terminal",
             "when they are over: deny, or leave it to the terminal"),
+    Setting("PERMISSION_SUBAGENT_ACTION", "terminal", _choice("deny", "terminal"),
+            "deny or terminal",
+            "the same for a subagent's request, which has no dialog while it waits"),
     Setting("PERMISSION_HOLD", "0", _number(0, 86400), "whole seconds from 0 to 86400",
             "seconds that reading a request, or the hold button, may stop the clock"),
     Setting("PERMISSION_NOTIFY_DELAY", "0", _delay,
@@ -281,6 +284,7 @@ class Settings:
     permission_socket_path: str
     permission_request_timeout: int
     permission_timeout_action: str
+    permission_subagent_action: str
     permission_hold: int
     permission_notify_delay: int
     feishuperm_surfaces: frozenset[str]
@@ -340,6 +344,11 @@ class Settings:
     def url_is_local(self) -> bool:
         """Whether the buttons point to this machine only."""
         return host_is_local(url_host(self.callback_server_url))
+
+    def denies_at_zero(self, from_agent: bool) -> bool:
+        """Whether a request that nobody answers in time is denied."""
+        action = self.permission_subagent_action if from_agent else ""
+        return "terminal" not in (action, self.permission_timeout_action)
 
     def titles_only(self) -> bool:
         """Whether nothing of a request may leave this machine."""

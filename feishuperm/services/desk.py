@@ -38,7 +38,11 @@ from feishuperm.services.ledger import Ledger
 from feishuperm.services.notifier import Notifier, Reports
 from feishuperm.services.passes import DAY as PASS_SECONDS
 from feishuperm.services.passes import Call, Pass, Passes
-from feishuperm.services.presence import Presence
+from feishuperm.services.presence import (
+    AT_DESK_SECONDS,
+    GIVEN_BACK_SECONDS,
+    Presence,
+)
 from feishuperm.services.presenter import BROAD, Presenter
 from feishuperm.services.records import (
     intent_entry,
@@ -49,7 +53,7 @@ from feishuperm.services.records import (
 from feishuperm.services.reprieves import Reprieves, call_digest
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager, Waiter
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
-from feishuperm.services.transcript import last_typed
+from feishuperm.services.transcript import is_headless, last_typed
 from feishuperm.services.watcher import Timers, Watcher
 
 # A card waits so long for the words before its call: the client writes them down while
@@ -100,6 +104,8 @@ class Desk:
         self.presence = Presence()
         self._holds_back = settings.permission_notify_delay == AUTO
         self._longest_hold = min(HOLD_SECONDS, settings.permission_request_timeout / 3)
+        self._timeout = settings.permission_request_timeout
+        self._gives_back = settings.permission_subagent_action == "terminal"
         self._closed = False
         self._handed_over = False
         self._tickets: dict[str, int] = {}  # intents whose requests end right now
@@ -111,7 +117,7 @@ class Desk:
         self.passes = Passes(ledger, clock, timers.now)
         self.requests = RequestManager(settings, self._ended, clock)
         self.watcher = Watcher(
-            self.requests, presenter, notifier, self.presence, timers
+            self.requests, presenter, notifier, self.presence, timers, clock
         )
         self._later(FORGET_SECONDS, self._forget)
 
@@ -131,7 +137,8 @@ class Desk:
         if self._is_at_the_desk(hook, payload):
             waiter.send(b"R")
             return
-        request = self.requests.register(hook, payload, waiter, now)
+        patience = self._patience(payload)
+        request = self.requests.register(hook, payload, waiter, now, patience)
         if request is None:
             return
         if KINDS[request.kind].alone:
@@ -141,6 +148,8 @@ class Desk:
         waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
         self.requests.tell_held(request, now)
         self.watcher.begin(request, payload)
+        if self._is_of_agent(payload) and not patience:
+            self._look_at_terminal(request, payload.transcript_path())
         ask = self.presenter.brief(request, payload)
         if request.passable and self._goes_through(request, payload):
             return
@@ -192,14 +201,53 @@ class Desk:
         kind = kind_of(payload.tool_name, payload.EVENT)
         if not kind.alone and (hook.shown or not kind.typed_seconds):
             return False
-        typed = last_typed(payload.transcript_path())
         if kind.alone:  # nobody had for a minute
+            typed = last_typed(payload.transcript_path())
             return typed >= int(hook.id.partition("-")[0])
+        idle = self._idle_seconds(payload.session_id(), payload.transcript_path())
+        return 0 <= idle < kind.typed_seconds
+
+    def _idle_seconds(self, session: str, path: str) -> float:
+        """Since somebody typed in a session, or answered a dialog of it."""
         for other in self.requests.waiting():
-            if other.session == payload.session_id():
+            if other.session == session:
                 self.watcher.settled(other)
-        latest = max(typed, self.presence.last_answered(payload.session_id()))
-        return 0 <= self._clock() - latest < kind.typed_seconds
+        latest = max(last_typed(path), self.presence.last_answered(session))
+        return self._clock() - latest
+
+    # Subagents: the client shows no dialog for one as long as its hook waits.
+
+    def _patience(self, payload: AskPayload) -> int:
+        """Seconds for a subagent's request while somebody is at its terminal.
+
+        0: as many as any other has.
+        """
+        session, path = payload.session_id(), payload.transcript_path()
+        if not self._is_of_agent(payload) or not self._is_locked_out(session, path):
+            return 0
+        return min(GIVEN_BACK_SECONDS, self._timeout)
+
+    def _is_of_agent(self, payload: AskPayload) -> bool:
+        of_a_call = kind_of(payload.tool_name, payload.EVENT).of_a_call
+        return bool(self._gives_back and of_a_call and payload.agent_id())
+
+    def _is_locked_out(self, session: str, path: str) -> bool:
+        """Whether a person sits at a terminal that cannot ask them."""
+        idle = self._idle_seconds(session, path)
+        return 0 <= idle < AT_DESK_SECONDS and not is_headless(path)
+
+    def _look_at_terminal(self, request: Request, path: str) -> None:
+        """Give a subagent's request back once somebody comes to its terminal."""
+
+        def look() -> None:
+            if not request.waits() or request.held or self._handed_over:
+                return
+            if self._is_locked_out(request.session, path):
+                self.requests.give_back(request, GIVEN_BACK_SECONDS)
+            else:
+                self._later(GIVEN_BACK_SECONDS, look)
+
+        self._later(GIVEN_BACK_SECONDS, look)
 
     def session_over(self, session: str, newest: Request | None = None) -> None:
         """A session has ended, or was cleared: nothing may wake what comes after.

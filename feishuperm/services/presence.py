@@ -11,6 +11,10 @@ from __future__ import annotations
 from feishuperm.models.payload import HookPayload
 
 RECENT_SECONDS = 60.0  # the client itself calls a desk idle after so long
+# A subagent's request has no dialog while its hook waits: where somebody was at the
+# terminal less than so long ago, it is given back there after a few seconds.
+AT_DESK_SECONDS = 120.0
+GIVEN_BACK_SECONDS = 8
 SESSIONS = 1000  # of which something is remembered
 # What the client tells when nobody has touched the keyboard.
 EMPTY = ("permission_prompt", "idle_prompt")

@@ -68,7 +68,7 @@ class Presenter:
     def __init__(self, settings: Settings, rule_writer: RuleWriter) -> None:
         self._language = settings.feishuperm_lang
         self._seconds = settings.permission_request_timeout
-        self._at_zero = settings.permission_timeout_action
+        self._denies = settings.denies_at_zero
         self._hold = settings.permission_hold  # seconds more for what somebody reads
         self._rule_writer = rule_writer
         self.say: Say = partial(text, self._language)
@@ -96,10 +96,11 @@ class Presenter:
         fields = tuple(map(_seen, kind.fields(payload.tool_input, self.say)))
         ask = ask._replace(
             created=request.created,
-            seconds=(kind.seconds or self._seconds)
+            seconds=(request.patience or kind.seconds or self._seconds)
             + (self._hold if request.held else 0),
             hold=self._may_hold(request, kind),
-            at_zero=kind.at_zero or (self._at_zero if kind.expired else "terminal"),
+            at_zero=kind.at_zero or self._at_zero(request, kind),
+            facts=(*ask.facts, *self._given_back(request)),
             actions=offers(kind, fields, self.say, payload.tool_name),
             fields=fields,
             digest=request.short_digest(),
@@ -113,6 +114,16 @@ class Presenter:
         if any(row.writes_rule for row in kind.actions):
             ask = self._with_rules(ask, kind, self.plan(request, payload))
         return self._with_passes(ask, request)
+
+    def _at_zero(self, request: Request, kind: Kind) -> str:
+        """What happens to a request that nobody answers in time."""
+        denies = kind.expired and self._denies(request.from_agent)
+        return "deny" if denies else "terminal"
+
+    def _given_back(self, request: Request) -> list[str]:
+        """Why a request has less time than others."""
+        seconds = request.patience
+        return [self.say("card.given_back", seconds=seconds)] if seconds else []
 
     def _may_hold(self, request: Request, kind: Kind) -> bool:
         waits = request.waits() and not request.held
@@ -222,6 +233,8 @@ class Presenter:
         done, look, line = _action_end(row, request) if row else _other_end(request)
         rules = (*request.rules, *request.known_rules)
         lines = [self.say(key) for key in (line, request.note) if key]
+        if request.is_given_back() and request.patience:
+            lines.append(self.say("ended.given_back"))
         if request.tried:
             lines.append(self.say("ended.tried", process=request.tried))
         if request.grants:

@@ -64,7 +64,7 @@ class RequestManager:
     ) -> None:
         self._timeout = settings.permission_request_timeout
         self._hold = settings.permission_hold  # what a reader may have besides
-        self._denies = settings.permission_timeout_action == "deny"
+        self._denies = settings.denies_at_zero
         self._language = settings.feishuperm_lang
         self._on_end = on_end
         self._clock = clock
@@ -83,11 +83,13 @@ class RequestManager:
         payload: AskPayload,
         waiter: Waiter,
         now: float,
+        patience: int = 0,
     ) -> Request | None:
         """A new request that waits from now on, or None when it had already ended.
 
-        `payload` is the hook's event, decoded.  Raises PayloadError, and ProtocolError
-        when the id belongs to another request.
+        `payload` is the hook's event, decoded, and `patience` how many seconds it has,
+        if not as many as all.  Raises PayloadError, and ProtocolError when the id
+        belongs to another request.
         """
         earlier = self._requests.get(hook.id)
         if earlier is not None:
@@ -96,12 +98,12 @@ class RequestManager:
             raise PayloadError("the tool's input is nested too deeply to be shown")
         created = self._clock()
         held = hook.shown == HELD and self._hold > 0
-        patience = kind_of(payload.tool_name, payload.EVENT).seconds or self._timeout
-        whole = patience + (self._hold if held else 0)
+        usual = kind_of(payload.tool_name, payload.EVENT).seconds or self._timeout
+        whole = (patience or usual) + (self._hold if held else 0)
         passed = self._passed(hook, created, whole)
         deadline = now + max(1.0, whole - passed)
         request = new_request(hook, payload, created - passed, deadline)
-        request.held = held
+        request.held, request.patience = held, patience
         self._requests[hook.id] = request
         self._attach(request, waiter)
         heapq.heappush(self._deadlines, (deadline, hook.id))
@@ -221,11 +223,17 @@ class RequestManager:
                 ended.append(request)
         return ended
 
+    def give_back(self, request: Request, patience: int) -> None:
+        """Its time is over early: a person sits where a dialog could ask them."""
+        request.patience = patience
+        self._time_out(request)
+
     def _time_out(self, request: Request) -> None:
         if not request.shown:
             self.release(request.id, "nothing showed it in time")
             return
-        words = KINDS[request.kind].expired if self._denies else ""
+        denies = self._denies(request.from_agent)
+        words = KINDS[request.kind].expired if denies else ""
         decision = Decision.deny(text(self._language, words)) if words else None
         self._end(request.id, states.EXPIRED, decision)
 
@@ -345,6 +353,7 @@ def new_request(
     request.summary = redact(summary(payload.tool_name, payload.tool_input))
     request.detail = redact(shown)[:DETAIL_CHARACTERS]
     request.session = payload.session_id()
+    request.from_agent = bool(payload.agent_id())
     reading = read_danger(payload, request.project)
     request.danger = names(reading)
     # What is dangerous, or cannot be read, is never let through unseen.

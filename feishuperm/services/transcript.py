@@ -36,6 +36,8 @@ OVER = (ANSWERED, MOVED_ON)
 # of the end first, and at more of it only when the call is not there.
 FIRST_TAIL = 64 << 10
 TAIL = 1 << 20
+# How the client that wrote a line was started: `cli`, `sdk-cli`, ...
+ENTRY = re.compile(rb'"entrypoint": ?"([^"]*)"')
 MAX_LINE = 16 << 20  # a result may be longer than any event; yet longer is skipped
 STEP = 4 << 20  # the most that is read at one look, whatever has been added
 MAX_CALL = 6 << 20  # a call is in an event as well, and those are shorter
@@ -332,6 +334,12 @@ def agent_transcript(path: str, agent_id: str) -> str:
         return path
     folder = path[: -len(".jsonl")] if path.endswith(".jsonl") else path
     return os.path.join(folder, "subagents", f"agent-{agent_id}.jsonl")
+
+
+def is_headless(path: str) -> bool:
+    """Whether a session has no terminal: then no prompt of it was typed at one."""
+    found: list[bytes] = ENTRY.findall(_tail(_encoded(path), FIRST_TAIL))
+    return bool(found) and found[-1].startswith(b"sdk")
 
 
 def last_typed(path: str) -> float:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from feishuperm.models import request as states
-from feishuperm.models.fields import text_at
 from feishuperm.models.kind import KINDS
 from feishuperm.models.payload import AskPayload
 from feishuperm.models.request import Request
@@ -53,12 +52,14 @@ class Watcher:
         notifier: Notifier,
         presence: Presence,
         timers: Timers,
+        clock: Callable[[], float],
     ) -> None:
         self._requests = requests
         self._presenter = presenter
         self._notifier = notifier
         self._presence = presence
         self._timers = timers
+        self._clock = clock
         self._transcripts = Transcripts()
         self._watches: dict[str, Watch] = {}  # of waiting requests, by id
         self._unheard: set[str] = set()  # those whose words are not there yet
@@ -71,7 +72,7 @@ class Watcher:
         """A request waits from now on, or its hook is back."""
         if request.id in self._watches:
             return
-        agent = text_at(payload.fields, "agent_id")
+        agent = payload.agent_id()
         path = payload.transcript_path()
         if KINDS[request.kind].of_a_call:
             watch = self._transcripts.begin(
@@ -95,7 +96,8 @@ class Watcher:
             return
         request.result = watch.result
         of_a_call = KINDS[request.kind].of_a_call
-        if request.result[0] or request.state not in RESULT_STATES or not of_a_call:
+        goes_on = request.state in RESULT_STATES or request.is_given_back()
+        if request.result[0] or not goes_on or not of_a_call:
             watch.close()
             return
         self._results[request.id] = watch, self._timers.now()
@@ -143,6 +145,9 @@ class Watcher:
         del self._results[request.id]
         watch.close()
         request.result = watch.result
+        if request.is_given_back() and request.result[0]:
+            # The dialog at the terminal came after it, and was answered there.
+            self._presence.answered(request.session, self._clock())
         if request.result[0]:
             self._notifier.update(self._presenter.outcome(request))
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +49,9 @@ def tap(served: Served, path: str) -> str:
     return page
 
 
-def result(lab: Lab, call: dict[str, Any]) -> Any:
+def result(lab: Lab, call: dict[str, Any], lane: str = "main") -> Any:
     """What the model was told of a call."""
-    return wait_until(lambda: lab.model.tool_results().get(call["id"]), timeout=40)
+    return wait_until(lambda: lab.model.tool_results(lane).get(call["id"]), timeout=40)
 
 
 def test_taps_decide_what_the_session_does(lab: Lab, served: Served) -> None:
@@ -242,3 +245,94 @@ def test_evening_at_the_keyboard_is_as_without_us(lab: Lab) -> None:
     session.wait(DIALOG)
     session.press("Escape", until="Interrupted")
     assert lab_has(lab, "yes") and not lab_has(lab, "no")
+
+
+# Subagents, for which the client shows no dialog while the hook waits.
+
+AGENT_DIALOG = r"from the general-purpose agent[\s\S]*" + DIALOG
+NO_DIALOG = r"\A(?![\s\S]*" + DIALOG + ")"
+
+
+def at(lab: Lab, **settings: str) -> Served:
+    """A server of other settings beside the lab."""
+    home = Path(lab.root) / "server"
+    home.mkdir()
+    server = Served(Path(lab.pyz), home, **settings)
+    lab.socket = server.socket
+    lab.pyz_hook("PermissionRequest", matcher="*", timeout=60)
+    return server
+
+
+def send_agent(lab: Lab, *turns: Any) -> None:
+    """Script a session that sends a subagent, which takes these turns."""
+    call = {"description": "d", "prompt": "[[lane:sub]] do it"}
+    agent = tool("Agent", **call, subagent_type="general-purpose")
+    lab.model.push([agent], [text("sent")])
+    lab.model.push(*turns, [text("done")], lane="sub")
+
+
+def leave_the_desk(lab: Lab, call: dict[str, Any]) -> Any:
+    """A turn of the model before which years pass since the prompt was typed."""
+
+    def turn(body: object) -> list[dict[str, Any]]:
+        for path in Path(lab.config).glob("projects/*/*.jsonl"):
+            data = path.read_bytes()
+            with path.open("r+b") as file:
+                file.write(re.sub(rb'"timestamp":"20\d\d', b'"timestamp":"2001', data))
+        return [call]
+
+    return turn
+
+
+def test_subagent_is_given_back_to_who_has_just_typed(lab: Lab) -> None:
+    call = bash("touch one")
+    send_agent(lab, [call])
+    with at(lab) as served, served.watched():
+        session = lab.session("go")
+        page = served.get(f"/request?id={next_id(served)}").text
+        assert "8 秒后交回终端" in page and "自动拒绝" not in page
+        session.wait(AGENT_DIALOG)
+        wait_until(lambda: not served.waiting())
+        assert recent(served)[0]["done"] == "已超时，交回终端"
+        assert any("有人在这个会话的终端操作" in n for n in recent(served)[0]["notes"])
+        session.press("Enter", NO_DIALOG)
+        assert not result(lab, call, "sub").is_error
+
+
+def test_subagent_waits_for_a_tap_while_nobody_is_there_and_is_never_denied(
+    lab: Lab,
+) -> None:
+    first, second = bash("touch one"), bash("touch two")
+    send_agent(lab, leave_the_desk(lab, first), [second])
+    with at(lab, PERMISSION_REQUEST_TIMEOUT="12") as served, served.watched():
+        session = lab.session("go")
+        page = served.get(f"/request?id={next_id(served)}").text
+        assert "秒后交回终端" not in page and "后交回终端" in page
+        assert "已批准运行" in tap(served, "/allow")
+        assert not result(lab, first, "sub").is_error
+        id = next_id(served)
+        wait_until(lambda: id not in served.waiting(), timeout=40)
+        session.wait(AGENT_DIALOG)  # not denied: now the terminal asks
+        session.press("Enter", NO_DIALOG)
+        assert not result(lab, second, "sub").is_error
+
+
+def test_background_session_is_treated_as_any(lab: Lab) -> None:
+    """Nobody answers what was shown: its clock denies."""
+    allowed, denied = bash("touch one"), bash("touch two")
+    lab.model.push([allowed], [denied], [text("bye")])
+    with at(lab, PERMISSION_REQUEST_TIMEOUT="12") as served, served.watched():
+        lab.prepare()
+        run = partial(
+            subprocess.run, env=lab.environ(), cwd=lab.project, timeout=60, check=True,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        )  # fmt: skip
+        said = run([lab.binary, "--bg", "--permission-mode", "default", "go"]).stdout
+        try:
+            assert "已批准运行" in tap(served, "/allow")
+            assert not result(lab, allowed).is_error
+            assert result(lab, denied).text == "权限请求超时，自动拒绝"
+        finally:
+            short = re.search(r"backgrounded · (\w+)", said)
+            assert short is not None, said
+            run([lab.binary, "stop", short[1]])

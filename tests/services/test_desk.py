@@ -1250,3 +1250,137 @@ def test_form_that_nothing_is_wrong_with_is_taken(waking: Bench) -> None:
     waking.answer("answer", values={"f0": "3"})
     said = json.loads(waiter.frames[-1][1])["hookSpecificOutput"]
     assert said["content"] == {"n": 3}
+
+
+# Subagents: their sessions show no dialog while the hook waits.
+
+
+def agent_asks(bench: Bench, path: Path, **fields: Any) -> Waiter:
+    """A subagent's request, half a second after its card is out."""
+    event = {**EVENT, "transcript_path": str(path), "agent_id": "a1", **fields}
+    waiter = bench.bring({**event, "tool_input": {"command": "npm test"}})
+    bench.timers.turn(0.5)
+    bench.channel.asks[0][1].done(True, "")
+    return waiter
+
+
+@pytest.mark.parametrize(
+    ("settings", "denied"),
+    [
+        ({}, False),
+        ({"PERMISSION_SUBAGENT_ACTION": "deny"}, True),
+        (
+            {
+                "PERMISSION_SUBAGENT_ACTION": "deny",
+                "PERMISSION_TIMEOUT_ACTION": "terminal",
+            },
+            False,
+        ),
+    ],
+)
+def test_subagent_is_never_denied_by_the_clock_unless_that_is_wanted(
+    tmp_path: Path, settings: dict[str, str], denied: bool
+) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(typed(500.0))
+    bench = Bench(tmp_path, **settings)
+    waiter = agent_asks(bench, path)
+    assert bench.channel.asks[0][0].at_zero == ("deny" if denied else "terminal")
+    assert bench.channel.asks[0][0].seconds == 55
+    bench.timers.turn(54.0)
+    assert bench.request.waits()
+    bench.timers.turn(2.0)
+    assert bench.request.state == states.EXPIRED
+    assert waiter.frames[-1][0] == (b"D" if denied else b"R")
+
+
+def test_session_itself_is_denied_as_before(tmp_path: Path) -> None:
+    """`claude --bg` too: its events name no agent."""
+    path = tmp_path / "session.jsonl"
+    path.write_text(typed(5.0))
+    bench = Bench(tmp_path)
+    waiter = agent_asks(bench, path, agent_id="")
+    bench.timers.turn(56.0)
+    assert waiter.frames[-1][0] == b"D"
+
+
+@pytest.mark.parametrize("seconds_ago", [1.0, 119.0])
+def test_subagent_is_given_back_soon_while_somebody_is_at_the_terminal(
+    tmp_path: Path, seconds_ago: float
+) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(typed(seconds_ago))
+    bench = Bench(tmp_path)
+    waiter = agent_asks(bench, path)
+    for ask, _ in (bench.inbox.asks[0], bench.channel.asks[0]):
+        assert ask.seconds == 8 and ask.at_zero == "terminal"
+        assert "8 秒后交回终端" in ask.facts[-1]
+    bench.timers.turn(6.0)
+    assert bench.request.waits()
+    bench.timers.turn(1.5)
+    assert waiter.frames[-1] == (b"R", b"")
+    outcome = bench.presenter.outcome(bench.request)
+    assert outcome.done == "已超时，交回终端"
+    assert any("有人在这个会话的终端操作" in line for line in outcome.lines)
+
+
+def test_subagent_is_given_back_when_somebody_comes_to_the_terminal(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(typed(500.0))
+    bench = Bench(tmp_path)
+    waiter = agent_asks(bench, path)
+    bench.timers.turn(20.0)
+    assert bench.request.waits() and bench.channel.asks[0][0].facts == ()
+    path.write_text(typed(-20.0))
+    bench.timers.turn(8.0)
+    assert waiter.frames[-1] == (b"R", b"")
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_subagent_is_not_given_back_while_somebody_reads_it_elsewhere(
+    tmp_path: Path, held: bool
+) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(typed(500.0))
+    bench = Bench(tmp_path, PERMISSION_HOLD="100")
+    agent_asks(bench, path)
+    assert not held or bench.desk.hold(ID)
+    path.write_text(typed(-1.0))
+    bench.timers.turn(20.0)
+    assert bench.request.waits() is held
+
+
+def test_session_without_a_terminal_gives_nothing_back_early(tmp_path: Path) -> None:
+    """Its prompt is as young, but nobody typed it: `claude -p`."""
+    path = tmp_path / "session.jsonl"
+    prompt = json.loads(typed(1.0).splitlines()[0])
+    line = json.dumps({**prompt, "entrypoint": "sdk-cli"}) + "\n"
+    path.write_text(line)
+    bench = Bench(tmp_path)
+    agent_asks(bench, path)
+    bench.timers.turn(50.0)
+    assert bench.request.waits() and bench.channel.asks[0][0].seconds == 55
+
+
+def test_dialog_answered_after_it_was_given_back_is_a_person(tmp_path: Path) -> None:
+    """Who answers one dialog after the other is not locked out of the next one."""
+    path = tmp_path / "session.jsonl"
+    path.write_text(typed(100.0))
+    (folder := tmp_path / "session" / "subagents").mkdir(parents=True)
+    own = folder / "agent-a1.jsonl"
+    own.write_text(called())
+    bench = Bench(tmp_path)
+    agent_asks(bench, path)
+    bench.timers.turn(9.0)
+    assert bench.request.is_given_back()
+    bench.timers.turn(30.0)
+    with own.open("a") as file:
+        file.write(ran())
+    bench.settle_transcript()
+    assert bench.desk.presence.last_answered(EVENT["session_id"]) > 0
+    bench.timers.turn(60.0)  # three minutes after the prompt
+    event = {**EVENT, "transcript_path": str(path), "agent_id": "a1"}
+    bench.bring(event, "1700000002-0123abcd")
+    assert bench.inbox.asks[-1][0].seconds == 8
