@@ -24,7 +24,7 @@ import hypothesis
 import pytest
 
 import build
-from tests import system_parts
+from tests import packages, system_parts
 
 ROOT = Path(build.__file__).resolve().parent
 QUICK_EXAMPLES = 25
@@ -155,7 +155,18 @@ def pythons() -> list[build.Python]:
     return build.find_pythons()
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "print how much of each package the tests run (needs coverage)"
+    parser.addoption("--packages", action="store_true", help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--packages"):
+        config.pluginmanager.register(packages.Packages(config))
+    hear_signals()
+
+
+def hear_signals() -> None:
     """A job started in the background ignores signals, and so would every child."""
     keepers = {
         signal.SIGINT: signal.default_int_handler,

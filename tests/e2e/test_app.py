@@ -223,6 +223,7 @@ def test_stopped_server_leaves_no_live_button_behind(
     assert "已交回终端" in texts(feishu.card(message))
 
 
+@pytest.mark.full
 def test_card_whose_session_ended_while_no_server_ran_is_settled_at_the_next_start(
     served: Served, feishu: FakePlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +242,7 @@ def test_card_whose_session_ended_while_no_server_ran_is_settled_at_the_next_sta
     assert "会话已结束" in texts(feishu.card(message))
 
 
+@pytest.mark.full
 def test_webhook_steps_in_while_no_tap_can_arrive_and_steps_back(
     pyz: Path, tmp_path: Path, feishu: FakePlatform
 ) -> None:
@@ -345,6 +347,7 @@ def test_status_in_the_chat_lists_what_waits_with_its_command(
     assert hook.poll() is None
 
 
+@pytest.mark.full
 def test_somebody_who_reads_has_more_time(
     pyz: Path, tmp_path: Path, feishu: FakePlatform
 ) -> None:

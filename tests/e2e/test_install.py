@@ -312,6 +312,7 @@ def test_nothing_we_make_can_be_written_by_others_whatever_the_umask(
     }
 
 
+@pytest.mark.full
 def test_uninstall_ends_a_server_that_does_not_answer(machine: Machine) -> None:
     machine.installed()
     status = machine.status()

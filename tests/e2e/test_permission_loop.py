@@ -235,6 +235,7 @@ def test_of_two_taps_at_once_exactly_one_wins(served: Served) -> None:
             assert decision(finish(hook))["behavior"] == expected
 
 
+@pytest.mark.full
 def test_of_two_taps_at_once_one_wins_a_thousand_times(served: Served) -> None:
     """Hooks here are bare sockets and taps come over two open connections: fast."""
     raw = json.dumps(event()).encode()
@@ -368,6 +369,7 @@ def test_never_shown_is_left_to_the_terminal(pyz: Path, home: Path) -> None:
         assert finish(hook) == ""
 
 
+@pytest.mark.full
 def test_frozen_server_cannot_freeze_a_session(fresh: Served) -> None:
     hook, _ = fresh.ask(event())
     assert fresh.process is not None
@@ -444,6 +446,7 @@ def test_restart_within_the_deadline_loses_nothing(fresh: Served) -> None:
     assert finish(hook) == ALLOW
 
 
+@pytest.mark.full
 def test_server_that_stays_away_leaves_it_to_the_terminal(fresh: Served) -> None:
     hook, _ = fresh.ask(event())
     fresh.kill()

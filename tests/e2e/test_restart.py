@@ -74,6 +74,7 @@ def test_plain_stop_still_releases(served: Served) -> None:
     assert finish(hook) == ""
 
 
+@pytest.mark.full
 def test_hook_of_a_crash_looping_server_ends_by_its_deadline(
     pyz: Path, home: Path
 ) -> None:
@@ -94,6 +95,7 @@ def hook_pid(served: Served, process: Any) -> int:
     return int(children.split()[0]) if children.split() else process.pid
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("answered", [True, False])
 def test_hook_that_could_not_run_until_its_deadline_still_takes_what_came(
     pyz: Path, home: Path, answered: bool

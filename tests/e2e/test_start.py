@@ -130,8 +130,17 @@ NOT_RELAYED = {
 }
 
 
-@pytest.mark.parametrize("event", NOT_RELAYED)
-@pytest.mark.parametrize("place", ["home", "no home", "full disk", "bad config"])
+@pytest.mark.parametrize(
+    ("event", "place"),
+    [
+        *((event, "home") for event in NOT_RELAYED),
+        *(
+            (event, place)
+            for event in ("request", "other event")
+            for place in ("no home", "full disk", "bad config")
+        ),
+    ],
+)
 def test_hook_without_a_server_ends_with_0(
     pyz: Path, home: Path, tmp_path: Path, event: str, place: str
 ) -> None:

@@ -181,6 +181,7 @@ def test_environment_is_handed_on_and_never_written_down(bench: Bench) -> None:
     assert written and not any(b"sk-secret" in data for data in written)
 
 
+@pytest.mark.full
 def test_hundred_hooks_at_once_count_to_exactly_a_hundred(bench: Bench) -> None:
     quick = bench.home / "quick.sh"
     quick.write_text(
