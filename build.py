@@ -1064,7 +1064,8 @@ def pytest_options(paths: list[str], full: bool) -> list[str]:
     several = len(paths) != 1 or (ROOT / paths[0]).is_dir()
     spread = ["-n", "auto", "--dist", "loadfile"] if several else []
     chosen = [] if paths or full else ["-m", "not full"]
-    return spread + chosen
+    thorough = ["--hypothesis-profile=full"] if full else []
+    return spread + chosen + thorough
 
 
 def command_lint(arguments: list[str]) -> int:

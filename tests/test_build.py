@@ -98,6 +98,7 @@ def run_build(folder: Path, umask: int = 0o022, **extra: str) -> str:
     return result.stdout.split()[-1]
 
 
+@pytest.mark.full
 def test_same_commit_same_bytes(tmp_path: Path) -> None:
     """Another folder, umask, clock, time zone, hash seed and directory order."""
     plain, odd = tmp_path / "a", tmp_path / "另一个 folder"
@@ -122,6 +123,7 @@ def test_same_commit_same_bytes(tmp_path: Path) -> None:
     assert facts_of(archive)["DIRTY"] is True
 
 
+@pytest.mark.full
 def test_without_git_two_folders_make_the_same_bytes(tmp_path: Path) -> None:
     copy_tree(ROOT, tmp_path / "a", 0o644, 1_600_000_000)
     copy_tree(tmp_path / "a", tmp_path / "b", 0o600, 1_700_000_000)
@@ -442,6 +444,7 @@ class FakeRun:
 
 
 SPREAD = ["-n", "auto", "--dist", "loadfile"]
+ALL = [*SPREAD, "--hypothesis-profile=full"]
 
 
 @pytest.mark.parametrize(
@@ -469,9 +472,9 @@ def test_quick_tests_need_python_packages_and_this_python_alone(
 @pytest.mark.parametrize(
     ("words", "ci", "tools", "parts", "options"),
     [
-        ("--full", "", ["full"], [[]], SPREAD),
-        ("--full --system -x", "", ["full"], [["--install"]], [*SPREAD, "-x"]),
-        ("--full", "yes", ["full"], [["--install"]], SPREAD),
+        ("--full", "", ["full"], [[]], ALL),
+        ("--full --system -x", "", ["full"], [["--install"]], [*ALL, "-x"]),
+        ("--full", "yes", ["full"], [["--install"]], ALL),
         ("tests/test_b.py", "yes", [], [], ["tests/test_b.py"]),
         ("tests/x/test_c.py", "", ["full"], [[]], ["tests/x/test_c.py"]),
         ("tests", "1", ["full"], [["--install"]], [*SPREAD, "tests"]),

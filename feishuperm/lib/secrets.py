@@ -19,7 +19,6 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Generator, Iterable
-from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,11 +62,12 @@ _UNNAMED = re.compile(
 )
 
 
-class Masked(NamedTuple):
+class Masked:
     """A text without its secrets, and whether that hides what ought to be seen."""
 
-    text: str
-    veiled: bool = False
+    def __init__(self, text: str, veiled: bool = False) -> None:
+        self.text = text
+        self.veiled = veiled
 
 
 Steps = Generator[None, None, Masked]

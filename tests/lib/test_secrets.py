@@ -380,22 +380,19 @@ REPEATED = [
 
 
 def seconds(part: str, size: int) -> float:
-    """The least of three, of this process alone: others may use the machine."""
     text = (part * (size // len(part) + 1))[:size]
-    spent = []
-    for _ in range(3):
-        started = time.process_time()
-        mask(text)
-        spent.append(time.process_time() - started)
-    return min(spent)
+    started = time.process_time()
+    mask(text)
+    return time.process_time() - started
+
+
+def is_linear(part: str) -> bool:
+    return seconds(part, 80_000) < max(seconds(part, 10_000), 0.001) * 8 * 4
 
 
 def test_time_is_linear_in_the_worst_texts() -> None:
-    slow = [
-        part
-        for part in REPEATED
-        if seconds(part, 80_000) >= max(seconds(part, 10_000), 0.001) * 8 * 4
-    ]
+    """One of three tries will do: others use the machine too."""
+    slow = [part for part in REPEATED if not any(is_linear(part) for _ in range(3))]
     assert not slow
 
 
