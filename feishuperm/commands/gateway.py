@@ -100,8 +100,16 @@ class Gateway:
             self.loop.call_soon_threadsafe,
             self._later,
         )
-        self.line = Link(self.loop, dialling, feishu.deliver, self._line_changed)
+        self.line = Link(
+            self.loop,
+            dialling,
+            feishu.deliver,
+            self._line_changed,
+            # With others on this app silence means nothing: they get the taps.
+            may_freshen=isinstance(self.engine, FileEngine),
+        )
         self.hub.line_state = self._line_state
+        self.hub.watch_line = self._watch_line
         web = Web(
             self.hub, self._line_state, self._upgrade, settings.gateway_metrics_token,
             settings.gateway_trusted_proxies,
@@ -145,6 +153,9 @@ class Gateway:
         """Without an engine we must be the only one on this app."""
         if self.line.state == "up" and isinstance(self.engine, FileEngine):
             self.crowd.look()
+
+    def _watch_line(self, is_card_out: bool) -> None:
+        self.line.card_sent() if is_card_out else self.line.cards_settled()
 
     def _line_state(self) -> tuple[str, str]:
         return self.line.state, self.line.detail

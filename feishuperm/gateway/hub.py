@@ -111,6 +111,9 @@ class Hub:
         self._is_signed = False
         # The long connection to Feishu: its state, and why it is not up.
         self.line_state: Callable[[], tuple[str, str]] = lambda: ("up", "")
+        # Whether a card is out: then a line that is dead has to be found soon.
+        self.watch_line: Callable[[bool], object] = lambda is_card_out: None
+        self._is_card_out = False
         self._is_line_missed = False  # it was down at the last sign as well
         self.deaf = ""  # why no tap can reach a machine; empty: they can
         self.engine_ahead = 0.0  # of our wall clock: the engine's
@@ -163,6 +166,7 @@ class Hub:
         """Show a sign of life, and learn whether taps can arrive."""
         if self._closing:
             return
+        self._watch_line()
         is_up = self.line_state()[0] == "up"
         feishu = self.engine.key("feishu")
         asked = self.wall()
@@ -184,6 +188,12 @@ class Hub:
         self._hear(has_feishu or not self._is_line_missed)
         self._is_line_missed = not has_feishu
         self.later(pause, lambda: self.go(self._sign()))
+
+    def _watch_line(self) -> None:
+        is_card_out = any(wire.data.waiting for wire in self.connected.values())
+        if is_card_out != self._is_card_out:
+            self._is_card_out = is_card_out
+            self.watch_line(is_card_out)
 
     def _hear(self, has_feishu: bool) -> None:
         """Tell every machine when taps cannot reach it any more, or can again."""

@@ -41,8 +41,10 @@ class Link(SpokenLine):
         on_change: Callable[[], object] = lambda: None,
         wall: Callable[[], float] = time.time,
         backoff: Backoff | None = None,
+        may_freshen: bool = True,
     ) -> None:
         self._on_delivery = on_delivery
+        self._may_freshen = may_freshen
         self._is_card_out = False
         self._freshened = -FRESH_SECONDS
         self.since = 0.0  # wall clock: up, or down, for so long
@@ -93,7 +95,7 @@ class Link(SpokenLine):
     def _watch(self) -> None:
         super()._watch()
         now = self._loop.now()
-        is_due = now - self._freshened >= FRESH_SECONDS
+        is_due = self._may_freshen and now - self._freshened >= FRESH_SECONDS
         if is_due and self._live is not None and self._live.wire.is_deaf(now):
             self._freshened = now
             self.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from feishuperm.channels.dial_gateway import dial_gateway
 from feishuperm.errors import FeishupermError
 from feishuperm.protocol.machine import LOGIN, MachineWire, prove
 from tests.conftest import wait_until
-from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform
+from tests.fakes.feishu_app import OWNER, STRANGER, FakePlatform, Handshake
 from tests.gateways import Join, RunningGateway, enrolment, join
 from tests.served import Served, Transcript, decision, event, finish
 
@@ -41,7 +42,7 @@ def machine(
 ) -> Iterator[Served]:
     home = tmp_path / "laptop"
     join(pyz, home, gateway, feishu, "--name", "laptop")
-    with Served(pyz, home) as server:
+    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="300") as server:
         wait_until(lambda: channel(server)["state"] == "up")
         yield server
 
@@ -115,6 +116,68 @@ def test_stranger_neither_taps_nor_joins_for_others(
     assert hook.poll() is None
     assert feishu.tap(message, "拒绝运行").ok
     assert decision(finish(hook))["behavior"] == "deny"
+
+
+@pytest.fixture
+def impatient(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
+) -> Iterator[Served]:
+    """A machine whose requests are denied after some seconds, if they are shown."""
+    home = tmp_path / "impatient"
+    join(pyz, home, gateway, feishu, "--name", "impatient")
+    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="20") as server:
+        wait_until(lambda: channel(server)["state"] == "up")
+        yield server
+
+
+def test_request_is_released_while_the_gateways_app_has_lost_feishu(
+    machine: Served, impatient: Served, feishu: FakePlatform
+) -> None:
+    cards = len(feishu.app_messages)
+    patient, first = machine.hook(event()), card_of(feishu, cards)
+    hook, second = impatient.hook(event()), card_of(feishu, cards + 1)
+    feishu.connections.refusals.extend([Handshake(514)] * 1000)
+    feishu.connections.cut()
+    for server in (machine, impatient):
+        wait_until(lambda server=server: channel(server)["state"] == "down")
+        assert "Feishu" in channel(server)["detail"]
+    assert finish(machine.hook(event())) == "", "released at once"
+    assert finish(hook, timeout=40) == "", "nobody could answer it"
+    feishu.connections.refusals.clear()
+    wait_until(lambda: channel(machine)["state"] == "up", timeout=60)
+    assert feishu.tap(first, "批准运行").toast["content"] == "已批准运行"
+    assert decision(finish(patient)) == {"behavior": "allow"}
+    wait_until(lambda: feishu.buttons(second) == [])
+
+
+def test_request_is_released_while_the_gateway_is_frozen(
+    impatient: Served, gateway: RunningGateway, feishu: FakePlatform
+) -> None:
+    cards = len(feishu.app_messages)
+    hook = impatient.hook(event())
+    message = card_of(feishu, cards)
+    assert gateway.process is not None
+    os.kill(gateway.process.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: channel(impatient)["state"] == "down")
+        assert finish(hook, timeout=40) == ""
+    finally:
+        os.kill(gateway.process.pid, signal.SIGCONT)
+    wait_until(lambda: feishu.buttons(message) == [], timeout=60)
+
+
+def test_request_that_no_gateway_can_read_keeps_nobody_out(
+    machine: Served, feishu: FakePlatform
+) -> None:
+    options = [{"label": f"o{number}", "description": ""} for number in range(3000)]
+    question = {"question": "q?", "header": "h", "options": options,
+                "multiSelect": False}  # fmt: skip
+    assert finish(machine.hook(event("AskUserQuestion", questions=[question]))) == ""
+    assert channel(machine)["state"] == "up"
+    cards = len(feishu.app_messages)
+    hook = machine.hook(event())
+    feishu.tap(card_of(feishu, cards), "批准运行")
+    assert decision(finish(hook)) == {"behavior": "allow"}
 
 
 def test_wrong_codes_lock_the_sender_out(

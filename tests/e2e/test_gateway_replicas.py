@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +14,7 @@ import pytest
 from tests.conftest import wait_until
 from tests.e2e.test_gateway import channel
 from tests.fakes.feishu_app import FakePlatform
-from tests.gateways import Balancer, RedisServer, RunningGateway, join
+from tests.gateways import Balancer, RedisServer, RunningGateway, enrolment, join
 from tests.served import Served, decision, event, finish
 
 pytestmark = pytest.mark.redis
@@ -123,6 +127,106 @@ def test_restarted_engine_forgets_nothing(
 
     wait_until(tapped, timeout=30)
     assert decision(finish(hook)) == {"behavior": "allow"}
+
+
+@pytest.fixture
+def lone(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform, redis: RedisServer
+) -> Iterator[RunningGateway]:
+    """One gateway, which is enough where only its engine matters."""
+    home = tmp_path / "lone"
+    with RunningGateway(pyz, home, feishu, FEISHUPERM_ENGINE=redis.url) as running:
+        yield running
+
+
+@pytest.fixture
+def laptop(
+    pyz: Path, tmp_path: Path, lone: RunningGateway, feishu: FakePlatform
+) -> Iterator[Served]:
+    home = tmp_path / "laptop"
+    join(pyz, home, lone, feishu, "--name", "laptop")
+    with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="15") as server:
+        wait_until(lambda: channel(server)["state"] == "up")
+        yield server
+
+
+@contextlib.contextmanager
+def away(redis: RedisServer, is_killed: bool = False) -> Iterator[None]:
+    """The engine does not answer, since it is frozen or gone; then it is back."""
+    assert redis.process is not None
+    if is_killed:
+        redis.kill()
+        yield
+        redis.start()
+        return
+    os.kill(redis.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(redis.process.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_request_is_released_while_the_engine_is_away(
+    laptop: Served, lone: RunningGateway, feishu: FakePlatform, redis: RedisServer,
+    is_killed: bool,
+) -> None:  # fmt: skip
+    hook, message = asked(laptop, feishu)
+    with away(redis, is_killed):
+        wait_until(lambda: channel(laptop)["state"] == "down")
+        assert "engine" in channel(laptop)["detail"]
+        assert finish(laptop.hook(event())) == "", "released at once"
+        assert finish(hook, timeout=40) == "", "nobody could answer it"
+    wait_until(lambda: feishu.buttons(message) == [], timeout=40)
+    wait_until(lambda: lone.machines()[0]["waiting"] == 0)
+
+
+def test_card_of_what_ended_while_the_engine_was_frozen_becomes_a_record(
+    laptop: Served, lone: RunningGateway, feishu: FakePlatform, redis: RedisServer
+) -> None:
+    hook, message = asked(laptop, feishu)
+    with away(redis):
+        hook.kill()  # type: ignore[attr-defined]
+        wait_until(lambda: laptop.waiting() == [])
+        wait_until(lambda: lone.get("/readyz")[0] == 503)
+    wait_until(lambda: feishu.buttons(message) == [], timeout=40)
+    wait_until(lambda: lone.machines()[0]["waiting"] == 0)
+
+
+def test_engine_that_lost_its_last_writes_locks_nobody_out(
+    laptop: Served, lone: RunningGateway, redis: RedisServer
+) -> None:
+    backup = redis.home.with_name("backup")
+    redis.kill()
+    shutil.copytree(redis.home, backup)
+    redis.start()
+    wait_until(lambda: channel(laptop)["state"] == "up", timeout=40)
+    key = enrolment(laptop.home)["keys"][0]
+    laptop.stop()
+    laptop.start()
+    wait_until(lambda: enrolment(laptop.home)["keys"][0] != key)
+    wait_until(lambda: channel(laptop)["state"] == "up")
+    laptop.stop()
+    redis.kill()
+    shutil.rmtree(redis.home)
+    shutil.copytree(backup, redis.home)
+    redis.start()
+    wait_until(lambda: lone.get("/readyz")[0] == 200, timeout=30)
+    laptop.start()
+    wait_until(lambda: channel(laptop)["state"] == "up", timeout=40)
+
+
+def test_tap_after_a_replica_was_killed_is_not_told_as_sent(
+    machine: Served, feishu: FakePlatform, gateways: list[RunningGateway],
+    balancer: Balancer,
+) -> None:  # fmt: skip
+    _, message = asked(machine, feishu)
+    holder = next(g for g in gateways if "is here from" in g.output())
+    balancer.ports.clear()  # the machine cannot come back
+    holder.kill()
+    wait_until(lambda: len(feishu.connections.open) == 2)
+    tap = feishu.tap(message, "批准运行")
+    assert tap.toast["type"] == "warning" and "已发送" not in tap.toast["content"]
 
 
 def test_revoke_on_one_replica_holds_on_all(

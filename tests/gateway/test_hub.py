@@ -191,6 +191,20 @@ def test_app_that_lost_feishu_is_told_unless_another_replica_has_it(
     assert wire.got("reach")[-1]["ok"] is True
 
 
+def test_line_to_feishu_is_watched_while_a_card_is_out(
+    bench: Bench, clock: Clock
+) -> None:
+    told: list[bool] = []
+    bench.hub.watch_line = told.append
+    wire = bench.wire(bench.enrol())
+    ask = bench.ask(wire)
+    clock.turn(10)
+    assert told == [True]
+    wire.say("settle", outcome={"id": ask.id, "done": "x"})
+    clock.turn(10)
+    assert told == [True, False]
+
+
 @pytest.mark.parametrize("ahead", [120.0, -120.0])
 def test_clock_of_a_replica_is_held_against_the_engines(
     bench: Bench, clock: Clock, ahead: float
