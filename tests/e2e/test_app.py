@@ -243,6 +243,22 @@ def test_card_whose_session_ended_while_no_server_ran_is_settled_at_the_next_sta
 
 
 @pytest.mark.full
+def test_request_is_released_if_no_tap_can_arrive_at_its_end(
+    pyz: Path, tmp_path: Path, feishu: FakePlatform
+) -> None:
+    settings = {**app_settings(feishu), "PERMISSION_REQUEST_TIMEOUT": "10"}
+    with Served(pyz, tmp_path, **settings) as served:
+        wait_until(lambda: feishu.connections.open)
+        hook = served.hook(event())
+        message = sent(feishu)
+        feishu.connections.refusals.extend([Handshake(514)] * 1000)
+        feishu.connections.cut()
+        wait_until(lambda: channel(served, "app")["state"] == "down")
+        assert finish(hook, timeout=40) == ""
+        wait_until(lambda: feishu.buttons(message) == [])
+
+
+@pytest.mark.full
 def test_webhook_steps_in_while_no_tap_can_arrive_and_steps_back(
     pyz: Path, tmp_path: Path, feishu: FakePlatform
 ) -> None:

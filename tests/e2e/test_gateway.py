@@ -130,6 +130,7 @@ def impatient(
         yield server
 
 
+@pytest.mark.full
 def test_request_is_released_while_the_gateways_app_has_lost_feishu(
     machine: Served, impatient: Served, feishu: FakePlatform
 ) -> None:
@@ -150,6 +151,7 @@ def test_request_is_released_while_the_gateways_app_has_lost_feishu(
     wait_until(lambda: feishu.buttons(second) == [])
 
 
+@pytest.mark.full
 def test_request_is_released_while_the_gateway_is_frozen(
     impatient: Served, gateway: RunningGateway, feishu: FakePlatform
 ) -> None:
