@@ -1,8 +1,9 @@
 """The team's gateway as one more channel: asks out, taps in, over one connection.
 
 The gateway shows; this machine judges.  A tap counts if it proves our key, is fresh,
-comes from the person who confirmed this machine, and carries the digest of a request
-that waits here; then it enters the desk like any other answer.  Nothing the gateway
+comes from the person who confirmed this machine, carries the digest of a request that
+is pending here, and does what its card offered; then it enters the desk like any other
+answer.  Nothing the gateway
 says can do more than that.
 
     away     no connection; requests stay in the inbox and the terminal
@@ -35,6 +36,7 @@ from feishuperm.lib.log import log
 from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import (
+    LARGEST,
     Answer,
     Ask,
     Notice,
@@ -44,7 +46,16 @@ from feishuperm.models.ask import (
     shorten,
     to_plain,
 )
-from feishuperm.protocol.machine import LOGIN, ROTATE, TAP, WELCOME, is_proof, prove
+from feishuperm.models.kind import KINDS
+from feishuperm.protocol.machine import (
+    LOGIN,
+    ROTATE,
+    TAP,
+    WELCOME,
+    is_proof,
+    prove,
+    tap_parts,
+)
 
 
 class Line(Protocol):
@@ -72,6 +83,8 @@ CUT_BLOCK = 20_000
 SHOWN_SECONDS = 10.0  # for a card to leave
 RETURN_SECONDS = 20.0  # in which hooks come back to a new server
 LATE_SECONDS = 60.0  # a tap that took so long is not applied
+EARLY_SECONDS = 5.0  # that a tap may seem to be ahead: the way of a message, twice
+NO_GRANTS = "FEISHUPERM_GATEWAY_GRANTS is off: no prompt comes through a gateway"
 MAX_NAME = 60
 MAX_DETAIL = 300
 RECORDS = 200  # settled cards that may still have to tell what came of it
@@ -85,6 +98,7 @@ class Pending:
         self.ask = ask
         self.announcement = announcement
         self.state = SENT
+        self.sent = Ask()  # as the gateway was given it: a tap may do what it offers
 
     def shown(self, is_deaf: bool) -> None:
         self.state = SHOWN
@@ -117,6 +131,7 @@ class GatewayChannel(Channel):
         later: Callable[[float, Callable[[], None]], object],
         save: Callable[[Enrolment], object],
         language: str = "zh",
+        grants: bool = False,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -125,6 +140,7 @@ class GatewayChannel(Channel):
         self._later = later
         self._save = save
         self._language = language
+        self._grants = grants  # what lasts may be granted from there
         self._wall = wall
         self._instance = secrets.token_hex(8)
         self._nonce = ""
@@ -173,6 +189,9 @@ class GatewayChannel(Channel):
             why = self._deaf or self._detail
             announcement.done(False, f"the gateway is away: {why}")
             return
+        if _grants(ask) and not _grants(self._carried(ask)):
+            announcement.done(False, NO_GRANTS)
+            return
         pending = self._asks[ask.id] = Pending(ask, announcement)
         self._send_ask(pending)
         self._later(SHOWN_SECONDS, lambda: self._give_up(pending))
@@ -180,22 +199,34 @@ class GatewayChannel(Channel):
     def _send_ask(self, pending: Pending) -> None:
         """Send what the gateway can read; nothing else may end the connection."""
         ask = pending.ask
-        whole = self._carried(self._counter.whole(ask.id) or ask)
-        plain = to_plain(whole)
-        if not _fits(Ask, plain):
-            plain = to_plain(shorten(whole, CUT_BLOCK))
-        if not _fits(Ask, plain):
+        sent = self._sendable(self._counter.whole(ask.id) or ask)
+        if sent is None:
             del self._asks[ask.id]
             pending.fail("it is too large for a gateway")
             return
+        pending.sent = sent
         self._cards.add(ask.id)
         self._line.watch(True)
         left = ask.created + ask.seconds - self._wall()
-        self._line.send("ask", ask=plain, left=left)
+        self._line.send("ask", ask=to_plain(sent), left=left)
+
+    def _sendable(self, whole: Ask) -> Ask | None:
+        """An ask as the gateway is given it; None if it cannot read it."""
+        carried = self._carried(whole)
+        shorter = (carried, shorten(carried, CUT_BLOCK))
+        return next((ask for ask in shorter if _fits(Ask, to_plain(ask))), None)
 
     def _carried(self, ask: Ask) -> Ask:
-        """What a gateway is given to show: it must not be able to change what runs."""
-        return ask.without_edit()._replace(hold=False)
+        """What a gateway is given to show: it must not be able to change what runs.
+
+        Nor to grant what lasts, unless the person lets it.
+        """
+        ask = ask.without_edit()._replace(hold=False)
+        kind = KINDS.get(ask.kind)
+        if self._grants or kind is None:
+            return ask
+        lasting = frozenset(row.name for row in kind.actions if row.lasts)
+        return ask.without(lasting)._replace(rules=(), rule_note="")
 
     def _give_up(self, pending: Pending) -> None:
         """A card that leaves later counts again, if its request is still pending."""
@@ -302,7 +333,7 @@ class GatewayChannel(Channel):
         fresh = str(message["next"])
         if len(bytes.fromhex(fresh)) != 32:
             raise PayloadError("a key that is none")
-        now = float(message["now"])
+        now = _moment(message["now"])
         self._ahead, self._skew = now - self._clock(), round(now - self._wall())
         self._keep(own._replace(name=_name(message)).with_key(fresh, proven[0]))
         self._proven = (fresh, proven[0])
@@ -367,10 +398,8 @@ class GatewayChannel(Channel):
 
     def _judge(self, tap: str, message: dict[str, Any]) -> Receipt:
         """Whether a tap counts here; the desk decides what it does."""
-        answer = from_plain(Answer, message.get("answer"))
-        plain = to_plain(answer)
-        parts = (self._enrolment.machine, answer.id, answer.action, answer.digest, tap,
-                 answer.who, json.dumps(plain["values"]))  # fmt: skip
+        answer, at = from_plain(Answer, message.get("answer")), _moment(message["at"])
+        parts = tap_parts(self._enrolment.machine, tap, to_plain(answer), at)
         keys = [bytes.fromhex(key) for key in self._proven]
         if not any(is_proof(message.get("proof"), key, TAP, *parts) for key in keys):
             raise PayloadError("a tap without the proof of our key")
@@ -380,16 +409,34 @@ class GatewayChannel(Channel):
             return self._refuse("answer.only_owner", owner=owner)
         if not answer.digest:
             return self._refuse("answer.other")
-        if self._clock() + self._ahead - float(message["at"]) > LATE_SECONDS:
+        age = self._clock() + self._ahead - at
+        if not -EARLY_SECONDS <= age <= LATE_SECONDS:
             return self._refuse("answer.late")
-        whole = self._counter.whole(answer.id)
-        if whole is not None and self._carried(whole).offer(answer.action) is None:
-            return self._refuse("answer.not_offered")
+        sent = self._given(answer.id)
+        if sent is not None:
+            offers = [offer for offer in sent.offered if offer.name == answer.action]
+            if not offers:
+                return self._refuse("answer.not_offered")
+            named = offers[0].fields
+            values = {k: v for k, v in answer.values.items() if k in named}
+            answer = answer._replace(values=values)
         receipt = self._counter.answer(answer._replace(surface="gateway"))
         if receipt.status == statuses.UNKNOWN and self._young() > 0:
             again = text(self._language, "answer.again")
             return Receipt(statuses.INCOMPLETE, error=again)
         return receipt
+
+    def _given(self, id: str) -> Ask | None:
+        """A request that is pending, as the gateway was given it.
+
+        Of one that came back while the gateway was away it has the card of before,
+        which offered the same.
+        """
+        pending = self._asks.get(id)
+        if pending is not None:
+            return pending.sent
+        whole = self._counter.whole(id)
+        return None if whole is None else self._sendable(whole) or Ask()
 
     def _refuse(self, key: str, **values: object) -> Receipt:
         return Receipt(statuses.REFUSED, error=text(self._language, key, **values))
@@ -402,6 +449,19 @@ def _fits(shape: type[Ask] | type[Outcome], plain: dict[str, Any]) -> bool:
     except PayloadError:
         return False
     return len(json.dumps(plain)) <= MAX_ASK
+
+
+def _grants(ask: Ask) -> bool:
+    return any(offer.grants for offer in ask.actions)
+
+
+def _moment(said: object) -> float:
+    """A moment as the gateway tells it. Raises PayloadError."""
+    if isinstance(said, bool) or not isinstance(said, (int, float)):
+        raise PayloadError("a moment that is no number")
+    if not abs(said) < LARGEST:  # nor is it one if it is not a number at all
+        raise PayloadError("a moment out of reach")
+    return float(said)
 
 
 def _readable(outcome: Outcome) -> Outcome:

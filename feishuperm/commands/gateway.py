@@ -135,12 +135,15 @@ class Gateway:
     def _make_engine(self, settings: Settings) -> AnyEngine:
         if not settings.feishuperm_engine:
             path = os.path.join(state_dir(), f"gateway-{settings.feishu_app_id}.jsonl")
-            return FileEngine(settings.feishu_app_id, path)
+            return FileEngine(
+                settings.feishu_app_id, path, secret=settings.feishu_app_secret
+            )
         address = read_address(settings.feishuperm_engine)
         dialling = RedisDialler(address, settings.feishuperm_ca_file)
         return RedisEngine(
             settings.feishu_app_id,
             lambda on_change: RedisLine(self.loop, dialling, on_change, self._refused),
+            settings.feishu_app_secret,
         )
 
     def _refused(self, error: Exception) -> None:

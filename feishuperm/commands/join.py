@@ -20,7 +20,8 @@ from feishuperm.setup.service_step import try_restart
 SUMMARY = "let a team's gateway carry this machine's requests"
 EPILOG = """\
 Prints six digits and waits; send them to the bot in Feishu and confirm there. Only the
-person who confirmed can answer this machine's requests through the gateway."""
+person who confirmed can answer this machine's requests through the gateway. People who
+run the gateway could press the buttons of its cards in that person's name."""
 
 
 def main(args: list[str]) -> int:

@@ -362,6 +362,7 @@ def _gateway(server: Server, settings: Settings) -> Channel:
         server._later,
         enrolment.save,
         settings.feishuperm_lang,
+        settings.feishuperm_gateway_grants == "on",
     )
 
 

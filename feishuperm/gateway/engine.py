@@ -23,6 +23,7 @@ there, and every replica hears what any of them appends to the bus.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -36,6 +37,7 @@ from feishuperm.lib.files import open_append, write_all, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise
 from feishuperm.models.fields import decoded
+from feishuperm.protocol.machine import is_proof, prove
 from feishuperm.protocol.resp import Failure, Part
 
 
@@ -67,6 +69,7 @@ REMEMBERED = 5_000  # of the bus, to hear none twice
 COMPACT = 20_000  # lines of the file before it is written anew
 SWEEP = 1000  # keys in memory, or twice as many as last stayed, before what ended goes
 NOTHING = "0-0"
+SEAL, SEAL_SIZE = "feishuperm bus v1", 64  # characters of a proof
 
 
 class EngineDown(FeishupermError):
@@ -76,7 +79,8 @@ class EngineDown(FeishupermError):
 class Engine:
     """What both engines have in common: keys, the bus, how one appends to it."""
 
-    def __init__(self, app_id: str) -> None:
+    def __init__(self, app_id: str, secret: str = "") -> None:
+        self._seal_key = hashlib.sha256(f"feishuperm bus {secret}".encode()).digest()
         self._prefix = f"fp:{app_id}:"
         self._on_entry: Callable[[dict[str, Any]], object] = lambda entry: None
         self._heard: OrderedDict[str, None] = OrderedDict()  # what is read twice
@@ -87,7 +91,7 @@ class Engine:
 
     def hear(self, entry: bytes) -> None:
         """Tell of an entry, once."""
-        said: Any = decoded(entry)
+        said = self.unsealed(entry)
         id = said.get("e", "")
         if id in self._heard:
             return
@@ -96,12 +100,28 @@ class Engine:
             self._heard.popitem(last=False)
         self._on_entry(said)
 
+    def sealed(self, value: Any) -> str:
+        """A value as only a gateway of this app can have written it.
+
+        Anyone who writes to the engine has the machines' keys, and not the app's
+        secret: neither a tap, nor when it was, can be made or changed there.
+        """
+        said = json.dumps(value)
+        return prove(self._seal_key, SEAL, said) + said
+
+    def unsealed(self, raw: bytes) -> Any:
+        """The value again. Raises ValueError for what nobody sealed."""
+        proof, said = (part.decode() for part in (raw[:SEAL_SIZE], raw[SEAL_SIZE:]))
+        if not is_proof(proof, self._seal_key, SEAL, said):
+            raise ValueError("not sealed by a gateway of this app")
+        return decoded(said)
+
     def key(self, *parts: str) -> str:
         return self._prefix + ":".join(parts)
 
     def entry(self, kind: str, **parts: Any) -> tuple[Part, ...]:
         """The command that tells every replica something."""
-        said = json.dumps({"e": os.urandom(8).hex(), "k": kind, **parts})
+        said = self.sealed({"e": os.urandom(8).hex(), "k": kind, **parts})
         return ("XADD", self.key("bus"), "MAXLEN", "~", BUS_LENGTH, "*", "d", said)
 
 
@@ -116,9 +136,13 @@ class FileEngine(Engine):
     """
 
     def __init__(
-        self, app_id: str, path: str, wall: Callable[[], float] = time.time
+        self,
+        app_id: str,
+        path: str,
+        wall: Callable[[], float] = time.time,
+        secret: str = "",
     ) -> None:
-        super().__init__(app_id)
+        super().__init__(app_id, secret)
         self._path = path
         self._wall = wall
         self._texts: dict[str, tuple[bytes, float]] = {}  # value, end (0: none)
@@ -329,9 +353,12 @@ class RedisEngine(Engine):
     MOVED = frozenset(("READONLY", "MASTERDOWN", "UNBLOCKED", "NOREPLICAS", "NOAUTH"))
 
     def __init__(
-        self, app_id: str, line: Callable[[Callable[[], object]], Line]
+        self,
+        app_id: str,
+        line: Callable[[Callable[[], object]], Line],
+        secret: str = "",
     ) -> None:
-        super().__init__(app_id)
+        super().__init__(app_id, secret)
         self._commands = line(lambda: None)
         self._reader = line(self._reader_changed)
         self._last = ""  # id of the last entry that was read; empty: not asked yet

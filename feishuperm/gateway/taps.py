@@ -19,7 +19,6 @@ applies each once.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from functools import partial
@@ -36,8 +35,8 @@ from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
-from feishuperm.models.fields import decoded, part_at, text_at
-from feishuperm.protocol.machine import TAP, prove
+from feishuperm.models.fields import part_at, text_at
+from feishuperm.protocol.machine import TAP, prove, tap_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ class Taps:
                     "HSET",
                     self._hub.engine.key("taps", machine.id),
                     tap,
-                    json.dumps(carried),
+                    self._hub.engine.sealed(carried),
                 ),
                 *noting,
                 self._hub.engine.entry("tap", tap=carried),
@@ -266,10 +265,9 @@ class Taps:
         machine: Machine = wire.data.machine
         wire.data.taps.add(tap["tap"])
         answer = tap["answer"]
-        parts = (machine.id, answer["id"], answer["action"], answer["digest"],
-                 tap["tap"], answer["who"], json.dumps(answer["values"]))  # fmt: skip
-        proof = prove(bytes.fromhex(machine.key), TAP, *parts)
         at = self._moment(wire.data, tap)
+        parts = tap_parts(machine.id, tap["tap"], answer, at)
+        proof = prove(bytes.fromhex(machine.key), TAP, *parts)
         wire.send("tap", tap=tap["tap"], answer=answer, at=at, proof=proof)
         if "sent" not in tap:
             late = partial(self._say_sent, wire, tap)
@@ -293,7 +291,7 @@ class Taps:
         is_here = self._hub.connected.get(machine.id) is wire
         if not is_here or tap["tap"] not in wire.data.taps:
             return
-        kept = json.dumps({**tap, "sent": True})
+        kept = self._hub.engine.sealed({**tap, "sent": True})
         key = self._hub.engine.key("taps", machine.id)
         entry = self._hub.engine.entry("sent", tap=tap["tap"])
         self._hub.go(self._hub.run(("HSET", key, tap["tap"], kept), entry))
@@ -311,7 +309,7 @@ class Taps:
             if self._hub.connected.get(machine.id) is not wire:
                 return
             try:
-                tap: Any = decoded(raw)
+                tap: Any = self._hub.engine.unsealed(raw)
                 limit = REPLAY_SECONDS if "sent" in tap else FIRST_SECONDS
                 late = not self._age(tap) <= limit
                 if not late:

@@ -176,9 +176,12 @@ HELP = (
     (
         "Prints six digits and waits; send them to the bot in Feishu and confirm "
         "there. Only the\n"
-        "person who confirmed can answer this machine's requests through the gateway.",
+        "person who confirmed can answer this machine's requests through the gateway. "
+        "People who\n"
+        "run the gateway could press the buttons of its cards in that person's name.",
         "显示六位配对码并等待；在飞书里发给机器人并确认。\n"
-        "只有确认的那个人能通过网关答复这台机器的请求。",
+        "只有确认的那个人能通过网关答复这台机器的请求。\n"
+        "管理网关的人可以冒用这个人的名义按卡片上的按钮。",
     ),
     ("of this machine; its host name", "这台机器的名字；默认是主机名"),
     ("e-mail or open_id to ask", "请谁确认：邮箱或 open_id"),

@@ -152,6 +152,11 @@ class Ask(NamedTuple):
             fields=tuple(field for field in self.fields if not field.edits),
         )
 
+    def without(self, names: frozenset[str]) -> Ask:
+        """The ask without some of its buttons."""
+        kept = tuple(offer for offer in self.actions if offer.name not in names)
+        return self._replace(actions=kept)
+
     def bare(self, sentence: str = "") -> Ask:
         """What kind of request it is and nothing of it: nobody approves that."""
         refusals = tuple(offer for offer in self.actions if not offer.grants)

@@ -67,6 +67,12 @@ class Action(NamedTuple):
     tools: frozenset[str] = frozenset()  # whose calls have it; empty: all
     reprieves: bool = False  # lets the refused call run when it comes again, once
     passes: int = 0  # seconds for which the same goes through without asking
+    prompts: bool = False  # has the session do something new
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it reaches further than the one call that is asked about."""
+        return self.writes_rule or self.passes > 0 or self.prompts
 
     @property
     def edits(self) -> bool:
@@ -344,7 +350,7 @@ _ROWS = (
         "next", frozenset(), "card.title_next", "card.title_next", "page.next_empty",
         (
             Action("send", "/answer", "button.send", "done.send", YES, ANSWERED,
-                   reads=(TEXT,), needs=True, words=True),
+                   reads=(TEXT,), needs=True, words=True, prompts=True),
             DENY._replace(label="button.end", done="done.end",
                           message="done.end", message_reason="", reads=()),
         ),

@@ -72,6 +72,13 @@ def is_proof(proof: object, key: bytes, *parts: str) -> bool:
     return bool(key) and hmac.compare_digest(given, prove(key, *parts).encode())
 
 
+def tap_parts(
+    machine: str, tap: str, answer: dict[str, Any], at: float
+) -> tuple[str, ...]:
+    """What the proof of a tap is over: all of it, and when it was."""
+    return machine, tap, repr(float(at)), json.dumps(answer, sort_keys=True)
+
+
 class MachineWire(Conversation):
     """One end of an open connection."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,16 +17,26 @@ from feishuperm.models.ask import (
     Answer,
     Ask,
     Field,
+    Offer,
     Option,
     Outcome,
     Receipt,
     from_plain,
     to_plain,
 )
-from feishuperm.protocol.machine import ROTATE, TAP, WELCOME, is_proof, prove
+from feishuperm.protocol.machine import (
+    ROTATE,
+    TAP,
+    WELCOME,
+    is_proof,
+    prove,
+    tap_parts,
+)
+from tests.tables import every_row
 
 KEY, NEXT, OWNER = "ab" * 32, "cd" * 32, "ou_owner"
-ASK = Ask(id="1-a", kind="permission", digest="d" * 16, seconds=600)
+OFFERS = (Offer("allow", grants=True), Offer("deny"))
+ASK = Ask(id="1-a", kind="permission", digest="d" * 16, seconds=600, actions=OFFERS)
 
 
 class FakeLine:
@@ -123,8 +133,7 @@ class Bench:
         at = change.pop("at", self.now)
         answer = Answer("1-a", "allow", {}, "gateway", OWNER, "d" * 16)
         answer = answer._replace(**change)
-        parts = ("m-1", answer.id, answer.action, answer.digest, id, answer.who,
-                 json.dumps(to_plain(answer)["values"]))  # fmt: skip
+        parts = tap_parts("m-1", id, to_plain(answer), at)
         proof = prove(bytes.fromhex(key), TAP, *parts)
         self.hear("tap", tap=id, answer=to_plain(answer), at=at, proof=proof)
 
@@ -194,7 +203,8 @@ def test_tap_without_our_key_ends_the_connection(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"who": "ou_other"}, {"who": ""}, {"digest": ""}, {"at": 900.0}]
+    "change",
+    [{"who": "ou_other"}, {"who": ""}, {"digest": ""}, {"at": 900.0}, {"at": 1006.0}],
 )
 def test_tap_of_somebody_else_of_nothing_or_too_late_does_nothing(
     bench: Bench, change: dict[str, Any]
@@ -209,10 +219,22 @@ def test_proof_of_one_tap_is_none_for_another(bench: Bench) -> None:
     bench.tap(id="t1", action="deny")
     stolen = bench.wire.got("receipt")
     assert stolen
-    answer = Answer("1-a", "allow", {}, "gateway", OWNER, "d" * 16)
-    proof = prove(bytes.fromhex(NEXT), TAP, "m-1", "1-a", "deny", "d" * 16, "t2", OWNER,
-                  "{}")  # fmt: skip
-    bench.hear("tap", tap="t2", answer=to_plain(answer), at=bench.now, proof=proof)
+    deny = to_plain(Answer("1-a", "deny", {}, "gateway", OWNER, "d" * 16))
+    parts = tap_parts("m-1", "t2", deny, bench.now)
+    proof = prove(bytes.fromhex(NEXT), TAP, *parts)
+    for number, (change, at) in enumerate(
+        [
+            ({"action": "allow"}, bench.now),
+            ({"confirmed": True}, bench.now),
+            ({"values": {"reason": ["x"]}}, bench.now),
+            ({"digest": "e" * 16}, bench.now),
+            ({}, bench.now + 1),
+        ],
+        1,
+    ):
+        changed = {**deny, **change}
+        bench.hear("tap", tap="t2", answer=changed, at=at, proof=proof)
+        assert bench.wire.dropped == number
     assert [answer.action for answer in bench.answers] == ["deny"]
 
 
@@ -313,7 +335,7 @@ OPTIONS = tuple(Option(str(number)) for number in range(3000))
     "parts",
     [
         {"fields": (Field("q", "one", options=OPTIONS),)},
-        {"rules": tuple("x" * 300 for _ in range(1500))},
+        {"facts": tuple("x" * 300 for _ in range(1500))},
     ],
 )
 def test_ask_that_no_gateway_can_read_is_not_sent(
@@ -406,3 +428,24 @@ def test_name_that_a_gateway_gives_cannot_write_to_a_terminal(bench: Bench) -> N
     bench.hear("renamed", name="box\x1b]0;owned\x07\n" + "x" * 10_000)
     name = bench.channel.facts()["machine"]
     assert name.isprintable() and len(name) <= 60 and name.startswith("box")
+
+
+@every_row("at", [float("nan"), float("inf"), -float("inf"), 1e300, True, "1000", None])
+def test_moment_that_is_none_is_no_tap(at: Any) -> None:
+    bench = Bench()
+    bench.log_in()
+    bench.announce()
+    answer = to_plain(Answer("1-a", "allow", {}, "gateway", OWNER, "d" * 16))
+    with contextlib.suppress(TypeError):
+        parts = tap_parts("m-1", "t1", answer, at)
+        proof = prove(bytes.fromhex(NEXT), TAP, *parts)
+        bench.hear("tap", tap="t1", answer=answer, at=at, proof=proof)
+        assert bench.wire.dropped == 1
+    assert bench.answers == []
+
+
+@every_row("now", [float("nan"), float("inf"), 1e300, "soon", None])
+def test_gateway_without_a_clock_is_none(now: Any) -> None:
+    bench = Bench()
+    bench.log_in(now=now)
+    assert bench.wire.dropped == 1 and bench.channel.state()[0] == "down"

@@ -220,7 +220,8 @@ def test_entry_that_somebody_edited_stops_nobody_from_hearing(entry: bytes) -> N
         heard.append(said)
 
     engine.listen(listen)
-    for raw in (entry, b'{"e": "9", "k": "good"}'):
+    good = engine.sealed({"e": "9", "k": "good"}).encode()
+    for raw in (entry, engine.sealed({"k": "bad"})[:64].encode() + entry, good):
         engine._read([[[b"bus", [[b"1-1", [b"d", raw]]]]]])
     assert len(heard) == 1
 

@@ -9,7 +9,7 @@ import pytest
 
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Outcome, Receipt, to_plain
-from feishuperm.protocol.machine import TAP, is_proof
+from feishuperm.protocol.machine import TAP, is_proof, tap_parts
 from tests.gateway.parts import (
     OTHER,
     OWNER,
@@ -31,7 +31,7 @@ def test_tap_is_proven_to_the_machine_and_its_verdict_told(bench: Bench) -> None
     told = bench.tap(bench.value())
     (tap,) = wire.got("tap")
     assert tap["answer"]["who"] == OWNER and tap["answer"]["action"] == "allow"
-    parts = (machine.id, "1-0000000a", "allow", "d" * 16, tap["tap"], OWNER, "{}")
+    parts = tap_parts(machine.id, tap["tap"], tap["answer"], tap["at"])
     assert is_proof(tap["proof"], bytes.fromhex(machine.key), TAP, *parts)
     assert told == []
     settle(wire, tap)
@@ -310,3 +310,43 @@ def test_receipt_of_a_tap_that_another_replica_was_given_reaches_it(
     refusal = Receipt(statuses.REFUSED, error="not yours")
     wire.say("receipt", tap=tap["tap"], receipt=to_plain(refusal))
     assert told[0]["toast"]["content"] == "not yours"
+
+
+def test_tap_that_somebody_wrote_to_the_engine_is_none(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """They have the machine's key from there, and not the app's secret."""
+    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    machine = one.enrol()
+    wire = two.wire(machine)
+    two.ask(wire)
+    commands: list[Any] = []
+    run = one.engine.run
+
+    def spied(*given: Any) -> Any:
+        commands.extend(given)
+        return run(*given)
+
+    one.engine.run = spied
+    one.tap(two.value(), message="om_1")
+    one.engine.run = run
+    assert len(wire.got("tap")) == 1
+    sealed = [parts[-1] for parts in commands if parts[0] in ("HSET", "XADD")]
+    assert len(sealed) == 2
+    for good in sealed:
+        for old, new in (
+            ('"confirmed": false', '"confirmed": true'),
+            ('"action": "allow"', '"action": "always"'),
+            ('"at": 1', '"at": 2'),
+            (good[:8], "00000000"),
+        ):
+            assert old in good
+            with pytest.raises(ValueError, match="not sealed"):
+                two.engine.unsealed(good.replace(old, new, 1).encode())
+    key = one.engine.key("taps", machine.id)
+    edited = sealed[0].replace('"confirmed": false', '"confirmed": true')
+    for id, raw in (("t8", edited), ("t9", edited[64:])):
+        done(one.engine.run(("HSET", key, id, raw)))
+    again = two.wire(machine)
+    assert {tap["tap"] for tap in again.got("tap")} <= {wire.got("tap")[0]["tap"]}
+    assert done(one.engine.run(("HLEN", key)))[0] <= 1, "and it is not kept"
