@@ -72,6 +72,7 @@ def test_plain_stop_still_releases(served: Served) -> None:
     hook, _ = served.ask(event())
     assert served.stop() == 0
     assert finish(hook) == ""
+    assert [entry["state"] for entry in ends(served)] == ["released"]
 
 
 @pytest.mark.full
