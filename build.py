@@ -1,57 +1,45 @@
 #!/usr/bin/env python3
-"""Build, test and lint feishuperm: `python3 build.py [build|test|lint|bench|soak]`.
+"""Build, test, lint and release feishuperm: `python3 build.py --help`.
 
 Needs nothing but Python 3.9: the tools go into a private environment in `.build/`.
-
-shiv makes the archive; this file gives it another start.  The result is, in one file:
-
-    sh text    finds the interpreter and runs BOOT with it, isolated; TEXT_SIZE bytes
-    table      for each minor version length and place of its head and index, if any
-    codes      per CPython, each module that starts often, compressed
-    rest       every other module, for all CPythons together
-    heads      one per CPython: ready to run, the loader and what `hook` needs; magic
-               and mark; then the index of all other codes
-    zip        from shiv: site-packages/, and our own __main__.py
-
-`feishuperm/loader.py` and `codes.py` import from it.  Nothing is ever unpacked, no file
-is written, no variable but XDG_CONFIG_HOME and HOME has a say in which code runs.  Same
-commit and same set of CPythons: same bytes.
+shiv makes the archive; `archive.py` gives it another start.  Nothing is ever unpacked
+to run it.  Same commit and same set of CPythons: same bytes.
 """
 
 from __future__ import annotations
 
-import ast
 import fcntl
-import gc
 import hashlib
-import io
-import itertools
 import json
 import marshal
-import opcode
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import tokenize
 import zipfile
-import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from feishuperm.codes import CODE, CONSTS, INNER
-from feishuperm.models.names import PROGRAMS
+from archive import (
+    BuildError,
+    Python,
+    check,
+    list_sources,
+    make_codes,
+    make_text,
+    make_zip,
+    write_file,
+)
+from feishuperm.codes import LOADER, READY, digest_of, find_modules, make_pack, mark_of
 
 ROOT = Path(__file__).resolve().parent
+# What a build reads, besides the package.
+INPUTS = ("archive.py", "build.py", "pyproject.toml", "install.sh", "LICENSE")
 CACHE = ROOT / ".build"
 VENV = CACHE / "venv"
 TOOLS_PYTHON = VENV / "bin" / "python"
@@ -63,117 +51,22 @@ ONLY_THIS_PYTHON = "FEISHUPERM_ONLY_THIS_PYTHON"
 # Tests with one of these need more than Python packages; `full` is said of all of them.
 PART_MARKERS = ("browser", "claude", "sdk", "node", "redis")
 
-MINORS = range(9, 15)  # CPython 3.9 to 3.14 get compiled code; others run the source
+MINORS = range(9, 20)  # CPythons that get compiled code, if they are here
 RELEASE_MINORS = range(9, 14)  # a release without one of these would start slowly
-SIZE_LIMIT = 2_000_000  # of a release: 43 bytes for a line, 11 of them as source
-TEXT_SIZE = 4096
-ROW_SIZE = 16  # of the table: four numbers of four bytes
-TABLE_SIZE = ROW_SIZE * 32  # for Python 3.0 to 3.31
-# CPython 3.x: the one whose code of the same module is its dictionary for compression.
-# Names and texts are the same in all of them: together they take half the room.
-BASES = {9: 12, 10: 9, 11: 12, 13: 12, 14: 12}
-LOADER = "feishuperm.loader"
-# What `hook` imports, and what the loader needs for everything else.
-READY = ("feishuperm", "feishuperm.client", "feishuperm.wire", "feishuperm.codes")
-# These and what they import start with many an event, or say the version: each is read
-# by itself.
-OFTEN = tuple(
-    f"feishuperm.{name}"
-    for name in (
-        "_build",
-        "cli",
-        "commands.hook",
-        "commands.supervisor",
-        "commands.version",
-        "engine.hook_output",
-        "engine.run_mark",
-        "engine.script_host",
-        "engine.shell_template",
-        "engine.trust",
-        "lib.log",
-        "lib.secret_finders",
-        "models.settings",
-        "services.ledger",
-        "supervisor.supervisor",
-    )
-)
+SIZE_LIMIT = 1_500_000  # of a release, in bytes
+# Modules that start with many an event, or say the version; the sources of all others
+# are compiled when they are imported, or once by `install`.
+OFTEN = """
+_build cli errors commands commands.hook commands.supervisor commands.version engine
+engine.application engine.config_manager engine.hook_manager engine.hook_output
+engine.run_mark engine.script_host engine.shell_programs engine.shell_template
+engine.trust engine.variables lib lib.arguments lib.child lib.config lib.control
+lib.files lib.log lib.secret_finders lib.secrets models models.fields models.hooks
+models.names models.notice models.settings supervisor supervisor.event
+supervisor.prompts supervisor.reviewer supervisor.state supervisor.supervisor
+supervisor.verdict
+"""
 NO_GIT_EPOCH = 1_767_225_600  # 2026-01-01: any constant will do
-HOOK_NAMES = tuple(name for name, command in PROGRAMS.items() if command == "hook")
-
-# Runs before anything else and is compiled at every start, so it is short.  It stands
-# between single quotes in sh and must not contain one.
-BOOT = """\
-import sys
-from posix import open, pread
-f = open(sys.argv[1], 0)
-try:
-    from _frozen_importlib_external import MAGIC_NUMBER
-    from marshal import loads
-    t = pread(f, @ROW@, @TEXT@ + @ROW@ * sys.version_info[1])
-    h = pread(f, int.from_bytes(t[:4], "big"), int.from_bytes(t[4:8], "big"))
-    if h[-12:] != MAGIC_NUMBER + b"@MARK@":
-        raise KeyError
-    l, h = loads(h)
-    g = {"__name__": "feishuperm.loader"}
-    exec(l, g)
-except Exception:
-    exec(pread(f, @TEXT@ - @OTHERS@, @OTHERS@))
-g["start"](f, t[8:], h)
-"""
-
-# What BOOT runs for want of a head that fits: the sources, on any other Python.  It
-# speaks Python of any age until the version is known.
-OTHERS = """\
-a = sys.argv[1:]
-h = a[1:] == ["hook"] or len(a) == 1 and a[0].split("/")[-1] in @NAMES@
-if sys.version_info < (3, 9):
-    v = sys.version.split()[0]
-    sys.stderr.write("feishuperm: needs Python 3.9 or newer, this is %s\\n" % v)
-    sys.exit(not h)
-try:
-    sys.path.insert(0, a[0] + "/site-packages")
-    from feishuperm.loader import start
-    start()
-except Exception:
-    if not h:
-        raise
-    sys.exit()
-"""
-
-# The interpreter `install` has pinned, else the one in PATH.  Only absolute paths are
-# good: the current directory belongs to whatever project Claude Code works on.
-SH = """\
-#!/bin/sh
-# feishuperm @VERSION@, one file for Python 3.9 and newer. Try: feishuperm --help
-c=${XDG_CONFIG_HOME:-${HOME-}/.config}/feishuperm/python p=
-case $c in /*) [ -f "$c" ] && [ -r "$c" ] && IFS= read -r p <"$c" ;; esac
-case $p in /*) [ -f "$p" ] && [ -x "$p" ] ;; *) false ;; esac || {
-  p=python3
-  command -v $p >/dev/null 2>&1 || {
-    echo "feishuperm: python3 is not in PATH; install Python 3.9 or newer" >&2
-    case ${0##*/} in @SH_NAMES@) exit 0 ;; esac
-    [ "${1-}" = hook ]
-    exit
-  }
-}
-exec "$p" -IBS -c '@BOOT@' "$0" "$@"
-"""
-
-# For `python3 feishuperm.pyz`: that Python obeys PYTHONPATH and .pth files, so it hands
-# over to an isolated one before any of our modules is looked for.
-MAIN = """\
-import sys
-import posix
-
-boot = @BOOT@
-archive = __file__.rpartition("/")[0]
-sys.argv[0] = archive
-if sys.executable and not (sys.flags.isolated and sys.flags.no_site):
-    command = [sys.executable, "-IBS", "-c", boot] + sys.argv
-    posix.execve(sys.executable, command, posix.environ)
-sys.argv.insert(0, "-c")
-exec(compile(boot, "boot", "exec"), {"__name__": "__main__"})
-"""
 
 PROBE = """\
 import os, sys
@@ -183,22 +76,6 @@ if sys.implementation.name == "cpython" and v[3] == "final":
     path = os.path.realpath(sys.executable)
     print("\\n".join([path, MAGIC_NUMBER.hex(), "%d.%d.%d" % v[:3]]))
 """
-
-
-class BuildError(Exception):
-    """Ends the build; its text says what to do."""
-
-
-class Python(NamedTuple):
-    """An interpreter on this machine."""
-
-    path: str
-    magic: str
-    version: str
-
-    @property
-    def minor(self) -> int:
-        return int(self.version.split(".")[1])
 
 
 # ---- interpreters
@@ -335,9 +212,6 @@ def run_shown(label: str, command: list[str], cwd: Path = ROOT) -> bool:
 # ---- the archive
 
 
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
-
 class Source(NamedTuple):
     """What goes into the archive, and the facts it is stamped with."""
 
@@ -361,13 +235,6 @@ def package_files() -> dict[str, bytes]:
     }
 
 
-def digest_of(files: dict[str, bytes]) -> str:
-    digest = hashlib.sha256()
-    for name, data in sorted(files.items()):
-        digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
-    return digest.hexdigest()
-
-
 def read_source() -> Source:
     """The tree as it is now."""
     files = package_files()
@@ -380,9 +247,8 @@ def read_source() -> Source:
         commit, _, when = git("log", "-1", "--format=%H %ct").partition(" ")
         commit, epoch = commit or "unknown", int(when or epoch)
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or epoch)
-    dirty = commit != "unknown" and bool(
-        git("status", "--porcelain", "feishuperm", "build.py", "pyproject.toml")
-    )
+    inputs = ("feishuperm", *INPUTS)
+    dirty = commit != "unknown" and bool(git("status", "--porcelain", *inputs))
     licence = (ROOT / "LICENSE").read_bytes()
     return Source(files, licence, version[1], commit, dirty, epoch)
 
@@ -398,410 +264,32 @@ def git(*arguments: str) -> str:
     return result.stdout.strip() if result.returncode == 0 else ""
 
 
-Place = tuple[int, int]  # row from 1, column in bytes
+# ---- code
 
 
-def without_prose(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {
-        name: bare(data) if name.endswith(".py") else data
-        for name, data in files.items()
-    }
-
-
-def bare(source: bytes) -> bytes:
-    """The same program on the same lines, without what only people read.
-
-    Other Pythons and tracebacks need no more, and it is a fifth of the whole file.
-    """
-    lines = source.split(b"\n")
-    for (row, start), (last_row, end), text in sorted(prose(source), reverse=True):
-        left = lines[row - 1][:start] + text + lines[last_row - 1][end:]
-        lines[row - 1 : last_row] = [left.rstrip(), *[b""] * (last_row - row)]
-    return b"\n".join(lines)
-
-
-def prose(source: bytes) -> Iterator[tuple[Place, Place, bytes]]:
-    """Where docstrings and comments begin and end, and what is put in their place."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False):
-            text = node.body[0]
-            end = text.end_lineno or 0, text.end_col_offset or 0
-            yield (text.lineno, text.col_offset), end, b'""'
-    for token in tokenize.tokenize(io.BytesIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            start = len(token.line[: token.start[1]].encode())
-            end = token.end[0], start + len(token.string.encode())
-            yield (token.start[0], start), end, b""
-
-
-# ---- code: from here to `compile_stdin` runs in each CPython
-
-
-class Bare(ast.NodeTransformer):
-    """Takes out what is for mypy: so the code of two CPythons differs much less.
-
-    It counts the names on its one way through the tree, which is most of the work.
-    """
-
-    def __init__(self) -> None:
-        self.used: Counter[str] = Counter()  # names that stay, and run
-        self.typed: Counter[str] = Counter()  # names that only annotations say
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        self.used[node.id] += 1
-        return node
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        return node
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
-        return None if node.module == "__future__" else node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self._drop(node.returns)
-        node.returns = None
-        return self.generic_visit(node)
-
-    visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        self._drop(node.annotation)
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        self._drop(node.annotation)  # is kept as text
-        self.visit(node.target)
-        node.value = self.visit(node.value) if node.value else None
-        return node
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        if not is_typing:
-            return self.generic_visit(node)
-        self._drop(node)
-        return None
-
-    def _drop(self, node: ast.AST | None) -> None:
-        if node is not None:
-            self.typed.update(names_in(node))
-
-
-def without_types(text: bytes, file: str = "") -> ast.Module:
-    """A module without annotations, and the imports that only they used."""
-    tree = ast.parse(text, file)
-    names = Bare()
-    names.visit(tree)
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom):
-            node.names = [
-                alias
-                for alias in node.names
-                # Who imports a name and never says it wants the module to be loaded.
-                if names.used[alias.asname or alias.name]
-                or not names.typed[alias.asname or alias.name]
-            ]
-    tree.body = [node for node in tree.body if getattr(node, "names", True)]
-    return tree
-
-
-def names_in(tree: ast.AST) -> Counter[str]:
-    return Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-
-
-def compile_module(file: str, text: bytes) -> CodeType:
-    tree = without_types(text, file)
-    flags = annotations.compiler_flag
-    code: CodeType = compile(tree, file, "exec", flags, True, 2)
-    return shorten_lines(code) if sys.version_info >= (3, 11) else code
-
-
-def shorten_lines(code: CodeType) -> CodeType:
-    """The same code with one entry for a line, where Python has one for each step.
-
-    The table of lines would be a tenth of the whole file (Objects/locations.md in
-    CPython's sources describes it; 3.10 had a shorter one).
-    """
-    constants = (
-        shorten_lines(item) if isinstance(item, CodeType) else item
-        for item in code.co_consts
-    )
-    table = b"".join(encode_lines(lines_of(code), code.co_firstlineno))
-    short = code.replace(co_linetable=table, co_consts=tuple(constants))
-    assert lines_of(short) == lines_of(code)
-    return short
-
-
-def lines_of(code: CodeType) -> list[int | None]:
-    """The line of every two bytes of code."""
-    spans = code.co_lines()  # type: ignore[attr-defined,unused-ignore]
-    return [line for start, end, line in spans for _ in range(start, end, 2)]
-
-
-def encode_lines(lines: list[int | None], last: int) -> Iterator[bytes]:
-    for line, units in itertools.groupby(lines):
-        left = len(list(units))
-        while left:
-            length = min(left, 8)
-            left -= length
-            if line is None:
-                yield bytes([0x80 | 15 << 3 | length - 1])
-                continue
-            step, last = line - last, line
-            value = -step << 1 | 1 if step < 0 else step << 1
-            yield bytes([0x80 | 13 << 3 | length - 1, *six_bits(value)])
-
-
-def six_bits(value: int) -> Iterator[int]:
-    while value > 63:
-        yield 64 | value & 63
-        value >>= 6
-    yield value
-
-
-def code_fields() -> list[str]:
-    """What this CPython makes a code object of, in the order its type takes it."""
-    names = ["argcount", "posonlyargcount", "kwonlyargcount", "nlocals", "stacksize"]
-    names += ["flags", "code", "consts", "names", "varnames", "filename", "name"]
-    if sys.version_info >= (3, 11):
-        names += ["qualname", "firstlineno", "linetable", "exceptiontable"]
-    else:
-        line_table = "linetable" if sys.version_info >= (3, 10) else "lnotab"
-        names += ["firstlineno", line_table]
-    return [f"co_{name}" for name in [*names, "freevars", "cellvars"]]
-
-
-def cache_sizes() -> dict[int, int]:
-    """Of each instruction, how much room this CPython leaves behind it for itself."""
-    table: Any = getattr(opcode, "_inline_cache_entries", {})
-    pairs = table.items() if isinstance(table, dict) else enumerate(table)
-    numbers: dict[Any, int] = opcode.opmap  # by name, which the table has since 3.13
-    return {numbers.get(key, key): size for key, size in pairs if size}
-
-
-def without_caches(code: bytes) -> bytes:
-    """The instructions alone; `loader` puts the room behind them back."""
-    sizes = cache_sizes()
-    kept, at = b"", 0
-    while at < len(code):
-        end = at + 2 + 2 * sizes.get(code[at], 0)
-        assert not any(code[at + 2 : end])
-        kept += code[at : at + 2]
-        at = end
-    return kept
-
-
-def take_apart(code: CodeType) -> Iterator[list[object]]:
-    """What its code objects are made of, those inside another before that one."""
-    parts = [getattr(code, name) for name in code_fields()]
-    parts[CODE] = without_caches(code.co_code)
-    parts[CONSTS] = tuple(
-        INNER if isinstance(item, CodeType) else item for item in code.co_consts
-    )
-    for item in code.co_consts:
-        if isinstance(item, CodeType):
-            yield from take_apart(item)
-    yield parts
-
-
-def compile_stdin() -> int:
-    """For `compile_all`: ({name: (file, text)}, often) in, Compiled out."""
-    gc.disable()  # of a hundred thousand nodes hardly one is garbage before the end
-    modules, often = marshal.load(sys.stdin.buffer)
-    code = {name: compile_module(*module) for name, module in modules.items()}
-    ready = {name: (modules[name][0], marshal.dumps(code.pop(name))) for name in READY}
-    head = marshal.dumps((code.pop(LOADER), ready))
-    # This format repeats a name instead of its number: sister's code is then alike.
-    plain = 2 if sys.version_info < (3, 14) else marshal.version
-    codes = {
-        name: marshal.dumps(code[name], plain) if modules[name][1] else b""
-        for name in often
-    }
-    rest = {
-        name: list(take_apart(code[name])) if modules[name][1] else []
-        for name in sorted(code.keys() - codes)
-    }
-    # Like stands beside like: a seventh less to store than one after the other.
-    columns = [list(column) for column in zip(*itertools.chain(*rest.values()))]
-    compiled = (
-        codes,
-        head,
-        {name: len(parts) for name, parts in rest.items()},
-        marshal.dumps(columns, plain),
-        cache_sizes(),
-    )
-    sys.stdout.buffer.write(marshal.dumps(compiled, 2))
-    return 0
-
-
-class Compiled(NamedTuple):
-    """The modules as one CPython's code."""
-
-    codes: dict[str, bytes]  # by name, what starts often, but for the loader and READY
-    head: bytes  # these, ready to run
-    counts: dict[str, int]  # by name, all others: of how many code objects
-    columns: bytes  # what these are made of, a list for each of code_fields()
-    caches: dict[int, int]  # the result of cache_sizes()
-
-
-def starts_often(files: dict[str, bytes]) -> list[str]:
-    """OFTEN, and what is imported with them, but for what is ready to run."""
-    modules, names, left = find_modules(files), set(), list(OFTEN)
-    while left:
-        name = left.pop()
-        if name in modules and name not in names:
-            names.add(name)
-            left += [name.rpartition(".")[0], *imports_of(files[modules[name]])]
-    return sorted(names.difference(READY, [LOADER]))
-
-
-def imports_of(text: bytes) -> Iterator[str]:
-    for node in without_types(text).body:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def find_modules(files: dict[str, bytes]) -> dict[str, str]:
-    """Every module: its name, and its file."""
-    return {
-        file[:-3].removesuffix("/__init__").replace("/", "."): file
-        for file in sorted(files)
-        if file.endswith(".py")
-    }
-
-
-def compile_all(
-    files: dict[str, bytes], python: Python, often: Sequence[str] = ()
-) -> Compiled:
-    """Compile every module with one CPython. Raises BuildError."""
-    modules = {name: (file, files[file]) for name, file in find_modules(files).items()}
+def pack_for(files: dict[str, bytes], python: Python) -> tuple[bytes, bytes]:
+    """Head and codes of what starts often, made by one CPython. Raises BuildError."""
+    wanted = {LOADER, *READY, *(f"feishuperm.{name}" for name in OFTEN.split())}
+    modules = find_modules(files).items()
+    chosen = {name: module for name, module in modules if name in wanted}
     result = subprocess.run(
-        [python.path, "-BsS", __file__, "--compile"],
+        [python.path, "-BsS", "-X", "no_debug_ranges", __file__, "--pack"],
         env={"PYTHONHASHSEED": "0"},  # sets among the constants are written in order
         cwd="/",
-        input=marshal.dumps((modules, list(often) or starts_often(files)), 2),
+        input=marshal.dumps(chosen, 2),
         capture_output=True,
     )
     if result.returncode:
         raise BuildError(f"{python.version}: {result.stderr.decode()}")
-    return Compiled(*marshal.loads(result.stdout))
+    head, codes = marshal.loads(result.stdout)
+    return head, codes
 
 
-def deflate(data: bytes, dictionary: bytes) -> bytes:
-    """As small as zlib can, given a text that is much the same."""
-    deflater = zlib.compressobj(9, zdict=dictionary)
-    return deflater.compress(data) + deflater.flush()
-
-
-def squeeze(data: bytes) -> bytes:
-    """As small as lzma can, when likes may be far apart."""
-    import lzma  # of this Python alone: those that compile may lack it
-
-    memory = 1 << 24  # a reader needs as much, if there is so much to read
-    options = {"preset": 9 | lzma.PRESET_EXTREME, "dict_size": memory, "pb": 0}
-    filters = [{"id": lzma.FILTER_LZMA2, **options}]
-    return lzma.compress(data, check=lzma.CHECK_NONE, filters=filters)
-
-
-Span = tuple[int, int]  # length and place, as pread takes them
-
-
-def bases_of(python: Python, pythons: Iterable[Python]) -> list[Python]:
-    """The CPythons whose code leads to that of this one, which is the last of them."""
-    wanted = BASES.get(python.minor)
-    base = next((other for other in pythons if other.minor == wanted), None)
-    return [*bases_of(base, pythons), python] if base else [python]
-
-
-class Body:
-    """What stands between sh text and zip, and where."""
-
-    def __init__(
-        self, mark: bytes, compiled: dict[Python, Compiled], modules: dict[str, str]
-    ) -> None:
-        # Should the file be replaced between sh and Python, what BOOT finds is not what
-        # it knows: the mark says so before marshal reads code of another loader.
-        self.mark = mark
-        self.compiled = compiled
-        self.modules = modules
-        self.data = bytearray(TABLE_SIZE)
-        self.sections: dict[Python, tuple[int, list[int]]] = {}
-        for python in compiled:
-            self.put_codes(python)
-        self.rest: dict[Python, tuple[int, int, int]] = {}
-        self.rest_place = self.put_rest()
-        for python in compiled:
-            self.put_head(python)
-
-    @property
-    def end(self) -> int:
-        return TEXT_SIZE + len(self.data)
-
-    def put(self, data: bytes) -> Span:
-        place = self.end
-        self.data += data
-        return len(data), place
-
-    def put_codes(self, python: Python) -> None:
-        *bases, _ = bases_of(python, self.compiled)
-        near = self.compiled[bases[-1]].codes if bases else {}
-        place, lengths = self.end, []
-        for name, code in self.compiled[python].codes.items():
-            packed = deflate(code, near.get(name, b"")) if code else b""
-            lengths.append(self.put(packed)[0])
-        self.sections[python] = place, lengths
-
-    def put_rest(self) -> Span:
-        """A reader stops at the end of its part: the newest Pythons wait least."""
-        rest = b""
-        for python in sorted(self.compiled, key=lambda python: -python.minor):
-            columns = self.compiled[python].columns
-            end = len(rest) + len(columns)
-            self.rest[python] = len(rest), end, zlib.crc32(columns)
-            rest += columns
-        return self.put(squeeze(rest))
-
-    def put_head(self, python: Python) -> None:
-        compiled = self.compiled[python]
-        bases = bases_of(python, self.compiled)
-        files = [self.modules[name] for name in (*compiled.codes, *compiled.counts)]
-        sections = [self.sections[base] for base in bases]
-        counts = list(compiled.counts.values())
-        rest = self.rest_place, *self.rest[python]
-        index = files, sections, counts, rest, compiled.caches
-        head = self.put(compiled.head + bytes.fromhex(python.magic) + self.mark)
-        row = *head, *self.put(zlib.compress(marshal.dumps(index, 2), 9))
-        place = ROW_SIZE * python.minor
-        packed = b"".join(number.to_bytes(4, "big") for number in row)
-        self.data[place : place + ROW_SIZE] = packed
-
-
-def make_text(version: str, mark: bytes) -> tuple[bytes, str]:
-    """The sh text, and the BOOT that is in it."""
-    others = OTHERS.replace("@NAMES@", repr(HOOK_NAMES))
-    room = TEXT_SIZE - len(others)
-    boot = BOOT.replace("@OTHERS@", str(room)).replace("@MARK@", mark.decode())
-    boot = boot.replace("@TEXT@", str(TEXT_SIZE)).replace("@ROW@", str(ROW_SIZE))
-    text = SH.replace("@VERSION@", version).replace("@BOOT@", boot)
-    text = text.replace("@SH_NAMES@", " | ".join(HOOK_NAMES))
-    if len(text) > room:
-        raise BuildError(f"the sh text has {len(text)} bytes, there is room for {room}")
-    return (text.ljust(room, "\n") + others).encode(), boot
-
-
-def make_prefix(
-    files: dict[str, bytes], source: Source, pythons: list[Python]
-) -> tuple[bytes, str]:
-    """Everything before the zip, and the BOOT that is in it."""
-    with ThreadPoolExecutor() as pool:
-        often = starts_often(files)
-        results = pool.map(lambda python: compile_all(files, python, often), pythons)
-        compiled = dict(zip(pythons, results))
-    mark = source.build_id[:8].encode()
-    body = Body(mark, compiled, find_modules(files))
-    text, boot = make_text(source.version, mark)
-    return text + body.data, boot
+def pack_stdin() -> int:
+    """For `pack_for`."""
+    pack = make_pack(marshal.load(sys.stdin.buffer))
+    sys.stdout.buffer.write(marshal.dumps(pack, 2))
+    return 0
 
 
 def build_facts(source: Source) -> bytes:
@@ -833,124 +321,61 @@ def run_shiv(files: dict[str, bytes], epoch: int) -> dict[str, bytes]:
 def make_archive(source: Source, pythons: list[Python]) -> bytes:
     """The whole file."""
     files = {"feishuperm/_build.py": build_facts(source), **source.files}
-    with ThreadPoolExecutor(1) as beside:
-        plain = beside.submit(without_prose, files)
-        prefix, boot = make_prefix(files, source, pythons)
-    members = run_shiv(plain.result(), source.epoch)
+    mark = mark_of(files)
+    text, main = make_text(source.version, mark)
+    with ThreadPoolExecutor() as pool:
+        packs = pool.map(lambda python: pack_for(files, python), pythons)
+        members = run_shiv(files, source.epoch)
+        by_python = dict(zip(pythons, packs))
     members["LICENSE"] = source.licence
-    members["__main__.py"] = MAIN.replace("@BOOT@", repr(boot)).encode()
+    members["__main__.py"] = main
     environment = json.loads(members["environment.json"])
     environment["build_id"] = source.build_id  # the one that `version` shows
     members["environment.json"] = json.dumps(environment, sort_keys=True).encode()
+    sources = list_sources(make_zip(members, source.epoch, 0))
+    prefix = text + make_codes(by_python, mark, sources)
     return prefix + make_zip(members, source.epoch, len(prefix))
-
-
-def make_zip(members: dict[str, bytes], epoch: int, offset: int) -> bytes:
-    """A zip that stands `offset` bytes into a file and depends on nothing else."""
-    date = time.gmtime(max(epoch, 315_532_800))[:6]  # zip begins in 1980
-    output = io.BytesIO()
-    output.seek(offset)
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name in sorted(name for name in members if not name.endswith("/")):
-            info = zipfile.ZipInfo(name, date)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.create_system = 3
-            info.external_attr = 0o100644 << 16
-            archive.writestr(info, members[name])
-    return output.getvalue()[offset:]
-
-
-def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write so that a reader sees the old file or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    temporary.chmod(mode)
-    temporary.replace(path)
-
-
-# ---- the check of what was built
-
-
-def answer_one_hook(server: socket.socket, answer: bytes) -> None:
-    """A server for one request: registered, then decided."""
-    connection, _ = server.accept()
-    with connection:
-        connection.recv(65536)
-        for kind, body in ((b"A", b"5"), (b"D", answer)):
-            connection.sendall((len(body) + 1).to_bytes(4, "big") + kind + body)
-
-
-def check_hook(archive: Path, python: Python, scratch: Path) -> None:
-    """The built hook relays one answer."""
-    answer = b'{"hookSpecificOutput": {}}\n'
-    path = str(scratch / "s")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
-        server.listen()
-        server.settimeout(30)
-        thread = threading.Thread(
-            target=answer_one_hook, args=(server, answer), daemon=True
-        )
-        thread.start()
-        event = b'{"hook_event_name":"PermissionRequest"}'
-        environ = {"PERMISSION_SOCKET_PATH": path}
-        result = run_built(archive, python, ["hook"], scratch, environ, event)
-        thread.join(30)
-    os.unlink(path)
-    if result.stdout != answer or result.stderr or result.returncode:
-        raise BuildError(f"{python.version}: the built hook said {result}")
-
-
-def check_version(archive: Path, python: Python, scratch: Path) -> None:
-    """The built command line runs, and the hook's code is compiled for this Python."""
-    result = run_built(archive, python, ["version", "--json"], scratch, {})
-    try:
-        facts = json.loads(result.stdout)
-    except ValueError:
-        raise BuildError(f"{python.version}: `version` said {result}") from None
-    if not facts["fast"] or facts["python"] != python.version:
-        raise BuildError(f"{python.version}: `version` said {facts}")
-
-
-def run_built(
-    archive: Path,
-    python: Python,
-    arguments: list[str],
-    scratch: Path,
-    environ: dict[str, str],
-    stdin: bytes = b"",
-) -> subprocess.CompletedProcess[bytes]:
-    """Run the built file with a certain interpreter, as an installation pins it."""
-    write_file(scratch / "feishuperm" / "python", python.path.encode() + b"\n")
-    return subprocess.run(
-        [str(archive), *arguments],
-        env={"PATH": os.defpath, "XDG_CONFIG_HOME": str(scratch), **environ},
-        cwd=scratch,
-        input=stdin,
-        capture_output=True,
-        timeout=60,
-    )
-
-
-def check(archive: Path, pythons: list[Python]) -> None:
-    """Raises BuildError when the file does not run somewhere."""
-    with tempfile.TemporaryDirectory(prefix="feishuperm-check-") as scratch:
-        for python in pythons:
-            check_version(archive, python, Path(scratch))
-            check_hook(archive, python, Path(scratch))
 
 
 # ---- commands
 
 
 def command_build(arguments: list[str]) -> int:
-    """Build dist/feishuperm.pyz and check it (--release: for every CPython)."""
-    if unknown := [name for name in arguments if name != "--release"]:
-        raise BuildError(f"build: unknown argument {unknown[0]}")
+    """Build dist/feishuperm.pyz for every CPython found, and check it."""
+    if arguments:
+        raise BuildError(f"build: unknown argument {arguments[0]}")
     with build_lock():
-        build(find_pythons(), release="--release" in arguments)
+        build(find_pythons())
     return 0
+
+
+def command_release(arguments: list[str]) -> int:
+    """Write a release into dist/, to be copied to --url https://HOST/FOLDER."""
+    if len(arguments) != 2 or arguments[0] != "--url":
+        raise BuildError("release: where will it lie? --url https://HOST/FOLDER")
+    url = arguments[1].rstrip("/")
+    # The address ends up between single quotes in a script that people run unread.
+    if not re.fullmatch(r"https://[\w.\-]+(:\d+)?(/[\w.~%+\-]+)*", url, re.ASCII):
+        raise BuildError(f"release: {url} is not an https address of a folder")
+    if git("status", "--porcelain") or read_source().commit == "unknown":
+        raise BuildError("release: commit everything first (git status)")
+    version = read_source().version
+    notes = changes_of(version)
+    with build_lock():
+        build(find_pythons(), f"{url}/{ARCHIVE.name}")
+    write_file(DIST / "CHANGELOG.md", notes.encode())
+    say(f"version {version}: copy all of dist/ to {url}/")
+    return 0
+
+
+def changes_of(version: str) -> str:
+    """The section of a version in the CHANGELOG. Raises BuildError."""
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    heading = rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)\n"
+    found = re.search(heading + r".*?(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    if not found:
+        raise BuildError(f"CHANGELOG.md has no section `## {version} (YYYY-MM-DD)`")
+    return found[0].rstrip() + "\n"
 
 
 @contextmanager
@@ -987,23 +412,24 @@ def is_built(pythons: Iterable[Python]) -> bool:
 
 def input_digest() -> str:
     """Of every file that a build reads."""
-    names = ("build.py", "pyproject.toml", "install.sh", "LICENSE")
-    files = package_files() | {name: (ROOT / name).read_bytes() for name in names}
+    files = package_files()
+    files.update({name: (ROOT / name).read_bytes() for name in INPUTS})
     return digest_of(files)
 
 
-def build(pythons: list[Python], release: bool = False) -> None:
+def build(pythons: list[Python], url: str = "") -> None:
+    """Write dist/; with the address of a release, refuse what is none."""
     ensure_tools("build")
     say("compiled for " + ", ".join(f"{p.version} ({p.path})" for p in pythons))
     missing = set(RELEASE_MINORS) - {python.minor for python in pythons}
-    if missing and release:
+    if missing and url:
         names = ", ".join(f"3.{minor}" for minor in sorted(missing))
         raise BuildError(f"a release needs CPython {names} on this machine")
     inputs, source = input_digest(), read_source()
     data = make_archive(source, pythons)
     if len(data) > SIZE_LIMIT:
         text = f"the archive has {len(data)} bytes; the limit is {SIZE_LIMIT}"
-        if release:
+        if url:
             raise BuildError(text)
         say(text)
     fresh = ARCHIVE.with_name("feishuperm.pyz.new")
@@ -1012,18 +438,20 @@ def build(pythons: list[Python], release: bool = False) -> None:
     fresh.replace(ARCHIVE)
     digest = hashlib.sha256(data).hexdigest()
     write_file(DIST / "SHA256SUMS", f"{digest}  {ARCHIVE.name}\n".encode())
-    write_file(DIST / "install.sh", make_installer(source.version, digest), 0o755)
+    installer = make_installer(source.version, url, digest)
+    write_file(DIST / "install.sh", installer, 0o755)
     magics = [python.magic for python in pythons]
     stamp = {"inputs": inputs, "archive": digest, "magics": magics}
     write_file(STAMP, json.dumps(stamp).encode())
     say(f"{ARCHIVE.relative_to(ROOT)}  {len(data)} bytes  sha256 {digest}")
 
 
-def make_installer(version: str, digest: str) -> bytes:
-    """install.sh with the checksum of the file that is released beside it."""
+def make_installer(version: str, url: str, digest: str) -> bytes:
+    """install.sh for the file that is released beside it."""
     script = (ROOT / "install.sh").read_text("utf-8")
-    script = script.replace("\nversion=''\n", f"\nversion='{version}'\n", 1)
-    return script.replace("\nsha256=''\n", f"\nsha256='{digest}'\n", 1).encode()
+    for name, fact in (("version", version), ("url", url), ("sha256", digest)):
+        script = script.replace(f"\n{name}=''\n", f"\n{name}='{fact}'\n", 1)
+    return script.encode()
 
 
 def command_test(arguments: list[str]) -> int:
@@ -1097,19 +525,20 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "build": command_build,
     "test": command_test,
     "lint": command_lint,
+    "release": command_release,
     "bench": command_bench,
     "soak": command_soak,
 }
 
 
 def usage() -> str:
-    rows = [f"  {name:6} {function.__doc__}" for name, function in COMMANDS.items()]
+    rows = [f"  {name:7} {function.__doc__}" for name, function in COMMANDS.items()]
     return "\n".join(["usage: python3 build.py [command]", *rows])
 
 
 def main(arguments: list[str]) -> int:
-    if arguments == ["--compile"]:
-        return compile_stdin()
+    if arguments == ["--pack"]:
+        return pack_stdin()
     if set(arguments[:1]) & {"-h", "--help", "help"}:
         print(usage())
         return 0

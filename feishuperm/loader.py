@@ -1,11 +1,10 @@
-"""How the built file starts and imports its modules: compiled code before the zip.
+"""How the built file starts and imports its modules: compiled code, else the sources.
 
-The build lays down every module's code once per CPython (see build.py for the layout);
-BOOT, in the sh text, runs this file's own code and calls `start()`.  From then on
-`import feishuperm.x` is a read at a known offset: no folder is listed, no zip directory
-read, nothing compiled and nothing written.  What `hook` needs came with the first read;
-`codes` reads all else.  The sources in the zip serve Pythons that the build did not
-know or that have no lzma, and tracebacks.
+The build puts the code of what starts often before the zip, once per CPython; `install`
+puts the code of everything, for the Python it pins, into a file beside the archive.
+What neither has comes from the sources in the zip.  BOOT, in the sh text, runs this
+file's own code and calls `start()`; from then on `import feishuperm.x` is a read at a
+known offset of a file that stays open: no folder is listed, nothing is written.
 
 It knows nothing of what the modules are for, and runs before anything is imported: it
 keeps to what every Python has loaded at its start.
@@ -24,25 +23,36 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
-    from feishuperm.codes import Codes
-
     Ready = dict[str, tuple[str, bytes]]  # files and codes that came with this one
+    # Of a module: its file, the length and the place of its code.
+    Places = dict[str, tuple[str, int, int]]
+    # Compiled code: the file it is in, where the first place is, what, and where.
+    Pack = tuple[int, int, Ready, Places]
+    Unread = tuple[int, int, Ready, bytes]  # the same, with places as marshal has them
+    Sources = dict[str, tuple[str, int, int, int]]  # and the sum of the text
 
 INIT = "/__init__.py"
 HOOK_NAMES = ("feishuperm-hook", "permission-notify")
 HOOK_ARGUMENTS: tuple[list[str], ...] = ([], ["next"], ["denied"], ["form"])
+SOURCES_AT = 4096  # where the archive says where its list of sources is
+BESIDE = ".code"  # the end of the name of the file beside the archive
+FACTS = 32  # bytes before the head in a file beside the archive
 
 
 class Loader:
     """Finder and loader of everything in the archive, for `sys.meta_path`."""
 
-    def __init__(self, archive: str, fd: int, index: bytes, ready: Ready) -> None:
+    def __init__(self, archive: str, fd: int, mark: bytes, own: Unread) -> None:
         self.archive = archive
         self.fd = fd  # stays open: an upgrade puts another file at the same path
-        self.index = index
-        self.ready = ready
-        self.codes: Codes | None = None  # all others, when one of them is needed
+        self.mark = mark
+        self.ready = own[2]
         self.libraries = sys.path[-1]  # Python's own: later anybody may add to the path
+        # `hook` needs no more than what is ready; only then is the rest looked for.
+        self.packs: list[Pack] = []
+        self.unread = [own]
+        self.looked_beside = own[0] != fd
+        self.sources: tuple[int, Sources] | None = None  # behind this place in `fd`
 
     def find_spec(
         self, name: str, path: object = None, target: object = None
@@ -53,11 +63,6 @@ class Loader:
             file = self.get_filename(name)
         except KeyError:
             return None
-        if self.codes and name in self.codes.rest:
-            try:
-                import _lzma  # noqa: F401 without it, Python itself finds the source
-            except ImportError:
-                return None
         spec = ModuleSpec(name, self, origin=file)  # type: ignore[arg-type]
         if file.endswith(INIT):
             spec.submodule_search_locations = [file[: -len(INIT)]]
@@ -68,26 +73,25 @@ class Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         module.__file__ = self.get_filename(module.__name__)
-        code = self.get_code(module.__name__)
-        if code:
-            exec(code, module.__dict__)
+        exec(self.get_code(module.__name__), module.__dict__)
 
-    def get_code(self, name: str) -> CodeType | None:
-        """None for an empty file; ImportError when another lies over this one."""
+    def get_code(self, name: str) -> CodeType:
+        """Raises ImportError when another file lies over this one."""
         file = self.get_filename(name)
-        code: CodeType | None
         if name in self.ready:
-            code = loads(self.ready[name][1])
+            code: CodeType = loads(self.ready[name][1])
         else:
-            code = self._others().load(name)
-        if code:
-            _fix_co_filename(code, file)
+            code = self._compiled(name) or self._from_source(name, file)
+        _fix_co_filename(code, file)
         return code
 
     def get_filename(self, name: str) -> str:
-        """As zipimport names it, which serves the same modules to other Pythons."""
-        is_ready = name in self.ready
-        file = self.ready[name][0] if is_ready else self._others().files[name]
+        """As zipimport would name it."""
+        if name in self.ready:
+            file = self.ready[name][0]
+        else:
+            pack = self._pack_of(name) or self._sources()
+            file = pack[-1][name][0]
         return f"{self.archive}/site-packages/{file}"
 
     def is_package(self, name: str) -> bool:
@@ -114,26 +118,124 @@ class Loader:
             return None
         return ModuleSpec(name, ExtensionFileLoader(name, path), origin=path)
 
-    def _others(self) -> Codes:
-        if not self.codes:
-            from feishuperm.codes import Codes
+    def _pack_of(self, name: str) -> Pack | None:
+        """The compiled code that has this module, if any does."""
+        for pack in self.packs:
+            if name in pack[3]:
+                return pack
+        if self.unread:
+            fd, start, ready, data = self.unread.pop()
+            self.packs.append((fd, start, ready, loads(data)))
+            return self._pack_of(name)
+        if self.looked_beside:
+            return None
+        self.looked_beside = True
+        try:
+            fd, head = open_beside(self.archive, self.fd, self.mark)
+        except OSError:
+            return None
+        self.unread.append((fd, FACTS + len(head), *loads(head)[1:]))
+        return self._pack_of(name)
 
-            self.codes = Codes(self.archive, self.fd, self.index)
-        return self.codes
+    def _compiled(self, name: str) -> CodeType | None:
+        """None if only the source is there, or the file beside the archive is damaged.
+
+        zlib puts a sum beside the data: marshal never sees what another file, written
+        over this one, has at the same place.
+        """
+        pack = self._pack_of(name)
+        if not pack:
+            return None
+        from zlib import decompressobj, error
+
+        fd, start, ready, places = pack
+        _, length, place = places[name]
+        inflater = decompressobj(zdict=b"".join(code for _, code in ready.values()))
+        try:
+            data = inflater.decompress(posix.pread(fd, length, start + place))
+        except error:
+            data = b""
+        if not inflater.eof:
+            if fd == self.fd:
+                raise self._overwritten()
+            self.packs.remove(pack)
+            return self._compiled(name)
+        code: CodeType = loads(data)
+        return code
+
+    def _from_source(self, name: str, file: str) -> CodeType:
+        from zlib import crc32, decompress, error
+
+        start, sources = self._sources()
+        _, length, place, total = sources[name]
+        try:
+            text = decompress(posix.pread(self.fd, length, start + place), -15)
+        except error:
+            raise self._overwritten() from None
+        if crc32(text) != total:
+            raise self._overwritten()
+        code: CodeType = compile(text, file, "exec", dont_inherit=True, optimize=2)
+        return code
+
+    def _sources(self) -> tuple[int, Sources]:
+        if self.sources is None:
+            from zlib import decompress, error
+
+            row = posix.pread(self.fd, 8, SOURCES_AT)
+            length, place = (
+                int.from_bytes(row[:4], "big"),
+                int.from_bytes(row[4:], "big"),
+            )
+            try:
+                data = decompress(posix.pread(self.fd, length, place))
+            except error:
+                raise self._overwritten() from None
+            self.sources = length + place, loads(data)
+        return self.sources
+
+    def _overwritten(self) -> ImportError:
+        return ImportError(f"{self.archive} was overwritten while it was running")
 
 
-def start(fd: int = -1, index: bytes = b"", ready: Ready | None = None) -> None:
-    """Run the command line of BOOT, from the file open as `fd` or from the sources."""
+def open_beside(archive: str, fd: int, mark: bytes) -> tuple[int, bytes]:
+    """The code that `install` put beside the archive: its file, and its head.
+
+    Raises OSError unless it is of this very build, for this Python, whole, and nobody
+    can have written it who could not write the archive.  BOOT has a copy of this text.
+    """
+    from _frozen_importlib_external import MAGIC_NUMBER
+    from _imp import source_hash
+    from posix import O_NOFOLLOW, O_NONBLOCK, close, fstat, open, pread, readlink
+
+    try:
+        while True:
+            link = readlink(archive)
+            archive = archive[: archive.rfind("/") + 1] * (link[0] != "/") + link
+    except OSError:
+        pass
+    beside = open(archive + ".code", O_NOFOLLOW | O_NONBLOCK)
+    status = fstat(beside)
+    # A regular file that nobody else can write.
+    if status.st_mode & 0o170022 == 0o100000 and status.st_uid == fstat(fd).st_uid:
+        facts = pread(beside, 32, 0)
+        head = pread(beside, int.from_bytes(facts[:4], "big"), 32)
+        if facts[4:] == MAGIC_NUMBER + mark + source_hash(0, head):
+            return beside, head
+    close(beside)
+    raise OSError
+
+
+def start(
+    fd: int, mark: bytes, pack: int, place: int, ready: Ready, places: bytes
+) -> None:
+    """Run the command line of BOOT: the archive is open as `fd`, its code as `pack`."""
     argv = sys.argv
     del argv[0]
     archive = absolute(argv[0])
     words = ["hook"] if archive.rpartition("/")[2] in HOOK_NAMES else []
     words += argv[1:]
     is_hook = words[:1] == ["hook"] and words[1:] in HOOK_ARGUMENTS
-    if ready:
-        sys.meta_path.insert(0, Loader(archive, fd, index, ready))
-    else:
-        sys.path[0] = f"{archive}/site-packages"
+    sys.meta_path.insert(0, Loader(archive, fd, mark, (pack, place, ready, places)))
     if is_hook:
         run_hook()
     from feishuperm.cli import main

@@ -148,12 +148,6 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-def head_of(data: bytes, python: build.Python) -> tuple[int, int, bytes]:
-    """Length and place of one Python's head in a built file, and those of its index."""
-    row = data[build.TEXT_SIZE + build.ROW_SIZE * python.minor :][: build.ROW_SIZE]
-    return int.from_bytes(row[:4], "big"), int.from_bytes(row[4:8], "big"), row[8:]
-
-
 @pytest.fixture(scope="session")
 def pythons() -> list[build.Python]:
     """One CPython of each kind found on this machine, oldest first."""

@@ -1,4 +1,4 @@
-"""A small archive as the build lays it down, without sh text and zip."""
+"""A small archive as the build lays it down, with a zip and without the sh text."""
 
 from __future__ import annotations
 
@@ -6,23 +6,14 @@ import marshal
 import os
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
+import archive
 import build
-from tests.conftest import head_of
+from feishuperm.codes import READY, SITE, find_modules, make_pack, mark_of
+from feishuperm.loader import BESIDE, Loader
+from feishuperm.setup.program_step import make_code
 
-FILES = {
-    "feishuperm/__init__.py": b"ready = True\n",
-    "feishuperm/client.py": b"",
-    "feishuperm/codes.py": b"",
-    "feishuperm/loader.py": b"",
-    "feishuperm/wire.py": b"",
-    "feishuperm/commands/__init__.py": b"",
-    "feishuperm/commands/version.py": b"from feishuperm.room import table\n",
-    "feishuperm/room/__init__.py": b"",
-    "feishuperm/room/table.py": b"def f():\n    return 'here'\n",
-    "feishuperm/shed/__init__.py": b"",
-    "feishuperm/shed/ladder.py": b"""\
+LADDER = b"""\
 class Ladder:
     def climb(self, steps=(1, 2)):
         return [(lambda: step)() for step in steps]
@@ -30,28 +21,58 @@ def f():
     def deeper():
         return "here" if Ladder().climb() == [1, 2] else "lost"
     return deeper()
-""",
+"""
+FILES = {
+    "feishuperm/__init__.py": b"ready = True\n",
+    "feishuperm/client.py": b"",
+    "feishuperm/loader.py": b"",
+    "feishuperm/wire.py": b"",
+    "feishuperm/room/__init__.py": b"",
+    "feishuperm/room/table.py": LADDER,
+    "feishuperm/shed/__init__.py": b"",
+    "feishuperm/shed/ladder.py": LADDER,
 }
 OFTEN, SELDOM = "feishuperm.room.table", "feishuperm.shed.ladder"
+MARK = mark_of(FILES)
 
 
-class LaidDown(NamedTuple):
-    """What BOOT hands to the loader."""
-
-    path: Path
-    fd: int
-    index: bytes
-    ready: dict[str, tuple[str, bytes]]
+def this_python() -> build.Python:
+    python = build.probe(os.path.realpath(sys.executable))
+    assert python
+    return python
 
 
-def lay_down(path: Path, pythons: list[build.Python], alone: bool) -> LaidDown:
-    """This Python's code, compressed by itself or against that of others."""
-    own = next(p for p in pythons if p.path == os.path.realpath(sys.executable))
-    bases = [own] if alone else build.bases_of(own, pythons)
-    compiled = {python: build.compile_all(FILES, python) for python in bases}
-    body = build.Body(b"01234567", compiled, build.find_modules(FILES))
-    data = bytes(build.TEXT_SIZE) + body.data
-    path.write_bytes(data)
-    size, offset, index = head_of(data, own)
-    _, ready = marshal.loads(data[offset : offset + size])
-    return LaidDown(path, os.open(path, os.O_RDONLY), index, ready)
+def head_of(data: bytes, python: build.Python) -> tuple[int, int]:
+    """Length and place of the head of a Python in a built file."""
+    row = data[archive.TEXT_SIZE + 8 * python.minor :][:8]
+    return int.from_bytes(row[:4], "big"), int.from_bytes(row[4:], "big")
+
+
+def lay_down(path: Path, is_known: bool = True) -> Path:
+    """An archive that has the code of OFTEN, for this Python or for none."""
+    modules = find_modules(FILES)
+    often = {name: modules[name] for name in (OFTEN, "feishuperm.room", *READY)}
+    often["feishuperm.loader"] = modules["feishuperm.loader"]
+    packs = {this_python(): make_pack(often)} if is_known else {}
+    members = {SITE + name: data for name, data in FILES.items()}
+    sources = archive.list_sources(archive.make_zip(members, 0, 0))
+    prefix = bytes(archive.TEXT_SIZE) + archive.make_codes(packs, MARK, sources)
+    path.write_bytes(prefix + archive.make_zip(members, 0, len(prefix)))
+    return path
+
+
+def lay_beside(path: Path) -> Path:
+    """The code of everything beside it, as `install` does."""
+    beside = path.with_name(path.name + BESIDE)
+    beside.write_bytes(make_code(FILES))
+    beside.chmod(0o644)
+    return beside
+
+
+def open_loader(path: Path) -> Loader:
+    """As BOOT starts it."""
+    fd = os.open(path, os.O_RDONLY)
+    length, place = head_of(path.read_bytes(), this_python())
+    head = os.pread(fd, length, place)
+    _, ready, places = marshal.loads(head) if head else (None, {}, b"{0")
+    return Loader(str(path), fd, MARK, (fd, length + place, ready, places))

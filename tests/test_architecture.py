@@ -25,7 +25,7 @@ ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "client": {"commands", "lib"},  # late: no server, or another agent's event
     "codes": set(),
-    "loader": {"cli", "client", "codes"},
+    "loader": {"cli", "client"},
     "errors": set(),
     "wire": set(),
     "models": set(),
@@ -37,7 +37,10 @@ ARROWS: dict[str, set[str]] = {
     "handlers": {"services", "channels", "lib", "protocol", "models"},
     "engine": {"services", "lib", "protocol", "models"},
     "supervisor": {"services", "lib", "models"},
-    "setup": {"supervisor", "services", "lib", "protocol", "models"},
+    "setup": {
+        *("supervisor", "services", "lib", "protocol", "models"),
+        *("codes", "loader"),  # `install` puts the modules' code beside the archive
+    },
     "gateway": {"services", "channels", "lib", "protocol", "models"},
     "server": {"protocol", "models"},
     "commands": {
@@ -47,7 +50,14 @@ ARROWS: dict[str, set[str]] = {
 }
 EVERYBODYS = {"errors", "wire"}
 ROOT_NAMES = {
-    *("pyproject.toml", "build.py", "install.sh", "README.md", "README.zh-CN.md"),
+    *(
+        "pyproject.toml",
+        "archive.py",
+        "build.py",
+        "install.sh",
+        "README.md",
+        "README.zh-CN.md",
+    ),
     *("DESIGN.md", "CHANGELOG.md", "LICENSE", "feishuperm", "tests"),
 }
 PACKAGE_NAMES = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import marshal
 import os
 import re
 import shutil
@@ -13,13 +12,15 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+import archive
 import build
+from feishuperm.codes import SITE, find_modules, mark_of
 from tests import conftest
 from tests.conftest import ROOT, clean_env
+from tests.laid_down import head_of
 
 # Shuffles every listing of a folder and shifts the clock, in every Python it reaches.
 DISORDER = """\
@@ -52,7 +53,7 @@ time.time = lambda: now() + 86400 * 400
 def copy_tree(source: Path, target: Path, mode: int, mtime: int) -> None:
     """The sources in another folder, with tools borrowed from here."""
     target.mkdir(parents=True)
-    for name in ("build.py", "pyproject.toml", ".gitignore", "LICENSE", "install.sh"):
+    for name in (*build.INPUTS, ".gitignore"):
         shutil.copy(source / name, target)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source / "feishuperm", target / "feishuperm", ignore=ignore)
@@ -73,7 +74,7 @@ def commit_tree(folder: Path) -> None:
     for command in (
         ["init", "-q", "-b", "main"],
         ["config", "core.fileMode", "false"],
-        ["add", "build.py", "pyproject.toml", ".gitignore", "feishuperm"],
+        ["add", *build.INPUTS, ".gitignore", "feishuperm"],
         [*user, "commit", "-q", "-m", "test"],
     ):
         subprocess.run(["git", *command], cwd=folder, env=env, check=True, timeout=60)
@@ -111,16 +112,16 @@ def test_same_commit_same_bytes(tmp_path: Path) -> None:
     first = run_build(plain, PYTHONHASHSEED="1")
     second = run_build(odd, umask=0o077, **disorder)
     assert first == second
-    archive = odd / "dist" / "feishuperm.pyz"
-    assert hashlib.sha256(archive.read_bytes()).hexdigest() == second
-    assert archive.stat().st_mode & 0o777 == 0o755
-    facts = facts_of(archive)
+    built = odd / "dist" / "feishuperm.pyz"
+    assert hashlib.sha256(built.read_bytes()).hexdigest() == second
+    assert built.stat().st_mode & 0o777 == 0o755
+    facts = facts_of(built)
     assert re.fullmatch("[0-9a-f]{40}", facts["COMMIT"])
     assert facts["DIRTY"] is False
     with open(odd / "feishuperm" / "errors.py", "a") as file:
         file.write("# changed\n")
     assert run_build(odd) != second
-    assert facts_of(archive)["DIRTY"] is True
+    assert facts_of(built)["DIRTY"] is True
 
 
 @pytest.mark.full
@@ -130,16 +131,16 @@ def test_without_git_two_folders_make_the_same_bytes(tmp_path: Path) -> None:
     few = {"PYENV_ROOT": ""}  # more Pythons take longer and show no more here
     first = run_build(tmp_path / "a", **few)
     assert first == run_build(tmp_path / "b", umask=0o077, **few)
-    archive = tmp_path / "a" / "dist" / "feishuperm.pyz"
-    assert facts_of(archive)["COMMIT"] == "unknown"
-    assert zipfile.ZipFile(archive).infolist()[0].date_time == (2026, 1, 1, 0, 0, 0)
+    built = tmp_path / "a" / "dist" / "feishuperm.pyz"
+    assert facts_of(built)["COMMIT"] == "unknown"
+    assert zipfile.ZipFile(built).infolist()[0].date_time == (2026, 1, 1, 0, 0, 0)
     run_build(tmp_path / "a", SOURCE_DATE_EPOCH="1700000000", **few)
-    assert zipfile.ZipFile(archive).infolist()[0].date_time[:3] == (2023, 11, 14)
+    assert zipfile.ZipFile(built).infolist()[0].date_time[:3] == (2023, 11, 14)
 
 
-def facts_of(archive: Path) -> dict[str, object]:
+def facts_of(path: Path) -> dict[str, object]:
     """The constants of `_build.py` in an archive."""
-    with zipfile.ZipFile(archive) as opened:
+    with zipfile.ZipFile(path) as opened:
         tree = ast.parse(opened.read("site-packages/feishuperm/_build.py"))
     return {
         node.targets[0].id: ast.literal_eval(node.value)  # type: ignore[attr-defined]
@@ -186,20 +187,23 @@ def test_shiv_info_reads_it(pyz: Path) -> None:
 
 
 def test_boot_fits_between_single_quotes() -> None:
-    text, boot = build.make_text("1.2.3", b"01234567")
-    assert "'" not in boot
-    assert "@" not in boot
-    assert len(text) == build.TEXT_SIZE
+    text, main = archive.make_text("1.2.3", b"0123456789abcdef")
+    boot = re.findall(r"-c '(.*?)' \"\$0\"", text.decode(), re.DOTALL)[0]
+    assert "@" not in text.decode().replace('"$@"', "")
+    assert repr(boot) in main.decode()
+    assert len(text) == archive.TEXT_SIZE
     compile(boot, "boot", "exec")
 
 
 def test_table_leads_to_the_heads(pyz: Path, pythons: list[build.Python]) -> None:
     data = pyz.read_bytes()
-    mark = str(facts_of(pyz)["BUILD_ID"])[:8].encode()
+    with zipfile.ZipFile(pyz) as opened:
+        names = [name for name in opened.namelist() if name.startswith(SITE)]
+        mark = mark_of({name[len(SITE) :]: opened.read(name) for name in names})
     for python in pythons:
-        size, offset, _ = conftest.head_of(data, python)
+        size, offset = head_of(data, python)
         head = data[offset : offset + size]
-        assert head[-12:] == bytes.fromhex(python.magic) + mark
+        assert head[-20:] == bytes.fromhex(python.magic) + mark
         assert size < 40_000
 
 
@@ -211,107 +215,19 @@ def test_zip_follows_the_codes_at_once(pyz: Path) -> None:
 
 def test_text_that_has_no_room_is_refused() -> None:
     with pytest.raises(build.BuildError, match="there is room for"):
-        build.make_text("1" * 4000, b"01234567")
+        archive.make_text("1" * 4000, b"0123456789abcdef")
 
 
 def test_module_that_does_not_compile_is_named(pythons: list[build.Python]) -> None:
-    files = {f"{name.replace('.', '/')}.py": b"" for name in build.READY}
-    files.update({"feishuperm/loader.py": b"", "feishuperm/odd.py": b"x = (\n"})
-    with pytest.raises(build.BuildError, match=r"feishuperm/odd\.py"):
-        build.compile_all(files, pythons[0])
+    files = {"feishuperm/cli.py": b"x = (\n"}
+    with pytest.raises(build.BuildError, match=r"feishuperm/cli\.py"):
+        build.pack_for(files, pythons[0])
 
 
-ANNOTATED = """\
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-async def f(a: int, *b: str, c: list[int], **d: object) -> None:
-    e: int = 1
-def g(a, /, b: int) -> None:
-    def h(c: int) -> int:
-        return c
-class C:
-    field: int = 1
-class D(NamedTuple):
-    field: Mapping[str, Any] = {}
-"""
-OFTEN = "feishuperm/_build.py"
-
-
-def test_annotations_of_functions_go_with_their_imports_those_of_classes_stay(
-    pythons: list[build.Python],
-) -> None:
-    files = {f"{name.replace('.', '/')}.py": b"" for name in build.READY}
-    files.update({"feishuperm/loader.py": b"", OFTEN: ANNOTATED.encode()})
-    python = next(p for p in pythons if p.path == os.path.realpath(sys.executable))
-    code = marshal.loads(build.compile_all(files, python).codes["feishuperm._build"])
-    space: dict[str, Any] = {"__name__": "x"}
-    exec(code, space)
-    assert not space["f"].__annotations__
-    assert not space["g"].__annotations__
-    assert space["C"].__annotations__ == {"field": "int"}
-    assert space["D"]() == ({},)
-    assert space.keys() & {"Any", "Mapping", "NamedTuple"} == {"NamedTuple"}
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="its table is short already")
-def test_shortened_table_names_the_same_lines() -> None:
-    text = "def f(x):\n    return (x +\n" + "\n" * 300 + "        1 / x)\n"
-    text += "try:\n    f(0)\nexcept ZeroDivisionError as error:\n    caught = error\n"
-    text += "long = [\n" + "    f(1),\n" * 200 + "]\n"
-    code = compile(text, "x", "exec")
-    short = build.shorten_lines(code)
-    assert build.lines_of(short) == build.lines_of(code)
-    assert len(short.co_linetable) < len(code.co_linetable) / 2
-    space: dict[str, Any] = {}
-    exec(short, space)
-    trace = space["caught"].__traceback__
-    assert (trace.tb_lineno, trace.tb_next.tb_lineno) == (305, 303)
-
-
-def program(source: bytes) -> str:
-    """What a file means to Python, docstrings apart."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, build.DOCUMENTED) and ast.get_docstring(node, clean=False):
-            node.body[0].value.value = ""  # type: ignore[attr-defined]
-    return ast.dump(tree, include_attributes=False)
-
-
-def test_bare_sources_are_the_same_programs_on_the_same_lines() -> None:
-    for path in (ROOT / "feishuperm").rglob("*.py"):
-        source = path.read_bytes()
-        bare = build.bare(source)
-        assert program(bare) == program(source), path
-        assert bare.count(b"\n") == source.count(b"\n"), path
-
-
-ODD_SOURCE = '''\
-"""Doc 中文
-  of two lines"""  # and a comment
-x = "# no comment"  # 注释
-def f(): "one line"; return 1
-class C:
-    """only a docstring"""
-y = """
-# inside
-"""
-def g(a: "列表"):
-    # first
-    "late docstring"
-    "no docstring" # tail
-z: str = f"{x} # {y}" #
-'''
-
-
-def test_comments_go_and_lines_stay() -> None:
-    source = ODD_SOURCE.encode()
-    bare = build.bare(source)
-    assert program(bare) == program(source)
-    assert bare.decode().split("\n") == [
-        *('""', "", 'x = "# no comment"', 'def f(): ""; return 1', "class C:"),
-        *('    ""', 'y = """', "# inside", '"""', 'def g(a: "列表"):', ""),
-        *('    ""', '    "no docstring"', 'z: str = f"{x} # {y}"', ""),
-    ]
+def test_modules_that_start_often_exist() -> None:
+    names = {f"feishuperm.{name}" for name in build.OFTEN.split()}
+    there = {"feishuperm._build", *find_modules(build.package_files())}
+    assert names <= there
 
 
 # ---- the machine
@@ -362,7 +278,7 @@ def test_program_that_is_no_cpython_is_passed_over(tmp_path: Path, script: str) 
 def test_release_needs_every_cpython() -> None:
     pythons = [build.Python("/x", "00", f"3.{minor}.0") for minor in (9, 11, 12, 13)]
     with pytest.raises(build.BuildError, match=r"a release needs CPython 3\.10 "):
-        build.build(pythons, release=True)
+        build.build(pythons, "https://host/x")
 
 
 def test_archive_that_is_too_large_is_no_release(
@@ -372,7 +288,7 @@ def test_archive_that_is_too_large_is_no_release(
     monkeypatch.setattr(build, "SIZE_LIMIT", 1000)
     monkeypatch.setattr(build, "make_archive", lambda source, pythons: bytes(1001))
     with pytest.raises(build.BuildError, match="1001 bytes; the limit is 1000"):
-        build.build([], release=True)
+        build.build([], "https://host/x")
 
 
 def test_archive_that_does_not_answer_is_refused(
@@ -381,7 +297,7 @@ def test_archive_that_does_not_answer_is_refused(
     broken = tmp_path / "x"
     build.write_file(broken, b"#!/bin/sh\nexit 0\n", 0o755)
     with pytest.raises(build.BuildError, match="`version` said"):
-        build.check_version(broken, pythons[0], tmp_path)
+        archive.check_version(broken, pythons[0], tmp_path)
 
 
 def test_tools_are_installed_once_each_and_again_when_their_group_changes(
@@ -505,7 +421,7 @@ def test_archive_is_built_again_when_a_source_or_a_python_is_new(
         monkeypatch.setattr(build, name, tmp_path / "a" / value)
     monkeypatch.setattr(build, "STAMP", tmp_path / "a" / ".build" / "archive.json")
     monkeypatch.setattr(build, "ARCHIVE", tmp_path / "a" / "dist" / "feishuperm.pyz")
-    monkeypatch.setattr(build, "check", lambda archive, pythons: None)
+    monkeypatch.setattr(build, "check", lambda path, pythons: None)
     monkeypatch.setattr(build, "ensure_tools", lambda *groups: None)
     built: list[int] = []
 
@@ -610,7 +526,7 @@ def test_command_line_of_the_build(
     code: int,
     text: str,
 ) -> None:
-    monkeypatch.setattr(build, "build", lambda pythons, release: None)
+    monkeypatch.setattr(build, "build", lambda pythons: None)
     assert build.main(arguments) == code
     captured = capsys.readouterr()
     assert text in (captured.out if code == 0 else captured.err)

@@ -1,108 +1,48 @@
-"""Compiled code read from a small archive, laid out by the build."""
+"""The code of modules, packed."""
 
 from __future__ import annotations
 
-import lzma
-import os
+import marshal
 import zlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-import build
-from feishuperm.codes import Codes
-from tests.laid_down import FILES, OFTEN, SELDOM, LaidDown, lay_down
-
-both = pytest.mark.parametrize("name", [OFTEN, SELDOM])
+from feishuperm.codes import READY, digest_of, find_modules, make_pack
+from tests.laid_down import FILES, OFTEN
 
 
-@pytest.fixture(params=["alone", "on its bases"])
-def laid(
-    request: pytest.FixtureRequest, tmp_path: Path, pythons: list[build.Python]
-) -> Iterator[LaidDown]:
-    laid = lay_down(tmp_path / "x.pyz", pythons, request.param == "alone")
-    yield laid
-    os.close(laid.fd)
-
-
-@pytest.fixture
-def codes(laid: LaidDown) -> Codes:
-    return Codes(str(laid.path), laid.fd, laid.index)
-
-
-@both
-def test_code_is_that_of_the_module(codes: Codes, name: str) -> None:
-    code = codes.load(name)
-    assert code
-    space: dict[str, Any] = {"__name__": name}
+def test_pack_has_what_the_hook_needs_ready_and_the_rest_at_its_places() -> None:
+    modules = find_modules(FILES)
+    head, codes = make_pack(modules)
+    loader, ready, listed = marshal.loads(head)
+    places = marshal.loads(listed)
+    assert loader.co_filename == "feishuperm/loader.py"
+    assert set(ready) == set(READY)
+    assert set(places) == set(modules) - set(READY) - {"feishuperm.loader"}
+    file, length, place = places[OFTEN]
+    dictionary = b"".join(code for _, code in ready.values())
+    inflater = zlib.decompressobj(zdict=dictionary)
+    code = marshal.loads(inflater.decompress(codes[place : place + length]))
+    space = {"__name__": OFTEN}
     exec(code, space)
-    assert space["f"]() == "here"
+    assert file == code.co_filename == "feishuperm/room/table.py"
+    assert space["f"]() == "here"  # type: ignore[operator]
 
 
-def test_empty_file_has_no_code(codes: Codes) -> None:
-    assert codes.load("feishuperm.room") is None
-    assert codes.load("feishuperm.shed") is None
+def test_code_has_neither_docstrings_nor_asserts() -> None:
+    text = b'"""doc"""\ndef f():\n    """doc"""\n    assert False\n'
+    head, _ = make_pack(find_modules({**FILES, "feishuperm/wire.py": text}))
+    space: dict[str, object] = {}
+    exec(marshal.loads(marshal.loads(head)[1]["feishuperm.wire"][1]), space)
+    assert space.get("__doc__") is None
+    assert space["f"]() is None  # type: ignore[operator]
 
 
-def test_index_names_every_file_but_those_that_came_with_the_head(
-    laid: LaidDown, codes: Codes
-) -> None:
-    ready = {file for file, _ in laid.ready.values()}
-    assert set(codes.files.values()) == FILES.keys() - ready - {"feishuperm/loader.py"}
+def test_module_that_does_not_compile_is_named() -> None:
+    with pytest.raises(SyntaxError, match=r"odd\.py"):
+        make_pack(find_modules({**FILES, "feishuperm/odd.py": b"x = (\n"}))
 
 
-def test_what_starts_often_is_read_by_itself(codes: Codes) -> None:
-    assert codes.load(OFTEN)
-    assert not codes.parts
-
-
-def test_code_that_was_taken_is_read_again(codes: Codes) -> None:
-    first = codes.load(SELDOM)
-    assert SELDOM not in codes.parts
-    assert codes.load(SELDOM) == first
-
-
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "nothing": lambda data: b"",
-    "garbage": lambda data: b"\xff" * len(data),
-    "zeros": lambda data: bytes(len(data)),
-    "moved": lambda data: b"x" + data,
-    "cut": lambda data: data[: build.TEXT_SIZE + build.TABLE_SIZE + 9],
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_index_that_is_not_what_was_built_is_never_read(
-    laid: LaidDown, damage: str
-) -> None:
-    laid.path.write_bytes(DAMAGE[damage](laid.path.read_bytes()))
-    with pytest.raises(ImportError, match="was overwritten while it was running"):
-        Codes(str(laid.path), laid.fd, laid.index)
-
-
-@both
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_code_that_is_not_what_was_built_is_never_run(
-    codes: Codes, damage: str, name: str
-) -> None:
-    path = Path(codes.archive)
-    path.write_bytes(DAMAGE[damage](path.read_bytes()))
-    with pytest.raises(ImportError, match="was overwritten while it was running"):
-        codes.load(name)
-
-
-@pytest.mark.parametrize(
-    "name, other", [(OFTEN, zlib.compress(b"x")), (SELDOM, lzma.compress(b"x" * 99))]
-)
-@pytest.mark.parametrize("missing", [0, 3])
-def test_other_code_at_the_same_place_is_never_run(
-    codes: Codes, name: str, other: bytes, missing: int
-) -> None:
-    place = codes.places[name][-1] if name == OFTEN else codes.section[0]
-    with open(codes.archive, "r+b") as file:
-        file.seek(place[1])
-        file.write(other[: len(other) - missing].ljust(place[0], b"\0"))
-    with pytest.raises(ImportError, match="was overwritten while it was running"):
-        codes.load(name)
+def test_digest_tells_names_from_contents() -> None:
+    assert digest_of({"a": b"b", "c": b""}) != digest_of({"a": b"", "c": b"b"})
+    assert digest_of({"a": b"1", "b": b"2"}) == digest_of({"b": b"2", "a": b"1"})

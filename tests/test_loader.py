@@ -5,60 +5,186 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import build
+import archive as layout
 from feishuperm import loader, wire
 from feishuperm.models.names import PROGRAMS
-from tests.laid_down import OFTEN, SELDOM, lay_down
+from tests.laid_down import MARK, OFTEN, SELDOM, lay_beside, lay_down, open_loader
 
 both = pytest.mark.parametrize("name", [OFTEN, SELDOM])
 
 
 @pytest.fixture
-def archive(tmp_path: Path, pythons: list[build.Python]) -> Iterator[loader.Loader]:
-    laid = lay_down(tmp_path / "x.pyz", pythons, alone=True)
-    yield loader.Loader(str(laid.path), laid.fd, laid.index, laid.ready)
-    os.close(laid.fd)
+def archive(tmp_path: Path) -> Iterator[loader.Loader]:
+    opened = open_loader(lay_down(tmp_path / "x.pyz"))
+    yield opened
+    for fd in {opened.fd, *(pack[0] for pack in opened.packs)}:
+        os.close(fd)
+
+
+def run_module(archive: loader.Loader, name: str) -> Any:
+    module: Any = types.ModuleType(name)
+    archive.exec_module(module)
+    return module
+
+
+def origin(archive: loader.Loader, name: str) -> str:
+    """Where the code of a module came from, once it is imported."""
+    assert run_module(archive, name).f() == "here"
+    packs = [pack for pack in archive.packs if name in pack[3]]
+    if not packs:
+        return "source"
+    return "archive" if packs[0][0] == archive.fd else "beside"
 
 
 @both
 def test_module_runs_and_names_its_source(archive: loader.Loader, name: str) -> None:
-    module: Any = types.ModuleType(name)
-    archive.exec_module(module)
+    module = run_module(archive, name)
     assert module.f() == "here"
     file = f"{archive.archive}/site-packages/{name.replace('.', '/')}.py"
     assert (module.__file__, module.f.__code__.co_filename) == (file, file)
 
 
-def test_python_without_lzma_finds_the_source_itself(
+def test_what_starts_often_is_compiled_and_the_rest_is_source(
+    archive: loader.Loader,
+) -> None:
+    assert origin(archive, OFTEN) == "archive"
+    assert archive.sources is None
+    assert origin(archive, SELDOM) == "source"
+
+
+def test_what_install_put_beside_has_all_modules(archive: loader.Loader) -> None:
+    lay_beside(Path(archive.archive))
+    assert origin(archive, OFTEN) == "archive"
+    assert origin(archive, SELDOM) == "beside"
+    assert archive.sources is None
+
+
+def test_python_that_the_build_did_not_know_has_its_code_beside(tmp_path: Path) -> None:
+    path = lay_down(tmp_path / "x.pyz", is_known=False)
+    opened = open_loader(path)
+    assert origin(opened, OFTEN) == "source"
+    lay_beside(path)
+    assert origin(open_loader(path), OFTEN) == "beside"
+
+
+def test_links_lead_to_what_lies_beside_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = lay_down(tmp_path / "x.pyz")
+    lay_beside(path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "far").symlink_to(path)
+    (tmp_path / "bin" / "near").symlink_to("../bin/far")
+    (tmp_path / "bin" / "next").symlink_to("near")
+    monkeypatch.chdir(tmp_path / "bin")
+    fd = os.open(path, os.O_RDONLY)
+    for link in ("next", "./near", str(tmp_path / "bin" / "far")):
+        assert loader.open_beside(link, fd, MARK)
+
+
+def other_build(path: Path, data: bytes) -> None:
+    path.write_bytes(data[:8] + b"0123456789abcdef" + data[24:])
+
+
+def other_python(path: Path, data: bytes) -> None:
+    path.write_bytes(data[:4] + b"\0\0\r\n" + data[8:])
+
+
+def not_a_file(path: Path, data: bytes) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def link(path: Path, data: bytes) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+UNFIT: dict[str, Callable[[Path, bytes], object]] = {
+    "of another build": other_build,
+    "for another Python": other_python,
+    "empty": lambda path, data: path.write_bytes(b""),
+    "cut": lambda path, data: path.write_bytes(data[:60]),
+    "garbage": lambda path, data: path.write_bytes(b"\xff" * len(data)),
+    "another head": lambda path, data: path.write_bytes(data[:40] + b"x" + data[41:]),
+    "for a group to write": lambda path, data: path.chmod(0o664),
+    "for all to write": lambda path, data: path.chmod(0o646),
+    "a pipe": not_a_file,
+    "a link": link,
+    "a folder": lambda path, data: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_file_beside_that_does_not_fit_is_never_run(
+    archive: loader.Loader, case: str
+) -> None:
+    beside = lay_beside(Path(archive.archive))
+    UNFIT[case](beside, beside.read_bytes())
+    assert origin(archive, SELDOM) == "source"
+
+
+def test_file_beside_that_another_user_owns_is_never_run(
     archive: loader.Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "_lzma", None)
-    assert archive.find_spec(SELDOM) is None
-    assert archive.find_spec(OFTEN)
+    lay_beside(Path(archive.archive))
+    fstat = os.fstat
+
+    def foreign(fd: int) -> os.stat_result:
+        status = list(fstat(fd))
+        status[4] += fd != archive.fd
+        return os.stat_result(status)
+
+    monkeypatch.setattr("posix.fstat", foreign)
+    assert origin(archive, SELDOM) == "source"
+
+
+def test_damaged_code_beside_is_replaced_by_the_source(archive: loader.Loader) -> None:
+    beside = lay_beside(Path(archive.archive))
+    data = beside.read_bytes()
+    start = loader.FACTS + int.from_bytes(data[:4], "big")
+    for damaged in (data[:start], data[:start] + bytes(len(data) - start)):
+        beside.write_bytes(damaged)
+        opened = open_loader(Path(archive.archive))
+        assert origin(opened, SELDOM) == "source"
+        assert origin(opened, OFTEN) == "archive"
 
 
 def test_what_came_with_the_head_needs_no_read(archive: loader.Loader) -> None:
     os.truncate(archive.archive, 0)
-    module: Any = types.ModuleType("feishuperm")
-    archive.exec_module(module)
-    assert module.ready is True
-    assert not archive.codes
+    assert run_module(archive, "feishuperm").ready is True
 
 
-def test_module_of_a_file_overwritten_meanwhile_is_left_to_nobody(
-    archive: loader.Loader,
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda data: b"",
+    "garbage": lambda data: b"\xff" * len(data),
+    "zeros": lambda data: bytes(len(data)),
+    "moved": lambda data: b"x" + data,
+    "cut": lambda data: data[: layout.TEXT_SIZE + layout.TABLE_SIZE + 9],
+}
+
+
+@both
+@pytest.mark.parametrize("was_listed", [False, True])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_archive_overwritten_meanwhile_is_never_run(
+    archive: loader.Loader, damage: str, name: str, was_listed: bool
 ) -> None:
-    """Python itself would take it from the sources of whatever lies there now."""
-    os.truncate(archive.archive, 0)
+    """Neither its code nor its sources: they are another version's."""
+    if was_listed:
+        archive.get_filename(SELDOM)
+    path = Path(archive.archive)
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
     with pytest.raises(ImportError, match="was overwritten while it was running"):
-        archive.find_spec(OFTEN)
+        archive.find_spec(name)
+        archive.get_code(name)
 
 
 def test_socket_comes_from_where_python_keeps_its_libraries(
@@ -115,5 +241,5 @@ def test_what_is_not_in_the_archive_is_left_to_others(
 
 def test_every_name_of_the_hook_is_known_everywhere() -> None:
     names = {name for name, command in PROGRAMS.items() if command == "hook"}
-    assert names == set(loader.HOOK_NAMES) == set(build.HOOK_NAMES)
+    assert names == set(loader.HOOK_NAMES) == set(layout.HOOK_NAMES)
     assert list(loader.HOOK_ARGUMENTS) == [[], *([kind] for kind in wire.KINDS)]

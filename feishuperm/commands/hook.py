@@ -15,7 +15,6 @@ import json
 import os
 from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
 from collections.abc import Mapping
-from typing import Any
 
 from feishuperm import wire
 from feishuperm.engine.application import Interactive
@@ -25,6 +24,8 @@ from feishuperm.models.notice import NOTICE_EVENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from feishuperm.models.settings import Settings
 
 # As in `client.PERMISSION`: only a key can look like this.

@@ -11,9 +11,12 @@ import gc
 import os
 import time
 from _signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
-from typing import NoReturn
 
 from feishuperm import wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 SUMMARY = "reviews stops and questions (a hook); on, off and status switch it"
 EPILOG = """\

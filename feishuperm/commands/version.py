@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 import feishuperm
 from feishuperm.lib.arguments import ArgumentParser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SUMMARY = "version, commit, Python"
 EPILOG = """\
@@ -42,5 +45,5 @@ def facts() -> dict[str, Any]:
         "build_id": build_id,
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
-        "fast": type(feishuperm.__loader__).__module__ == "feishuperm.loader",
+        "fast": bool(getattr(feishuperm.__loader__, "ready", None)),
     }

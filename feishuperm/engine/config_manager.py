@@ -21,7 +21,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import reduce
-from typing import Any
 
 from feishuperm.engine.variables import UnsafeTemplate, shell_template
 from feishuperm.errors import FileError
@@ -44,6 +43,8 @@ from feishuperm.models.hooks import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     Warn = Callable[[str], None]
     Covers = Callable[[str], bool]  # says whose files count: `Trust.covers`
     Pair = tuple[str, HookGroup]

@@ -15,7 +15,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
-from typing import Any
 
 from feishuperm.engine.variables import (
     PATHS,
@@ -38,6 +37,8 @@ from feishuperm.models.hooks import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from feishuperm.engine.sdk_hooks import HookMatcher, SdkCallback
 
     Fields = dict[str, Any]

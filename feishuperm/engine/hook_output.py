@@ -9,12 +9,13 @@ only for a callback that is alone and refuses nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from feishuperm.models.fields import part_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     Output = dict[str, Any]
 
 # How strong an answer is; the strongest of several wins.

@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import NoReturn
 
 from feishuperm.engine.variables import UnsafeTemplate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def words_of(text: str) -> frozenset[str]:

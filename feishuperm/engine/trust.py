@@ -17,7 +17,6 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import home, state_dir
@@ -31,6 +30,10 @@ from feishuperm.lib.files import (
 )
 from feishuperm.lib.git import main_folder, top_folder
 from feishuperm.models.fields import list_at, value_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SETTINGS = (".claude/settings.json", ".claude/settings.local.json", ".mcp.json")
 SCRIPT_FOLDERS = (".claude/hooks", "hooks")

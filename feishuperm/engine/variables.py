@@ -21,9 +21,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
 
 from feishuperm.models.fields import text_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Name -> the fields it is taken from, the first that holds text; a dot goes inside.
 VARIABLES = {

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, NoReturn
 
 from feishuperm.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 COLUMNS = 68  # of the line of usage, behind its first word
 MARGIN = 24  # where help begins; a longer name has a line of its own

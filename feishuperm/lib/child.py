@@ -24,7 +24,10 @@ from _signal import (
 )
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SHELL = "/bin/sh"
 # What is read of the child; RESULT is one more descriptor, which RESULT_FD names to it.

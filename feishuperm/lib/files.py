@@ -18,10 +18,13 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.config import state_dir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_JSON = 16 << 20  # settings files are kilobytes; this only stops an accident
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -7,7 +7,10 @@ anything.  Whoever asks here for a text, an object or a list gets one.
 from __future__ import annotations
 
 import json
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def decoded(data: str | bytes | bytearray) -> Any:

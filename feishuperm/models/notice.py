@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from feishuperm.models.payload import HookPayload
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.models.payload import HookPayload
 
 
 class NoticeEvent:

@@ -7,10 +7,13 @@ environment (see `lib.config`).  Attributes are the keys in lower case.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from feishuperm.errors import SettingError
 from feishuperm.models.names import LANGUAGES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NOTIFY_KINDS = (
     *("permission", "question", "plan", "next", "denied", "form"),

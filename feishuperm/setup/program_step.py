@@ -1,15 +1,26 @@
-"""The program in its place: the archive, the links to it, the pinned interpreter."""
+"""The program in its place: the archive, the links to it, the pinned interpreter.
+
+Beside the archive lies the code of all its modules for that interpreter, which the
+archive has of few and for no Python newer than itself.  It is only ever used if it fits
+(`loader.open_beside`): without it, everything works and starts slower.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import sys
+import zipfile
+from _imp import source_hash
 from collections.abc import Mapping
+from importlib.util import MAGIC_NUMBER
 
+from feishuperm.codes import SITE, find_modules, make_pack, mark_of
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import config_dir
 from feishuperm.lib.files import read_bytes, write_atomic
+from feishuperm.loader import BESIDE, open_beside
 from feishuperm.models.names import ARCHIVE, PROGRAMS
 from feishuperm.setup.files import digest, remove_file, remove_folders, replace_link
 from feishuperm.setup.manifest import Manifest, Record, Step
@@ -29,8 +40,10 @@ class ProgramStep(Step):
         super().__init__(manifest)
         self.source = source
         self.data = read_bytes(source, MAX_ARCHIVE) or b""
+        self.files = package_files(self.data)
         self.prefix = prefix
         self.archive = os.path.join(prefix, "share", "feishuperm", ARCHIVE)
+        self.code = self.archive + BESIDE
         self.links = [os.path.join(prefix, "bin", name) for name in PROGRAMS]
         self.pin = pin_path(manifest.environ)
         self.pinned = os.fsencode(python) + b"\n"
@@ -40,6 +53,8 @@ class ProgramStep(Step):
         rows = [f"remove {self.record['archive']}"] if self._moves() else []
         if self._replaces_archive():
             rows.append(f"write {self.archive}")
+        elif not self._has_code():
+            rows.append(f"write {self.code}")
         for path in self.links:
             self._check_link(path)
         rows.extend(f"link {path}" for path in self._missing_links())
@@ -62,12 +77,29 @@ class ProgramStep(Step):
         self.save([os.path.dirname(path) for path in paths], record)
         if self._replaces_archive():
             write_atomic(self.archive, self.data, 0o755)
+        if not self._has_code():
+            write_atomic(self.code, make_code(self.files), 0o644)
         write_atomic(self.pin, self.pinned, 0o600)
         for path in self._missing_links():
             replace_link(path, self.archive)
 
     def _replaces_archive(self) -> bool:
         return read_bytes(self.archive, MAX_ARCHIVE) != self.data
+
+    def _has_code(self) -> bool:
+        """Whether what lies beside the archive is its code, whole, for this Python."""
+        try:
+            archive = os.open(self.archive, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            beside, _ = open_beside(self.archive, archive, mark_of(self.files))
+        except OSError:
+            return not self.files
+        finally:
+            os.close(archive)
+        os.close(beside)
+        return True
 
     def _moves(self) -> bool:
         """Whether the earlier install is in another place."""
@@ -93,13 +125,31 @@ class ProgramStep(Step):
             raise FeishupermError(problem, "choose another place: --prefix DIR")
 
 
+def package_files(archive: bytes) -> dict[str, bytes]:
+    """What the package consists of, by name; nothing if this is no archive."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            names = [name for name in opened.namelist() if name.startswith(SITE)]
+            return {name[len(SITE) :]: opened.read(name) for name in names}
+    except zipfile.BadZipFile:
+        return {}
+
+
+def make_code(files: dict[str, bytes]) -> bytes:
+    """Every module's code for this Python, as `loader.open_beside` reads it."""
+    head, codes = make_pack(find_modules(files))
+    facts = len(head).to_bytes(4, "big") + MAGIC_NUMBER + mark_of(files)
+    return facts + source_hash(0, head) + head + codes
+
+
 def undo_program(record: Record) -> list[str]:
     """Remove the files and links that are still ours; what was done."""
     for path in record.get("links", []):
         if _leads(path, record["archive"]):
             remove_file(path)
-    for key in ("archive", "pin"):
-        remove_file(record.get(key, ""))
+    archive = record.get("archive", "")
+    for path in (archive, archive and archive + BESIDE, record.get("pin", "")):
+        remove_file(path)
     remove_folders(record.get("folders", []))
     return [f"removed {record.get('archive', 'the program')}"]
 

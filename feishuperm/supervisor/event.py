@@ -7,11 +7,14 @@ know which is which.  It knows no review and no state.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from feishuperm.models.fields import text_at
 from feishuperm.models.names import QUESTION_TOOL
 from feishuperm.supervisor.state import Row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 STOPS = ("Stop", "SubagentStop")
 MAX_MESSAGE = 50_000  # characters of the last message that the reviewer gets

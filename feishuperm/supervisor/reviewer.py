@@ -17,10 +17,13 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping
-from typing import NoReturn
 
 from feishuperm.lib.child import MAX_OUTPUT, STDOUT, Child
 from feishuperm.supervisor.verdict import ReviewError, Verdict, read_verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 RECURSION = "FEISHUPERM_SUPERVISOR"  # in the environment of everything inside a review
 KILL_ROUNDS = 200  # a second: nothing but the kernel itself outlives SIGKILL so long

@@ -12,11 +12,14 @@ import os
 import re
 import time
 from collections.abc import Callable
-from typing import Any
 
 from feishuperm.errors import FileError, UsageError
 from feishuperm.lib.files import discard, locked, private_dir, read_json, write_atomic
 from feishuperm.models.fields import list_at, part_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SESSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")  # no path, no option
 SESSION_FILE = re.compile(rf"session-({SESSION.pattern})\.json")

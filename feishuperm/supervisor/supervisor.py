@@ -13,19 +13,23 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import log
 from feishuperm.lib.config import claude_dir, state_dir
 from feishuperm.lib.control import ask_server
 from feishuperm.models.fields import decoded
-from feishuperm.models.settings import Settings
 from feishuperm.supervisor import reviewer
 from feishuperm.supervisor.event import Event, client_cap
 from feishuperm.supervisor.prompts import MATERIAL, SUPERVISOR
 from feishuperm.supervisor.state import SupervisorState, Turn, is_session
 from feishuperm.supervisor.verdict import ReviewError, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from feishuperm.models.settings import Settings
 
 MAX_FEEDBACK = 8000  # characters; the client cuts a hook's text at about 10 000
 MAX_PROMPT = 1 << 20  # bytes of a SUPERVISOR.md

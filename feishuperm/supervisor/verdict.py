@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.models.fields import decoded, text_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_TEXT = 64 << 10  # where a verdict is looked for, from the end
 MAX_STARTS = 2000  # opening braces that are tried in a text without a whole object

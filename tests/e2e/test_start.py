@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 import build
-from tests.conftest import clean_env, head_of, need
+from tests.conftest import clean_env, need
 from tests.fakes.hook_server import ANSWER, EVENT, HookServer
+from tests.laid_down import head_of
 
 TRAPS = ("json", "socket", "_socket", "encodings", "posix", "os", "marshal", "site")
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
@@ -493,8 +494,8 @@ def test_unknown_bytecode_runs_the_source(
     """A Python newer than the build, or PyPy, has no compiled code in the file."""
     data = bytearray(pyz.read_bytes())
     for python in pythons:
-        size, head, _ = head_of(data, python)
-        magic = head + size - 12
+        size, head = head_of(data, python)
+        magic = head + size - 20
         assert data[magic : magic + 4] == bytes.fromhex(python.magic)
         data[magic : magic + 4] = bytes(4)
     build.write_file(tmp_path / "changed", data, 0o755)
@@ -509,9 +510,9 @@ def test_code_of_another_build_is_never_run(
     """An upgrade between sh and Python moves the code; marshal must not see garbage."""
     data = bytearray(pyz.read_bytes())
     for python in pythons:
-        size, head, _ = head_of(data, python)
+        size, head = head_of(data, python)
         data[head : head + 60] = b"\xff" * 60
-        data[head + size - 8 : head + size] = b"\xff" * 8
+        data[head + size - 16 : head + size] = b"\xff" * 16
     build.write_file(tmp_path / "changed", data, 0o755)
     assert_answered(run([str(tmp_path / "changed"), "hook"], env, tmp_path))
 
@@ -640,6 +641,13 @@ def test_modules_the_hook_loads(
         assert imported(hook.stderr) - imported(bare.stderr) == {"_socket", *ours}
 
 
+TELL_COMPILED = """\
+import sys
+def tell(event, args):
+    if event == "compile" and "/site-packages/feishuperm/" in str(args[1]):
+        sys.stderr.write("\\ncompiled %s\\n" % args[1])
+sys.addaudithook(tell)
+"""
 FREQUENT: dict[str, tuple[str, str, str]] = {
     "version": ("version", "", "feishuperm._build"),
     "a command": ("hook", "PreToolUse", "feishuperm.engine.shell_template"),
@@ -666,11 +674,16 @@ def test_what_starts_often_never_waits_for_the_code_of_everything_else(
     fields = {"hook_event_name": event, "tool_name": "Bash", "cwd": str(tmp_path)}
     fields["session_id"] = "s"
     env["SUPERVISOR_COMMAND"] = """echo '{"allow_stop": true, "feedback": ""}'"""
-    start = [sys.executable, "-IBS", "-X", "importtime", "-c", boot_of(pyz), str(pyz)]
-    result = run([*start, command], env, tmp_path, json.dumps(fields).encode())
+    start = [sys.executable, "-IBS", "-X", "importtime", "-c"]
+    script = TELL_COMPILED + boot_of(pyz)
+    said = json.dumps(fields).encode()
+    result = run([*start, script, str(pyz), command], env, tmp_path, said)
     assert result.returncode == 0
+    compiled = re.findall(r"^compiled .*/feishuperm/(.*)", result.stderr.decode(), re.M)
+    # The ledger is loaded while the reviewer works.
+    assert not [name for name in compiled if not name.startswith("services/")]
     assert module in imported(result.stderr)
-    heavy = {"argparse", "asyncio", "dataclasses", "logging", "_lzma"}
+    heavy = {"argparse", "asyncio", "dataclasses", "logging"}
     if case != "a stop":  # which loads the ledger while the reviewer works
         heavy.add("typing")
     assert not imported(result.stderr) & heavy
