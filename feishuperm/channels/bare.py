@@ -81,9 +81,9 @@ def bare_counter(counter: Counter, language: str) -> Counter:
     def answer(answer: Answer) -> Receipt:
         return counter.answer(answer).bare(text(language, "card.title_only"))
 
-    def whole(id: str) -> Ask | None:
-        ask = counter.whole(id)
-        return bare_ask(ask) if ask is not None else None
+    def ask(id: str) -> Ask | None:
+        found = counter.ask(id)
+        return bare_ask(found) if found is not None else None
 
     def outcome(id: str) -> Outcome | None:
         outcome = counter.outcome(id)
@@ -98,7 +98,8 @@ def bare_counter(counter: Counter, language: str) -> Counter:
     return Counter(
         answer,
         counter.waits,
-        whole,
+        ask,
+        lambda id, most, then: False,
         outcome,
         counter.refused,
         lambda: [(title, "") for title, _ in counter.status()],

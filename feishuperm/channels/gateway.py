@@ -25,6 +25,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from feishuperm.channels.app.channel import Counter
@@ -197,9 +198,17 @@ class GatewayChannel(Channel):
         self._later(SHOWN_SECONDS, lambda: self._give_up(pending))
 
     def _send_ask(self, pending: Pending) -> None:
+        """Send an ask as cards show it; one that they cut whole, if it is not huge."""
+        ask = self._counter.ask(pending.ask.id) or pending.ask
+        send = partial(self._send_carried, pending)
+        if not ask.is_cut or not self._counter.whole(ask.id, MAX_ASK, send):
+            send(ask)
+
+    def _send_carried(self, pending: Pending, ask: Ask) -> None:
         """Send what the gateway can read; nothing else may end the connection."""
-        ask = pending.ask
-        sent = self._sendable(self._counter.whole(ask.id) or ask)
+        if self._asks.get(ask.id) is not pending or self._stage != IN:
+            return  # it took a while
+        sent = self._sendable(ask)
         if sent is None:
             del self._asks[ask.id]
             pending.fail("it is too large for a gateway")
@@ -435,8 +444,8 @@ class GatewayChannel(Channel):
         pending = self._asks.get(id)
         if pending is not None:
             return pending.sent
-        whole = self._counter.whole(id)
-        return None if whole is None else self._sendable(whole) or Ask()
+        ask = self._counter.ask(id)
+        return None if ask is None else self._sendable(ask) or Ask()
 
     def _refuse(self, key: str, **values: object) -> Receipt:
         return Receipt(statuses.REFUSED, error=text(self._language, key, **values))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 
 from feishuperm import __version__
@@ -27,6 +27,7 @@ from feishuperm.handlers.callback import Callback
 from feishuperm.handlers.control import Control
 from feishuperm.handlers.permission import PermissionHandler
 from feishuperm.handlers.share import Share
+from feishuperm.handlers.turns import TURN_SECONDS
 from feishuperm.lib import (
     enrolment,
     secret_finders,  # noqa: F401 - see above
@@ -58,7 +59,7 @@ from feishuperm.services.ledger import Ledger
 from feishuperm.services.links import Links, load_key
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
-from feishuperm.services.presenter import Presenter, without_secrets
+from feishuperm.services.presenter import Presenter
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.services.sessions import Sessions, Tickets
 
@@ -195,11 +196,18 @@ class Server:
             request = self.desk.requests.get(id)
             return self.desk.seconds_left(request) if request else 0.0
 
-        def whole(id: str) -> Ask | None:
+        def ask(id: str) -> Ask | None:
             request = self.desk.requests.get(id)
             if request is None or not request.waits():
                 return None
-            return without_secrets(self.desk.presenter.ask(request))
+            return self.desk.presenter.brief(request)
+
+        def whole(id: str, most: int, then: Callable[[Ask], object]) -> bool:
+            request = self.desk.requests.get(id)
+            if request is None or not request.waits() or len(request.raw) > most:
+                return False
+            self._in_turns(self.desk.presenter.in_steps(request), then)
+            return True
 
         def outcome(id: str) -> Outcome | None:
             request = self.desk.requests.get(id)
@@ -209,6 +217,7 @@ class Server:
         counter = Counter(
             lambda answer: self.desk.answer(answer),
             waits,
+            ask,
             whole,
             outcome,
             lambda id, action, who: self.desk.note_stranger(id, action, who),
@@ -226,6 +235,19 @@ class Server:
         if self.settings.titles_only():
             return bare_counter(counter, self.settings.feishuperm_lang)
         return counter
+
+    def _in_turns(
+        self, steps: Generator[None, None, Ask], then: Callable[[Ask], object]
+    ) -> None:
+        """Take a few steps; the rest when others have had their turn."""
+        until = self.loop.now() + TURN_SECONDS
+        try:
+            while self.loop.now() < until:
+                next(steps)
+        except StopIteration as done:
+            then(done.value)
+        else:
+            self._later(0.0, lambda: self._in_turns(steps, then))
 
     def _undone(self, id: str) -> None:
         """In a thread: rules were taken back."""

@@ -307,7 +307,9 @@ class Callback:
         values: Values | None = None,
     ) -> Slow:
         """A request's own page: what may be answered, or how it ended."""
-        ask = self._desk.presenter.ask(asked)
+        payload = asked.payload()
+        yield 0.0
+        ask = self._desk.presenter.ask(asked, payload)
         if not self._gate.may_read(request):
             ask = ask.without_edit()
         if not self._pages_answer:
@@ -331,7 +333,9 @@ class Callback:
         values: Values | None = None,
     ) -> Slow:
         """The step before a decision; `words` are to be agreed to."""
-        ask = self._desk.presenter.ask(asked)
+        payload = asked.payload()
+        yield 0.0
+        ask = self._desk.presenter.ask(asked, payload)
         offer = ask.offer(name)
         yield 0.0
         if offer is None:

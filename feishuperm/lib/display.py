@@ -21,25 +21,38 @@ _UNSEEN = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
 )
 
+_UNSEEN_RUN = re.compile(_UNSEEN.pattern + "+")
 # Most of any text, and taken out at once: a search through megabytes of them would be
 # felt by everybody who waits for the server.
 _PLAIN = bytes((9, 10, *range(32, 127)))
 _COMMON = re.compile("[^\u4e00-\u9fff\u3001-\u301f\uff01-\uff5e]")
 FEW = 20  # kinds of character that are replaced one after the other
+KNOWN = 5000  # characters whose spelling is kept
+
+
+def count_unseen(text: str) -> int:
+    """How many characters of a text the eye cannot see."""
+    others = _others(text)
+    return len(others) - len(_UNSEEN_RUN.sub("", others))
+
+
+def _others(text: str) -> str:
+    """What of a text is not plain."""
+    rest = text.encode("utf-8", "surrogatepass").translate(None, _PLAIN)
+    return rest.decode("utf-8", "surrogatepass")
 
 
 def visible(text: str) -> str:
     """The text with every invisible character written as `⟦U+202E⟧`."""
-    rest = text.encode("utf-8", "surrogatepass").translate(None, _PLAIN)
-    if not rest:
-        return text
-    others = rest.decode("utf-8", "surrogatepass")
+    others = _others(text)
     if not _COMMON.search(others):
         return text
     unseen = {character for character in set(others) if _UNSEEN.match(character)}
     if len(unseen) > FEW:
         # One call per match would take seconds for some MB of nothing but these.
-        return text.translate(_Spelled())
+        if len(_SPELLED) > KNOWN:
+            _SPELLED.clear()
+        return text.translate(_SPELLED)
     for character in unseen:
         text = text.replace(character, _spelled(character))
     return text
@@ -64,3 +77,6 @@ class _Spelled(dict[int, "int | str"]):
 
 def _spelled(character: str) -> str:
     return f"⟦U+{ord(character):04X}⟧"
+
+
+_SPELLED = _Spelled()

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     Span = tuple[int, int, bool]  # from, to, surely a secret
     Spans = Iterator[Span]
 
+# Characters that are searched at once, and how many of the next belong to what begins
+# in them: no pattern below needs more to know what it has found.
+WINDOW, NEXT = 1 << 18, 4096
 PIECES = 50  # of one shell word: past that it ends at the next blank
 NOTHING = (0, 0, False)
+PAUSE = (0, 0, True)  # the same after a longer search
 
 # Each alternative begins with a known character: the search leaps from one to the next.
 _TOKEN = re.compile(
@@ -165,8 +169,7 @@ _OPTIONS_ALSO = {"curl": re.compile(
     r"[ \t](?:(?:-b|--cookie)[ \t=]{0,8}[\"']?[^\s\"'=;]{1,256}="
     r"|--oauth2-bearer[ \t=]{1,8})(?=[^\s-])"
 )}  # fmt: skip
-_NAMES = "|".join(sorted({*_OPTIONS, *_USERS}, key=len, reverse=True))
-_PROGRAM = re.compile(rf"(?:{_NAMES})(?=[ \t])")
+_PROGRAMS = sorted({*_OPTIONS, *_USERS})
 _JOINED = re.compile(r"[\w.-]\Z")  # what makes it the end of another name
 _BEGINS = ("http", "https", "xh", "xhs")  # common words, unless a command begins so
 _BEGIN = re.compile(r"(?:\A|[\n;|&(\"'`/]|sudo|time|exec)[ \t]{0,8}\Z")
@@ -195,37 +198,60 @@ _LEFT_OPEN = re.compile(r"[ \t=]([\"'])[^\"'\s]*\Z")
 _COMMAND_END = re.compile(r"(?<!\\)[\n;|&]")
 
 
+def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str] | None]:
+    """All matches in their order, and None wherever something else may be done."""
+    position, size = 0, len(text)
+    while position <= size:
+        stop = position + WINDOW
+        match = pattern.search(text, position, stop + NEXT)
+        if match is None or match.start() >= stop:
+            position = stop
+            yield None
+            continue
+        if match.end() == stop + NEXT:  # it goes on there
+            match = pattern.match(text, match.start()) or match
+        position = max(match.end(), match.start() + 1)
+        yield match
+
+
 def _tokens(text: str, lower: str) -> Spans:
-    for match in _TOKEN.finditer(text):
-        yield *match.span(), True
-    for match in _SHORT_TOKEN.finditer(text):
-        inside = text[max(0, match.start() - 1) : match.start()].isalnum()
-        yield NOTHING if inside else (*match.span(), True)
-    for match in _BOT.finditer(text):
-        digits = text[max(0, match.start() - 12) : match.start()]
+    for match in matches(_TOKEN, text):
+        yield (*match.span(), True) if match else PAUSE
+    for match in matches(_SHORT_TOKEN, text):
+        inside = match and text[max(0, match.start() - 1) : match.start()].isalnum()
+        yield (*match.span(), True) if match and not inside else PAUSE
+    for match in matches(_BOT, text):
+        start = match.start() if match else 0
+        digits = text[max(0, start - 12) : start]
         number = len(digits) - len(digits.rstrip("0123456789"))
-        is_bot = 8 <= number <= 10
-        yield (match.start() - number, match.end(), True) if is_bot else NOTHING
-    for match in _OPENSSL.finditer(text):
-        yield *match.span("value"), True
+        is_bot = match and 8 <= number <= 10
+        yield (start - number, match.end(), True) if match and is_bot else PAUSE
+    for match in matches(_OPENSSL, text):
+        yield (*match.span("value"), True) if match else PAUSE
 
 
 def _web_tokens(text: str, lower: str) -> Spans:
-    position = 0
-    while match := _JWT.search(text, position):
-        rest = _JWT_REST.match(text, match.end())
-        position = rest.end() if rest else match.end()
-        yield (match.start(), position, True) if rest else NOTHING
+    done = 0
+    for match in matches(_JWT, text):
+        fresh = match is not None and match.start() >= done
+        rest = _JWT_REST.match(text, match.end()) if match and fresh else None
+        if match is None or rest is None:
+            yield PAUSE
+        else:
+            done = rest.end()
+            yield match.start(), done, True
 
 
 def _addresses(text: str, lower: str) -> Spans:
-    for match in _ADDRESS.finditer(lower):
-        yield *match.span("value"), False
+    for match in matches(_ADDRESS, lower):
+        yield (*match.span("value"), False) if match else PAUSE
 
 
 def _userinfo(text: str, lower: str) -> Spans:
-    for match in _USERINFO.finditer(text):
-        if match["password"] is not None:
+    for match in matches(_USERINFO, text):
+        if match is None:
+            yield PAUSE
+        elif match["password"] is not None:
             yield match.start("password") + 1, match.end("password"), True
         elif text.endswith(("http", "https"), 0, match.start()):
             yield *match.span("user"), False
@@ -235,7 +261,10 @@ def _userinfo(text: str, lower: str) -> Spans:
 
 def _schemes(text: str, lower: str) -> Spans:
     """`Bearer` and `Basic`, which are also words, before what looks like a secret."""
-    for match in _SCHEME.finditer(lower):
+    for match in matches(_SCHEME, lower):
+        if match is None:
+            yield PAUSE
+            continue
         value = text[match.start("value") : match.end("value")][:MOST_READ]
         inside = text[max(0, match.start() - 1) : match.start()].isalnum()
         basic = match.group().startswith("basic")
@@ -261,20 +290,23 @@ def _is_credential(value: str) -> bool:
 
 def _private_keys(text: str, lower: str) -> Spans:
     end = 0
-    for match in _PRIVATE_KEY.finditer(text):
-        if match.end() > end:
-            place = text.find(_PRIVATE_KEY_END, match.end())
-            end = place if place >= 0 else len(text)
-            yield match.end(), end, True
+    for match in matches(_PRIVATE_KEY, text):
+        if match is None or match.end() <= end:
+            yield NOTHING if match else PAUSE
+            continue
+        place = text.find(_PRIVATE_KEY_END, match.end())
+        end = place if place >= 0 else len(text)
+        yield match.end(), end, True
 
 
 def _named(text: str, lower: str) -> Spans:
     """What stands behind a telling name: `NAME=`, `"name": `, `--name `."""
     done = 0
-    for word in _WORD.finditer(lower):
-        span = NOTHING if word.start() < done else _named_value(text, word)
+    for word in matches(_WORD, lower):
+        skips = word is None or word.start() < done
+        span = NOTHING if word is None or skips else _named_value(text, word)
         done = max(done, span[1])
-        yield span
+        yield span if word else PAUSE
 
 
 def _named_value(text: str, word: re.Match[str]) -> Span:
@@ -406,51 +438,59 @@ def _inside_quotes(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _programs(text: str, lower: str) -> Spans:
     """Options that take a password, up to the end of their command."""
-    done = 0
-    seen: set[str] = set()
-    for program in _PROGRAM.finditer(text):
-        name = program.group()
-        if program.start() >= done:
-            stop = _COMMAND_END.search(text, program.end())
-            done, seen = stop.start() if stop else len(text), set()
-        # Each once per command: no name may be repeated for ever.
-        if name in seen or not _is_program(text, program):
+    for name in _PROGRAMS:
+        done = 0
+        place = text.find(name)
+        while place >= 0:
+            end = place + len(name)
+            # Once per command: no name may be repeated for ever.
+            if place >= done and _is_program(text, name, place):
+                stop = _COMMAND_END.search(text, end, end + WINDOW)
+                done = stop.start() if stop else end + WINDOW
+                yield from _options(text, name, place, done)
             yield NOTHING
-            continue
-        seen.add(name)
-        for table in (_OPTIONS, _OPTIONS_ALSO, _USERS):
-            options = table.get(name)
-            for option in (
-                options.finditer(text, program.end(), done) if options else ()
-            ):
-                yield _password(text, option.end(), program.start())
+            place = text.find(name, end)
+        yield PAUSE
 
 
-def _is_program(text: str, program: re.Match[str]) -> bool:
-    before = text[max(0, program.start() - 16) : program.start()]
-    if program.group() in _BEGINS:
+def _options(text: str, name: str, place: int, done: int) -> Spans:
+    for table in (_OPTIONS, _OPTIONS_ALSO, _USERS):
+        options = table.get(name)
+        end = place + len(name)
+        for option in options.finditer(text, end, done) if options else ():
+            yield _password(text, option.end(), place)
+
+
+def _is_program(text: str, name: str, place: int) -> bool:
+    if text[place + len(name) : place + len(name) + 1] not in (" ", "\t"):
+        return False
+    before = text[max(0, place - 16) : place]
+    if name in _BEGINS:
         return bool(_BEGIN.search(before))
     return not _JOINED.search(before)
 
 
 def _stores(text: str, lower: str) -> Spans:
     """What a command puts into a store of secrets: `NAME=value`, `--body value`."""
-    position = 0
-    while store := _STORE.search(lower, position):
-        stop = _COMMAND_END.search(text, store.end())
-        position = stop.start() if stop else len(text)
-        for value in _STORED.finditer(text, store.end(), position):
+    done = 0
+    for store in matches(_STORE, lower):
+        if store is None or store.start() < done:
+            yield NOTHING if store else PAUSE
+            continue
+        stop = _COMMAND_END.search(text, store.end(), store.end() + WINDOW)
+        done = stop.start() if stop else store.end() + WINDOW
+        for value in _STORED.finditer(text, store.end(), done):
             yield _password(text, value.end(), store.start())
-        yield NOTHING
 
 
 def _piped(text: str, lower: str) -> Spans:
     """What is echoed to a program that reads a password: `echo x | sudo -S y`."""
-    for echo in _ECHO.finditer(text):
-        start, end = echo.end(), _word_end(text, echo.end())
+    for echo in matches(_ECHO, text):
+        start = echo.end() if echo else 0
+        end = _word_end(text, start) if echo else 0
         reads = start < end <= start + MOST_READ and _READS.match(text, end)
         if not reads or _tells_nothing(text[start:end]):
-            yield NOTHING
+            yield NOTHING if echo else PAUSE
             continue
         user = text.find(":", start, end) if "chpasswd" in reads.group() else -1
         begin, end = _inside_quotes(text, start, end)

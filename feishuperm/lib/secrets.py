@@ -41,7 +41,7 @@ HINTS = (
 )  # fmt: skip
 
 
-STEP = 500  # places that are looked at between two pauses
+STEP = 20  # places that are looked at between two pauses
 
 # What a mask may hide: one word, that of a header behind its scheme.
 _WORD = re.compile(r"(?:(?:Bearer|Basic|Token) )?[\w.~+/=:@%,-]*", re.ASCII | re.I)
@@ -101,6 +101,9 @@ def masking(text: str) -> Steps:
         # What is found only once something else is hidden is no plain secret.
         veiled = veiled or bool(number) or (yield from _is_veiled(masked, spans))
         masked = yield from _without(masked, spans)
+        yield
+        spans.clear()
+        yield
         lower = _lower(masked)
         yield
     return Masked(HIDDEN, True)
@@ -116,7 +119,7 @@ def _has_hint(lower: str) -> Generator[None, None, bool]:
 
 def _spans(text: str, lower: str) -> Generator[None, None, list[Span]]:
     """What to hide, in order; none in another."""
-    from feishuperm.lib.secret_finders import FINDERS
+    from feishuperm.lib.secret_finders import FINDERS, PAUSE
 
     found = []
     for find in FINDERS:
@@ -124,7 +127,7 @@ def _spans(text: str, lower: str) -> Generator[None, None, list[Span]]:
         for number, span in enumerate(find(text, lower)):
             if span[0] < span[1] and text[span[0] : span[1]] != HIDDEN:
                 spans.append(span)
-            if not number % STEP:
+            if span is PAUSE or not number % STEP:
                 yield
         found.append(sorted(spans))
         yield
@@ -161,6 +164,8 @@ def _is_veiled(text: str, spans: list[Span]) -> Generator[None, None, bool]:
     It could where it hides more than a word, a file, or what looks like no secret; and
     where what it hides is used again by the name it is given.
     """
+    from feishuperm.lib.secret_finders import matches
+
     names = set()
     for number, (start, end, sure) in enumerate(spans):
         if not _is_secret_word(text, start, end, sure):
@@ -170,12 +175,10 @@ def _is_veiled(text: str, spans: list[Span]) -> Generator[None, None, bool]:
             names.add(given[1])
         if not number % STEP:
             yield
-    if names and _UNNAMED.search(text):
-        return True
-    for number, used in enumerate(_USED.finditer(text) if names else ()):
-        if used[1] in names:
-            return True
-        if not number % STEP:
+    for pattern in (_UNNAMED, _USED) if names else ():
+        for used in matches(pattern, text):
+            if used and (pattern is _UNNAMED or used[1] in names):
+                return True
             yield
     return False
 

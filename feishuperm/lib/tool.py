@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from feishuperm.lib.diff import Budget, unified_diff
-from feishuperm.lib.display import one_line, visible
+from feishuperm.lib.display import count_unseen, one_line, visible
 from feishuperm.models.ask import CUT_FIRST, CUT_LAST, Block, shorten_block
 from feishuperm.models.names import FORM, IDLE, LAST_WORDS, PLAN_TOOL, QUESTION_TOOL
 
@@ -61,6 +61,7 @@ PRETTY_LEVELS = 20
 # What is laid out one by one; the client itself asks four questions with four options.
 MAX_PARTS = 1000  # edits or questions; the rest is shown as JSON
 BRIEF_DIFF = 60_000  # characters of a replacement that is compared line by line
+MANY_STEPS = 200_000  # for all edits of a call: a thousand small ones cost more each
 BRIEF_STEPS = 30_000  # for all of a call's, where it is one of many requests
 MAX_OPTIONS = 20  # of a question; one with more is shown as JSON
 LANGUAGES = {
@@ -73,6 +74,7 @@ LANGUAGES = {
 }  # fmt: skip
 UNSEEN = Block(hidden=1)  # a part that is not laid out
 LONG_WORD = 256  # characters
+MOST_UNSEEN = 50_000  # characters: spelled out, nobody looks through more of them
 _LAST_WORD, _FIRST_WORD = re.compile(r"\s\S*\Z"), re.compile(r"\S*\s")
 PATH_KEYS = ("file_path", "notebook_path")
 
@@ -94,8 +96,15 @@ def _block(
 ) -> Block:
     """A block that hides nothing but what is too long; cut first, for that is cheap."""
     block = Block(kind, label, text, language)
+    limit = limit or _readable(text)
     block = _cut(block, limit) if 0 < limit < len(text) else block
     return block._replace(text=visible(block.text), tail=visible(block.tail))
+
+
+def _readable(text: str) -> int:
+    """How much is shown of a text that nobody could look through; 0: all of it."""
+    is_long = len(text) > MOST_UNSEEN
+    return MOST_UNSEEN if is_long and count_unseen(text) > MOST_UNSEEN else 0
 
 
 def _cut(block: Block, limit: int) -> Block:
@@ -120,14 +129,16 @@ def _show_value(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
 
 def _show_edit(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
     edit = {key: tool_input[key] for key in field.keys if key in tool_input}
-    return _edit_blocks(edit, _budget(limit), limit)
+    return _edit_blocks(edit, Budget(BRIEF_STEPS) if limit else Budget(), limit)
 
 
 def _show_edits(field: Field, tool_input: ToolInput, limit: int) -> list[Block]:
     edits = tool_input[field.keys[0]]
     if not isinstance(edits, list) or not all(isinstance(edit, dict) for edit in edits):
         return [_rest({field.keys[0]: edits}, limit)]
-    budget = _budget(limit)
+    values = (value for edit in edits for value in edit.values())
+    limit = limit or _readable("".join(v for v in values if isinstance(v, str)))
+    budget = Budget(BRIEF_STEPS if limit else MANY_STEPS)
     return _each(field, edits, limit, lambda edit: _edit_blocks(edit, budget, limit))
 
 
@@ -142,10 +153,6 @@ def _each(
         blocks += [UNSEEN] if inner else show(part)
     more = parts[MAX_PARTS:]
     return [*blocks, _rest({field.keys[0]: more}, limit)] if more else blocks
-
-
-def _budget(limit: int) -> Budget:
-    return Budget(BRIEF_STEPS) if limit else Budget()
 
 
 def _edit_blocks(edit: ToolInput, budget: Budget, limit: int) -> list[Block]:

@@ -41,6 +41,7 @@ class HookPayload:
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
         self.base = BaseFields(fields)
+        self.known: dict[object, Any] = {}  # what was found out of it, to know it once
 
     def session_id(self) -> str:
         return self.base.session_id

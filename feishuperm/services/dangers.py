@@ -20,8 +20,17 @@ def read_danger(
     payload: AskPayload, project: str, changed: dict[str, Any] | None = None
 ) -> Reading:
     """What there is to notice about a call, or about what runs in its place."""
-    name, given = payload.tool_name, changed or payload.tool_input
-    home = os.path.expanduser("~")
+    if changed:
+        return _read(payload, project, changed)
+    key = read_danger, project
+    if key not in payload.known:
+        payload.known[key] = _read(payload, project, payload.tool_input)
+    reading: Reading = payload.known[key]
+    return reading
+
+
+def _read(payload: AskPayload, project: str, given: dict[str, Any]) -> Reading:
+    name, home = payload.tool_name, os.path.expanduser("~")
     try:
         return read_call(name, given, project, home, payload.base.cwd, mask=redact)
     except Exception as error:  # a mistake of ours must not keep anybody waiting

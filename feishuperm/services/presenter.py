@@ -90,6 +90,14 @@ class Presenter:
             ask = _without_passes(ask)
         return ask
 
+    def in_steps(self, request: Request) -> Generator[None, None, Ask]:
+        """The whole request without its secrets, made in short steps."""
+        payload = request.payload()
+        yield
+        ask = self.ask(request, payload)
+        yield
+        return (yield from hiding(ask))
+
     def _ask(self, request: Request, payload: AskPayload, limit: int) -> Ask:
         kind = KINDS[request.kind]
         ask = plain_ask(payload, request.id, request.project, self._language, limit)

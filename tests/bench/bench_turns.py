@@ -5,6 +5,7 @@
     expiring   five thousand requests end in the same moment
     growing    fifty transcripts of 8 MB, each with a line of 4 MB being added
     crowd      2 200 idle connections of one machine, and somebody who wants a page
+    large      a call of 4 MB, one of each of `TEXTS`: card, file, page, inbox, refusal
 
 The server runs in a process of its own.  Each turn is timed from when it woke up, by
 the clock and in seconds of work: where others use the machine too, only the second
@@ -13,6 +14,7 @@ tells about the server.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -22,8 +24,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -31,6 +34,8 @@ sys.path.insert(0, str(ROOT))
 from feishuperm import wire  # noqa: E402
 from feishuperm.services.links import Links, load_key  # noqa: E402
 from tests.bench.table import row  # noqa: E402
+from tests.fakes.feishu import APP_ID, APP_SECRET  # noqa: E402
+from tests.fakes.feishu_app import OWNER, FakePlatform  # noqa: E402
 
 WORST = 0.050  # seconds that nothing may exceed
 BIG = 3 << 20
@@ -87,6 +92,7 @@ class Timed:
         self.port = int(url.rpartition(":")[2])
         self.kept: list[socket.socket] = []
         self.number = 0
+        self.worst = 0.0, 0.0  # of what was asked for so far
 
     def _line(self) -> str:
         assert self.process.stdout is not None
@@ -106,7 +112,12 @@ class Timed:
         self.folder.cleanup()
 
     def hook(self, size: int = 0, transcript: str = "") -> str:
-        """A request that waits; its id."""
+        """A command that waits; its id."""
+        command = "echo " + "x y; " * (size // 5)
+        return self.call("Bash", {"command": command}, transcript)
+
+    def call(self, tool: str, given: dict[str, Any], transcript: str = "") -> str:
+        """A call that waits; its id."""
         self.number += 1
         id = f"{int(time.time())}-{self.number:08x}"
         event = {
@@ -114,10 +125,10 @@ class Timed:
             "transcript_path": transcript or self.home + "/t.jsonl",
             "cwd": self.home,
             "hook_event_name": "PermissionRequest",
-            "tool_name": "Bash",
-            "tool_input": {"command": "echo " + "x y; " * (size // 5)},
+            "tool_name": tool,
+            "tool_input": given,
         }
-        raw = json.dumps(event).encode()
+        raw = json.dumps(event, ensure_ascii=False).encode()
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(60)
         sock.connect(self.home + "/s.sock")
@@ -220,24 +231,94 @@ def crowd(server: Timed) -> None:
     assert b"200" in server.get("/healthz")[:20]
 
 
+LARGE = wire.MAX_EVENT - 2000  # bytes of an event
+NOISE = base64.b64encode(bytes(range(251)) * (LARGE // 335)).decode()
+TEXTS = {
+    "tokens": "eyJ",
+    "equals": "=",
+    "base64": NOISE,
+    "lines of base64": "\n".join(re.findall(".{1,76}", NOISE)),
+    "pairs": "API_KEY=abcdef123456\nname=bob\n",
+    "names": "token secret password key ",
+    "json": '{"password": "abc", "items": [{"a": "b"}, {"token": "x y"}]},',
+    "one line": "lorem ipsum dolor ",
+    "short lines": "x\n",
+    "addresses": "https://user:pw@host.example/path?key=abc&sig=1 ",
+    "chinese": "这是一个普通的中文文本，没有任何秘密。\n",
+    "chinese pairs": "密码：什么\n",
+    "brackets": "[",
+    "headers": "Authorization: Bearer abc\n",
+    "commands": "mysql -pabc; curl -u a:b x\n",
+    "keys": "-----BEGIN PRIVATE KEY-----",
+    "quotes": 'TOKEN="',
+    "backslashes": "\\",
+    "unseen": "a\u200bb\u202e",
+    "many unseen": "".join(map(chr, range(0xE000, 0xE080))),
+    "controls": "".join(map(chr, range(0x80, 0xA0))),
+}
+
+
+def fill(part: str, size: int = LARGE) -> str:
+    """As much of a text as an event of this size holds."""
+    weight = len(json.dumps(part, ensure_ascii=False).encode()) - 2
+    return part * (size // weight)
+
+
+def calls(part: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One call of each kind that holds such a text."""
+    half = fill(part, LARGE // 2)
+    edits = [{"old_string": fill(part, LARGE // 2000), "new_string": "y"}] * 1900
+    yield "Write", {"file_path": "/tmp/a.txt", "content": fill(part)}
+    yield "Edit", {"file_path": "/tmp/a", "old_string": half, "new_string": half + "x"}
+    yield "MultiEdit", {"file_path": "/tmp/a", "edits": edits}
+    yield "Bash", {"command": "echo " + fill(part)}
+    yield "mcp__a__b", {"a": {"b": [fill(part)]}}
+
+
+def large(server: Timed) -> None:
+    server.browser().sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    links = server.links()
+    for name, part in TEXTS.items():
+        for tool, given in calls(part):
+            id = server.call(tool, given)
+            server.get("/")
+            server.get(links.path("/request", id))
+            server.get(links.path("/allow", id))
+            time.sleep(1)
+            server.get(links.path("/deny", id))
+            clock, work = server.longest()
+            server.worst = max(server.worst, (clock, work), key=lambda pair: pair[1])
+            if work > WORST:
+                print(f"turns: {name:16} {tool:10} {work * 1000:7.1f} ms", flush=True)
+
+
 SCENES: dict[str, tuple[Callable[[Timed], None], dict[str, str]]] = {
     "forty": (forty, {}),
     "pipelined": (pipelined, {}),
     "expiring": (expiring, {"PERMISSION_REQUEST_TIMEOUT": "20"}),
     "growing": (growing, {}),
     "crowd": (crowd, {}),
+    "large": (large, {}),
 }
 
 
 def measure(name: str) -> tuple[float, float]:
     """The longest turn of one scene: seconds by the clock, and of work."""
     scene, settings = SCENES[name]
-    server = Timed(**settings)
-    try:
-        scene(server)
-        return server.longest()
-    finally:
-        server.close()
+    with FakePlatform() as feishu:
+        if name == "large":  # with cards, and the files below them
+            settings = {
+                "FEISHU_APP_ID": APP_ID,
+                "FEISHU_APP_SECRET": APP_SECRET,
+                "FEISHU_BASE_URL": feishu.base_url,
+                "FEISHU_RECEIVE_ID": OWNER,
+            }
+        server = Timed(**settings)
+        try:
+            scene(server)
+            return max(server.longest(), server.worst, key=lambda pair: pair[1])
+        finally:
+            server.close()
 
 
 def main(names: list[str]) -> int:

@@ -49,7 +49,8 @@ class SimMachine:
         counter: Any = SimpleNamespace(
             answer=self._answer,
             waits=lambda id: id in self.waiting,
-            whole=lambda id: None,
+            ask=lambda id: None,
+            whole=lambda id, most, then: False,
             outcome=self._outcome,
             refused=lambda *what: self.refused.append(what),
         )

@@ -131,7 +131,8 @@ def test_status_counts_what_waits_by_its_title(tmp_path: Path) -> None:
 def test_gateway_is_told_no_more_than_a_title(kind: Kind) -> None:
     ask = spoiled_ask(kind)._replace(id="1-a")
     bench = machines.Bench()
-    bench.counter.whole = lambda id: ask
+    bench.counter.ask = lambda id: ask
+    bench.counter.whole = lambda id, most, then: then(ask) or True
     bench.counter.answer = lambda answer: Receipt(
         statuses.CONFIRM, spoiled_outcome(ask), CANARY
     )
@@ -176,7 +177,8 @@ def test_what_a_counter_tells_is_bare_whatever_happens() -> None:
     whole = Counter(
         answer=lambda answer: Receipt(statuses.INCOMPLETE, error=CANARY),
         waits=lambda id: True,
-        whole=lambda id: ask,
+        ask=lambda id: ask,
+        whole=lambda id, most, then: bool(then(ask)) or True,
         outcome=lambda id: spoiled_outcome(ask),
         refused=lambda *what: None,
         status=lambda: [("title", CANARY)],
@@ -188,7 +190,8 @@ def test_what_a_counter_tells_is_bare_whatever_happens() -> None:
     )
     bare = bare_counter(whole, "zh")
     answer, told = Answer("1"), []
-    told += [bare.answer(answer), bare.whole("1"), bare.outcome("1"), bare.status()]
+    told += [bare.answer(answer), bare.ask("1"), bare.outcome("1"), bare.status()]
+    assert not bare.whole("1", 1, told.append)
     told += [bare.pass_rows(), bare_counter(whole._replace(
         undo=lambda who: [CANARY]), "zh").undo("x")]  # fmt: skip
     with pytest.raises(FeishupermError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,7 +82,8 @@ class Bench:
         self.counter: Any = SimpleNamespace(
             answer=self.answer,
             waits=lambda id: id in self.waiting,
-            whole=lambda id: None,
+            ask=lambda id: None,
+            whole=lambda id, most, then: False,
             outcome=self.outcomes.get,
             refused=lambda *what: self.strangers.append(what),
         )
@@ -449,3 +451,28 @@ def test_gateway_without_a_clock_is_none(now: Any) -> None:
     bench = Bench()
     bench.log_in(now=now)
     assert bench.wire.dropped == 1 and bench.channel.state()[0] == "down"
+
+
+def test_request_that_cards_cut_is_sent_whole_once_that_is_made() -> None:
+    """Masking megabytes takes many turns: the request may end meanwhile."""
+    bench = Bench()
+    bench.log_in()
+    made: list[Callable[[Ask], object]] = []
+    whole = ASK
+    cut = whole._replace(cut=1)
+    bench.counter.whole = lambda id, most, then: not made.append(then)
+    for _ in range(2):
+        bench.announce(cut)
+        assert bench.wire.got("ask") == []
+        made.pop()(whole)
+        (sent,) = bench.wire.got("ask")
+        assert sent["ask"]["cut"] == 0
+        bench.wire.sent.clear()
+    bench.announce(cut)
+    bench.channel.settle(Outcome("1-a"))
+    made.pop()(whole)
+    assert bench.wire.got("ask") == []
+    bench.counter.whole = lambda id, most, then: False  # it is too large
+    bench.announce(cut)
+    (sent,) = bench.wire.got("ask")
+    assert sent["ask"]["cut"] == 1

@@ -29,7 +29,8 @@ class Machine:
         self.sent: list[Any] = []
         self.shown: list[tuple[bool, str]] = []
         counter = Counter(
-            self._answer, lambda id: True, lambda id: self.ask, lambda id: None,
+            self._answer, lambda id: True, lambda id: self.ask,
+            lambda id, most, then: False, lambda id: None,
             lambda *parts: None, lambda: "", lambda id, who: False, lambda id: 0.0,
             lambda who: [], lambda: [], lambda id, who: 0,
         )  # fmt: skip

@@ -40,6 +40,9 @@ class Asked:
         self.masked, self.veiled = ask.masked, ask.veiled
         self.grants: dict[str, object] = {}
 
+    def payload(self) -> object:
+        return None
+
     def waits(self) -> bool:
         return not self.ended
 
@@ -84,7 +87,7 @@ class FakeDesk:
     def seconds_left(self, asked: Asked) -> int:
         return 30
 
-    def ask(self, asked: Asked) -> Ask:
+    def ask(self, asked: Asked, payload: object = None) -> Ask:
         self.made += 1
         return asked.ask
 

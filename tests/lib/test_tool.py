@@ -371,3 +371,20 @@ def test_rule_allows_exactly_this_call(
 def test_fetch_rule_names_the_host_or_nothing(url: object, host: str | None) -> None:
     expected = [("WebFetch", f"domain:{host}")] if host else []
     assert list(format_rules("WebFetch", {"url": url})) == expected
+
+
+def test_what_the_eye_cannot_see_is_spelled_out_as_far_as_anybody_reads() -> None:
+    """A page that spells a million characters would hold everybody else up."""
+    unseen = "".join(map(chr, range(0xE000, 0xE040))) * 20_000
+    edits = [{"old_string": unseen[:2000], "new_string": "x"}] * 100
+    for name, call in (
+        ("Write", {"file_path": "/a", "content": unseen}),
+        ("MultiEdit", {"file_path": "/a", "edits": edits}),
+    ):
+        blocks = extract_tool_detail(name, call).blocks
+        assert sum(len(block.text) + len(block.tail) for block in blocks) < 1_000_000
+        assert any(block.hidden for block in blocks), "so nobody grants it"
+    (_, block) = extract_tool_detail(
+        "Write", {"file_path": "/a", "content": "中" * 60_000 + "\u202e"}
+    ).blocks
+    assert block.text.endswith("⟦U+202E⟧") and not block.hidden

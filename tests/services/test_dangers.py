@@ -12,6 +12,7 @@ from feishuperm.lib.text import text
 from feishuperm.models.payload import PermissionRequestPayload
 from feishuperm.services import dangers
 from feishuperm.services.dangers import is_clear, names, read_danger, sentences
+from tests.asks import payload_of
 
 SAY = partial(text, "en")
 
@@ -62,3 +63,22 @@ def test_sentence_with_nothing_to_name_ends_without_a_colon() -> None:
     for language in ("zh", "en"):
         (sentence,) = sentences([Finding("danger.delete", "")], partial(text, language))
         assert sentence == sentence.rstrip("：: ")
+
+
+def test_call_is_read_once_and_what_runs_instead_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call of megabytes is registered and shown in the same turn of the loop."""
+    calls: list[dict[str, Any]] = []
+
+    def counted(name: str, given: dict[str, Any], *parts: Any, **more: Any) -> Reading:
+        calls.append(given)
+        return Reading()
+
+    monkeypatch.setattr(dangers, "read_call", counted)
+    payload = payload_of("Bash", {"command": "ls"})
+    for _ in range(2):
+        read_danger(payload, "/p")
+    read_danger(payload, "/q")
+    read_danger(payload, "/p", {"command": "id"})
+    assert [call["command"] for call in calls] == ["ls", "ls", "id"]

@@ -180,6 +180,21 @@ def test_page_shows_all_of_a_large_request_and_offers_everything() -> None:
     assert names == sorted(["allow", *refusals()])
 
 
+def test_large_request_is_made_whole_in_many_steps() -> None:
+    """One turn of the loop must not mask megabytes: others wait for the server."""
+    command = "echo " + "TOKEN=Hunter22secret; " * 20_000
+    steps = presenter().in_steps(request_of(command=command))
+    count = 0
+    try:
+        while True:
+            next(steps)
+            count += 1
+    except StopIteration as done:
+        ask = done.value
+    assert count > 1000
+    assert ask.masked and "Hunter22secret" not in ask.blocks[0].text
+
+
 SECRETS = [
     f"git clone https://user:{TOKEN}@host/x.git",
     f"curl -H 'Authorization: Bearer {TOKEN}' https://host",

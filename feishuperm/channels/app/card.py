@@ -98,9 +98,10 @@ NOTHING = Extra()
 def ask_card(ask: Ask, nonce: str, extra: Extra = NOTHING) -> tuple[Card, bool]:
     """The card, and whether it holds everything there is to see."""
     mark = Mark(ask.id, ask.digest, nonce, extra.machine)
-    card = _ask_card(ask, mark, extra, whole=True)
-    if not ask.partial and _fits(card):
-        return card, True
+    if not ask.partial and sum(len(block.text) for block in ask.blocks) <= BUDGET:
+        card = _ask_card(ask, mark, extra, whole=True)
+        if _fits(card):
+            return card, True
     low, high = 0, FOLD * 4
     while high - low > 50:
         middle = (low + high) // 2

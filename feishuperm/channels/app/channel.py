@@ -46,6 +46,7 @@ from feishuperm.lib.text import text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
 from feishuperm.models.fields import part_at, text_at
+from feishuperm.wire import MAX_EVENT
 
 
 class Line(Protocol):
@@ -92,7 +93,9 @@ class Counter(NamedTuple):
 
     answer: Callable[[Answer], Receipt]
     waits: Callable[[str], bool]
-    whole: Callable[[str], Ask | None]  # the ask of a waiting request, nothing cut
+    ask: Callable[[str], Ask | None]  # of a waiting request, as cards show it
+    # The same with nothing cut, later; False if it is gone or has more bytes than that.
+    whole: Callable[[str, int, Callable[[Ask], object]], bool]
     outcome: Callable[[str], Outcome | None]  # of one that has ended
     refused: Callable[[str, str, str], object]  # id, action, who: for the ledger
     status: Callable[[], list[tuple[str, str]]]  # what waits: its title, its words
@@ -386,9 +389,11 @@ class AppChannel(Channel):
 
     def _attach(self, card: Shown) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
-        whole = self.counter.whole(card.ask.id)
+        self.counter.whole(card.ask.id, MAX_EVENT, partial(self._attach_whole, card))
+
+    def _attach_whole(self, card: Shown, whole: Ask) -> None:
         # Only its page shows what a mask hides, or what is not told at all.
-        if whole is None or whole.veiled or whole.titled:
+        if whole.veiled or whole.titled or not self.counter.waits(whole.id):
             return
         content = "\n\n".join(
             f"{block.label}\n{block.text}" if block.label else block.text
@@ -446,13 +451,13 @@ class AppChannel(Channel):
 
     def _remind(self, id: str) -> None:
         """Half the time is over: say so on the card and once below it."""
-        card, whole = self.store.get(id), self.counter.whole(id)
-        if card is None or whole is None:
+        card, ask = self.store.get(id), self.counter.ask(id)
+        if card is None or ask is None:
             return
         waits = partial(self.counter.waits, id)
-        ends = whole.created + whole.seconds
+        ends = ask.created + ask.seconds
         left, hurry = self._say_left(card.message_id, ends, f"r-{id}", waits)
-        hurried = self._hurried(card, whole, hurry)
+        hurried = self._hurried(card, ask, hurry)
         if hurried is not None:
             change = partial(self.api.update, card.message_id, hurried)
             self._queue(change, left, waits)
@@ -469,11 +474,11 @@ class AppChannel(Channel):
         )
         return left, hurry
 
-    def _hurried(self, card: Shown, whole: Ask, hurry: str) -> dict[str, Any] | None:
+    def _hurried(self, card: Shown, ask: Ask, hurry: str) -> dict[str, Any] | None:
         """The card with a reminder; None if it would then hold less than before."""
         extra = Extra(attached=card.grants, page=self._page(card.ask.id))
         before, after = (
-            ask_card(whole, card.nonce, extra._replace(hurry=words))
+            ask_card(ask, card.nonce, extra._replace(hurry=words))
             for words in ("", hurry)
         )
         return after[0] if before[1] == after[1] else None
@@ -666,13 +671,13 @@ class AppChannel(Channel):
     def _hold_card(self, card: Shown) -> dict[str, Any] | None:
         """Draw a card with the time that it has now; None if it waits no more."""
         id = card.ask.id
-        whole = self.counter.whole(id)
-        if whole is None:
+        ask = self.counter.ask(id)
+        if ask is None:
             return None
-        held = card.ask._replace(seconds=whole.seconds, hold=whole.hold)
+        held = card.ask._replace(seconds=ask.seconds, hold=ask.hold)
         self.store.put(card._replace(ask=held))
         extra = Extra(attached=card.grants, page=self._page(id))
-        drawn, _ = ask_card(whole, card.nonce, extra)
+        drawn, _ = ask_card(ask, card.nonce, extra)
         change = partial(self.api.update, card.message_id, drawn)
         waits = partial(self.counter.waits, id)
         self.later(AFTER_ANSWER, lambda: self._queue(change, CHANGE_SECONDS, waits))

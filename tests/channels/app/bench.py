@@ -13,7 +13,8 @@ from feishuperm.channels.bare import BareChannel, bare_counter
 from feishuperm.channels.base import Announcement, Channel
 from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
+from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, fit
+from feishuperm.services.presenter import BRIEF
 from tests.fakes.feishu import check_card, every_element
 from tests.services.test_desk import Timers
 from tests.services.test_presenter import brief
@@ -147,13 +148,23 @@ class Bench:
         self.events = 0
         self.start()
 
+    def _ask(self, id: str) -> Ask | None:
+        ask = self.asks.get(id)
+        return fit(ask, BRIEF) if ask else None
+
+    def _whole(self, id: str, most: int, then: Callable[[Ask], object]) -> bool:
+        if id in self.asks:
+            then(self.asks[id])
+        return id in self.asks
+
     def start(self) -> None:
         """A server starts; the one before is gone."""
         self.line = Line()
         counter = Counter(
             self._answer,
             lambda id: id in self.asks,
-            self.asks.get,
+            self._ask,
+            self._whole,
             self.outcomes.get,
             lambda *parts: self.refused.append(parts),
             lambda: [(ask.title, ask.summary) for ask in self.asks.values()],
