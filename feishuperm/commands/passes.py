@@ -28,8 +28,10 @@ USAGE = """feishuperm passes [--json]
 EPILOG = """\
 RULE is exact, as "always allow" would write it: Bash(npm test), Edit(//abs/path),
 Read(//abs/path), WebFetch(domain:host). It holds in the project (this folder, or
---project), or in the session that --session names; for 10 minutes if nothing else is
-said, and for 24 hours at most. What bears a danger mark still asks."""
+--project) for calls made in that very folder, or in the session that --session names
+for calls that run no local file; for 10 minutes if nothing else is said, and for 24
+hours at most. It ends when a local file that the call runs is changed. What bears a
+danger mark still asks."""
 MINUTES, DAY = 10, 24 * 60
 NO_PASSES = "there are no passes"
 

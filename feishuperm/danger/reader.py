@@ -56,6 +56,7 @@ class Reading(NamedTuple):
 
     marks: tuple[Finding, ...] = ()
     facts: tuple[Finding, ...] = ()
+    files: tuple[str, ...] = ()  # paths of what may be files that it runs
 
 
 def read_call(
@@ -78,7 +79,8 @@ def read_call(
         is_read = False
     for text in () if is_read else _texts(tool_input):
         scene.unread(text)
-    return Reading(_told(findings.marks), _told(findings.facts))
+    files = tuple(findings.files)
+    return Reading(_told(findings.marks), _told(findings.facts), files)
 
 
 def _told(level: dict[str, list[str]]) -> tuple[Finding, ...]:

@@ -25,6 +25,7 @@ from feishuperm.danger.places import (
     Place,
     is_secret,
 )
+from feishuperm.danger.running import files_of
 from feishuperm.danger.shell import (
     LITERAL,
     MAX_TEXT,
@@ -46,6 +47,7 @@ MAX_VALUES = 8  # of one word
 MAX_FIELDS = 256  # of one command
 MAX_WHATS = 20  # that are kept of one kind
 MAX_SHOWN = 60  # characters of each
+MAX_FILES = 200  # words of a call that may be files
 MAX_MASKED = 2000
 MAX_BRACED = 1000  # characters of words with braces that are expanded
 MAX_SHEBANG = 200
@@ -163,6 +165,7 @@ class Findings:
     def __init__(self, mask: Callable[[str], str]) -> None:
         self.marks: dict[str, list[str]] = {}
         self.facts: dict[str, list[str]] = {}
+        self.files: dict[str, None] = {}  # that may be run, each once
         self._mask = mask
 
     def add(self, key: str, what: str) -> None:
@@ -320,6 +323,7 @@ class Scene:
         for redirect in command.redirects:
             if redirect.operator == "<":
                 for path in self.expand(redirect.target):
+                    self._may_run([path])
                     flow = (
                         self.reads(path)
                         or self.content(path)
@@ -421,6 +425,7 @@ class Scene:
             name = re.sub(r"[-.]?\d[\d.]*\Z", "", name[:MAX_SHOWN])
         if name not in self.programs and _GLOB.search(name):
             return self._globbed(name, rest, flow)
+        self._may_run(files_of(name, fields))
         program = self.programs.get(name)
         if program is not None and not self._is_projects(word):
             self.depth += 1
@@ -434,6 +439,12 @@ class Scene:
         if UNKNOWN in word:
             return self._opaque(word, rest, flow)
         return self.programs[ANY](self, name, [word, *rest], flow)
+
+    def _may_run(self, words: Iterable[str]) -> None:
+        """Remember what could be files that this call runs."""
+        for word in () if self.foreign else words:
+            if len(self.findings.files) < MAX_FILES and len(word) < MAX_SHOWN * 20:
+                self.findings.files[self.ground.full(word, self.cwd)] = None
 
     def _globbed(self, pattern: str, rest: list[Arg], flow: Flow) -> Flow:
         """`/bin/r?`: any program with such a name."""

@@ -20,6 +20,7 @@ from feishuperm.services.desk import Desk
 from feishuperm.services.links import Links
 from feishuperm.services.notices import Notices
 from feishuperm.services.passes import Pass, check_rule, describe
+from feishuperm.services.run_files import rule_digest
 from feishuperm.services.sessions import Tickets
 
 Reply = dict[str, Any]
@@ -146,11 +147,15 @@ class Control:
         passes = self._desk.passes
         try:
             check_rule(rule)
+            folder = os.path.realpath(project) if project else ""
             scope = Pass(
                 rules=(rule,),
                 shown=rule,
                 session=session,
-                project=os.path.realpath(project) if project else "",
+                project=folder,
+                folder=folder,
+                # Where a session is nobody knows: it covers no call that runs files.
+                files=rule_digest(rule, folder) if folder else "",
                 calls=max(0, calls),
             )
             row = passes.make(scope, minutes * 60, "command")

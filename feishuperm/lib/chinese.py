@@ -203,15 +203,19 @@ HELP = (
         "Edit(//abs/path),\n"
         "Read(//abs/path), WebFetch(domain:host). It holds in the project (this "
         "folder, or\n"
-        "--project), or in the session that --session names; for 10 minutes if "
-        "nothing else is\n"
-        "said, and for 24 hours at most. What bears a danger mark still asks.",
+        "--project) for calls made in that very folder, or in the session that "
+        "--session names\n"
+        "for calls that run no local file; for 10 minutes if nothing else is said, "
+        "and for 24\n"
+        "hours at most. It ends when a local file that the call runs is changed. "
+        "What bears a\n"
+        "danger mark still asks.",
         "RULE 必须精确，写法与「始终允许」写下的一样：Bash(npm test)、"
         "Edit(//abs/path)、\n"
-        "Read(//abs/path)、WebFetch(domain:host)。在项目里有效（当前目录或 --project）"
-        "，\n"
-        "或只在 --session 指定的会话里有效；默认 10 分钟，最长 24 小时。\n"
-        "带危险标记的操作仍会询问。",
+        "Read(//abs/path)、WebFetch(domain:host)。\n"
+        "只管在项目目录（当前目录或 --project）中的调用，或 --session 指定的会话中\n"
+        "不运行本地文件的调用；默认 10 分钟，最长 24 小时。\n"
+        "所运行的本地文件一旦改变就结束。带危险标记的操作仍会询问。",
     ),
     ("for N calls", "有效 N 次"),
     ("for N minutes", "有效 N 分钟"),

@@ -295,17 +295,25 @@ TEXTS: dict[str, tuple[str, str]] = {
     # Passes.
     "pass.minutes": (
         "此后 10 分钟内，会话 {session} 在项目 {project} 中，下面这些不再询问："
-        "\n{scope}\n带有危险标记的调用仍会询问；可以随时撤销。",
+        "\n{scope}\n只在文件夹 {folder} 中；它运行的本地文件一旦改变，就会重新询问。"
+        "带有危险标记的调用仍会询问；可以随时撤销。",
         "For 10 minutes from now, in session {session} and project {project}, this "
-        "goes through without asking:\n{scope}\nWhat bears a danger mark still asks; "
-        "it can be revoked at any time.",
+        "goes through without asking:\n{scope}\nOnly in the folder {folder}, and only "
+        "while the local files it runs stay as they are. What bears a danger mark "
+        "still asks; it can be revoked at any time.",
     ),
     "pass.session": (
         "在会话 {session} 结束前（最长 24 小时），项目 {project} 中的下面这些不再询问："
-        "\n{scope}\n带有危险标记的调用仍会询问；可以随时撤销。",
+        "\n{scope}\n只在文件夹 {folder} 中；它运行的本地文件一旦改变，就会重新询问。"
+        "带有危险标记的调用仍会询问；可以随时撤销。",
         "Until session {session} ends (24 hours at most), in project {project}, this "
-        "goes through without asking:\n{scope}\nWhat bears a danger mark still asks; "
-        "it can be revoked at any time.",
+        "goes through without asking:\n{scope}\nOnly in the folder {folder}, and only "
+        "while the local files it runs stay as they are. What bears a danger mark "
+        "still asks; it can be revoked at any time.",
+    ),
+    "pass.changed": (
+        "通行证 {id} 已结束：它运行的文件改变了",
+        "Pass {id} has ended: a file that it runs has changed",
     ),
     "pass.call": ("只限这一次调用的原样重复：{what}", "Only this very call: {what}"),
     "pass.title": ("通行证", "Passes"),

@@ -51,6 +51,8 @@ class Request:
         "detail",
         "digest",
         "ended",
+        "files",
+        "folder",
         "from_agent",
         "grants",
         "head",
@@ -72,6 +74,7 @@ class Request:
         "rules",
         "session",
         "shown",
+        "stale_pass",
         "state",
         "summary",
         "surface",
@@ -123,6 +126,9 @@ class Request:
         self.veiled = False  # and those could be more than secrets
         self.passable = False  # a pass may be made for its call, or cover it
         self.pass_id = ""  # which let it through
+        self.stale_pass = ""  # that would have, had no file changed since
+        self.folder = ""  # where the call was made, links resolved
+        self.files: tuple[str, ...] = ()  # paths that may be files which it runs
         self.grants: dict[str, Any] = {}  # the pass that its answer made, as recorded
         self.session = ""
         self.call = ""  # digest of the call, where an answer may let it run later

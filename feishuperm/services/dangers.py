@@ -15,6 +15,8 @@ from feishuperm.lib.log import log, redact
 from feishuperm.models.kind import Say
 from feishuperm.models.payload import AskPayload
 
+UNKNOWN = ("fact.unread", "fact.opaque")
+
 
 def read_danger(
     payload: AskPayload, project: str, changed: dict[str, Any] | None = None
@@ -52,6 +54,6 @@ def names(reading: Reading) -> tuple[str, ...]:
 
 
 def is_clear(reading: Reading) -> bool:
-    """Whether a call was read to its end and bears no mark."""
-    unread = any(fact.key == "fact.unread" for fact in reading.facts)
-    return not reading.marks and not unread
+    """Whether a call was read to its end, bears no mark and runs what can be told."""
+    unknown = any(fact.key in UNKNOWN for fact in reading.facts)
+    return not reading.marks and not unknown

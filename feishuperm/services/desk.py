@@ -53,6 +53,7 @@ from feishuperm.services.records import (
 from feishuperm.services.reprieves import Reprieves, call_digest
 from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager, Waiter
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
+from feishuperm.services.run_files import digest_of
 from feishuperm.services.transcript import is_headless, last_typed
 from feishuperm.services.watcher import Timers, Watcher
 
@@ -153,6 +154,8 @@ class Desk:
         ask = self.presenter.brief(request, payload)
         if request.passable and self._goes_through(request, payload):
             return
+        if request.stale_pass:
+            ask = self.presenter.brief(request, payload)
         self.notifier.announce(
             request,
             ask,
@@ -172,7 +175,10 @@ class Desk:
         """
         row = None
         if self.passes.all():
-            row = self.passes.find(self._pass_call(request, payload))
+            call = self._pass_call(request, payload)
+            row = self.passes.find(call)
+            ended = self.passes.end_stale(call)
+            request.stale_pass = ended[0].id if ended and row is None else ""
         action = KINDS[request.kind].action("allow")
         if row is None or action is None:
             return False
@@ -191,6 +197,8 @@ class Desk:
             call_digest(payload),
             request.session,
             os.path.realpath(request.project),
+            request.folder,
+            digest_of(request.files),
         )
 
     def _is_at_the_desk(self, hook: HookRequest, payload: AskPayload) -> bool:
@@ -458,6 +466,8 @@ class Desk:
             shown=self.presenter.pass_scope(request, call.rules),
             session=call.session,
             project=call.project,
+            folder=call.folder,
+            files=call.files,
             who=answer.who,
         )
         request.grants = to_plain(self.passes.draft(scope, row.passes))

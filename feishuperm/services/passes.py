@@ -1,15 +1,18 @@
 """Passes: the same thing goes through without asking, for a while.
 
 A pass is for exactly one call (by its digest), or for rule texts exactly as "always"
-would write them; for some minutes, some calls, a session or a project.  It compares
-texts and nothing else, so it never widens: a rule with a `*` in it matches nothing.
+would write them; for some minutes, some calls, a session or a project; in the folder
+where it was made; and for a call that runs local files only as long as they stay as
+they were.  It compares texts and nothing else, so it never widens: a rule with a `*` in
+it matches nothing.
 
 The ledger is where passes are kept.  Who makes one is in it before the pass counts;
 each use is in it, synced, before anything is allowed; so is each end.  A server that
 starts again learns from its sealed lines what is left, and whatever breaks in between,
 there is never a use more than was granted.
 
-    made -> used ... -> over       by time, by its last use, by a person, by a reboot
+    made -> used ... -> over       by time, by its last use, by a person, by a reboot,
+                                   by a change of what it runs
 
 A revocation that the disk does not take must hold too: passes name the era they were
 made in, which is a file that can be removed even then.
@@ -34,6 +37,7 @@ from feishuperm.services.ledger import Ledger
 
 DAY = 24 * 3600  # seconds: no pass lives longer
 MADE, REVOKED = "pass", "revoke"  # events of the ledger
+CHANGED = "changed"  # the surface of an end that a changed file brought
 MARK = "passes.era"  # beside the ledger
 MOST = 100  # at a time; nobody oversees more
 SMALL = 64  # bytes of an era, or of a boot
@@ -57,6 +61,8 @@ class Pass(NamedTuple):
     shown: str = ""  # what it is for, as a person reads it
     session: str = ""
     project: str = ""  # empty: wherever the session is
+    folder: str = ""  # where the call must be made; empty: wherever that is
+    files: str = ""  # digest of the local files that it runs
     made: float = 0.0  # wall clock
     ends: float = 0.0  # the same
     until: float = 0.0  # by the machine's own clock
@@ -73,6 +79,8 @@ class Call(NamedTuple):
     digest: str
     session: str
     project: str
+    folder: str = ""
+    files: str = ""
 
 
 class Passes:
@@ -144,6 +152,12 @@ class Passes:
     def find(self, call: Call) -> Pass | None:
         """The pass for a call, if there is one that is still good."""
         return next((row for row in self.all() if covers(row, call)), None)
+
+    def end_stale(self, call: Call) -> list[Pass]:
+        """End those for this call that were made before its files changed."""
+        rows = [row for row in self.all() if covers(row, call, any_files=True)]
+        stale = [row for row in rows if row.files != call.files]
+        return [end for row in stale for end in self.revoke(row.id, CHANGED)]
 
     def spend(self, id: str) -> None:
         """Count a use; it is in the ledger, and nothing is allowed yet."""
@@ -240,8 +254,12 @@ class Passes:
             self._rows[row.id] = row
 
 
-def covers(row: Pass, call: Call) -> bool:
-    """Whether a pass is for this very call."""
+def covers(row: Pass, call: Call, any_files: bool = False) -> bool:
+    """Whether a pass is for this very call, made where and as it is."""
+    if row.files != call.files and not any_files:
+        return False
+    if row.folder and row.folder != call.folder:
+        return False
     if row.session and row.session != call.session:
         return False
     if row.project and row.project != call.project:
@@ -270,6 +288,7 @@ def describe(passes: Passes, row: Pass) -> dict[str, Any]:
         "rules": list(row.rules),
         "session": row.session,
         "project": row.project,
+        "folder": row.folder,
         "made": row.made,
         "ends": row.ends,
         "seconds_left": passes.seconds_left(row),

@@ -108,7 +108,7 @@ class Presenter:
             + (self._hold if request.held else 0),
             hold=self._may_hold(request, kind),
             at_zero=kind.at_zero or self._at_zero(request, kind),
-            facts=(*ask.facts, *self._given_back(request)),
+            facts=(*ask.facts, *self._own_facts(request)),
             actions=offers(kind, fields, self.say, payload.tool_name),
             fields=fields,
             digest=request.short_digest(),
@@ -128,10 +128,12 @@ class Presenter:
         denies = kind.expired and self._denies(request.from_agent)
         return "deny" if denies else "terminal"
 
-    def _given_back(self, request: Request) -> list[str]:
-        """Why a request has less time than others."""
-        seconds = request.patience
-        return [self.say("card.given_back", seconds=seconds)] if seconds else []
+    def _own_facts(self, request: Request) -> Iterator[str]:
+        """Why it has less time than others; why a pass does not let it through."""
+        if request.patience:
+            yield self.say("card.given_back", seconds=request.patience)
+        if request.stale_pass:
+            yield self.say("pass.changed", id=request.stale_pass)
 
     def _may_hold(self, request: Request, kind: Kind) -> bool:
         waits = request.waits() and not request.held
@@ -154,6 +156,7 @@ class Presenter:
             session=one_line(request.session, 8),
             project=one_line(last_name(request.project), 60),
             scope=self.pass_scope(request, rules),
+            folder=one_line(request.folder, 200),
         )
 
     def pass_scope(self, request: Request, rules: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ import hashlib
 import heapq
 import itertools
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -356,6 +357,8 @@ def new_request(
     request.from_agent = bool(payload.agent_id())
     reading = read_danger(payload, request.project)
     request.danger = names(reading)
+    request.folder = os.path.realpath(payload.base.cwd or request.project)
+    request.files = reading.files
     # What is dangerous, or cannot be read, is never let through unseen.
     # A pass is for what has a button for it; a refused call is let through once.
     request.passable = (

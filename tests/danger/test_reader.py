@@ -51,7 +51,7 @@ def test_call_is_read_by_what_its_tool_takes(
 def test_input_that_is_no_text_is_read_as_nothing() -> None:
     values: tuple[Any, ...] = (None, 1, [], {}, ["rm -rf ~"])
     for value in values:
-        assert read_call("Bash", {"command": value}, "/p", "/h") == ((), ())
+        assert read_call("Bash", {"command": value}, "/p", "/h") == ((), (), ())
         read_call("mcp__x__y", {"command": value, "sql": value}, "/p", "/h")
 
 

@@ -26,7 +26,7 @@ GRANTED = 4
 
 def make(served: Served, action: str = "minutes", command: str = "npm test") -> str:
     """Answer a request by a pass; returns the page that came of it."""
-    hook, id = served.ask(event(command=command))
+    hook, id = served.ask({**event(command=command), "cwd": str(served.project)})
     asked = served.post(f"/{action}", id=id)
     assert "请确认操作" in asked.text and f"Bash({command})" in asked.text
     page = served.post(f"/{action}", id=id, confirmed="1").text
@@ -36,7 +36,7 @@ def make(served: Served, action: str = "minutes", command: str = "npm test") -> 
 
 def goes_through(served: Served, command: str = "npm test") -> bool:
     """Whether a call is answered by itself; one that waits is denied."""
-    hook = served.hook(event(command=command))
+    hook = served.hook({**event(command=command), "cwd": str(served.project)})
     wait_until(lambda: hook.poll() is not None or served.waiting())
     for id in served.waiting() if hook.poll() is None else ():
         served.get(f"/deny?id={id}")
@@ -195,3 +195,40 @@ def test_real_client_is_not_asked_again_while_the_pass_lasts(lab: Lab) -> None:
         used = [e for e in served.ledger() if e.get("surface") == "pass"]
         assert len({entry["id"] for entry in used}) == 2
         assert len(passes(served)) == 1
+
+
+# Bound to the folder and to what is run.
+
+
+def asked(served: Served, folder: Path, command: str = "./x.sh") -> str:
+    """The id of a call that a person is asked about; empty: a pass let it through."""
+    hook = served.hook({**event(command=command), "cwd": str(folder)})
+    wait_until(lambda: hook.poll() is not None or served.waiting())
+    waiting = served.waiting()
+    return waiting[0] if waiting else ""
+
+
+@pytest.mark.parametrize("way", ["page", "command"])
+def test_pass_ends_when_its_script_is_rewritten_and_holds_in_its_folder_only(
+    pyz: Path, home: Path, way: str
+) -> None:
+    with Served(pyz, home) as served:
+        script = served.project / "x.sh"
+        script.write_text("echo 1\n")
+        (other := served.project / "other").mkdir()
+        (other / "x.sh").write_text("echo 1\n")
+        if way == "page":
+            served.post("/minutes", id=asked(served, served.project), confirmed="1")
+        else:
+            wanted = {"rule": "Bash(./x.sh)", "minutes": 5, "calls": 0}
+            served.control(command="pass_add", project=str(served.project), **wanted)
+        served.stop()
+        served.start()  # the digest is in the ledger
+        assert passes(served)[0]["folder"] == str(served.project)
+        elsewhere = asked(served, other)
+        assert elsewhere and served.get(f"/deny?id={elsewhere}").status == 200
+        assert asked(served, served.project) == ""
+        script.write_text("echo 2\n")
+        again = asked(served, served.project)
+        assert again and passes(served) == []
+        assert "它运行的文件改变了" in served.get(f"/request?id={again}").text

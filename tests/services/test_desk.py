@@ -266,7 +266,10 @@ class Bench:
 
     @property
     def request(self) -> Request:
-        request = self.desk.requests.get(ID)
+        return self.request_of(ID)
+
+    def request_of(self, id: str) -> Request:
+        request = self.desk.requests.get(id)
         assert request is not None
         return request
 

@@ -214,3 +214,121 @@ def test_pass_that_was_typed_is_told_to_people(bench: Bench) -> None:
     bench.desk.tell_pass(row)
     (notice,) = bench.channel.notices
     assert notice.kind == "pass" and "Bash(ls)" in notice.text
+
+
+# Bound to a folder, and to what the files are that it runs.
+
+
+def call_in(bench: Bench, folder: Path, number: int, command: str) -> Waiter:
+    """A request for a command that is made in a folder of the project."""
+    event = {**EVENT, "cwd": str(folder), "tool_input": {"command": command}}
+    return bench.bring(event, later(number))
+
+
+def let_pass(bench: Bench, folder: Path, command: str) -> None:
+    call_in(bench, folder, 0, command)
+    receipt = bench.answer("minutes", id=later(0), confirmed=True, who="me")
+    assert receipt.status == statuses.SETTLED, receipt
+
+
+def is_let_through(bench: Bench, folder: Path, number: int, command: str) -> bool:
+    return call_in(bench, folder, number, command).frames[-1][0] == b"D"
+
+
+def test_pass_holds_in_its_folder_only(bench: Bench, tmp_path: Path) -> None:
+    (other := tmp_path / "other").mkdir()
+    (tmp_path / "same").symlink_to(tmp_path)
+    let_pass(bench, tmp_path, "npm test")
+    assert not is_let_through(bench, other, 1, "npm test")
+    assert is_let_through(bench, tmp_path / "same", 2, "npm test")
+    [row] = bench.desk.passes.all()
+    assert row.folder == str(tmp_path)
+    words = bench.presenter.pass_words("minutes", bench.request_of(later(1)), ())
+    assert str(other) in words and "文件一旦改变" in words
+
+
+RUNS = [
+    ("x.sh", "./x.sh"),
+    ("x.sh", "bash x.sh"),
+    ("x.sh", "env A=1 nice -n 5 sh x.sh --fast"),
+    ("x.sh", "sh -c './x.sh a'"),
+    ("x.sh", "D=.; sh $D/x.sh"),
+    ("x.sh", ". ./x.sh"),
+    ("x.sh", "sh ?.sh"),
+    ("sub/x.sh", "cd sub && ./x.sh"),
+    ("tool.py", "python tool.py"),
+    ("tool.py", "python3.11 -u tool.py"),
+    ("tool.py", "python -m tool"),
+    ("pack/__main__.py", "python pack"),
+    ("app.js", "node app.js"),
+    ("x.sql", "sqlite3 db -init x.sql"),
+    ("new.mk", "make -f new.mk"),
+    ("Makefile", "make test"),
+    ("sub/Makefile", "make -C sub test"),
+    ("package.json", "npm run build"),
+    ("my script.sh", "sh 'my script.sh'"),
+    ("conf.js", "webpack --config=conf.js"),
+]
+
+
+@pytest.mark.parametrize(("name", "command"), RUNS)
+def test_file_that_a_call_runs_is_bound_and_a_change_ends_the_pass(
+    tmp_path: Path, name: str, command: str
+) -> None:
+    bench = Bench(tmp_path)
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("echo 1\n")
+    let_pass(bench, tmp_path, command)
+    assert is_let_through(bench, tmp_path, 1, command)
+    [row] = bench.desk.passes.all()
+    file.write_text("echo 2\n")  # of the same size
+    assert not is_let_through(bench, tmp_path, 2, command)
+    assert bench.desk.passes.all() == []
+    assert any(row.id in fact for fact in bench.inbox.asks[-1][0].facts)
+    assert (bench.ledger.ends[-1]["id"], bench.ledger.ends[-1]["surface"]) == (
+        row.id,
+        "changed",
+    )
+    file.write_text("echo 1\n")  # what has ended does not come back
+    assert not is_let_through(bench, tmp_path, 3, command)
+
+
+def test_file_that_comes_later_or_goes_makes_a_difference(
+    bench: Bench, tmp_path: Path
+) -> None:
+    let_pass(bench, tmp_path, "npm test")
+    assert is_let_through(bench, tmp_path, 1, "npm test")
+    (tmp_path / "package.json").write_text("{}")
+    assert not is_let_through(bench, tmp_path, 2, "npm test")
+
+
+def test_call_that_only_looks_at_a_file_is_not_bound_to_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "a.js").write_text("1")
+    let_pass(bench, tmp_path, "eslint a.js && git add a.js")
+    (tmp_path / "a.js").write_text("2")
+    assert is_let_through(bench, tmp_path, 1, "eslint a.js && git add a.js")
+
+
+def test_large_file_is_told_apart_without_reading_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    large = tmp_path / "large.py"
+    with large.open("wb") as file:
+        file.truncate(5 << 20)
+    let_pass(bench, tmp_path, "python large.py")
+    assert is_let_through(bench, tmp_path, 1, "python large.py")
+    with large.open("r+b") as file:
+        file.write(b"x")
+    assert not is_let_through(bench, tmp_path, 2, "python large.py")
+
+
+@pytest.mark.parametrize("command", ["python $SCRIPT", "cat x.sh | sh", "sh < x.sh"])
+def test_nobody_passes_what_only_the_run_will_tell(
+    bench: Bench, tmp_path: Path, command: str
+) -> None:
+    call_in(bench, tmp_path, 0, command)
+    names = [offer.name for offer in bench.inbox.asks[-1][0].actions]
+    assert "allow" in names and "minutes" not in names
