@@ -302,7 +302,10 @@ class GatewayChannel(Channel):
     def _reached(self, message: dict[str, Any]) -> None:
         """Whether taps can arrive: what is shown can be answered, or cannot."""
         detail = one_line(str(message.get("detail", "")), MAX_DETAIL)
+        was = self._deaf
         self._deaf = "" if message.get("ok") is True else detail or "no tap can arrive"
+        if bool(was) == bool(self._deaf):
+            return
         log(self._deaf or "taps can arrive again", "warning" if self._deaf else "info")
         for pending in list(self._asks.values()):
             pending.lose() if self._deaf else self._send_ask(pending)
@@ -342,8 +345,7 @@ class GatewayChannel(Channel):
         fresh = str(message["next"])
         if len(bytes.fromhex(fresh)) != 32:
             raise PayloadError("a key that is none")
-        now = _moment(message["now"])
-        self._ahead, self._skew = now - self._clock(), round(now - self._wall())
+        self._told_time(message)
         self._keep(own._replace(name=_name(message)).with_key(fresh, proven[0]))
         self._proven = (fresh, proven[0])
         self._stage, self._detail = IN, ""
@@ -357,6 +359,10 @@ class GatewayChannel(Channel):
             self._send_ask(pending)
         self._update_late()
         self._later(max(0.0, self._young()), self._settle_lost)
+
+    def _told_time(self, message: dict[str, Any]) -> None:
+        now = _moment(message["now"])
+        self._ahead, self._skew = now - self._clock(), round(now - self._wall())
 
     def _young(self) -> float:
         """For how long hooks may still come back to this new server."""
@@ -489,6 +495,7 @@ _MESSAGES: dict[str, tuple[str, Callable[[GatewayChannel, dict[str, Any]], None]
     "renamed": (IN, GatewayChannel._renamed),
     "replaced": (IN, GatewayChannel._replaced),
     "reach": (IN, GatewayChannel._reached),
+    "time": (IN, GatewayChannel._told_time),
     "shown": (IN, GatewayChannel._told_shown),
     "tap": (IN, GatewayChannel._tapped),
 }

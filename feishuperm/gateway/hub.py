@@ -61,6 +61,7 @@ TICK_SECONDS = 5.0
 ALIVE_SECONDS = 6  # that a replica counts as alive after its last sign
 SIGN_SECONDS = 2.0  # between two of those
 AGAIN_SECONDS = 0.2  # when the engine did not take one
+TIME_SECONDS = 3600.0  # between two times that a machine is told
 SKEW_SECONDS = 10  # between two clocks that are worth a word
 TWICE_SECONDS = 60  # between two warnings that a key is used twice
 MAX_WAITING = 200  # open cards of one machine
@@ -236,8 +237,15 @@ class Hub:
             if peer.machine is None and now - peer.since > limit:
                 wire.end(TRY_LATER, "nothing came of it in time")
             else:
+                self._tell_time(wire, peer)
                 wire.tick(now)
         self.later(TICK_SECONDS, self._tick)
+
+    def _tell_time(self, wire: Wire, peer: Peer) -> None:
+        """Now and then: no two clocks go on at quite the same pace."""
+        if peer.machine and self.clock() - peer.came_clock > TIME_SECONDS:
+            peer.came, peer.came_clock = self.now(), self.clock()
+            wire.send("time", now=peer.came)
 
     def close(self) -> None:
         """Send every machine elsewhere."""
@@ -286,7 +294,7 @@ class Hub:
         assert peer.machine is not None
         place = await self.place(peer.machine.id, alive_only=False)
         if place is not None and place.peer == peer.id:
-            gone = place._replace(replica="", since=self.wall())
+            gone = place._replace(replica="", since=self.now())
             await self.engine.run(self._placing(peer.machine.id, gone))
 
     def received(self, wire: Wire, message: dict[str, Any]) -> None:
@@ -369,7 +377,7 @@ class Hub:
         machine = machine._replace(
             key=key, next=peer.fresh, previous="", address=wire.address
         )
-        place = Place(self.replica, peer.id, peer.instance, wire.address, self.wall())
+        place = Place(self.replica, peer.id, peer.instance, wire.address, self.now())
         before = await self.place(id)
         *_, revoked = await self.engine.run(
             self.registry.putting(machine),
@@ -652,7 +660,7 @@ class Hub:
             "owner": machine.owner,
             "address": last.address if last else machine.address,
             "connected": last is not None and last.replica in alive,
-            "since": round(self.wall() - last.since) if last else 0,
+            "since": round(self.now() - last.since) if last else 0,
             "waiting": waiting,
         }
 

@@ -946,6 +946,9 @@ INSTALL = (
         "这个网关的时钟比它的引擎慢 {} 秒",
     ),
     ("set the clock of this machine", "校准这台机器的时钟"),
+    ("set the clocks of both machines", "校准两台机器的时钟"),
+    ("the gateway is down: {}", "网关连不上：{~}"),
+    ("connected to {} as {}", "已连接 {}，名为 {}"),
     (
         "{} is no gateway of feishuperm (HTTP {})",
         "{} 不是 feishuperm 的网关（HTTP {}）",

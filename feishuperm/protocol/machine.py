@@ -12,8 +12,9 @@ what is not known here; how a login, a new key and a tap are proven is:
     machine -> gateway   rotated   proof by that key; the old one dies at the next login
     gateway -> machine   rotated
     machine -> gateway   ask, settle, update (what came of it), notice, receipt
-    gateway -> machine   shown, tap, replaced, and `reach` when taps cannot arrive any
-                         more or can again; what is unknown is skipped by both
+    gateway -> machine   shown, tap, replaced; `time` now and then; `reach` when taps
+                         cannot arrive any more or can again; what is unknown is skipped
+                         by both
 
     machine -> gateway   join      name, user, owner (whom to ask; or empty)
     gateway -> machine   code      six digits, seconds

@@ -368,6 +368,8 @@ def test_gateway_with_another_clock_is_named_and_its_taps_count(ahead: float) ->
     assert bench.wire.got("ask")[0]["left"] == 600 - bench.now
     bench.tap(at=bench.now + ahead)
     assert bench.receipt().status == statuses.SETTLED
+    bench.hear("time", now=bench.now)
+    assert bench.channel.state() == ("up", "")
 
 
 def test_cards_of_what_ended_meanwhile_are_settled() -> None:

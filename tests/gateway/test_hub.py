@@ -191,6 +191,13 @@ def test_app_that_lost_feishu_is_told_unless_another_replica_has_it(
     assert wire.got("reach")[-1]["ok"] is True
 
 
+def test_machine_is_told_the_time_now_and_then(bench: Bench, clock: Clock) -> None:
+    wire = bench.wire(bench.enrol())
+    clock.turn(2 * 3600 + 60)
+    first, second = wire.got("time")
+    assert 3600 <= second["now"] - first["now"] <= 3610
+
+
 def test_line_to_feishu_is_watched_while_a_card_is_out(
     bench: Bench, clock: Clock
 ) -> None:

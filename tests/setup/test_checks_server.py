@@ -12,7 +12,7 @@ import pytest
 from feishuperm.lib.control import NotRunningError
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.setup import checks_server
-from feishuperm.setup.case import FAIL, OK, WARN
+from feishuperm.setup.case import FAIL, OK, WARN, Case
 from feishuperm.setup.doctor import CHECKS
 from tests.setup.patient import HEALTH, Patient, fixes, states
 
@@ -168,6 +168,34 @@ def test_without_a_server_no_request_is_tried(
 ) -> None:
     monkeypatch.setitem(CHECKS, "loop", checks_server.check_loop)
     assert states(absent, "loop") == FAIL
+
+
+@pytest.mark.parametrize(
+    ("state", "detail", "found"),
+    [
+        ("up", "", OK),
+        ("up", "the gateway's clock is 120 s ahead of this machine's", WARN),
+        ("down", "the gateway has revoked this machine", FAIL),
+    ],
+)
+def test_gateway_that_a_machine_has_joined_is_looked_at(
+    patient: Patient, state: str, detail: str, found: str
+) -> None:
+    case = Case(patient.environ, str(patient.home))
+    row = {"name": "gateway", "state": state, "detail": detail, "url": "https://g",
+           "machine": "laptop"}  # fmt: skip
+    case.status = {"channels": [row]}
+    ((state, text, _),) = checks_server.check_gateway(case)
+    assert state == found and (detail or "laptop") in text
+
+
+def test_clock_of_a_gateway_that_runs_here_is_looked_at(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up = {"state": "up", "detail": ""}
+    said = {"app": up, "engine": up, "machines": 2, "problem": "", "clock": "120 s"}
+    monkeypatch.setattr(checks_server, "read_gateway", lambda environ: said)
+    assert (WARN, "120 s") in [row[:2] for row in patient.examine("gateway")]
 
 
 def test_gateway_that_shares_its_app_is_a_fault(
