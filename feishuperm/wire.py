@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 PROTOCOL = b"1"
 # How a hook begins that comes back: with the whole seconds it has left, by a clock that
-# nobody sets.  A server that knows version 1 only refuses it, and is asked in that.
-RETURNING = b"2 %d"
+# nobody sets.
+RETURNING = b"1 %d"
 MAX_EVENT = 4 << 20  # a longer request no person reads; the terminal has it
 MAX_INPUT = 64 << 20  # of any event: a guard sees a large file whole
 MAX_ANSWER = 4 << 20  # an answer repeats the questions or the plan, nothing larger
@@ -286,13 +286,11 @@ def ask(
     sock: socket | None = connect(path)
     knows = 0  # how far it has come with this request
     until: float | None = None
-    is_old = False  # the server knows version 1 only
     guard(ACK_SECONDS)
     while sock:
-        header = PROTOCOL if is_old else header_of(until)
+        parts = (header_of(until), request_id, FLAGS[knows], project, raw)
         try:
-            question = b"\0".join((header, request_id, FLAGS[knows], project, raw))
-            sock.sendall(frame(b"Q", question))
+            sock.sendall(frame(b"Q", b"\0".join(parts)))
         except OSError:
             pass  # a refusal may already wait to be read
         kind = b" "
@@ -304,14 +302,10 @@ def ask(
                 if kind != b"S":  # how long it will wait
                     until = monotonic() + int(body)
                     guard(int(body) + GUARD_SECONDS)
-            if kind == b"A":
-                header = PROTOCOL  # understood
-            elif kind == b"D":
+            if kind == b"D":
                 return printable(body)
             elif kind == b"R":
-                if header == PROTOCOL:
-                    return b""
-                is_old, kind = True, b""
+                return b""
             elif kind == b"E":
                 raise NotPermission
         sock.close()

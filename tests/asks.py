@@ -41,7 +41,7 @@ def make_ask(
     """What a person is asked about a call."""
     payload = payload_of(tool_name, tool_input, session_id="0123456789abcdef")
     project = "/home/me/my-project"
-    hook = HookRequest("1", ID, "", project, b"{}")
+    hook = HookRequest(ID, "", project, b"{}")
     request = new_request(hook, payload, 1700000000.0, 0.0)
     settings = Settings({"FEISHUPERM_LANG": language})
     ask = Presenter(settings, RuleWriter()).ask(request, payload)
@@ -53,7 +53,7 @@ def ask_of(event: dict[str, Any]) -> Ask:
     raw = json.dumps(event).encode()
     payload = parse_payload(raw)
     assert isinstance(payload, AskPayload)
-    hook = HookRequest("1", ID, "", "/home/me/my-project", raw)
+    hook = HookRequest(ID, "", "/home/me/my-project", raw)
     request = new_request(hook, payload, 1700000000.0, 0.0)
     return Presenter(Settings({}), RuleWriter()).brief(request, payload)
 

@@ -570,7 +570,6 @@ SERVER = (
     ("the running server does not stop", "运行中的服务停不下来"),
     ("the server, process {}, does not end", "服务（进程 {}）没有结束"),
     ("handed over to the new server: {} waiting", "{} 个等待中的请求已转交新的服务"),
-    ("handed back to the terminal: {} waiting", "{} 个等待中的请求已交回终端"),
     ("stopped the server{}", "服务已停止{~}"),
     ("stopped the server", "服务已停止"),
     ("; {} waiting went back to the terminal{}", "；{} 个等待中的请求已交回终端{~}"),
@@ -809,16 +808,6 @@ INSTALL = (
     ("there is no app yet", "还没有应用"),
     ("the server of before does not start either: {}", "原来的服务也没能启动：{~}"),
     ("the server runs again as before ({})", "服务已照原样恢复运行（{~}）"),
-    (
-        "allow and always now ask on a page first, since the buttons point to a "
-        "public address (CALLBACK_CONFIRM=off: one tap, as before)",
-        "按钮指向公网地址，所以“批准”和“始终允许”现在会先打开页面确认（"
-        "CALLBACK_CONFIRM=off：和以前一样点一下就算数）",
-    ),
-    (
-        "CALLBACK_LINK_SIGNING=auto now means on, everywhere",
-        "CALLBACK_LINK_SIGNING=auto 现在一律等于 on",
-    ),
     ("write {}", "写入 {}"),
     ("remove {}", "删除 {}"),
     ("link {}", "建立链接 {}"),
@@ -1565,11 +1554,10 @@ RECORD = (
         "没有哪一条的校验值是 {}：这是另一份记录",
     ),
     ("the head {} is there; {} entries came after", "找到了校验值 {}，之后又有 {} 条"),
-    (", the first {} of them without a key", "，其中前 {} 条没有密钥"),
-    ("{} entries{}, nothing was changed", "{} 条{~}，没有被改动"),
+    ("{} entries, nothing was changed", "{} 条，没有被改动"),
     (
-        "{} entries{}, none was changed, but some are not there",
-        "{} 条{~}，没有被改动，但有缺失",
+        "{} entries, none was changed, but some are not there",
+        "{} 条，没有被改动，但有缺失",
     ),
     (
         "{}: a session that runs keeps this until it ends",

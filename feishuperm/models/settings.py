@@ -185,7 +185,7 @@ SETTINGS = (
             "where HTTP listens; loopback if the URL above is local, else everywhere"),
     Setting("CALLBACK_SERVER_PORT", "8080", _number(0, 65535), "0 to 65535",
             "the port HTTP listens on; 0 takes a free one"),
-    Setting("CALLBACK_LINK_SIGNING", "on", _choice("auto", "on", "off"), "on or off",
+    Setting("CALLBACK_LINK_SIGNING", "on", _choice("on", "off"), "on or off",
             "adds `&sig=` to button links; off: for a machine with one user"),
     Setting("CALLBACK_CONFIRM", "auto", _choice("auto", "on", "off"), "auto, on or off",
             "a button link opens a page whose button decides; auto = for what allows"
@@ -358,7 +358,7 @@ class Settings:
         return self.feishuperm_card == "title"
 
     def signs_links(self) -> bool:
-        return self.callback_link_signing != "off"  # `auto`: as it was once called
+        return self.callback_link_signing == "on"
 
     def asks_first(self, grants: bool, lasts: bool = False) -> bool:
         """Whether a button's link opens a page instead of deciding.

@@ -29,8 +29,8 @@ from feishuperm.errors import ProtocolError
 from feishuperm.models.fields import decoded
 
 PROTOCOL = wire.PROTOCOL.decode()
-# Version 2 names the seconds that a hook which comes back has left.
-HEADER = re.compile(r"(1)|(2) ([0-9]{1,6})")
+# The version, and the seconds that a hook which comes back has left.
+HEADER = re.compile(rf"{PROTOCOL}(?: ([0-9]{{1,6}}))?")
 NOT_TOLD = -1
 # A path is at most 4096 bytes; the rest are the id, the flag and their separators.
 MAX_FRAME = wire.MAX_EVENT + 8192
@@ -80,7 +80,6 @@ class FrameReader:
 class HookRequest(NamedTuple):
     """The body of a `Q`: a hook that waits for a decision."""
 
-    protocol: str
     id: str
     shown: str  # one of SHOWN_FLAGS: what a reconnecting hook knows of its card
     project: str
@@ -91,7 +90,6 @@ class HookRequest(NamedTuple):
 class HookNotice(NamedTuple):
     """The body of an `N`: an event nobody waits for."""
 
-    protocol: str
     project: str
     raw: bytes
 
@@ -99,24 +97,23 @@ class HookNotice(NamedTuple):
 def parse_request(body: bytes) -> HookRequest:
     """The parts of a `Q`. Raises ProtocolError."""
     header, id, shown, project, raw = _split(body, 5)
-    protocol, left = _header(_ascii(header))
-    request = HookRequest(
-        protocol, _ascii(id), _ascii(shown), os.fsdecode(project), raw, left
-    )
+    left = _seconds_left(_ascii(header))
+    request = HookRequest(_ascii(id), _ascii(shown), os.fsdecode(project), raw, left)
     if not REQUEST_ID.fullmatch(request.id):
         raise ProtocolError("a malformed request id")
     if request.shown not in SHOWN_FLAGS:
         raise ProtocolError("an unknown flag")
+    if request.shown and left == NOT_TOLD:
+        raise ProtocolError("a hook that comes back must say how long it waits")
     return request
 
 
 def parse_notice(body: bytes) -> HookNotice:
     """The parts of an `N`. Raises ProtocolError."""
     protocol, project, raw = _split(body, 3)
-    notice = HookNotice(_ascii(protocol), os.fsdecode(project), raw)
-    if notice.protocol != PROTOCOL:
+    if protocol != wire.PROTOCOL:
         raise ProtocolError("a client of another version")
-    return notice
+    return HookNotice(os.fsdecode(project), raw)
 
 
 def parse_control(body: bytes) -> dict[str, Any]:
@@ -142,9 +139,9 @@ def _ascii(part: bytes) -> str:
         raise ProtocolError("a frame that is not ASCII where it must be") from None
 
 
-def _header(header: str) -> tuple[str, int]:
-    """Version and seconds left of a `Q`. Raises ProtocolError."""
+def _seconds_left(header: str) -> int:
+    """What the header of a `Q` says. Raises ProtocolError."""
     match = HEADER.fullmatch(header)
     if match is None:
         raise ProtocolError("a client of another version")
-    return match[1] or match[2], int(match[3] or NOT_TOLD)
+    return int(match[1] or NOT_TOLD)

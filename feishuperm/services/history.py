@@ -223,15 +223,11 @@ def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str]
         sentences.append(f"no entry has the head {head}: this is another ledger")
     elif head:
         sentences.append(f"the head {head} is there; {report.after} entries came after")
-    total, early = report.total, ""
-    if total > report.keyed > 0:
-        early = f", the first {total - report.keyed} of them without a key"
+    total = report.total
     if sound:
-        sentences.append(f"{total} entries{early}, nothing was changed")
+        sentences.append(f"{total} entries, nothing was changed")
     elif not report.problems:
-        sentences.append(
-            f"{total} entries{early}, none was changed, but some are not there"
-        )
+        sentences.append(f"{total} entries, none was changed, but some are not there")
     return sentences, sound
 
 

@@ -26,7 +26,6 @@ from feishuperm.services.ledger_lines import (
     entry_time,
     gap_between,
     is_sealed,
-    line_hash,
     place_of,
     read_head,
     read_key,
@@ -43,7 +42,6 @@ class Report(NamedTuple):
     """What was found out about a ledger."""
 
     total: int = 0  # entries
-    keyed: int = 0  # those of them that have a keyed hash
     head: str = ""  # hash of the last one
     problems: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -101,11 +99,10 @@ class _Reader:
         self._head = head
         self._wanted = wanted
         self._number = 0  # of the line
-        self._count = self._keyed = 0
+        self._count = 0
         self._last = Place()
         self._when = self._since = 0.0  # of the last line, of the first beyond the head
         self._gap = ""  # of the last line
-        self._plain = ""  # hash of the last line without a key
         self._torn: tuple[int, bytes] = (0, b"")  # a line that may be vouched for
         self._strange: tuple[int, int] = (0, 0)  # lines of no key, or another
         self._intents: dict[int, tuple[int, Entry]] = {}
@@ -124,22 +121,12 @@ class _Reader:
         if entry is None:
             self._judge_torn()
             self._torn = self._number, line
-        elif self._keyed:
-            self._problem(f"line {self._number}: written without the key")
         else:
-            self._plain_line(line, entry)
-
-    def _plain_line(self, line: bytes, entry: Entry) -> None:
-        self._judge_torn()
-        if entry.get("prev") != self._plain:
-            self._problem(f"line {self._number}: does not follow from {self._before()}")
-        self._plain = line_hash(line)
-        self._count += 1
+            self._problem(f"line {self._number}: written without the key")
 
     def _keyed_line(self, line: bytes) -> None:
         entry, place = decode(line), place_of(line)
         self._count += 1
-        self._keyed += 1
         if entry is None or place is None or not is_sealed(self._key, line):
             first, last = self._strange
             if not first or last != self._number - 1:
@@ -156,7 +143,6 @@ class _Reader:
 
     def _follow(self, entry: Entry, place: Place) -> None:
         """Whether this line comes after the last one."""
-        before = self._last.hash if self._last.seq else self._plain
         expected = self._last.seq + 1
         gap = str(entry.get("gap", ""))
         if gap and gap != self._gap:  # while a head cannot be written, once is enough
@@ -167,7 +153,7 @@ class _Reader:
                 f"line {self._number}: entries {expected} to {place.seq - 1} are"
                 " missing before it"
             )
-        elif entry.get("prev") != before or place.seq < expected:
+        elif entry.get("prev") != self._last.hash or place.seq < expected:
             self._problem(f"line {self._number}: does not follow from {self._before()}")
 
     def _watch(self, entry: Entry, place: Place) -> None:
@@ -205,7 +191,6 @@ class _Reader:
             self._note(f"line {number}: cut off by a crash")
         else:
             self._problem(f"line {number}: not a ledger entry")
-            self._plain = line_hash(data)
 
     def _settle(self) -> None:
         """Tell of lines that were not written with the key, all at once."""
@@ -251,7 +236,6 @@ class _Reader:
     def report(self) -> Report:
         return Report(
             self._count,
-            self._keyed,
             self._last.hash,
             _some(self.problems),
             _some(self.missing),

@@ -15,9 +15,6 @@ a head that a crash or a power cut left behind can be told from one that somebod
 back.  A writer that finds the ledger's end missing or the head gone goes on, and says
 so in its line (`gap`); nothing repairs itself silently.  A line that a crash cut off
 stays, and the next one vouches for it (`torn`).
-
-A ledger from before there was a key goes on: its lines keep their plain chain, which
-the first keyed line ends.
 """
 
 from __future__ import annotations
@@ -271,11 +268,6 @@ def rule_names(entry: Entry) -> list[Name]:
     return [(str(rule), str(mark)) for rule, mark in zip(rules, marks)]
 
 
-def line_hash(line: bytes) -> str:
-    """What the next line says of this one, in a ledger without a key."""
-    return hashlib.sha256(line).hexdigest()
-
-
 def entry_time(entry: Entry) -> float:
     """When an entry was written, in seconds; 0 if somebody edited that."""
     value = entry.get("time")
@@ -335,17 +327,15 @@ def read_tail(fd: int, size: int, key: bytes) -> tuple[Place, bytes]:
     """The last entry's place, and what a crash left behind it."""
     lines = reversed_lines(fd, size)
     torn = next(lines, b"")
-    likely = plain = None
+    likely = None
     for number, line in enumerate(lines):
         place = place_of(line)
         if place is not None and is_sealed(key, line):
             return place, torn
         likely = likely or place
-        if number == 0 and place is None and decode(line) is not None:
-            plain = Place(0, line_hash(line))
         if number >= LOOK_BACK:
             break
-    return likely or plain or Place(), torn
+    return likely or Place(), torn
 
 
 def append_data(fd: int, size: int, data: bytes, sync: bool) -> None:

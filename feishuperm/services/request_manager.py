@@ -29,7 +29,7 @@ from feishuperm.models.kind import KINDS, Action, kind_of
 from feishuperm.models.payload import AskPayload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
-from feishuperm.protocol.frames import HELD, NOT_TOLD, SHOWN, HookRequest
+from feishuperm.protocol.frames import HELD, SHOWN, HookRequest
 from feishuperm.services.dangers import is_clear, names, read_danger
 from feishuperm.services.reprieves import call_digest
 from feishuperm.services.rule_writer import WriteResult
@@ -101,7 +101,8 @@ class RequestManager:
         held = hook.shown == HELD and self._hold > 0
         usual = kind_of(payload.tool_name, payload.EVENT).seconds or self._timeout
         whole = (patience or usual) + (self._hold if held else 0)
-        passed = self._passed(hook, created, whole)
+        # A hook that lost its server counts by its own clock, which nobody sets.
+        passed = max(0.0, whole - hook.left) if hook.shown else 0.0
         deadline = now + max(1.0, whole - passed)
         request = new_request(hook, payload, created - passed, deadline)
         request.held, request.patience = held, patience
@@ -109,14 +110,6 @@ class RequestManager:
         self._attach(request, waiter)
         heapq.heappush(self._deadlines, (deadline, hook.id))
         return request
-
-    def _passed(self, hook: HookRequest, now: float, whole: int) -> float:
-        """How much of its whole time is over for a hook that lost its server."""
-        if not hook.shown:
-            return 0.0
-        if hook.left != NOT_TOLD:  # by its own clock, which nobody sets
-            return max(0.0, whole - hook.left)
-        return max(0.0, now - int(hook.id.partition("-")[0]))
 
     def _return_to(
         self, request: Request, hook: HookRequest, waiter: Waiter

@@ -93,7 +93,6 @@ class Install:
         self.ask()
         steps = self.steps()
         changes = {step.name: step.changes() for step in steps}  # may refuse, in time
-        upgrades = self.manifest.record("program") and changes[ProgramStep.name]
         # An install that died after the scan has an app which nobody has tried.
         tries_app = self.app.is_new or (self.app.is_set and self.is_first())
         self.try_bot()
@@ -104,8 +103,6 @@ class Install:
         self.conclude(any(changes.values()), service)
         if tries_app and service is not None:
             self.try_app()
-        for row in self.config.stricter() if upgrades else ():
-            say(f"note: {row}")
         self.tell(service)
         return 0
 
@@ -456,7 +453,7 @@ class Install:
         if not self.options.project:
             return absolute(paths["userSettings"])
         shared = absolute(paths["projectSettings"])
-        # The first edition wrote there: an entry of ours is mended where it stands.
+        # Hooks in the shared file stay there: in both, a request would be asked twice.
         if self.options.shared or f"settings:{shared}" in self.manifest.records:
             return shared
         return absolute(paths["localSettings"])

@@ -75,17 +75,8 @@ def stop_server(socket: str = "", command: str = "stop") -> int:
 
 
 def hand_over(socket: str = "") -> str:
-    """End the server for one that starts at once; what became of what waits, in words.
-
-    A server of an older version knows no hand-over and gives all of it back.
-    """
-    try:
-        waiting = stop_server(socket, "handover")
-    except FeishupermError as error:
-        if "unknown control command" not in str(error):
-            raise
-        waiting = stop_server(socket)
-        return f"handed back to the terminal: {waiting} waiting" if waiting else ""
+    """End the server for one that starts at once; how many requests it hands over."""
+    waiting = stop_server(socket, "handover")
     return f"handed over to the new server: {waiting} waiting" if waiting else ""
 
 

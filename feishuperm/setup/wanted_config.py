@@ -75,18 +75,6 @@ class WantedConfig:
         if not can_listen(hosts, 0 if port == own_port else port):
             self.new.update(port_settings(free_port(hosts)))
 
-    def stricter(self) -> list[str]:
-        """What this version does otherwise than the first, for an older config.env."""
-        rows = []
-        if not self.has("CALLBACK_CONFIRM") and not self.settings().url_is_local():
-            rows.append(
-                "allow and always now ask on a page first, since the buttons point to "
-                "a public address (CALLBACK_CONFIRM=off: one tap, as before)"
-            )
-        if self.old.get("CALLBACK_LINK_SIGNING") == "auto":
-            rows.append("CALLBACK_LINK_SIGNING=auto now means on, everywhere")
-        return rows
-
 
 def asked_config(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     """Settings from flags and the environment, which the service will not have."""

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 
 import build
+from feishuperm.lib import enrolment
+from feishuperm.lib.enrolment import Enrolment
 from feishuperm.setup.service_unit import systemd_unit
 from feishuperm.setup.visitor import fetch, find_page, read_forms
 from tests.conftest import ROOT, clean_env, free_port, need, wait_until
@@ -210,13 +212,32 @@ def test_team_mate_installs_from_a_running_server(
     assert "用户通过飞书拒绝" in output(hook).decode()
 
 
-def test_upgrade_hands_what_waits_to_the_new_server(
+def test_upgrade_keeps_settings_ledger_enrolment_and_what_is_pending(
     machine: Machine, tmp_path: Path
 ) -> None:
-    machine.installed()
-    old = machine.status()["pid"]
+    gateway = "https://perm.example"  # joined, and not used by this server
+    own = Enrolment(gateway, "m1", "box", "ou_me", "me", ("ab" * 32,))
+    enrolment.save_coming(own, machine.environ)
+    enrolment.promote(machine.environ)
+    given = {"FEISHUPERM_GATEWAY": gateway, "FEISHUPERM_SURFACES": "inbox"}
+    machine.installed("--wait", "5m", **given)
+    config = machine.home / ".config/feishuperm/config.env"
+    with config.open("a") as file:
+        file.write("# mine\nFEISHU_AT=all\n")
+    assert machine.run("restart").returncode == 0
+    first = machine.hook(command="ls")
+    answer(machine.waiting(), "/deny")
+    assert b'"deny"' in output(first)
     hook = machine.hook(command="sleep 1")
-    machine.waiting()
+    before = machine.waiting()
+    files = (config, machine.settings, config.parent / "gateway.json")
+    kept = [path.read_bytes() for path in files]
+    ledger = machine.home / ".local/state/feishuperm/ledger.jsonl"
+    lines = ledger.read_bytes()
+
+    again = machine.sh()
+    assert again.returncode == 0 and "is up to date" in again.stdout, again.stderr
+    assert machine.waiting()["pid"] == before["pid"]
     data = machine.pyz.read_bytes()
     assert data.endswith(b"\0\0")  # the length of the zip's comment
     machine.pyz = tmp_path / "feishuperm.pyz"
@@ -225,9 +246,14 @@ def test_upgrade_hands_what_waits_to_the_new_server(
     assert result.returncode == 0, result.stderr
     assert "handed over to the new server: 1 waiting" in result.stdout
     status = machine.waiting()
-    assert status["pid"] != old
+    assert status["pid"] != before["pid"]
+    assert status["waiting"][0]["id"] == before["waiting"][0]["id"]
+    assert [path.read_bytes() for path in files] == kept
     answer(status, "/allow")
     assert b'"allow"' in output(hook)
+    assert len(lines) > 0 and ledger.read_bytes().startswith(lines)
+    verified = machine.run("log", "verify")
+    assert verified.returncode == 0 and "nothing was changed" in verified.stdout
 
 
 def test_restart_keeps_what_waits_and_stop_hands_it_back(machine: Machine) -> None:

@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from tests.fakes.feishu_app import BOT, OWNER
 from tests.fakes.feishu_registration import PENDING, Platform, Registration
 from tests.fakes.model import text, tool
 from tests.fakes.proxy import Proxy
-from tests.first_edition import lay_out
 from tests.lab import Lab
 from tests.served import event
 from tests.terminal import THEMES, Terminal, read_codes
@@ -403,43 +401,3 @@ def test_company_of_larks_is_polled_and_served_at_larks_own_hosts(
     assert values["FEISHU_BASE_URL"] == f"https://{platform}"
     assert values["FEISHU_OWNER_ID"] == OWNER
     assert values["FEISHU_APP_SECRET"] == APP_SECRET
-
-
-def test_install_of_the_first_edition_is_upgraded_without_a_question(
-    desk: Desk,
-) -> None:
-    feishu, port = desk.platform, free_port()
-    lay_out(desk.home, feishu.webhook_url, port)
-    settings = desk.home / ".claude/settings.json"
-    before = (desk.config.read_bytes(), settings.read_bytes())
-    command = ["sh", str(SCRIPT), "--from", str(desk.pyz), "--service", "background"]
-    with Terminal(command, clean_env(desk.home, LANG="en_US.UTF-8")) as terminal:
-        assert terminal.ended() == 0
-        screen = terminal.screen()
-    assert "Choose" not in screen and "[y/N]" not in screen and "[Y/n]" not in screen
-    assert "allow and always now ask on a page first" in screen
-    with desk.hook("npm test") as hook:
-        wait_until(lambda: feishu.cards)
-        shown = json.dumps(feishu.cards[-1], ensure_ascii=False)
-        links = dict(re.findall(r"example\.test(/(\w+)\?[^\"]+)", shown))
-        links = {name: path for path, name in links.items()}
-        assert "请在 55 秒内操作" in shown and {"allow", "always"} <= links.keys()
-        assert hook.poll() is None
-        assert "已批准运行" not in opened(port, links["allow"])
-        assert hook.poll() is None
-        assert "已拒绝运行" in opened(port, links["deny"])
-        decision = desk.decision(hook)
-    assert decision == {"behavior": "deny", "message": "用户通过飞书拒绝"}
-    with Terminal(command, clean_env(desk.home)) as terminal:
-        assert terminal.ended() == 0
-        assert "up to date" in terminal.screen()
-    assert (desk.config.read_bytes(), settings.read_bytes()) == before
-
-
-def opened(port: int, link: str) -> str:
-    """The page behind a link, as a phone's browser comes to it through a tunnel."""
-    browser = {"User-Agent": "Mozilla/5.0 (iPhone)"}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{link}", headers=browser)
-    with urllib.request.urlopen(request, timeout=20) as answer:
-        page: bytes = answer.read()
-    return page.decode()

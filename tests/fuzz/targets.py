@@ -366,7 +366,7 @@ POST = (
     b"POST /answer HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 7\r\n"
     b"Expect: 100-continue\r\nConnection: close\r\n\r\nid=1&a=GET / HTTP/1.0\r\n\r\n"
 )
-QUESTION = b"\0".join((b"2 37", b"1700000000-0123abcd", b"again", b"/p", EVENTS[0]))
+QUESTION = b"\0".join((b"1 37", b"1700000000-0123abcd", b"again", b"/p", EVENTS[0]))
 ASK = seed(
     {
         "id": "1-ab",

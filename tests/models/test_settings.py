@@ -225,9 +225,7 @@ def test_host_obeys_its_own_key() -> None:
 
 
 @every_row("url", ["http://localhost:8080", "http://x.org"])
-@every_row(
-    ("value", "signs"), [("", True), ("auto", True), ("on", True), ("off", False)]
-)
+@every_row(("value", "signs"), [("", True), ("on", True), ("off", False)])
 def test_links_are_signed_unless_switched_off(
     url: str, value: str, signs: bool
 ) -> None:

@@ -245,7 +245,7 @@ class Bench:
         """A hook comes with an event."""
         waiter = Waiter()
         raw = json.dumps(event).encode()
-        hook = HookRequest("2", id, shown, str(self.project), raw)
+        hook = HookRequest(id, shown, str(self.project), raw)
         payload = parse_payload(raw)
         assert isinstance(payload, AskPayload)
         self.desk.register(hook, payload, waiter)

@@ -102,7 +102,7 @@ def test_one_held_request_does_not_hold_the_others(bench: Bench) -> None:
 
 def returned(manager: Manager, shown: str, left: int) -> float:
     """How long a hook still has that a new server is asked by."""
-    hook = HookRequest("2", ID, shown, "/p", b"{}", left)
+    hook = HookRequest(ID, shown, "/p", b"{}", left)
     request = manager.manager.register(hook, PAYLOAD, FakeWaiter(), 0.0)
     assert request is not None
     assert request.shown == (shown in ("shown", "held"))

@@ -53,7 +53,7 @@ def test_entry_is_stored_with_time_number_and_the_hash_of_the_line_before(
     assert (first["prev"], second["prev"]) == ("", first["hash"])
     assert list(ledger.entries()) == [first, second]
     assert [json.loads(line) for line in lines] == [first, second]
-    assert check(ledger) == Report(2, 2, second["hash"])
+    assert check(ledger) == Report(2, second["hash"])
 
 
 def test_ledger_and_key_lie_in_the_state_folder_and_the_head_apart(

@@ -43,7 +43,7 @@ def presenter(language: str = "zh", at_zero: str = "deny") -> Presenter:
 def request_of(tool_name: str = "Bash", **tool_input: Any) -> Request:
     payload = payload_of(tool_name, tool_input or None)
     raw = json.dumps(payload.fields).encode()
-    hook = HookRequest("2", ID, "", "/home/me/shop", raw)
+    hook = HookRequest(ID, "", "/home/me/shop", raw)
     return new_request(hook, payload, 1700000000.0, 0.0)
 
 

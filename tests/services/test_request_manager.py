@@ -28,7 +28,7 @@ from tests.served import event
 from tests.tables import every_row
 
 RAW = json.dumps(event()).encode()
-HOOK = HookRequest("2", "", "", "/project", RAW)
+HOOK = HookRequest("", "", "/project", RAW)
 PAYLOAD = PermissionRequestPayload(event())
 ID = "1700000000-0123abcd"
 
@@ -201,14 +201,6 @@ def test_time_out_leaves_it_to_the_terminal_if_the_setting_says_so() -> None:
     desk.manager.expire(55.0)
     assert request.state == states.EXPIRED
     assert waiter.frames[-1] == (b"R", b"")
-
-
-def test_hook_that_lost_its_server_keeps_its_own_deadline() -> None:
-    desk = Desk()
-    desk.wall += 20
-    request, _ = desk.ask(now=1000.0, shown="again")
-    assert request.deadline == 1035.0
-    assert request.created == 1_700_000_000.0
 
 
 def test_hook_that_tells_its_time_is_believed_whatever_the_clock_says() -> None:

@@ -109,14 +109,9 @@ class Answers:
         ),
         ([{"waiting": 0}], "", TWICE),
         ([], "", ["handover"]),
-        (
-            [FeishupermError("unknown control command"), {"released": 1}],
-            "handed back to the terminal: 1 waiting",
-            ["handover", "stop", "stop"],
-        ),
     ],
 )
-def test_planned_end_hands_over_and_an_older_server_hands_back(
+def test_planned_end_hands_over_what_is_pending(
     monkeypatch: pytest.MonkeyPatch, answers: list[Any], said: str, asked: list[str]
 ) -> None:
     server = Answers(*answers)

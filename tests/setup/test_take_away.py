@@ -138,7 +138,7 @@ def test_shared_file_harms_nobody_who_has_not_installed_us(
     assert path.read_bytes() == before
 
 
-def test_entry_of_the_first_edition_is_mended_where_it_stands(
+def test_hooks_in_the_shared_file_stay_there(
     bare: dict[str, str], project: Path
 ) -> None:
     """Two entries would ask twice."""

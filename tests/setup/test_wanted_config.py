@@ -88,19 +88,3 @@ def test_list_that_is_given_beside_the_bot_counts(bare: dict[str, str]) -> None:
     made = wanted(bare, "--webhook", "https://x/2")
     made.complete(0, serves=False)
     assert made.new["FEISHUPERM_SURFACES"] == "inbox"
-
-
-@pytest.mark.parametrize(
-    ("old", "notes"),
-    [
-        ({}, 0),
-        ({"CALLBACK_SERVER_URL": "https://perm.example"}, 1),
-        ({"CALLBACK_SERVER_URL": "https://x.example", "CALLBACK_CONFIRM": "off"}, 0),
-        ({"CALLBACK_LINK_SIGNING": "auto"}, 1),
-        ({"CALLBACK_LINK_SIGNING": "off"}, 0),
-    ],
-)
-def test_older_config_is_told_what_is_stricter_now(
-    bare: dict[str, str], old: dict[str, str], notes: int
-) -> None:
-    assert len(wanted(bare, **old).stricter()) == notes

@@ -57,7 +57,7 @@ def test_tap_after_timeout_shows_expired_page() -> None:
 
 
 def test_second_tap_is_told_what_was_done_and_when_in_the_heading() -> None:
-    """Scenario: 显示操作成功页面; the words of the first edition stand below."""
+    """Scenario: 显示操作成功页面; the specified words stand below."""
     outcome = make_outcome("已拒绝运行", surface="inbox", reason="tests <first>")
     page = Page(result_page("zh", Receipt(ENDED, outcome)))
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(outcome.ended))
