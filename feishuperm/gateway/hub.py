@@ -48,6 +48,7 @@ from feishuperm.protocol.machine import (
     GOING_AWAY,
     LOGIN,
     POLICY,
+    REPLACED,
     REVOKED,
     ROTATE,
     TRY_LATER,
@@ -449,7 +450,7 @@ class Hub:
         """A newer connection of the same machine is there."""
         if is_other:
             wire.send("replaced")
-        wire.end(POLICY if is_other else GOING_AWAY, "replaced by a newer connection")
+        wire.end(POLICY if is_other else GOING_AWAY, REPLACED)
 
     async def _tell_twice(self, machine: Machine, before: Place, address: str) -> None:
         said = self.say(

@@ -912,6 +912,7 @@ INSTALL = (
     ("the gateway closed the connection", "网关关闭了连接"),
     ("the gateway refuses this machine: {}", "网关拒绝这台机器：{~}"),
     ("unknown machine or wrong key", "机器未登记，或密钥不对"),
+    ("replaced by a newer connection", "同一密钥有了更新的连接"),
     ("the gateway has revoked this machine", "网关已移除这台机器"),
     ("the gateway's engine does not answer", "网关的引擎没有回应"),
     (

@@ -51,6 +51,7 @@ DEAD_SECONDS = 60.0  # without a byte: two pings were not answered
 # The same while a card is out: who asks must learn soon that no tap can arrive.
 QUICK_PING_SECONDS, QUICK_DEAD_SECONDS = 2.0, 8.0
 REVOKED = "revoked"  # the one reason of a close that is final
+REPLACED = "replaced by a newer connection"
 MAX_MESSAGE = 1 << 20
 EARLY_MESSAGE = 1 << 14  # of somebody who has not logged in
 LOGIN, WELCOME, ROTATE, TAP = (

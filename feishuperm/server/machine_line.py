@@ -17,7 +17,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from feishuperm.protocol.machine import GOING_AWAY, POLICY, REVOKED, MachineWire
+from feishuperm.protocol.machine import (
+    GOING_AWAY,
+    POLICY,
+    REPLACED,
+    REVOKED,
+    MachineWire,
+)
 from feishuperm.server.line import CLOSED, UP, WAITING, Backoff, Live, SpokenLine
 from feishuperm.server.loop import Loop
 
@@ -95,7 +101,10 @@ class MachineLine(SpokenLine):
             self.state = CLOSED
         else:
             why = f"the gateway refuses this machine: {live.wire.trouble}"
-            self._wait(why, self._refusals.failed())
+            # Two that have one key must not put each other out all the time.
+            is_replaced = live.wire.trouble == REPLACED
+            pause = LONGEST_REFUSAL if is_replaced else self._refusals.failed()
+            self._wait(why, pause)
 
     def _connected(self, dialled: Dialled) -> None:
         sock, rest = dialled

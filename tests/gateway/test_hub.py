@@ -171,6 +171,27 @@ def test_machines_are_told_when_the_engine_is_away_and_when_it_is_back(
     assert wire.got("shown")[-1]["ok"] is True and len(bench.api.sent) == 1
 
 
+def test_machines_are_told_when_the_file_cannot_be_written(
+    bench: Bench, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = bench.wire(bench.enrol())
+
+    def full(*parts: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.engine, "_append", full)
+        patch.setattr(bench.engine, "_compact", full)
+        bench.ask(wire)
+        assert wire.got("shown")[-1]["ok"] is False
+        clock.turn(5)
+        assert [told["ok"] for told in wire.got("reach")] == [False]
+    clock.turn(20)
+    assert [told["ok"] for told in wire.got("reach")] == [False, True]
+    bench.ask(wire, id="1-b")
+    assert wire.got("shown")[-1]["ok"] is True
+
+
 def test_app_that_lost_feishu_is_told_unless_another_replica_has_it(
     tmp_path: Path, clock: Clock
 ) -> None:

@@ -175,6 +175,17 @@ def test_refusal_is_named_and_tried_again_less_and_less_often(
     gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
 
 
+def test_machine_whose_key_is_used_elsewhere_comes_back_after_minutes(
+    gateway: Gateway,
+) -> None:
+    gateway.up()
+    gateway.end(POLICY, "replaced by a newer connection")
+    gateway.driver.advance(299)
+    assert gateway.dialled == 1
+    gateway.driver.clock.seconds += 1
+    gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+
+
 def test_dead_gateway_is_found_within_seconds_while_a_card_is_out(
     gateway: Gateway,
 ) -> None:
