@@ -35,6 +35,10 @@ SSH_HOST = re.compile(r"(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*):(?!//)(.*)", re.DOTALL
 
 PATHLIKE = re.compile(r"(?:~|/|\.\./|\.\.\Z)")
 
+# A filter of jq that gives a package a script to run when it is installed.
+_SETS_INSTALL = re.compile(
+    r"\.scripts(?:\.|\[\s*\"|\.\")(?:pre|post)?install\"?\s*\]?\s*\|?=(?!=)"
+)
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 
 
@@ -78,7 +82,8 @@ def behind(args: Args, valued: str, before: int = 0) -> Args:
         if args[at] == "--":
             at += 1
             break
-        at += 2 if args[at] in taking else 1
+        last = f"-{args[at][-1]}" if re.fullmatch(r"-[A-Za-z]+", args[at]) else args[at]
+        at += 2 if last in taking or args[at] in taking else 1
     return args[at + before :]
 
 
@@ -131,11 +136,13 @@ def look(scene: Scene, args: Iterable[Arg]) -> Flow:
 
 def look_through(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     """Filters: paths and what flows through."""
-    if name == "sort":
-        outputs(scene, name, args)
+    if any(map(_SETS_INSTALL.search, args)):
+        scene.note("danger.packages", words(name, args))
     out = look(scene, args)
     if any("feishuperm" in arg for arg in args):
         out = Flow(None, out.origin, "feishuperm")
+    if name in ("grep", "egrep", "rg") and not flow.origin:
+        flow = flow._replace(what="")  # some of it is not all of it
     text = flow.text if name in ("grep", "egrep", "sort", "uniq") else None
     return out.mixed(flow)._replace(text=text or None)
 

@@ -86,7 +86,12 @@ _FETCHED = re.compile(
 ENVIRONMENT = re.compile(
     r"os\.environ\b(?!\s*[\[.])|process\.env\b(?!\s*[\[.])|\bENV\.to_"
 )
+INSTALLS = re.compile(
+    r"\bscripts[\"'\]\[.]{1,6}(?:pre|post)?install[\"'\]]{0,3}\s{0,9}=(?!=)"
+)
 ROOT = re.compile(r"with administrator privileges|\bsetuid\s*\(\s*0")
+# What code says it does, by the key of the mark.
+SAYS = (("danger.data", DATA), ("danger.root", ROOT), ("danger.packages", INSTALLS))
 _LITERALS = re.compile(r"[\"'`]([~/.]?[\w./~ *-]{3,200})[\"'`]")
 _GLUED = re.compile(r"""(["'])\s{0,9}\+\s{0,9}\1""")  # 'rm -r' + 'f /'
 _BACKQUOTED = re.compile(r"(?:^|[\s=(;])`([^`\n]{1,500})`|%x[({]([^)}]{1,500})[)}]")

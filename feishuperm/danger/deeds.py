@@ -1,9 +1,9 @@
 """Commands that are known by their words alone: what they do, as a table.
 
 A line names a program and words that follow each other among its first arguments;
-`*` stands for the rest of a word, `|` parts words of which one is meant.  Options are
-not looked at, `--dry-run` and `--help` apart: what only says what it would do does
-nothing.
+`*` stands for the rest of a word, `|` parts words of which one is meant, and `!` stands
+before words that do not follow.  Options are not looked at, `--dry-run` and `--help`
+apart: what only says what it would do does nothing.
 """
 
 from __future__ import annotations
@@ -159,7 +159,59 @@ DEEDS = {
         glab repo|release delete
         ipfs repo gc
     """,
+    "danger.money": """
+        stripe|square|paddle|paypal|mollie refund*|payout*|transfer* create|send
+        stripe charges|topups|payment_links|credit_notes create|capture|void*
+        stripe payment_intents|invoices|subscriptions|quotes confirm|capture|pay|cancel
+        stripe post|delete /v1/*
+        aws * purchase-*|create-savings-plan|register-domain|renew-domain
+        bitcoin-cli|litecoin-cli|lncli|lightning-cli send*|pay*|withdraw
+        cast|solana|spl-token|near send|transfer|burn|mint
+    """,
+    "danger.packages": """
+        add-apt-repository|apt-add-repository
+        dnf|yum-config-manager config-manager|--add-repo --add-repo*|addrepo|*://*
+        zypper|flatpak ar|addrepo|remote-add
+    """,
+    "danger.tunnel": """
+        ngrok http|tcp|tls|start|tunnel
+        cloudflared tunnel --url*|run|--name|--hello-world
+        bore local
+        lt|localtunnel --port*|-p*
+        frpc|rathole|tmate|pagekite|pagekite.py
+        chisel client R:*
+        chisel server --reverse
+        tailscale funnel !status|reset|off
+        code|code-insiders|cursor tunnel !status|user|unregister|kill|help
+        devtunnel|upterm host
+        zrok share
+        inlets|inlets-pro client
+        gh codespace visibility *:public
+        gost rtcp*|rudp*
+        jprq|holesail|expose|telebit http|tcp|share|live
+    """,
     "danger.machine": """
+        podman|nerdctl rmi -*a*|--all
+        crictl rmi --prune|--all|-a
+        docker|podman|nerdctl image prune -*a*|--all
+        podman system reset
+        pg_ctl|pg_ctlcluster|supervisorctl|rabbitmqctl stop*|shutdown|kill
+        mongod --shutdown
+        brew services stop|kill
+        pm2 delete|del|stop all
+        pm2 kill
+        etcdctl member remove
+        fuser -*k* 5432/tcp|3306/tcp|6379/tcp|27017/tcp|9200/tcp|5672/tcp|22/tcp
+        fuser -*k* tcp|udp 5432|3306|6379|27017|9200|5672|22
+        netlify api delete*
+        wrangler|vercel|now|netlify|railway|supabase|neonctl delete|remove|rm|down
+        pscale|turso|atlas|mongocli|sam|eb|amplify|cf delete|destroy|terminate|delete-*
+        copilot|kamal|confluent|auth0 delete|remove
+        netlify|firebase|dokku|heroku *:delete|*:destroy|*:disable
+        surge teardown
+        aws ecs update-service --desired-count=0
+        aws ecs update-service --desired-count 0
+        az webapp|functionapp|vm|aks|postgres|mysql stop|deallocate
         shutdown|reboot|halt|poweroff|telinit
         init 0|6
         systemctl stop|kill
@@ -211,6 +263,8 @@ DEEDS = {
         sysctl -w
         pm2 startup
         loginctl enable-linger
+        systemd-run --on-*
+        systemctl|launchctl set-environment|setenv
     """,
     "danger.permissions": """
         aws iam create-*|attach-*|put-*|update-*|add-*
@@ -242,6 +296,9 @@ DEEDS = {
     """,
     "danger.keys": """
         gpg --delete-*|--import
+        aws|oci kms schedule-*|disable-key*
+        gcloud kms destroy|disable
+        az keyvault key|secret|certificate delete|purge
         docker|podman|nerdctl|helm|oras login
         kubectl|oc config set-credentials|set-cluster|delete-*|unset
         kubectl|oc create secret
@@ -306,7 +363,9 @@ def _compile() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
                 continue
             names, *words = line.split()
             # Between the words of a line others may stand, as values of options.
+            last = words.pop()[1:] if words and words[-1][0] == "!" else ""
             inner = r"(?: [^ ]+){0,4}? ".join(map(_word, words))
+            inner += rf"(?! {_word(last)}(?: |$))" if last else ""
             pattern = re.compile(rf"(?:^|.* ){inner}(?: |$)" if words else "")
             for name in names.split("|"):
                 rows.setdefault(name.lower(), []).append((key, pattern))
@@ -323,7 +382,8 @@ def names() -> list[str]:
 
 def is_harmless(args: Sequence[str]) -> bool:
     """Whether a command only says what it would do."""
-    asks = bool(args) and _ASKS.fullmatch(args[0]) is not None
+    alone = len(args) == 1 and args[0] in ("--version", "version", "-V")
+    asks = alone or (bool(args) and _ASKS.fullmatch(args[0]) is not None)
     return asks or any(map(HARMLESS.fullmatch, args))
 
 
@@ -348,5 +408,11 @@ def _rows(name: str) -> list[tuple[str, re.Pattern[str]]]:
 def _text(args: Sequence[str]) -> str:
     """The words that are looked at; behind `--` they are another program's."""
     own = itertools.takewhile("--".__ne__, args)
-    shown = (arg if 0 < len(arg) < 60 and " " not in arg else "_" for arg in own)
-    return " ".join(itertools.islice(shown, LOOKED_AT))
+    return " ".join(map(_shown, itertools.islice(own, LOOKED_AT)))
+
+
+def _shown(arg: str) -> str:
+    if 0 < len(arg) < 60 and " " not in arg:
+        return arg
+    option = re.match(r"--[\w-]{1,40}=", arg)
+    return option[0] if option else "_"

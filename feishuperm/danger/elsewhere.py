@@ -27,6 +27,9 @@ _SSH_RUNS = re.compile(
 )
 
 
+_SSH_OPENS = re.compile(r"(?:-o)?remoteforward[= ]", re.IGNORECASE)
+
+
 def ssh(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands_until(
         args, "-i -p -l -o -F -J -L -R -D -W -b -c -E -S -w -m -Q -B -e -I -O"
@@ -37,6 +40,9 @@ def ssh(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             scene.run(Arg(match[1], *option.trace))
     if not rest:
         return Flow()
+    own = [arg for arg in args if not any(arg is word for word in rest)]
+    if value_of(own, "-R") or any(_SSH_OPENS.match(arg) for arg in own):
+        scene.note("danger.tunnel", words(name, args))
     host = rest[0].rpartition("@")[2]
     scene.note("fact.host", host)
     scene.leaks(flow, host)
@@ -66,7 +72,8 @@ def container(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         rest = behind(rest[1:], "-f --file -p --project-name --profile --env-file")
     if rest[:1] in (["run"], ["exec"], ["create"]):
         return _contained(scene, name, rest[1:], flow)
-    elif rest[:1] == ["ps"] and not has(rest, "f", "--filter"):
+    listed = rest[:1] in (["ps"], ["images"]) or rest[:2] == ["image", "ls"]
+    if listed and not has(rest, "f", "--filter"):
         return Flow(None, "", _ALL)
     outputs(scene, name, rest)
     if rest[:1] == ["pull"]:
@@ -84,7 +91,7 @@ _SYSTEM_PART = re.compile(
     r"/(?:etc|root|home|Users|usr|var|boot|proc|sys|dev)?|.*/docker\.sock"
 )
 
-_ALL = "docker ps"  # what came from it: all that there are
+_ALL = "docker ps"  # what came from a list: all that there are
 
 _SHARES = re.compile(r"(?:-[a-z]*?v|--volume(?!s)|--mount)=?(.*)", re.DOTALL)
 
@@ -112,7 +119,11 @@ def _contained(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             scene.note("danger.root", words(name, ["-v", shared]))
         if _HOST_RIGHTS.fullmatch(arg) or _HOST_RIGHTS.fullmatch(f"{arg} {following}"):
             scene.note("danger.root", words(name, [arg]))
-    return _elsewhere(scene, behind(args, _DOCKER_VALUED)[1:], flow)
+    image, *command = behind(args, _DOCKER_VALUED) or [Arg("")]
+    named = re.sub(r"(?:-cli)?(?:[:@].*)?\Z", "", image.rpartition("/")[2])
+    if recognise(scene, named, command):  # the image is what it is called by
+        return Flow()
+    return _elsewhere(scene, command, flow)
 
 
 def _elsewhere(scene: Scene, command: Args, flow: Flow) -> Flow:

@@ -8,7 +8,9 @@ from feishuperm.danger.arguments import (
     SSH_HOST,
     has,
     look,
+    look_through,
     operands,
+    outputs,
     recognise,
     run_value,
     value_of,
@@ -122,6 +124,9 @@ def _synchronise(scene: Scene, args: Args, target: Arg | None) -> None:
         else:
             scene.deletes(target.rstrip("/") or "/", recursive=True)
     run_value(scene, args, "-e", "--rsh")
+    there = value_of(args, "--rsync-path") or ""
+    if re.search(r"[;&|]", there):
+        scene.note("danger.inject", f"--rsync-path {there}")
 
 
 def moved_from(scene: Scene, name: str, path: Arg) -> Flow | None:
@@ -186,6 +191,8 @@ def reader(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             or scene.content(path)
             or (Flow(None, *path.trace) if path.origin else out)
         )
+        if path.endswith(".pid"):  # a number that stands for a process
+            out = out._replace(what=path.rpartition("/")[2][:-4])
     return out
 
 
@@ -193,6 +200,9 @@ _SED_RUNS = re.compile(
     r"(?:^|[;{\n])[ \t]{0,9}(?:\d+|\$|/[^/\n]{0,99}/)?[ \t]{0,9}e[ \t]+(\S[^\n]*)"
     r"|s([/|#,@])(?:\\.|(?!\2)[^\\\n])*\2((?:\\.|(?!\2)[^\\\n])*)\2[gipIm0-9]*e"
 )
+
+
+_SED_PUTS = re.compile(r"s([/|#,@])(?:\\.|(?!\1)[^\\\n])*\1((?:\\.|(?!\1)[^\\\n])*)\1")
 
 
 def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -210,6 +220,9 @@ def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
             scene.run(Arg((match[1] or match[3]).replace("\\", "")))
     if any(re.match(r"-\w*i|--in-place", arg) for arg in args):
         in_place(scene, files)
+        for match in _SED_PUTS.finditer("\n".join(texts)[:20_000]):
+            for path in files:
+                scene.holds(path, match[2])
         return NOTHING
     return reader(scene, name, files, flow) if files else flow._replace(text=None)
 
@@ -259,9 +272,20 @@ def change_mode(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 def change_owner(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """chown and its kin: whose a file is."""
+    """chown, chgrp: whose a file is."""
     for path in operands(args, "--reference")[1:]:
         _opened(scene, name, path, "", has(args, "R", "--recursive"))
+    return NOTHING
+
+
+def unlock(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """chattr, chflags: whether a file may be changed at all."""
+    flags = 1 if name == "chflags" else 0
+    rest = [arg for arg in operands(args) if not re.fullmatch(r"[+=]\w+", arg)]
+    for path in rest[flags:]:
+        place = scene.place(path)
+        if place.kind == OUTSIDE:
+            scene.note("danger.permissions", words(name, [scene.show(place)]))
     return NOTHING
 
 
@@ -300,7 +324,7 @@ def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     place = scene.place(target or ".")
     if target is not None and place.kind == OUTSIDE:
         scene.note("danger.overwrite", scene.show(place))
-    _beside_packing(scene, args)
+    _beside_packing(scene, name, args)
     archives = [arg for arg in args if arg is not target]
     out = look(scene, archives)
     if out.origin == SECRET:
@@ -313,13 +337,37 @@ def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     return out
 
 
-def _beside_packing(scene: Scene, args: Args) -> None:
+# Options with a program in them.
+_PACKING = {
+    "tar": ("--checkpoint-action", "--to-command", "--use-compress-program", "-I"),
+    "zip": ("-TT", "--unzip-command"),
+    "sort": ("--compress-program",),
+    **dict.fromkeys(("unzip", "7z", "cpio"), ()),
+}
+_COMPRESSOR = re.compile(
+    r"(?:/usr/(?:local/)?bin/|/bin/)?(?:p?i?x?gzip|pigz|p?bzip[23]?|lbzip2|p?xz|pixz|zstd"
+    r"|zstdmt|lz4|lzma|lzop|brotli|compress)\b"
+)
+
+
+def sort(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    outputs(scene, name, args)
+    _beside_packing(scene, name, args)
+    return look_through(scene, name, args, flow)
+
+
+def _beside_packing(scene: Scene, name: str, args: Args) -> None:
     """What tar is told to run, and whether what it packs is deleted."""
-    action = value_of(
-        args, "--checkpoint-action", "--to-command", "--use-compress-program"
-    )
-    if action is not None:
-        scene.run(Arg(re.sub(r"\Aexec=", "", action)))
+    for option in _PACKING.get(name, _PACKING["tar"]):
+        action = value_of(args, option)
+        text = re.sub(r"\Aexec=", "", action or "")
+        own = option == "--checkpoint-action" and text == action  # `dot`, `echo=`
+        packs = "compress" in option or option == "-I"
+        packs = packs and bool(_COMPRESSOR.match(text))
+        if action is not None and not own:
+            scene.run(Arg(text))
+            if not packs:
+                scene.note("danger.inject", f"{option} {text}")
     if "--remove-files" in args:
         for path in operands(args, "-f -C -T -X")[1:]:
             scene.deletes(path, recursive=True)

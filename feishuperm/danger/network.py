@@ -31,6 +31,7 @@ def download(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     _sent(scene, args, flow, what)
     if args:
         _deletes_there(scene, args, what, texts)
+        _pays(scene, args, texts)
     for path in _saved(name, args, texts):
         scene.writes(path)
         scene.keep(path, origin)
@@ -60,6 +61,23 @@ def _deletes_there(scene: Scene, args: Args, host: str, texts: Args) -> None:
         host not in LOCAL or any(_ALL_OF_IT.search(text[:2000]) for text in texts)
     ):
         scene.note("danger.data", words("DELETE", texts))
+
+
+_PAYS = re.compile(
+    r"\b(?:stripe|paypal|squareup|adyen|braintree\w*|mollie|razorpay|wise)\.\w+/\S*"
+    r"(?:refund|payout|transfer|charge|capture|payment)",
+    re.IGNORECASE,
+)
+
+
+def _pays(scene: Scene, args: Args, texts: Args) -> None:
+    """Something is posted to who moves money."""
+    method = value_of(args, "-X", "--request", "--method") or args[0]
+    posts = method.upper() in ("POST", "PUT") or has(args, "dF", "--json", "--data")
+    asks = has(args, "G", "--get") or method.upper() == "GET"
+    for text in texts if posts and not asks else ():
+        if _PAYS.search(text[:2000]):
+            scene.note("danger.money", text)
 
 
 _BARE_HOST = re.compile(r"(localhost|[\w-]+(?:\.[\w-]+)+)(?![\w.-])")
@@ -106,6 +124,10 @@ def _is_its_own(option: str, arg: Arg, host: str) -> bool:
     return its_own or option in _NAMED or option.startswith("--header")
 
 
+_LISTENS = re.compile(r"(?:tcp|udp|openssl|sctp)[46]?-l(?:isten)?:", re.IGNORECASE)
+_LOOPBACK = re.compile(r"bind=(?:127\.|localhost|\[?::1)")
+
+
 def netcat(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     rest = operands(args, "-p -w -s -X -x -c -e")
     if rest:
@@ -113,6 +135,8 @@ def netcat(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         scene.leaks(flow, rest[0])
     text = value_of(args, "-e", "-c", "--exec", "--sh-exec")
     runs = [arg for arg in args if re.match(r"(?:exec|system|shell):", arg, re.I)]
+    if any(_LISTENS.match(arg) and not _LOOPBACK.search(arg) for arg in args):
+        scene.note("danger.tunnel", words(name, args))
     if text is not None or runs or flow.origin == SHELL:
         scene.note("danger.downloaded", words(name, args))
     if text is not None:

@@ -56,15 +56,33 @@ _FROM = ("--git", "-r", "--requirement", "-e", "--editable")
 _PLAIN_HTTP = re.compile(r"http://(?!localhost|127\.|\[::1)")
 
 
+# Where packages come from is changed to stay so, or what installing them runs.
+_SOURCES = re.compile(
+    r"(?:npm|pnpm|yarn|bun) (?:-\S+ )*(?:"
+    r"(?:config )?(?:-\S+ )*set (?:-\S+ )*(?:\S*registry\b|npmRegistryServer|npmScopes)"
+    r"|(?:pm )?pkg set .*?\bscripts\.(?:pre|post)?install="
+    r"|set-script (?:pre|post)?install )"
+    r"|pip config (?:-\S+ )*set \S*index-url"
+    r"|go env -w .*(?:GOPROXY|GONOSUM\w*|GOSUMDB|GOINSECURE|GOPRIVATE)="
+    r"|gem sources .*(?:--add|--remove|-a|-r) |bundle config .*\bmirror\."
+    r"|poetry source add |pdm config pypi\.url |dotnet nuget add source"
+    r"|nuget sources? add |(?:conda|mamba) config .*--\w+ channels \w+://"
+    r"|composer config .*(?:repositories|repos?|scripts)\."
+)
+
+
 def packages(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     if _runs_package(scene, name, args, flow):
         return Flow()
+    if _SOURCES.match(" ".join([name, *args])[:2000]):
+        scene.note("danger.packages", words(name, args))
     if name == "uv" and args[:1] in (["pip"], ["tool"]):
         name, args = "pip", args[1:]
     rest = operands(
         args,
         "--prefix -C -w --workspace --filter --registry -r --index-url -i --tag"
-        " --features --root --git -t --target",
+        " --features --root --git -t --target --extra-index-url --trusted-host"
+        " --find-links",
     )
     verbs = _INSTALLS.get(name, "").split()
     started = [arg for arg in args if arg in verbs]

@@ -7,6 +7,7 @@ out of it is taken for what it says.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from posixpath import isabs, join, normpath
 from typing import NamedTuple
 
@@ -73,6 +74,52 @@ _SECRETS = re.compile(
     r"|\.(?:bash|zsh|python|psql|mysql)_history|Cookies|Login Data|environ",
     re.IGNORECASE,
 )
+
+
+_SCRIPTS = re.compile(r'"(?:pre|post)?install"\s*:\s*"[^"\n]{0,200}"')
+_FROM = re.compile(
+    r"(?im)^[^#;\n]{0,200}?\b(?:registry|npmRegistryServer|index-url|extra-index-url"
+    r"|replace-with|index|mirrors?|sources?|url|channels)\b\"?\s*[=:]\s*\S.*"
+)
+# A file that may be written, and what in it governs others, with the key of its mark.
+_GOVERNS = (
+    ("danger.packages", re.compile(r"package\.json"), _SCRIPTS),
+    (
+        "danger.packages",
+        re.compile(r"composer\.json"),
+        re.compile(r'"(?:pre|post)-(?:install|update)-cmd"\s*:.{0,200}'),
+    ),
+    (
+        "danger.packages",
+        re.compile(
+            r"\.npmrc|\.yarnrc(?:\.yml)?|pip\.(?:conf|ini)|\.condarc|bunfig\.toml"
+            r"|\.?cargo/config(?:\.toml)?|nuget\.config|uv\.toml|\.gemrc|go\.env"
+            r"|\.bundle/config",
+            re.IGNORECASE,
+        ),
+        _FROM,
+    ),
+    (
+        "danger.inject",
+        re.compile(r"\.?env(?:\.\w+)*|environment"),
+        re.compile(
+            r"(?m)^\s*(?:export\s+)?PATH=[\"']?(?:/tmp|/var/tmp|/dev/shm|\.?:).*"
+        ),
+    ),
+)
+MAX_GOVERNING = 200_000  # characters of a file that are looked through
+MAX_GOVERNED = 8  # places in it that are named
+
+
+def governs(path: str, text: str) -> list[tuple[str, str]]:
+    """What a text in a file says to others: the key of the mark, and the words."""
+    leaf = "/".join(path.rsplit("/", 2)[-2:])
+    return [
+        (key, match[0].strip())
+        for key, name, pattern in _GOVERNS
+        if name.fullmatch(leaf) or name.fullmatch(leaf.rpartition("/")[2])
+        for match in islice(pattern.finditer(text[:MAX_GOVERNING]), MAX_GOVERNED)
+    ]
 
 
 def is_secret(path: str) -> bool:

@@ -108,6 +108,7 @@ def _read(scene: Scene, tool_name: str, tool_input: dict[str, Any]) -> None:
             path = _text(tool_input.get(key))
             if path:
                 scene.writes(re.sub(r"\A\$(?:HOME\b|\{HOME\})", "~", path))
+                _put(scene, path, tool_input)
     elif tool_name in ("Read", "Glob", "Grep", "LS"):
         for key in ("file_path", "path"):
             if isinstance(tool_input.get(key), str):
@@ -116,6 +117,15 @@ def _read(scene: Scene, tool_name: str, tool_input: dict[str, Any]) -> None:
         visit(scene, _text(tool_input.get("url")))
     elif tool_name.startswith("mcp__"):
         _read_mcp(scene, tool_name.rpartition("__")[2], tool_name, tool_input)
+
+
+def _put(scene: Scene, path: str, tool_input: dict[str, Any]) -> None:
+    """What an edit puts into a file."""
+    edits = tool_input.get("edits")
+    for edit in [tool_input, *(edits if isinstance(edits, list) else ())][:MAX_VALUES]:
+        if isinstance(edit, dict):
+            new = edit.get("new_string") or edit.get("content")
+            scene.holds(path, _text(new), _text(edit.get("old_string")))
 
 
 def _text(value: object) -> str:

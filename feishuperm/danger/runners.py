@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from feishuperm.danger import code, sql
 from feishuperm.danger.arguments import (
@@ -45,6 +46,7 @@ from feishuperm.danger.strangers import (
     unknown,
 )
 
+MAX_SPLIT = 100  # words of a text in an option
 # Wrapper -> options that take a word, words of its own before the command.
 WRAPPERS = {
     **dict.fromkeys((
@@ -59,7 +61,13 @@ WRAPPERS = {
     "time": ("-f -o", 0), "timeout": ("-k -s --kill-after --signal", 1),
     "stdbuf": ("-i -o -e", 0), "caffeinate": ("-t -w", 0), "strace": ("-e -o -p -s", 0),
     "ltrace": ("-e -o", 0), "xvfb-run": ("-s -n", 0), "dotenv": ("-e -f", 0),
-    "watch": ("-n --interval", 0), "hyperfine": ("-w -r -n", 0),
+    "watch": ("-n --interval", 0),
+    "hyperfine": ("-w -r -n --warmup --runs --prepare --cleanup --setup --conclude", 0),
+    "watchexec": ("-e -w -i -f -s -d --exts --watch --ignore --filter --signal", 0),
+    "setpriv": ("--reuid --regid --groups --inh-caps --bounding-set", 0),
+    "cgexec": ("-g", 0), "chpst": ("-u -U -e -n -l -L -m -d -o -p -f -c", 0),
+    "daemonize": ("-c -o -e -p -l -u -E", 0), "softlimit": ("-m -d -s -l -a -o -p", 0),
+    "setuidgid": ("", 1), "envdir": ("", 1), "trickle": ("-u -d", 0),
     "nodemon": ("--exec -x -w", 0), "direnv": ("", 2), "aws-vault": ("", 2),
     "systemd-run": ("-u -p --unit --property", 0), "flock": ("-w -E", 1),
     "wsl": ("-d -u --cd", 0), "script": ("-c --command", 1), "gtimeout": ("-k -s", 1),
@@ -77,13 +85,23 @@ ROOT = {
 }  # fmt: skip
 
 
+# Options with a command in them.
+_CARRIES = (
+    ("-c", "--command", "--exec"),
+    *((name,) for name in ("--prepare", "--cleanup", "--setup", "--conclude")),
+)
+
+
 def wrapped(valued: str, before: int) -> Program:
     def program(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
         rest = behind(args, valued, before)
         own = args[: len(args) - len(rest)]
-        run_value(scene, own, "-c", "--command", "--exec")
-        if len(rest) == 1 and " " in rest[0]:
-            return scene.run(rest[0])
+        recognise(scene, name, own)
+        for option in _CARRIES:
+            run_value(scene, own, *option)
+        if rest and " " in rest[0]:
+            texts = rest if name == "hyperfine" else [Arg(" ".join(rest))]
+            return [scene.run(text) for text in texts][-1]
         return scene.call(rest, flow) if rest else flow
 
     return program
@@ -121,13 +139,47 @@ def environment(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 def env(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    text = value_of(args, "-S", "--split-string")
-    rest = behind(args, "-u -C --unset --chdir")
-    for arg in args[: len(args) - len(rest)]:
+    rest = behind(args, "-u -C --unset --chdir -S --split-string")
+    own = args[: len(args) - len(rest)]
+    text = value_of(own, "-S", "--split-string")
+    for arg in own:
         scene.assign(arg, keep=False)
     if text is not None:
-        return scene.run(text)
+        return env(scene, name, [*_split(scene, text), *rest], flow)
     return scene.call(rest, flow) if rest else Flow(None, SECRET, name)
+
+
+def _split(scene: Scene, text: Arg) -> Args:
+    """A text as `env -S` makes words of it."""
+    try:
+        found = shlex.split(text)
+    except ValueError:
+        found = text.split()
+    values = {name: held[0] for name, held in scene.variables.items()}
+    return [
+        Arg(
+            re.sub(r"\$\{(\w+)\}", lambda m: values.get(m[1], UNKNOWN), word),
+            *text.trace,
+        )
+        for word in found[:MAX_SPLIT]
+    ]
+
+
+def daemon(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """start-stop-daemon: a program in an option, its words behind `--`."""
+    program = value_of(args, "--exec", "-x", "--startas", "-a")
+    if program is None or not has(args, "S", "--start"):
+        return Flow()
+    return scene.call([program, *behind_dashes(args)], flow)
+
+
+def namespace(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """ip: `netns exec NAME` runs what follows."""
+    recognise(scene, name, args)
+    rest = operands(args)
+    if rest[:2] in (["netns", "exec"], ["vrf", "exec"]):
+        return scene.call(args[args.index(rest[1]) + 2 :], flow)
+    return look(scene, args)
 
 
 def shell(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -270,7 +322,7 @@ def _changed_by_code(scene: Scene, read: code.Code, host: str) -> None:
         scene.writes(_expanded(path))
     for path in read.texts("fetched"):
         scene.keep(path, Flow(None, DOWNLOADED, host))
-    for key, pattern in (("danger.data", code.DATA), ("danger.root", code.ROOT)):
+    for key, pattern in code.SAYS:
         if read.says(pattern):
             scene.note(key, read.says(pattern))
     for statement in filter(sql.destroys, read.texts("statements")):

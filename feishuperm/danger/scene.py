@@ -23,6 +23,7 @@ from feishuperm.danger.places import (
     UNSURE,
     Ground,
     Place,
+    governs,
     is_secret,
 )
 from feishuperm.danger.running import files_of
@@ -80,6 +81,11 @@ _LOADS = re.compile(
     r"|(?:NODE_OPTIONS|RUBYOPT|PERL5OPT|JAVA_TOOL_OPTIONS)=.*"
     r"(?:-r|--require|--import|--loader|-M|-javaagent)[= :]?(?:~|/|\.\.)",
     re.DOTALL,
+)
+# Where packages come from.
+_REGISTRY = re.compile(
+    r"(?i:npm_config_registry|yarn_(?:npm_)?registry\w*|pip_(?:extra_)?index_url|uv_\w*index"
+    r"\w*|goproxy|bundle_mirror\w*)=.*://"
 )
 # Names of variables that hold what is secret.
 _SECRET_NAME = re.compile(
@@ -365,6 +371,7 @@ class Scene:
             flow = flow._replace(text=text)
         if flow.origin or flow.text:
             self.files[full] = flow
+            self.holds(path, flow.text or "")
 
     def content(self, path: str) -> Flow | None:
         """What is known to be in a file."""
@@ -405,12 +412,24 @@ class Scene:
         name, _, value = text.partition("=")
         if name in _RUN and value:
             self.run(Arg(value, *text.trace))
-        if _LOADS.match(text[:MAX_MASKED]):
+        if _LOADS.match(text[:MAX_MASKED]) or (name == "PATH" and self._leads(value)):
             self.note("danger.inject", text)
+        if _REGISTRY.match(text) and (keep or "=http:" in text):
+            self.note("danger.packages", text)
         if keep and name.endswith("+"):
             value = self.variables.get(name[:-1], (Arg(""),))[0] + value
         if keep and name:
             self.variables[name.rstrip("+")] = (Arg(value, *text.trace),)
+
+    def _leads(self, path: str) -> bool:
+        """Whether a folder that anybody may write to comes before the system's."""
+        folders = path.split(":")
+        system = (f for f in folders if f == UNKNOWN or _SYSTEM.match(f + "/"))
+        first = folders[: folders.index(next(system, folders[-1]))]
+        return any(
+            folder in ("", ".", "..") or self.place(folder).kind == TEMPORARY
+            for folder in first
+        )
 
     def call(self, fields: Sequence[Arg], flow: Flow) -> Flow:
         """A program with its arguments, by its name."""
@@ -632,6 +651,12 @@ class Scene:
             self.note("danger.overwrite", self.show(place))
         elif place.kind == UNSURE:
             self.note("fact.opaque", f"> {path}")
+
+    def holds(self, path: str, text: str, before: str = "") -> None:
+        """A text is put into a file that may govern others by what is in it."""
+        for key, what in governs(path, text):
+            if what not in before:
+                self.note(key, f"{path.rpartition('/')[2]}: {what}")
 
     def rewrites(self, path: str) -> None:
         """A file is written that is there: of note if it governs others."""

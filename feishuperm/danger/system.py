@@ -6,6 +6,7 @@ import re
 
 from feishuperm.danger import code, sql
 from feishuperm.danger.arguments import (
+    has,
     look,
     operands,
     options,
@@ -100,10 +101,50 @@ def crontab(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
 
 
 def at(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    if has(args, "lrdcV"):
+        return NOTHING
+    scene.note("danger.startup", words(name, args))
     if flow.text:
         scene.run(Arg(flow.text))
     elif flow is not NOTHING:
         scene.run_input(flow)
+    return NOTHING
+
+
+# Without them others lose their data, or the machine its use.
+_SERVERS = re.compile(
+    r"postgres|postmaster|mysqld?(?:_safe)?|mariadbd?|mongo[ds]|(?:redis|valkey)-server"
+    r"|memcached|etcd|clickhouse(?:-server)?|cockroach|cassandra|elasticsearch|influxd"
+    r"|opensearch|rabbitmq(?:-server)?|beam(?:\.smp)?|kafka|zookeeper|consul|vault|sshd"
+    r"|dockerd|containerd|kubelet|k3s|systemd[\w-]*|init|launchd|dbus-daemon|crond?"
+    r"|NetworkManager|Xorg|gnome-shell|gdm\d?|WindowServer|loginwindow|Finder|auditd"
+    r"|port (?:5432|3306|6379|27017|9200|5672|2379|1433|1521|9042|22)",
+    re.IGNORECASE,
+)
+_PORT = re.compile(r"(?:.*[:/])(\d+)")
+
+
+def _is_server(text: str) -> bool:
+    """Whether a process's name or pattern is one: `/usr/sbin/mysqld --x`."""
+    name = text if text.startswith("port ") else text.strip("^$ ").partition(" ")[0]
+    return _SERVERS.fullmatch(name.rstrip(":").rpartition("/")[2]) is not None
+
+
+def lsof(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """Whose a port is: a number that stands for it."""
+    ports = [match[1] for match in map(_PORT.fullmatch, args) if match]
+    look(scene, args)
+    return Flow(None, "", f"port {ports[0]}" if ports else "")
+
+
+def kill_named(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+    """pkill, killall: what a process is called, or whose it is."""
+    recognise(scene, name, args)
+    rest = operands(args, "-u -U -g -G -P -s -t --signal --euid --uid")
+    everything = not rest and has(args, "uU", "--euid", "--uid")
+    asks = has(args, "0l", "--list") and not has(args, "f")
+    if not asks and (everything or any(map(_is_server, rest))):
+        scene.note("danger.machine", words(name, args))
     return NOTHING
 
 
@@ -115,7 +156,8 @@ def kill(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     ]
     if any("feishuperm" in arg.what for arg in rest):
         scene.note("danger.permissions", "kill feishuperm")
-    if rest[-1:] in (["1"], ["-1"]):
+    named = any(_is_server(arg.what) for arg in rest) and "-0" not in args
+    if rest[-1:] in (["1"], ["-1"]) or named:
         scene.note("danger.machine", words("kill", args))
     return NOTHING
 

@@ -246,8 +246,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Makes other programs load its code first: {what}",
     ),
     "danger.startup": (
-        "修改开机或登录时运行的内容：{what}",
-        "Changes what runs at start or login: {what}",
+        "修改开机、登录或定时运行的内容：{what}",
+        "Changes what runs at start, at login or later: {what}",
     ),
     "danger.keys": ("修改密钥或凭据：{what}", "Changes keys or credentials: {what}"),
     "danger.leak": (
@@ -263,6 +263,15 @@ TEXTS: dict[str, tuple[str, str]] = {
     "danger.machine": (
         "关闭或销毁机器、服务：{what}",
         "Stops or destroys machines or services: {what}",
+    ),
+    "danger.money": ("动用资金：{what}", "Moves money: {what}"),
+    "danger.packages": (
+        "修改软件包的来源或安装时运行的脚本：{what}",
+        "Changes where packages come from, or what installing them runs: {what}",
+    ),
+    "danger.tunnel": (
+        "让外部能连到这台机器：{what}",
+        "Opens this machine to the outside: {what}",
     ),
     "danger.device": ("直接写入磁盘设备：{what}", "Writes to a disk itself: {what}"),
     "danger.unread": (

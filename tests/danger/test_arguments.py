@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feishuperm.danger import arguments
+from feishuperm.danger import arguments, files
 from feishuperm.danger.scene import DOWNLOADED, SECRET, Arg, Flow
 from tests.danger.stage import Stage
 from tests.tables import every_row
@@ -150,9 +150,16 @@ def test_filter_lets_through_the_words_that_it_does_not_change(
 
 def test_what_is_sorted_is_written() -> None:
     stage = Stage()
-    stage.play(arguments.look_through, "sort -o .git/config")
+    stage.play(files.sort, "sort -o .git/config")
     stage.play(arguments.look_through, "cut -o .git/hooks")
     assert stage.notes == ["danger.permissions .git/config"]
+
+
+def test_some_of_a_list_is_not_all_of_it() -> None:
+    stage = Stage()
+    everything = Flow("a", "", "docker ps")
+    assert stage.play(arguments.grep, "grep x", everything).what == ""
+    assert stage.play(arguments.look_through, "cut -f1", everything).what
 
 
 def test_name_of_our_own_program_is_kept_for_kill() -> None:

@@ -18,7 +18,7 @@ CLASSES = {
         "downloaded",
     ),
     *("decoded", "startup", "keys", "leak", "ci", "permissions", "data", "machine"),
-    *("device", "unread", "inject"),
+    *("device", "unread", "inject", "money", "packages", "tunnel"),
 }
 
 
@@ -42,7 +42,7 @@ def test_hardly_any_harmless_call_is_marked() -> None:
     harmless = [case for case in CASES if not case.is_dangerous]
     assert len(harmless) >= 200
     marked = [case.line for case in harmless if case.read().marks]
-    assert len(marked) <= 0.05 * len(harmless), marked
+    assert len(marked) <= 0.01 * len(harmless), marked
 
 
 def test_corpus_has_every_class_of_danger_and_no_call_twice() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from feishuperm.danger import files
 from feishuperm.danger.places import UNKNOWN
+from feishuperm.danger.programs import PROGRAMS
 from feishuperm.danger.scene import (
     DECODED,
     DOWNLOADED,
@@ -93,12 +94,15 @@ def test_last_word_is_written(command: str, notes: list[str]) -> None:
         ("chown me x", []),
         ("chown me /srv/x", ["danger.permissions chown /srv/x"]),
         ("chown me:x .git/config", ["danger.permissions chown .git/config"]),
+        ("chattr -i x", []),
+        ("chattr -i /srv/x", ["danger.permissions chattr /srv/x"]),
+        ("chattr -R +i /srv/x", ["danger.permissions chattr /srv/x"]),
+        ("chflags nouchg /srv/x", ["danger.permissions chflags /srv/x"]),
     ],
 )
 def test_rights_are_changed(command: str, notes: list[str]) -> None:
     stage = Stage()
-    chmod = command.startswith("chmod")
-    stage.play(files.change_mode if chmod else files.change_owner, command)
+    stage.play(PROGRAMS[command.partition(" ")[0]], command)
     assert [" ".join(note.split()) for note in stage.notes] == notes
 
 
@@ -144,6 +148,16 @@ def test_command_inside_is_run(
         (files.unpack, "tar -cf a --remove-files ~/x",
          ["danger.delete ~/x", "fact.outside ~/x"]),
         (files.unpack, "tar xf a", []),
+        (files.unpack, "tar -I zstd -xf a", []),
+        (files.unpack, "tar -I ./x -xf a", ["danger.inject -I ./x"]),
+        (files.unpack, "tar cf a b --checkpoint-action=dot", []),
+        (files.unpack, "tar cf a b --checkpoint-action=exec=x",
+         ["danger.inject --checkpoint-action x"]),
+        (files.unpack, "cpio -I a", []),
+        (files.sort, "sort --compress-program=./x a",
+         ["danger.inject --compress-program ./x"]),
+        (files.sed, "sed -i 's/a/\"postinstall\": \"x\"/' package.json",
+         ['danger.packages package.json: "postinstall": "x"']),
     ],
 )  # fmt: skip
 def test_editor_of_streams_and_archiver_write(

@@ -9,6 +9,7 @@ from feishuperm.danger.places import (
     TEMPORARY,
     UNSURE,
     Ground,
+    governs,
     is_secret,
 )
 from tests.tables import every_row
@@ -131,3 +132,28 @@ def test_relative_path_from_nobody_knows_where_is_unsure() -> None:
 )
 def test_file_that_governs_others_is_known(path: str, key: str) -> None:
     assert GROUND.place(path, "/home/me/app").protected == key
+
+
+@every_row(
+    ("path", "text", "keys"),
+    [
+        ("package.json", '"postinstall": "x"', ["danger.packages"]),
+        (
+            "a/package.json",
+            '"install" : "x", "preinstall":"y"',
+            ["danger.packages"] * 2,
+        ),
+        ("package.json", '"install:all": "x", "test": "postinstall"', []),
+        ("package.md", '"postinstall": "x"', []),
+        ("composer.json", '"post-install-cmd": ["x"]', ["danger.packages"]),
+        ("a/.npmrc", "a=1\n@b:registry=https://c", ["danger.packages"]),
+        (".npmrc", "# registry=https://c\nfund=false", []),
+        ("a/.cargo/config.toml", 'replace-with = "x"', ["danger.packages"]),
+        ("a/config.toml", 'replace-with = "x"', []),
+        (".env", "A=1\nexport PATH=/tmp/x:$PATH", ["danger.inject"]),
+        (".env", "PATH=/usr/bin\nUP_PATH=/tmp/x", []),
+        (".npmrc", "registry=https://c\n" * 1000, ["danger.packages"] * 8),
+    ],
+)
+def test_text_in_a_file_governs_others(path: str, text: str, keys: list[str]) -> None:
+    assert [key for key, _ in governs(path, text)] == keys

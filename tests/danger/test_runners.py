@@ -80,6 +80,8 @@ def test_command_is_handed_on(program: Program, command: str, calls: list[str]) 
         (runners.environment, "history -c", ["danger.wipe history -c"]),
         (runners.environment, "printenv -c", []),
         (runners.env, "env LD_PRELOAD=x a", ["danger.inject LD_PRELOAD=x"]),
+        (runners.env, "env PATH=/tmp/x:/bin a", ["danger.inject PATH=/tmp/x:/bin"]),
+        (runners.env, "env PATH=bin:/usr/bin:/tmp a", []),
         (runners.find, "find ~/x -delete", ["danger.delete ~/x", "fact.outside ~/x"]),
         (runners.find, "find -fprint /srv/x", ["danger.overwrite /srv/x"]),
         (runners.module, "python http.server", ["fact.host 0.0.0.0"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feishuperm.danger import system
+from feishuperm.danger import files, system
 from feishuperm.danger.scene import DOWNLOADED, NOTHING, Arg, Flow, Program
 from tests.danger.stage import Stage
 from tests.tables import every_row
@@ -70,6 +70,14 @@ def test_keys_that_only_the_run_will_tell_are_deleted() -> None:
         (system.kill, "kill -9 123", []),
         (system.kill, "kill -9 1", ["danger.machine kill -9 1"]),
         (system.kill, "kill -9 -1", ["danger.machine kill -9 -1"]),
+        (system.kill_named, "pkill -f 'node mysqld.js'", []),
+        (system.kill_named, "pkill -0 mysqld", []),
+        (system.kill_named, "killall -9 /usr/sbin/mysqld",
+         ["danger.machine killall -9 /usr/sbin/mysqld"]),
+        (system.kill_named, "pkill -u me", ["danger.machine pkill -u me"]),
+        (system.kill_named, "pkill -u me vite", []),
+        (system.at, "at -l", []),
+        (system.at, "at now -f x", ["danger.startup at now -f x"]),
         (system.cmd, "cmd /c del /s x",
          ["danger.delete /c del /s x", "fact.deletes x"]),
         (system.cmd, "cmd /c dir", []),
@@ -101,10 +109,22 @@ def test_our_own_program_is_killed() -> None:
     assert stage.notes == ["danger.permissions kill feishuperm"]
 
 
+def test_server_is_killed_by_its_number() -> None:
+    stage = Stage()
+    for number in (
+        stage.play(system.lsof, "lsof -ti:3000"),
+        stage.play(system.lsof, "lsof -ti tcp:5432"),
+        stage.play(files.reader, "cat /run/redis-server.pid"),
+    ):
+        system.kill(stage.scene, "kill", [Arg("\0", *number.trace)], NOTHING)
+        system.kill(stage.scene, "kill", [Arg("-0"), Arg("\0", *number.trace)], NOTHING)
+    assert stage.findings.marks == {"danger.machine": ["kill …"]}
+
+
 def test_text_is_kept_for_later_or_for_another_shell() -> None:
     stage = Stage()
     stage.play(system.at, "at now", Flow("rm x"))
     stage.play(system.at, "at now", Flow(None, DOWNLOADED, "a.b"))
     stage.play(system.powershell, "pwsh", Flow("rm y"))
     assert stage.calls == ["rm x", "rm y"]
-    assert stage.notes[0] == "danger.downloaded a.b"
+    assert stage.notes[:2] == ["danger.startup at now", "danger.downloaded a.b"]
