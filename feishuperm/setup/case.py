@@ -64,8 +64,6 @@ class Case:
         return self.mends(f"install {options}")
 
     def restart(self) -> str:
-        if "service" not in self.manifest.records:
-            return f"end it and start it again: {self.program} serve"
         return self.mends("restart")
 
     def register(self, path: str) -> str:

@@ -38,8 +38,13 @@ def check_feishu(case: Case) -> Iterator[Result]:
     has_app = bool(case.settings.feishu_app_id)
     if has_app:
         yield from check_app(case)
-    if case.settings.feishu_webhook_url or not has_app:
+    if case.settings.feishu_webhook_url:
         yield from check_bot(case)
+    elif case.settings.feishuperm_gateway and not has_app:
+        yield Result(OK, "cards come through the gateway: no app is needed here")
+    elif not has_app:
+        text = "neither an app nor a group bot: only the inbox shows requests"
+        yield Result(WARN, text, case.install("--setup"))
 
 
 def check_app(case: Case) -> Iterator[Result]:
@@ -56,11 +61,6 @@ def check_app(case: Case) -> Iterator[Result]:
 
 
 def check_bot(case: Case) -> Iterator[Result]:
-    if not case.settings.feishu_webhook_url:
-        text = "neither an app nor a group bot: only the inbox shows requests"
-        yield Result(WARN, text, case.install("--setup"))
-        return
-
     def post(url: str, body: bytes) -> Reply:
         reply = post_json(url, body, ca_file=case.settings.feishuperm_ca_file)
         case.date = reply.headers.get("date", "")

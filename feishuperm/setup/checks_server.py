@@ -8,6 +8,9 @@ import stat
 from collections.abc import Iterator
 
 from feishuperm import __version__
+from feishuperm.errors import FileError
+from feishuperm.lib import enrolment
+from feishuperm.lib.config import config_path
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.program import (
     hook_output,
@@ -18,7 +21,7 @@ from feishuperm.lib.program import (
 from feishuperm.models.fields import decoded, part_at
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.models.settings import LOOPBACK
-from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, words
+from feishuperm.setup.case import FAIL, OK, WARN, Case, Result, edit, words
 from feishuperm.setup.checks_claude import permission_hooks
 from feishuperm.setup.files import modified
 from feishuperm.setup.ports import port_of
@@ -27,24 +30,20 @@ from feishuperm.setup.status import read_gateway
 from feishuperm.setup.visitor import fetch
 
 LOOP_SECONDS = 20.0
+# Words of `server.machine_line` for what only a new enrolment repairs.
+REFUSALS = ("revoked", "refuses")
+SET_CLOCKS = "set the clocks of both machines"
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 
 
 def check_gateway(case: Case) -> Iterator[Result]:
     """The one that this machine has joined, and the one that runs here."""
-    channels = (case.status or {}).get("channels") or []
-    joined = [row for row in channels if row["name"] == "gateway"]
-    for row in joined:
-        if row["state"] != "up":
-            text = f"the gateway is down: {row['detail']}"
-            yield Result(FAIL, text, "feishuperm status")
-        elif row["detail"]:
-            yield Result(WARN, row["detail"], "set the clocks of both machines")
-        else:
-            yield Result(OK, f"connected to {row['url']} as {row['machine']}")
+    url = case.settings.feishuperm_gateway
+    if url:
+        yield check_joined(case, url)
     gateway = read_gateway(case.environ)
     if gateway is None:
-        if not joined:
+        if not url:
             yield Result(OK, "none runs here, and none is needed")
         return
     for name in ("app", "engine"):
@@ -57,6 +56,35 @@ def check_gateway(case: Case) -> Iterator[Result]:
         yield Result(FAIL, gateway["problem"], "set FEISHUPERM_ENGINE")
     else:
         yield Result(OK, f"{gateway['machines']} machines connected")
+
+
+def check_joined(case: Case, url: str) -> Result:
+    """Whether taps can come from the gateway, by what the server says of it."""
+    join = case.mends(f"join {url}")
+    try:
+        own = enrolment.find(url, case.environ)
+    except FileError as error:
+        return Result(FAIL, str(error), join)
+    if own is None:
+        return Result(FAIL, f"this machine has not joined {url}", join)
+    if "gateway" not in case.settings.surfaces():
+        return Result(WARN, "FEISHUPERM_SURFACES leaves it out", edit_config(case))
+    if case.status is None:
+        return Result(WARN, "not checked: no server", case.install())
+    rows = [row for row in case.status["channels"] if row["name"] == "gateway"]
+    if not rows or rows[0].get("url", url) != url:
+        return Result(FAIL, "the server does not use it yet", case.restart())
+    detail = str(rows[0].get("detail", ""))
+    if rows[0]["state"] == "up":
+        text = f"connected to {url} as {own.name}"
+        return Result(WARN, detail, SET_CLOCKS) if detail else Result(OK, text)
+    is_out = any(word in detail for word in REFUSALS)
+    text = f"the gateway is down: {detail}"
+    return Result(FAIL, text, join if is_out else "ask the people who run the gateway")
+
+
+def edit_config(case: Case) -> str:
+    return edit(config_path(case.environ), "FEISHUPERM_SURFACES")
 
 
 def check_server(case: Case) -> Iterator[Result]:

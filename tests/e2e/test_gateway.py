@@ -365,6 +365,28 @@ def test_gateway_that_does_not_fit_is_a_channel_that_is_down(
         assert "inbox" in {row["name"] for row in (machine.status() or {})["channels"]}
 
 
+def test_doctor_finds_a_machine_that_was_revoked(
+    machine: Served, gateway: RunningGateway
+) -> None:
+    def findings() -> dict[str, dict[str, str]]:
+        done = subprocess.run(
+            [machine.pyz, "doctor", "--json"], env=machine.environ, cwd=machine.home,
+            text=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL,
+            check=False,
+        )  # fmt: skip
+        return {row["check"]: row for row in json.loads(done.stdout)}
+
+    found = findings()
+    assert found["gateway"]["state"] == found["feishu"]["state"] == "ok"
+    assert (
+        gateway.run("machines", "revoke", gateway.machines()[0]["id"]).returncode == 0
+    )
+    wait_until(lambda: channel(machine)["state"] == "down")
+    found = findings()
+    assert found["gateway"]["state"] == "fail" and "revoked" in found["gateway"]["text"]
+    assert found["gateway"]["fix"].endswith(f"join {gateway.url}")
+
+
 def open_socket(gateway: RunningGateway) -> tuple[socket.socket, MachineWire]:
     """A WebSocket to the gateway that has not logged in."""
     sock, rest = dial_gateway(

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from feishuperm.lib import enrolment
 from feishuperm.lib.control import NotRunningError
+from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.setup import checks_server
-from feishuperm.setup.case import FAIL, OK, WARN, Case
+from feishuperm.setup.case import FAIL, OK, WARN
 from feishuperm.setup.doctor import CHECKS
 from tests.setup.patient import HEALTH, Patient, fixes, states
+from tests.tables import every_row
 
 
 def test_server_absent(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,25 +174,6 @@ def test_without_a_server_no_request_is_tried(
     assert states(absent, "loop") == FAIL
 
 
-@pytest.mark.parametrize(
-    ("state", "detail", "found"),
-    [
-        ("up", "", OK),
-        ("up", "the gateway's clock is 120 s ahead of this machine's", WARN),
-        ("down", "the gateway has revoked this machine", FAIL),
-    ],
-)
-def test_gateway_that_a_machine_has_joined_is_looked_at(
-    patient: Patient, state: str, detail: str, found: str
-) -> None:
-    case = Case(patient.environ, str(patient.home))
-    row = {"name": "gateway", "state": state, "detail": detail, "url": "https://g",
-           "machine": "laptop"}  # fmt: skip
-    case.status = {"channels": [row]}
-    ((state, text, _),) = checks_server.check_gateway(case)
-    assert state == found and (detail or "laptop") in text
-
-
 def test_clock_of_a_gateway_that_runs_here_is_looked_at(
     patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,3 +197,65 @@ def test_gateway_that_shares_its_app_is_a_fault(
     monkeypatch.setitem(said, "engine", {"state": "down", "detail": "refused"})
     state, text, _ = patient.examine("gateway")[0]
     assert state == FAIL and "refused" in text
+
+
+OWN = Enrolment("https://g", "m-1", "laptop", "ou_me", "", ("ab" * 32,))
+
+
+@pytest.fixture
+def joined(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A machine that has joined; what its server says of the gateway."""
+    patient.write_config(FEISHUPERM_GATEWAY=OWN.url)
+    enrolment.save_coming(OWN, patient.environ)
+    enrolment.promote(patient.environ)
+    row: dict[str, Any] = {"name": "gateway", "state": "up", "url": OWN.url}
+    status = checks_server.ask_server({"command": "status"})
+    status["channels"] = [row]
+    monkeypatch.setattr(checks_server, "ask_server", lambda *a, **k: status)
+    return row
+
+
+def test_machine_that_has_joined_needs_no_app_of_its_own(
+    patient: Patient, joined: dict[str, Any]
+) -> None:
+    ((state, text, _),) = patient.examine("gateway")
+    assert state == OK and "laptop" in text and OWN.url in text
+    assert states(patient, "feishu") == OK
+    assert "setup" not in str(patient.examine("feishu"))
+
+
+@every_row(
+    ("row", "state", "fix"),
+    [
+        ({"state": "down", "detail": "the gateway has revoked this machine"}, FAIL,
+         "join https://g"),
+        ({"state": "down", "detail": "the gateway refuses this machine: unknown"}, FAIL,
+         "join https://g"),
+        ({"state": "down", "detail": "Connection refused"}, FAIL, "ask the people"),
+        ({"detail": "the gateway's clock is 99 s ahead of this machine's"}, WARN,
+         "clock"),
+        ({"name": "other"}, FAIL, "restart"),
+        ({"url": "https://other"}, FAIL, "restart"),
+    ],
+)  # fmt: skip
+def test_gateway_that_brings_no_taps_is_a_fault(
+    patient: Patient, joined: dict[str, Any], row: dict[str, Any], state: str, fix: str
+) -> None:
+    before = dict(joined)
+    joined.update(row)
+    ((found, _, mends),) = patient.examine("gateway")
+    assert (found, fix in mends) == (state, True)
+    joined.clear()
+    joined.update(before)
+
+
+@every_row("content", [None, "{", "[" * 100_000])
+def test_machine_that_has_not_joined_what_is_set_is_a_fault(
+    patient: Patient, joined: dict[str, Any], content: str | None
+) -> None:
+    path = Path(enrolment.path(patient.environ))
+    path.unlink(missing_ok=True)
+    if content is not None:
+        path.write_text(content)
+    ((state, _, fix),) = patient.examine("gateway")
+    assert state == FAIL and fix.endswith("join https://g")
