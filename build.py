@@ -287,7 +287,7 @@ def pack_for(files: dict[str, bytes], python: Python) -> tuple[bytes, bytes]:
 
 def pack_stdin() -> int:
     """For `pack_for`."""
-    pack = make_pack(marshal.load(sys.stdin.buffer))
+    pack = make_pack(marshal.load(sys.stdin.buffer), (LOADER,))
     sys.stdout.buffer.write(marshal.dumps(pack, 2))
     return 0
 

@@ -1,3 +1,3 @@
 """feishuperm: answer Claude Code from Feishu."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

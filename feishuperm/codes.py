@@ -35,7 +35,7 @@ def mark_of(files: dict[str, bytes]) -> bytes:
     return digest_of(files)[:16].encode()
 
 
-def make_pack(modules: Modules) -> tuple[bytes, bytes]:
+def make_pack(modules: Modules, left_out: tuple[str, ...] = ()) -> tuple[bytes, bytes]:
     """A head with what `hook` needs, ready to run; and the other modules' code.
 
     What is ready is the others' dictionary, which shortens them by an eighth.
@@ -46,10 +46,10 @@ def make_pack(modules: Modules) -> tuple[bytes, bytes]:
     }
     ready = {name: (modules[name][0], marshal.dumps(codes.pop(name))) for name in READY}
     dictionary = b"".join(code for _, code in ready.values())
-    loader, body, places = codes.pop(LOADER), b"", {}
-    for name, code in codes.items():
+    loader, body, places = codes[LOADER], b"", {}
+    for name in sorted(codes.keys() - left_out):
         deflater = zlib.compressobj(9, zdict=dictionary)
-        packed = deflater.compress(marshal.dumps(code)) + deflater.flush()
+        packed = deflater.compress(marshal.dumps(codes[name])) + deflater.flush()
         places[name] = modules[name][0], len(packed), len(body)
         body += packed
     return marshal.dumps((loader, ready, marshal.dumps(places))), body

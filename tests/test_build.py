@@ -64,7 +64,7 @@ def copy_tree(source: Path, target: Path, mode: int, mtime: int) -> None:
     (target / ".build" / "venv").symlink_to(build.VENV)
 
 
-def commit_tree(folder: Path) -> None:
+def commit_tree(folder: Path, *more: str) -> None:
     """One commit that has the same name wherever it is made."""
     date = "2026-03-04T05:06:07Z"
     env = clean_env(folder, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_NOSYSTEM="1")
@@ -74,19 +74,19 @@ def commit_tree(folder: Path) -> None:
     for command in (
         ["init", "-q", "-b", "main"],
         ["config", "core.fileMode", "false"],
-        ["add", *build.INPUTS, ".gitignore", "feishuperm"],
+        ["add", *build.INPUTS, ".gitignore", "feishuperm", *more],
         [*user, "commit", "-q", "-m", "test"],
     ):
         subprocess.run(["git", *command], cwd=folder, env=env, check=True, timeout=60)
 
 
-def run_build(folder: Path, umask: int = 0o022, **extra: str) -> str:
+def run_build(folder: Path, *arguments: str, umask: int = 0o022, **extra: str) -> str:
     """Build in a folder; the sha256 it prints."""
     path = f"{os.path.dirname(os.path.realpath(sys.executable))}:/usr/bin:/bin"
     pyenv = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
     env = clean_env(folder, **{"PATH": path, "PYENV_ROOT": pyenv, **extra})
     result = subprocess.run(
-        [sys.executable, str(folder / "build.py")],
+        [sys.executable, str(folder / "build.py"), *arguments],
         cwd="/",
         env=env,
         stdin=subprocess.DEVNULL,
@@ -289,6 +289,41 @@ def test_archive_that_is_too_large_is_no_release(
     monkeypatch.setattr(build, "make_archive", lambda source, pythons: bytes(1001))
     with pytest.raises(build.BuildError, match="1001 bytes; the limit is 1000"):
         build.build([], "https://host/x")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(
+            [],
+            ["--url"],
+            ["--url", ""],
+            ["https://host/x"],
+            ["--url", "https://h", "x"],
+        ),
+        *(["--url", f"{url}"] for url in ("http://host/x", "https://", "host/x")),
+        *(["--url", f"https://host/{x}"] for x in ("'", "$(id)", "a b", "a\nb", "?a")),
+    ],
+)
+def test_release_needs_an_https_address(arguments: list[str]) -> None:
+    with pytest.raises(build.BuildError, match=r"^release: "):
+        build.command_release(arguments)
+
+
+def test_release_is_of_what_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "git", lambda *words: "?? new.txt")
+    with pytest.raises(build.BuildError, match="commit everything first"):
+        build.command_release(["--url", "https://host/x"])
+    monkeypatch.setattr(build, "git", lambda *words: "")  # no commit at all
+    with pytest.raises(build.BuildError, match="commit everything first"):
+        build.command_release(["--url", "https://host/x"])
+
+
+def test_release_says_what_changed() -> None:
+    with pytest.raises(build.BuildError, match=r"no section `## 9\.9\.9 "):
+        build.changes_of("9.9.9")
+    with pytest.raises(build.BuildError, match="no section"):
+        build.changes_of("0.2")
 
 
 def test_archive_that_does_not_answer_is_refused(

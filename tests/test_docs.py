@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from feishuperm import cli
+import build
+from feishuperm import __version__, cli
 from feishuperm.models.settings import SETTINGS
 from tests.conftest import ROOT
 from tests.tables import every_row
@@ -108,7 +109,8 @@ def test_commands_in_the_text_exist(name: str) -> None:
 
 @every_row("name", READMES)
 def test_options_in_the_text_exist(name: str) -> None:
-    sources = [ROOT / "install.sh", *(ROOT / "feishuperm/commands").glob("*.py")]
+    sources = [ROOT / "install.sh", ROOT / "build.py"]
+    sources += (ROOT / "feishuperm/commands").glob("*.py")
     known = "".join(path.read_text("utf-8") for path in sources)
     for option in re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", read(name)):
         assert option in known, option
@@ -117,6 +119,8 @@ def test_options_in_the_text_exist(name: str) -> None:
 def test_changelog_begins_with_what_is_not_released() -> None:
     sections = re.findall(r"^## (.+)$", read("CHANGELOG.md"), re.MULTILINE)
     assert sections[0] == "Unreleased"
+    assert re.fullmatch(rf"{__version__} \(\d{{4}}-\d\d-\d\d\)", sections[1])
+    assert build.changes_of(__version__).startswith(f"## {sections[1]}\n")
 
 
 def test_installer_says_every_option_it_takes() -> None:

@@ -502,7 +502,7 @@ def test_released_script_takes_the_file_beside_it_and_no_other(
     release.mkdir()
     shutil.copy(machine.pyz, release)
     digest = hashlib.sha256(machine.pyz.read_bytes()).hexdigest()
-    (release / "install.sh").write_bytes(build.make_installer("0.1.0", "", digest))
+    (release / "install.sh").write_bytes(build.make_installer("0.2.0", "", digest))
     command = ["sh", str(release / "install.sh"), "--dry-run"]
     result = machine.call(*command)
     assert result.returncode == 0, result.stderr

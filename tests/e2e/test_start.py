@@ -517,6 +517,104 @@ def test_code_of_another_build_is_never_run(
     assert_answered(run([str(tmp_path / "changed"), "hook"], env, tmp_path))
 
 
+@pytest.fixture(scope="module")
+def newer(
+    pythons: list[build.Python], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    """A file built without the code of a Python that runs it, and that Python."""
+    if len(pythons) < 2:
+        pytest.skip("only one CPython on this machine")
+    path = tmp_path_factory.mktemp("newer") / "feishuperm.pyz"
+    data = build.make_archive(build.read_source(), pythons[:-1])
+    build.write_file(path, data, 0o755)
+    return path, pythons[-1].path
+
+
+def modules_of_hook(pyz: Path, python: str, env: dict[str, str], cwd: Path) -> set[str]:
+    """What a hook that answers has loaded beyond Python's own start."""
+    start = [python, "-IBS", "-X", "importtime", "-c"]
+    bare = run([*start, "import time"], env, cwd)
+    hook = run([*start, boot_of(pyz), str(pyz), "hook"], env, cwd)
+    assert hook.stdout == ANSWER
+    return imported(hook.stderr) - imported(bare.stderr)
+
+
+def compiled_by(pyz: Path, python: str, env: dict[str, str], cwd: Path) -> list[str]:
+    """The modules that `status` and `version` compile from their sources."""
+    script = TELL_COMPILED + boot_of(pyz)
+    said = [
+        run([python, "-IBS", "-c", script, str(pyz), name], env, cwd).stderr.decode()
+        for name in ("status", "version")
+    ]
+    return re.findall(r"^compiled .*/feishuperm/(.*)", "".join(said), re.M)
+
+
+@pytest.mark.full
+def test_python_newer_than_the_build_is_fast_after_install(
+    newer: tuple[Path, str], env: dict[str, str], home: Path, tmp_path: Path
+) -> None:
+    """By what is loaded and compiled, not by time."""
+    pyz, python = newer
+    ours = {"_socket", "feishuperm", "feishuperm.client", "feishuperm.wire"}
+    assert "zlib" in modules_of_hook(pyz, python, env, tmp_path)
+    assert "cli.py" in compiled_by(pyz, python, env, tmp_path)
+    before = pyz.read_bytes()
+    install = [python, "-IBS", str(pyz), "install", "--no-service", "--no-input"]
+    assert run(install, env, tmp_path).returncode == 0
+    placed = home / ".local/share/feishuperm/feishuperm.pyz"
+    link = home / ".local/bin/feishuperm"
+    assert pyz.read_bytes() == placed.read_bytes() == before
+    for path in (placed, link):
+        assert modules_of_hook(path, python, env, tmp_path) == ours
+        assert compiled_by(path, python, env, tmp_path) == []
+    assert_answered(run([str(home / ".local/bin/feishuperm-hook")], env, tmp_path))
+    assert json.loads(run([str(link), "version", "--json"], env, tmp_path).stdout)[
+        "fast"
+    ]
+    code = placed.with_name("feishuperm.pyz.code")
+    whole = code.read_bytes()
+    damages: dict[str, bytes] = {
+        "stale": whole[:8] + b"0123456789abcdef" + whole[24:],
+        "damaged": whole[:5000] + bytes(9) + whole[5009:],
+        "cut": whole[:5000],
+        "empty": b"",
+    }
+    for name, data in damages.items():
+        code.write_bytes(data)
+        assert_answered(run([str(link), "hook"], env, tmp_path))
+        assert "cli.py" in compiled_by(link, python, env, tmp_path), name
+    code.write_bytes(whole)
+    code.chmod(0o666)
+    assert "cli.py" in compiled_by(link, python, env, tmp_path)
+    assert run([str(link), "install", "--no-service", "--no-input"], env, tmp_path)
+    assert (code.read_bytes(), code.stat().st_mode & 0o777) == (whole, 0o644)
+    assert run([str(link), "uninstall", "--purge"], env, tmp_path).returncode == 0
+    assert not code.exists() and not placed.parent.exists()
+
+
+@pytest.mark.full
+def test_every_module_imports_from_what_install_put_beside(
+    pyz: Path, pythons: list[build.Python], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copy(pyz, tmp_path / "x.pyz"))
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1] + '/site-packages')\n"
+        "from feishuperm.setup.program_step import make_code, package_files\n"
+        "data = make_code(package_files(open(sys.argv[1], 'rb').read()))\n"
+        "open(sys.argv[1] + '.code', 'wb').write(data)\n"
+    )
+    start = TELL_COMPILED + "try:\n"
+    start += "".join(f"    {line}\n" for line in boot_of(copy).splitlines())
+    start += "except SystemExit as error:\n    assert not error.code\n"
+    for python in pythons:
+        made = run([python.path, "-IBS", "-c", script, str(copy)], {}, tmp_path)
+        assert made.returncode == 0, made.stderr
+        text = f"import sys\narchive = {str(copy)!r}\n{start}{IMPORT_ALL}"
+        command = [python.path, "-IBS", "-W", "error", "-c", text, str(copy), "version"]
+        result = run(command, {}, tmp_path)
+        assert (result.returncode, result.stderr) == (0, b"")
+
+
 def at_import(statement: str) -> str:
     """Code that does something just before `version` imports a module."""
     return (
