@@ -1530,6 +1530,7 @@ RECORD = (
     ("DETAIL", "详情"),
     ("WHAT", "内容"),
     ("allow", "批准"),
+    ("refused", "已拦下"),
     ("always", "始终允许"),
     ("edit", "修改后批准"),
     ("minutes", "10 分钟内允许"),

@@ -102,7 +102,8 @@ def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
     more = link_button(_say(ask, more_key(ask)), page)
     # Nobody taps what they cannot see.
     buttons = _buttons(ask, url) if detail else ()
-    decide = (*_rules(ask, buttons), *button_rows(buttons))
+    rows = button_rows([button for button, _ in buttons], [g for _, g in buttons])
+    decide = (*_rules(ask, detail), *rows)
     return [more, note(time_hint(ask)), *decide, *_way_home(ask, page)]
 
 
@@ -119,20 +120,31 @@ def _way_home(ask: Ask, page: str) -> list[Element]:
     return [link_button(_say(ask, "button.inbox"), home, "text")]
 
 
-def _rules(ask: Ask, buttons: Sequence[Element]) -> list[Element]:
-    """The rule that one of the buttons would write."""
-    if not ask.rules or all(button["type"] != STYLES[FOREVER] for button in buttons):
+def _rules(ask: Ask, detail: bool) -> list[Element]:
+    """The rule that one of the buttons would write, and what it will not do."""
+    if not detail or not ask.rules or not offers_rule(ask):
         return []
-    return [note(_pair(ask.language, _say(ask, "card.rule"), "\n".join(ask.rules)))]
+    rules = _pair(ask.language, _say(ask, "card.rule"), "\n".join(ask.rules))
+    return [note(line) for line in (rules, ask.rule_note) if line]
 
 
-def _buttons(ask: Ask, url: Url) -> list[Element]:
-    """What may be answered from a card; a route that needs more opens its page."""
+def offers_rule(ask: Ask) -> bool:
+    return any(offer.look == FOREVER for offer in ask.offered)
+
+
+def _buttons(ask: Ask, url: Url) -> list[tuple[Element, bool]]:
+    """What may be answered from a card, and whether it lets something happen.
+
+    A route that needs more opens its page.
+    """
     # What needs words first has them on its page, one tap away.
     fitting = (o for o in ask.offered if not ask.edits(o) and o.look != WHILE)
     rows = ((offer, KINDS[ask.kind].action(offer.name)) for offer in fitting)
     return [
-        link_button(offer.label, url(row.path, ask.id), STYLES[offer.look])
+        (
+            link_button(offer.label, url(row.path, ask.id), STYLES[offer.look]),
+            offer.grants,
+        )
         for offer, row in rows
         if row is not None
     ]
@@ -288,12 +300,19 @@ def _button(label: str, style: str, behavior: Element) -> Element:
     }
 
 
-def button_rows(buttons: Sequence[Element]) -> list[Element]:
-    """Two buttons a row: four beside each other are too narrow for a thumb."""
-    return [
-        columns([[button] for button in buttons[start : start + 2]])
-        for start in range(0, len(buttons), 2)
-    ]
+def button_rows(buttons: Sequence[Element], grants: Sequence[bool]) -> list[Element]:
+    """Two buttons a row: four beside each other are too narrow for a thumb.
+
+    A row either lets something happen or refuses: no thumb slips from one to the other.
+    """
+    rows: list[list[Element]] = []
+    before = None
+    for button, granting in zip(buttons, grants):
+        if granting is not before or len(rows[-1]) == 2:
+            rows.append([])
+        rows[-1].append(button)
+        before = granting
+    return [columns([[button] for button in row]) for row in rows]
 
 
 def columns(groups: list[list[Element]]) -> Element:

@@ -112,6 +112,11 @@ class Kind(NamedTuple):
     note: str = ""  # key: a sentence below what it is about
     alone: bool = False  # of those of one session only the newest waits
     typed_seconds: int = 0  # so long after a prompt somebody is at the desk
+    content: str = ""  # what of the input must be there for anybody to grant it
+
+    def may_grant(self, tool_input: ToolInput) -> bool:
+        """Whether there is anything to grant: nobody approves a plan without text."""
+        return not self.content or bool(str(tool_input.get(self.content) or "").strip())
 
     @property
     def of_a_call(self) -> bool:
@@ -322,7 +327,7 @@ _ROWS = (
             DENY._replace(label="button.reject", done="done.deny_plan", words=True),
             INTERRUPT,
         ),
-        _reason, _plan, noun="kind.plan",
+        _reason, _plan, noun="kind.plan", content="plan",
     ),
     Kind(
         "denied", frozenset(), "card.title_denied", "card.title_denied", "page.nothing",
@@ -370,9 +375,12 @@ def kind_of(tool_name: str, event: str = "PermissionRequest") -> Kind:
 
 
 def offers(
-    kind: Kind, fields: tuple[Field, ...], say: Say, tool: str = ""
+    kind: Kind, fields: tuple[Field, ...], say: Say, tool: str = "", grants: bool = True
 ) -> tuple[Offer, ...]:
-    """The buttons of a row, as they are offered for a call of this tool."""
+    """The buttons of a row, as they are offered for a call of this tool.
+
+    Without `grants` only those that refuse.
+    """
     names = tuple(field.name for field in fields)
     return tuple(
         Offer(
@@ -390,4 +398,5 @@ def offers(
         )
         for row in kind.actions
         if not row.tools or (tool in row.tools and set(row.reads) <= set(names))
+        if grants or row.message
     )

@@ -382,10 +382,13 @@ class Desk:
     def _settle(self, request: Request, row: Action, answer: Answer) -> Receipt:
         """Write what the button says, then end the request."""
         # Most answers need no look at the event, which may have megabytes.
-        looks = row.needs or row.writes_rule or row.passes
+        kind = KINDS[request.kind]
+        grants_content = kind.content and not row.message
+        looks = row.needs or row.writes_rule or row.passes or grants_content
         payload = request.payload() if looks else None
         tool_input = payload.tool_input if payload else {}
-        kind = KINDS[request.kind]
+        if grants_content and not kind.may_grant(tool_input):
+            return self._refuse(statuses.REFUSED, "answer.not_offered")
         decision = kind.reply(row, tool_input, answer, self.presenter.say)
         if isinstance(decision, str):
             return self._refuse(statuses.INCOMPLETE, decision)
@@ -440,6 +443,7 @@ class Desk:
         if plan.rules:
             written = self._rule_writer.write(request.project, plan)
         request.answers = self.presenter.answers(decision)
+        request.note = plan.note if plan.rules else ""
         # Nobody is told "this once" and given more.
         rules = () if written.problem else plan.session_rules
         decision = decision._replace(updated_rules=rules)

@@ -48,6 +48,7 @@ WIDE = 120  # columns; with fewer, the command would not be seen
 NARROW_CELL = 14
 SHORT_ID = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
+REFUSED = "refused"  # the event of an entry: nothing was done
 UNDO = "undo"  # the event of an entry: rules were taken back
 # A card shows eight characters; fewer may be those of several entries.
 HEAD = re.compile(r"[0-9a-fA-F]{8,64}")
@@ -184,6 +185,8 @@ def short_id(id: str) -> str:
 def _decision(entry: Entry) -> str:
     code = entry.get("action") or entry.get("state") or entry.get("event")
     decision = translate(str(code or ""))
+    if entry.get("event") == REFUSED:  # it was tried, by somebody who must not
+        return f"{translate('refused')}: {decision}"
     # Whether it reached the session is not known.
     unknown = entry.get("event") == INTENT or entry.get("state") == "unknown"
     return f"{decision} (?)" if unknown else decision

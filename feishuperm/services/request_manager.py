@@ -178,7 +178,8 @@ class RequestManager:
         request.who = answer.who
         request.ran = redact(row.ran(decision))
         if written is not None:
-            request.rules, request.known_rules, request.note = written
+            request.rules, request.known_rules, problem = written
+            request.note = problem or request.note
         request.head = head
         return self._end(request.id, row.state, decision, row.reason(answer))
 

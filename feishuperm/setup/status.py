@@ -9,7 +9,8 @@ from feishuperm.lib import qr
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import Reply, ask_server, is_listening
 from feishuperm.lib.display import one_line
-from feishuperm.lib.tongue import translate
+from feishuperm.lib.text import TEXTS, text
+from feishuperm.lib.tongue import language, translate
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.services.history import pad
 from feishuperm.setup.service_step import kept_by
@@ -71,11 +72,18 @@ def lines(status: Status, now: float) -> Iterator[str]:
         words = [one_line(str(request[key])) for key in ("id", "tool", "project")]
         words.append(translate(f"{duration(request['seconds_left'])} left"))
         if request.get("danger"):
-            danger = ", ".join(request["danger"])
+            danger = ", ".join(map(danger_word, request["danger"]))
             words.append(one_line(translate(f"danger: {danger}")))
         yield "  ".join(["", *words])
         if request.get("summary"):
             yield "    " + one_line(str(request["summary"]), 500)
+
+
+def danger_word(name: str) -> str:
+    """What a mark is called: by its name, in Chinese as cards say it."""
+    if language() != "zh" or f"danger.{name}" not in TEXTS:
+        return name
+    return text("zh", f"danger.{name}", what="").rstrip("：: ")
 
 
 def brief(status: Status | None, installed: bool, asks: bool) -> Iterator[str]:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from feishuperm.channels.app.card import ask_card, confirm_words
 from feishuperm.channels.base import Announcement
+from feishuperm.lib.feishu import build_permission_card
 from feishuperm.models import ask as statuses
 from feishuperm.models import request as states
 from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
@@ -1253,6 +1255,39 @@ def test_form_that_nothing_is_wrong_with_is_taken(waking: Bench) -> None:
     waking.answer("answer", values={"f0": "3"})
     said = json.loads(waiter.frames[-1][1])["hookSpecificOutput"]
     assert said["content"] == {"n": 3}
+
+
+# What nobody can approve.
+
+
+@pytest.mark.parametrize("plan", ["", " \n", None])
+def test_plan_without_text_can_only_be_refused(bench: Bench, plan: str | None) -> None:
+    waiter = bench.ask("ExitPlanMode", plan=plan, planFilePath="/p/x.md")
+    names = [offer.name for offer in bench.inbox.asks[0][0].actions]
+    assert names == ["deny", "interrupt"]
+    assert bench.answer("approve").status == statuses.REFUSED
+    assert bench.request.waits()
+    assert bench.answer("deny").status == statuses.SETTLED
+    assert waiter.decision()["behavior"] == "deny"
+
+
+def test_rule_that_leaves_something_to_ask_says_so_before_and_after(
+    bench: Bench,
+) -> None:
+    bench.ask(command="npm test > out.txt")
+    ask = bench.inbox.asks[0][0]
+    note = bench.presenter.say("rule.writes")
+    [always] = [offer for offer in ask.actions if offer.name == "always"]
+    assert note in confirm_words(always, ask)
+    card, _ = ask_card(ask, "nonce")
+    web = build_permission_card(ask, lambda path, id: f"https://h{path}?id={id}")
+    for drawn in (card, web):
+        elements = drawn["body"]["elements"]
+        shown = [e["text"]["content"] for e in elements if e["tag"] == "div"]
+        assert note in shown
+    receipt = bench.answer("always")
+    assert note in receipt.outcome.lines
+    assert bench.rules() == ["Bash(npm test > out.txt)"]
 
 
 # Subagents: their sessions show no dialog while the hook waits.

@@ -123,3 +123,10 @@ def test_rule_that_was_taken_back_says_so() -> None:
         lines = table(rows, columns).split("\n")
         assert lines[1].endswith("Bash(ls) (undone)")
         assert not lines[2].endswith("(undone)")
+
+
+def test_tap_that_was_refused_is_not_shown_as_what_it_wanted() -> None:
+    rows = [entry_of(event="refused", action="allow", state="", who="ou_stranger")]
+    for columns in (80, 200):
+        line = table(rows, columns).split("\n")[1]
+        assert "refused: allow" in line

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from feishuperm.lib.text import TEXTS
 from feishuperm.setup import status as module
-from feishuperm.setup.status import duration, inbox_link, lines, read_status
+from feishuperm.setup.status import (
+    danger_word,
+    duration,
+    inbox_link,
+    lines,
+    read_status,
+)
 from tests.tables import every_row
 
 STATUS: dict[str, Any] = {
@@ -74,3 +82,14 @@ def test_inbox_link_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
     assert inbox_link("/s") == STATUS["inbox"]
     assert read_status("/s", {"HOME": "/nonexistent"})["running"] is True
     assert asked == [True, True]
+
+
+def test_danger_has_a_word_in_the_language_of_the_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [key.partition(".")[2] for key in TEXTS if key.startswith("danger.")]
+    assert [danger_word(name) for name in names] == names
+    monkeypatch.setenv("FEISHUPERM_LANG", "zh")
+    for name in names:
+        assert re.fullmatch(r".*[\u4e00-\u9fff].*[^:：]", danger_word(name)), name
+    assert danger_word("something new") == "something new"

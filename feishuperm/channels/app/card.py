@@ -119,6 +119,7 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
         *_blocks(ask),
         *_missing(ask, extra, whole),
         *_actions(ask, offers, mark),
+        *_rule_note(ask, offers),
         *_hold_button(ask, mark),
         *_page_button(ask, extra),
         note(time_hint(ask)),
@@ -126,6 +127,12 @@ def _ask_card(ask: Ask, mark: Mark, extra: Extra, whole: bool) -> Card:
     ]
     subtitle = _subtitle(ask)
     return card_frame(ask.title, subtitle, ask.colour, ask.summary, elements)
+
+
+def _rule_note(ask: Ask, offers: Sequence[Offer]) -> list[Element]:
+    """What the rule that "always" writes will not do."""
+    writes = ask.rules and any(offer.look == FOREVER for offer in offers)
+    return [note(ask.rule_note)] if writes and ask.rule_note else []
 
 
 def _subtitle(ask: Ask) -> str:
@@ -309,12 +316,12 @@ def _plain_buttons(offers: Sequence[Offer], mark: Mark, ask: Ask) -> list[Elemen
         {**button(offer.label, offer.look, mark, offer.name), **_confirm(offer, ask)}
         for offer in offers
     ]
-    return button_rows(buttons)
+    return button_rows(buttons, [offer.grants for offer in offers])
 
 
 def confirm_words(offer: Offer, ask: Ask) -> str:
     """What has to be agreed to before the tap counts; for "always" its exact rules."""
-    rules = ask.rules if offer.look == FOREVER else ()
+    rules = (*ask.rules, ask.rule_note) if offer.look == FOREVER else ()
     return "\n".join(filter(None, (offer.confirm, *rules)))
 
 

@@ -18,9 +18,11 @@ from feishuperm.lib.feishu import build_permission_card, encode
 from feishuperm.lib.feishu_app import MAX_CARD
 from feishuperm.lib.text import text
 from feishuperm.models.ask import Ask, Field, Offer, Option, Outcome
+from feishuperm.models.kind import KINDS
 from tests import kinds
-from tests.asks import ask_of, url
+from tests.asks import ask_of, make_ask, url
 from tests.fakes.feishu import check_card, every_element, every_text
+from tests.lib.samples import CALLS
 from tests.services.test_presenter import TOKEN, brief, whole
 from tests.tables import every_row
 
@@ -438,3 +440,21 @@ def test_default_of_a_form_that_nobody_could_see_is_not_filled_in() -> None:
 
     assert default("plain") == "plain"
     assert default("a\u202eb") == default("half \ud800") == ""
+
+
+def test_no_row_of_any_card_mixes_what_allows_with_what_refuses() -> None:
+    """Left lets it happen, right refuses: no thumb slips from one to the other."""
+    for kind in KINDS.values():
+        granting = {row.name for row in kind.actions if not row.message}
+        labels = {text("zh", row.label): row.name in granting for row in kind.actions}
+        for tool in CALLS if kind.of_a_call else ():
+            ask = make_ask(tool)
+            cards = [drawn(ask), build_permission_card(ask, url)] * (
+                ask.kind == kind.name
+            )
+            for card in cards:
+                for row in tagged(card, "column_set"):
+                    names = [e["text"]["content"] for e in every_element(row)
+                             if e["tag"] == "button"]  # fmt: skip
+                    meanings = {labels[name] for name in names if name in labels}
+                    assert len(meanings) <= 1, (tool, names)
