@@ -8,7 +8,6 @@ import json
 import os
 import random
 import re
-import signal
 import socket
 import ssl
 import subprocess
@@ -19,28 +18,28 @@ from typing import Any
 from tests.conftest import clean_env, wait_until
 from tests.fakes.feishu import APP_ID, APP_SECRET
 from tests.fakes.feishu_app import OWNER, FakePlatform
+from tests.served import Running
 
 LISTENS = re.compile(r"gateway listens on \w+ port (\d+)")
 
 
-class RunningGateway:
+class RunningGateway(Running):
     """`gateway` in a home of its own; a context manager that ends what it started."""
+
+    command = "gateway"
 
     def __init__(
         self, pyz: Path, home: Path, feishu: FakePlatform, **settings: str
     ) -> None:
-        self.pyz = str(pyz)
-        self.home = home
         home.mkdir(exist_ok=True)
-        self.port = 0
-        self.environ = clean_env(
+        environ = clean_env(
             home,
             FEISHU_APP_ID=APP_ID,
             FEISHU_APP_SECRET=APP_SECRET,
             FEISHU_BASE_URL=feishu.base_url,
             **{"GATEWAY_HOST": "127.0.0.1", "GATEWAY_PORT": "0", **settings},
         )
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__(pyz, home, environ)
 
     @property
     def url(self) -> str:
@@ -57,17 +56,8 @@ class RunningGateway:
         """Start it, on the port it had before if it had one."""
         if self.port:
             self.environ["GATEWAY_PORT"] = str(self.port)
-        log_path = self.home / "gateway.log"
-        before = log_path.stat().st_size if log_path.exists() else 0
-        with open(log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                [self.pyz, "gateway"],
-                env=self.environ,
-                cwd=self.home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        before = self.log.stat().st_size if self.log.exists() else 0
+        self.launch()
 
         def port() -> int:
             match = LISTENS.search(self.output()[before:])
@@ -75,9 +65,6 @@ class RunningGateway:
 
         self.port = wait_until(port)
         wait_until(lambda: self.get("/readyz")[0] == 200)
-
-    def output(self) -> str:
-        return (self.home / "gateway.log").read_bytes().decode(errors="replace")
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:
         connection = self._connection()
@@ -98,17 +85,6 @@ class RunningGateway:
         return http.client.HTTPSConnection(
             "127.0.0.1", self.port, timeout=10, context=context
         )
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(10)
-
-    def stop(self) -> int:
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(10)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command of the gateway's operator."""

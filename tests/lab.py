@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from tests.fakes import mcp
 from tests.fakes.model import Model, Turn
 from tests.system_parts import find_claude
+from tests.terminal import tmux
 
 T = TypeVar("T")
 KEY = "sk-ant-dummy-" + "0123456789abcdef" * 4
@@ -35,6 +36,25 @@ QUIET = (
     "DISABLE_ERROR_REPORTING",
     "DISABLE_TELEMETRY",
 )
+# Questions of the model: one answer, and several.
+COLOUR = {
+    "question": "Which color?",
+    "header": "Color",
+    "options": [
+        {"label": "Red", "description": "warm"},
+        {"label": "Blue", "description": "cold"},
+    ],
+    "multiSelect": False,
+}
+SIZES = {
+    "question": "Which sizes?",
+    "header": "Size",
+    "options": [
+        {"label": "S", "description": "small"},
+        {"label": "L", "description": "large"},
+    ],
+    "multiSelect": True,
+}
 
 
 def claude_binary() -> str:
@@ -250,17 +270,7 @@ class Session:
         self.pid = int(self.tmux("list-panes", "-t", "s", "-F", "#{pane_pid}") or 0)
 
     def tmux(self, *arguments: str) -> str:
-        """What tmux says; empty when its server is gone."""
-        environ = {"PATH": os.environ["PATH"], "HOME": self.lab.home}
-        return subprocess.run(
-            ["tmux", "-S", self.tmux_socket, "-f", "/dev/null", *arguments],
-            env={**environ, "LANG": "C.UTF-8", "TERM": "xterm-256color"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            timeout=20,
-            check=False,
-        ).stdout
+        return tmux(self.tmux_socket, self.lab.home, *arguments)
 
     def screen(self) -> str:
         return self.tmux("capture-pane", "-p", "-t", "s")

@@ -45,23 +45,66 @@ class Answer(NamedTuple):
     headers: dict[str, str]
 
 
-class Served:
-    """`serve` in a home of its own; a context manager that ends what it started."""
+class Running:
+    """A long-running command of the built file, in a home of its own."""
 
-    def __init__(self, pyz: Path, home: Path, **settings: str) -> None:
+    command = ""
+
+    def __init__(self, pyz: Path, home: Path, environ: dict[str, str]) -> None:
         self.pyz = str(pyz)
         self.home = home
+        self.environ = environ
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.home / f"{self.command}.log"
+
+    def launch(self) -> None:
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [self.pyz, self.command],
+                env=self.environ,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def output(self) -> str:
+        return self.log.read_bytes().decode(errors="replace")
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(30)
+
+    def stop(self) -> int:
+        """End it as an operator would; its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+class Served(Running):
+    """`serve` in a home of its own; a context manager that ends what it started."""
+
+    command = "serve"
+
+    def __init__(self, pyz: Path, home: Path, **settings: str) -> None:
         self.project = home / "project"
         self.project.mkdir(exist_ok=True)
         self.socket = str(home / "s.sock")
-        self.environ = clean_env(
+        environ = clean_env(
             home,
             PERMISSION_SOCKET_PATH=self.socket,
             CALLBACK_SERVER_PORT="0",
             **settings,
         )
-        self.port = 0
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__(pyz, home, environ)
         self.hooks: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Served:
@@ -83,15 +126,7 @@ class Served:
     # The server.
 
     def start(self) -> None:
-        with open(self.home / "serve.log", "ab") as log:
-            self.process = subprocess.Popen(
-                [self.pyz, "serve"],
-                env=self.environ,
-                cwd=self.home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        self.launch()
         status = wait_until(self.status)
         self.port = urllib.parse.urlsplit(status["listens"]).port or 0
 
@@ -112,22 +147,6 @@ class Served:
         sock.close()
         answer: dict[str, Any] | None = json.loads(body) if kind == b"J" else None
         return answer
-
-    def output(self) -> str:
-        return (self.home / "serve.log").read_text()
-
-    def kill(self) -> None:
-        """End the server as a crash would."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(10)
-
-    def stop(self) -> int:
-        """End the server as an operator would; its exit code."""
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(10)
 
     # Hooks.
 
@@ -236,7 +255,7 @@ class Served:
         return answer
 
 
-def finish(process: Any, timeout: float = 20) -> str:
+def finish(process: Any, timeout: float = 60) -> str:
     """What a hook printed; it must have ended well."""
     out, err = process.communicate(timeout=timeout)
     assert process.returncode == 0, err

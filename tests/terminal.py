@@ -33,6 +33,20 @@ class Theme(NamedTuple):
 THEMES = {"dark": Theme(204, 30), "light": Theme(40, 250)}
 
 
+def tmux(socket: str, home: str, *arguments: str) -> str:
+    """What the tmux server of a socket says; empty when it is gone."""
+    environ = {"PATH": os.environ["PATH"], "HOME": home}
+    return subprocess.run(
+        ["tmux", "-S", socket, "-f", "/dev/null", *arguments],
+        env={**environ, "LANG": "C.UTF-8", "TERM": "xterm-256color"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="utf-8",
+        timeout=20,
+        check=False,
+    ).stdout
+
+
 class Terminal:
     """A program on a terminal of a given size, in a tmux server of its own."""
 
@@ -47,7 +61,6 @@ class Terminal:
         self._folder = tempfile.mkdtemp(prefix="tty-")
         self._socket = os.path.join(self._folder, "s")
         self._code = os.path.join(self._folder, "code")
-        self._environ = {"PATH": os.environ["PATH"], "HOME": self._folder}
         pairs = [f"{key}={value}" for key, value in environ.items()]
         self.tmux(
             *("new-session", "-d", "-s", "s", "-x", str(columns), "-y", str(rows)),
@@ -69,16 +82,7 @@ class Terminal:
         self.close()
 
     def tmux(self, *arguments: str) -> str:
-        """What tmux says; empty when its server is gone."""
-        return subprocess.run(
-            ["tmux", "-S", self._socket, "-f", "/dev/null", *arguments],
-            env={**self._environ, "LANG": "C.UTF-8", "TERM": "xterm-256color"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            timeout=20,
-            check=False,
-        ).stdout
+        return tmux(self._socket, self._folder, *arguments)
 
     def screen(self) -> str:
         """The text that stands there, with what has scrolled away above it."""

@@ -14,29 +14,10 @@ from tests.e2e.test_app import app_settings
 from tests.fakes.feishu import every_text
 from tests.fakes.feishu_app import OWNER, FakePlatform
 from tests.fakes.model import text, tool
-from tests.lab import Lab
+from tests.lab import COLOUR, SIZES, Lab
 from tests.served import Served
 
 pytestmark = pytest.mark.claude
-
-COLOUR = {
-    "question": "Which color?",
-    "header": "Color",
-    "options": [
-        {"label": "Red", "description": "warm"},
-        {"label": "Blue", "description": "cold"},
-    ],
-    "multiSelect": False,
-}
-SIZES = {
-    "question": "Which sizes?",
-    "header": "Size",
-    "options": [
-        {"label": "S", "description": "small"},
-        {"label": "L", "description": "large"},
-    ],
-    "multiSelect": True,
-}
 
 
 @pytest.fixture

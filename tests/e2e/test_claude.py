@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.fakes.model import text, tool
-from tests.lab import Lab
+from tests.lab import COLOUR, SIZES, Lab
 from tests.served import Served
 
 pytestmark = pytest.mark.claude
@@ -160,27 +160,7 @@ def test_time_out_denies_with_the_message_the_model_sees(lab: Lab) -> None:
 
 
 def test_question_is_answered_from_the_page(lab: Lab, served: Served) -> None:
-    questions = [
-        {
-            "question": "Which color?",
-            "header": "Color",
-            "options": [
-                {"label": "Red", "description": "warm"},
-                {"label": "Blue", "description": "cold"},
-            ],
-            "multiSelect": False,
-        },
-        {
-            "question": "Which sizes?",
-            "header": "Size",
-            "options": [
-                {"label": "S", "description": "small"},
-                {"label": "L", "description": "large"},
-            ],
-            "multiSelect": True,
-        },
-    ]
-    call = tool("AskUserQuestion", questions=questions)
+    call = tool("AskUserQuestion", questions=[COLOUR, SIZES])
     lab.model.push([call], [text("thanks")])
     session = lab.session("go")
     id = next_id(served)

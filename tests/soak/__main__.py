@@ -4,71 +4,31 @@ from __future__ import annotations
 
 import random
 import sys
-import tempfile
-import threading
-import time
-from collections import Counter
 from pathlib import Path
 
-from tests.soak.faults import KINDS, Run, Violation, judge_world
+from tests.soak.faults import Run, Soak, Violation
 from tests.soak.world import ROOT, World
 
 RUNS = 1000
-WORLDS = 4  # at a time; most of a run is waiting
-RUNS_PER_WORLD = 25
 GROWN_BYTES = 40 << 20  # of a server, over the runs of its world
 GROWN_DESCRIPTORS = 4
 
 
-class Soak:
-    """All runs, shared out among threads."""
+class Faults(Soak):
+    """Half of the worlds with the platform, all of them watched for growth."""
 
-    def __init__(self, pyz: str, runs: int, seed: int) -> None:
-        self.pyz = pyz
-        self.seed = seed
-        self.left = list(range(-(-runs // RUNS_PER_WORLD)))
-        self.runs = 0
-        self.hooks = 0
-        self.taps = 0
-        self.successes = 0
-        self.faults: Counter[str] = Counter()
-        self.violations: list[Violation] = []
-        self.lock = threading.Lock()
+    taps = successes = 0
 
-    def work(self) -> None:
-        while True:
-            with self.lock:
-                if not self.left:
-                    return
-                number = self.left.pop()
-            with tempfile.TemporaryDirectory(prefix="soak") as folder:
-                self._live(number, Path(folder))
+    def world(self, number: int, home: Path) -> World:
+        return World(self.pyz, home, platform=number % 2 == 1)
 
-    def _live(self, number: int, home: Path) -> None:
-        """One world: some runs, then a look at what is left."""
-        rng = random.Random(f"{self.seed} {number}")
-        world = World(self.pyz, home, platform=number % 2 == 1)
-        violations: list[Violation] = []
-        try:
-            for _ in range(RUNS_PER_WORLD):
-                run = Run(world, rng)
-                violations += run.play()
-                with self.lock:
-                    self.runs += 1
-                    self.faults.update(run.names or ["none"])
-            violations += growth(world, rng)
-        except Exception as error:  # of the soak itself; it must not go unnoticed
-            violations.append(Violation("broken", f"the run: {error!r} {world.log()}"))
-        finally:
-            world.close()
-        violations += judge_world(world)
-        with self.lock:
-            self.violations += violations
-            self.hooks += world.hooks
-            self.taps += len(world.acts)
-            self.successes += len(world.successes)
-        for violation in violations:
-            print(f"soak: world {number}: {violation}", flush=True)
+    def look(self, world: World, rng: random.Random) -> list[Violation]:
+        return growth(world, rng)
+
+    def count(self, world: World) -> None:
+        super().count(world)
+        self.taps += len(world.acts)
+        self.successes += len(world.successes)
 
 
 def growth(world: World, rng: random.Random) -> list[Violation]:
@@ -89,20 +49,13 @@ def main(arguments: list[str]) -> int:
     """Run the faults and print what came of them. 1 if anything did."""
     runs = int(arguments[0]) if arguments else RUNS
     seed = int(arguments[1]) if len(arguments) > 1 else 1
-    soak = Soak(str(ROOT / "dist" / "feishuperm.pyz"), runs, seed)
-    began = time.monotonic()
-    threads = [threading.Thread(target=soak.work) for _ in range(WORLDS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    counts = Counter(violation.kind for violation in soak.violations)
+    soak = Faults(str(ROOT / "dist" / "feishuperm.pyz"), runs, seed)
+    seconds = soak.play()
     print(
         f"soak: {soak.runs} runs, {soak.hooks} hooks, {soak.taps} taps of which"
-        f" {soak.successes} decided, {time.monotonic() - began:.0f} s (seed {seed})"
+        f" {soak.successes} decided, {seconds:.0f} s (seed {seed})"
     )
-    print("soak: faults " + ", ".join(f"{n} {c}" for n, c in soak.faults.items()))
-    print("soak: " + ", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
+    soak.tell()
     # Where no tap decides anything, nothing was tried.
     return int(bool(soak.violations) or soak.successes < soak.taps // 4)
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import random
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -32,18 +31,16 @@ from tests.fakes.feishu import APP_ID, APP_SECRET, every_element
 from tests.fakes.feishu_app import OWNER, FakePlatform, Handshake, Tap
 from tests.soak.faults import (
     BEHAVIOUR,
+    Soak,
     Violation,
     crash_loop,
     freeze_server,
     hand_over,
-    judge_world,
     kill_server,
 )
 from tests.soak.world import ROOT, Hook, World
 
 RUNS = 500
-WORLDS = 8  # at a time; most of a run is waiting
-RUNS_PER_WORLD = 25
 SECONDS = 120  # that a person has: twice a fresh connection, once a minute
 KINDS = ("hung", "doubled", "lost", "unrecorded", "misled", "stuck", "open", "broken")
 ACTIONS = ("allow", "allow", "always", "deny", "interrupt")
@@ -308,75 +305,44 @@ def judge_cards(world: AppWorld) -> list[Violation]:
     ]
 
 
-class Soak:
-    """All runs, shared out among threads."""
+class AppSoak(Soak):
+    """Every world with an app."""
+
+    name = "soak app"
+    kinds = KINDS
+    worlds = 8
 
     def __init__(self, pyz: str, runs: int, seed: int) -> None:
-        self.pyz = pyz
-        self.seed = seed
-        self.left = list(range(-(-runs // RUNS_PER_WORLD)))
-        self.runs = 0
-        self.hooks = 0
+        super().__init__(pyz, runs, seed)
         self.words: Counter[str] = Counter()
-        self.faults: Counter[str] = Counter()
-        self.violations: list[Violation] = []
-        self.lock = threading.Lock()
 
-    def work(self) -> None:
-        while True:
-            with self.lock:
-                if not self.left:
-                    return
-                number = self.left.pop()
-            with tempfile.TemporaryDirectory(prefix="soak") as folder:
-                self._live(number, Path(folder))
+    def world(self, number: int, home: Path) -> AppWorld:
+        return AppWorld(self.pyz, home, number)
 
-    def _live(self, number: int, home: Path) -> None:
-        rng = random.Random(f"app {self.seed} {number}")
-        world = AppWorld(self.pyz, home, number)
-        violations: list[Violation] = []
-        try:
-            for _ in range(RUNS_PER_WORLD):
-                run = AppRun(world, rng)
-                violations += run.play()
-                with self.lock:
-                    self.runs += 1
-                    self.faults.update(run.names or ["none"])
-            violations += judge_cards(world)
-        except Exception as error:  # of the soak itself; it must not go unnoticed
-            violations.append(Violation("broken", f"the run: {error!r} {world.log()}"))
-        finally:
-            world.close()
-        violations += judge_world(world)
-        with self.lock:
-            self.violations += violations
-            self.hooks += world.hooks
-            self.words.update(press.word for press in world.presses)
-        for violation in violations:
-            print(f"soak app: world {number}: {violation}", flush=True)
+    def run(self, world: AppWorld, rng: random.Random) -> AppRun:
+        return AppRun(world, rng)
+
+    def look(self, world: AppWorld, rng: random.Random) -> list[Violation]:
+        return judge_cards(world)
+
+    def count(self, world: AppWorld) -> None:
+        super().count(world)
+        self.words.update(press.word for press in world.presses)
 
 
 def main(arguments: list[str]) -> int:
     """Run the faults and print what came of them. 1 if anything did."""
     runs = int(arguments[0]) if arguments else RUNS
     seed = int(arguments[1]) if len(arguments) > 1 else 1
-    soak = Soak(str(ROOT / "dist" / "feishuperm.pyz"), runs, seed)
-    began = time.monotonic()
-    threads = [threading.Thread(target=soak.work) for _ in range(WORLDS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    counts = Counter(violation.kind for violation in soak.violations)
+    soak = AppSoak(str(ROOT / "dist" / "feishuperm.pyz"), runs, seed)
+    seconds = soak.play()
     words = soak.words
     print(
         f"soak app: {soak.runs} runs, {soak.hooks} hooks, {sum(words.values())} taps:"
         f" {words['acknowledged']} acknowledged, {words['told']} told what had"
-        f" happened, {words['again']} told to try again;"
-        f" {time.monotonic() - began:.0f} s (seed {seed})"
+        f" happened, {words['again']} told to try again; {seconds:.0f} s (seed {seed})"
     )
-    print("soak app: faults " + ", ".join(f"{n} {c}" for n, c in soak.faults.items()))
-    print("soak app: " + ", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
+    soak.tell()
     # Where few taps succeed, little was tried.
     return int(bool(soak.violations) or words["acknowledged"] < soak.hooks // 2)
 

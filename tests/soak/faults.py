@@ -20,9 +20,12 @@ import os
 import random
 import resource
 import signal
+import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from feishuperm.services.ledger_check import check
@@ -304,3 +307,88 @@ def judge_world(world: World) -> list[Violation]:
     return [Violation("broken", f"ledger: {p}") for p in report.problems] + [
         Violation("unrecorded", f"ledger: {m}") for m in report.missing
     ]
+
+
+class Soak:
+    """All runs, shared out among threads; what a world and a run are is told below."""
+
+    name = "soak"
+    kinds: tuple[str, ...] = KINDS
+    worlds = 4  # at a time; most of a run is waiting
+    runs_per_world = 25
+
+    def __init__(self, pyz: str, runs: int, seed: int) -> None:
+        self.pyz = pyz
+        self.seed = seed
+        self.left = list(range(-(-runs // self.runs_per_world)))
+        self.runs = 0
+        self.hooks = 0
+        self.faults: Counter[str] = Counter()
+        self.violations: list[Violation] = []
+        self.lock = threading.Lock()
+
+    def world(self, number: int, home: Path) -> Any:
+        raise NotImplementedError
+
+    def run(self, world: Any, rng: random.Random) -> Any:
+        return Run(world, rng)
+
+    def look(self, world: Any, rng: random.Random) -> list[Violation]:
+        """What is wrong after the last run."""
+        raise NotImplementedError
+
+    def count(self, world: Any) -> None:
+        self.hooks += world.hooks
+
+    def play(self) -> float:
+        """Every run; how many seconds they took."""
+        began = time.monotonic()
+        threads = [threading.Thread(target=self._work) for _ in range(self.worlds)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return time.monotonic() - began
+
+    def _work(self) -> None:
+        while True:
+            with self.lock:
+                if not self.left:
+                    return
+                number = self.left.pop()
+            with tempfile.TemporaryDirectory(prefix="soak") as folder:
+                self._live(number, Path(folder))
+
+    def _live(self, number: int, home: Path) -> None:
+        """One world: some runs, then a look at what is left."""
+        rng = random.Random(f"{self.name} {self.seed} {number}")
+        world = self.world(number, home)
+        violations: list[Violation] = []
+        try:
+            for _ in range(self.runs_per_world):
+                run = self.run(world, rng)
+                violations += run.play()
+                with self.lock:
+                    self.runs += 1
+                    self.faults.update(run.names or ["none"])
+            violations += self.look(world, rng)
+        except Exception as error:  # of the soak itself; it must not go unnoticed
+            violations.append(Violation("broken", f"the run: {error!r} {world.log()}"))
+        finally:
+            world.close()
+        violations += judge_world(world)
+        with self.lock:
+            self.violations += violations
+            self.count(world)
+        for violation in violations:
+            print(f"{self.name}: world {number}: {violation}", flush=True)
+
+    def tell(self) -> None:
+        """Which faults there were, and what came of them."""
+        counts = Counter(violation.kind for violation in self.violations)
+        faults = ", ".join(f"{name} {count}" for name, count in self.faults.items())
+        print(f"{self.name}: faults {faults}")
+        print(
+            f"{self.name}: "
+            + ", ".join(f"{counts[kind]} {kind}" for kind in self.kinds)
+        )

@@ -44,6 +44,7 @@ from tests.bench.fleet import Fleet, SimMachine, enrol
 from tests.fakes.feishu import APP_ID, every_element
 from tests.fakes.feishu_app import ANSWER_SECONDS, STRANGER, FakePlatform, Tap
 from tests.gateways import RedisServer, RunningGateway
+from tests.soak.app import wait_for
 from tests.soak.faults import Violation
 from tests.soak.world import ROOT
 
@@ -407,15 +408,6 @@ def said(tap: Tap) -> str:
             if word in words:
                 return name
     return f"{kind} {words}"
-
-
-def wait_for(condition: Callable[[], object], seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 class Soak:
