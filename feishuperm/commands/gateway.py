@@ -117,7 +117,7 @@ class Gateway:
         hosts = (settings.gateway_host,) if settings.gateway_host else ("0.0.0.0", "::")
         http = listen_http(hosts, settings.gateway_port)
         self.machines = HttpAcceptor(
-            self.loop, http, web.on_request, limits.http, secure
+            self.loop, http, web.on_request, limits.http, secure, max_body=0
         )
         control = GatewayControl(self.hub, self._line_state, lambda: self.crowd.problem)
         self.control = HookAcceptor(

@@ -20,6 +20,7 @@ import json
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -47,6 +48,8 @@ KEPT_SECONDS = 86400  # of which message is about what
 RECORD_SECONDS = 3600  # in which a settled card may still tell what came of it
 BLOCK = 2_000  # characters of a block that a settled card shows again
 FILE_NAME = "request.txt"
+MAX_BYTES = 16 << 20  # of one machine's requests, until their cards have left
+TOO_MUCH = "too much of this machine is on its way"
 ENGINE_DOWN = "the gateway's engine does not answer"
 UNSHOWABLE = "the gateway cannot show it"
 OTHER = "another request with this id is on its way"
@@ -69,8 +72,9 @@ class Sent(NamedTuple):
 class Leaving:
     """A card on its way: whom to tell, and how its request ended meanwhile."""
 
-    def __init__(self, digest: str) -> None:
+    def __init__(self, digest: str, size: int = 0) -> None:
         self.digest = digest
+        self.size = size  # of what is kept of it meanwhile
         self.ended: tuple[Outcome, str] | None = None
         self._result: tuple[bool, str] | None = None
         self._waiting: list[Callable[[bool, str], object]] = []
@@ -107,6 +111,7 @@ class Cards:
         self._clock = clock
         self._wall = wall
         self._leaving: dict[tuple[str, str], Leaving] = {}
+        self._bytes: Counter[str] = Counter()  # by machine, of all that has to leave
         # Cards that become records, and what is known of their requests by now.
         self._ending: dict[tuple[str, str], tuple[Outcome, str]] = {}
         self._cards, self._changes = (
@@ -141,7 +146,12 @@ class Cards:
             is_same = leaving.digest == ask.digest
             leaving.tell(done) if is_same else done(False, OTHER)
             return
-        leaving = self._leaving[key] = Leaving(ask.digest)
+        size = len(json.dumps(to_plain(ask)))
+        if self._bytes[machine.id] + size > MAX_BYTES:
+            done(False, TOO_MUCH)
+            return
+        self._weigh(machine.id, size)
+        leaving = self._leaving[key] = Leaving(ask.digest, size)
         leaving.tell(done)
         try:
             await self._send(machine, ask, leaving, self._clock() + seconds)
@@ -190,7 +200,7 @@ class Cards:
         """There is no card: nothing is left of it, here or in the engine."""
         self._leaving[key].known(False, detail)
         await self._insist(self._forget, *key)
-        del self._leaving[key]
+        self._weigh(key[0], -self._leaving.pop(key).size)
 
     async def _is_out(self, sent: Sent, ask: Ask, until: float) -> None:
         """A card has left: keep which message it is."""
@@ -207,6 +217,7 @@ class Cards:
         """A card is out; should its request have ended, it becomes a record."""
         leaving.known(True, "")
         del self._leaving[sent.machine, sent.ask.id]
+        self._weigh(sent.machine, -leaving.size)
         if leaving.ended is not None:
             await self.settle(sent.machine, *leaving.ended)
 
@@ -239,12 +250,20 @@ class Cards:
             return self.api.update(sent.message_id, full) if result.ok else result
 
         def left(shown: bool, detail: str) -> None:
+            self._on_loop(partial(self._weigh, sent.machine, -len(content)))
             if shown:
                 whole = sent._replace(grants=True)
                 note = partial(self._go, self._insist, self._note_sent, whole)
                 self._on_loop(note)
 
+        self._weigh(sent.machine, len(content))
         self._change(sent.message_id, call, until - self._clock(), left)
+
+    def _weigh(self, machine: str, size: int) -> None:
+        """Count what a machine has to leave; one without any is not kept."""
+        self._bytes[machine] += size
+        if self._bytes[machine] <= 0:
+            del self._bytes[machine]
 
     # Afterwards.
 

@@ -515,6 +515,8 @@ class Hub:
     def _settle(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         assert peer.machine is not None
         outcome = from_plain(Outcome, message.get("outcome"))
+        if len(json.dumps(message["outcome"])) > MAX_OUTCOME:
+            outcome = outcome.bare()
         peer.waiting.discard(outcome.id)
         who = peer.machine.name_of(outcome.who)
         self.take(wire, self.cards.settle(peer.machine.id, outcome, who))

@@ -152,7 +152,8 @@ class RequestReader:
     where the next request starts is not known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_body: int = MAX_BODY) -> None:
+        self._max_body = max_body
         self._buffer = bytearray()
         self._scanned = 0  # no end of head before this
         self._request: Request | None = None  # the one whose body is being read
@@ -208,6 +209,8 @@ class RequestReader:
         del buffer[: end + 4]
         self._scanned = 0
         method, path, query, headers, version, length, keep, asks = parse_head(head)
+        if length > self._max_body:
+            raise ProtocolError("body too large", 413)
         request = Request(method, path, query.copy(), headers.copy(), version)
         request.length, request.keep_alive, request.expects = length, keep, asks
         return request
@@ -294,8 +297,6 @@ def body_length(headers: dict[str, str]) -> int:
         return 0
     if not CONTENT_LENGTH.fullmatch(length):
         raise ProtocolError("malformed Content-Length")
-    if int(length) > MAX_BODY:
-        raise ProtocolError("body too large", 413)
     return int(length)
 
 

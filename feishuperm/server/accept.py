@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from feishuperm.protocol.http1 import Request, plain_response
+from feishuperm.protocol.http1 import MAX_BODY, Request, plain_response
 from feishuperm.server.connection import (
     Connection,
     Exchange,
@@ -249,7 +249,9 @@ class HttpAcceptor(Acceptor):
         on_request: Callable[[Request, Exchange], object],
         limit: int,
         secure: Callable[[socket.socket], socket.socket] = lambda sock: sock,
+        max_body: int = MAX_BODY,
     ) -> None:
+        self._max_body = max_body
         self._on_request = on_request
         self._secure = secure
         self._forget = self._closed
@@ -258,7 +260,11 @@ class HttpAcceptor(Acceptor):
 
     def connect(self, sock: socket.socket) -> HttpConnection:
         connection = HttpConnection(
-            self._loop, self._secure(sock), self._on_request, self._forget
+            self._loop,
+            self._secure(sock),
+            self._on_request,
+            self._forget,
+            self._max_body,
         )
         crowd = self._crowds.setdefault(neighbourhood(connection.peer[0]), {})
         crowd[connection] = None

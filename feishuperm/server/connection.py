@@ -35,6 +35,7 @@ from feishuperm.errors import ProtocolError
 from feishuperm.protocol.frames import FrameReader
 from feishuperm.protocol.http1 import (
     CONTINUE_LINE,
+    MAX_BODY,
     Continue,
     Request,
     RequestReader,
@@ -379,13 +380,14 @@ class HttpConnection(Connection):
         sock: socket.socket,
         on_request: Callable[[Request, Exchange], object],
         on_close: Callable[[HttpConnection], object] | None = None,
+        max_body: int = MAX_BODY,
     ) -> None:
         self._on_request = on_request
         self._on_close = on_close
         self.peer = address_of(sock.getpeername)
         self._local = address_of(sock.getsockname)
         self.memo: dict[str, object] = {}  # the owner's, about this peer
-        self._reader = RequestReader()
+        self._reader = RequestReader(max_body)
         self._mode = READING
         self._exchange: Exchange | None = None  # the last one handed out
         self._stream: Stream | None = None

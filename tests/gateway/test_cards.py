@@ -12,7 +12,7 @@ from feishuperm.gateway import cards
 from feishuperm.gateway.cards import Cards
 from feishuperm.lib.feishu_app import Result
 from feishuperm.lib.task import Promise
-from feishuperm.models.ask import Outcome, to_plain
+from feishuperm.models.ask import Block, Outcome, to_plain
 from tests.gateway.parts import (
     OWNER,
     Bench,
@@ -380,3 +380,21 @@ def test_end_that_cannot_be_shown_leaves_no_card_behind(
     wire.say("settle", outcome={**to_plain(outcome), **odd})
     bench.pump()
     assert done(bench.hub.listing())[0]["waiting"] == 0
+
+
+def test_what_one_machine_has_to_leave_is_bounded_in_bytes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While Feishu takes nothing, and until the whole of a long one is attached."""
+    monkeypatch.setattr(cards, "MAX_BYTES", 1 << 20)
+    wire, other = bench.wire(bench.enrol()), bench.wire(bench.enrol("other"))
+    long = make_ask(blocks=(Block("code", text="x" * 300_000),))
+    for number in range(5):
+        wire.say("ask", ask=to_plain(long._replace(id=f"1-{number}")), left=600)
+    other.say("ask", ask=to_plain(long), left=600)
+    refused = [shown["id"] for shown in wire.got("shown")]
+    assert refused == ["1-3", "1-4"] and not other.got("shown")
+    assert wire.got("shown")[0]["detail"] == cards.TOO_MUCH
+    bench.pump()
+    assert bench.cards._bytes == {}
+    assert len([shown for shown in wire.got("shown") if shown["ok"]]) == 3

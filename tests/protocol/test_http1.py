@@ -423,3 +423,11 @@ def test_form_with_too_many_fields_is_refused() -> None:
 def test_random_forms_are_read_somehow(body: bytes) -> None:
     for values in parse_form(body).values():
         assert all(isinstance(value, str) for value in values)
+
+
+def test_body_where_none_is_wanted_is_refused_before_it_is_read() -> None:
+    reader = RequestReader(max_body=0)
+    reader.receive_data(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n")
+    with pytest.raises(ProtocolError) as caught:
+        reader.next_event()
+    assert caught.value.status == 413
