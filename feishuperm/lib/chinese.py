@@ -1276,6 +1276,7 @@ DOCTOR = (
     ("{}, this user's alone", "{}，只属于本人"),
     ("{}, and {} more", "{~}，另有 {} 处"),
     ("{}, {} entries, is whole", "{}，{} 条，完整"),
+    ("{}, {} entries, is whole at its end", "{}，{} 条，末尾部分完整"),
     # Claude Code.
     ("asks about every call that no rule allows", "凡是没有规则放行的调用都会询问"),
     (

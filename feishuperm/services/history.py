@@ -319,8 +319,11 @@ def take_back(
 
 def _by_short_id(ledger: Ledger, id: str) -> list[Entry]:
     """The entries of the one request whose id ends so; none if there are several."""
+    spelled = json.dumps(id)[1:-1]
     entries = [
-        entry for entry in ledger.entries() if short_id(str(entry.get("id"))) == id
+        entry
+        for entry in ledger.entries(spelled)
+        if short_id(str(entry.get("id"))) == id
     ]
     return entries if len({str(entry.get("id")) for entry in entries}) == 1 else []
 
@@ -336,7 +339,7 @@ class Standing(NamedTuple):
 def standing(ledger: Ledger, writer: RuleWriter) -> list[Standing]:
     """Every rule that "always" wrote and nobody took out, project by project."""
     requests: dict[str, list[Entry]] = {}
-    for entry in ledger.entries():
+    for entry in ledger.entries('"rules": ["', f'"event": "{UNDO}"'):
         if entry.get("rules") or entry.get("event") == UNDO:
             requests.setdefault(str(entry.get("id")), []).append(entry)
     rows: list[Standing] = []

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import stat
 import time
@@ -289,12 +290,17 @@ class Ledger:
 
     # Reading.
 
-    def entries(self) -> Iterator[Entry]:
-        """Every entry that can be read, oldest first."""
+    def entries(self, *parts: str) -> Iterator[Entry]:
+        """Every entry that can be read, oldest first; those with one of these in them.
+
+        Decoding a line takes twenty times as long as looking for a part of it.
+        """
+        wanted = [part.encode() for part in parts]
         for line in self.lines():
-            entry = decode(line)
-            if entry is not None:
-                yield entry
+            if not wanted or any(part in line for part in wanted):
+                entry = decode(line)
+                if entry is not None:
+                    yield entry
 
     def latest(self, most: int) -> list[Entry]:
         """The last entries, 0 for all, oldest first; of an intent only its end."""
@@ -341,7 +347,9 @@ class Ledger:
 
     def find(self, id: str, since: float = 0.0) -> list[Entry]:
         """All entries about one request, oldest first; `since` it came, if known."""
-        entries = self._newer(since - SLACK) if since else self._backwards()
+        if not since:
+            return [e for e in self.entries(json.dumps(id)) if e.get("id") == id]
+        entries = self._newer(since - SLACK)
         return [entry for entry in entries if entry.get("id") == id][::-1]
 
     def _newer(self, oldest: float) -> Iterator[Entry]:
@@ -381,10 +389,12 @@ class Ledger:
         marked = {rule_mark(key, rule): rule for rule in present} if key else {}
         return [marked.get(mark, "") if mark else rule for rule, mark in names]
 
-    def lines(self, size: int = -1) -> Iterator[bytes]:
+    def lines(self, size: int = -1, begin: int = 0) -> Iterator[bytes]:
         """Every line with its end, up to a size; too long ones come in pieces."""
+        size -= begin
         try:
             with open(self.path, "rb") as file:
+                file.seek(begin)
                 while size:
                     line = file.readline(min(size, MAX_LINE) if size > 0 else MAX_LINE)
                     if not line:

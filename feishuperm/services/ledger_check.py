@@ -23,15 +23,17 @@ from feishuperm.services.ledger_lines import (
     Place,
     decode,
     end_of,
+    entry_place,
     entry_time,
     gap_between,
-    is_sealed,
-    place_of,
+    is_mac,
+    peek,
     read_head,
     read_key,
     unseal,
 )
 
+READ = 16 << 20  # bytes of a look at its end: some twenty thousand entries
 MOST = 100  # sentences of one sort; a file full of rubbish needs no more
 # How long entries may stand without their head being written: a server syncs its ends
 # every tenth of a second.
@@ -47,25 +49,34 @@ class Report(NamedTuple):
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     after: int = -1  # entries that follow the head asked for; -1: it is not there
+    part: bool = False  # only its end was read
 
     def sound(self) -> bool:
         return not self.problems and not self.missing
 
 
-def check(ledger: Ledger, head: str = "") -> Report:
-    """Read the whole ledger; `head` is what a person was shown. Raises OSError."""
+def check(ledger: Ledger, head: str = "", most: int = 0) -> Report:
+    """Read the ledger; `head` is what a person was shown. Raises OSError.
+
+    With `most`, the last so many bytes of a longer one: as what is before them is not
+    known, what is wrong is named by a whole check alone.
+    """
     key = read_key(ledger.key_path)
     size, expected, locked = _snapshot(ledger, key)
     reader = _Reader(key, expected, head.lower())
-    for line in ledger.lines(size):
-        reader.line(line)
+    begin = max(0, size - most) if most else 0
+    for number, line in enumerate(ledger.lines(size, begin)):
+        if number or not begin:  # the first is a part of one
+            reader.line(line)
+        else:
+            reader.begin()
     reader.end()
     late = len(ledger.late())
     if late:
         reader.missing.append(f"{late} entries wait for being written")
     if locked:
         reader.missing.append(f"entries cannot be written now: {locked}")
-    return reader.report()
+    return reader.report()._replace(part=begin > 0)
 
 
 def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Head, str]:
@@ -105,16 +116,22 @@ class _Reader:
         self._gap = ""  # of the last line
         self._torn: tuple[int, bytes] = (0, b"")  # a line that may be vouched for
         self._strange: tuple[int, int] = (0, 0)  # lines of no key, or another
-        self._intents: dict[int, tuple[int, Entry]] = {}
+        self._intents: dict[int, tuple[int, bytes]] = {}
         self._after = -1
+        self._inside = False  # whether the next line follows from one that is unknown
 
     # Line by line.
+
+    def begin(self) -> None:
+        """Lines that are not read came before."""
+        self._inside = True
 
     def line(self, line: bytes) -> None:
         self._number += 1
         whole, line = line.endswith(b"\n"), line.rstrip(b"\n")
-        if whole and unseal(line)[0]:
-            self._keyed_line(line)
+        body, digest = unseal(line) if whole else (b"", "")
+        if body:
+            self._keyed_line(line, body, digest)
             return
         self._settle()
         entry = decode(line) if whole else None
@@ -124,10 +141,12 @@ class _Reader:
         else:
             self._problem(f"line {self._number}: written without the key")
 
-    def _keyed_line(self, line: bytes) -> None:
-        entry, place = decode(line), place_of(line)
+    def _keyed_line(self, line: bytes, body: bytes, digest: str) -> None:
+        sealed = is_mac(self._key, body, digest)
+        entry = (peek(line) if sealed else None) or decode(line)
+        place = entry_place(entry, digest)
         self._count += 1
-        if entry is None or place is None or not is_sealed(self._key, line):
+        if entry is None or place is None or not sealed:
             first, last = self._strange
             if not first or last != self._number - 1:
                 self._settle()
@@ -138,7 +157,7 @@ class _Reader:
         self._settle()
         self._judge_torn(entry.get("torn"))
         self._follow(entry, place)
-        self._watch(entry, place)
+        self._watch(entry, place, line)
         self._last, self._when = place, entry_time(entry)
 
     def _follow(self, entry: Entry, place: Place) -> None:
@@ -148,7 +167,10 @@ class _Reader:
         if gap and gap != self._gap:  # while a head cannot be written, once is enough
             self._problem(f"line {self._number}: {_gap_sentence(gap)}")
         self._gap = gap
-        if place.seq > expected:
+        is_first, self._inside = self._inside, False
+        if is_first:
+            self._count = place.seq
+        elif place.seq > expected:
             self._problem(
                 f"line {self._number}: entries {expected} to {place.seq - 1} are"
                 " missing before it"
@@ -156,7 +178,7 @@ class _Reader:
         elif entry.get("prev") != self._last.hash or place.seq < expected:
             self._problem(f"line {self._number}: does not follow from {self._before()}")
 
-    def _watch(self, entry: Entry, place: Place) -> None:
+    def _watch(self, entry: Entry, place: Place, line: bytes) -> None:
         """What the entry means for the report, beside being one."""
         if place.seq == self._head.seq + 1:
             self._since = entry_time(entry)
@@ -166,7 +188,7 @@ class _Reader:
             self._after = 0
         event = entry.get("event")
         if event == INTENT:
-            self._intents[place.seq] = self._number, entry
+            self._intents[place.seq] = self._number, line
         elif end_of(entry):
             self._intents.pop(end_of(entry), None)
             if entry.get("state") == "unknown":
@@ -209,7 +231,8 @@ class _Reader:
         self._settle()
         if self._torn[0]:
             self._note(f"line {self._torn[0]}: cut off, the last write did not finish")
-        for number, entry in self._intents.values():
+        for number, line in self._intents.values():
+            entry = decode(line) or {}
             self.missing.append(
                 f"line {number}: request {entry.get('id')} was being decided"
                 f" ({entry.get('action')}) and its end is not written"
