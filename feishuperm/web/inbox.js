@@ -76,9 +76,7 @@
     var hidden = lines.length - FIRST - LAST;
     function put(some, into) {
       if (block.pieces) {
-        some.forEach(function (piece) {
-          into.appendChild(drawPiece(piece));
-        });
+        drawPieces(some, into);
       } else {
         lineNodes(some, boot.looks[block.kind], into);
       }
@@ -93,6 +91,39 @@
       put(block.pieces ? block.tail_pieces : block.tail.split("\n"), content);
     }
     return section;
+  }
+
+  // The paragraphs of a plan, its items in lists.
+  function drawPieces(pieces, into) {
+    var lists = []; // those that are open
+    pieces.forEach(function (piece) {
+      var depth = piece.kind === "item" ? piece.depth : -1;
+      var last = lists[lists.length - 1];
+      while (last && last.depth >= depth && !(last.depth === depth && last.tag === piece.tag)) {
+        lists.pop();
+        last = lists[lists.length - 1];
+      }
+      if (depth < 0) {
+        into.appendChild(drawPiece(piece));
+        return;
+      }
+      if (!last || last.depth < depth) {
+        var list = make(piece.tag);
+        (last ? last.item : into).appendChild(list);
+        last = { depth: depth, tag: piece.tag, list: list };
+        lists.push(last);
+      }
+      last.item = drawItem(piece);
+      last.list.appendChild(last.item);
+    });
+  }
+
+  function drawItem(piece) {
+    var item = make("li", piece.mark ? "box" : "", "", drawSpans(piece.spans, make("span", "", piece.mark)));
+    if (piece.number !== null) {
+      item.value = piece.number;
+    }
+    return item;
   }
 
   // A paragraph of a plan: its kind is the server's, its texts are only ever texts.
@@ -111,14 +142,10 @@
     if (piece.kind === "rule") {
       return make("hr");
     }
-    if (piece.kind === "item") {
-      var mark = make("span", "", piece.mark);
-      return make("div", "li d" + piece.depth, "", mark, drawSpans(piece.spans, make("span")));
-    }
     if (piece.kind === "code") {
       return drawSpans(piece.spans, make("pre", "", "", piece.mark && make("b", "", piece.mark)));
     }
-    return drawSpans(piece.spans, make("div", piece.look));
+    return drawSpans(piece.spans, make(piece.tag, piece.look));
   }
 
   function drawSpans(spans, into) {

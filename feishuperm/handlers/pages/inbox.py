@@ -24,6 +24,7 @@ from feishuperm.handlers.pages.layout import (
     shown,
 )
 from feishuperm.handlers.pages.pieces import (
+    HEADINGS,
     LINE_LOOKS,
     MARKDOWN,
     PIECES,
@@ -36,6 +37,9 @@ from feishuperm.handlers.pages.pieces import (
     gap_hint,
     head,
     hold_form,
+    item_mark,
+    item_number,
+    list_tag,
     rule_hint,
 )
 from feishuperm.handlers.pages.result import (
@@ -169,8 +173,14 @@ def _block(ask: Ask, block: Block) -> dict[str, Any]:
 
 def _piece(piece: Piece) -> dict[str, Any]:
     """A paragraph of a plan; the script knows what its kinds look like."""
-    look, mark = PIECES.get(piece.kind, ""), visible(piece.mark)
-    return {**piece._asdict(), "look": look, "mark": mark}
+    is_item = piece.kind == "item"
+    return {
+        **piece._asdict(),
+        "look": PIECES.get(piece.kind, ""),
+        "tag": list_tag(piece) or HEADINGS.get(piece.kind, "div"),
+        "mark": item_mark(piece) if is_item else visible(piece.mark),
+        "number": item_number(piece) if is_item else None,
+    }
 
 
 def _field(field: Field) -> dict[str, Any]:

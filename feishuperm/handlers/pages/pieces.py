@@ -48,13 +48,16 @@ LINE_LOOKS = {
 }
 MARKDOWN = "markdown"
 PROSE = (MARKDOWN, "question", "text")
-# How the pieces and spans of a plan are drawn; the inbox's script does the same.
+# How the pieces and spans of a plan are drawn; the inbox's script does the same.  Its
+# headings stand below those of the page.
+HEADINGS = {f"h{level}": f"h{level + 2}" for level in range(1, 5)}
 PIECES = {
     **{f"h{level}": f"md h{level}" for level in range(1, 5)},
     "text": "md",
     "quote": "md quote",
 }
 SPANS = {"bold": "b", "code": "code"}
+COUNTED = 6  # digits of an item's number
 PIECE = 50_000  # characters made into HTML at a time: about a millisecond
 MANY_LINES = 20_000  # of a text whose lines are coloured; beyond, it is one colour
 # The parts of a page's foot, and how the buttons look that stand there.
@@ -171,8 +174,53 @@ def _block(ask: Ask, block: Block) -> Iterator[str]:
 
 def _content(kind: str, source: str) -> Iterator[str]:
     if kind == MARKDOWN:
-        return map(_piece, markdown.parse(source))
+        return _plan(markdown.parse(source))
     return _lines(source, LINE_LOOKS.get(kind))
+
+
+def _plan(pieces: Iterable[markdown.Piece]) -> Iterator[str]:
+    """The paragraphs of a plan, its items in lists."""
+    lists: list[tuple[int, str]] = []  # depth and tag of those that are open
+    for piece in pieces:
+        tag = list_tag(piece)
+        place = (piece.depth if tag else -1, tag)
+        while lists and lists[-1][0] >= place[0] and lists[-1] != place:
+            yield f"</li></{lists.pop()[1]}>"
+        if tag and lists[-1:] != [place]:
+            lists.append(place)
+            yield f"<{tag}>"
+        elif tag:
+            yield "</li>"
+        yield _piece(piece)
+    while lists:
+        yield f"</li></{lists.pop()[1]}>"
+
+
+def list_tag(piece: markdown.Piece) -> str:
+    """The kind of list that an item belongs to; empty: it is no item."""
+    if piece.kind != "item":
+        return ""
+    return "ol" if item_number(piece) is not None else "ul"
+
+
+def item_number(piece: markdown.Piece) -> int | None:
+    """What an item is counted as; a number that nobody counts to is a text."""
+    digits = piece.mark.rstrip(".)")
+    return int(digits) if digits.isdecimal() and len(digits) <= COUNTED else None
+
+
+def item_mark(piece: markdown.Piece) -> str:
+    """What stands before an item's words: a box, if it has one."""
+    drawn = piece.mark == markdown.BULLET or item_number(piece) is not None
+    return "" if drawn else f"{piece.mark} "
+
+
+def _item(piece: markdown.Piece) -> str:
+    """An item, left open: a list may follow in it."""
+    number, mark = item_number(piece), item_mark(piece)
+    value = "" if number is None else f' value="{number}"'
+    look = ' class="box"' if mark else ""
+    return f"<li{value}{look}><span>{shown(mark)}{_spans(piece.spans)}</span>"
 
 
 def _piece(piece: markdown.Piece) -> str:
@@ -183,12 +231,12 @@ def _piece(piece: markdown.Piece) -> str:
     if piece.kind == "rule":
         return "<hr>"
     if piece.kind == "item":
-        mark = f"<span>{shown(piece.mark)}</span>"
-        return f'<div class="li d{piece.depth}">{mark}<span>{inside}</span></div>'
+        return _item(piece)
     if piece.kind == "code":
         label = f"<b>{shown(piece.mark)}</b>" if piece.mark else ""
         return f"<pre>{label}{inside}</pre>"
-    return f'<div class="{PIECES[piece.kind]}">{inside}</div>'
+    tag = HEADINGS.get(piece.kind, "div")
+    return f'<{tag} class="{PIECES[piece.kind]}">{inside}</{tag}>'
 
 
 def _row(cells: Sequence[markdown.Spans]) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from feishuperm.handlers.pages import pieces
+from feishuperm.handlers.pages.inbox import make_item
 from feishuperm.handlers.pages.pieces import (
     MANY_LINES,
     PIECE,
@@ -212,3 +215,29 @@ def test_every_piece_of_a_plan_has_a_look() -> None:
     tags = {tag for tag, _ in page.elements}
     assert {"b", "code", "pre", "table", "hr"} <= tags
     assert set(pieces.SPANS.values()) <= tags
+
+
+def test_plan_has_real_headings_and_lists() -> None:
+    """A screen reader tells which heading and which item of which list it reads."""
+    plan = (
+        "# a\n## b\n### c\n#### d\n- one\n  - deep\n    1. deeper\n- two\n"
+        "3. three\n4. four\n\ntext\n\n- [x] done\n- [ ] open\n999999999. odd\n"
+    )
+    ask = make_ask(blocks=(Block("markdown", "", plan),))
+    page = drawn(*blocks(ask))
+    inside = [(tag, attrs) for tag, attrs in page.elements if tag not in ("b", "code")]
+    tags = [tag for tag, _ in inside if tag in ("ul", "ol", "li") or tag[1:].isdigit()]
+    assert tags == [
+        *("h3", "h4", "h5", "h6", "ul", "li", "ul", "li", "ol", "li", "li"),
+        *("ol", "li", "li", "ul", "li", "li", "li"),
+    ]
+    assert [item.get("value") for item in page.all("li")] == [
+        *(None, None, "1", None, "3", "4", None, None, None)
+    ]
+    assert "☑ done" in page.text and "999999999. odd" in page.text
+    item = json.loads(make_item(ask, make_links(ask) | {"request": "r"}).json)
+    drawn_by_script = [(p["tag"], p["number"]) for p in item["blocks"][0]["pieces"]]
+    assert drawn_by_script[:5] == [
+        *(("h3", None), ("h4", None), ("h5", None), ("h6", None), ("ul", None))
+    ]
+    assert drawn_by_script[6:9] == [("ol", 1), ("ul", None), ("ol", 3)]
