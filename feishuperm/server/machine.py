@@ -98,7 +98,7 @@ class MachineConnection(Connection):
             if message is None:
                 break
             self._on_message(self, message)
-        if message is not None or self._wire.is_behind:
+        if not self._held and (message is not None or self._wire.is_behind):
             self.leave_rest()
         self._send_due()
 
