@@ -24,7 +24,7 @@ from tests.tables import every_row
 CONFIGURED = ["serve", "status", "test-card"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("argv", "expected"),
     [
         (["feishuperm", "version"], ("version", [])),
@@ -51,7 +51,7 @@ def test_command_is_chosen_by_name_or_first_argument(
     assert ran == [expected]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("args", "lines"),
     [
         ([], ["feishuperm: no command given", "hint: feishuperm --help"]),
@@ -206,7 +206,7 @@ def run(pyz: Path, home: Path, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
+@every_row("command", cli.COMMANDS)
 def test_every_command_explains_itself(pyz: Path, home: Path, command: str) -> None:
     result = run(pyz, home, command, "--help")
     assert result.returncode == 0, result.stderr
@@ -215,7 +215,7 @@ def test_every_command_explains_itself(pyz: Path, home: Path, command: str) -> N
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [c for c in cli.COMMANDS if c != "hook"])
+@every_row("command", [c for c in cli.COMMANDS if c != "hook"])
 def test_every_command_refuses_an_unknown_flag(
     pyz: Path, home: Path, command: str
 ) -> None:
@@ -305,7 +305,7 @@ def chinese(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("chinese")
-@pytest.mark.parametrize("command", cli.COMMANDS)
+@every_row("command", cli.COMMANDS)
 def test_help_is_chinese_for_chinese(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -318,7 +318,7 @@ def test_help_is_chinese_for_chinese(
 
 
 @pytest.mark.usefixtures("chinese")
-@pytest.mark.parametrize(
+@every_row(
     "line",
     [
         "--help", "nonsense", "instal", "--nonsense", "", "version x",

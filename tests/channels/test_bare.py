@@ -31,6 +31,7 @@ from feishuperm.models.kind import KINDS, Kind, offers
 from tests.channels import test_gateway as machines
 from tests.channels.app.bench import START, Bench
 from tests.channels.test_webhook import WALL, World
+from tests.tables import every_row
 
 CANARY = "canary"
 NESTED = {
@@ -127,7 +128,7 @@ def test_status_counts_what_waits_by_its_title(tmp_path: Path) -> None:
     assert said == [f"{n}. {ask.title}" for n, ask in enumerate(asks, 1)]
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+@every_row("kind", KINDS.values())
 def test_gateway_is_told_no_more_than_a_title(kind: Kind) -> None:
     ask = spoiled_ask(kind)._replace(id="1-a")
     bench = machines.Bench()
@@ -153,7 +154,7 @@ def test_gateway_is_told_no_more_than_a_title(kind: Kind) -> None:
     assert CANARY not in str(bench.wire.sent) and ask.title in str(bench.wire.sent)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+@every_row("kind", KINDS.values())
 def test_group_bot_tells_no_more_than_a_title(kind: Kind) -> None:
     world = World(11246, 11246)  # the plainer forms too
     ask = spoiled_ask(kind)._replace(created=WALL)

@@ -359,7 +359,7 @@ def test_end_that_no_gateway_can_read_is_told_without_its_details(
     assert told["outcome"]["done"] == "x" and told["outcome"]["answers"] == []
 
 
-@pytest.mark.parametrize("ahead", [120.0, -120.0])
+@every_row("ahead", [120.0, -120.0])
 def test_gateway_with_another_clock_is_named_and_its_taps_count(ahead: float) -> None:
     bench = Bench()
     bench.log_in(now=bench.now + ahead)

@@ -29,8 +29,8 @@ def test_wrong_argument_is_a_usage_error(argument: str) -> None:
         parser().parse_args([argument])
 
 
-@pytest.mark.parametrize("given", ["99999", "-1", "abc", "", "8080x", "٣", "1" * 5000])
-@pytest.mark.parametrize("form", ["--port {}", "--port={}"])
+@every_row("given", ["99999", "-1", "abc", "", "8080x", "٣", "1" * 5000])
+@every_row("form", ["--port {}", "--port={}"])
 def test_port_that_cannot_be_is_told_with_what_may_be(given: str, form: str) -> None:
     with pytest.raises(UsageError) as caught:
         parser().parse_args(form.format(given).split(" "))
@@ -38,7 +38,7 @@ def test_port_that_cannot_be_is_told_with_what_may_be(given: str, form: str) -> 
     assert "from 1 to 65535, or 0 for a free one" in str(caught.value)
 
 
-@pytest.mark.parametrize("given", ["0", "1", "65535"])
+@every_row("given", ["0", "1", "65535"])
 def test_port_is_taken_as_given(given: str) -> None:
     assert parser().parse_args(["--port", given]).port == given
 

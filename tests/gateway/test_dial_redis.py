@@ -105,7 +105,7 @@ def test_nobody_there_is_weather_too() -> None:
         dial_redis(read_address(f"redis://127.0.0.1:{port}"))
 
 
-@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+@every_row("scheme", ["redis", "rediss"])
 def test_engine_that_restarts_is_not_taken_for_one_of_the_other_scheme(
     scheme: str,
 ) -> None:

@@ -237,7 +237,7 @@ def kept_files(environ: dict[str, str]) -> list[str]:
     return [os.path.join(folder, name) for name in os.listdir(folder)]
 
 
-@pytest.mark.parametrize("new_url", [URL, "https://other.example"])
+@every_row("new_url", [URL, "https://other.example"])
 def test_gateway_that_never_confirms_changes_nothing(new_url: str) -> None:
     old = Joiner(FakeGateway()).join()
     take_up(old, None)
