@@ -70,16 +70,21 @@ BUILTINS = words_of(
 )
 # One of their arguments is code or names some.
 EVALUATES = words_of(
-    "make gmake just rake ninja ant gradle gradlew mvn mvnw cmake bazel meson "
-    "npx pnpx bunx yarn pnpm uvx uv pipx pip poetry pipenv pdm hatch conda mamba "
-    "bundle gem cargo go dotnet nix nix-shell tsx ts-node corepack nvm asdf mise "
-    "direnv deno bun lua luajit tclsh wish pwsh julia r rscript octave groovy scala "
-    "xargs parallel entr watch flock at batch ssh rsh mosh su sg chroot tmux screen "
-    "docker podman kubectl gdb lldb m4 gnuplot psql sqlite mysql mariadb mongo mongosh "
-    "redis-cli duckdb ed ex vi vim nvim view emacs emacsclient nano less more most man "
-    "code xdg-open open start run-parts tar bsdtar gtar zip rsync scp sftp wget mail "
-    "strace ltrace perf valgrind hyperfine concurrently nodemon watchexec chokidar "
-    "onchange npm-run-all run-s run-p lint-staged cross-env dotenv foreman honcho"
+    "make gmake just rake ninja ant gradle gradlew mvn mvnw cmake bazel meson npx "
+    "pnpx bunx yarn pnpm uvx uv pipx pip poetry pipenv pdm hatch conda mamba bundle "
+    "gem cargo go dotnet nix nix-shell tsx ts-node corepack nvm asdf mise direnv deno "
+    "bun wish pwsh powershell r octave scala irb ghci jshell erl iex elixir ocaml "
+    "guile racket sbcl xargs parallel entr watch flock at batch crontab ssh rsh mosh "
+    "su sg newgrp runuser pkexec nsenter unshare chroot tmux screen zellij docker "
+    "podman nerdctl kubectl oc lxc machinectl gdb lldb m4 gnuplot psql sqlite mysql "
+    "mariadb mongo mongosh redis-cli duckdb ed ex vi vim nvim view emacs emacsclient "
+    "nano less more most man code xdg-open open start run-parts tar bsdtar gtar zip "
+    "rsync scp sftp wget mail mailx mutt expect socat nc ncat netcat strace ltrace "
+    "perf valgrind hyperfine concurrently nodemon watchexec chokidar onchange "
+    "npm-run-all run-s run-p lint-staged cross-env cross-env-shell dotenv foreman "
+    "honcho fakeroot proot firejail bwrap xvfb-run unbuffer script systemd-run "
+    "setpriv setarch taskset chrt numactl prlimit chronic rlwrap daemonize "
+    "start-stop-daemon chpst softlimit"
 )
 # Their input is data to them.
 READERS = words_of(
@@ -89,7 +94,7 @@ READERS = words_of(
     "exit cd pwd date sleep basename dirname awk gawk mawk sed gsed curl pbcopy xclip"
 )
 LOOKERS = words_of("test [ echo printf cat ls stat chmod cd which type grep")
-COPIERS = words_of("cp mv ln install")
+COPIERS = words_of("cp mv ln install tee sort")
 _MODULE = (
     r"-m\0(?:autopep8|bandit|black|compileall|flake8|isort|json\.tool|mypy|py_compile"
     r"|pycodestyle|pyflakes|pylint|pyright|pytest|ruff|tabnanny|vulture|yapf)\0"
@@ -105,6 +110,9 @@ INTERPRETERS = {
     "ruby": (r"-[wW]\d?", r"-\w*e"),
     "node": (r"--(?:no-|enable-|experimental-)[a-z-]+", r"-[ep]|--(?:eval|print)"),
     "php": (r"-[nq]", r"-r"),
+    **dict.fromkeys(
+        words_of("osascript lua luajit julia rscript tclsh"), ("(?!)", "-e")
+    ),
 }
 # Their own words before the command.
 WRAPPERS = {
@@ -124,8 +132,8 @@ _VERSIONED = re.compile(rf"({'|'.join(_NAMES)}){_VERSION}")
 _ADDRESS = r"(?:\d+|\$|/[^/\0\n]*/)"
 _SED = (
     rf"(?:(?:{_ADDRESS}(?:,{_ADDRESS})?)?!?\s*(?:[pdqDPNnGhHgx=]"
-    r"|s(?P<mark>[/|#,@])(?:(?!(?P=mark))[^\0\x01])*(?P=mark)(?:(?!(?P=mark))[^\0\x01])*"
-    r"(?P=mark)[gpiI0-9]*)\s*(?:[;\n]\s*|(?=\0)))+"
+    r"|s(?P<mark>[/|#,@])(?:(?:\\.|(?!(?P=mark))[^\0\x01\\])*(?P=mark)){2}[gpiI0-9]*)"
+    r"\s*(?:[;\n]\s*|(?=\0)))+"
 )
 # An option that carries a command in many a program, and one that names a language.
 _CARRIER = (
@@ -135,58 +143,39 @@ _CARRIER = (
 _LANGUAGE = r"(?:-(?:s|l|ln|t|L|f)|--(?:shell|lang|language|dialect|syntax|parser))"
 _INTERPRETER = rf"(?:[^\0]*/)?(?:{'|'.join(INTERPRETERS)}){_VERSION}?"
 _FOUND = r"-(?:i?name|i?path|wholename|newer|samefile)"
-_DASHED = r"(?:(?!--\0|\x01)[^\0]*\0)*(?:--\0.*)?", "put `--` before the value"
 # The words that a program may have, each ended by NUL, and what to write instead.
+_ROWS = (
+    ("rg ag ack fd fdfind sort split", r"(?:(?!--\0|\x01)[^\0]*\0)*(?:--\0.*)?",
+     "put `--` before the value"),
+    ("export readonly", rf"(?:{HARMLESS}\0)*", NAME_HINT),
+    ("awk gawk mawk nawk", r"(?!.*(?:system|getline))[^\x01|>@]*", INPUT_HINT),
+    ("sed gsed", rf"(?:-[nEr]+\0)*(?:-e\0)?{_SED}\0[^\x01]*", INPUT_HINT),
+    ("jq yq", r"(?:--(?:arg|rawfile|slurpfile)\0[^\0]*\0[^\0]*\0|-[^\0\x01]*\0)*"
+     r"(?:[^\0\x01-][^\0\x01]*\0.*)?", "--arg f $FILE, and $f in the text"),
+    ("test [", r"(?!(?:.*\0)?-[vR]\0)(?!.*\x01[^\0]*\0[^\0]*\x01).*",
+     "put an operator between two values, and no -v"),
+    (".", rf"{FILE}\0", SCRIPT_HINT),
+    ("cd", r"(?:(?!(?:[^\0]*/)?(?:proc|dev)[/\0])[^\0]*\0)*", SCRIPT_HINT),
+    ("curl", r"(?!(?:.*\0)?(?:-\w*K|--config)).*", SCRIPT_HINT),
+    ("find", r"(?!(?:.*\0)?-(?:exec|ok|delete|fprint|fls))"
+     rf"(?:{_FOUND}\0[^\0]*\0|(?!{_FOUND}\0)[^\0\x01]*\0)*",
+     "a value stands behind -name or -path only"),
+    ("git", r"(?:-C\0(?:\x01\x04|[^\0\x01]*)\0|--no-pager\0)*(?:add|blame|check-ignore"
+     r"|commit|diff|hash-object|log|ls-files|mv|restore|rm|show|status)\0.*|[^\x01]*",
+     SCRIPT_HINT),
+    ("npm", r"(?:run|run-script|test)\0(?:(?!--\0)[^\0\x01]*\0)*(?:--\0.*)?|[^\x01]*",
+     "npm run NAME -- $FILE"),
+    ("printf", r"(?:(?:--\0)?[^\0-\x03-][^\0]*\0.*)?", "begin with the format: %s"),
+    ("read", rf"(?:(?:-r|{OWN})\0)*", "`read` takes names in small letters, and -r"),
+    ("tee", rf"(?:(?:-a|{DATA_FILE})\0)*", DATA_HINT),
+)  # fmt: skip
 SHAPES = {
     **dict.fromkeys(BUILTINS | EVALUATES, (r"[^\x01]*", SCRIPT_HINT)),
-    **dict.fromkeys(words_of("rg ag ack fd fdfind sort split"), _DASHED),
-    **dict.fromkeys(("export", "readonly"), (rf"(?:{HARMLESS}\0)*", NAME_HINT)),
     **{
         name: (rf"(?:(?:{plain})\0)*(?:{FILE}\0.*|(?:{code})[^\x01]*)", SCRIPT_HINT)
         for name, (plain, code) in INTERPRETERS.items()
     },
-    **dict.fromkeys(
-        ("awk", "gawk", "mawk", "nawk"),
-        (r"(?!.*(?:system|getline))[^\x01|>@]*", INPUT_HINT),
-    ),
-    **dict.fromkeys(
-        ("sed", "gsed"), (rf"(?:-[nEr]+\0)*(?:-e\0)?{_SED}\0[^\x01]*", INPUT_HINT)
-    ),
-    **dict.fromkeys(
-        ("jq", "yq"),
-        (
-            r"(?:--(?:arg|rawfile|slurpfile)\0[^\0]*\0[^\0]*\0|-[^\0\x01]*\0)*"
-            r"(?:[^\0\x01-][^\0\x01]*\0.*)?",
-            "--arg f $FILE, and $f in the text",
-        ),
-    ),
-    **dict.fromkeys(
-        ("test", "["),
-        (
-            r"(?!(?:.*\0)?-[vR]\0)(?!.*\x01[^\0]*\0[^\0]*\x01).*",
-            "put an operator between two values, and no -v",
-        ),
-    ),
-    ".": (rf"{FILE}\0", SCRIPT_HINT),
-    "cd": (r"(?:(?!(?:[^\0]*/)?(?:proc|dev)[/\0])[^\0]*\0)*", SCRIPT_HINT),
-    "curl": (r"(?!(?:.*\0)?(?:-\w*K|--config)).*", SCRIPT_HINT),
-    "find": (
-        r"(?!(?:.*\0)?-(?:exec|ok|delete|fprint|fls))"
-        rf"(?:{_FOUND}\0[^\0]*\0|(?!{_FOUND}\0)[^\0\x01]*\0)*",
-        "a value stands behind -name or -path only",
-    ),
-    "git": (
-        r"(?:-C\0(?:\x01\x04|[^\0\x01]*)\0|--no-pager\0)*(?:add|blame|check-ignore|commit|diff|hash-object"
-        r"|log|ls-files|mv|restore|rm|show|status)\0.*|[^\x01]*",
-        SCRIPT_HINT,
-    ),
-    "npm": (
-        r"(?:run|run-script|test)\0(?:(?!--\0)[^\0\x01]*\0)*(?:--\0.*)?|[^\x01]*",
-        "npm run NAME -- $FILE",
-    ),
-    "printf": (r"(?:[^\0-\x03-][^\0]*\0.*)?", "begin with the format: printf %s"),
-    "read": (rf"(?:(?:-r|{OWN})\0)*", "`read` takes names in small letters, and -r"),
-    "tee": (rf"(?:(?:-a|{DATA_FILE})\0)*", DATA_HINT),
+    **{name: (shape, hint) for names, shape, hint in _ROWS for name in names.split()},
 }
 # Of any other program: no value where many expect a command.
 ANY = (
@@ -219,23 +208,28 @@ def judge(commands: list[Command], written: list[str]) -> None:
         _judge_command(command, moved)
         folder = "".join(command.words)
         moved |= command.name == "cd" and VALUE in folder and folder != CWD
-    touched = [(text, False) for text in written]
+    touched = [(text, True) for text in written]
     for one in commands:
         named = [] if one.name in LOOKERS else one.words
         touched += [(text, one.name in COPIERS) for text in named]
-    for run in (run for one in commands for run in one.runs):
-        _judge_run(run, touched)
+    for one in commands:
+        for text, copied in touched:
+            _judge_touched(one, text, copied)
 
 
-def _judge_run(run: str, touched: list[tuple[str, bool]]) -> None:
-    """A file that another command names is not run: it may hold a value by then."""
-    folder, slash, name = run.rpartition("/")
-    same = re.compile(rf"(?:.*[^\w.-]|-\w)?{re.escape(name)}/?", re.DOTALL)
-    for text, copied in touched:
-        leaf = text.rstrip("/").rpartition("/")[2]
+def _judge_touched(command: Command, text: str, copied: bool) -> None:
+    """A file that is named elsewhere is not run: it may hold a value by then."""
+    leaf = text.rstrip("/").rpartition("/")[2]
+    for run in command.runs:
+        folder, slash, name = run.rpartition("/")
+        same = rf"(?s:.*[^\w.-]|-\w)?{re.escape(name)}/?"
         inside = copied and leaf != "." and leaf in folder.split("/")
-        if inside or (same.fullmatch(text) and (slash or "/" in text)):
+        if inside or (re.fullmatch(same, text) and (slash or "/" in text)):
             refuse(f"`{run}` would run, and another command may write it")
+    reads = command.name in EVALUATES or not command.runs or "awk" in command.name
+    named = re.compile(rf"(?:(?<![\w.])|(?<=-\w)){re.escape(leaf)}(?!\w)")
+    if copied and reads and leaf[:1] != "-" and any(map(named.search, command.words)):
+        refuse(f"`{command.name}` may run what is in `{text}`")
 
 
 def _judge_command(command: Command, moved: bool, held: bool = False) -> None:
@@ -282,7 +276,7 @@ def _judge_words(command: Command, first: str, line: str, held: bool) -> None:
         left = list(itertools.dropwhile(is_option, command.words))
         is_file = left[0][0] != "-"
         command.runs = [left[0] if "/" in left[0] else f"./{left[0]}"] * is_file
-        command.words = left[1:]
+        command.words = left[is_file:]
         is_file = is_file or bool(re.search(_MODULE, line))
     if command.fed and not is_file and name not in READERS:
         refuse(f"`{name}` could run what it reads")

@@ -42,6 +42,10 @@ NAMED = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
 OPERATOR = re.compile(r"(?:##?|%%?|//?|\^\^?|,,?|:?[-+?=])[\w./*?@%+=:,~^ -]*")
 REDIRECTION = re.compile(r"<<<|<<-?|[<>]&|>>|>\||<>|[<>]")
 DELIMITER = re.compile(r"[ \t]*(['\"]?)([A-Za-z_]\w*)\1(?=[ \t\n;&|)<>]|$)")
+# Of `=~`; `|` outside of brackets is a pipe to other shells.
+PATTERN = re.compile(
+    r"[^\s'\"`;&<>|$()]*(?:\([^\s'\"`;&<>$()]*\)[^\s'\"`;&<>|$()]*)*\$?(?=\s)"
+)
 ESAC = re.compile(r"esac(?=[\s;&|)]|$)")
 # Names the template sets itself, and those a shell sets from what it was given.
 SETS = re.compile(
@@ -261,20 +265,10 @@ class _Reader:
             if not self.quoted and word[:1] == "-" and word not in UNARY:
                 refuse(f"`{word}` in `[[ ]]` could evaluate a value")
             self.blanks()
-            if word == "=~":
-                self._pattern_word()
+            pattern = PATTERN.match(self.text, self.at) if word == "=~" else None
+            self.take(len(pattern[0]) if pattern else 0)
+            self.blanks()
         self.take(2)
-
-    def _pattern_word(self) -> None:
-        match = re.compile(r"[^\s'\"`;&<>]+").match(self.text, self.at)
-        raw = match[0] if match else ""
-        if not raw or re.search(r"\$[\w{(\[]", raw):
-            self.word_or_refuse()
-        elif "|" in raw and "(" not in raw.partition("|")[0]:
-            refuse("`|` in `[[ ]]` is a pipe to other shells")
-        else:
-            self.take(len(raw))
-        self.blanks()
 
     def _redirection(self, level: _Level) -> None:
         match = REDIRECTION.match(self.text, self.at)

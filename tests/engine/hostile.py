@@ -641,6 +641,18 @@ EVALUATORS = (
     ("echo $FILE > log; sh \"$PWD/log\"", _RUNS),
     ("echo $FILE > log; sh ../*/log", _RUNS),
     ("echo $FILE >| y.sh", _RUNS),
+    ("echo $FILE > a.txt; xargs -a a.txt -I{} sh -c {}", _RUNS),
+    ("echo $FILE > a.txt; make -f a.txt", "x:;touch pwned"),
+    ("echo $FILE > a.txt; make --file=./a.txt", "x:;touch pwned"),
+    ("echo $FILE | tee a.txt; awk -f a.txt", "BEGIN{system(\"touch pwned\")}"),
+    ("echo $FILE > a.txt; python3 -c 'exec(open(\"a.txt\").read())'",
+     "open('pwned','w')"),
+    ("echo $FILE > a.txt; perl -e 'do \"./a.txt\"'", "system('touch pwned')"),
+    ("echo $FILE > a.txt; cp a.txt b; make -fb", "x:;touch pwned"),
+    ("echo $FILE | sort -o a.txt; make -f a.txt", "x:;touch pwned"),
+    ("fakeroot $FILE", "./evil"),
+    ("systemd-run $FILE", "./evil"),
+    ("setarch $FILE", "./evil"),
     ("echo $FILE 1<> y.sh", _RUNS),
 )  # fmt: skip
 
@@ -784,4 +796,7 @@ EVERYDAY = (
     'PYTHONUNBUFFERED=1 python3 check.py $FILE',
     'osascript notify.scpt "$MESSAGE"',
     'cp "$FILE" backup.txt && ./check.sh $FILE',
+    "echo $FILE >> log.txt; make lint",
+    "printf -- '%s' $FILE >> log.txt; python3 -c 'print(1)'",
+    "cp -r -- $FILE backup && make -r test",
 )  # fmt: skip
