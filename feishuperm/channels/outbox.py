@@ -28,6 +28,9 @@ from feishuperm.lib.log import log
 FIRST_PAUSE = 0.5  # seconds, and twice as long after each failure
 # A person has 55 seconds: while one waits, the end of an outage is noticed soon.
 LONGEST_PAUSE, LONGEST_WITHOUT_WAITER = 3.0, 15.0
+# A service that takes a connection and says nothing so long will not show it in time;
+# whoever asked waits no longer for it than that.
+SILENT_ATTEMPT, SILENT_SECONDS = 5.0, 10.0
 LANE_PAUSE = 1.0  # seconds for one receiver, who gets too much
 MAX_QUEUE = 1000  # each holds an ask, and 1000 take ten minutes to send
 NOT_WANTED = "settled before it could be sent"
@@ -56,6 +59,7 @@ class Job(NamedTuple):
     wanted: Callable[[], bool] = lambda: True
     done: Callable[[bool, str], object] = lambda shown, detail: None
     lane: str = ""  # whom it is for, where each has limits of their own
+    since: float = 0.0  # monotonic: when it was queued
 
 
 class RateLimit:
@@ -142,6 +146,7 @@ class Outbox:
         self._woken = threading.Event()
         self._closed = False
         self._sending = False
+        self._silent = False  # whether the last attempt was met by silence
 
     def start(self) -> None:
         """Begin to send."""
@@ -172,7 +177,7 @@ class Outbox:
         if place >= MAX_QUEUE or self._clock() + self._limit.ahead(place) > job.until:
             job.done(False, TOO_MANY)
             return
-        self._incoming.append(job)
+        self._incoming.append(job._replace(since=self._clock()))
         self._woken.set()
 
     def step(self) -> float | None:
@@ -224,7 +229,7 @@ class Outbox:
             job = self._jobs.popleft()
             if not job.wanted():
                 job.done(False, NOT_WANTED)
-            elif job.until <= earliest:
+            elif job.until <= earliest or self._is_unheard(job):
                 job.done(False, detail if state == "down" else TOO_LATE)
             else:
                 self._jobs.append(job)
@@ -234,7 +239,10 @@ class Outbox:
         self._limit.note(self._clock())
         if job.lane:
             self._lanes.note(job.lane, self._clock())
+        began = self._clock()
         result = self._attempt(form)
+        lasted = self._clock() - began
+        self._silent = result.code == NO_ANSWER and lasted >= SILENT_ATTEMPT
         if result.retry:
             if not self._lanes.hold(job.lane, result.code, self._clock()):
                 self._hold(result)
@@ -248,6 +256,11 @@ class Outbox:
             self._failures = 0
             self._state = ("up", "")
             job.done(True, "")
+
+    def _is_unheard(self, job: Job) -> bool:
+        """Whether a person would get it too late from a service that says nothing."""
+        waited = self._clock() - job.since
+        return self._silent and job.waited_for and waited >= SILENT_SECONDS
 
     def _attempt(self, form: Form) -> SendResult:
         try:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from feishuperm.channels import outbox
 from feishuperm.channels.outbox import Form, Job, Lanes, Outbox, RateLimit
 from feishuperm.channels.webhook import LIMITS
-from feishuperm.lib.feishu import SendResult
+from feishuperm.lib.feishu import NO_ANSWER, SendResult
 
 OK = SendResult(True, 0, "")
 BUSY = SendResult(False, 1, "busy", retry=True)
@@ -214,3 +214,37 @@ def test_sliding_windows_hold_for_any_arrival(gaps: list[float]) -> None:
         sent.append(now)
     for count, seconds in LIMITS:
         assert all(b - a >= seconds - 1e-6 for a, b in zip(sent, sent[count:]))
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["silent", "refused"])
+def test_nobody_waits_to_the_end_for_a_service_that_says_nothing(silent: bool) -> None:
+    """It takes the connection and never answers: the terminal has the request soon."""
+    sender = Sender()
+    quiet = SendResult(False, NO_ANSWER, "no answer", retry=True)
+
+    def send() -> SendResult:
+        sender.now += 8.0 if silent else 0.0
+        return quiet if sender.now < 140.0 else OK
+
+    for name in "ab":
+        sender.add(name, forms=(Form(send),))
+    sender.add("notice", 300.0, waited_for=False, forms=(Form(send),))
+    sender.run()
+    if silent:
+        assert sender.done[:2] == [("a", False, "no answer"), ("b", False, "no answer")]
+        assert sender.done[2] == ("notice", True, "")
+    else:  # a short outage: it is shown as soon as that is over
+        assert [shown for _, shown, _ in sender.done] == [True, True, True]
+
+
+def test_silence_is_known_after_seconds() -> None:
+    sender = Sender()
+
+    def send() -> SendResult:
+        sender.now += 8.0
+        return SendResult(False, NO_ANSWER, "no answer", retry=True)
+
+    sender.add("a", forms=(Form(send),))
+    while not sender.done:
+        sender.now += sender.box.step() or 0.0
+    assert sender.now - 100.0 < 20.0
