@@ -662,7 +662,7 @@ def test_rule_with_a_secret_is_found_again_by_its_mark(ledger: Ledger) -> None:
     present = ["Bash(TOKEN=other x)", *rules]
     assert ledger.exact(stored, present) == rules
     assert ledger.exact(stored, []) == ["", "Bash(npm test)"]
-    assert ledger.exact({"rules": ["A"]}, []) == ["A"]  # from before there was a key
+    assert ledger.exact({"rules": ["A"]}, []) == ["A"]  # none held a secret
     assert ledger.exact({}, []) == []
 
 
