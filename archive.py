@@ -83,17 +83,22 @@ try:
         l, *p = loads(h)
         o = 32 + len(h)
     except OSError:
-        from zlib import decompress
-        t = pread(f, 8, @TEXT@)
-        n, o = int.from_bytes(t[:4], "big"), int.from_bytes(t[4:], "big")
-        h = loads(decompress(pread(f, n, o)))["feishuperm.loader"]
-        l = decompress(pread(f, h[1], n + o + h[2]), -15)
-        b, p = f, [{}, b"{0"]
+        exec(@SOURCES@)
     exec(l, g)
 except Exception:
     if not k:
         raise
     sys.exit()
+"""
+
+# Only compiled if it is needed: for this, the code of `loader` is its source.
+SOURCES = """\
+from zlib import decompress
+t = pread(f, 8, @TEXT@)
+n, o = int.from_bytes(t[:4], "big"), int.from_bytes(t[4:], "big")
+h = loads(decompress(pread(f, n, o)))["feishuperm.loader"]
+l = decompress(pread(f, h[1], n + o + h[2]), -15)
+b, p = f, [{}, b"{0"]
 """
 
 # The interpreter `install` has pinned, else the one in PATH.  Only absolute paths are
@@ -159,10 +164,10 @@ def make_text(version: str, mark: bytes) -> tuple[bytes, bytes]:
     source = Path(loader.__file__).read_text("utf-8")
     function = re.search(r"^def open_beside.*?(?=^def )", source, re.M | re.S)
     assert function
-    others = OTHERS.replace("@NAMES@", repr(HOOK_NAMES)).replace(
-        "@MARK@", mark.decode()
-    )
-    others = others.replace("@BESIDE@", function[0]).replace("@TEXT@", str(TEXT_SIZE))
+    facts = {"@SOURCES@": repr(SOURCES), "@BESIDE@": function[0]}
+    facts.update({"@NAMES@": repr(HOOK_NAMES), "@MARK@": mark.decode()})
+    facts["@TEXT@"] = str(TEXT_SIZE)
+    others = replaced(OTHERS, facts)
     room = TEXT_SIZE - len(others)
     boot = BOOT.replace("@OTHERS@", str(room)).replace("@MARK@", mark.decode())
     boot = boot.replace("@TEXT@", str(TEXT_SIZE))
