@@ -53,7 +53,7 @@ from feishuperm.models.ask import (
 BUDGET = MAX_CARD - 2_000  # for what surrounds the card in a request
 FOLD = 1_200  # characters of a block that are seen at once
 RECORD = 4_000  # characters of a request that has ended
-PREVIEW = 500  # of a folded one
+PREVIEW, PREVIEW_END = 500, 300  # of a folded one, from its start and its end
 MAX_BUTTONS = 8  # choices that are buttons; more are a list
 MAX_CHOICES = 100  # of a list
 RULES = 600  # characters of rules in a confirm
@@ -152,19 +152,20 @@ def _blocks(ask: Ask) -> list[Element]:
 
 
 def _block(block: Block, language: str) -> list[Element]:
-    """A block, or its beginning and a panel with the whole of it."""
+    """A block, or both of its ends and a panel with the whole of it."""
     if len(block.text) <= FOLD or block.hidden:
         return block_elements(block, language)
     lines = block.text.count("\n") + 1
     title = text(language, "card.fold", lines=lines, count=len(block.text))
-    begin = block._replace(text=block.text[:PREVIEW].rstrip() + "\n…")
+    last = block.text.rstrip()[-PREVIEW_END:]  # what stands last runs last
+    seen = f"{block.text[:PREVIEW].rstrip()}\n…\n{last}"
     panel = {
         "tag": "collapsible_panel",
         "expanded": False,
         "header": {"title": plain(title)},
         "elements": block_elements(block._replace(label=""), language),
     }
-    return [*block_elements(begin, language), panel]
+    return [*block_elements(block._replace(text=seen), language), panel]
 
 
 def _missing(ask: Ask, extra: Extra, whole: bool) -> list[Element]:
