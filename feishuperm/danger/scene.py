@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from feishuperm.danger.letters import odd_letters
 from feishuperm.danger.places import (
     INSIDE,
     NOWHERE,
@@ -224,6 +225,14 @@ class Scene:
 
     def note(self, key: str, what: str) -> None:
         self.findings.add(key, what)
+        if key == "fact.host":
+            self._look_at(what)
+
+    def _look_at(self, name: str) -> None:
+        """Say so if a name could be taken for another."""
+        odd = odd_letters(name)
+        if odd:
+            self.findings.add("fact.letters", odd)
 
     def unread(self, text: str) -> None:
         """A text that could not be followed: the words in it that alarm."""
@@ -440,6 +449,7 @@ class Scene:
         name = word.rpartition("/")[2].lower()
         name = re.sub(r"\.exe\Z", "", name)
         self._origin_of(word)
+        self._look_at(name)
         if name not in self.programs:  # python3.11
             name = re.sub(r"[-.]?\d[\d.]*\Z", "", name[:MAX_SHOWN])
         if name not in self.programs and _GLOB.search(name):

@@ -284,6 +284,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "and no model is asked.",
     ),
     "fact.host": ("访问：{what}", "Contacts: {what}"),
+    "fact.letters": (
+        "名称里有容易看错的字母：{what}",
+        "A name with letters that look like others: {what}",
+    ),
     "fact.outside": ("涉及项目之外的路径：{what}", "Paths outside the project: {what}"),
     "fact.installs": ("安装软件包：{what}", "Installs: {what}"),
     "fact.package": (

@@ -30,6 +30,18 @@ def keys(tool: str, tool_input: dict[str, Any]) -> list[str]:
         ("Read", {"file_path": "/srv/x"}, ["fact.outside /srv/x"]),
         ("Grep", {"path": "~/.ssh"}, ["fact.keys ~/.ssh"]),
         ("WebFetch", {"url": "https://a.b/c"}, ["fact.host a.b"]),
+        (
+            "WebFetch",
+            {"url": "https://gіthub.com/c"},
+            ["fact.host gіthub.com", "fact.letters gіthub.com (і U+0456)"],
+        ),
+        ("Bash", {"command": "сurl x"}, ["fact.letters сurl (с U+0441)"]),
+        (
+            "Bash",
+            {"command": "git clone git@gіthub.com:a/b"},
+            ["fact.host gіthub.com", "fact.letters gіthub.com (і U+0456)"],
+        ),
+        ("Bash", {"command": "./构建.sh 'текст' && cat отчёт.txt"}, []),
         ("Task", {"prompt": "rm -rf ~"}, []),
         ("mcp__x__run", {"command": "rm -rf ~/x"}, ["danger.delete ~/x"]),
         ("mcp__x__y", {"sql": "drop table x"}, ["danger.data drop table x"]),
