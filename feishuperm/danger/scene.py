@@ -17,6 +17,7 @@ from typing import NamedTuple
 from feishuperm.danger.letters import odd_letters
 from feishuperm.danger.places import (
     INSIDE,
+    MAX_PATH,
     NOWHERE,
     OUTSIDE,
     TEMPORARY,
@@ -49,7 +50,7 @@ MAX_VALUES = 8  # of one word
 MAX_FIELDS = 256  # of one command
 MAX_WHATS = 20  # that are kept of one kind
 MAX_SHOWN = 60  # characters of each
-MAX_FILES = 200  # words of a call that may be files
+MAX_FILES = 60  # words of a call that may be files
 MAX_MASKED = 2000
 MAX_BRACED = 1000  # characters of words with braces that are expanded
 MAX_SHEBANG = 200
@@ -472,8 +473,12 @@ class Scene:
     def _may_run(self, words: Iterable[str]) -> None:
         """Remember what could be files that this call runs."""
         for word in () if self.foreign else words:
-            if len(self.findings.files) < MAX_FILES and len(word) < MAX_SHOWN * 20:
-                self.findings.files[self.ground.full(word, self.cwd)] = None
+            if len(word) > MAX_PATH:  # no file has such a name
+                continue
+            full = self.ground.full(word, self.cwd)
+            # More than anybody would look at: what runs is not known.
+            full = full if len(self.findings.files) < MAX_FILES else UNKNOWN
+            self.findings.files[full] = None
 
     def _globbed(self, pattern: str, rest: list[Arg], flow: Flow) -> Flow:
         """`/bin/r?`: any program with such a name."""

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from feishuperm.danger.places import UNKNOWN as HOLE
 from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log, redact
@@ -56,4 +57,5 @@ def names(reading: Reading) -> tuple[str, ...]:
 def is_clear(reading: Reading) -> bool:
     """Whether a call was read to its end, bears no mark and runs what can be told."""
     unknown = any(fact.key in UNKNOWN for fact in reading.facts)
+    unknown = unknown or any(HOLE in path for path in reading.files)
     return not reading.marks and not unknown

@@ -256,6 +256,8 @@ RUNS = [
     ("x.sh", ". ./x.sh"),
     ("x.sh", "sh ?.sh"),
     ("sub/x.sh", "cd sub && ./x.sh"),
+    ("sub/x.sh", "sh */x.sh"),
+    ("x.awk", "awk -v a=/b*c/ -f x.awk log"),
     ("tool.py", "python tool.py"),
     ("tool.py", "python3.11 -u tool.py"),
     ("tool.py", "python -m tool"),
@@ -325,10 +327,37 @@ def test_large_file_is_told_apart_without_reading_it(
     assert not is_let_through(bench, tmp_path, 2, "python large.py")
 
 
-@pytest.mark.parametrize("command", ["python $SCRIPT", "cat x.sh | sh", "sh < x.sh"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("python $SCRIPT", "cat x.sh | sh", "sh < x.sh", "make -C $DIR"),
+        "make " + " ".join(f"goal{n}" for n in range(80)) + " -f x.mk",
+    ],
+    ids=lambda command: command[:20],
+)
 def test_nobody_passes_what_only_the_run_will_tell(
     bench: Bench, tmp_path: Path, command: str
 ) -> None:
     call_in(bench, tmp_path, 0, command)
     names = [offer.name for offer in bench.inbox.asks[-1][0].actions]
     assert "allow" in names and "minutes" not in names
+
+
+def test_pattern_that_would_search_the_disk_is_covered_by_no_pass(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """The server would stop for as long as that takes."""
+    command = "python /*/*/*/*/*/*.py"
+    call_in(bench, tmp_path, 0, command)
+    bench.answer("minutes", id=later(0), confirmed=True)
+    assert not is_let_through(bench, tmp_path, 1, command)
+
+
+def test_folder_of_many_files_is_covered_by_no_pass(
+    bench: Bench, tmp_path: Path
+) -> None:
+    for number in range(1001):
+        (tmp_path / f"{number}.sh").touch()
+    call_in(bench, tmp_path, 0, "sh *.sh")
+    bench.answer("minutes", id=later(0), confirmed=True)
+    assert not is_let_through(bench, tmp_path, 1, "sh *.sh")
