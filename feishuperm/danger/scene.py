@@ -669,6 +669,7 @@ class Scene:
 
     def holds(self, path: str, text: str, before: str = "") -> None:
         """A text is put into a file that may govern others by what is in it."""
+        before = before[:MAX_SEARCHED]
         for key, what in governs(path, text):
             if what not in before:
                 self.note(key, f"{path.rpartition('/')[2]}: {what}")
