@@ -82,7 +82,7 @@ try:
         b, h = open_beside(a[0], f, m)
         l, *p = loads(h)
         o = 32 + len(h)
-    except OSError:
+    except Exception:
         exec(@SOURCES@)
     exec(l, g)
 except Exception:

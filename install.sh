@@ -182,11 +182,11 @@ fetch() {
   file=$scratch/feishuperm.pyz
 }
 
-# The build of the clone this script lies in, made anew when a source is newer.
+# The build of the clone this script lies in, made again if a source is newer.
 build() {
   file=$1/dist/feishuperm.pyz
-  if [ ! -f "$file" ] || [ -n "$(find "$1/feishuperm" "$1/build.py" -newer "$file" \
-    ! -path '*/__pycache__*' -type f)" ]; then
+  if [ ! -f "$file" ] || [ -n "$(find "$1/feishuperm" "$1/archive.py" "$1/build.py" \
+    -newer "$file" ! -path '*/__pycache__*' -type f)" ]; then
     say 'building from source' '正在从源码构建'
     (cd "$1" && "$python" build.py) >&2 </dev/null ||
       die 'the build failed' '构建失败' \

@@ -18,6 +18,7 @@ from feishuperm.setup.program_step import (
     pin_path,
     undo_program,
 )
+from tests.laid_down import lay_down
 from tests.setup.conftest import run
 
 
@@ -45,6 +46,30 @@ def test_program_is_placed_linked_pinned_and_removed(
     assert again.changes() == []
     undo_program(manifest.records["program"])
     assert not (tmp_path / "prefix").exists() and not pin.exists()
+
+
+def test_code_lies_beside_the_archive_and_is_made_again_if_it_does_not_fit(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    data = lay_down(tmp_path / "small.pyz").read_bytes()
+    manifest = Manifest(environ)
+    run(program_step(tmp_path, manifest, data))
+    code = tmp_path / "prefix/share/feishuperm/feishuperm.pyz.code"
+    whole = code.read_bytes()
+    assert code.stat().st_mode & 0o777 == 0o644
+    again = program_step(tmp_path, Manifest(environ), data)
+    assert again.changes() == []
+    for damage in (
+        code.unlink,
+        lambda: code.chmod(0o666),
+        lambda: code.write_bytes(b""),
+    ):
+        damage()
+        assert again.changes() == [f"write {code}"]
+        run(again)
+        assert code.read_bytes() == whole and code.stat().st_mode & 0o777 == 0o644
+    undo_program(manifest.records["program"])
+    assert not (tmp_path / "prefix").exists()
 
 
 def test_new_version_replaces_the_archive_as_a_whole(
