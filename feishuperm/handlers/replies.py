@@ -25,11 +25,11 @@ def in_pieces(
     pieces: Iterable[bytes], status: int = 200, *headers: tuple[str, str]
 ) -> Slow:
     """A page that is made over several turns, if it is large."""
-    made = []
+    made = bytearray()  # millions of pieces would take long to be let go of
     for piece in pieces:
-        made.append(piece)
+        made += piece
         yield 0.0
-    return page(b"".join(made), status, *headers)
+    return page(bytes(made), status, *headers)
 
 
 def message(

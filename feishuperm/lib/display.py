@@ -33,6 +33,8 @@ KNOWN = 5000  # characters whose spelling is kept
 def count_unseen(text: str) -> int:
     """How many characters of a text the eye cannot see."""
     others = _others(text)
+    if not _COMMON.search(others):
+        return 0
     return len(others) - len(_UNSEEN_RUN.sub("", others))
 
 
