@@ -61,7 +61,7 @@ PRETTY_LEVELS = 20
 # What is laid out one by one; the client itself asks four questions with four options.
 MAX_PARTS = 1000  # edits or questions; the rest is shown as JSON
 BRIEF_DIFF = 60_000  # characters of a replacement that is compared line by line
-MANY_STEPS = 100_000  # for all edits of a call: a thousand small ones cost more each
+MANY_STEPS = 200_000  # for all edits of a call: a thousand small ones cost more each
 BRIEF_STEPS = 30_000  # for all of a call's, where it is one of many requests
 MAX_OPTIONS = 20  # of a question; one with more is shown as JSON
 LANGUAGES = {
