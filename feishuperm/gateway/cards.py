@@ -168,13 +168,13 @@ class Cards:
         if kept is not None and kept.ask.digest == ask.digest and kept.message_id:
             await self._known_out(kept, leaving)  # it came back
             return
-        nonce = kept.nonce if kept is not None else secrets.token_urlsafe(12)
+        # The same wherever and whenever it is made: should the engine lose the card, or
+        # a replica die while it leaves, the next try finds the message that is out.
+        nonce = self._engine.derived("card", machine.id, ask.id, ask.digest)
         card, whole = ask_card(ask, nonce, Extra(machine=machine.id))
         sent = Sent(shorten(ask, BLOCK), machine.id, machine.owner, nonce, "", whole)
         await self._engine.run(self._keeping(sent))
-        # Of the nonce too: where the engine has lost a card, a new one is sent.
-        about = f"{machine.id} {ask.id} {nonce}"
-        uuid = hashlib.sha256(about.encode()).hexdigest()[:50]
+        uuid = hashlib.sha256(f"{machine.id} {nonce}".encode()).hexdigest()[:50]
         result: list[Result] = []
 
         def call() -> Result:

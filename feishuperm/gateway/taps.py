@@ -24,7 +24,7 @@ import time
 from functools import partial
 from typing import Any
 
-from feishuperm.channels.app.card import Extra, ask_card, settled_card
+from feishuperm.channels.app.card import settled_card
 from feishuperm.channels.app.events import is_nonce, read_tap, toast
 from feishuperm.gateway.cards import Sent
 from feishuperm.gateway.engine import EngineDown
@@ -149,7 +149,7 @@ class Taps:
         place = await self._hub.place(machine.id)
         if place is None:
             last = await self._hub.place(machine.id, alive_only=False)
-            return "away", self._away(machine, sent, last)
+            return "away", self._away(machine, last)
         tap = secrets.token_hex(12)
         carried = {
             "tap": tap,
@@ -182,7 +182,7 @@ class Taps:
             key = self._hub.engine.key("taps", machine.id)
             await self._hub.engine.run(("HDEL", key, tap))
             last = await self._hub.place(machine.id, alive_only=False)
-            return "away", self._away(machine, sent, last)
+            return "away", self._away(machine, last)
         self._log_tap(machine, sent, answer, receipt)
         if receipt is None:
             return "sent", self._toast("info", "gateway.sent", machine=machine.name)
@@ -217,15 +217,13 @@ class Taps:
         said = receipt.error or self._hub.say("gateway.again")
         return toast("warning" if again else "error", said)
 
-    def _away(self, machine: Machine, sent: Sent, last: Place | None) -> dict[str, Any]:
+    def _away(self, machine: Machine, last: Place | None) -> dict[str, Any]:
+        """No card with it: the request may have ended, and its card be a record."""
         said = self._hub.say("gateway.away", machine=machine.name)
         if last is not None and last.since and not last.replica:
             since = time.strftime("%H:%M", time.localtime(last.since))
             said += self._hub.say("gateway.since", time=since)
-        if sent.ask.is_cut:  # what is kept of it is less than its card shows
-            return toast("warning", said)
-        extra = Extra(hurry=said, machine=machine.id)
-        return toast("warning", said, ask_card(sent.ask, sent.nonce, extra)[0])
+        return toast("warning", said)
 
     def _refused(self, machine: Machine, id: str, action: str, who: str) -> None:
         id, action, who = (one_line(part, 64) for part in (id, action, who))

@@ -98,6 +98,19 @@ def test_card_that_left_on_one_replica_while_it_ended_on_another_is_a_record(
     assert done(one.hub.listing())[0]["waiting"] == 0
 
 
+def test_card_that_the_engine_lost_is_found_again(bench: Bench) -> None:
+    """Feishu sends one message of an uuid, and tells its id again."""
+    wire = bench.wire(bench.enrol())
+    ask = bench.ask(wire)
+    first = bench.value()
+    done(bench.cards._forget("m-laptop", ask.id))
+    bench.ask(wire)
+    assert bench.api.sent[0][2] == bench.api.sent[1][2] and bench.value() == first
+    bench.ask(wire, id="1-other")
+    assert bench.value()["nonce"] != first["nonce"]
+    assert bench.api.sent[2][2] != bench.api.sent[1][2]
+
+
 def test_clock_of_the_gateway_keeps_no_card_back(bench: Bench) -> None:
     """How long a card is of use is told by its machine."""
     wire = bench.wire(bench.enrol())

@@ -206,6 +206,7 @@ def test_tap_that_nobody_delivered_is_not_told_as_sent(
     told = one.tap(two.value(), message="om_1")
     clock.turn(2.6)
     assert "不在线" in told[0]["toast"]["content"]
+    assert "card" not in told[0], "its buttons may be gone meanwhile"
     assert one.wire(machine).got("tap") == [], "nothing is kept"
     again = one.tap(two.value(), message="om_1")
     assert one.hub.connected[machine.id].got("tap") and again == []  # type: ignore[attr-defined]
