@@ -139,8 +139,8 @@ class MachineWire(Conversation):
     def _is_dead(self, now: float) -> bool:
         if now - self._heard > DEAD_SECONDS:
             return True
-        silent = self._asked > self._heard
-        return silent and self.is_card_out and now - self._asked > QUICK_DEAD_SECONDS
+        is_asked = self._client and self._asked > self._heard
+        return is_asked and now - self._asked > QUICK_DEAD_SECONDS
 
     def _is_ping_due(self, now: float) -> bool:
         if self._client:

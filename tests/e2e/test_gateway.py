@@ -158,6 +158,7 @@ def test_request_is_released_while_the_gateway_is_frozen(
     cards = len(feishu.app_messages)
     hook = impatient.hook(event())
     message = card_of(feishu, cards)
+    wait_until(lambda: "feishuperm_cards_total 1\n" in gateway.get("/metrics")[1])
     assert gateway.process is not None
     os.kill(gateway.process.pid, signal.SIGSTOP)
     try:

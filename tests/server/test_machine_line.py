@@ -196,10 +196,12 @@ def test_dead_gateway_is_found_within_seconds_while_a_card_is_out(
     seconds = 0.0
     while gateway.changes[-1][0]:
         gateway.driver.advance(LOOK_SECONDS)
+        gateway.line.watch(False)  # the request ended: its ping is not answered yet
         seconds += LOOK_SECONDS
     assert seconds <= 14
     gateway.driver.clock.seconds += LONGEST
     gateway.driver.until(lambda: gateway.changes[-1] == (True, ""))
+    gateway.line.watch(True)
     for _ in range(20):  # a living one answers
         gateway.driver.advance(LOOK_SECONDS)
         gateway.heard()
