@@ -30,6 +30,7 @@ def words_of(text: str) -> frozenset[str]:
 # In the text of a word: an event's value, the author's variable, what a command prints.
 VALUE, OTHER, PRINTED = "\1", "\2", "\3"
 CWD = VALUE + "\4"  # the one value that is a folder of the author's
+MADE = VALUE + "\5"  # what a command prints that was given a value
 SCRIPT_HINT = 'write a script, and let it read the value from its environment: "$FILE"'
 INPUT_HINT = "let it read its input (`< $FILE`), or " + SCRIPT_HINT
 DATA_HINT = "write into a file whose name ends in .log or .txt, or " + SCRIPT_HINT
@@ -152,8 +153,10 @@ _ROWS = (
     ("sed gsed", rf"(?:-[nEr]+\0)*(?:-e\0)?{_SED}\0[^\x01]*", INPUT_HINT),
     ("jq yq", r"(?:--(?:arg|rawfile|slurpfile)\0[^\0]*\0[^\0]*\0|-[^\0\x01]*\0)*"
      r"(?:[^\0\x01-][^\0\x01]*\0.*)?", "--arg f $FILE, and $f in the text"),
-    ("test [", r"(?!(?:.*\0)?-[vR]\0)(?!.*\x01[^\0]*\0[^\0]*\x01).*",
-     "put an operator between two values, and no -v"),
+    # Some shells compute what stands beside a comparison of numbers.
+    ("test [", r"(?!(?:.*\0)?-[vR]\0)(?!.*\x01[^\0]*\0[^\0]*\x01)"
+     r"(?!(?:.*\0)?\x01\0-(?:eq|ne|[lg][te])\0|.*\0-(?:eq|ne|[lg][te])\0\x01\0).*",
+     "compare texts by =, with no -v and no two values in a row"),
     (".", rf"{FILE}\0", SCRIPT_HINT),
     ("cd", r"(?:(?!(?:[^\0]*/)?(?:proc|dev)[/\0])[^\0]*\0)*", SCRIPT_HINT),
     ("curl", r"(?!(?:.*\0)?(?:-\w*K|--config)).*", SCRIPT_HINT),
@@ -165,7 +168,9 @@ _ROWS = (
      SCRIPT_HINT),
     ("npm", r"(?:run|run-script|test)\0(?:(?!--\0)[^\0\x01]*\0)*(?:--\0.*)?|[^\x01]*",
      "npm run NAME -- $FILE"),
-    ("printf", r"(?:(?:--\0)?[^\0-\x03-][^\0]*\0.*)?", "begin with the format: %s"),
+    ("printf", r"(?:--\0)?(?:(?![\x01-\x03-])(?:[^\0]*\0"
+     r"|(?:[^%\0\x01]|%[-\d.]*[sbqc%])*\0.*))?",
+     "begin with the format: printf %s"),
     ("read", rf"(?:(?:-r|{OWN})\0)*", "`read` takes names in small letters, and -r"),
     ("tee", rf"(?:(?:-a|{DATA_FILE})\0)*", DATA_HINT),
 )  # fmt: skip

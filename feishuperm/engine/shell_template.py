@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from feishuperm.engine.shell_programs import (
     CWD,
+    MADE,
     OTHER,
     OWN,
     PRINTED,
@@ -204,7 +205,7 @@ class _Reader:
         self.commands(end)
         self.take(1)
         if self.values > before:
-            return VALUE
+            return MADE
         return OTHER if self.text[start : self.at] in FOLDERS else PRINTED
 
     def _comment(self) -> None:
@@ -379,7 +380,7 @@ class _Reader:
         """What commands print is quoted like a value if they were given one."""
         start = len(self.out)
         mark = self._inside(end, opening)
-        if mark == VALUE and not quoted and not self.listing:
+        if mark == MADE and not quoted and not self.listing:
             self.out[start], self.out[-1] = '"$(', ')"'
         return mark
 
