@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import types
+import zlib
 from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from pathlib import Path
@@ -83,10 +84,11 @@ def test_links_lead_to_what_lies_beside_the_archive(
     (tmp_path / "bin" / "far").symlink_to(path)
     (tmp_path / "bin" / "near").symlink_to("../bin/far")
     (tmp_path / "bin" / "next").symlink_to("near")
-    monkeypatch.chdir(tmp_path / "bin")
     fd = os.open(path, os.O_RDONLY)
-    for link in ("next", "./near", str(tmp_path / "bin" / "far")):
+    for folder, link in (("bin", "next"), ("bin", "./near"), (".", "bin/next")):
+        monkeypatch.chdir(tmp_path / folder)
         assert loader.open_beside(link, fd, MARK)
+    assert loader.open_beside(str(tmp_path / "bin" / "next"), fd, MARK)
 
 
 def other_build(path: Path, data: bytes) -> None:
@@ -150,7 +152,7 @@ def test_damaged_code_beside_is_replaced_by_the_source(archive: loader.Loader) -
     beside = lay_beside(Path(archive.archive))
     data = beside.read_bytes()
     start = loader.FACTS + int.from_bytes(data[:4], "big")
-    for damaged in (data[:start], data[:start] + bytes(len(data) - start)):
+    for damaged in (data[:start], data[:-1], data[:start].ljust(len(data), b"\0")):
         beside.write_bytes(damaged)
         opened = open_loader(Path(archive.archive))
         assert origin(opened, SELDOM) == "source"
@@ -185,6 +187,20 @@ def test_archive_overwritten_meanwhile_is_never_run(
     with pytest.raises(ImportError, match="was overwritten while it was running"):
         archive.find_spec(name)
         archive.get_code(name)
+
+
+def test_other_source_at_the_same_place_is_never_run(archive: loader.Loader) -> None:
+    archive.get_filename(SELDOM)
+    assert archive.sources
+    start, sources = archive.sources
+    _, length, place, _ = sources[SELDOM]
+    deflater = zlib.compressobj(9, wbits=-15)
+    other = deflater.compress(b"def f(): return 'there'\n") + deflater.flush()
+    with open(archive.archive, "r+b") as file:
+        file.seek(start + place)
+        file.write(other.ljust(length, b"\0"))
+    with pytest.raises(ImportError, match="was overwritten while it was running"):
+        archive.get_code(SELDOM)
 
 
 def test_socket_comes_from_where_python_keeps_its_libraries(
