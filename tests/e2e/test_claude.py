@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import wait_until
-from tests.fakes.model import text, tool
+from tests.fakes.model import text, tool, write_plan
 from tests.lab import COLOUR, SIZES, Lab
 from tests.served import Served
 
@@ -175,8 +175,8 @@ def test_question_is_answered_from_the_page(lab: Lab, served: Served) -> None:
 def test_plan_is_rejected_with_a_reason_and_then_approved(
     lab: Lab, served: Served
 ) -> None:
-    first, second = tool("ExitPlanMode", plan="1"), tool("ExitPlanMode", plan="2")
-    lab.model.push([first], [second], [text("bye")])
+    first, second = tool("ExitPlanMode"), tool("ExitPlanMode")
+    lab.model.push([first], write_plan("1. test"), [second], [text("bye")])
     session = lab.session("plan it", "--permission-mode", "plan")
     page = served.post("/deny", id=next_id(served), reason="add tests")
     assert "操作成功" in page.text

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.e2e.hostile_clone import hostile
-from tests.fakes.model import text, tool
+from tests.fakes.model import text, tool, write_plan
 from tests.lab import Lab
 from tests.served import Served
 
@@ -136,10 +136,10 @@ def test_always_holds_within_the_session(run: Run) -> None:
 
 def test_question_and_plan_are_answered_on_their_pages(run: Run) -> None:
     ask, plan = tool("AskUserQuestion", questions=[QUESTION]), tool("ExitPlanMode")
-    run.lab.model.push([ask], [plan], [text("bye")])
+    run.lab.model.push([ask], write_plan("1. look"), [plan], [text("bye")])
     run.start("--permission-mode", "plan", "go")
     assert run.served.post("/answer", id=run.asked(), q0="B").status == 200
-    wait_until(lambda: len(run.lab.model.calls()) == 2)
+    wait_until(lambda: len(run.lab.model.calls()) == 3)
     run.tap("allow")
     assert run.end()[0] == 0
     results = run.lab.model.tool_results()

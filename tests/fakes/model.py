@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Union
 Block = dict[str, Any]
 Turn = Union[list[Block], Callable[[dict[str, Any]], list[Block]]]
 LANE = re.compile(r"\[\[lane:([\w-]+)\]\]")
+PLAN_FILE = re.compile(r"/[\w./@+-]+/plans/[\w.-]+\.md")
 
 
 class Exchange(NamedTuple):
@@ -51,6 +52,20 @@ def tool(name: str, /, **tool_input: object) -> Block:
         "name": name,
         "input": tool_input,
     }
+
+
+def write_plan(words: str) -> Turn:
+    """A turn that writes the plan into the file which the client names in plan mode.
+
+    The client takes a plan from there alone; what ExitPlanMode is called with is lost.
+    """
+
+    def turn(body: dict[str, Any]) -> list[Block]:
+        named = PLAN_FILE.search(json.dumps(body))
+        assert named, "the client names no file for the plan"
+        return [tool("Write", file_path=named[0], content=words)]
+
+    return turn
 
 
 def words_of(content: Any) -> str:
