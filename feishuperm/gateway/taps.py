@@ -180,9 +180,10 @@ class Taps:
             self._sent.discard(tap)
         if receipt is None and not is_sent:
             key = self._hub.engine.key("taps", machine.id)
-            await self._hub.engine.run(("HDEL", key, tap))
-            last = await self._hub.place(machine.id, alive_only=False)
-            return "away", self._away(machine, last)
+            self._hub.go(self._hub.run(("HDEL", key, tap)))
+            if not self._hub.ready:
+                raise EngineDown("nobody knows where it is")
+            return "away", self._away(machine, None)
         self._log_tap(machine, sent, answer, receipt)
         if receipt is None:
             return "sent", self._toast("info", "gateway.sent", machine=machine.name)
@@ -255,7 +256,7 @@ class Taps:
     def heard(self, entry: dict[str, Any]) -> None:
         tap = entry["tap"]
         wire = self._hub.connected.get(tap["machine"])
-        if wire is not None:
+        if wire is not None and self._age(tap) <= FIRST_SECONDS:
             self._deliver(wire, tap)
 
     def _deliver(self, wire: Wire, tap: dict[str, Any]) -> None:

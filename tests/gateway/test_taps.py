@@ -212,6 +212,24 @@ def test_tap_that_nobody_delivered_is_not_told_as_sent(
     assert one.hub.connected[machine.id].got("tap") and again == []  # type: ignore[attr-defined]
 
 
+def test_tap_that_is_heard_too_late_is_not_delivered(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Its person has been told to try again."""
+    engines = shared(tmp_path / "e", clock)
+    one, two = (Bench(engine, clock) for engine in engines)
+    wire = two.wire(one.enrol())
+    two.ask(wire)
+    heard: list[bytes] = []
+    hear, engines[1].hear = engines[1].hear, heard.append  # type: ignore[method-assign]
+    told = one.tap(two.value(), message="om_1")
+    clock.turn(2.6)
+    assert told[0]["toast"]["type"] == "warning"
+    for entry in heard:
+        hear(entry)
+    assert wire.got("tap") == []
+
+
 @pytest.mark.parametrize("ahead", [120.0, -120.0])
 def test_moment_of_a_tap_is_told_by_one_clock(
     tmp_path: Path, clock: Clock, ahead: float
