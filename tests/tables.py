@@ -26,7 +26,7 @@ def every_row(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[...
                 try:
                     test(**others, **dict(zip(keys, values)))
                 except Exception as error:
-                    failed.append(f"{row!r:.200}: {type(error).__name__} {error}")
+                    failed.append(f"{row!r:.120}: {type(error).__name__} {error}")
             assert not failed, "\n".join([f"{len(failed)} of {len(listed)}:", *failed])
 
         signature = inspect.signature(test)

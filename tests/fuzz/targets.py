@@ -446,8 +446,8 @@ def visitors(data: bytes) -> None:
 def dangers(data: bytes) -> None:
     """Every tool that has text to be read, with the same text."""
     for tool, key in DANGERS:
-        marks, facts = read_call(tool, {key: text(data)}, "/home/me/app", "/home/me")
-        for finding in (*marks, *facts):
+        reading = read_call(tool, {key: text(data)}, "/home/me/app", "/home/me")
+        for finding in (*reading.marks, *reading.facts):
             assert f"{finding.key}" in TEXTS
             assert len(finding.what) < 1000
 
