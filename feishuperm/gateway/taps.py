@@ -182,7 +182,7 @@ class Taps:
             key = self._hub.engine.key("taps", machine.id)
             self._hub.go(self._hub.run(("HDEL", key, tap)))
             if not self._hub.ready:
-                raise EngineDown("nobody knows where it is")
+                raise EngineDown(self._hub.engine.problem)
             return "away", self._away(machine, None)
         self._log_tap(machine, sent, answer, receipt)
         if receipt is None:
