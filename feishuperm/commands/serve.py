@@ -30,7 +30,7 @@ from feishuperm.handlers.share import Share
 from feishuperm.handlers.turns import TURN_SECONDS
 from feishuperm.lib import (
     enrolment,
-    secret_finders,  # noqa: F401 - see above
+    secret_veil,  # noqa: F401 - see above
 )
 from feishuperm.lib import log as logging
 from feishuperm.lib.ancestry import Clients

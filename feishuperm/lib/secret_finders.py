@@ -194,7 +194,6 @@ _STORE = re.compile(  # in lower case
 _STORED = re.compile(
     r"[ \t=\"'][A-Za-z_][\w.]{0,63}=(?=[^\s=])|[ \t]-(?:-body|b|-value)[ \t=]"
 )
-_LEFT_OPEN = re.compile(r"[ \t=]([\"'])[^\"'\s]*\Z")
 _COMMAND_END = re.compile(r"(?<!\\)[\n;|&]")
 
 
@@ -458,7 +457,7 @@ def _options(text: str, name: str, place: int, done: int) -> Spans:
         options = table.get(name)
         end = place + len(name)
         for option in options.finditer(text, end, done) if options else ():
-            yield _password(text, option.end(), place)
+            yield _password(text, option, place)
 
 
 def _is_program(text: str, name: str, place: int) -> bool:
@@ -480,7 +479,7 @@ def _stores(text: str, lower: str) -> Spans:
         stop = _COMMAND_END.search(text, store.end(), store.end() + WINDOW)
         done = stop.start() if stop else store.end() + WINDOW
         for value in _STORED.finditer(text, store.end(), done):
-            yield _password(text, value.end(), store.start())
+            yield _password(text, value, store.start())
 
 
 def _piped(text: str, lower: str) -> Spans:
@@ -497,13 +496,13 @@ def _piped(text: str, lower: str) -> Spans:
         yield max(begin, user + 1), end, True
 
 
-def _password(text: str, start: int, command: int) -> Span:
-    """The word that begins here, if it is more than a port or a reference."""
+def _password(text: str, option: re.Match[str], command: int) -> Span:
+    """The word behind an option, if it is more than a port or a reference."""
+    start, before = option.end(), option.group()
     end = _word_end(text, start)
-    # `-u "user:password"`: the quote began before.
-    quote = _LEFT_OPEN.search(text[max(0, start - 260) : start])
-    if quote:
-        end = _find(text, quote[1], start)
+    for mark in "\"'":  # `-u "user:password"`: the quote began before
+        if before.count(mark) % 2:
+            end = _find(text, mark, start)
     value = text[start : min(end, start + MOST_READ)]
     is_number = value.isdigit() and _RUNS.search(
         text, max(0, command - 400), command + 40
