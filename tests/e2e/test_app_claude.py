@@ -13,7 +13,7 @@ from tests.conftest import wait_until
 from tests.e2e.test_app import app_settings
 from tests.fakes.feishu import every_text
 from tests.fakes.feishu_app import OWNER, FakePlatform
-from tests.fakes.model import text, tool
+from tests.fakes.model import text, tool, write_plan
 from tests.lab import COLOUR, SIZES, Lab
 from tests.served import Served
 
@@ -165,8 +165,8 @@ def inputs(thumb: Thumb) -> list[str]:
 def test_plan_is_sent_back_with_a_reason_and_then_approved(
     lab: Lab, thumb: Thumb
 ) -> None:
-    first, second = tool("ExitPlanMode", plan="1"), tool("ExitPlanMode", plan="2")
-    lab.model.push([first], [second], [text("bye")])
+    first, second = tool("ExitPlanMode"), tool("ExitPlanMode")
+    lab.model.push([first], write_plan("1. test"), [second], [text("bye")])
     session = lab.session("plan it", "--permission-mode", "plan")
     thumb.tap("退回计划", {"reason": "add tests"})
     told = thumb.told(first)
