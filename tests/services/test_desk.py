@@ -34,7 +34,7 @@ from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter
 from feishuperm.services.records import remembered
 from feishuperm.services.rule_writer import RuleWriter
-from tests.kinds import extra
+from tests.kinds import extra, refusals
 from tests.lib.samples import CALLS
 from tests.served import EVENT
 
@@ -325,7 +325,7 @@ def test_nothing_that_lasts_is_granted_where_a_call_is_masked(
     bench.desk._surfaces = frozenset(("inbox", "webhook", "app", "gateway"))
     waiter = bench.ask(command="mysql -pHunter22 shop")
     ((ask, _),) = bench.channel.asks
-    assert [offer.name for offer in ask.offered] == ["allow", "deny", "interrupt"]
+    assert sorted(o.name for o in ask.offered) == sorted(["allow", *refusals()])
     for action in ("always", "minutes", "session"):
         answer = Answer(ID, action, surface=surface, confirmed=True)
         assert bench.desk.answer(answer).status == statuses.REFUSED
@@ -342,7 +342,7 @@ def test_what_a_mask_may_hide_is_granted_on_its_page_alone(
     bench.desk._surfaces = frozenset(("inbox", "webhook", "app", "gateway"))
     waiter = bench.ask(command="SECRET=./x.sh; sh $SECRET")
     ((ask, _),) = bench.channel.asks
-    assert [offer.name for offer in ask.offered] == ["deny", "interrupt"]
+    assert sorted(offer.name for offer in ask.offered) == refusals()
     for action in ("allow", "always", "edit"):
         answer = Answer(ID, action, {"command": ("x",)}, surface, confirmed=True)
         assert bench.desk.answer(answer).status == statuses.REFUSED
@@ -1263,8 +1263,8 @@ def test_form_that_nothing_is_wrong_with_is_taken(waking: Bench) -> None:
 @pytest.mark.parametrize("plan", ["", " \n", None])
 def test_plan_without_text_can_only_be_refused(bench: Bench, plan: str | None) -> None:
     waiter = bench.ask("ExitPlanMode", plan=plan, planFilePath="/p/x.md")
-    names = [offer.name for offer in bench.inbox.asks[0][0].actions]
-    assert names == ["deny", "interrupt"]
+    names = sorted(offer.name for offer in bench.inbox.asks[0][0].actions)
+    assert names == refusals("plan")
     assert bench.answer("approve").status == statuses.REFUSED
     assert bench.request.waits()
     assert bench.answer("deny").status == statuses.SETTLED
