@@ -2,44 +2,51 @@
 """Build, test, lint and release feishuperm: `python3 build.py --help`.
 
 Needs nothing but Python 3.9: the tools go into a private environment in `.build/`.
-shiv makes the archive; `archive.py` gives it another start.  Nothing is ever unpacked
-to run it.  Same commit and same set of CPythons: same bytes.
+shiv makes the archive; this file gives it another start.  The result is, in one file:
+
+    sh text    TEXT_SIZE bytes: finds the interpreter and runs `boot` with it, isolated;
+               at its end `others`, for Pythons that the archive has no code for
+    table      for each minor version length and place of its head, if it has one;
+               first of all those of the list of sources
+    packs      per CPython: a head, ready to run, with the loader and what `hook`
+               needs, magic and mark; then each module that starts often, compressed
+    sources    the list of the sources in the zip
+    zip        from shiv: site-packages/, and our own __main__.py
+
+The texts of the start are in `feishuperm/start/`.  `boot` is short: it is compiled at
+every start; `others` runs what `install` put beside the archive, else the sources.
+Nothing is ever unpacked or written, and no variable but XDG_CONFIG_HOME and HOME has a
+say in which code runs.  Same commit and same set of CPythons: same bytes.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import json
 import marshal
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from archive import (
-    BuildError,
-    Python,
-    check,
-    list_sources,
-    make_codes,
-    make_text,
-    make_zip,
-    write_file,
-)
-from feishuperm.codes import LOADER, READY, digest_of, find_modules, make_pack, mark_of
+from feishuperm import codes, loader
+from feishuperm.models.names import PROGRAMS
 
 ROOT = Path(__file__).resolve().parent
 # What a build reads, besides the package.
-INPUTS = ("archive.py", "build.py", "pyproject.toml", "install.sh", "LICENSE")
+INPUTS = ("build.py", "pyproject.toml", "install.sh", "LICENSE")
 CACHE = ROOT / ".build"
 VENV = CACHE / "venv"
 TOOLS_PYTHON = VENV / "bin" / "python"
@@ -48,26 +55,22 @@ ARCHIVE = DIST / "feishuperm.pyz"
 STAMP = CACHE / "archive.json"  # what dist/feishuperm.pyz was built from and for
 # A variable: set, everything is built and tested for the running CPython alone.
 ONLY_THIS_PYTHON = "FEISHUPERM_ONLY_THIS_PYTHON"
-# Tests with one of these need more than Python packages; `full` is said of all of them.
-PART_MARKERS = ("browser", "claude", "sdk", "node", "redis")
 
 MINORS = range(9, 20)  # CPythons that get compiled code, if they are here
 RELEASE_MINORS = range(9, 14)  # a release without one of these would start slowly
 SIZE_LIMIT = 1_500_000  # of a release, in bytes
-# What one event with one command needs, a review, and `version`, before `install` has
-# put the code of everything beside the archive.  More of it makes the archive larger by
-# 100 kB for each thousand lines.
-OFTEN = """
-_build cli errors commands commands.hook commands.supervisor commands.version engine
-engine.application engine.config_manager engine.hook_manager engine.shell_programs
-engine.shell_template engine.variables lib lib.arguments lib.child lib.config
-lib.control lib.files lib.log lib.secrets models models.fields models.hooks
-models.names models.notice models.settings supervisor supervisor.event
-supervisor.prompts supervisor.reviewer supervisor.state supervisor.supervisor
-supervisor.verdict
-"""
+TEXT_SIZE = loader.SOURCES_AT  # of the sh text; the table follows
+TABLE_SIZE = 8 * 32  # two numbers for Python 3.0 to 3.31; 3.0 stands for the sources
+START = ROOT / "feishuperm" / "start"
+HOOK_NAMES = tuple(name for name, command in PROGRAMS.items() if command == "hook")
 NO_GIT_EPOCH = 1_767_225_600  # 2026-01-01: any constant will do
 
+PACK = """\
+import marshal, sys
+from feishuperm import codes
+pack = codes.make_pack(marshal.load(sys.stdin.buffer), (codes.LOADER,))
+sys.stdout.buffer.write(marshal.dumps(pack, 2))
+"""
 PROBE = """\
 import os, sys
 from _frozen_importlib_external import MAGIC_NUMBER
@@ -78,16 +81,30 @@ if sys.implementation.name == "cpython" and v[3] == "final":
 """
 
 
+class BuildError(Exception):
+    """Ends the build; its text says what to do."""
+
+
+class Python(NamedTuple):
+    """An interpreter on this machine."""
+
+    path: str
+    magic: str
+    version: str
+
+    @property
+    def minor(self) -> int:
+        return int(self.version.split(".")[1])
+
+
 # ---- interpreters
 
 
 def find_pythons() -> list[Python]:
     """One CPython per kind of bytecode, oldest first."""
     found: dict[str, Python] = {}
-    paths: Iterable[str] = [os.path.realpath(sys.executable)]
-    if not os.environ.get(ONLY_THIS_PYTHON):
-        paths = dict.fromkeys(candidate_pythons())
-    for path in paths:
+    alone = os.environ.get(ONLY_THIS_PYTHON)
+    for path in [sys.executable] if alone else dict.fromkeys(candidate_pythons()):
         python = probe(path)
         if python and python.minor in MINORS:
             found.setdefault(python.magic, python)
@@ -97,38 +114,25 @@ def find_pythons() -> list[Python]:
 def candidate_pythons() -> Iterator[str]:
     """Every path where a CPython may be, the running one first."""
     yield os.path.realpath(sys.executable)
-    folders = os.environ.get("PATH", "").split(os.pathsep)
-    shims = [folder for folder in folders if os.path.basename(folder) == "shims"]
-    pyenvs = [os.environ.get("PYENV_ROOT", ""), os.path.expanduser("~/.pyenv")]
-    pyenvs += [os.path.dirname(folder) for folder in shims]
-    for root in filter(None, dict.fromkeys(pyenvs)):
-        for version in sorted(Path(root).glob("versions/*/bin/python3")):
-            yield os.path.realpath(version)
-        if os.path.join(root, "shims") in folders:  # slow ways to the same versions
-            folders.remove(os.path.join(root, "shims"))
+    named = os.environ.get("PATH", "").split(os.pathsep)
+    # A shim starts slowly what lies beside it.
+    shims = [folder for folder in named if os.path.basename(folder) == "shims"]
+    roots = [os.environ.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv")]
+    roots += map(os.path.dirname, shims)
+    bins = [Path(root).glob("versions/*/bin") for root in roots if root]
+    folders = [str(path) for paths in bins for path in paths]
+    folders += [folder for folder in named if folder not in shims]
     for folder in [*folders, "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"]:
         for name in ["python3", *(f"python3.{minor}" for minor in MINORS)]:
             path = os.path.join(folder, name)
             if os.path.isabs(path) and os.access(path, os.X_OK):
-                yield path if is_script(path) else os.path.realpath(path)
-
-
-def is_script(path: str) -> bool:
-    """Whether this is a shim, which acts by the name it is called by."""
-    with open(path, "rb") as file:
-        return file.read(2) == b"#!"
+                yield path
 
 
 def probe(path: str) -> Python | None:
     """What an interpreter says about itself; None if it is not a CPython we know."""
     try:
-        result = subprocess.run(
-            [path, "-I", "-S", "-c", PROBE],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
+        result = quietly([path, "-I", "-S", "-c", PROBE], timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     lines = result.stdout.splitlines()
@@ -136,6 +140,12 @@ def probe(path: str) -> Python | None:
 
 
 # ---- tools
+
+
+def quietly(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run with nothing to read, and keep what it says."""
+    options.update(stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return subprocess.run(command, **options)
 
 
 def requirements(group: str) -> list[str]:
@@ -148,10 +158,7 @@ def requirements(group: str) -> list[str]:
 
 
 def ensure_tools(*groups: str) -> None:
-    """Fill the private environment with what these groups name, if it lacks it.
-
-    A build takes `build` alone: it waits for shiv, not for a browser's driver.
-    """
+    """Fill the private environment with what these groups name, if it lacks it."""
     wanted = [one for group in groups for one in requirements(group)]
     stamp = VENV / "feishuperm-stamp"
     there = stamp.read_text().splitlines() if stamp.exists() else []
@@ -186,8 +193,7 @@ def make_venv() -> list[str]:
 
 def has_pip(command: list[str]) -> bool:
     """Whether a pip answers; those before 22.3 cannot fill another environment."""
-    asked = [*command, "--version"]
-    return subprocess.run(asked, capture_output=True).returncode == 0
+    return quietly([*command, "--version"]).returncode == 0
 
 
 def say(text: str) -> None:
@@ -195,18 +201,12 @@ def say(text: str) -> None:
 
 
 def run_shown(label: str, command: list[str], cwd: Path = ROOT) -> bool:
-    """Run with its output shown, and a sign of life while it is silent."""
-    start = time.monotonic()
+    """Run with its output shown; whether it succeeded."""
     try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=cwd)
+        return subprocess.call(command, stdin=subprocess.DEVNULL, cwd=cwd) == 0
     except OSError as error:
         say(f"{label}: {error}")
         return False
-    while True:
-        try:
-            return process.wait(timeout=15) == 0
-        except subprocess.TimeoutExpired:
-            say(f"{label}: still at work, {time.monotonic() - start:.0f} s")
 
 
 # ---- the archive
@@ -216,7 +216,6 @@ class Source(NamedTuple):
     """What goes into the archive, and the facts it is stamped with."""
 
     files: dict[str, bytes]  # by name below site-packages
-    licence: bytes
     version: str
     commit: str
     dirty: bool
@@ -224,7 +223,7 @@ class Source(NamedTuple):
 
     @property
     def build_id(self) -> str:
-        return digest_of(self.files)
+        return codes.digest_of(self.files)
 
 
 def package_files() -> dict[str, bytes]:
@@ -249,16 +248,13 @@ def read_source() -> Source:
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or epoch)
     inputs = ("feishuperm", *INPUTS)
     dirty = commit != "unknown" and bool(git("status", "--porcelain", *inputs))
-    licence = (ROOT / "LICENSE").read_bytes()
-    return Source(files, licence, version[1], commit, dirty, epoch)
+    return Source(files, version[1], commit, dirty, epoch)
 
 
 def git(*arguments: str) -> str:
     """The output of a git command, empty if there is no git."""
     try:
-        result = subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True
-        )
+        result = quietly(["git", "-C", str(ROOT), *arguments])
     except OSError:
         return ""
     return result.stdout.strip() if result.returncode == 0 else ""
@@ -269,27 +265,22 @@ def git(*arguments: str) -> str:
 
 def pack_for(files: dict[str, bytes], python: Python) -> tuple[bytes, bytes]:
     """Head and codes of what starts often, made by one CPython. Raises BuildError."""
-    wanted = {LOADER, *READY, *(f"feishuperm.{name}" for name in OFTEN.split())}
-    modules = find_modules(files).items()
+    # What an event with one command needs; a thousand lines more would take 100 kB.
+    names = start_text("often.txt").split()
+    wanted = {codes.LOADER, *codes.READY, *(f"feishuperm.{name}" for name in names)}
+    modules = codes.find_modules(files).items()
     chosen = {name: module for name, module in modules if name in wanted}
     result = subprocess.run(
-        [python.path, "-BsS", "-X", "no_debug_ranges", __file__, "--pack"],
+        [python.path, "-BsS", "-X", "no_debug_ranges", "-c", PACK],
         env={"PYTHONHASHSEED": "0"},  # sets among the constants are written in order
-        cwd="/",
+        cwd=ROOT,
         input=marshal.dumps(chosen, 2),
         capture_output=True,
     )
     if result.returncode:
         raise BuildError(f"{python.version}: {result.stderr.decode()}")
-    head, codes = marshal.loads(result.stdout)
-    return head, codes
-
-
-def pack_stdin() -> int:
-    """For `pack_for`."""
-    pack = make_pack(marshal.load(sys.stdin.buffer), (LOADER,))
-    sys.stdout.buffer.write(marshal.dumps(pack, 2))
-    return 0
+    head, body = marshal.loads(result.stdout)
+    return head, body
 
 
 def build_facts(source: Source) -> bytes:
@@ -311,7 +302,7 @@ def run_shiv(files: dict[str, bytes], epoch: int) -> dict[str, bytes]:
         command = [str(TOOLS_PYTHON), "-m", "shiv.cli", "--site-packages", str(stage)]
         command += ["-e", "feishuperm.cli:main", "-o", str(output)]
         environ = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
-        result = subprocess.run(command, env=environ, capture_output=True, text=True)
+        result = quietly(command, env=environ)
         if result.returncode:
             raise BuildError(f"shiv failed: {result.stderr.strip() or result.stdout}")
         with zipfile.ZipFile(output) as archive:
@@ -321,13 +312,13 @@ def run_shiv(files: dict[str, bytes], epoch: int) -> dict[str, bytes]:
 def make_archive(source: Source, pythons: list[Python]) -> bytes:
     """The whole file."""
     files = {"feishuperm/_build.py": build_facts(source), **source.files}
-    mark = mark_of(files)
+    mark = codes.mark_of(files)
     text, main = make_text(source.version, mark)
     with ThreadPoolExecutor() as pool:
         packs = pool.map(lambda python: pack_for(files, python), pythons)
         members = run_shiv(files, source.epoch)
         by_python = dict(zip(pythons, packs))
-    members["LICENSE"] = source.licence
+    members["LICENSE"] = (ROOT / "LICENSE").read_bytes()
     members["__main__.py"] = main
     environment = json.loads(members["environment.json"])
     environment["build_id"] = source.build_id  # the one that `version` shows
@@ -335,6 +326,104 @@ def make_archive(source: Source, pythons: list[Python]) -> bytes:
     sources = list_sources(make_zip(members, source.epoch, 0))
     prefix = text + make_codes(by_python, mark, sources)
     return prefix + make_zip(members, source.epoch, len(prefix))
+
+
+# ---- the parts of the file
+
+
+def start_text(name: str, **facts: object) -> str:
+    """A text of `feishuperm/start/`, each @NAME@ replaced by its fact."""
+    text = (START / name).read_text("utf-8")
+    for key, fact in facts.items():
+        text = text.replace(f"@{key}@", str(fact))
+    return text
+
+
+def make_text(version: str, mark: bytes) -> tuple[bytes, bytes]:
+    """The sh text, and the `__main__.py` for `python3 feishuperm.pyz`."""
+    source = Path(loader.__file__).read_text("utf-8")
+    beside = re.search(r"^def open_beside.*?(?=^def )", source, re.M | re.S)
+    assert beside
+    facts: dict[str, object] = {"MARK": mark.decode(), "TEXT": TEXT_SIZE}
+    sources = repr(start_text("sources.txt", **facts))
+    facts.update(SOURCES=sources, BESIDE=beside[0], NAMES=repr(HOOK_NAMES))
+    others = start_text("others.txt", **facts)
+    room = TEXT_SIZE - len(others)
+    boot = start_text("boot.txt", OTHERS=room, **facts)
+    sh_names = " | ".join(HOOK_NAMES)
+    text = start_text("start.sh", VERSION=version, SH_NAMES=sh_names, BOOT=boot)
+    if len(text) > room:
+        raise BuildError(f"the sh text has {len(text)} bytes, there is room for {room}")
+    main = start_text("main.txt", BOOT=repr(boot))
+    return (text.ljust(room, "\n") + others).encode(), main.encode()
+
+
+def make_codes(
+    packs: dict[Python, tuple[bytes, bytes]], mark: bytes, sources: bytes
+) -> bytes:
+    """What stands between sh text and zip: table, packs, list of sources."""
+    table, data = bytearray(TABLE_SIZE), b""
+    begin = TEXT_SIZE + TABLE_SIZE
+    for python, (head, body) in packs.items():
+        # Should the file be replaced between sh and Python, what BOOT finds is not what
+        # it knows: the mark says so before marshal reads code of another loader.
+        head += bytes.fromhex(python.magic) + mark
+        struct.pack_into(">II", table, 8 * python.minor, len(head), begin + len(data))
+        data += head + body
+    struct.pack_into(">II", table, 0, len(sources), begin + len(data))
+    return bytes(table) + data + sources
+
+
+def list_sources(zipped: bytes) -> bytes:
+    """Of every module: its file; length, place in the zip and sum of its source."""
+    with zipfile.ZipFile(io.BytesIO(zipped)) as archive:
+        infos = {info.filename: info for info in archive.infolist()}
+    names = [name for name in infos if name.startswith(codes.SITE)]
+    files = {name[len(codes.SITE) :]: b"" for name in names}
+    rows = {}
+    for name, (file, _) in codes.find_modules(files).items():
+        info = infos[codes.SITE + file]
+        place = info.header_offset + 30 + len(info.filename)  # behind its own header
+        rows[name] = file, info.compress_size, place, info.CRC
+    return zlib.compress(marshal.dumps(rows, 2), 9)
+
+
+def make_zip(members: dict[str, bytes], epoch: int, offset: int) -> bytes:
+    """A zip that stands `offset` bytes into a file and depends on nothing else."""
+    date = time.gmtime(max(epoch, 315_532_800))[:6]  # zip begins in 1980
+    output = io.BytesIO()
+    output.seek(offset)
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(name for name in members if not name.endswith("/")):
+            info = zipfile.ZipInfo(name, date)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.create_system = 3
+            info.external_attr = 0o100644 << 16
+            archive.writestr(info, members[name])
+    return output.getvalue()[offset:]
+
+
+def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write so that a reader sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    temporary.chmod(mode)
+    temporary.replace(path)
+
+
+def check(archive: Path, pythons: list[Python]) -> None:
+    """Raises BuildError when the file does not run somewhere by its compiled code."""
+    with tempfile.TemporaryDirectory(prefix="feishuperm-check-") as scratch:
+        for python in pythons:
+            pin = Path(scratch, "feishuperm", "python")  # as an installation has it
+            write_file(pin, python.path.encode() + b"\n")
+            env = {"PATH": os.defpath, "XDG_CONFIG_HOME": scratch}
+            command = [str(archive), "version", "--json"]
+            result = quietly(command, env=env, cwd=scratch, timeout=60)
+            wanted = ('"fast": true', f'"python": "{python.version}"')
+            if not all(fact in result.stdout for fact in wanted):
+                raise BuildError(f"{python.version}: `version` said {result}")
 
 
 # ---- commands
@@ -414,7 +503,7 @@ def input_digest() -> str:
     """Of every file that a build reads."""
     files = package_files()
     files.update({name: (ROOT / name).read_bytes() for name in INPUTS})
-    return digest_of(files)
+    return codes.digest_of(files)
 
 
 def build(pythons: list[Python], url: str = "") -> None:
@@ -427,11 +516,8 @@ def build(pythons: list[Python], url: str = "") -> None:
         raise BuildError(f"a release needs CPython {names} on this machine")
     inputs, source = input_digest(), read_source()
     data = make_archive(source, pythons)
-    if len(data) > SIZE_LIMIT:
-        text = f"the archive has {len(data)} bytes; the limit is {SIZE_LIMIT}"
-        if url:
-            raise BuildError(text)
-        say(text)
+    if url and len(data) > SIZE_LIMIT:
+        raise BuildError(f"it has {len(data)} bytes; the limit is {SIZE_LIMIT}")
     fresh = ARCHIVE.with_name("feishuperm.pyz.new")
     write_file(fresh, data, 0o755)
     check(fresh, pythons)
@@ -455,45 +541,8 @@ def make_installer(version: str, url: str, digest: str) -> bytes:
 
 
 def command_test(arguments: list[str]) -> int:
-    """Run the tests: the quick ones, a PATH, or --full (--system: by apt and npm)."""
-    system = bool(os.environ.get("CI")) or "--system" in arguments
-    full = "--full" in arguments
-    rest = [word for word in arguments if word not in ("--full", "--system")]
-    paths = [word.partition("::")[0] for word in rest if is_path(word)]
-    needs = markers_in(paths)
-    ensure_tools("build", "test", *["full"] * (full or bool(needs - {"full"})))
-    if full or needs - {"full", "sdk"} or "--system" in arguments:
-        parts = [sys.executable, str(ROOT / "tests" / "system_parts.py")]
-        subprocess.call([*parts, *["--install"] * system])
-    if not full and not needs:
-        os.environ[ONLY_THIS_PYTHON] = "1"
-    ensure_archive()
-    pytest = [str(TOOLS_PYTHON), "-m", "pytest", *pytest_options(paths, full), *rest]
-    return subprocess.call(pytest, cwd=ROOT)
-
-
-def is_path(word: str) -> bool:
-    """Whether an argument for pytest names tests: a file, a folder, one test."""
-    path = word.partition("::")[0]
-    return word[:1] != "-" and (path.endswith(".py") or (ROOT / path).exists())
-
-
-def markers_in(paths: list[str]) -> set[str]:
-    """The markers of what the default leaves out that the files of these paths have."""
-    folders = [ROOT / path for path in paths]
-    files = [file for folder in folders for file in [folder, *folder.rglob("*.py")]]
-    texts = [file.read_text("utf-8") for file in files if file.is_file()]
-    names = re.findall(r"mark\.(\w+)", "\n".join(texts))
-    return set(names).intersection(("full", *PART_MARKERS))
-
-
-def pytest_options(paths: list[str], full: bool) -> list[str]:
-    """Every core, unless it is one file; all that is quick, unless more is named."""
-    several = len(paths) != 1 or (ROOT / paths[0]).is_dir()
-    spread = ["-n", "auto", "--dist", "loadfile"] if several else []
-    chosen = [] if paths or full else ["-m", "not full"]
-    thorough = ["--hypothesis-profile=full"] if full else []
-    return spread + chosen + thorough
+    """Run the quick tests, a PATH, or --full (--system: with apt and npm)."""
+    return subprocess.call([sys.executable, "-m", "tests", *arguments], cwd=ROOT)
 
 
 def command_lint(arguments: list[str]) -> int:
@@ -504,31 +553,23 @@ def command_lint(arguments: list[str]) -> int:
     return max(subprocess.call(step, cwd=ROOT) for step in steps)
 
 
-def run_tool(module: str, arguments: list[str]) -> int:
-    """Run a program of tests/ against the archive."""
+def command_bench(arguments: list[str], module: str = "tests.bench") -> int:
+    """Run every bench or the named ones, and print one table of ratios."""
     ensure_tools("build", "test", "full")
     ensure_archive()
     return subprocess.call([str(TOOLS_PYTHON), "-m", module, *arguments], cwd=ROOT)
 
 
-def command_bench(arguments: list[str]) -> int:
-    """Run every bench or the named ones, and print one table of ratios."""
-    return run_tool("tests.bench", arguments)
-
-
 def command_soak(arguments: list[str]) -> int:
     """Try for an hour to break it: fuzz, faults, app, gateway, ...."""
-    return run_tool("tests.soak.choose", arguments)
+    return command_bench(arguments, "tests.soak.choose")
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "build": command_build,
-    "test": command_test,
-    "lint": command_lint,
-    "release": command_release,
-    "bench": command_bench,
-    "soak": command_soak,
-}
+    function.__name__.rpartition("_")[2]: function
+    for function in (command_build, command_test, command_lint, command_release,
+                     command_bench, command_soak)
+}  # fmt: skip
 
 
 def usage() -> str:
@@ -537,8 +578,6 @@ def usage() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments == ["--pack"]:
-        return pack_stdin()
     if set(arguments[:1]) & {"-h", "--help", "help"}:
         print(usage())
         return 0

@@ -2,7 +2,7 @@
 
 The build puts the code of what starts often before the zip, once per CPython; `install`
 puts the code of everything, for the Python it pins, into a file beside the archive.
-What neither has comes from the sources in the zip.  BOOT, in the sh text, runs this
+What neither has comes from the sources in the zip.  `start/boot.txt` runs this
 file's own code and calls `start()`; from then on `import feishuperm.x` is a read at a
 known offset of a file that stays open: no folder is listed, nothing is written.
 
@@ -201,7 +201,7 @@ def open_beside(archive: str, fd: int, mark: bytes) -> tuple[int, bytes]:
     """The code that `install` put beside the archive: its file, and its head.
 
     Raises OSError unless it is of this very build, for this Python, whole, and nobody
-    can have written it who could not write the archive.  BOOT has a copy of this text.
+    can have written it who could not write the archive.  The sh text has a copy of this.
     """
     from _frozen_importlib_external import MAGIC_NUMBER
     from _imp import source_hash
@@ -228,7 +228,7 @@ def open_beside(archive: str, fd: int, mark: bytes) -> tuple[int, bytes]:
 def start(
     fd: int, mark: bytes, pack: int, place: int, ready: Ready, places: bytes
 ) -> None:
-    """Run the command line of BOOT: the archive is open as `fd`, its code as `pack`."""
+    """Run the command line: the archive is open as `fd`, its code as `pack`."""
     argv = sys.argv
     del argv[0]
     archive = absolute(argv[0])

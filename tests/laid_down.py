@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-import archive
 import build
 from feishuperm.codes import READY, SITE, find_modules, make_pack, mark_of
 from feishuperm.loader import BESIDE, Loader
@@ -44,7 +43,7 @@ def this_python() -> build.Python:
 
 def head_of(data: bytes, python: build.Python) -> tuple[int, int]:
     """Length and place of the head of a Python in a built file."""
-    row = data[archive.TEXT_SIZE + 8 * python.minor :][:8]
+    row = data[build.TEXT_SIZE + 8 * python.minor :][:8]
     return int.from_bytes(row[:4], "big"), int.from_bytes(row[4:], "big")
 
 
@@ -55,9 +54,9 @@ def lay_down(path: Path, is_known: bool = True) -> Path:
     often["feishuperm.loader"] = modules["feishuperm.loader"]
     packs = {this_python(): make_pack(often)} if is_known else {}
     members = {SITE + name: data for name, data in FILES.items()}
-    sources = archive.list_sources(archive.make_zip(members, 0, 0))
-    prefix = bytes(archive.TEXT_SIZE) + archive.make_codes(packs, MARK, sources)
-    path.write_bytes(prefix + archive.make_zip(members, 0, len(prefix)))
+    sources = build.list_sources(build.make_zip(members, 0, 0))
+    prefix = bytes(build.TEXT_SIZE) + build.make_codes(packs, MARK, sources)
+    path.write_bytes(prefix + build.make_zip(members, 0, len(prefix)))
     return path
 
 

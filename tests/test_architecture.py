@@ -52,7 +52,6 @@ EVERYBODYS = {"errors", "wire"}
 ROOT_NAMES = {
     *(
         "pyproject.toml",
-        "archive.py",
         "build.py",
         "install.sh",
         "README.md",
@@ -63,8 +62,19 @@ ROOT_NAMES = {
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
     *("codes.py", "loader.py"),
-    *("models", "protocol", "lib", "services", "channels", "handlers", "server", "web"),
+    *(
+        "models",
+        "protocol",
+        "lib",
+        "services",
+        "channels",
+        "handlers",
+        "server",
+        "web",
+        "start",
+    ),
     *("engine", "supervisor", "setup", "gateway", "commands", "danger"),
+    "start",
 }
 
 

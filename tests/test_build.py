@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-import archive
 import build
 from feishuperm.codes import SITE, find_modules, mark_of
 from tests import conftest
+from tests.__main__ import main as choose_tests
 from tests.conftest import ROOT, clean_env
 from tests.laid_down import head_of
 
@@ -187,11 +187,11 @@ def test_shiv_info_reads_it(pyz: Path) -> None:
 
 
 def test_boot_fits_between_single_quotes() -> None:
-    text, main = archive.make_text("1.2.3", b"0123456789abcdef")
+    text, main = build.make_text("1.2.3", b"0123456789abcdef")
     boot = re.findall(r"-c '(.*?)' \"\$0\"", text.decode(), re.DOTALL)[0]
     assert "@" not in text.decode().replace('"$@"', "")
     assert repr(boot) in main.decode()
-    assert len(text) == archive.TEXT_SIZE
+    assert len(text) == build.TEXT_SIZE
     compile(boot, "boot", "exec")
 
 
@@ -215,7 +215,7 @@ def test_zip_follows_the_codes_at_once(pyz: Path) -> None:
 
 def test_text_that_has_no_room_is_refused() -> None:
     with pytest.raises(build.BuildError, match="there is room for"):
-        archive.make_text("1" * 4000, b"0123456789abcdef")
+        build.make_text("1" * 4000, b"0123456789abcdef")
 
 
 def test_module_that_does_not_compile_is_named(pythons: list[build.Python]) -> None:
@@ -225,7 +225,7 @@ def test_module_that_does_not_compile_is_named(pythons: list[build.Python]) -> N
 
 
 def test_modules_that_start_often_exist() -> None:
-    names = {f"feishuperm.{name}" for name in build.OFTEN.split()}
+    names = {f"feishuperm.{name}" for name in build.start_text("often.txt").split()}
     there = {"feishuperm._build", *find_modules(build.package_files())}
     assert names <= there
 
@@ -250,7 +250,7 @@ def test_interpreters_do_not_depend_on_home(
     """A shims folder in PATH leads to the same versions as HOME and PYENV_ROOT do."""
     version = tmp_path / "pyenv" / "versions" / "3.99.0" / "bin"
     version.mkdir(parents=True)
-    (version / "python3").write_text("")
+    build.write_file(version / "python3", b"", 0o755)
     found = str(version / "python3")
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
     monkeypatch.setenv("PATH", "/usr/bin")
@@ -332,7 +332,7 @@ def test_archive_that_does_not_answer_is_refused(
     broken = tmp_path / "x"
     build.write_file(broken, b"#!/bin/sh\nexit 0\n", 0o755)
     with pytest.raises(build.BuildError, match="`version` said"):
-        archive.check_version(broken, pythons[0], tmp_path)
+        build.check(broken, pythons[:1])
 
 
 def test_tools_are_installed_once_each_and_again_when_their_group_changes(
@@ -415,7 +415,7 @@ def test_quick_tests_need_python_packages_and_this_python_alone(
     options: list[str],
 ) -> None:
     tested = FakeRun(monkeypatch, tmp_path)
-    build.command_test(words.split())
+    choose_tests(words.split())
     assert tested.tools == ["build", "test"]
     assert (tested.parts, tested.alone, tested.pytest) == ([], True, options)
 
@@ -442,7 +442,7 @@ def test_full_tests_bring_what_they_need_and_ask_before_apt_and_npm(
 ) -> None:
     tested = FakeRun(monkeypatch, tmp_path)
     monkeypatch.setenv("CI", ci)
-    build.command_test(words.split())
+    choose_tests(words.split())
     assert tested.tools == ["build", "test", *tools]
     assert (tested.parts, tested.alone, tested.pytest) == (parts, False, options)
 

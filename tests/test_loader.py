@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import archive as layout
+import build
 from feishuperm import loader, wire
 from feishuperm.models.names import PROGRAMS
 from tests.laid_down import MARK, OFTEN, SELDOM, lay_beside, lay_down, open_loader
@@ -169,7 +169,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "garbage": lambda data: b"\xff" * len(data),
     "zeros": lambda data: bytes(len(data)),
     "moved": lambda data: b"x" + data,
-    "cut": lambda data: data[: layout.TEXT_SIZE + layout.TABLE_SIZE + 9],
+    "cut": lambda data: data[: build.TEXT_SIZE + build.TABLE_SIZE + 9],
 }
 
 
@@ -257,5 +257,5 @@ def test_what_is_not_in_the_archive_is_left_to_others(
 
 def test_every_name_of_the_hook_is_known_everywhere() -> None:
     names = {name for name, command in PROGRAMS.items() if command == "hook"}
-    assert names == set(loader.HOOK_NAMES) == set(layout.HOOK_NAMES)
+    assert names == set(loader.HOOK_NAMES) == set(build.HOOK_NAMES)
     assert list(loader.HOOK_ARGUMENTS) == [[], *([kind] for kind in wire.KINDS)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import archive
+import build
 from feishuperm.cli import COMMANDS
 from feishuperm.models.names import DOCTOR_TOOL, PROGRAMS, TEST_TOOL
 
@@ -13,7 +13,7 @@ def test_every_name_means_a_command_that_exists() -> None:
 
 
 def test_seed_name_starts_the_hook_in_the_built_file_too() -> None:
-    assert archive.HOOK_NAMES == ("feishuperm-hook", "permission-notify")
+    assert build.HOOK_NAMES == ("feishuperm-hook", "permission-notify")
 
 
 def test_our_own_tools_are_no_tools_of_the_client() -> None:
