@@ -201,7 +201,7 @@ def open_beside(archive: str, fd: int, mark: bytes) -> tuple[int, bytes]:
     """The code that `install` put beside the archive: its file, and its head.
 
     Raises OSError unless it is of this very build, for this Python, whole, and nobody
-    can have written it who could not write the archive.  The sh text has a copy of this.
+    can have written it who could not write the archive.  The sh text has a copy of it.
     """
     from _frozen_importlib_external import MAGIC_NUMBER
     from _imp import source_hash

@@ -34,7 +34,7 @@ ODD_NAMES = [
 ]
 OLD_PYTHONS = [
     path
-    for path in sorted(set(build.candidate_pythons()))
+    for path in sorted(set(map(os.path.realpath, build.candidate_pythons())))
     if re.search(r"/python3\.[678]$", path)
 ]
 
