@@ -1,4 +1,4 @@
-"""`pytest --packages`: how much of each package the tests run, printed.
+"""`pytest --packages -n0`: how much of each package the tests run, printed.
 
 For finding what no test runs.  Lines of the tests' own processes count, those of a
 built file or a server that they start do not.
@@ -19,17 +19,17 @@ DATA = ROOT / ".build" / "coverage"
 
 
 class Packages:
-    """The lines that ran, in this process and in every worker of it."""
+    """The lines that ran in this process."""
 
     def __init__(self, config: pytest.Config) -> None:
         import coverage
 
-        self.is_worker = hasattr(config, "workerinput")
-        if not self.is_worker:
-            shutil.rmtree(DATA, ignore_errors=True)
-            DATA.mkdir(parents=True)
+        if config.getoption("numprocesses", None):
+            raise pytest.UsageError("--packages counts in one process: add -n0")
+        shutil.rmtree(DATA, ignore_errors=True)
+        DATA.mkdir(parents=True)
         self.made: Any = coverage.Coverage(
-            str(DATA / "lines"), data_suffix=True, source=[str(PACKAGE)], messages=False
+            str(DATA / "lines"), source=[str(PACKAGE)], messages=False
         )
         self.made.start()
 
@@ -41,14 +41,10 @@ class Packages:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
     ) -> None:
-        import coverage
-
-        total = coverage.Coverage(str(DATA / "lines"), source=[str(PACKAGE)])
-        total.combine([str(DATA)])
         sizes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         terminalreporter.section("lines run, by package")
         for path in sorted(PACKAGE.rglob("*.py")):
-            _, lines, _, missed, _ = total.analysis2(str(path))
+            _, lines, _, missed, _ = self.made.analysis2(str(path))
             place = path.relative_to(PACKAGE)
             sizes[place.parts[0]][0] += len(lines)
             sizes[place.parts[0]][1] += len(lines) - len(missed)
