@@ -38,6 +38,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,8 +120,7 @@ def candidate_pythons() -> Iterator[str]:
     shims = [folder for folder in named if os.path.basename(folder) == "shims"]
     roots = [os.environ.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv")]
     roots += map(os.path.dirname, shims)
-    bins = [Path(root).glob("versions/*/bin") for root in roots if root]
-    folders = [str(path) for paths in bins for path in paths]
+    folders = [one for root in roots if root for one in glob(f"{root}/versions/*/bin")]
     folders += [folder for folder in named if folder not in shims]
     for folder in [*folders, "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"]:
         for name in ["python3", *(f"python3.{minor}" for minor in MINORS)]:
