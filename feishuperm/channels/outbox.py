@@ -60,6 +60,7 @@ class Job(NamedTuple):
     done: Callable[[bool, str], object] = lambda shown, detail: None
     lane: str = ""  # whom it is for, where each has limits of their own
     since: float = 0.0  # monotonic: when it was queued
+    lasts: bool = False  # a change of a card: of use until its deadline
 
 
 class RateLimit:
@@ -260,7 +261,8 @@ class Outbox:
     def _is_unheard(self, job: Job) -> bool:
         """Whether a person would get it too late from a service that says nothing."""
         waited = self._clock() - job.since
-        return self._silent and job.waited_for and waited >= SILENT_SECONDS
+        is_short = job.waited_for and not job.lasts
+        return self._silent and is_short and waited >= SILENT_SECONDS
 
     def _attempt(self, form: Form) -> SendResult:
         try:

@@ -248,3 +248,17 @@ def test_silence_is_known_after_seconds() -> None:
     while not sender.done:
         sender.now += sender.box.step() or 0.0
     assert sender.now - 100.0 < 20.0
+
+
+def test_change_of_a_card_outlasts_a_service_that_says_nothing() -> None:
+    """A card that is not changed keeps buttons that do nothing."""
+    sender = Sender()
+
+    def send() -> SendResult:
+        sender.now += 8.0
+        quiet = SendResult(False, NO_ANSWER, "no answer", retry=True)
+        return quiet if sender.now < 160.0 else OK
+
+    sender.add("change", 120.0, forms=(Form(send),), lasts=True)
+    sender.run()
+    assert sender.done == [("change", True, "")]

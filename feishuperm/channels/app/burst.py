@@ -247,7 +247,7 @@ class Burst:
         new = [line for line in self._lines.values() if line.announcement is not None]
         send = partial(self._send, self._card())
         stands_in = any(line.announcement.stand_in for line in new if line.announcement)
-        self._channel.send_burst(send, partial(self._left, new), stands_in)
+        self._channel.send_burst(send, partial(self._left, new), stands_in, not new)
 
     def _send(self, card: dict[str, Any]) -> Result:
         """In the outbox's thread: the card, or its change once it is out."""

@@ -446,8 +446,8 @@ class AppChannel(Channel):
         seconds: float,
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        job = Job(self._forms(call), self._clock() + seconds, True, wanted)
-        self._changes.add(job)
+        until = self._clock() + seconds
+        self._changes.add(Job(self._forms(call), until, True, wanted, lasts=True))
 
     def _remind(self, id: str) -> None:
         """Half the time is over: say so on the card and once below it."""
@@ -564,8 +564,9 @@ class AppChannel(Channel):
         call: Callable[[], Result],
         done: Callable[[bool, str], object],
         stands_in: bool,
+        is_change: bool,
     ) -> None:
-        """Queue the card of a burst, or a change of it."""
+        """Queue the card of a burst, or a change of it without a new line."""
 
         def left(shown: bool, detail: str) -> None:
             done(shown, detail)
@@ -574,7 +575,8 @@ class AppChannel(Channel):
 
         until = self._clock() + (STAND_IN_SECONDS if stands_in else CHANGE_SECONDS)
         told = lambda *how: self._on_loop(partial(left, *how))  # noqa: E731
-        self._cards.add(Job(self._forms(call), until, True, done=told))
+        forms = self._forms(call)
+        self._cards.add(Job(forms, until, True, done=told, lasts=is_change))
 
     def burst_over(self, burst: Burst) -> None:
         """Nothing waits on this card any more."""
