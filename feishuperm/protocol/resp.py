@@ -26,6 +26,8 @@ MAX_LINE = 65536  # of everything but a bulk string
 MAX_BULK = 16 << 20
 MAX_ARRAY = 1 << 20  # elements
 MAX_DEPTH = 16
+MAX_REPLY = 128 << 20  # bytes of memory, about, for one reply with all it holds
+VALUE = 64  # bytes of memory for each value beside its own
 MAX_DIGITS = 20  # of an integer with its sign
 
 
@@ -71,6 +73,7 @@ class ReplyReader:
         self._looked = 0  # up to here there is no line end
         self._bulk = -1  # size of the bulk string under way
         self._open: list[_Open] = []  # arrays around what comes next
+        self._weight = 0  # of the reply under way
 
     def receive_data(self, data: bytes) -> None:
         """Take what arrived."""
@@ -92,6 +95,7 @@ class ReplyReader:
                 if isinstance(value, _Open):
                     self._open.append(value)
                 else:
+                    self._weight = 0
                     return value
 
     def _next_value(self) -> Any:
@@ -101,6 +105,7 @@ class ReplyReader:
         line = self._take_line()
         if line is None:
             return PENDING
+        self._weigh(len(line))
         kind, rest = line[:1], line[1:]
         if kind == b"+":
             return rest
@@ -132,6 +137,7 @@ class ReplyReader:
             return None
         if not 0 <= size <= MAX_BULK:
             raise ProtocolError("a string of a length nobody sends")
+        self._weigh(size)
         self._bulk = size
         return self._take_bulk()
 
@@ -154,6 +160,11 @@ class ReplyReader:
         if len(self._open) >= MAX_DEPTH:
             raise ProtocolError("arrays too deep inside each other")
         return _Open(size, []) if size else []
+
+    def _weigh(self, size: int) -> None:
+        self._weight += size + VALUE
+        if self._weight > MAX_REPLY:
+            raise ProtocolError("a reply longer than anybody keeps")
 
     def _compact(self) -> None:
         """Forget what was read, seldom enough to cost nothing."""

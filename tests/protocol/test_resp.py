@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.errors import ProtocolError
+from feishuperm.protocol import resp
 from feishuperm.protocol.resp import (
     MAX_DEPTH,
     MAX_LINE,
@@ -138,3 +139,17 @@ def test_noise_is_read_or_refused(data: bytes, size: int) -> None:
 def test_half_a_character_is_a_text_like_any_other() -> None:
     """JSON can bring one, from anybody; a command must be written all the same."""
     assert command("GET", "\ud800") == b"*2\r\n$3\r\nGET\r\n$3\r\n\xed\xa0\x80\r\n"
+
+
+@every_row("value", [b"$100\r\n" + b"x" * 100 + b"\r\n", b"*0\r\n", b":1\r\n"])
+def test_reply_without_end_is_given_up(
+    value: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resp, "MAX_REPLY", 10_000)
+    reader = ReplyReader()
+    reader.receive_data(b"*1000000\r\n" + value * 30)
+    assert reader.next_reply() is PENDING
+    with pytest.raises(ProtocolError):
+        reader.receive_data(value * 200)
+        reader.next_reply()
+    assert read((b"*9\r\n" + value * 9) * 100), "many short ones are none"
