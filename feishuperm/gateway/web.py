@@ -132,9 +132,11 @@ def _address(said: str) -> Address | None:
     elif said.count(":") == 1:
         said = said.partition(":")[0]
     try:
-        return ip_address(said)
+        address = ip_address(said)
     except ValueError:
         return None
+    # Proxies that listen for both kinds tell the older one inside the newer.
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _is_among(address: Address, proxies: tuple[Any, ...]) -> bool:
