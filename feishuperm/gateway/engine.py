@@ -12,6 +12,7 @@ there, and every replica hears what any of them appends to the bus.
     feishu            a replica that has Feishu; there while one has
     cards:<machine>   hash: request -> its card
     record:<machine>:<request>   a card that is settled, for an hour
+    recorded:<machine>   characters of those in this hour
     message:<id>      which machine and request a message is about
     taps:<machine>    hash: taps on their way to it
     seen:<event>      an event that was taken up
@@ -69,6 +70,7 @@ REMEMBERED = 5_000  # of the bus, to hear none twice
 COMPACT = 20_000  # lines of the file before it is written anew
 SWEEP = 1000  # keys in memory, or twice as many as last stayed, before what ended goes
 NOTHING = "0-0"
+KEPT = ("HSET", "HDEL", "DEL")  # commands that are in the file
 SEAL, SEAL_SIZE = "feishuperm bus v1", 64  # characters of a proof
 
 
@@ -236,6 +238,8 @@ class FileEngine(Engine):
             parts = decoded(line)
             if not isinstance(parts, list) or {*map(type, parts)} != {str}:
                 raise ValueError
+            if parts[0] not in KEPT:
+                raise ValueError
             self._do(parts, [])
         except (ValueError, IndexError, KeyError):
             log("a line of the gateway's file cannot be read", "warning")
@@ -243,7 +247,7 @@ class FileEngine(Engine):
     def _do(self, parts: list[str], kept: list[list[str]]) -> Any:
         name, *rest = parts
         key = rest.pop(0) if rest else ""
-        if name == "HSET" or (name in ("HDEL", "DEL") and key in self._hashes):
+        if name == "HSET" or (name in KEPT and key in self._hashes):
             kept.append(parts)
         return _COMMANDS[name](self, key, rest)
 

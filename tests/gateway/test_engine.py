@@ -230,7 +230,8 @@ def test_entry_that_somebody_edited_stops_nobody_from_hearing(entry: bytes) -> N
     "line",
     [b"[" * 100_000, b'{"a":' * 100_000, b"[]", b'["HSET"]', b'["HSET", "k"]',
      b'["NO", "k"]', b'["SET", "k", "v", "EX"]', b'["HSET", 1, 2, 3]', b"\xff",
-     b'["EXPIRE", "k", "x"]', b'["SET", "k", "v", "EX", "x"]', b"null"],
+     b'["EXPIRE", "k", "x"]', b'["SET", "k", "v", "EX", "x"]', b"null",
+     b'["XADD", "k", "x"]', b'["XADD", "k"]', b'["TIME"]'],
 )  # fmt: skip
 def test_line_that_cannot_be_read_keeps_no_gateway_from_starting(
     tmp_path: Path, clock: Clock, line: bytes
