@@ -25,16 +25,23 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from feishuperm.channels.app.card import Extra, ask_card, settled_card
+from feishuperm.channels.app.card import RECORD, Extra, ask_card, settled_card
 from feishuperm.channels.app.health import name_of
 from feishuperm.channels.base import gone
-from feishuperm.channels.outbox import Form, Job, Lanes, Outbox, RateLimit
+from feishuperm.channels.outbox import (
+    TOO_MANY,
+    Form,
+    Job,
+    Lanes,
+    Outbox,
+    RateLimit,
+)
 from feishuperm.gateway.engine import EngineDown
 from feishuperm.gateway.registry import AnyEngine, Machine, read
 from feishuperm.lib.feishu_app import AppApi, Result
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise, run
-from feishuperm.models.ask import Ask, Outcome, shorten, to_plain
+from feishuperm.models.ask import Ask, Outcome, fit, to_plain
 
 APP_LIMIT = ((45, 1.0), (990, 60.0))  # messages of one app
 CHANGE_LIMIT = ((40, 1.0), (990, 60.0))
@@ -46,12 +53,14 @@ NAME_SECONDS = 1.5  # of the 2.5 that a tap has
 AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
 KEPT_SECONDS = 86400  # of which message is about what
 RECORD_SECONDS = 3600  # in which a settled card may still tell what came of it
-BLOCK = 2_000  # characters of a block that a settled card shows again
+MAX_ROW = 1 << 17  # characters of a card in the engine
 FILE_NAME = "request.txt"
-MAX_BYTES = 16 << 20  # of one machine's requests, until their cards have left
+# Of one machine's requests, until their cards have left; and of its records.
+MAX_BYTES = 16 << 20
 TOO_MUCH = "too much of this machine is on its way"
 ENGINE_DOWN = "the gateway's engine does not answer"
 UNSHOWABLE = "the gateway cannot show it"
+TOO_LARGE = "it is too large for this gateway"
 OTHER = "another request with this id is on its way"
 ELSEWHERE = "it ended while its card left"
 
@@ -77,19 +86,20 @@ class Leaving:
         self.size = size  # of what is kept of it meanwhile
         self.ended: tuple[Outcome, str] | None = None
         self._result: tuple[bool, str] | None = None
-        self._waiting: list[Callable[[bool, str], object]] = []
+        self._done: Callable[[bool, str], object] = lambda shown, detail: None
 
     def tell(self, done: Callable[[bool, str], object]) -> None:
-        """Tell somebody whether it is out, now or once that is known."""
+        """Tell who asked last whether it is out, now or once that is known.
+
+        Its machine asks again when it has come back, and has no other connection then.
+        """
+        self._done = done
         if self._result is not None:
             done(*self._result)
-        else:
-            self._waiting.append(done)
 
     def known(self, shown: bool, detail: str) -> None:
         self._result = shown, detail
-        for done in self._waiting:
-            done(shown, detail)
+        self._done(shown, detail)
 
 
 class Cards:
@@ -172,8 +182,12 @@ class Cards:
         # a replica die while it leaves, the next try finds the message that is out.
         nonce = self._engine.derived("card", machine.id, ask.id, ask.digest)
         card, whole = ask_card(ask, nonce, Extra(machine=machine.id))
-        sent = Sent(shorten(ask, BLOCK), machine.id, machine.owner, nonce, "", whole)
-        await self._engine.run(self._keeping(sent))
+        sent = Sent(fit(ask, RECORD), machine.id, machine.owner, nonce, "", whole)
+        keeping = self._keeping(sent)
+        if len(keeping[-1]) > MAX_ROW:
+            await self._failed((machine.id, ask.id), TOO_LARGE)
+            return
+        await self._engine.run(keeping)
         uuid = hashlib.sha256(f"{machine.id} {nonce}".encode()).hexdigest()[:50]
         result: list[Result] = []
 
@@ -281,29 +295,56 @@ class Cards:
         is_under_way = key in self._ending
         self._ending[key] = (outcome, who)
         if is_under_way:
-            return
+            return  # drawn with what is known by then
         try:
             sent = await self._insist(self._make_record, *key)
-        finally:  # what is known by now
-            outcome, who = self._ending.pop(key)
-        if sent is None:
-            return
-        forget = partial(self._go, self._insist, self._forget, *key)
-        if not sent.message_id:
-            forget()
-            return
-        try:
-            self._draw(sent, outcome, who, lambda *result: self._on_loop(forget))
-        except (LookupError, ValueError):  # nobody can show it; it is over all the same
-            forget()
+        except BaseException:
+            del self._ending[key]
             raise
+        if sent is not None and sent.message_id:
+            self._draw_end(sent, key)
+        else:
+            await self._end(key)
+
+    def _draw_end(self, sent: Sent, key: tuple[str, str]) -> None:
+        """Make a card a record; one change of it is under way at a time."""
+        ending = self._ending[key]
+
+        def done(shown: bool, detail: str) -> None:
+            self._on_loop(partial(self._drawn, sent, key, ending, detail))
+
+        try:
+            self._draw(sent, *ending, done)
+        except (LookupError, ValueError):  # nobody can show it; it is over all the same
+            self._go(self._end, key)
+            raise
+
+    def _drawn(
+        self, sent: Sent, key: tuple[str, str], drawn: tuple[Outcome, str], detail: str
+    ) -> None:
+        if detail == TOO_MANY:
+            self._later(AGAIN_MOST, partial(self._draw_end, sent, key))
+        elif self._ending[key] is not drawn:  # more is known by now
+            self._draw_end(sent, key)
+        else:
+            self._go(self._end, key)
+
+    async def _end(self, key: tuple[str, str]) -> None:
+        del self._ending[key]
+        await self._insist(self._forget, *key)
 
     async def _make_record(self, machine: str, id: str) -> Sent | None:
         """The card of a request, kept for what may be told of it afterwards."""
         sent = await self.get(machine, id)
         if sent is not None and sent.message_id:
             kept, key = json.dumps(to_plain(sent)), self._record_key(machine, id)
-            await self._engine.run(("SET", key, kept, "EX", RECORD_SECONDS))
+            count = self._engine.key("recorded", machine)
+            _, size = await self._engine.run(
+                ("SET", count, 0, "NX", "EX", RECORD_SECONDS),
+                ("INCRBY", count, len(kept)),
+            )
+            if size <= MAX_BYTES:
+                await self._engine.run(("SET", key, kept, "EX", RECORD_SECONDS))
         return sent
 
     async def update(self, machine: str, outcome: Outcome, who: str = "") -> None:
@@ -419,7 +460,10 @@ class Cards:
         done: Callable[[bool, str], object] = lambda shown, detail: None,
     ) -> None:
         until = self._clock() + seconds
-        self._changes.add(Job((Form(call),), until, True, done=done, lane=message_id))
+        forms = (Form(call),)
+        self._changes.add(
+            Job(forms, until, True, done=done, lane=message_id, lasts=True)
+        )
 
     def _go(self, steps: Callable[..., Any], *parts: Any) -> None:
         run(steps(*parts), _report)

@@ -70,6 +70,7 @@ MAX_ID = 64
 MAX_PROOFS = 8  # by keys that a machine has had
 MOST_SECONDS = 86400.0  # that a request may be pending
 MAX_OUTCOME = 65_536  # characters of what came of a request; a card has 30 000
+MAX_FACT = 4_096  # of where something happened: no path is longer
 MACHINE_LIMIT = ((30, 1.0), (180, 60.0))  # messages that one machine makes us send
 MAX_PACES = 5_000  # machines whose last messages are counted
 MAX_STEPS = 16  # of one machine at the engine: what it says next stays in its socket
@@ -358,16 +359,9 @@ class Hub:
         peer.claims = id
         machine = await self.registry.get(id)
         key = self._proven(machine, peer, nonce, message) if machine else ""
-        if machine is None and await self.registry.was_revoked(id):
-            wire.end(POLICY, REVOKED)
-            return
         if machine is None or not key:
-            self.metrics.refused_logins += 1
-            log(
-                f"refused a login as {one_line(id, 40)!r} from {wire.address}",
-                "warning",
-            )
-            wire.end(POLICY, "unknown machine or wrong key")
+            is_revoked = machine is None and await self.registry.was_revoked(id)
+            self._refuse_login(wire, id, is_revoked)
             return
         if len(self.connected) >= self.room.machines and id not in self.connected:
             log("too many machines: raise the limit of open files", "error")
@@ -390,6 +384,7 @@ class Hub:
         )
         if revoked is not None:
             wire.end(POLICY, REVOKED)  # while it logged in
+            return
         cards = [sent.ask.id for sent in await self.cards.of(id)]
         if wire not in self.peers:
             return  # it left meanwhile
@@ -398,6 +393,14 @@ class Hub:
         if before is not None and before.instance != peer.instance:
             await self._tell_twice(machine, before, wire.address)
         await self.taps.deliver_kept(wire, machine)
+
+    def _refuse_login(self, wire: Wire, id: str, is_revoked: bool) -> None:
+        if is_revoked:
+            wire.end(POLICY, REVOKED)
+            return
+        self.metrics.refused_logins += 1
+        log(f"refused a login as {one_line(id, 40)!r} from {wire.address}", "warning")
+        wire.end(POLICY, "unknown machine or wrong key")
 
     def _proven(
         self, machine: Machine, peer: Peer, nonce: str, message: dict[str, Any]
@@ -488,7 +491,7 @@ class Hub:
     def _ask(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         assert peer.machine is not None
         ask = from_plain(Ask, message.get("ask"))._replace(machine=peer.machine.name)
-        if not ask.id or not ask.digest:
+        if not 0 < len(ask.id) <= MAX_ID or not 0 < len(ask.digest) <= MAX_ID:
             raise PayloadError("an ask without id or digest")
         self.metrics.asks += 1
         done = partial(self._shown, wire, peer, ask.id)
@@ -517,9 +520,11 @@ class Hub:
         outcome = from_plain(Outcome, message.get("outcome"))
         if len(json.dumps(message["outcome"])) > MAX_OUTCOME:
             outcome = outcome.bare()
-        peer.waiting.discard(outcome.id)
-        who = peer.machine.name_of(outcome.who)
-        self.take(wire, self.cards.settle(peer.machine.id, outcome, who))
+        # An end that is told again changes a card again: the app's limits are for all.
+        if outcome.id in peer.waiting or self._may_send(peer.machine.id):
+            peer.waiting.discard(outcome.id)
+            who = peer.machine.name_of(outcome.who)
+            self.take(wire, self.cards.settle(peer.machine.id, outcome, who))
 
     def _update(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
         """A machine knows what came of a request of its own that has ended."""
@@ -536,10 +541,12 @@ class Hub:
         kind = text_at(said, "kind")
         if kind not in statuses.NOTICES:
             raise PayloadError("a notice of an unknown kind")
-        notice = Notice(
-            kind, self.wall(), text_at(said, "project"),
-            text_at(said, "branch"), text_at(said, "session_id"), text_at(said, "text"),
-        )  # fmt: skip
+        project, branch, session = (
+            text_at(said, name)[:MAX_FACT]
+            for name in ("project", "branch", "session_id")
+        )
+        words = text_at(said, "text")[:MAX_OUTCOME]
+        notice = Notice(kind, self.wall(), project, branch, session, words)
         if not self._may_send(peer.machine.id):
             return
         card = build_notice_card(notice, self.language)

@@ -19,6 +19,7 @@ applies each once.
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from functools import partial
@@ -48,6 +49,7 @@ ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 SENT_SECONDS, FIRST_SECONDS = 1.0, 2.0
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
 SEEN_SECONDS = 8 * 3600  # Feishu sends a message again for six hours
+MAX_RECEIPT = 65_536  # characters of what a machine says of a tap
 SEEN, CARRIED = "seen", "carried"  # what is known of an event
 # What a machine says of a tap, as it is counted; anything else counts as refused.
 COUNTED = {
@@ -241,6 +243,8 @@ class Taps:
         receipt = from_plain(Receipt, message.get("receipt"))
         if tap not in peer.taps:
             return  # not one of its own
+        if len(json.dumps(message["receipt"])) > MAX_RECEIPT:
+            receipt = receipt.bare("")
         peer.taps.discard(tap)
         waiting = self._receipts.get(tap)
         if waiting is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from feishuperm.channels import outbox
 from feishuperm.gateway import cards
 from feishuperm.gateway.cards import Cards
 from feishuperm.lib.feishu_app import Result
@@ -411,3 +412,84 @@ def test_what_one_machine_has_to_leave_is_bounded_in_bytes(
     bench.pump()
     assert bench.cards._bytes == {}
     assert len([shown for shown in wire.got("shown") if shown["ok"]]) == 3
+
+
+def test_end_that_is_told_again_and_again_holds_up_no_other_record(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "MAX_QUEUE", 20)
+    wire, other = bench.wire(bench.enrol()), bench.wire(bench.enrol("other"))
+    bench.ask(wire)
+    bench.ask(other, id="1-other")
+    for _ in range(100):
+        ended(wire)
+    ended(other, "1-other")
+    bench.pump()
+    bench.clock.turn(60)
+    bench.pump()
+    changed = [message for message, _ in bench.api.updates]
+    assert "om_2" in changed and 1 <= changed.count("om_1") <= 2
+    assert bench.cards._ending == {}
+    assert done(bench.hub.listing())[0]["waiting"] == 0
+    assert len(wire.data.waiting) == 0
+
+
+def test_record_is_drawn_once_the_queue_has_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = bench.wire(bench.enrol())
+    bench.ask(wire)
+    monkeypatch.setattr(outbox, "MAX_QUEUE", 0)
+    ended(wire)
+    bench.pump()
+    assert bench.api.updates == []
+    monkeypatch.undo()
+    bench.clock.turn(cards.AGAIN_MOST)
+    bench.pump()
+    assert [message for message, _ in bench.api.updates] == ["om_1"]
+    assert done(bench.hub.listing())[0]["waiting"] == 0
+
+
+def test_record_tells_what_became_known_while_it_was_drawn(bench: Bench) -> None:
+    wire = bench.wire(bench.enrol())
+    ask = bench.ask(wire)
+    update = bench.api.update
+
+    def slow(message_id: str, card: Any) -> Result:
+        bench.api.update = update  # type: ignore[method-assign]
+        known = Outcome(ask.id, "permission", "zh", "denied", done="d", result="ran 3")
+        wire.say("update", outcome=to_plain(known))
+        return update(message_id, card)
+
+    bench.api.update = slow  # type: ignore[method-assign]
+    ended(wire)
+    bench.pump()
+    assert ["ran 3" in str(card) for _, card in bench.api.updates] == [False, True]
+    assert bench.cards._ending == {}
+
+
+@pytest.mark.parametrize("part", ["project", "session", "rule_note", "id", "digest"])
+def test_request_that_is_large_where_no_card_shows_it_is_not_kept(
+    bench: Bench, part: str
+) -> None:
+    wire = bench.wire(bench.enrol())
+    bench.ask(wire, **{part: "x" * 300_000 + "/y"})
+    assert [shown["ok"] for shown in wire.got("shown")] == [False]
+    assert len(wire.data.waiting) == 0 and bench.cards._bytes == {}
+    bench.ask(wire, blocks=(Block("code", text="x" * 300_000),) * 40)
+    assert wire.got("shown")[-1]["ok"] is True
+    (kept,) = done(bench.cards.of("m-laptop"))
+    assert len(str(to_plain(kept))) < 20_000
+
+
+def test_records_of_one_machine_are_bounded_in_bytes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cards, "MAX_BYTES", 400_000)
+    wire = bench.wire(bench.enrol())
+    for number in range(10):
+        bench.ask(wire, id=f"1-{number}", rule_note="x" * 100_000)
+        ended(wire, f"1-{number}")
+        bench.pump()
+    assert len(bench.api.updates) == 10, "each card is a record all the same"
+    assert sum(len(value) for value, _ in bench.engine._texts.values()) < 500_000
