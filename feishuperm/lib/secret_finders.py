@@ -2,10 +2,10 @@
 
 One finder per kind; each goes once through the text, what it tries at one place is
 bounded, and it yields for each place it looks at: the server's loop may do something
-else in between.  A span says whether what it hides is surely a secret, by its shape or
-because that program takes one there; an empty span hides nothing.  `lib.secrets`
-decides what to do with them, and loads this only for a text that may hold something:
-the patterns take longer to compile than most processes of ours live.
+else in between.  A span says what makes it a secret: its shape alone, a telling name,
+or surely its place; an empty span hides nothing.  `lib.secrets` decides what to do with
+them, and loads this only for a text that may hold something: the patterns take longer
+to compile than most processes of ours live.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from collections.abc import Callable, Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Span = tuple[int, int, bool]  # from, to, surely a secret
+    Span = tuple[int, int, int]  # from, to, what makes it a secret
     Spans = Iterator[Span]
 
 # Characters that are searched at once, and how many of the next belong to what begins
 # in them: no pattern below needs more to know what it has found.
 WINDOW, NEXT = 1 << 18, 4096
 PIECES = 50  # of one shell word: past that it ends at the next blank
-NOTHING = (0, 0, False)
-PAUSE = (0, 0, True)  # the same after a longer search
+SHAPE, NAMED, SURE, PIPED = range(4)  # the last: a password that is piped on
+NOTHING = (0, 0, SHAPE)
+PAUSE = (0, 0, SURE)  # the same after a longer search
 
 # Each alternative begins with a known character: the search leaps from one to the next.
 _TOKEN = re.compile(
@@ -46,7 +47,9 @@ _SHORT_TOKEN = re.compile(
     re.ASCII,
 )
 _BOT = re.compile(r":AA[\w-]{30,}", re.ASCII)  # of Telegram, behind the bot's number
-_OPENSSL = re.compile(r"pass:(?P<value>[^\s\"']{1,200})")
+_OPENSSL = re.compile(
+    r"(?P<option>-pass(?:in|out)?[ \t]{1,8}[\"']?)?pass:(?P<value>[^\s\"']{1,200})"
+)
 # What follows these in an address is a key by itself (in lower case, as the next ones).
 _ADDRESS = re.compile(
     r"(?:/hook/|hooks\.slack\.com/services/|/api/webhooks/\d{1,30}/|\?(?:QUERY)="
@@ -61,6 +64,15 @@ _USERINFO = re.compile(
 _SCHEME = re.compile(r"(?:bearer|basic)[ \t]{1,8}(?P<value>[\w.~+/=:-]{8,})", re.ASCII)
 _SCHEME_NAME = re.compile(r"[A-Za-z]{1,20}(?:\\?[ \t]){1,4}")
 _SET = re.compile(r"\b(?:set|config)[ \t]{1,8}\Z")
+# In SQL, in XML and in a `.netrc` (in lower case).
+_WRITTEN = re.compile(
+    r"(?:(?:identified[ \t]{1,4}by[ \t]{1,4}"
+    r"|with[ \t]{1,4}(?:encrypted[ \t]{1,4})?password[ \t]{1,4}"
+    r"|password[ \t]{1,4}for[^=\n]{1,60}=[ \t]{0,4})(?:password\()?'"
+    r"|<\w{0,20}(?:password|passphrase|secret|token)>"
+    r"|login[ \t]{1,4}\S{1,64}[ \t]{1,4}password[ \t]{1,4})"
+    r"(?P<value>[^\s'\"<>$*]{1,200})"
+)
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
 _PRIVATE_KEY_END = "-----END "
 
@@ -172,7 +184,10 @@ _OPTIONS_ALSO = {"curl": re.compile(
 _PROGRAMS = sorted({*_OPTIONS, *_USERS})
 _JOINED = re.compile(r"[\w.-]\Z")  # what makes it the end of another name
 _BEGINS = ("http", "https", "xh", "xhs")  # common words, unless a command begins so
-_BEGIN = re.compile(r"(?:\A|[\n;|&(\"'`/]|sudo|time|exec)[ \t]{0,8}\Z")
+_BEGIN = re.compile(
+    r"(?:\A|[\n;|&(\"'`]|\b(?:sudo|time|exec|then|do|else))[ \t]{0,8}"
+    r"(?:[\w.~-]*/){0,9}\Z"
+)
 _PORTS = re.compile(r"(?:[\d.]{1,15}:)?\d{1,5}(?:-\d{1,5})?:\d{1,5}(?:[-/\w]{0,8})?\Z")
 _RUNS = re.compile(
     r"\b(?:docker|podman|nerdctl)[ \t]+(?:container[ \t]+)?(?:run|create)\b"
@@ -185,11 +200,21 @@ _ECHO = re.compile(
 _READS = re.compile(
     r"[ \t]{0,8}\|[ \t]{0,8}[^\n;|&]{0,200}?"
     r"(?:\bsudo[ \t]+(?:-\w+[ \t]+){0,4}?-\w{0,4}S\b|--?\w{0,9}-?stdin\b"
-    r"|\bchpasswd\b|--with-token\b)"
+    r"|\bchpasswd\b|--with-token\b)(?P<rest>[^\n;|&]{0,200})"
 )
 _STORE = re.compile(  # in lower case
     r"secrets?[ \t]{1,8}(?:set|put|create|add|generic)\b|config:set\b"
     r"|--from-literal\b"
+)
+# What may run what it reads, unless that is a password's place.
+_RUNS_INPUT = re.compile(
+    r"\b(?:(?:[bdkz]|da|ba)?sh|python[\d.]*|perl|ruby|node|php|xargs|parallel|at|su|env)\b"
+    r"|(?<!password)(?<!passwd )(?<!token)(?<!key)(?<!secret)(?<!passphrase)--?stdin\b"
+    r"|--(?!pass|token|key|secret)\w{0,9}-stdin\b"
+)
+_KEEPERS = re.compile(
+    r"(?<![\w.-])(?:kubectl|oc|gh|glab|heroku|fly|flyctl|vault|wrangler|docker|podman|az"
+    r"|aws|gcloud|doppler|supabase|netlify|vercel|railway|scw|eas|ibmcloud)(?=[ \t])"
 )
 _STORED = re.compile(
     r"[ \t=\"'][A-Za-z_][\w.]{0,63}=(?=[^\s=])|[ \t]-(?:-body|b|-value)[ \t=]"
@@ -215,18 +240,28 @@ def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str] | Non
 
 def _tokens(text: str, lower: str) -> Spans:
     for match in matches(_TOKEN, text):
-        yield (*match.span(), True) if match else PAUSE
+        yield (*match.span(), SHAPE) if match else PAUSE
+
+
+def _short_tokens(text: str, lower: str) -> Spans:
     for match in matches(_SHORT_TOKEN, text):
         inside = match and text[max(0, match.start() - 1) : match.start()].isalnum()
-        yield (*match.span(), True) if match and not inside else PAUSE
+        yield (*match.span(), SHAPE) if match and not inside else PAUSE
+
+
+def _bots(text: str, lower: str) -> Spans:
     for match in matches(_BOT, text):
         start = match.start() if match else 0
         digits = text[max(0, start - 12) : start]
         number = len(digits) - len(digits.rstrip("0123456789"))
         is_bot = match and 8 <= number <= 10
-        yield (start - number, match.end(), True) if match and is_bot else PAUSE
+        yield (start - number, match.end(), SHAPE) if match and is_bot else PAUSE
+
+
+def _openssl(text: str, lower: str) -> Spans:
     for match in matches(_OPENSSL, text):
-        yield (*match.span("value"), True) if match else PAUSE
+        kind = SURE if match and match["option"] else SHAPE
+        yield (*match.span("value"), kind) if match else PAUSE
 
 
 def _web_tokens(text: str, lower: str) -> Spans:
@@ -238,12 +273,12 @@ def _web_tokens(text: str, lower: str) -> Spans:
             yield PAUSE
         else:
             done = rest.end()
-            yield match.start(), done, True
+            yield match.start(), done, SHAPE
 
 
 def _addresses(text: str, lower: str) -> Spans:
     for match in matches(_ADDRESS, lower):
-        yield (*match.span("value"), False) if match else PAUSE
+        yield (*match.span("value"), SHAPE) if match else PAUSE
 
 
 def _userinfo(text: str, lower: str) -> Spans:
@@ -251,9 +286,9 @@ def _userinfo(text: str, lower: str) -> Spans:
         if match is None:
             yield PAUSE
         elif match["password"] is not None:
-            yield match.start("password") + 1, match.end("password"), True
+            yield match.start("password") + 1, match.end("password"), SURE
         elif text.endswith(("http", "https"), 0, match.start()):
-            yield *match.span("user"), False
+            yield *match.span("user"), SHAPE
         else:
             yield NOTHING
 
@@ -268,7 +303,7 @@ def _schemes(text: str, lower: str) -> Spans:
         inside = text[max(0, match.start() - 1) : match.start()].isalnum()
         basic = match.group().startswith("basic")
         is_secret = _is_credential(value) if basic else is_opaque(value)
-        yield (*match.span("value"), False) if is_secret and not inside else NOTHING
+        yield (*match.span("value"), SHAPE) if is_secret and not inside else NOTHING
 
 
 def is_opaque(value: str) -> bool:
@@ -295,7 +330,12 @@ def _private_keys(text: str, lower: str) -> Spans:
             continue
         place = text.find(_PRIVATE_KEY_END, match.end())
         end = place if place >= 0 else len(text)
-        yield match.end(), end, True
+        yield match.end(), end, SURE
+
+
+def _written(text: str, lower: str) -> Spans:
+    for match in matches(_WRITTEN, lower):
+        yield (*match.span("value"), NAMED) if match else PAUSE
 
 
 def _named(text: str, lower: str) -> Spans:
@@ -317,7 +357,8 @@ def _named_value(text: str, word: re.Match[str]) -> Span:
     start, end = link.end(), _value_end(text, word, link)
     if _tells_nothing(text[start:end]) or _is_code(text, end, word, link):
         return NOTHING
-    return *_inside_quotes(text, start, end), word.group() in _SURE
+    kind = SURE if word.group() in _SURE else NAMED
+    return *_inside_quotes(text, start, end), kind
 
 
 def _is_code(text: str, end: int, word: re.Match[str], link: re.Match[str]) -> bool:
@@ -478,8 +519,16 @@ def _stores(text: str, lower: str) -> Spans:
             continue
         stop = _COMMAND_END.search(text, store.end(), store.end() + WINDOW)
         done = stop.start() if stop else store.end() + WINDOW
+        start = _command_start(text, store.start())
         for value in _STORED.finditer(text, store.end(), done):
-            yield _password(text, value, store.start())
+            yield _password(text, value, start)
+
+
+def _command_start(text: str, place: int) -> int:
+    """Where a program begins that is known to keep secrets; else this place."""
+    programs = _KEEPERS.finditer(text, max(0, place - 200), place)
+    last = max((match.start() for match in programs), default=place)
+    return place if _COMMAND_END.search(text, last, place) else last
 
 
 def _piped(text: str, lower: str) -> Spans:
@@ -493,7 +542,8 @@ def _piped(text: str, lower: str) -> Spans:
             continue
         user = text.find(":", start, end) if "chpasswd" in reads.group() else -1
         begin, end = _inside_quotes(text, start, end)
-        yield max(begin, user + 1), end, True
+        kind = SHAPE if _RUNS_INPUT.search(reads.group()) else PIPED
+        yield max(begin, user + 1), end, kind
 
 
 def _password(text: str, option: re.Match[str], command: int) -> Span:
@@ -509,16 +559,22 @@ def _password(text: str, option: re.Match[str], command: int) -> Span:
     )
     if start >= end or _tells_nothing(value) or _PORTS.match(value) or is_number:
         return NOTHING
-    return *_inside_quotes(text, start, end), True
+    # Where another program has the word among its arguments, it means what it likes.
+    begins = _BEGIN.search(text[max(0, command - 64) : command])
+    return *_inside_quotes(text, start, end), SURE if begins else NAMED
 
 
 FINDERS: tuple[Callable[[str, str], Spans], ...] = (
     _tokens,
+    _short_tokens,
+    _bots,
+    _openssl,
     _web_tokens,
     _addresses,
     _userinfo,
     _schemes,
     _private_keys,
+    _written,
     _named,
     _programs,
     _stores,

@@ -35,7 +35,7 @@ HINTS = (
     "http", "mongo", "login", "pscp", "plink", "--user", "literal", "config:set",
     "pat", "otp", "pin", "xh", "wget", "security", "rar", "twine", "rdesktop",
     "openssl", "dotnet", "nuget", "snmp", "nmcli", "freerdp", "sqlcmd", "bcp", "ipmi",
-    "mosquitto", "lftp", "rpcclient", "psftp", "stdin", "sudo -",
+    "identified", "mosquitto", "lftp", "rpcclient", "psftp", "stdin", "sudo -",
 )  # fmt: skip
 
 
@@ -120,12 +120,16 @@ def _spans(text: str, lower: str) -> Generator[None, None, list[Span]]:
 
 def _merged(spans: Iterable[Span]) -> Generator[None, None, list[Span]]:
     merged: list[Span] = []
-    for number, (start, end, sure) in enumerate(spans):
+    for number, (start, end, kind) in enumerate(spans):
         if merged and start <= merged[-1][1]:
             first, last, other = merged[-1]
-            merged[-1] = first, max(last, end), other or sure
+            if start == first:  # the longest of them
+                other = kind
+            elif end > last:  # it hides more than the first has a reason for
+                other = min(other, kind)
+            merged[-1] = first, max(last, end), other
         else:
-            merged.append((start, end, sure))
+            merged.append((start, end, kind))
         if not number % STEP:
             yield
     return merged

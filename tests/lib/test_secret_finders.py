@@ -16,14 +16,15 @@ BY_NAME = {finder.__name__: finder for finder in FINDERS}
 # finder: a text in which it finds just S (or what `{}` stands for)
 FINDS = [
     ("_tokens", "use {} here", f"ghp_{S}"),
-    ("_tokens", "use {} here", f"sk-{S}0123456789"),
-    ("_tokens", "{}", "12345678:AA" + S * 3),
-    ("_tokens", "openssl -passin pass:{} x", S),
+    ("_short_tokens", "use {} here", f"sk-{S}0123456789"),
+    ("_bots", "{}", "12345678:AA" + S * 3),
+    ("_openssl", "openssl -passin pass:{} x", S),
     ("_addresses", "post https://h/open-apis/bot/v2/hook/{} now", S.lower()),
     ("_addresses", "get https://h/x?a=1&sig={}&b=2", S.lower()),
     ("_userinfo", "clone https://me:{}@host/r", S),
     ("_userinfo", "clone https://{}@host/r", S),
     ("_schemes", "Bearer {}", f"{S}1"),
+    ("_written", "<password>{}<", S.lower()),
     ("_private_keys", "-----BEGIN RSA PRIVATE KEY-----{}-----END ", f"\n{S}\n"),
     ("_named", "API_KEY={} run", S),
     ("_named", '{{"password": "{}", "user": 1}}', S),
