@@ -94,6 +94,7 @@ class Announcement(NamedTuple):
     lost: Callable[[], object] = lambda: None  # shown, but nobody can answer there now
     # Let another channel show it too, since no answer can come back; None: none could.
     stand_in: Callable[[], object] | None = None
+    is_back: bool = False  # it was shown before its hook came back
 
 
 def gone(ask: Ask, now: float, key: str = "ended.gone") -> Outcome:

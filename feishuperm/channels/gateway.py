@@ -76,6 +76,7 @@ class Line(Protocol):
 
 
 AWAY, HELLO, IN = "away", "hello", "in"
+NOT_YET = "not connected yet"
 VERSION = "1"
 SENT, LATE, SHOWN, LOST = "sent", "late", "shown", "lost"
 SKEW_SECONDS = 10  # between two clocks that are worth a word
@@ -149,10 +150,11 @@ class GatewayChannel(Channel):
         self._ahead = 0.0  # of our clock: the gateway's, which goes on as evenly
         self._skew = 0  # seconds that its wall clock is ahead of ours
         self._proven = enrolment.keys[:1]  # what it proves taps by
-        self._stage, self._detail = AWAY, "not connected yet"
+        self._stage, self._detail = AWAY, NOT_YET
         self._deaf = ""  # why no tap can arrive though the gateway is there
         self._asks: dict[str, Pending] = {}
         self._cards: set[str] = set()  # requests of which the gateway may have a card
+        self._knows_cards = False  # the gateway has told them to this server
         # Ended requests whose cards may have more to tell, and whether it is due.
         self._records: OrderedDict[str, bool] = OrderedDict()
         self._started = clock()
@@ -186,7 +188,11 @@ class GatewayChannel(Channel):
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
         """Hand a request to the gateway, or say at once that it cannot be."""
-        if self._stage != IN or self._deaf:
+        is_away = self._stage != IN or bool(self._deaf)
+        if is_away and announcement.is_back:
+            self._watch_over(Pending(ask, announcement))
+            return
+        if is_away:
             why = self._deaf or self._detail
             announcement.done(False, f"the gateway is away: {why}")
             return
@@ -196,6 +202,13 @@ class GatewayChannel(Channel):
         pending = self._asks[ask.id] = Pending(ask, announcement)
         self._send_ask(pending)
         self._later(SHOWN_SECONDS, lambda: self._give_up(pending))
+
+    def _watch_over(self, pending: Pending) -> None:
+        """A request that came back may have a card, which nobody can tap by now."""
+        self._asks[pending.ask.id] = pending
+        pending.state = SHOWN
+        if self._detail != NOT_YET:
+            pending.lose()
 
     def _send_ask(self, pending: Pending) -> None:
         """Send an ask as cards show it; one that they cut whole, if it is not huge."""
@@ -243,7 +256,7 @@ class GatewayChannel(Channel):
             pending.fail("the gateway did not show it in time")
 
     def keeps(self, id: str) -> bool:
-        return id in self._cards
+        return id in self._cards or not self._knows_cards
 
     def settle(self, outcome: Outcome) -> None:
         """A request has ended, here or elsewhere."""
@@ -355,8 +368,12 @@ class GatewayChannel(Channel):
         self._line.send("rotated", proof=proof)
         log(f"connected to the gateway as {self._enrolment.name}")
         self._cards = {str(id) for id in message["cards"]}
-        for pending in list(self._asks.values()):
-            self._send_ask(pending)
+        self._knows_cards = True
+        for id, pending in list(self._asks.items()):
+            if not pending.sent.id and id not in self._cards:
+                del self._asks[id]  # it came back, and was shown elsewhere
+            else:
+                self._send_ask(pending)
         self._update_late()
         self._later(max(0.0, self._young()), self._settle_lost)
 
@@ -418,6 +435,18 @@ class GatewayChannel(Channel):
         keys = [bytes.fromhex(key) for key in self._proven]
         if not any(is_proof(message.get("proof"), key, TAP, *parts) for key in keys):
             raise PayloadError("a tap without the proof of our key")
+        refusal = self._refusal(answer, at)
+        offered = None if refusal else self._as_offered(answer)
+        if refusal or offered is None:
+            return refusal or self._refuse("answer.not_offered")
+        receipt = self._counter.answer(offered._replace(surface="gateway"))
+        if receipt.status == statuses.UNKNOWN and self._young() > 0:
+            again = text(self._language, "answer.again")
+            return Receipt(statuses.INCOMPLETE, error=again)
+        return receipt
+
+    def _refusal(self, answer: Answer, at: float) -> Receipt | None:
+        """What is wrong with a tap, whatever it is on: who, what, when."""
         if answer.who != self._enrolment.owner:
             self._counter.refused(answer.id, answer.action, answer.who)
             owner = self._enrolment.owner_name or self._enrolment.owner
@@ -427,19 +456,19 @@ class GatewayChannel(Channel):
         age = self._clock() + self._ahead - at
         if not -EARLY_SECONDS <= age <= LATE_SECONDS:
             return self._refuse("answer.late")
+        return None
+
+    def _as_offered(self, answer: Answer) -> Answer | None:
+        """The answer with what its button takes along; None if there is none."""
         sent = self._given(answer.id)
-        if sent is not None:
-            offers = [offer for offer in sent.offered if offer.name == answer.action]
-            if not offers:
-                return self._refuse("answer.not_offered")
-            named = offers[0].fields
-            values = {k: v for k, v in answer.values.items() if k in named}
-            answer = answer._replace(values=values)
-        receipt = self._counter.answer(answer._replace(surface="gateway"))
-        if receipt.status == statuses.UNKNOWN and self._young() > 0:
-            again = text(self._language, "answer.again")
-            return Receipt(statuses.INCOMPLETE, error=again)
-        return receipt
+        if sent is None:
+            return answer  # it is not pending: the desk says so
+        offers = [offer for offer in sent.offered if offer.name == answer.action]
+        if not offers:
+            return None
+        named = offers[0].fields
+        values = {k: v for k, v in answer.values.items() if k in named}
+        return answer._replace(values=values)
 
     def _given(self, id: str) -> Ask | None:
         """A request that is pending, as the gateway was given it.
@@ -448,7 +477,9 @@ class GatewayChannel(Channel):
         which offered the same.
         """
         pending = self._asks.get(id)
-        if pending is not None:
+        if pending is not None and (
+            pending.sent.id or not pending.announcement.is_back
+        ):
             return pending.sent
         ask = self._counter.ask(id)
         return None if ask is None else self._sendable(ask) or Ask()

@@ -40,7 +40,9 @@ class Showing:
         reports: Reports,
         pushing: Sequence[Channel],
         renew: Callable[[], Ask] | None,
+        is_back: bool,
     ) -> None:
+        self._is_back = is_back
         self._notifier = notifier
         self._request = request
         self._ask = ask
@@ -83,6 +85,7 @@ class Showing:
             lambda shown, detail: on_loop(lambda: self._done(name, shown, detail)),
             lambda: on_loop(lambda: self._lost(name)),
             (lambda: on_loop(lambda: self.show(others))) if others else None,
+            self._is_back,
         )
 
     def _stand_ins(self, name: str) -> list[Channel]:
@@ -141,7 +144,7 @@ class Notifier:
         muted = any(channel.muted() for channel in self._channels)
         holds_desk = KINDS[ask.kind].holds_desk
         pushing = self._pushing(ask, push and not muted)
-        showing = Showing(self, request, ask, reports, pushing, renew)
+        showing = Showing(self, request, ask, reports, pushing, renew, not push)
         showing.show(self._passive())
 
         idle = holds_desk and not pushing

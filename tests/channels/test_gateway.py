@@ -119,7 +119,7 @@ class Bench:
         said = {"next": NEXT, "now": self.now, "cards": list(cards), **more}
         self.hear("welcome", name="laptop", proof=proof, **said)
 
-    def announce(self, ask: Ask = ASK) -> None:
+    def announce(self, ask: Ask = ASK, **more: Any) -> None:
         def lose() -> None:
             self.lost += 1
 
@@ -127,7 +127,7 @@ class Bench:
             ask,
             Announcement(
                 self.now + 600, lambda: ask.id in self.waiting,
-                lambda shown, detail: self.shown.append((shown, detail)), lose,
+                lambda shown, detail: self.shown.append((shown, detail)), lose, **more,
             ),
         )  # fmt: skip
 
@@ -244,6 +244,26 @@ def test_request_is_handed_back_at_once_while_the_gateway_is_away() -> None:
     bench = Bench()
     bench.announce()
     assert bench.shown[0][0] is False
+
+
+def test_request_that_came_back_to_a_new_server_is_lost_with_its_gateway() -> None:
+    """Its card is out; nobody can tap it while the gateway is not there."""
+    bench = Bench()
+    assert bench.channel.keeps("1-a"), "as far as a new server knows"
+    bench.announce(is_back=True)
+    bench.announce(ASK._replace(id="1-b"), is_back=True)
+    assert (bench.shown, bench.lost) == ([], 0)
+    bench.wire.on_change(False, "refused")
+    assert (bench.shown, bench.lost) == ([], 2)
+    bench.announce(ASK._replace(id="1-c"), is_back=True)
+    assert (bench.shown, bench.lost) == ([], 3)
+    bench.log_in(cards=("1-a",))
+    assert [sent["ask"]["id"] for sent in bench.wire.got("ask")] == ["1-a"]
+    bench.hear("shown", id="1-a", ok=True, detail="")
+    assert bench.shown == [(True, "")]
+    assert bench.channel.keeps("1-a") and not bench.channel.keeps("1-b")
+    bench.hear("reach", ok=False, detail="no Feishu")
+    assert bench.lost == 4
 
 
 def test_line_that_breaks_gives_back_what_was_not_shown_and_loses_what_was(

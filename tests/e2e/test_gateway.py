@@ -53,6 +53,12 @@ def channel(server: Served) -> dict[str, str]:
     return rows[0] if rows else {"state": "none"}
 
 
+def is_shown(server: Served) -> bool:
+    """Whether a request is pending, and its hook knows that a person can see it."""
+    status = server.status() or {"waiting": []}
+    return any(row["shown"] for row in status["waiting"])
+
+
 def card_of(feishu: FakePlatform, count: int) -> str:
     wait_until(lambda: len(feishu.app_messages) > count)
     return feishu.last
@@ -158,7 +164,7 @@ def test_request_is_released_while_the_gateway_is_frozen(
     cards = len(feishu.app_messages)
     hook = impatient.hook(event())
     message = card_of(feishu, cards)
-    wait_until(lambda: "feishuperm_cards_total 1\n" in gateway.get("/metrics")[1])
+    wait_until(lambda: is_shown(impatient))
     assert gateway.process is not None
     os.kill(gateway.process.pid, signal.SIGSTOP)
     try:
@@ -225,7 +231,7 @@ def test_gateway_that_dies_loses_no_request(
     hook = machine.hook(event())
     message = card_of(feishu, cards)
     # Before the machine is told that it is shown, the request would be handed back.
-    wait_until(lambda: "feishuperm_cards_total 1\n" in gateway.get("/metrics")[1])
+    wait_until(lambda: is_shown(machine))
     gateway.kill()
     wait_until(lambda: channel(machine)["state"] == "down")
     gateway.start()
@@ -241,14 +247,23 @@ def test_machine_that_is_away_is_named_and_the_tap_is_not_kept(
     cards = len(feishu.app_messages)
     hook = machine.hook(event())
     message = card_of(feishu, cards)
+    # A hook that does not know that it is shown is handed back by the new server.
+    wait_until(lambda: is_shown(machine))
     machine.kill()
     wait_until(lambda: not gateway.machines()[0]["connected"])
     tap = feishu.tap(message, "批准运行")
     assert tap.toast["type"] == "warning" and "laptop 不在线" in tap.toast["content"]
     machine.start()
     wait_until(lambda: channel(machine)["state"] == "up")
+    wait_until(machine.waiting)
     assert hook.poll() is None, "a tap that was refused must not be applied later"
-    wait_until(lambda: feishu.tap(message, "拒绝运行").toast["type"] == "success")
+
+    def is_denied() -> bool:
+        if feishu.buttons(message):
+            feishu.tap(message, "拒绝运行")
+        return hook.poll() is not None
+
+    wait_until(is_denied)
     assert decision(finish(hook))["behavior"] == "deny"
 
 
@@ -311,9 +326,11 @@ def test_agent_cannot_give_its_machine_to_a_gateway_of_its_own(
     assert "pairing code" not in done.stdout and "配对码" not in done.stdout
 
 
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["", "restarted"])
 def test_request_whose_only_surface_went_away_is_released_not_denied(
-    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
-) -> None:
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform,
+    is_restarted: bool,
+) -> None:  # fmt: skip
     home = tmp_path / "laptop"
     join(pyz, home, gateway, feishu)
     with Served(pyz, home, PERMISSION_REQUEST_TIMEOUT="8") as machine:
@@ -321,8 +338,11 @@ def test_request_whose_only_surface_went_away_is_released_not_denied(
         cards = len(feishu.app_messages)
         hook = machine.hook(event())
         card_of(feishu, cards)
-        wait_until(lambda: gateway.machines()[0]["waiting"] == 1)
+        wait_until(lambda: is_shown(machine))
         gateway.kill()
+        if is_restarted:
+            machine.kill()
+            machine.start()
         assert finish(hook) == ""
         assert "a phone cannot open" not in machine.output()
 

@@ -262,7 +262,7 @@ class AppChannel(Channel):
             return
         nonce = kept.nonce if kept is not None else self._nonce()
         card, whole = ask_card(ask, nonce, Extra(page=self._page(ask.id)))
-        until, wanted, done, _, stand_in = announcement
+        until, wanted, done, _, stand_in, _ = announcement
         shown = Shown(ask, nonce, "", whole)
         left = until - self._wall()
         job = Job(
