@@ -70,7 +70,6 @@ MAX_ID = 64
 MAX_PROOFS = 8  # by keys that a machine has had
 MOST_SECONDS = 86400.0  # that a request may be pending
 MAX_OUTCOME = 65_536  # characters of what came of a request; a card has 30 000
-MAX_FACT = 4_096  # of where something happened: no path is longer
 MACHINE_LIMIT = ((30, 1.0), (180, 60.0))  # messages that one machine makes us send
 MAX_PACES = 5_000  # machines whose last messages are counted
 MAX_STEPS = 16  # of one machine at the engine: what it says next stays in its socket
@@ -541,12 +540,10 @@ class Hub:
         kind = text_at(said, "kind")
         if kind not in statuses.NOTICES:
             raise PayloadError("a notice of an unknown kind")
-        project, branch, session = (
-            text_at(said, name)[:MAX_FACT]
-            for name in ("project", "branch", "session_id")
-        )
-        words = text_at(said, "text")[:MAX_OUTCOME]
-        notice = Notice(kind, self.wall(), project, branch, session, words)
+        notice = Notice(
+            kind, self.wall(), text_at(said, "project"),
+            text_at(said, "branch"), text_at(said, "session_id"), text_at(said, "text"),
+        )  # fmt: skip
         if not self._may_send(peer.machine.id):
             return
         card = build_notice_card(notice, self.language)
