@@ -26,7 +26,7 @@ from feishuperm.gateway.web import Web
 from feishuperm.lib import log as logging
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import gateway_socket, load_settings, state_dir
-from feishuperm.lib.feishu_app import app_of
+from feishuperm.lib.feishu_app import AppApi, app_of
 from feishuperm.lib.files import guard_dir, private_dir
 from feishuperm.lib.log import log
 from feishuperm.lib.post import dial
@@ -91,31 +91,20 @@ class Gateway:
             self.engine, registry, self.cards, Metrics(), self._later, language,
             self._ledger.note, room=Room(*limits[1:]),
         )  # fmt: skip
-        feishu = Feishu(self.hub, language)
-        dialling = partial(
-            dial_feishu, api, partial(dial, ca_file=settings.feishuperm_ca_file)
-        )
         self.crowd = Crowd(
             partial(count_connections, api),
             self.loop.call_soon_threadsafe,
             self._later,
         )
-        self.line = Link(
-            self.loop,
-            dialling,
-            feishu.deliver,
-            self._line_changed,
-            # With others on this app silence means nothing: they get the taps.
-            may_freshen=isinstance(self.engine, FileEngine),
-        )
+        self.line = self._make_line(settings, api)
         self.hub.line_state = self._line_state
         self.hub.watch_line = self._watch_line
+        hosts = (settings.gateway_host,) if settings.gateway_host else ("0.0.0.0", "::")
+        http = listen_http(hosts, settings.gateway_port)
         web = Web(
             self.hub, self._line_state, self._upgrade, settings.gateway_metrics_token,
             settings.gateway_trusted_proxies,
         )  # fmt: skip
-        hosts = (settings.gateway_host,) if settings.gateway_host else ("0.0.0.0", "::")
-        http = listen_http(hosts, settings.gateway_port)
         self.machines = HttpAcceptor(
             self.loop, http, web.on_request, limits.http, secure, max_body=0
         )
@@ -127,10 +116,21 @@ class Gateway:
             lambda _: None,
             64,
         )
-        scheme = "https" if settings.gateway_cert else "http"
-        log(f"feishuperm {__version__} gateway listens on {scheme} port {http.port}")
-        if not settings.gateway_cert:
-            log("plain HTTP: put a proxy with TLS in front of it", "warning")
+        _tell_port(bool(settings.gateway_cert), http.port)
+
+    def _make_line(self, settings: Settings, api: AppApi) -> Link:
+        feishu = Feishu(self.hub, settings.feishuperm_lang)
+        dialling = partial(
+            dial_feishu, api, partial(dial, ca_file=settings.feishuperm_ca_file)
+        )
+        return Link(
+            self.loop,
+            dialling,
+            feishu.deliver,
+            self._line_changed,
+            # With others on this app silence means nothing: they get the taps.
+            may_freshen=isinstance(self.engine, FileEngine),
+        )
 
     def _make_engine(self, settings: Settings) -> AnyEngine:
         if not settings.feishuperm_engine:
@@ -206,6 +206,13 @@ class Gateway:
         self.engine.close()
         self._ledger.flush()
         self.loop.close()
+
+
+def _tell_port(is_secure: bool, port: int) -> None:
+    scheme = "https" if is_secure else "http"
+    log(f"feishuperm {__version__} gateway listens on {scheme} port {port}")
+    if not is_secure:
+        log("plain HTTP: put a proxy with TLS in front of it", "warning")
 
 
 def _report(error: Exception) -> None:
