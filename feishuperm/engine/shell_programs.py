@@ -85,7 +85,8 @@ EVALUATES = words_of(
     "npm-run-all run-s run-p lint-staged cross-env cross-env-shell dotenv foreman "
     "honcho fakeroot proot firejail bwrap xvfb-run unbuffer script systemd-run "
     "setpriv setarch taskset chrt numactl prlimit chronic rlwrap daemonize "
-    "start-stop-daemon chpst softlimit"
+    "start-stop-daemon chpst softlimit split ip ssh-agent dbus-run-session dbus-launch "
+    "faketime catchsegv when-changed"
 )
 # Their input is data to them.
 READERS = words_of(
@@ -139,14 +140,15 @@ _SED = (
 # An option that carries a command in many a program, and one that names a language.
 _CARRIER = (
     r"(?:-\w{0,3}[ceE]|--?(?:eval|exec|execute|command|cmd|run|shell|print|require|import"
-    r"|plugin|pager|editor|rsh|[\w-]+-(?:command|cmd|action|program)))"
+    r"|plugin|pager|editor|rsh|[\w-]*filter|wrapper|on-[\w-]+"
+    r"|[\w-]+-(?:command|cmd|action|program)))"
 )
 _LANGUAGE = r"(?:-(?:s|l|ln|t|L|f)|--(?:shell|lang|language|dialect|syntax|parser))"
 _INTERPRETER = rf"(?:[^\0]*/)?(?:{'|'.join(INTERPRETERS)}){_VERSION}?"
 _FOUND = r"-(?:i?name|i?path|wholename|newer|samefile)"
 # The words that a program may have, each ended by NUL, and what to write instead.
 _ROWS = (
-    ("rg ag ack fd fdfind sort split", r"(?:(?!--\0|\x01)[^\0]*\0)*(?:--\0.*)?",
+    ("rg ag ack fd fdfind sort", r"(?:(?!--\0)[^\0\x01]*\0)*(?:--\0.*)?",
      "put `--` before the value"),
     ("export readonly", rf"(?:{HARMLESS}\0)*", NAME_HINT),
     ("awk gawk mawk nawk", r"(?!.*(?:system|getline))[^\x01|>@]*", INPUT_HINT),
@@ -224,67 +226,112 @@ def judge(commands: list[Command], written: list[str]) -> None:
 
 def _judge_touched(command: Command, text: str, copied: bool) -> None:
     """A file that is named elsewhere is not run: it may hold a value by then."""
-    leaf = text.rstrip("/").rpartition("/")[2]
     for run in command.runs:
-        folder, slash, name = run.rpartition("/")
-        same = rf"(?s:.*[^\w.-]|-\w)?{re.escape(name)}/?"
-        inside = copied and leaf != "." and leaf in folder.split("/")
-        if inside or (re.fullmatch(same, text) and (slash or "/" in text)):
+        if _is_same_file(run, text) or (copied and _leaf(text) in _folders(run)):
             refuse(f"`{run}` would run, and another command may write it")
-    reads = command.name in EVALUATES or not command.runs or "awk" in command.name
-    named = re.compile(rf"(?:(?<![\w.])|(?<=-\w)){re.escape(leaf)}(?!\w)")
-    if copied and reads and leaf[:1] != "-" and any(map(named.search, command.words)):
+    if copied and _reads(command, _leaf(text)):
         refuse(f"`{command.name}` may run what is in `{text}`")
+
+
+def _leaf(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _folders(run: str) -> set[str]:
+    return {*run.rpartition("/")[0].split("/")} - {"."}
+
+
+def _is_same_file(run: str, text: str) -> bool:
+    """Whether a word may name the file that runs: `x.sh`, `-ox.sh`, `of=x.sh`."""
+    _, slash, name = run.rpartition("/")
+    same = rf"(?s:.*[^\w.-]|-\w)?{re.escape(name)}/?"
+    return bool((slash or "/" in text) and re.fullmatch(same, text))
+
+
+def _reads(command: Command, leaf: str) -> bool:
+    """Whether a command that may run what it reads is given such a file."""
+    runs = command.name in EVALUATES or not command.runs or "awk" in command.name
+    if not runs or leaf.startswith("-"):
+        return False
+    named = re.compile(rf"(?:(?<![\w.])|(?<=-\w)){re.escape(leaf)}(?!\w)")
+    return any(map(named.search, command.words))
 
 
 def _judge_command(command: Command, moved: bool, held: bool = False) -> None:
     """One command: its assignments, its wrappers, then its words."""
-    while command.words and ASSIGNMENT.match(command.words[0]):
-        text = command.words.pop(0)
-        held |= VALUE in text
-        if not re.match(OWN + r"\+?=", text) and not re.fullmatch(HARMLESS, text):
-            name = text.partition("=")[0]
-            refuse(f"`{name}` may mean something to a program", NAME_HINT)
+    held |= _judge_assignments(command.words)
     if not command.words:
         if command.name == "exec" and command.fed:
             refuse("`exec` changes the input of all that follows")
         return
     first = command.words.pop(0)
-    command.name = name = program(first)
-    if name in REFUSED:
-        refuse(f"`{name}` could evaluate a value")
+    command.name = program(first)
+    if command.name in REFUSED:
+        refuse(f"`{command.name}` could evaluate a value")
     line = "".join(f"{text}\0" for text in command.words)
-    if name == "command" and re.match("-[vV]\0", line):
+    if command.name == "command" and re.match("-[vV]\0", line):
         command.words = []
-    elif name in WRAPPERS:
-        own = re.match(f"(?:{WRAPPERS[name]})*", line)
-        del command.words[: own[0].count("\0") if own else 0]
-        if name not in ("env", "sudo", "doas"):  # to these, `X=1` is a program
-            program("".join(command.words[:1]) or ":")
+    elif command.name in WRAPPERS:
+        _unwrap(command, line)
         _judge_command(command, moved, held)
     else:
         _judge_words(command, first, line, held)
-        loose = any("/" in run and run[0] not in "/~" + OTHER for run in command.runs)
-        if moved and (loose or name in EVALUATES or name == "npm"):
-            refuse(f"`{name}` runs files of the folder that a value names")
+        if moved:
+            _judge_moved(command)
+
+
+def _judge_assignments(words: list[str]) -> bool:
+    """Those before a command are taken off; whether one of them holds a value."""
+    held = False
+    while words and ASSIGNMENT.match(words[0]):
+        text = words.pop(0)
+        held |= VALUE in text
+        if not re.match(OWN + r"\+?=", text) and not re.fullmatch(HARMLESS, text):
+            name = text.partition("=")[0]
+            refuse(f"`{name}` may mean something to a program", NAME_HINT)
+    return held
+
+
+def _unwrap(command: Command, line: str) -> None:
+    """Leave the command that a wrapper runs."""
+    own = re.match(f"(?:{WRAPPERS[command.name]})*", line)
+    del command.words[: own[0].count("\0") if own else 0]
+    if command.name not in ("env", "sudo", "doas"):  # to these, `X=1` is a program
+        program("".join(command.words[:1]) or ":")
+
+
+def _judge_moved(command: Command) -> None:
+    loose = any("/" in run and run[0] not in "/~" + OTHER for run in command.runs)
+    if loose or command.name in EVALUATES or command.name == "npm":
+        refuse(f"`{command.name}` runs files of the folder that a value names")
 
 
 def _judge_words(command: Command, first: str, line: str, held: bool) -> None:
     name = command.name
-    is_file = "/" in first and not SYSTEM.match(first) and name not in EVALUATES
+    is_file = _is_authors(first, name)
     shape, hint = SHAPES.get(name, (".*" if is_file else ANY, SCRIPT_HINT))
     if not re.fullmatch(shape, line, re.DOTALL) or (held and name in EVALUATES):
         refuse(f"`{name}` can run what its arguments say", hint)
     command.runs = [first]
     if name in INTERPRETERS or name == ".":
-        is_option = re.compile(INTERPRETERS.get(name, ("(?!)",))[0]).fullmatch
-        left = list(itertools.dropwhile(is_option, command.words))
-        is_file = left[0][0] != "-"
-        command.runs = [left[0] if "/" in left[0] else f"./{left[0]}"] * is_file
-        command.words = left[is_file:]
-        is_file = is_file or bool(re.search(_MODULE, line))
+        is_file = _find_script(command) or bool(re.search(_MODULE, line))
     if command.fed and not is_file and name not in READERS:
         refuse(f"`{name}` could run what it reads")
+
+
+def _is_authors(first: str, name: str) -> bool:
+    """Whether a program is a file of the author's."""
+    return "/" in first and not SYSTEM.match(first) and name not in EVALUATES
+
+
+def _find_script(command: Command) -> bool:
+    """Tell the script of an interpreter from its words; whether there is one."""
+    is_option = re.compile(INTERPRETERS.get(command.name, ("(?!)",))[0]).fullmatch
+    left = list(itertools.dropwhile(is_option, command.words))
+    is_file = left[0][0] != "-"
+    command.runs = [left[0] if "/" in left[0] else f"./{left[0]}"] * is_file
+    command.words = left[is_file:]
+    return is_file
 
 
 def program(text: str) -> str:

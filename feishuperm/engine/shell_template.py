@@ -190,13 +190,16 @@ class _Reader:
             level.since = level.blocks.pop()[1]
             level.closed = True
         elif text in OPENERS or text == "[[":
-            if text in BLOCKS:
-                level.blocks.append((text, len(self.done), level.command.fed))
-            if text in ("case", "for", "[["):
-                level.closed = text != "case"
-                self._keyword(text, level)
+            self._opener(text, level)
         else:
             level.command.words.append(text)
+
+    def _opener(self, text: str, level: _Level) -> None:
+        if text in BLOCKS:
+            level.blocks.append((text, len(self.done), level.command.fed))
+        if text in ("case", "for", "[["):
+            level.closed = text != "case"
+            self._keyword(text, level)
 
     def _inside(self, end: str, opening: int = 1) -> str:
         """Commands between two marks, and the mark of what they print."""
