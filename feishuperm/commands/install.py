@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.lib.arguments import ArgumentParser
-from feishuperm.lib.config import config_dir, home, state_dir
+from feishuperm.lib.arguments import ArgumentParser, Options
+from feishuperm.lib.config import claude_dir, config_dir, home, state_dir
 from feishuperm.lib.files import locked, require_own
 from feishuperm.lib.program import archive_path
 from feishuperm.lib.tongue import KEY
@@ -45,16 +45,9 @@ CONTRARY = {"supervisor": "no_supervisor", "ask_list": "no_ask_list"}
 
 def main(args: list[str]) -> int:
     options = parser().parse_args(args)
-    for name, other in CONTRARY.items():
-        if getattr(options, name) and getattr(options, other):
-            raise UsageError(f"--{name} and --{other} contradict".replace("_", "-"))
-    if options.shared and not options.project:
-        raise UsageError("--shared goes with --project", "feishuperm install --help")
-    if not archive_path():
-        raise FeishupermError("only a built file can install itself", "./install.sh")
-    if not os.path.isdir(home()):
-        raise FeishupermError("this user has no home folder", "set HOME to one")
-    for place in (config_dir(), state_dir(), options.prefix or home()):
+    _check(options)
+    places = [config_dir(), state_dir(), claude_dir(), options.prefix or home()]
+    for place in places + [os.getcwd()] * options.project:
         require_own(place, ["install", *args])
     if options.lang:  # it is spoken from here on
         os.environ[KEY] = options.lang
@@ -65,6 +58,18 @@ def main(args: list[str]) -> int:
     manifest.open()
     with locked(manifest.path):  # by what another one has left just now
         return kind(options, os.environ).run()
+
+
+def _check(options: Options) -> None:
+    for name, other in CONTRARY.items():
+        if getattr(options, name) and getattr(options, other):
+            raise UsageError(f"--{name} and --{other} contradict".replace("_", "-"))
+    if options.shared and not options.project:
+        raise UsageError("--shared goes with --project", "feishuperm install --help")
+    if not archive_path():
+        raise FeishupermError("only a built file can install itself", "./install.sh")
+    if not os.path.isdir(home()):
+        raise FeishupermError("this user has no home folder", "set HOME to one")
 
 
 def parser() -> ArgumentParser:

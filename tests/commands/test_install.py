@@ -52,7 +52,7 @@ def test_root_does_not_install_into_a_folder_of_another_user(
     monkeypatch.setattr(files, "owner", lambda path: int("me" in path.split("/")))
     theirs = tmp_path / "me"
     theirs.mkdir()
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR"):
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv(name, str(theirs / "below/deeper"))
         with pytest.raises(FeishupermError, match=f"{theirs} belongs to"):
@@ -61,6 +61,9 @@ def test_root_does_not_install_into_a_folder_of_another_user(
     with pytest.raises(FeishupermError, match=f"{theirs} belongs to") as caught:
         install.main(["--prefix", str(theirs), "--port", "81"])
     assert f"feishuperm install --prefix {theirs} --port 81" in caught.value.hint
+    monkeypatch.chdir(theirs)
+    with pytest.raises(FeishupermError, match=f"{theirs} belongs to"):
+        install.main(["--project"])
     assert list(theirs.iterdir()) == []
 
 
