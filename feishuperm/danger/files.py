@@ -202,7 +202,17 @@ _SED_RUNS = re.compile(
 )
 
 
+_SED_WRITES = re.compile(r"(?:^|[;\n}])\s*\d*[wW]\s+([^\s;]+)|/w\s+([^\s;]+)\Z")
 _SED_PUTS = re.compile(r"s([/|#,@])(?:\\.|(?!\1)[^\\\n])*\1((?:\\.|(?!\1)[^\\\n])*)\1")
+
+
+def _sed_text(scene: Scene, text: str) -> None:
+    """What a text of sed writes and runs by itself."""
+    for match in _SED_WRITES.finditer(text):
+        scene.writes(match[1] or match[2])
+    for match in _SED_RUNS.finditer(text):
+        scene.note("danger.decoded", "sed e")
+        scene.run(Arg((match[1] or match[3]).replace("\\", "")))
 
 
 def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
@@ -211,13 +221,7 @@ def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
     files = rest if given else rest[1:]
     texts = [value_of(args, "-e", "--expression") or Arg("")] if given else rest[:1]
     for text in texts:
-        for match in re.finditer(
-            r"(?:^|[;\n}])\s*\d*[wW]\s+([^\s;]+)|/w\s+([^\s;]+)\Z", text[:2000]
-        ):
-            scene.writes(match[1] or match[2])
-        for match in _SED_RUNS.finditer(text[:2000]):
-            scene.note("danger.decoded", "sed e")
-            scene.run(Arg((match[1] or match[3]).replace("\\", "")))
+        _sed_text(scene, text[:2000])
     if any(re.match(r"-\w*i|--in-place", arg) for arg in args):
         in_place(scene, files)
         for match in _SED_PUTS.finditer("\n".join(texts)[:20_000]):

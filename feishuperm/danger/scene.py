@@ -420,16 +420,19 @@ class Scene:
     def assign(self, text: Arg, keep: bool = True) -> None:
         """`NAME=value`, by itself or as an argument of `export`."""
         name, _, value = text.partition("=")
+        self._judge_variable(text, name, value, keep)
+        if keep and name.endswith("+"):
+            value = self.variables.get(name[:-1], (Arg(""),))[0] + value
+        if keep and name:
+            self.variables[name.rstrip("+")] = (Arg(value, *text.trace),)
+
+    def _judge_variable(self, text: Arg, name: str, value: str, keep: bool) -> None:
         if name in _RUN and value:
             self.run(Arg(value, *text.trace))
         if _LOADS.match(text[:MAX_MASKED]) or (name == "PATH" and self._leads(value)):
             self.note("danger.inject", text)
         if _REGISTRY.match(text) and (keep or "=http:" in text):
             self.note("danger.packages", text)
-        if keep and name.endswith("+"):
-            value = self.variables.get(name[:-1], (Arg(""),))[0] + value
-        if keep and name:
-            self.variables[name.rstrip("+")] = (Arg(value, *text.trace),)
 
     def _leads(self, path: str) -> bool:
         """Whether a folder that anybody may write to comes before the system's."""

@@ -381,20 +381,15 @@ class Desk:
 
     def _settle(self, request: Request, row: Action, answer: Answer) -> Receipt:
         """Write what the button says, then end the request."""
-        # Most answers need no look at the event, which may have megabytes.
         kind = KINDS[request.kind]
         grants_content = kind.content and not row.message
-        looks = row.needs or row.writes_rule or row.passes or grants_content
-        payload = request.payload() if looks else None
+        payload = request.payload() if grants_content or _looks(row) else None
         tool_input = payload.tool_input if payload else {}
         if grants_content and not kind.may_grant(tool_input):
             return self._refuse(statuses.REFUSED, "answer.not_offered")
         decision = kind.reply(row, tool_input, answer, self.presenter.say)
-        if isinstance(decision, str):
-            return self._refuse(statuses.INCOMPLETE, decision)
-        if isinstance(decision, Wrong):
-            error = self.presenter.say(decision.key, field=decision.field)
-            return Receipt(statuses.INCOMPLETE, error=error)
+        if not isinstance(decision, Decision):
+            return self._incomplete(decision)
         plan: RulePlan | Receipt = NO_PLAN
         if payload is not None:
             plan = self._prepare(request, payload, row, answer, decision)
@@ -406,6 +401,13 @@ class Desk:
             return self._refuse(statuses.REFUSED, "answer.unrecorded")
         self._carry_out(request, row, answer, decision, plan)
         return self._receipt(statuses.SETTLED, request)
+
+    def _incomplete(self, missing: str | Wrong) -> Receipt:
+        """What an answer lacks, in words."""
+        if isinstance(missing, str):
+            return self._refuse(statuses.INCOMPLETE, missing)
+        error = self.presenter.say(missing.key, field=missing.field)
+        return Receipt(statuses.INCOMPLETE, error=error)
 
     def _prepare(
         self,
@@ -654,6 +656,11 @@ class Desk:
         self._reprieves.forget()
         self._refused.clear()
         self._later(FORGET_SECONDS, self._forget)
+
+
+def _looks(row: Action) -> bool:
+    """Most answers need no look at the event, which may have megabytes."""
+    return bool(row.needs or row.writes_rule or row.passes)
 
 
 def is_hidden_from(request: Request, row: Action, surface: str) -> bool:
