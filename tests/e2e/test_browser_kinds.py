@@ -28,9 +28,9 @@ EVENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-def served(pyz: Path, home: Path) -> Iterator[Served]:
-    with Served(pyz, home) as server:
+@pytest.fixture(scope="module")
+def served(pyz: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(pyz, tmp_path_factory.mktemp("home")) as server:
         yield server
 
 

@@ -40,9 +40,9 @@ def call(served: Served, **changes: Any) -> bytes:
     return printed
 
 
-@pytest.fixture
-def served(pyz: Path, home: Path) -> Iterator[Served]:
-    with Served(pyz, home) as server:
+@pytest.fixture(scope="module")
+def served(pyz: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(pyz, tmp_path_factory.mktemp("home")) as server:
         yield server
 
 

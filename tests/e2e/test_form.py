@@ -41,9 +41,9 @@ ADDRESS = {
 }
 
 
-@pytest.fixture
-def served(pyz: Path, home: Path) -> Iterator[Served]:
-    with Served(pyz, home) as server, server.watched():
+@pytest.fixture(scope="module")
+def served(pyz: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(pyz, tmp_path_factory.mktemp("home")) as server, server.watched():
         yield server
 
 

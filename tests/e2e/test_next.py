@@ -34,9 +34,9 @@ def line(kind: str, words: str, **fields: Any) -> str:
     return json.dumps({"type": kind, "message": {"content": words}, **fields}) + "\n"
 
 
-@pytest.fixture
-def served(pyz: Path, home: Path) -> Iterator[Served]:
-    with Served(pyz, home) as server:
+@pytest.fixture(scope="module")
+def served(pyz: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(pyz, tmp_path_factory.mktemp("home")) as server:
         yield server
 
 
