@@ -89,13 +89,17 @@ class RedisLine(Line):
 
     def _received(self, data: bytes) -> None:
         self._reader.receive_data(data)
+        problem = ""
         try:
             reply = self._reader.next_reply()
             while reply is not PENDING:
                 self._take(reply)
                 reply = self._reader.next_reply()
         except ProtocolError as error:
-            self.drop(str(error))
+            problem = str(error)
+        # Not above: errors of those who wait would hold this one, with all that came.
+        if problem:
+            self.drop(problem)
 
     def _take(self, reply: Any) -> None:
         if not self._batches:
@@ -108,7 +112,7 @@ class RedisLine(Line):
             batch.done(batch.replies)
 
     def _ended(self) -> None:
-        self._wire = None
+        self._wire, self._reader = None, ReplyReader()
         batches, self._batches = self._batches, deque()
         for batch in batches:
             batch.timer.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,3 +80,12 @@ def test_cut_connection_fails_what_was_on_its_way(near: Near) -> None:
     near.far.close()
     near.driver.until(lambda: len(near.replies) == 2)
     assert near.replies == {"a": [b"a"], "b": None}
+
+
+def test_error_of_a_broken_reply_is_kept_by_nobody_who_waited(near: Near) -> None:
+    """It holds what came so far, which may be a hundred megabytes."""
+    held: list[Any] = []
+    near.line.run([("GET", "a")], 60.0, lambda got: held.append(sys.exc_info()[1]))
+    near.far.sendall(b"?\r\n")
+    near.driver.until(lambda: len(held) == 1)
+    assert held == [None] and near.line.state != UP
