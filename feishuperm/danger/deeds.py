@@ -90,6 +90,8 @@ DEEDS = {
         hg update|up|checkout|co --clean|-C
         hg strip|purge|revert
         p4 revert|obliterate
+        journalctl --vacuum-*
+        auditctl -D
     """,
     "danger.data": """
         docker|podman|docker-compose rm -*v|--volumes
@@ -153,6 +155,7 @@ DEEDS = {
         nats stream rm|purge
         rabbitmqctl reset|delete_*|purge_queue|force_reset
         influx|hub|tmutil|defaults delete
+        tmutil delete*
         elasticdump --delete
         svn delete|rm
         gh repo|release|secret|variable|gist|cache|run|label delete|remove|set
@@ -248,6 +251,7 @@ DEEDS = {
         pfctl -d
         setenforce 0
         swapoff -a
+        mount *remount*
         csrutil|spctl disable|--master-disable
     """,
     "danger.ci": """
@@ -272,6 +276,8 @@ DEEDS = {
         aws ec2 authorize-security-group-*
         gcloud * add-iam-policy-binding|set-iam-policy
         az role assignment create
+        az storage * set-permission
+        gsutil iam|acl|defacl ch|set
         kubectl create clusterrolebinding|rolebinding
         useradd|usermod|userdel|groupadd|groupmod|passwd|chpasswd|visudo|adduser|deluser
         dscl|sysadminctl|dseditgroup|icacls|takeown
