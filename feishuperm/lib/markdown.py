@@ -20,6 +20,7 @@ LONG = 10_000  # characters of a paragraph; a longer one has no looks
 DEEPEST = 5  # levels of a list that are told apart
 LEVELS = 4  # of headings
 WIDEST = 20  # columns of a table; one with more is text
+MOST_LINES = 500  # of one piece, which is made at once; the rest begins another one
 HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
 ITEM = re.compile(r"([ \t]*)([-*+]|[0-9]{1,9}[.)])[ \t]+(.*)")
@@ -54,10 +55,9 @@ class Piece(NamedTuple):
 
 def parse(text: str) -> Iterator[Piece]:
     """The pieces of a text, one after the other: a long one takes its time."""
-    lines = text.split("\n")
-    if len(lines) > MANY_LINES:
+    if text.count("\n") >= MANY_LINES:
         return iter((Piece("text", (Span("", text),)),))
-    return _Reader(lines).pieces()
+    return _Reader(text.split("\n")).pieces()
 
 
 class Part(NamedTuple):
@@ -206,27 +206,27 @@ class _Reader:
         elif not mark[0].isdigit():
             mark = BULLET
         lines = [first]
-        while self._peek()[:2].isspace() and self._goes_on():
+        while self._peek()[:2].isspace() and self._goes_on(lines):
             lines.append(self._next().strip())
         return Piece("item", spans("\n".join(lines)), mark, depth)
 
     def _quote(self, first: str) -> Piece:
         lines = [first]
-        while quote := QUOTE.fullmatch(self._peek()):
+        while len(lines) < MOST_LINES and (quote := QUOTE.fullmatch(self._peek())):
             lines.append(quote[1])
             self._next()
         return Piece("quote", spans("\n".join(lines)))
 
     def _text(self, first: str) -> Piece:
         lines = [first]
-        while self._goes_on():
+        while self._goes_on(lines):
             lines.append(self._next())
         return Piece("text", spans("\n".join(lines)))
 
-    def _goes_on(self) -> bool:
+    def _goes_on(self, lines: list[str]) -> bool:
         """Whether the next line is more of the same paragraph."""
         line = self._peek()
-        if not line.strip() or _is_rule(line):
+        if not line.strip() or _is_rule(line) or len(lines) >= MOST_LINES:
             return False
         begins = (HEADING, FENCE, ITEM, QUOTE)
         if any(pattern.fullmatch(line) for pattern in begins):
@@ -236,10 +236,15 @@ class _Reader:
 
     def _table(self, head: str) -> Piece:
         self._next()  # the delimiter
-        rows = [head]
-        while "|" in self._peek() and self._peek().count("|") < WIDEST:
+        rows, left = [head], 2 * LONG
+        while _is_row(self._peek(), left) and len(rows) < MOST_LINES:
+            left -= len(self._peek())
             rows.append(self._next())
         return Piece("table", rows=tuple(map(_cells, rows)))
+
+
+def _is_row(line: str, most: int) -> bool:
+    return len(line) <= most and 0 < line.count("|") < WIDEST
 
 
 def _is_rule(line: str) -> bool:

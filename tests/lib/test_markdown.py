@@ -201,3 +201,16 @@ def test_who_can_draw_little_gets_headings_code_and_lines() -> None:
 def test_language_of_code_that_is_no_word_is_seen_as_text(language: str) -> None:
     (part,) = markdown.flatten(f"```{language}\nx\n```")
     assert part == markdown.Part("code", f"{language}\nx")
+
+
+@every_row("line", ["|a|b|", "words", "> quoted", "  more", "|" + "`|" * 15])
+def test_no_piece_is_longer_than_what_is_made_at_once(line: str) -> None:
+    """The server's loop does something else between two pieces."""
+    text = "\n".join(["- a" if line[:2] == "  " else "|a|b|\n|-|-|", *[line] * 5000])
+    pieces = list(parse(text))
+    assert max(len(piece.rows) for piece in pieces) <= 500
+    assert max(str(piece.spans).count("\\n") for piece in pieces) <= 500
+    told = [cell for piece in pieces for row in piece.rows for cell in row]
+    words = "".join(span.text for cell in told for span in cell)
+    words += "".join(span.text for piece in pieces for span in piece.spans)
+    assert words.count(line.strip("> |")[:1] or "`") >= 5000

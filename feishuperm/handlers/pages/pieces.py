@@ -191,7 +191,7 @@ def _plan(pieces: Iterable[markdown.Piece]) -> Iterator[str]:
             yield f"<{tag}>"
         elif tag:
             yield "</li>"
-        yield _piece(piece)
+        yield from _piece(piece)
     while lists:
         yield f"</li></{lists.pop()[1]}>"
 
@@ -215,39 +215,48 @@ def item_mark(piece: markdown.Piece) -> str:
     return "" if drawn else f"{piece.mark} "
 
 
-def _item(piece: markdown.Piece) -> str:
-    """An item, left open: a list may follow in it."""
+def _item(piece: markdown.Piece) -> tuple[str, str]:
+    """The tags of an item, which is left open: a list may follow in it."""
     number, mark = item_number(piece), item_mark(piece)
     value = "" if number is None else f' value="{number}"'
     look = ' class="box"' if mark else ""
-    return f"<li{value}{look}><span>{shown(mark)}{_spans(piece.spans)}</span>"
+    return f"<li{value}{look}><span>{shown(mark)}", "</span>"
 
 
-def _piece(piece: markdown.Piece) -> str:
+def _piece(piece: markdown.Piece) -> Iterator[str]:
     """A paragraph of a plan; only we write its tags."""
-    inside = _spans(piece.spans)
+    start, end = _tags(piece)
+    yield start
+    for row in piece.rows:
+        yield "<tr>"
+        for cell in row:
+            yield "<td>"
+            yield from _spans(cell)
+            yield "</td>"
+        yield "</tr>"
+    yield from _spans(piece.spans)
+    yield end
+
+
+def _tags(piece: markdown.Piece) -> tuple[str, str]:
     if piece.kind == "table":
-        return f"<table>{''.join(map(_row, piece.rows))}</table>"
+        return "<table>", "</table>"
     if piece.kind == "rule":
-        return "<hr>"
+        return "<hr>", ""
     if piece.kind == "item":
         return _item(piece)
     if piece.kind == "code":
         label = f"<b>{shown(piece.mark)}</b>" if piece.mark else ""
-        return f"<pre>{label}{inside}</pre>"
+        return f"<pre>{label}", "</pre>"
     tag = HEADINGS.get(piece.kind, "div")
-    return f'<{tag} class="{PIECES[piece.kind]}">{inside}</{tag}>'
+    return f'<{tag} class="{PIECES[piece.kind]}">', f"</{tag}>"
 
 
-def _row(cells: Sequence[markdown.Spans]) -> str:
-    return f"<tr>{''.join(f'<td>{_spans(cell)}</td>' for cell in cells)}</tr>"
-
-
-def _spans(spans: markdown.Spans) -> str:
-    return "".join(
-        f"<{SPANS[look]}>{escape(source)}</{SPANS[look]}>" if look else escape(source)
-        for look, source in spans
-    )
+def _spans(spans: markdown.Spans) -> Iterator[str]:
+    for look, source in spans:
+        yield f"<{SPANS[look]}>" if look else ""
+        yield from _pieces(source)
+        yield f"</{SPANS[look]}>" if look else ""
 
 
 def _lines(source: str, looks: Mapping[str, str] | None) -> Iterator[str]:
