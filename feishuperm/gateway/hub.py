@@ -184,7 +184,7 @@ class Hub:
             took = self.wall() - asked
             self.engine_ahead = _moment(moment) - asked - took / 2
             has_feishu = holder not in (None, self.replica.encode())
-        except EngineDown:
+        except (EngineDown, ValueError, TypeError):  # or it answers nonsense
             self._is_signed, pause, has_feishu = False, AGAIN_SECONDS, is_up
         # Another replica that has it says so between two signs of ours.
         self._hear(has_feishu or not self._is_line_missed)

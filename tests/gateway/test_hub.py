@@ -14,6 +14,7 @@ from tests.gateway.parts import (
     Clock,
     FakeWire,
     done,
+    kept,
     make_ask,
     settle,
     shared,
@@ -169,6 +170,21 @@ def test_machines_are_told_when_the_engine_is_away_and_when_it_is_back(
     assert wire.got("reach")[-1]["ok"] is True
     bench.ask(wire, created=1000.0)
     assert wire.got("shown")[-1]["ok"] is True and len(bench.api.sent) == 1
+
+
+def test_engine_that_answers_nonsense_for_a_while_is_away_meanwhile(
+    tmp_path: Path, clock: Clock
+) -> None:
+    (engine,) = shared(tmp_path / "e", clock, 1)
+    bench = Bench(engine, clock)
+    wire = bench.wire(bench.enrol())
+    for nonsense in ([b"OK", 7, None], [b"OK", [b"x", b"1"], None], [b"OK"]):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "run", lambda *_, said=nonsense: kept(said))
+            clock.turn(3)
+            assert not bench.hub.ready and wire.got("reach")[-1]["ok"] is False
+        clock.turn(3)
+        assert bench.hub.ready and wire.got("reach")[-1]["ok"] is True
 
 
 def test_machines_are_told_when_the_file_cannot_be_written(
