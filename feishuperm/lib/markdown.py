@@ -11,11 +11,13 @@ The time is linear, whatever the text.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 MANY_LINES = 20_000  # beyond, a text is shown as it is
+SHORT = 12  # and so is a long one whose lines have fewer characters than this
 LONG = 10_000  # characters of a paragraph; a longer one has no looks
 DEEPEST = 5  # levels of a list that are told apart
 LEVELS = 4  # of headings
@@ -55,7 +57,9 @@ class Piece(NamedTuple):
 
 def parse(text: str) -> Iterator[Piece]:
     """The pieces of a text, one after the other: a long one takes its time."""
-    if text.count("\n") >= MANY_LINES:
+    lines = text.count("\n")
+    is_dense = lines >= MOST_LINES and len(text) < lines * SHORT
+    if is_dense or lines >= MANY_LINES:
         return iter((Piece("text", (Span("", text),)),))
     return _Reader(text.split("\n")).pieces()
 
@@ -71,11 +75,10 @@ class Part(NamedTuple):
 def flatten(text: str) -> list[Part]:
     """The pieces of a text, what stands below each other joined."""
     parts: list[Part] = []
-    for piece in parse(text):
-        part = _flat(piece)
-        if part.kind == "text" and parts and parts[-1].kind == "text":
-            part = Part("text", f"{parts.pop().text}\n{part.text}")
-        parts.append(part)
+    runs = itertools.groupby(map(_flat, parse(text)), lambda part: part.kind == "text")
+    for is_text, run in runs:
+        lines = "\n".join(part.text for part in run) if is_text else ""
+        parts += [Part("text", lines)] if is_text else run
     return parts
 
 
