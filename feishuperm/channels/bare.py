@@ -59,8 +59,8 @@ class BareChannel(Channel):
     def muted(self) -> bool:
         return self._channel.muted()
 
-    def keeps(self, id: str) -> bool:
-        return self._channel.keeps(id)
+    def keeps(self, id: str, is_back: bool = False) -> bool:
+        return self._channel.keeps(id, is_back)
 
     def state(self) -> tuple[str, str]:
         return self._channel.state()

@@ -51,8 +51,11 @@ class Channel:
         """Whether the person wants no request pushed for a while."""
         return False
 
-    def keeps(self, id: str) -> bool:
-        """Whether a card of this request is out that it can still change."""
+    def keeps(self, id: str, is_back: bool = False) -> bool:
+        """Whether a card of this request is out that it can still change.
+
+        Of one that came back, also whether there may be one: it is not known yet.
+        """
         return False
 
     def state(self) -> tuple[str, str]:

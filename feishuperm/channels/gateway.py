@@ -255,8 +255,8 @@ class GatewayChannel(Channel):
         if self._asks.get(pending.ask.id) is pending and pending.state == SENT:
             pending.fail("the gateway did not show it in time")
 
-    def keeps(self, id: str) -> bool:
-        return id in self._cards or not self._knows_cards
+    def keeps(self, id: str, is_back: bool = False) -> bool:
+        return id in self._cards or (is_back and not self._knows_cards)
 
     def settle(self, outcome: Outcome) -> None:
         """A request has ended, here or elsewhere."""

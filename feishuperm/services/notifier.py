@@ -143,7 +143,7 @@ class Notifier:
         """
         muted = any(channel.muted() for channel in self._channels)
         holds_desk = KINDS[ask.kind].holds_desk
-        pushing = self._pushing(ask, push and not muted)
+        pushing = self._pushing(ask, push and not muted, not push)
         showing = Showing(self, request, ask, reports, pushing, renew, not push)
         showing.show(self._passive())
 
@@ -155,13 +155,13 @@ class Notifier:
         else:
             showing.show_when_free(hold)
 
-    def _pushing(self, ask: Ask, push: bool) -> list[Channel]:
+    def _pushing(self, ask: Ask, push: bool, is_back: bool) -> list[Channel]:
         """Those that send it out, or have sent it before."""
         wanted = push and ask.kind in self._kinds
         return [
             channel
             for channel in self._channels
-            if not channel.passive and (wanted or channel.keeps(ask.id))
+            if not channel.passive and (wanted or channel.keeps(ask.id, is_back))
         ]
 
     def _passive(self) -> list[Channel]:

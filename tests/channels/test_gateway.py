@@ -249,7 +249,8 @@ def test_request_is_handed_back_at_once_while_the_gateway_is_away() -> None:
 def test_request_that_came_back_to_a_new_server_is_lost_with_its_gateway() -> None:
     """Its card is out; nobody can tap it while the gateway is not there."""
     bench = Bench()
-    assert bench.channel.keeps("1-a"), "as far as a new server knows"
+    assert bench.channel.keeps("1-a", True), "as far as a new server knows"
+    assert not bench.channel.keeps("1-a"), "what is new has none"
     bench.announce(is_back=True)
     bench.announce(ASK._replace(id="1-b"), is_back=True)
     assert (bench.shown, bench.lost) == ([], 0)
@@ -261,7 +262,7 @@ def test_request_that_came_back_to_a_new_server_is_lost_with_its_gateway() -> No
     assert [sent["ask"]["id"] for sent in bench.wire.got("ask")] == ["1-a"]
     bench.hear("shown", id="1-a", ok=True, detail="")
     assert bench.shown == [(True, "")]
-    assert bench.channel.keeps("1-a") and not bench.channel.keeps("1-b")
+    assert bench.channel.keeps("1-a") and not bench.channel.keeps("1-b", True)
     bench.hear("reach", ok=False, detail="no Feishu")
     assert bench.lost == 4
 

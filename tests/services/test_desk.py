@@ -103,7 +103,7 @@ class Channel:
     def muted(self) -> bool:
         return False
 
-    def keeps(self, id: str) -> bool:
+    def keeps(self, id: str, is_back: bool = False) -> bool:
         return self.kept
 
     def state(self) -> tuple[str, str]:

@@ -179,7 +179,7 @@ class AppChannel(Channel):
     def muted(self) -> bool:
         return self._wall() < self.store.muted_until
 
-    def keeps(self, id: str) -> bool:
+    def keeps(self, id: str, is_back: bool = False) -> bool:
         card = self.store.get(id)
         return card is not None and bool(card.message_id)
 
