@@ -9,6 +9,7 @@ What such a file runs in turn is not followed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 # Look at files, or change them; those that pass on what they read are not here.
@@ -22,6 +23,10 @@ LOOKS = frozenset(_LOOKING.split())
 MODULES = ("python", "pypy")  # `-m name`
 _NODE = ("package.json",)
 _MAKE = ("Makefile", "makefile", "GNUmakefile")
+_CONTAINERS = (
+    "compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml",
+    "Dockerfile", "Containerfile",
+)  # fmt: skip
 _PYTHON = ("pyproject.toml", "setup.py", "tox.ini", "noxfile.py")
 MANIFESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("npm", "npx", "pnpm", "yarn", "bun"), _NODE),
@@ -32,11 +37,25 @@ MANIFESTS: dict[str, tuple[str, ...]] = {
     "rake": ("Rakefile", "rakefile"),
     "composer": ("composer.json",),
     "deno": ("deno.json", "deno.jsonc"),
-    "gradle": ("build.gradle", "build.gradle.kts"),
+    **dict.fromkeys(("gradle", "gradlew"), ("build.gradle", "build.gradle.kts")),
     "mvn": ("pom.xml",),
     "cargo": ("Cargo.toml", "build.rs"),
-    "docker-compose": ("compose.yaml", "docker-compose.yml"),
+    **dict.fromkeys(("docker", "podman", "docker-compose"), _CONTAINERS),
+    **dict.fromkeys(("lerna", "turbo", "nx"), (*_NODE, "turbo.json", "nx.json")),
+    "grunt": ("Gruntfile.js",),
+    "gulp": ("gulpfile.js",),
+    "pre-commit": (".pre-commit-config.yaml",),
+    "cmake": ("CMakeLists.txt",),
+    "ninja": ("build.ninja",),
+    "meson": ("meson.build",),
+    **dict.fromkeys(("invoke", "inv", "fab"), ("tasks.py", "fabfile.py")),
+    "mix": ("mix.exs",),
+    "sbt": ("build.sbt",),
+    "vagrant": ("Vagrantfile",),
+    **dict.fromkeys(("foreman", "honcho"), ("Procfile",)),
 }
+# Options that name the folder in which a program works.
+_FOLDER = ("-C", "--chdir", "--directory", "--cwd")
 # What runs of a folder that is named.
 ENTRIES = ("__main__.py", "index.js", *_NODE, *_MAKE)
 
@@ -54,4 +73,16 @@ def files_of(name: str, fields: Sequence[str]) -> Iterator[str]:
     if name in MODULES and "-m" in fields[:-1]:
         module = fields[list(fields).index("-m") + 1].replace(".", "/")
         yield from (f"{module}.py", module)
-    yield from MANIFESTS.get(name, ())
+    if name in ("node", "bun"):
+        yield from (f"{word}.js" for word in fields[1:2])
+    manifests = MANIFESTS.get(name, ())
+    yield from manifests
+    for folder in itertools.islice(_folders(fields[1:]), 2):
+        yield from (f"{folder}/{word}" for word in (*fields[1:], *manifests))
+
+
+def _folders(words: Sequence[str]) -> Iterator[str]:
+    for word, following in zip(words, (*words[1:], "")):
+        option, _, value = word.partition("=")
+        if option in _FOLDER:
+            yield value or following

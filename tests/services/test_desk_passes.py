@@ -268,6 +268,11 @@ RUNS = [
     ("Makefile", "make test"),
     ("sub/Makefile", "make -C sub test"),
     ("package.json", "npm run build"),
+    ("sub/x.sh", "env -C sub ./x.sh"),
+    ("sub/x.sh", "env --chdir=sub ./x.sh"),
+    ("lib/app.js", "node lib/app"),
+    ("compose.yml", "docker compose up"),
+    ("build.gradle", "./gradlew build"),
     ("my script.sh", "sh 'my script.sh'"),
     ("conf.js", "webpack --config=conf.js"),
 ]
