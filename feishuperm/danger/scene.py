@@ -427,6 +427,8 @@ class Scene:
             self.variables[name.rstrip("+")] = (Arg(value, *text.trace),)
 
     def _judge_variable(self, text: Arg, name: str, value: str, keep: bool) -> None:
+        if name == "PATH":  # any program after it may be another one
+            self._may_run((UNKNOWN,))
         if name in _RUN and value:
             self.run(Arg(value, *text.trace))
         if _LOADS.match(text[:MAX_MASKED]) or (name == "PATH" and self._leads(value)):

