@@ -31,8 +31,10 @@ from tests.bench.table import row  # noqa: E402
 ROUNDS = 8
 REQUESTS = 10_000  # of a round
 CONNECTIONS = 50
-LIMIT = 5.0
-LIMIT_OF_BUILDS = 0.95
+# On a processor of their own the reference's threads do not fight for the interpreter's
+# lock: it then makes three times as many requests as when they may use all processors.
+LIMIT = 2.3
+LIMIT_OF_BUILDS = 0.95  # of 5ab2daa, which had the least calls for a request
 
 THREADS = """
 import sys
