@@ -221,7 +221,7 @@ class Inbox:
             if row.id in before and before[row.id].is_fresh(row)
         }
         for asked in waiting:
-            if asked.id not in self._items:
+            if asked.id not in self._items and asked.is_worded:
                 ask = self._desk.presenter.brief(asked)
                 self._items[asked.id] = make_item(ask, links_of(self._links, ask))
                 if self._ticks() > until:

@@ -104,6 +104,8 @@ def _opcodes(old: list[str], new: list[str], budget: Budget) -> list[Opcode]:
 
 
 def _changes(old: list[str], new: list[str], budget: Budget) -> list[Opcode]:
+    if old and new and frozenset(old).isdisjoint(new):  # like most edits
+        return [("replace", 0, len(old), 0, len(new))]
     try:
         return _Matcher(old, new, budget).get_opcodes()  # type: ignore[return-value]
     except _Spent:

@@ -58,6 +58,7 @@ class Request:
         "head",
         "held",
         "id",
+        "is_worded",
         "kind",
         "known_rules",
         "masked",
@@ -122,8 +123,10 @@ class Request:
         self.why = ""  # what Claude said last before it, without secrets
         self.prompt = ""  # the first line of what it works on, the same
         self.danger: tuple[str, ...] = ()  # names of its marks, or of what ran instead
-        self.masked = False  # cards show it without its secrets
-        self.veiled = False  # and those could be more than secrets
+        # Until it is put into words nobody has seen it: only its page could grant it.
+        self.is_worded = False
+        self.masked = True  # cards show it without its secrets
+        self.veiled = True  # and those could be more than secrets
         self.passable = False  # a pass may be made for its call, or cover it
         self.pass_id = ""  # which let it through
         self.stale_pass = ""  # that would have, had no file changed since

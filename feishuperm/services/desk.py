@@ -76,6 +76,8 @@ PLACES = {
     "card": ("app",),
     "message": ("app",),
 }
+LARGE = 1 << 16  # bytes of an event that takes a turn to read and one to show
+NEXT_TURN = 0.005  # seconds: a timer that is due at once runs in the same turn
 REFUSED_MOST = 1000  # attempts that are written down: a loop must not fill the disk
 NO_PLAN = RulePlan()
 
@@ -151,6 +153,15 @@ class Desk:
         self.watcher.begin(request, payload)
         if self._is_of_agent(payload) and not patience:
             self._look_at_terminal(request, payload.transcript_path())
+        if len(hook.raw) > LARGE:
+            self._later(NEXT_TURN, lambda: self._show(request, payload, now))
+        else:
+            self._show(request, payload, now)
+
+    def _show(self, request: Request, payload: AskPayload, now: float) -> None:
+        """Let a pass answer, or people; a large request when others had their turn."""
+        if not request.waits() or self._handed_over:
+            return
         ask = self.presenter.brief(request, payload)
         if request.passable and self._goes_through(request, payload):
             return

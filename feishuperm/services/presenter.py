@@ -84,6 +84,7 @@ class Presenter:
         if KINDS[request.kind].alone:  # nothing of what it shows runs
             ask = ask._replace(veiled=False)
         request.masked, request.veiled = ask.masked, ask.veiled
+        request.is_worded = True
         if ask.masked or ask.partial:
             # Nobody could tell what a pass would let through.
             request.passable = False

@@ -38,6 +38,7 @@ class Asked:
         self.why = ask.why
         self.held = False
         self.masked, self.veiled = ask.masked, ask.veiled
+        self.is_worded = True
         self.grants: dict[str, object] = {}
 
     def payload(self) -> object:

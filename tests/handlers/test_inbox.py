@@ -38,6 +38,15 @@ def test_item_of_a_request_is_made_once() -> None:
     assert state["deadlines"]["1-00000000"] == 1_700_000_030.0
 
 
+def test_request_that_is_not_put_into_words_yet_is_listed_later() -> None:
+    asked = Asked(make_ask())
+    here = Site(asked)
+    asked.is_worded = False
+    assert here.callback.inbox.event() and here.desk.made == 0
+    asked.is_worded = True
+    assert here.callback.inbox.event() and here.desk.made == 1
+
+
 def test_item_with_a_stopped_clock_is_drawn_anew() -> None:
     asked = Asked(make_ask(hold=True))
     here = Site(asked)

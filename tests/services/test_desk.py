@@ -312,6 +312,19 @@ def test_channel_stands_in_once_while_no_answer_can_come_back(tmp_path: Path) ->
     assert len(bench.channel.outcomes) == len(other.outcomes) == 1
 
 
+def test_large_request_is_shown_a_turn_after_it_was_read(tmp_path: Path) -> None:
+    """Both in one turn would hold up everybody else."""
+    bench = Bench(tmp_path)
+    waiter = bench.ask(command="x" * (desks.LARGE + 1))
+    assert waiter.frames[0][0] == b"A" and bench.channel.asks == []
+    bench.timers.turn(desks.NEXT_TURN)
+    assert len(bench.channel.asks) == 1
+    bench.ask(id="1700000000-0123abce", command="x" * (desks.LARGE + 1))
+    bench.desk.close()
+    bench.timers.turn(desks.NEXT_TURN)
+    assert len(bench.channel.asks) == 1, "what has ended is not shown"
+
+
 # What is masked.
 
 ELSEWHERE = ["card", "message", "link", "inbox", "gateway"]
