@@ -112,6 +112,7 @@ _DELETED = {
     OUTSIDE: ("danger.delete", "danger.delete"),
 }
 _ODD = re.compile(r"[\0\1]")
+_SAYS = re.compile(r"[^\0\s]")
 # What is looked for in a text that cannot be read: the last letters first, so that
 # the search can leap.
 ALARMING = (
@@ -181,7 +182,7 @@ class Findings:
         level = self.marks if key.startswith("danger.") else self.facts
         whats = level.setdefault(key, [])
         # Masked before it is cut: half a secret is not known for what it is.
-        what = self._mask(_ODD.sub("…", what)[:MAX_MASKED])[: MAX_SHOWN * 4]
+        what = self._mask(_ODD.sub("…", what[:MAX_MASKED]))[: MAX_SHOWN * 4]
         if what and what not in whats and len(whats) < MAX_WHATS:
             whats.append(what)
 
@@ -255,7 +256,7 @@ class Scene:
         self.suspicious(text)
         if _BOMB.search(text[:1000]):
             self.note("danger.machine", text[:40])
-        if not text.replace(UNKNOWN, "").strip():
+        if not _SAYS.search(text):
             if UNKNOWN in text and not text.origin:
                 self.note("fact.opaque", "")
             return UNSEEN
@@ -265,7 +266,8 @@ class Scene:
             self.depth -= 1
             return UNSEEN
         before, self.foreign = self.foreign, self.foreign or foreign
-        script = parse(_ODD.sub("${_}", text), self.budget)
+        read = _ODD.sub("${_}", text[:MAX_TEXT])  # the rest is only searched for words
+        script = parse(read + text[MAX_TEXT:], self.budget)
         flow = self.walk(script, given)
         self.unread(script.unread)
         self.foreign = before

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from feishuperm.models.decision import Decision
-from feishuperm.models.payload import AskPayload, parse_payload
+from feishuperm.models.payload import DANGER, AskPayload, parse_payload
 
 WAITING = "waiting"
 ALLOWED = "allowed"  # a person let it run, once or always
@@ -70,6 +70,7 @@ class Request:
         "prompt",
         "ran",
         "raw",
+        "reading",
         "reason",
         "result",
         "rules",
@@ -122,6 +123,7 @@ class Request:
         self.detail = ""  # the beginning of what it is about, for the ledger
         self.why = ""  # what Claude said last before it, without secrets
         self.prompt = ""  # the first line of what it works on, the same
+        self.reading: object = None  # of a large event, which takes long to read
         self.danger: tuple[str, ...] = ()  # names of its marks, or of what ran instead
         # Until it is put into words nobody has seen it: only its page could grant it.
         self.is_worded = False
@@ -149,6 +151,8 @@ class Request:
         """The event, decoded anew."""
         payload = parse_payload(self.raw)
         assert isinstance(payload, AskPayload)
+        if self.reading is not None:
+            payload.known[DANGER, self.project] = self.reading
         return payload
 
     def short_digest(self) -> str:

@@ -14,7 +14,7 @@ from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log, redact
 from feishuperm.models.kind import Say
-from feishuperm.models.payload import AskPayload
+from feishuperm.models.payload import DANGER, AskPayload
 
 UNKNOWN = ("fact.unread", "fact.opaque")
 
@@ -25,7 +25,7 @@ def read_danger(
     """What there is to notice about a call, or about what runs in its place."""
     if changed:
         return _read(payload, project, changed)
-    key = read_danger, project
+    key = DANGER, project
     if key not in payload.known:
         payload.known[key] = _read(payload, project, payload.tool_input)
     reading: Reading = payload.known[key]

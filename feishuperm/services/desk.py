@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from feishuperm.errors import FeishupermError
@@ -23,7 +24,7 @@ from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
 from feishuperm.models import ask as statuses
 from feishuperm.models import request as states
-from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
+from feishuperm.models.ask import Answer, Ask, Receipt, from_plain, to_plain
 from feishuperm.models.decision import Decision
 from feishuperm.models.form import Wrong
 from feishuperm.models.kind import KINDS, Action, kind_of
@@ -51,7 +52,12 @@ from feishuperm.services.records import (
     remembered,
 )
 from feishuperm.services.reprieves import Reprieves, call_digest
-from feishuperm.services.request_manager import REMEMBER_SECONDS, RequestManager, Waiter
+from feishuperm.services.request_manager import (
+    LARGE,
+    REMEMBER_SECONDS,
+    RequestManager,
+    Waiter,
+)
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
 from feishuperm.services.run_files import digest_of
 from feishuperm.services.transcript import is_headless, last_typed
@@ -76,8 +82,8 @@ PLACES = {
     "card": ("app",),
     "message": ("app",),
 }
-LARGE = 1 << 16  # bytes of an event that takes a turn to read and one to show
 NEXT_TURN = 0.005  # seconds: a timer that is due at once runs in the same turn
+TURN_SECONDS = 0.02  # of work for the words of one request in a turn
 REFUSED_MOST = 1000  # attempts that are written down: a loop must not fill the disk
 NO_PLAN = RulePlan()
 
@@ -153,16 +159,35 @@ class Desk:
         self.watcher.begin(request, payload)
         if self._is_of_agent(payload) and not patience:
             self._look_at_terminal(request, payload.transcript_path())
+        steps = self.presenter.brief_in_steps(request, payload)
+        show = partial(self._show, request, payload, now)
         if len(hook.raw) > LARGE:
-            self._later(NEXT_TURN, lambda: self._show(request, payload, now))
+            self._later(NEXT_TURN, lambda: self._word(request, steps, show))
         else:
-            self._show(request, payload, now)
+            self._word(request, steps, show)
 
-    def _show(self, request: Request, payload: AskPayload, now: float) -> None:
-        """Let a pass answer, or people; a large request when others had their turn."""
+    def _word(
+        self,
+        request: Request,
+        steps: Generator[None, None, Ask],
+        show: Callable[[Ask], object],
+    ) -> None:
+        """Put a request into words, a large one in many turns, and show it."""
         if not request.waits() or self._handed_over:
             return
-        ask = self.presenter.brief(request, payload)
+        until = self._timers.now() + TURN_SECONDS
+        try:
+            while self._timers.now() < until:
+                next(steps)
+        except StopIteration as done:
+            show(done.value)
+        else:
+            self._later(NEXT_TURN, lambda: self._word(request, steps, show))
+
+    def _show(
+        self, request: Request, payload: AskPayload, now: float, ask: Ask
+    ) -> None:
+        """Let a pass answer, or people."""
         if request.passable and self._goes_through(request, payload):
             return
         if request.stale_pass:

@@ -79,8 +79,15 @@ class Presenter:
 
     def brief(self, request: Request, payload: AskPayload | None = None) -> Ask:
         """The request for cards and lists: of bounded size, without its secrets."""
+        return _finish(self.brief_in_steps(request, payload))
+
+    def brief_in_steps(
+        self, request: Request, payload: AskPayload | None = None
+    ) -> Generator[None, None, Ask]:
+        """The same in short steps."""
         ask = self._ask(request, payload or request.payload(), BRIEF)
-        ask = without_secrets(fit(ask, BRIEF))
+        yield
+        ask = yield from hiding(fit(ask, BRIEF))
         if KINDS[request.kind].alone:  # nothing of what it shows runs
             ask = ask._replace(veiled=False)
         request.masked, request.veiled = ask.masked, ask.veiled
@@ -379,13 +386,17 @@ def brief_ask(payload: AskPayload, id: str, project: str, language: str) -> Ask:
 
 def without_secrets(ask: Ask) -> Ask:
     """The ask with its secrets masked; their place is the request's own page."""
-    steps = hiding(ask)
+    return _finish(hiding(ask))
+
+
+def _finish(steps: Generator[None, None, Ask]) -> Ask:
+    """All steps at once."""
     try:
         while True:
             next(steps)
     except StopIteration as done:
-        hidden: Ask = done.value
-        return hidden
+        ask: Ask = done.value
+        return ask
 
 
 def hiding(ask: Ask) -> Generator[None, None, Ask]:

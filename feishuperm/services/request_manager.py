@@ -42,6 +42,7 @@ class Waiter(Protocol):
 
 
 MAX_DEPTH = 100  # of a tool's input: no tool needs it, and showing it would overflow
+LARGE = 1 << 16  # bytes of an event that is read in one turn and worded in others
 REMEMBER_SECONDS = 24 * 3600  # a late tap is told how the request ended
 # Past this many remembered ends the oldest go first: 24 h of a runaway loop must not
 # fill the memory.
@@ -351,6 +352,7 @@ def new_request(
     request.from_agent = bool(payload.agent_id())
     reading = read_danger(payload, request.project)
     request.danger = names(reading)
+    request.reading = reading if len(hook.raw) > LARGE else None
     request.folder = os.path.realpath(payload.base.cwd or request.project)
     request.files = reading.files
     # What is dangerous, or cannot be read, is never let through unseen.
