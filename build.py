@@ -43,6 +43,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from feishuperm import codes, loader
+from feishuperm.catalogue import compile_po
+from feishuperm.messages import CATALOGUE
 from feishuperm.models.names import PROGRAMS
 
 ROOT = Path(__file__).resolve().parent
@@ -227,11 +229,17 @@ class Source(NamedTuple):
 
 
 def package_files() -> dict[str, bytes]:
-    return {
+    """The package as it is built in: its catalogue of sentences is compiled."""
+    files = {
         path.relative_to(ROOT).as_posix(): path.read_bytes()
         for path in (ROOT / "feishuperm").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    catalogue = f"feishuperm/{CATALOGUE}"
+    if f"{catalogue}.po" not in files:
+        raise BuildError(f"{catalogue}.po is missing: nothing could be said in Chinese")
+    files[f"{catalogue}.mo"] = compile_po(files.pop(f"{catalogue}.po").decode())
+    return files
 
 
 def read_source() -> Source:
@@ -375,13 +383,18 @@ def make_codes(
 
 
 def list_sources(zipped: bytes) -> bytes:
-    """Of every module: its file; length, place in the zip and sum of its source."""
+    """Of every module and every other file: length, place in the zip, and sum.
+
+    A module is listed by its name, another file by its own.
+    """
     with zipfile.ZipFile(io.BytesIO(zipped)) as archive:
         infos = {info.filename: info for info in archive.infolist()}
     names = [name for name in infos if name.startswith(codes.SITE)]
     files = {name[len(codes.SITE) :]: b"" for name in names}
+    listed = {name: file for name, (file, _) in codes.find_modules(files).items()}
+    listed.update((file, file) for file in files if not file.endswith(".py"))
     rows = {}
-    for name, (file, _) in codes.find_modules(files).items():
+    for name, file in listed.items():
         info = infos[codes.SITE + file]
         place = info.header_offset + 30 + len(info.filename)  # behind its own header
         rows[name] = file, info.compress_size, place, info.CRC
@@ -553,6 +566,12 @@ def command_lint(arguments: list[str]) -> int:
     return max(subprocess.call(step, cwd=ROOT) for step in steps)
 
 
+def command_words(arguments: list[str]) -> int:
+    """Bring the catalogue of sentences up to date, and name what has no Chinese."""
+    ensure_tools("build", "test")
+    return subprocess.call([str(TOOLS_PYTHON), "-m", "tests.words"], cwd=ROOT)
+
+
 def command_bench(arguments: list[str], module: str = "tests.bench") -> int:
     """Run every bench or the named ones, and print one table of ratios."""
     ensure_tools("build", "test", "full")
@@ -565,10 +584,16 @@ def command_soak(arguments: list[str]) -> int:
     return command_bench(arguments, "tests.soak.choose")
 
 
+def command_golden(arguments: list[str]) -> int:
+    """Write tests/golden again: what people see, as files."""
+    return command_bench(arguments, "tests.golden")
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     function.__name__.rpartition("_")[2]: function
     for function in (command_build, command_test, command_lint, command_release,
-                     command_bench, command_soak)
+                     command_bench, command_soak, command_golden,
+                     command_words)
 }  # fmt: skip
 
 

@@ -13,34 +13,12 @@ import sys
 from importlib import import_module
 
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.models.names import PROGRAMS
+from feishuperm.messages import message_of, msg
+from feishuperm.models.names import COMMANDS, PROGRAMS
 from feishuperm.wire import KINDS
 
-# What each command does, in the order of `--help`.
-COMMANDS = {
-    "serve": "run the server in the foreground",
-    "hook": "read one hook event on stdin, print the decision",
-    "supervisor": "reviews stops and questions (a hook); on, off and status switch it",
-    "run": "a headless Claude session with your hooks and Feishu approval",
-    "trust": "look at what a project would run, and trust exactly that",
-    "passes": "what goes through without asking for a while: list, make, revoke",
-    "install": "register hooks, service and config file",
-    "uninstall": "undo exactly what install did",
-    "doctor": "check every hop from hook to phone",
-    "stop": "end the server; what waits goes back to the terminals",
-    "restart": "start the server anew; what waits goes on waiting",
-    "status": "is it running, which channels are up, what is waiting",
-    "demo": "try it without Feishu and without Claude Code",
-    "test-card": "send a real card and wait for the tap",
-    "log": "the decision ledger: show, verify, take a rule back",
-    "gateway": "one Feishu app for many machines, in the foreground",
-    "join": "let a team's gateway carry this machine's requests",
-    "leave": "leave the gateway that this machine has joined",
-    "machines": "on a gateway: list, rename and revoke machines",
-    "version": "version, commit, Python",
-}
-
 HELP = ("--help", "-h", "help")
+TOPICS = ("security",)  # of `help TOPIC`; its pages are in help/, one per language
 # These leave no file behind, or are a session's, which they must not disturb.
 FOR_ANY_USER = ("hook", "supervisor", "version")
 
@@ -81,9 +59,9 @@ def tell_trouble(error: OSError) -> int:
     """A failure of the system, in one line; the exit code."""
     from feishuperm.lib.terminal import warn
 
-    place = f"{error.filename}: " if error.filename else ""
+    said = message_of(error)
     try:
-        warn(f"{place}{error.strerror or error}")
+        warn(msg("{}: {}", error.filename, said) if error.filename else said)
     except OSError:  # nor can it be told
         forget_output(2)
     return 1
@@ -103,10 +81,12 @@ def choose(args: list[str]) -> tuple[str, list[str]]:
 
         if can_ask():  # somebody typed it, and can read the answer
             return "status", ["--brief"]
-        raise UsageError("no command given", "feishuperm --help")
+        raise UsageError(msg("no command given"), "feishuperm --help")
     word, *rest = args
+    if word in HELP and (not rest or rest[0] in TOPICS):
+        return "help", rest[:1]
     if word in HELP:
-        return (choose(rest)[0], ["--help"]) if rest else ("help", [])
+        return choose(rest)[0], ["--help"]
     if word in ("--version", "-V"):
         return "version", rest
     if word not in COMMANDS:
@@ -119,16 +99,18 @@ def unknown(word: str) -> tuple[str, str]:
     from difflib import get_close_matches
 
     near = get_close_matches(word, COMMANDS, 1)
-    hint = f"did you mean `feishuperm {near[0]}`?" if near else "feishuperm --help"
+    hint = (
+        msg("did you mean `feishuperm {}`?", near[0]) if near else "feishuperm --help"
+    )
     if word.startswith("-"):
-        return f"unknown option {word!r}", hint
-    return f"unknown command {word!r}", hint
+        return msg("unknown option {!r}", word), hint
+    return msg("unknown command {!r}", word), hint
 
 
 def run(command: str, args: list[str]) -> int:
     """Import one command and call it."""
     if command == "help":
-        print(overview())
+        print(topic(*args) if args else overview())
         return 0
     if command == "hook":
         return run_hook(args)
@@ -157,16 +139,26 @@ def run_hook(args: list[str]) -> int:
         from feishuperm.lib.arguments import ArgumentParser
 
         usage = f"feishuperm hook [{'|'.join(KINDS)}] <EVENT.json"
-        ArgumentParser("hook", COMMANDS["hook"], usage=usage).parse_args(args)
+        ArgumentParser("hook", usage=usage).parse_args(args)
     from feishuperm import client
 
     client.main()
     return 0
 
 
+def topic(name: str) -> str:
+    """`feishuperm help TOPIC`: a page of the manual, as it is written."""
+    import pkgutil
+
+    from feishuperm.lib.language import spoken
+
+    page = pkgutil.get_data("feishuperm", f"help/{name}.{spoken()}.md") or b""
+    return page.decode().rstrip()
+
+
 def overview() -> str:
     """`feishuperm --help`."""
-    from feishuperm.lib.tongue import translate
+    from feishuperm.lib.language import translate
 
     rows = [f"  {name:<11} {translate(words)}" for name, words in COMMANDS.items()]
     return "\n".join(

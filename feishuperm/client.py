@@ -4,7 +4,7 @@ Claude Code starts this for every permission request, so it has to cost no more 
 Python itself: it relays bytes and lets the server think.  It never parses JSON, and on
 its normal path imports nothing but builtins and `wire`.  What needs more (no server,
 another event, unreadable input) is handed to `commands.hook`, late.  An event that is
-another agent's, who read Claude Code's settings, gets nothing: see `lib.hosts`.
+another agent's, who read Claude Code's settings, gets nothing: see `lib.other_agents`.
 
 It always exits 0 and prints one JSON object or nothing: nothing means "no decision",
 and the terminal dialog stays as it is.  SIGTERM keeps its default action, which ends
@@ -73,9 +73,9 @@ def run(environ: Environ) -> None:
     if is_call and not is_marked(socket_path(environ)):
         return
     if may_be_strange(raw, environ):
-        from feishuperm.lib.hosts import pass_over
+        from feishuperm.lib.other_agents import should_ignore
 
-        if pass_over(raw, environ):
+        if should_ignore(raw, environ):
             return
     request_id = new_id()
     reason = "event"

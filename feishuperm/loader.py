@@ -98,13 +98,14 @@ class Loader:
         return self.get_filename(name).endswith(INIT)
 
     def get_source(self, name: str) -> str:
-        return self.get_data(self.get_filename(name)).decode()
+        return self._text(name).decode()
 
     def get_data(self, path: str) -> bytes:
-        """A file of the zip, by its full name. Raises OSError."""
-        from zipimport import zipimporter
-
-        return zipimporter(self.archive).get_data(path)
+        """A file that is no module, by its full name. Raises OSError."""
+        try:
+            return self._text(path.partition("/site-packages/")[2])
+        except KeyError:
+            raise FileNotFoundError(2, "not in the archive", path) from None
 
     def _find_library(self, name: str) -> ModuleSpec | None:
         """Where it is, unless Python has it built in.
@@ -164,6 +165,12 @@ class Loader:
         return code
 
     def _from_source(self, name: str, file: str) -> CodeType:
+        text = self._text(name)
+        code: CodeType = compile(text, file, "exec", dont_inherit=True, optimize=2)
+        return code
+
+    def _text(self, name: str) -> bytes:
+        """The source of a module, or another file of the zip. Raises KeyError."""
         from zlib import crc32, decompress, error
 
         start, sources = self._sources()
@@ -174,8 +181,7 @@ class Loader:
             raise self._overwritten() from None
         if crc32(text) != total:
             raise self._overwritten()
-        code: CodeType = compile(text, file, "exec", dont_inherit=True, optimize=2)
-        return code
+        return text
 
     def _sources(self) -> tuple[int, Sources]:
         if self.sources is None:

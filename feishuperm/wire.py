@@ -32,6 +32,9 @@ MAX_ANSWER = 4 << 20  # an answer repeats the questions or the plan, nothing lar
 ACK_SECONDS = 10  # a server that has not even said "registered" by then is frozen
 GUARD_SECONDS = 3  # past the server's own deadline, and still under the hook timeout
 RESTART_SECONDS = 10  # how long a server may be away before the terminal takes over
+# How long a new server waits for the hooks of the one before: thousands may come back
+# in the last moment, and each is read after the other.
+RETURN_SECONDS = 2 * RESTART_SECONDS
 # What a hook is told of its request, one after the other, and how it says so when it
 # comes back: registered, shown, and its clock stopped by somebody who reads.
 NEWS = b" ASH"
@@ -41,7 +44,7 @@ KINDS = ("next", "denied", "form")  # what a hook may be for, and for nothing el
 MARK = b".retry"  # beside the socket while a refused call may run after all
 
 # What agents leave on the hooks of Claude Code's settings that they run: variables
-# of their own, fields and folders in their events.  Rows of `lib.hosts`, here as bytes.
+# of their own, fields and folders in their events: `lib.other_agents`, here as bytes.
 HOST_VARIABLES = (
     *(b"COPILOT_CLI", b"COPILOT_PROJECT_DIR", b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
     *(b"QWEN_PROJECT_DIR", b"QWEN_CODE_SESSION_ID", b"GEMINI_SESSION_ID"),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from feishuperm.models.ask import Ask
+from feishuperm.models.kind import KINDS
 from feishuperm.models.payload import (
     AskPayload,
     PermissionRequestPayload,
@@ -13,7 +14,7 @@ from feishuperm.models.payload import (
 )
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
-from feishuperm.services.presenter import Presenter
+from feishuperm.services.presenter import Presenter, at_once
 from feishuperm.services.request_manager import new_request
 from feishuperm.services.rule_writer import RuleWriter
 from tests.lib.samples import CALLS
@@ -44,6 +45,7 @@ def make_ask(
     hook = HookRequest(ID, "", project, b"{}")
     request = new_request(hook, payload, 1700000000.0, 0.0)
     settings = Settings({"FEISHUPERM_LANG": language})
+    request.seconds = settings.permission_request_timeout
     ask = Presenter(settings, RuleWriter()).ask(request, payload)
     return ask._replace(branch="feature/x")._replace(**changes)
 
@@ -55,7 +57,8 @@ def ask_of(event: dict[str, Any]) -> Ask:
     assert isinstance(payload, AskPayload)
     hook = HookRequest(ID, "", "/home/me/my-project", raw)
     request = new_request(hook, payload, 1700000000.0, 0.0)
-    return Presenter(Settings({}), RuleWriter()).brief(request, payload)
+    request.seconds = KINDS[request.kind].seconds or 55
+    return at_once(Presenter(Settings({}), RuleWriter()).brief(request, payload))
 
 
 def url(path: str, id: str) -> str:

@@ -26,6 +26,7 @@ import hypothesis
 import pytest
 
 import build
+from feishuperm.lib.language import spoken
 from tests import packages, system_parts
 
 ROOT = Path(build.__file__).resolve().parent
@@ -130,6 +131,12 @@ def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture(autouse=True)
+def decide_language() -> None:
+    """A process decides once what it speaks, a test for itself."""
+    spoken.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -12,22 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from feishuperm.lib.text import TEXTS
 from feishuperm.models.ask import NO
 from feishuperm.models.kind import KINDS, Action, Kind
 from feishuperm.models.request import DENIED
 
-TEXTS_OF_OURS = {
-    "trip.title": ("行程请求", "A trip"),
-    "trip.heading": ("行程", "The trip"),
-    "trip.empty": ("（没有行程）", "(no trip)"),
-    "trip.later": ("以后再说", "Later"),
-    "trip.done": ("已推迟", "Put off"),
-    "trip.told": ("用户推迟了", "The user put it off"),
-}
-LATER = Action(
-    "later", "/later", "trip.later", "trip.done", NO, DENIED, "l", "trip.told"
-)
+LATER = Action("later", "/later", "以后再说", "已推迟", NO, DENIED, "l", "用户推迟了")
 
 
 def buttons(kind: str = "permission", tool: str = "Bash") -> list[Action]:
@@ -48,15 +37,13 @@ def refusals(kind: str = "permission") -> list[str]:
 @pytest.fixture
 def extra(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kind]:
     """One more kind, and one more button of an old one."""
-    for key, sentences in TEXTS_OF_OURS.items():
-        monkeypatch.setitem(TEXTS, key, sentences)
     permission = KINDS["permission"]
     kind = permission._replace(
         name="trip",
         tools=frozenset(("TripTool",)),
-        title="trip.title",
-        heading="trip.heading",
-        empty="trip.empty",
+        title="行程请求",
+        heading="行程",
+        empty="（没有行程）",
         actions=(permission.actions[0], LATER),
         expired="",
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import build
 from feishuperm.codes import READY, SITE, find_modules, make_pack, mark_of
 from feishuperm.loader import BESIDE, Loader
-from feishuperm.setup.program_step import make_code
+from feishuperm.setup.steps import make_code
 
 LADDER = b"""\
 class Ladder:
@@ -30,6 +30,7 @@ FILES = {
     "feishuperm/room/table.py": LADDER,
     "feishuperm/shed/__init__.py": b"",
     "feishuperm/shed/ladder.py": LADDER,
+    "feishuperm/shed/words.txt": b"words",
 }
 OFTEN, SELDOM = "feishuperm.room.table", "feishuperm.shed.ladder"
 MARK = mark_of(FILES)

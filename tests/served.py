@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from feishuperm import wire
 from feishuperm.models.settings import Settings
-from feishuperm.services.links import Links
+from feishuperm.services.web_access import Links
 from tests.conftest import clean_env, wait_until
 
 EVENT = {

@@ -25,30 +25,34 @@ ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "client": {"commands", "lib"},  # late: no server, or another agent's event
     "codes": set(),
+    "catalogue": set(),
+    "messages": {"catalogue"},  # late: in the sources alone
     "loader": {"cli", "client"},
     "errors": set(),
     "wire": set(),
     "models": set(),
     "protocol": {"models"},
     "lib": {"models"},
-    "danger": set(),
-    "channels": {"lib", "protocol", "models"},
+    "shell": set(),
+    "danger": {"shell"},
+    "app": {"lib", "protocol", "models"},
+    "channels": {"app", "lib", "protocol", "models"},
     "services": {"channels", "danger", "lib", "protocol", "models"},
     "handlers": {"services", "channels", "lib", "protocol", "models"},
-    "engine": {"services", "lib", "protocol", "models"},
+    "hooks": {"services", "shell", "lib", "protocol", "models"},
     "supervisor": {"services", "lib", "models"},
     "setup": {
-        *("supervisor", "services", "lib", "protocol", "models"),
+        *("supervisor", "services", "app", "lib", "protocol", "models"),
         *("codes", "loader"),  # `install` puts the modules' code beside the archive
     },
-    "gateway": {"services", "channels", "lib", "protocol", "models"},
+    "gateway": {"services", "channels", "app", "lib", "protocol", "models"},
     "server": {"protocol", "models"},
     "commands": {
-        *("handlers", "engine", "supervisor", "setup", "gateway", "services"),
-        *("channels", "lib", "models", "server", "protocol"),
+        *("handlers", "help", "hooks", "supervisor", "setup", "gateway", "services"),
+        *("channels", "app", "lib", "models", "server", "protocol"),
     },
 }
-EVERYBODYS = {"errors", "wire"}
+EVERYBODYS = {"errors", "wire", "messages"}
 ROOT_NAMES = {
     *(
         "pyproject.toml",
@@ -61,25 +65,27 @@ ROOT_NAMES = {
 }
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
-    *("codes.py", "loader.py"),
+    *("codes.py", "loader.py", "messages.py", "catalogue.py", "locale"),
     *(
         "models",
         "protocol",
         "lib",
         "services",
+        "app",
         "channels",
         "handlers",
+        "help",
         "server",
         "web",
         "start",
     ),
-    *("engine", "supervisor", "setup", "gateway", "commands", "danger"),
+    *("hooks", "supervisor", "setup", "gateway", "commands", "danger", "shell"),
     "start",
 }
 
 
 def layer(module: str) -> str:
-    """`feishuperm.lib.text` is of the layer `lib`; the package itself of none."""
+    """`feishuperm.lib.tool` is of the layer `lib`; the package itself of none."""
     return module.split(".")[1] if "." in module else ""
 
 

@@ -14,10 +14,11 @@ from feishuperm import cli
 from feishuperm.commands import version
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import files
+from feishuperm.models.names import LANGUAGES
 from feishuperm.services.history import width
 from tests.conftest import ROOT, clean_env
-from tests.lib.sentences import has_chinese
 from tests.tables import every_row
+from tests.words import has_chinese
 
 # Commands that read the settings, and so meet a bad configuration file.
 # (`doctor` makes a finding of it.)
@@ -188,12 +189,6 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-@every_row("command", [c for c in cli.COMMANDS if c != "hook"])
-def test_summaries_agree_with_the_commands(command: str) -> None:
-    module = __import__(cli.module_name(command), fromlist=("main",))
-    assert cli.COMMANDS[command] == module.SUMMARY
-
-
 def run(pyz: Path, home: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(pyz), *args],
@@ -204,6 +199,16 @@ def run(pyz: Path, home: Path, *args: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=60,
     )
+
+
+def test_built_file_tells_every_topic_in_both_languages(pyz: Path, home: Path) -> None:
+    for name in cli.TOPICS:
+        for language in LANGUAGES:
+            environ = {**clean_env(home), "FEISHUPERM_LANG": language}
+            command = [str(pyz), "help", name]
+            said = subprocess.run(command, env=environ, capture_output=True, timeout=60)
+            page = ROOT / "feishuperm" / "help" / f"{name}.{language}.md"
+            assert (said.returncode, said.stdout) == (0, page.read_bytes())
 
 
 @every_row("command", cli.COMMANDS)

@@ -259,3 +259,14 @@ def test_every_name_of_the_hook_is_known_everywhere() -> None:
     names = {name for name, command in PROGRAMS.items() if command == "hook"}
     assert names == set(loader.HOOK_NAMES) == set(build.HOOK_NAMES)
     assert list(loader.HOOK_ARGUMENTS) == [[], *([kind] for kind in wire.KINDS)]
+
+
+def test_file_that_is_no_module_is_read_from_the_archive_that_runs(
+    archive: loader.Loader,
+) -> None:
+    """Also when an upgrade has put another one at its path."""
+    os.unlink(archive.archive)
+    path = f"{archive.archive}/site-packages/feishuperm/shed/words.txt"
+    assert archive.get_data(path) == b"words"
+    with pytest.raises(FileNotFoundError):
+        archive.get_data(f"{path}.other")

@@ -1,9 +1,12 @@
 """What a channel is: a place where an ask can be shown and answered.
 
 A pushing channel (Feishu) sends the ask out and says later whether it arrived; a
-passive one (the inbox) shows it to whoever looks.  Nothing here blocks: slow work
-happens in the channel's own thread, and `done` may be called from there.  Answers do
-not come back through this interface: they enter the desk by its one door.
+passive one (the inbox) shows it to anyone who looks.  All methods run on the loop and
+none blocks: slow work happens in an outbox (`channels.outbox`).
+
+    Announcement    a request given to one channel, which reports what became of it
+    ApprovalsPort   what a channel may ask of the approvals; answers go in by it
+    BareApprovals   the same where cards are titles (`FEISHUPERM_CARD=title`)
 
 A new channel is one more file with this shape, and one more row where `serve` lists
 them.
@@ -11,18 +14,32 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sized
+from typing import Any, NamedTuple, Protocol
 
-from feishuperm.lib.text import text
-from feishuperm.models.ask import Ask, Notice, Outcome
+from feishuperm.lib.secrets import HIDDEN
+from feishuperm.messages import msg, text
+from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
+
+Later = Callable[[float, Callable[[], None]], object]
+
+NO_CONTENT = msg("The card shows no content: open the page to see it and decide")
+NOT_UNDONE = msg("The rule was not taken back; see feishuperm log.")
+GONE = (
+    msg("The session has ended"),
+    msg("Claude Code no longer waits for this request."),
+)
+REVOKED = (
+    msg("The machine was revoked"),
+    msg("It takes no more taps through the gateway; its own terminal decides"),
+)
 
 
 class Channel:
     """The shape every channel has, and what most of them do."""
 
     name = ""
-    passive = False  # shows only to whoever looks
+    passive = False  # shows only to people who look
     stands_in_for = ""  # the channel that goes before it, as long as it can
 
     def start(self) -> None:
@@ -32,7 +49,7 @@ class Channel:
         """Show a request."""
 
     def renew(self) -> None:
-        """More is known of what waits; a card that is out may stay as it is."""
+        """More is known of pending requests; a card that is out may stay as it is."""
 
     def settle(self, outcome: Outcome) -> None:
         """A request has ended, here or elsewhere."""
@@ -82,27 +99,150 @@ class AbsentChannel(Channel):
         self._problem = problem
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
-        announcement.done(False, self._problem)
+        announcement.failed(self._problem)
 
     def state(self) -> tuple[str, str]:
         return "down", self._problem
 
 
+class Reports(Protocol):
+    """Whom a channel tells how the showing goes: the notifier."""
+
+    def is_wanted(self, id: str) -> bool: ...
+
+    def shown(self, id: str, channel: str) -> None: ...
+
+    def failed(self, id: str, channel: str, why: str) -> None: ...
+
+    def lost(self, id: str, channel: str) -> None: ...
+
+    def stand_in(self, id: str, channel: str) -> None: ...
+
+
 class Announcement(NamedTuple):
-    """How long an ask is of use, and whom to tell what became of it."""
+    """A request as one channel was given it."""
 
-    until: float  # wall clock: later it is of no use
-    wanted: Callable[[], bool]  # whether the request still waits
-    done: Callable[[bool, str], object]  # shown?, and if not for good: why
-    lost: Callable[[], object] = lambda: None  # shown, but nobody can answer there now
-    # Let another channel show it too, since no answer can come back; None: none could.
-    stand_in: Callable[[], object] | None = None
+    id: str
+    channel: str  # its name
+    until: float  # wall clock: a card that leaves later is of no use
+    reports: Reports
     is_back: bool = False  # it was shown before its hook came back
+    has_stand_in: bool = False  # another channel could show it instead
+
+    def is_wanted(self) -> bool:
+        """Whether the request is still pending."""
+        return self.reports.is_wanted(self.id)
+
+    def shown(self) -> None:
+        """A person can see it, and answer."""
+        self.reports.shown(self.id, self.channel)
+
+    def failed(self, why: str) -> None:
+        """It will not be shown here."""
+        self.reports.failed(self.id, self.channel, why)
+
+    def lost(self) -> None:
+        """It was shown, but nobody can answer it here now."""
+        self.reports.lost(self.id, self.channel)
+
+    def stand_in(self) -> None:
+        """Let another channel show it too, since no answer can come back here."""
+        self.reports.stand_in(self.id, self.channel)
 
 
-def gone(ask: Ask, now: float, key: str = "ended.gone") -> Outcome:
+class ApprovalsPort(Protocol):
+    """What a channel may ask of the approvals (`services.approvals`)."""
+
+    def answer(self, answer: Answer) -> Receipt: ...
+
+    def is_pending(self, id: str) -> bool: ...
+
+    def seconds_left(self, id: str) -> int: ...
+
+    def ask(self, id: str) -> Ask | None:
+        """A pending request as cards show it."""
+
+    def whole(self, id: str, most: int, then: Callable[[Ask], object]) -> bool:
+        """The same with nothing cut, given to `then` later.
+
+        False if it is not pending, or its event has more than `most` bytes.
+        """
+
+    def outcome(self, id: str) -> Outcome | None:
+        """How a request ended."""
+
+    def extend_deadline(self, id: str, who: str = "") -> bool:
+        """Somebody reads it; whether it has all the time it can have."""
+
+    def note_refused(self, id: str, action: str, who: str) -> None:
+        """Write down that somebody tapped who must not."""
+
+    def status(self) -> list[tuple[str, str]]:
+        """Pending requests: the title of each, and a line about it."""
+
+    def pass_rows(self) -> list[tuple[str, str, str]]:
+        """Passes: id, what each lets through, until when."""
+
+    def revoke_passes(self, id: str, surface: str, who: str = "") -> Sized:
+        """End a pass, or "all"; returns those that ended."""
+
+    def undo_last(self, who: str, then: Callable[[list[str], str], object]) -> None:
+        """Undo the chat's last rules; `then` gets them later, or an error."""
+
+
+class BareApprovals:
+    """The approvals for a channel that may tell titles only.
+
+    A channel is given requests in two ways: by the notifier, which makes them bare, and
+    by this.  So it cannot tell what it was never told.
+    """
+
+    def __init__(self, approvals: ApprovalsPort, language: str) -> None:
+        self._approvals = approvals
+        self._language = language
+        self.is_pending = approvals.is_pending
+        self.seconds_left = approvals.seconds_left
+        self.extend_deadline = approvals.extend_deadline
+        self.note_refused = approvals.note_refused
+        self.revoke_passes = approvals.revoke_passes
+
+    def answer(self, answer: Answer) -> Receipt:
+        sentence = text(self._language, NO_CONTENT)
+        return self._approvals.answer(answer).bare(sentence)
+
+    def ask(self, id: str) -> Ask | None:
+        found = self._approvals.ask(id)
+        return None if found is None else bare_ask(found)
+
+    def whole(self, id: str, most: int, then: Callable[[Ask], object]) -> bool:
+        return False
+
+    def outcome(self, id: str) -> Outcome | None:
+        outcome = self._approvals.outcome(id)
+        return None if outcome is None else outcome.bare()
+
+    def status(self) -> list[tuple[str, str]]:
+        return [(title, "") for title, _ in self._approvals.status()]
+
+    def pass_rows(self) -> list[tuple[str, str, str]]:
+        return [(id, "", until) for id, _, until in self._approvals.pass_rows()]
+
+    def undo_last(self, who: str, then: Callable[[list[str], str], object]) -> None:
+        def tell(rules: list[str], error: str) -> None:  # an error names files
+            failed = text(self._language, NOT_UNDONE) if error else ""
+            then([HIDDEN for _ in rules], failed)
+
+        self._approvals.undo_last(who, tell)
+
+
+def bare_ask(ask: Ask) -> Ask:
+    """What kind of request it is, with a sentence where its content would be."""
+    return ask.bare(text(ask.language, NO_CONTENT))
+
+
+def gone(ask: Ask, now: float, revoked: bool = False) -> Outcome:
     """The end of a request of which nothing more is known."""
-    done, hint = text(ask.language, key), text(ask.language, f"{key}_hint")
+    done, hint = (text(ask.language, said) for said in (REVOKED if revoked else GONE))
     return Outcome(
         ask.id, ask.kind, ask.language, "gone", ended=now, done=done, lines=(hint,)
     )

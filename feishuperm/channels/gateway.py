@@ -1,10 +1,9 @@
 """The team's gateway as one more channel: asks out, taps in, over one connection.
 
-The gateway shows; this machine judges.  A tap counts if it proves our key, is fresh,
-comes from the person who confirmed this machine, carries the digest of a request that
-is pending here, and does what its card offered; then it enters the desk like any other
-answer.  Nothing the gateway
-says can do more than that.
+The gateway shows; this machine judges.  A tap counts if it proves this machine's key,
+is fresh, comes from the person who confirmed this machine, carries the digest of a
+request that is pending here, and does what its card offered; then it is an answer like
+any other.  Nothing the gateway says can do more than that.
 
     away     no connection; requests stay in the inbox and the terminal
     hello    connected, the login is under way; nothing else is said
@@ -24,17 +23,18 @@ import json
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
-from feishuperm.channels.app.channel import Counter
-from feishuperm.channels.base import Announcement, Channel, gone
+from feishuperm.app.cards import HOLD
+from feishuperm.channels.base import Announcement, ApprovalsPort, Channel, Later, gone
 from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.lib.log import log
-from feishuperm.lib.text import text
+from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import (
     LARGEST,
@@ -47,8 +47,12 @@ from feishuperm.models.ask import (
     shorten,
     to_plain,
 )
+from feishuperm.models.fields import list_at
 from feishuperm.models.kind import KINDS
+from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
 from feishuperm.protocol.machine import (
+    CAN,
+    EXTEND,
     LOGIN,
     ROTATE,
     TAP,
@@ -57,9 +61,10 @@ from feishuperm.protocol.machine import (
     prove,
     tap_parts,
 )
+from feishuperm.wire import RETURN_SECONDS
 
 
-class Line(Protocol):
+class Connection(Protocol):
     """The connection, see `server.machine_line`."""
 
     def start(self) -> None: ...
@@ -76,35 +81,37 @@ class Line(Protocol):
 
 
 AWAY, HELLO, IN = "away", "hello", "in"
-NOT_YET = "not connected yet"
+NOT_YET = msg("not connected yet")
 VERSION = "1"
 SENT, LATE, SHOWN, LOST = "sent", "late", "shown", "lost"
 SKEW_SECONDS = 10  # between two clocks that are worth a word
 MAX_ASK = 400_000  # bytes of an ask; a longer one is cut, and can then only be refused
 CUT_BLOCK = 20_000
 SHOWN_SECONDS = 10.0  # for a card to leave
-RETURN_SECONDS = 20.0  # in which hooks come back to a new server
 LATE_SECONDS = 60.0  # a tap that took so long is not applied
 EARLY_SECONDS = 5.0  # that a tap may seem to be ahead: the way of a message, twice
 NO_GRANTS = "FEISHUPERM_GATEWAY_GRANTS is off: no prompt comes through a gateway"
 MAX_NAME = 60
 MAX_DETAIL = 300
-RECORDS = 200  # settled cards that may still have to tell what came of it
+RECORDS = 200  # settled cards that may still have to tell the result
 REMEMBERED = 1000  # taps, to answer the same to the same
+MOST_MUTED = 7 * 86400.0  # seconds, as long as the chat can say
+MAX_LINES, MAX_LINE = 50, 1_000  # of what a command is told
+UNKNOWN = Receipt(statuses.UNKNOWN)
 
 
 class Pending:
     """An ask that the gateway was given, until its request ends."""
 
-    def __init__(self, ask: Ask, announcement: Announcement) -> None:
-        self.ask = ask
+    def __init__(self, announcement: Announcement) -> None:
+        self.id = announcement.id
         self.announcement = announcement
         self.state = SENT
         self.sent = Ask()  # as the gateway was given it: a tap may do what it offers
 
     def shown(self, is_deaf: bool) -> None:
         self.state = SHOWN
-        self.announcement.done(True, "")
+        self.announcement.shown()
         if is_deaf:
             self.lose()
 
@@ -117,7 +124,7 @@ class Pending:
         """No card of it is out; said once."""
         if self.state != LATE:
             self.state = LATE
-            self.announcement.done(False, why)
+            self.announcement.failed(why)
 
 
 class GatewayChannel(Channel):
@@ -128,9 +135,11 @@ class GatewayChannel(Channel):
     def __init__(
         self,
         enrolment: Enrolment,
-        counter: Counter,
-        line: Callable[[Callable[..., object], Callable[[bool, str], object]], Line],
-        later: Callable[[float, Callable[[], None]], object],
+        approvals: ApprovalsPort,
+        connect: Callable[
+            [Callable[..., object], Callable[[bool, str], object]], Connection
+        ],
+        later: Later,
         save: Callable[[Enrolment], object],
         language: str = "zh",
         grants: bool = False,
@@ -138,7 +147,7 @@ class GatewayChannel(Channel):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._enrolment = enrolment
-        self._counter = counter
+        self._approvals = approvals
         self._later = later
         self._save = save
         self._language = language
@@ -155,12 +164,14 @@ class GatewayChannel(Channel):
         self._asks: dict[str, Pending] = {}
         self._cards: set[str] = set()  # requests of which the gateway may have a card
         self._knows_cards = False  # the gateway has told them to this server
+        self._can: frozenset[str] = frozenset()  # what else it understands
+        self._muted_until = 0.0  # by our clock
         # Ended requests whose cards may have more to tell, and whether it is due.
         self._records: OrderedDict[str, bool] = OrderedDict()
         self._started = clock()
         self._clock = clock
-        self._receipts: OrderedDict[str, Receipt] = OrderedDict()
-        self._line = line(self._received, self._changed)
+        self._receipts: OrderedDict[str, Receipt | None] = OrderedDict()
+        self._line = connect(self._received, self._changed)
 
     # The channel.
 
@@ -180,8 +191,13 @@ class GatewayChannel(Channel):
         if abs(self._skew) < SKEW_SECONDS:
             return ""
         if self._skew > 0:
-            return f"the gateway's clock is {self._skew} s ahead of this machine's"
-        return f"the gateway's clock is {-self._skew} s behind this machine's"
+            return msg(
+                "the gateway's clock is {} s ahead of this machine's", self._skew
+            )
+        return msg("the gateway's clock is {} s behind this machine's", -self._skew)
+
+    def muted(self) -> bool:
+        return self._clock() < self._muted_until
 
     def facts(self) -> Mapping[str, Any]:
         return {"machine": self._enrolment.name, "url": self._enrolment.url}
@@ -190,31 +206,35 @@ class GatewayChannel(Channel):
         """Hand a request to the gateway, or say at once that it cannot be."""
         is_away = self._stage != IN or bool(self._deaf)
         if is_away and announcement.is_back:
-            self._watch_over(Pending(ask, announcement))
+            self._watch_over(Pending(announcement))
             return
         if is_away:
             why = self._deaf or self._detail
-            announcement.done(False, f"the gateway is away: {why}")
+            announcement.failed(f"the gateway is away: {why}")
             return
         if _grants(ask) and not _grants(self._carried(ask)):
-            announcement.done(False, NO_GRANTS)
+            announcement.failed(NO_GRANTS)
             return
-        pending = self._asks[ask.id] = Pending(ask, announcement)
-        self._send_ask(pending)
+        pending = self._asks[ask.id] = Pending(announcement)
+        self._send_ask(pending, ask)
         self._later(SHOWN_SECONDS, lambda: self._give_up(pending))
 
     def _watch_over(self, pending: Pending) -> None:
         """A request that came back may have a card, which nobody can tap by now."""
-        self._asks[pending.ask.id] = pending
+        self._asks[pending.id] = pending
         pending.state = SHOWN
         if self._detail != NOT_YET:
             pending.lose()
 
-    def _send_ask(self, pending: Pending) -> None:
+    def _send_again(self, pending: Pending) -> None:
+        ask = self._approvals.ask(pending.id)
+        if ask is not None:
+            self._send_ask(pending, ask)
+
+    def _send_ask(self, pending: Pending, ask: Ask) -> None:
         """Send an ask as cards show it; one that they cut whole, if it is not huge."""
-        ask = self._counter.ask(pending.ask.id) or pending.ask
         send = partial(self._send_carried, pending)
-        if not ask.is_cut or not self._counter.whole(ask.id, MAX_ASK, send):
+        if not ask.is_cut or not self._approvals.whole(ask.id, MAX_ASK, send):
             send(ask)
 
     def _send_carried(self, pending: Pending, ask: Ask) -> None:
@@ -229,7 +249,7 @@ class GatewayChannel(Channel):
         pending.sent = sent
         self._cards.add(ask.id)
         self._line.watch(True)
-        left = ask.created + ask.seconds - self._wall()
+        left = self._approvals.seconds_left(ask.id)
         self._line.send("ask", ask=to_plain(sent), left=left)
 
     def _sendable(self, whole: Ask) -> Ask | None:
@@ -243,16 +263,24 @@ class GatewayChannel(Channel):
 
         Nor to grant what lasts, unless the person lets it.
         """
-        ask = ask.without_edit()._replace(hold=False)
+        hold = ask.hold and EXTEND in self._can
+        ask = ask.without_edit()._replace(hold=hold)
         kind = KINDS.get(ask.kind)
         if self._grants or kind is None:
             return ask
         lasting = frozenset(row.name for row in kind.actions if row.lasts)
         return ask.without(lasting)._replace(rules=(), rule_note="")
 
+    def renew(self) -> None:
+        """A request has more time than its card says."""
+        for pending in list(self._asks.values()):
+            ask = self._approvals.ask(pending.id) if pending.sent.hold else None
+            if ask is not None and ask.seconds != pending.sent.seconds:
+                self._send_ask(pending, ask)
+
     def _give_up(self, pending: Pending) -> None:
         """A card that leaves later counts again, if its request is still pending."""
-        if self._asks.get(pending.ask.id) is pending and pending.state == SENT:
+        if self._asks.get(pending.id) is pending and pending.state == SENT:
             pending.fail("the gateway did not show it in time")
 
     def keeps(self, id: str, is_back: bool = False) -> bool:
@@ -271,7 +299,7 @@ class GatewayChannel(Channel):
             self._tell("settle", outcome)
 
     def update(self, outcome: Outcome) -> None:
-        """What came of it is known: its record says that too, now or later."""
+        """The result is known: its record says that too, now or later."""
         if outcome.id in self._records:
             self._records[outcome.id] = not self._tell("update", outcome)
 
@@ -287,7 +315,7 @@ class GatewayChannel(Channel):
     def _update_late(self) -> None:
         """What became known while the gateway was away."""
         for id in [id for id, is_due in self._records.items() if is_due]:
-            outcome = self._counter.outcome(id)
+            outcome = self._approvals.outcome(id)
             if outcome is not None:
                 self.update(outcome)
 
@@ -314,14 +342,14 @@ class GatewayChannel(Channel):
 
     def _reached(self, message: dict[str, Any]) -> None:
         """Whether taps can arrive: what is shown can be answered, or cannot."""
-        detail = one_line(str(message.get("detail", "")), MAX_DETAIL)
+        detail = msg(one_line(str(message.get("detail", "")), MAX_DETAIL))
         was = self._deaf
         self._deaf = "" if message.get("ok") is True else detail or "no tap can arrive"
         if bool(was) == bool(self._deaf):
             return
         log(self._deaf or "taps can arrive again", "warning" if self._deaf else "info")
         for pending in list(self._asks.values()):
-            pending.lose() if self._deaf else self._send_ask(pending)
+            pending.lose() if self._deaf else self._send_again(pending)
 
     def _received(self, message: dict[str, Any]) -> None:
         stage, row = _MESSAGES.get(message["t"], ("", None))
@@ -344,6 +372,7 @@ class GatewayChannel(Channel):
             machine=own.machine,
             nonce=self._nonce,
             instance=self._instance,
+            can=CAN,
             proofs=[prove(bytes.fromhex(key), *parts) for key in own.keys],
         )
 
@@ -362,6 +391,8 @@ class GatewayChannel(Channel):
         self._keep(own._replace(name=_name(message)).with_key(fresh, proven[0]))
         self._proven = (fresh, proven[0])
         self._stage, self._detail = IN, ""
+        self._can = frozenset(map(str, list_at(message, "can")))
+        self._told_muted(message)
         self._deaf = one_line(str(message.get("deaf", "")), MAX_DETAIL)
         self._line.worked()
         proof = prove(bytes.fromhex(fresh), ROTATE, VERSION, own.machine, self._hello)
@@ -373,7 +404,7 @@ class GatewayChannel(Channel):
             if not pending.sent.id and id not in self._cards:
                 del self._asks[id]  # it came back, and was shown elsewhere
             else:
-                self._send_ask(pending)
+                self._send_again(pending)
         self._update_late()
         self._later(max(0.0, self._young()), self._settle_lost)
 
@@ -388,9 +419,14 @@ class GatewayChannel(Channel):
     def _settle_lost(self) -> None:
         """Cards of requests that ended while nobody could tell the gateway."""
         for id in list(self._cards):
-            if not self._counter.waits(id):
+            if not self._approvals.is_pending(id):
                 lost = gone(Ask(id=id, language=self._language), self._wall())
-                self.settle(self._counter.outcome(id) or lost)
+                self.settle(self._approvals.outcome(id) or lost)
+
+    def _told_muted(self, message: dict[str, Any]) -> None:
+        """For how long the owner wants no card; a gateway could as well show none."""
+        seconds = _moment(message.get("muted", 0))
+        self._muted_until = self._clock() + min(seconds, MOST_MUTED)
 
     def _renamed(self, message: dict[str, Any]) -> None:
         self._keep(self._enrolment._replace(name=_name(message)))
@@ -414,55 +450,81 @@ class GatewayChannel(Channel):
         if message.get("ok") is True:
             pending.shown(bool(self._deaf))
         else:
-            del self._asks[pending.ask.id]
+            del self._asks[pending.id]
             pending.fail(str(message.get("detail", "")))
 
     def _tapped(self, message: dict[str, Any]) -> None:
         tap = str(message["tap"])
-        receipt = self._receipts.get(tap)
-        if receipt is None:
-            receipt = self._judge(tap, message)
-            receipt = receipt._replace(outcome=_readable(receipt.outcome))
-            self._receipts[tap] = receipt
-            while len(self._receipts) > REMEMBERED:
-                self._receipts.popitem(last=False)
-        self._line.send("receipt", tap=tap, receipt=to_plain(receipt))
+        if tap in self._receipts:
+            self._send_receipt(tap)
+            return
+        receipt = self._judge(tap, message)
+        if receipt is not None:
+            self._keep_receipt(tap, receipt)
+        self._receipts.setdefault(tap, None)  # it takes a while, and is done once
+        while len(self._receipts) > REMEMBERED:
+            self._receipts.popitem(last=False)
 
-    def _judge(self, tap: str, message: dict[str, Any]) -> Receipt:
-        """Whether a tap counts here; the desk decides what it does."""
+    def _keep_receipt(self, tap: str, receipt: Receipt) -> None:
+        self._receipts[tap] = receipt._replace(outcome=_readable(receipt.outcome))
+        self._send_receipt(tap)
+
+    def _send_receipt(self, tap: str) -> None:
+        receipt = self._receipts[tap]
+        if receipt is not None:
+            self._line.send("receipt", tap=tap, receipt=to_plain(receipt))
+
+    def _judge(self, tap: str, message: dict[str, Any]) -> Receipt | None:
+        """Whether a tap counts here; the approvals decide what it does.
+
+        None: its receipt follows.
+        """
         answer, at = from_plain(Answer, message.get("answer")), _moment(message["at"])
         parts = tap_parts(self._enrolment.machine, tap, to_plain(answer), at)
-        keys = [bytes.fromhex(key) for key in self._proven]
-        if not any(is_proof(message.get("proof"), key, TAP, *parts) for key in keys):
-            raise PayloadError("a tap without the proof of our key")
+        self._require_proof(message.get("proof"), parts)
         refusal = self._refusal(answer, at)
+        if not answer.id and answer.action in _COMMANDS:
+            return refusal or _COMMANDS[answer.action](self, tap, answer)
+        if answer.action == HOLD and not refusal:
+            return self._extend(answer)
         offered = None if refusal else self._as_offered(answer)
         if refusal or offered is None:
-            return refusal or self._refuse("answer.not_offered")
-        receipt = self._counter.answer(offered._replace(surface="gateway"))
+            return refusal or self._refuse(NOT_OFFERED)
+        receipt = self._approvals.answer(offered._replace(surface="gateway"))
         if receipt.status == statuses.UNKNOWN and self._young() > 0:
-            again = text(self._language, "answer.again")
+            again = text(
+                self._language, "The server has just restarted: please tap again"
+            )
             return Receipt(statuses.INCOMPLETE, error=again)
         return receipt
+
+    def _require_proof(self, proof: object, parts: tuple[str, ...]) -> None:
+        """Raises PayloadError unless the gateway has proven that it has our key."""
+        keys = [bytes.fromhex(key) for key in self._proven]
+        if not any(is_proof(proof, key, TAP, *parts) for key in keys):
+            raise PayloadError("a tap without the proof of our key")
 
     def _refusal(self, answer: Answer, at: float) -> Receipt | None:
         """What is wrong with a tap, whatever it is on: who, what, when."""
         if answer.who != self._enrolment.owner:
-            self._counter.refused(answer.id, answer.action, answer.who)
+            self._approvals.note_refused(answer.id, answer.action, answer.who)
             owner = self._enrolment.owner_name or self._enrolment.owner
-            return self._refuse("answer.only_owner", owner=owner)
-        if not answer.digest:
-            return self._refuse("answer.other")
+            return self._refuse(msg("Only {owner} may do this"), owner=owner)
+        is_command = not answer.id and answer.action in _COMMANDS
+        if not answer.digest and not is_command:
+            return self._refuse(NOT_AS_SHOWN)
         age = self._clock() + self._ahead - at
         if not -EARLY_SECONDS <= age <= LATE_SECONDS:
-            return self._refuse("answer.late")
+            return self._refuse(
+                msg("The tap came too late and did nothing: please tap again")
+            )
         return None
 
     def _as_offered(self, answer: Answer) -> Answer | None:
         """The answer with what its button takes along; None if there is none."""
         sent = self._given(answer.id)
         if sent is None:
-            return answer  # it is not pending: the desk says so
+            return answer  # it is not pending: the approvals say so
         offers = [offer for offer in sent.offered if offer.name == answer.action]
         if not offers:
             return None
@@ -481,8 +543,42 @@ class GatewayChannel(Channel):
             pending.sent.id or not pending.announcement.is_back
         ):
             return pending.sent
-        ask = self._counter.ask(id)
+        ask = self._approvals.ask(id)
         return None if ask is None else self._sendable(ask) or Ask()
+
+    def _extend(self, answer: Answer) -> Receipt:
+        """Somebody reads: that gives time once, and only what this machine allows."""
+        ask = self._approvals.ask(answer.id)
+        if ask is None:
+            outcome = self._approvals.outcome(answer.id)
+            return Receipt(statuses.ENDED, outcome) if outcome else UNKNOWN
+        if answer.digest != ask.digest:
+            return self._refuse(NOT_AS_SHOWN)
+        if not self._approvals.extend_deadline(answer.id, answer.who):
+            return self._refuse(NOT_OFFERED)
+        ends = self._wall() + self._approvals.seconds_left(answer.id)
+        return Receipt(statuses.EXTENDED, Outcome(answer.id, ended=ends))
+
+    # Commands of the owner's. Those that only end rights are always obeyed.
+
+    def _tell_status(self, tap: str, answer: Answer) -> Receipt:
+        return _told(words or title for title, words in self._approvals.status())
+
+    def _tell_passes(self, tap: str, answer: Answer) -> Receipt:
+        if not self._grants:
+            return self._refuse(NOT_OFFERED)
+        return _told(map(json.dumps, self._approvals.pass_rows()))
+
+    def _revoke_pass(self, tap: str, answer: Answer) -> Receipt:
+        (id,) = answer.values.get("id", ("",)) or ("",)
+        ended = self._approvals.revoke_passes(id, "gateway", answer.who)
+        return _told((str(len(ended)),))
+
+    def _undo(self, tap: str, answer: Answer) -> None:
+        def then(rules: list[str], error: str) -> None:
+            self._keep_receipt(tap, _told(rules)._replace(error=error))
+
+        self._approvals.undo_last(answer.who, then)
 
     def _refuse(self, key: str, **values: object) -> Receipt:
         return Receipt(statuses.REFUSED, error=text(self._language, key, **values))
@@ -520,6 +616,17 @@ def _name(message: dict[str, Any]) -> str:
     return one_line(str(message["name"]), MAX_NAME)
 
 
+def _told(lines: Iterable[str]) -> Receipt:
+    kept = tuple(line[:MAX_LINE] for line in islice(lines, MAX_LINES))
+    return Receipt(statuses.TOLD, Outcome(lines=kept))
+
+
+_COMMANDS: dict[str, Callable[[GatewayChannel, str, Answer], Receipt | None]] = {
+    "status": GatewayChannel._tell_status,
+    "passes": GatewayChannel._tell_passes,
+    "revoke": GatewayChannel._revoke_pass,
+    "undo": GatewayChannel._undo,
+}
 _MESSAGES: dict[str, tuple[str, Callable[[GatewayChannel, dict[str, Any]], None]]] = {
     "hello": (HELLO, GatewayChannel._greeted),
     "welcome": (HELLO, GatewayChannel._welcomed),
@@ -527,6 +634,7 @@ _MESSAGES: dict[str, tuple[str, Callable[[GatewayChannel, dict[str, Any]], None]
     "replaced": (IN, GatewayChannel._replaced),
     "reach": (IN, GatewayChannel._reached),
     "time": (IN, GatewayChannel._told_time),
+    "muted": (IN, GatewayChannel._told_muted),
     "shown": (IN, GatewayChannel._told_shown),
     "tap": (IN, GatewayChannel._tapped),
 }

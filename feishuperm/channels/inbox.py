@@ -1,10 +1,10 @@
 """The inbox: pages in a browser that show every request, live.
 
-It is passive: it shows a request to whoever has a page open.  What the pages are sent
-is made by `render`, given from above, which is shown each ask once by `arrived`; this
-file only knows who listens, and sends the whole state at most once per turn of the
-loop, however many requests change in it.  The page of one request follows that alone,
-and counts for nobody who looks.
+It is passive: it shows a request to anyone who has a page open.  What the pages are
+sent is made by `render`, given from above: everything for a page that connects, the
+changes for all that are open.  This file only knows who listens, and sends changes at
+most once per turn of the loop, however many requests change in it.  The page of one
+request follows that alone, and does not count as somebody who looks at the inbox.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from feishuperm.channels.base import Announcement, Channel
+from feishuperm.messages import msg
 from feishuperm.models.ask import Ask, Outcome
 
 
@@ -35,12 +36,10 @@ class InboxChannel(Channel):
 
     def __init__(
         self,
-        render: Callable[[], bytes],
-        arrived: Callable[[Ask], object],
+        render: Callable[[bool], bytes],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._render = render
-        self._arrived = arrived
         self._later = later
         self._streams: list[Stream] = []
         self._followers: dict[Stream, Callable[[], bytes]] = {}
@@ -50,7 +49,6 @@ class InboxChannel(Channel):
         self._ping()
 
     def announce(self, ask: Ask, announcement: Announcement) -> None:
-        self._arrived(ask)
         self.refresh()
 
     def renew(self) -> None:
@@ -66,13 +64,13 @@ class InboxChannel(Channel):
         return bool(self._streams)
 
     def state(self) -> tuple[str, str]:
-        return "up", f"{len(self._streams)} open"
+        return "up", msg("{} open", len(self._streams))
 
     def open(self, stream: Stream) -> None:
-        """A page connected: it gets the state now and after every change."""
+        """A page connected: it gets the state now, and every change from now on."""
         stream.on_close = lambda: self._closed(stream)
         self._streams.append(stream)
-        stream.send(self._render())
+        stream.send(self._render(True))
 
     def follow(self, stream: Stream, render: Callable[[], bytes]) -> None:
         """A page of one request connected: it gets what `render` makes of that."""
@@ -85,7 +83,7 @@ class InboxChannel(Channel):
             self._streams.remove(stream)
 
     def refresh(self) -> None:
-        """Send the state to all pages, soon."""
+        """Send what has changed to all pages, soon."""
         if (self._streams or self._followers) and not self._due:
             self._due = True
             self._later(0.0, self._broadcast)
@@ -96,7 +94,7 @@ class InboxChannel(Channel):
             stream.send(render())
         if not self._streams:
             return
-        state = self._render()
+        state = self._render(False)
         for stream in list(self._streams):
             stream.send(state)
 

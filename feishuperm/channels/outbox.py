@@ -1,16 +1,19 @@
 """A queue of messages to a service that has limits and bad days.
 
 A thread of its own sends one message after the other, in the order they came, within
-the limits.  A failure that may pass holds the whole queue for a while, since the next
+the limits.  A failure that may pass pauses the whole queue for a while, since the next
 message would meet the same; a refused message is sent again in a plainer form; what
 can never pass is given up at once, and so is what cannot be sent before its deadline.
 `step()` is the whole of it: the thread only calls it and waits.
 
-Where many people are written to, each has a lane: who gets too much at once holds up
-nobody else.
+Where many people are written to, each has a lane: a person who gets too much at once
+holds up nobody else.
 
-How a message is made and sent and what an answer means is the sender's business: a form
-sends it once and returns a `SendResult`.
+How a message is made and sent and what an answer means is the sender's business.  It
+gives a function that sends once and returns a `SendResult`.  That function runs in the
+outbox's thread: it works with the values it holds and changes nothing of the server.
+The result travels back to the loop (`on_loop`), where `heard` is told of every attempt
+and the job's `done` of the last one.
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from feishuperm.lib.feishu import NO_ANSWER, SendResult
 from feishuperm.lib.log import log
+from feishuperm.messages import msg
 
 FIRST_PAUSE = 0.5  # seconds, and twice as long after each failure
 # A person has 55 seconds: while one waits, the end of an outage is noticed soon.
@@ -33,34 +38,34 @@ LONGEST_PAUSE, LONGEST_WITHOUT_WAITER = 3.0, 15.0
 SILENT_ATTEMPT, SILENT_SECONDS = 5.0, 10.0
 LANE_PAUSE = 1.0  # seconds for one receiver, who gets too much
 MAX_QUEUE = 1000  # each holds an ask, and 1000 take ten minutes to send
-NOT_WANTED = "settled before it could be sent"
-TOO_LATE = "no time left to send it"
-TOO_MANY = "more requests are waiting than Feishu lets a bot send"
-PLAIN = "Feishu refused the card; only a text without buttons was sent"
-UNBUILT = SendResult(False, NO_ANSWER, "the card could not be built", fallback=True)
+NOT_WANTED = msg("settled before it could be sent")
+TOO_LATE = msg("no time left to send it")
+TOO_MANY = msg("more requests are waiting than Feishu lets a bot send")
+GIVEN_UP = -2  # the code of what was never sent, or not any more
+UNBUILT = SendResult(
+    False, NO_ANSWER, msg("the card could not be built"), fallback=True
+)
 
 Limits = tuple[tuple[int, float], ...]  # so many messages in so many seconds
 NO_LIMIT: Limits = ((1, 0.0),)
 
 
-class Form(NamedTuple):
-    """One way to say it."""
-
-    send: Callable[[], SendResult]  # once
-    answerable: bool = True  # whether a person can answer what arrives
+Send = Callable[[], SendResult]
+OnLoop = Callable[[Callable[[], object]], object]
 
 
 class Job(NamedTuple):
-    """A message on its way: its forms from best to plainest, and whom to tell."""
+    """A message on its way, and whom to tell what became of it."""
 
-    forms: tuple[Form, ...]
+    send: Send  # once
     until: float  # monotonic
-    waited_for: bool  # by a person, or by whoever asked them
-    wanted: Callable[[], bool] = lambda: True
-    done: Callable[[bool, str], object] = lambda shown, detail: None
+    waited_for: bool  # by a person, or by the session that asked them
+    done: Callable[[SendResult], object] = lambda result: None
+    key: str = ""  # what it is about, for `Outbox.cancel`
     lane: str = ""  # whom it is for, where each has limits of their own
     since: float = 0.0  # monotonic: when it was queued
     lasts: bool = False  # a change of a card: of use until its deadline
+    plainer: tuple[Send, ...] = ()  # other ways to say it, if this one is refused
 
 
 class RateLimit:
@@ -95,17 +100,17 @@ class Lanes:
         self._limits = limits
         self._codes = codes  # refusals that are about one receiver only
         self._lanes: OrderedDict[str, RateLimit] = OrderedDict()
-        self._held: dict[str, float] = {}
+        self._paused: dict[str, float] = {}
 
     def wait(self, lane: str, now: float) -> float:
         """Seconds until the next may leave for this receiver."""
         limit = self._lanes.get(lane)
-        held = self._held.get(lane, now) - now
+        held = self._paused.get(lane, now) - now
         return max(held, limit.wait(now) if limit is not None else 0.0)
 
     def note(self, lane: str, now: float) -> None:
         """A message leaves for them."""
-        self._held.pop(lane, None)
+        self._paused.pop(lane, None)
         if lane not in self._lanes:
             self._lanes[lane] = RateLimit(self._limits)
         self._lanes.move_to_end(lane)
@@ -113,37 +118,42 @@ class Lanes:
         if len(self._lanes) > MAX_QUEUE:
             self._lanes.popitem(last=False)
 
-    def hold(self, lane: str, code: int, now: float) -> bool:
+    def pause(self, lane: str, code: int, now: float) -> bool:
         """Whether a refusal was about this receiver only; they wait a while then."""
         if code not in self._codes or not lane:
             return False
-        self._held[lane] = now + LANE_PAUSE
+        self._paused[lane] = now + LANE_PAUSE
         return True
 
 
 class Outbox:
-    """One queue; `done` of its jobs is called from its thread, or from `add()`."""
+    """One queue, and the thread that sends what is in it."""
 
     def __init__(
         self,
         name: str,
         limit: RateLimit,
+        on_loop: OnLoop,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
         lanes: Lanes | None = None,
+        heard: Callable[[SendResult], object] = lambda result: None,
     ) -> None:
         self._lanes = lanes or Lanes(NO_LIMIT, frozenset())
         self._name = name
         self._limit = limit
+        self._on_loop = on_loop
+        self._heard = heard
         self._clock = clock
         self._jitter = jitter
-        self._incoming: deque[Job] = deque()  # from other threads
+        # From the loop: jobs, and the keys of those to cancel.
+        self._incoming: deque[Job | str] = deque()
         self._jobs: deque[Job] = deque()  # touched by the sending thread only
         self._failures = 0  # in a row
         self._failed = 0.0  # when the last one was
-        self._pause = 0.0  # how long it holds the queue if nobody waits
+        self._pause = 0.0  # how long the queue rests if nobody waits
         self._not_before = 0.0  # what the service itself asked for
-        self._state = ("up", "nothing sent yet")
+        self._state = ("up", msg("nothing sent yet"))
         self._woken = threading.Event()
         self._closed = False
         self._sending = False
@@ -164,7 +174,7 @@ class Outbox:
         waiting = len(self._incoming) + len(self._jobs)
         wait = self._limit.wait(self._clock()) if waiting else 0.0
         if state == "up" and wait > 0:
-            detail = f"limited: {waiting} cards wait, the next for {wait:.0f} s"
+            detail = msg("limited: {} cards wait, the next for {:.0f} s", waiting, wait)
         return state, detail
 
     def busy(self) -> bool:
@@ -176,15 +186,20 @@ class Outbox:
         """Queue a message, or give it up if it cannot leave in time."""
         place = len(self._incoming) + len(self._jobs)
         if place >= MAX_QUEUE or self._clock() + self._limit.ahead(place) > job.until:
-            job.done(False, TOO_MANY)
+            self._give_up(job, TOO_MANY)
             return
         self._incoming.append(job._replace(since=self._clock()))
         self._woken.set()
 
+    def cancel(self, key: str) -> None:
+        """Drop what is queued under this key and has not left yet."""
+        if self._incoming or self._jobs or self._sending:
+            self._incoming.append(key)
+            self._woken.set()
+
     def step(self) -> float | None:
         """Send at most one message. Seconds until more can be done; None: no more."""
-        while self._incoming:
-            self._jobs.append(self._incoming.popleft())
+        self._take_in()
         self._drop_hopeless()
         if not self._jobs:
             return None
@@ -205,6 +220,19 @@ class Outbox:
             self._sending = False
         return 0.0
 
+    def _take_in(self) -> None:
+        while self._incoming:
+            given = self._incoming.popleft()
+            if isinstance(given, Job):
+                self._jobs.append(given)
+                continue
+            for job in [job for job in self._jobs if job.key == given]:
+                self._jobs.remove(job)
+                self._give_up(job, NOT_WANTED)
+
+    def _give_up(self, job: Job, why: str) -> None:
+        self._on_loop(partial(job.done, SendResult(False, GIVEN_UP, why)))
+
     def _run(self) -> None:
         wait: float | None = None
         while not self._closed:
@@ -223,40 +251,45 @@ class Outbox:
         return max(self._failed + pause, self._not_before)
 
     def _drop_hopeless(self) -> None:
-        """Take out what nobody waits for and what cannot be sent in time."""
+        """Take out what cannot be sent in time."""
         earliest = max(self._clock(), self._paused_until())
         state, detail = self._state
         for _ in range(len(self._jobs)):
             job = self._jobs.popleft()
-            if not job.wanted():
-                job.done(False, NOT_WANTED)
-            elif job.until <= earliest or self._is_unheard(job):
-                job.done(False, detail if state == "down" else TOO_LATE)
+            if job.until <= earliest or self._is_unheard(job):
+                self._give_up(job, detail if state == "down" else TOO_LATE)
             else:
                 self._jobs.append(job)
 
     def _deliver(self, job: Job) -> None:
-        form = job.forms[0]
         self._limit.note(self._clock())
         if job.lane:
             self._lanes.note(job.lane, self._clock())
         began = self._clock()
-        result = self._attempt(form)
+        result = self._attempt(job)
         lasted = self._clock() - began
         self._silent = result.code == NO_ANSWER and lasted >= SILENT_ATTEMPT
+        done = job.done
         if result.retry:
-            if not self._lanes.hold(job.lane, result.code, self._clock()):
-                self._hold(result)
+            done = _wait_for_more
+            if not self._lanes.pause(job.lane, result.code, self._clock()):
+                self._pause_all(result)
             self._jobs.appendleft(job)
-        elif result.fallback and len(job.forms) > 1:
-            self._jobs.appendleft(job._replace(forms=job.forms[1:]))
-        elif not result.ok or not form.answerable:
-            self._state = ("down", result.message or PLAIN)
-            job.done(False, result.message or PLAIN)
-        else:
+        elif result.fallback and job.plainer:
+            done = _wait_for_more
+            first, *others = job.plainer
+            self._jobs.appendleft(job._replace(send=first, plainer=tuple(others)))
+        elif result.ok:
             self._failures = 0
             self._state = ("up", "")
-            job.done(True, "")
+        else:
+            self._state = ("down", result.message)
+        self._on_loop(partial(self._report, result, done))
+
+    def _report(self, result: SendResult, done: Callable[[SendResult], object]) -> None:
+        """On the loop: what became of an attempt."""
+        self._heard(result)
+        done(result)
 
     def _is_unheard(self, job: Job) -> bool:
         """Whether a person would get it too late from a service that says nothing."""
@@ -264,18 +297,22 @@ class Outbox:
         is_short = job.waited_for and not job.lasts
         return self._silent and is_short and waited >= SILENT_SECONDS
 
-    def _attempt(self, form: Form) -> SendResult:
+    def _attempt(self, job: Job) -> SendResult:
         try:
-            return form.send()
-        except Exception as error:  # a plainer form is better than a lost request
+            return job.send()
+        except Exception as error:  # a plainer one is better than a lost request
             log(f"cannot build a message: {type(error).__name__}: {error}", "error")
             return UNBUILT
 
-    def _hold(self, result: SendResult) -> None:
-        """Hold the queue, twice as long each time; not all bots at the same moment."""
+    def _pause_all(self, result: SendResult) -> None:
+        """Pause the queue, twice as long each time; not all bots at the same moment."""
         growing = min(FIRST_PAUSE * 2**self._failures, LONGEST_WITHOUT_WAITER)
         self._pause = growing * (0.5 + self._jitter())
         self._failed = self._clock()
         self._not_before = self._failed + result.retry_after
         self._failures = min(self._failures + 1, 10)
         self._state = ("down", result.message)
+
+
+def _wait_for_more(result: SendResult) -> None:
+    """The message is tried again: there is nothing to tell yet."""

@@ -6,6 +6,7 @@ import os
 
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.terminal import say
+from feishuperm.messages import msg
 from feishuperm.setup.demo import (
     Demo,
     answer_all,
@@ -15,24 +16,29 @@ from feishuperm.setup.demo import (
 )
 from feishuperm.setup.status import inbox_link
 
-SUMMARY = "try it without Feishu and without Claude Code"
-EPILOG = """\
-Starts a server of its own on a free port, asks one request of each kind through real
-hooks, and shows what each hook prints for your tap."""
+EPILOG = msg(
+    "Starts a server of its own on a free port, asks one request of each kind "
+    "through real\n"
+    "hooks, and shows what each hook prints for your tap."
+)
 
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("demo", SUMMARY, EPILOG)
-    parser.add_argument("--auto", action="store_true", help="answer by itself and end")
-    parser.add_argument("--no-browser", action="store_true", help="open no browser")
-    as_json = "one JSON object for each answer"
+    parser = ArgumentParser("demo", EPILOG)
+    parser.add_argument(
+        "--auto", action="store_true", help=msg("answer by itself and end")
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help=msg("open no browser")
+    )
+    as_json = msg("one JSON object for each answer")
     parser.add_argument("--json", action="store_true", help=as_json)
     options = parser.parse_args(args)
     clean_up_on_signals()
     with Demo(os.environ) as demo:
         inbox = inbox_link(demo.socket)
         if not options.json:
-            say(f"inbox: {inbox}")
+            say("inbox: {}", inbox)
         if options.auto:
             return answer_all(demo, options.json)
         if not options.no_browser:

@@ -9,53 +9,61 @@ from functools import partial
 from typing import Any
 
 from feishuperm import __version__
-from feishuperm.channels.app.dial import dial_feishu
-from feishuperm.channels.app.health import count_connections
+from feishuperm.app.api import AppApi, app_of
+from feishuperm.app.health import count_connections
+from feishuperm.channels.dial import dial_feishu
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.gateway.cards import Cards
-from feishuperm.gateway.control import GatewayControl
-from feishuperm.gateway.crowd import Crowd
-from feishuperm.gateway.dial_redis import EngineRefusal, RedisDialler, read_address
-from feishuperm.gateway.engine import FileEngine, RedisEngine
-from feishuperm.gateway.feishu import Feishu
 from feishuperm.gateway.hub import Hub
-from feishuperm.gateway.metrics import Metrics
-from feishuperm.gateway.peer import Room, Source
-from feishuperm.gateway.registry import AnyEngine, Registry
-from feishuperm.gateway.web import Web
+from feishuperm.gateway.inbound import Inbound, SecondConnection
+from feishuperm.gateway.machine_connection import Room, Source
+from feishuperm.gateway.redis_store import (
+    RedisDialler,
+    RedisStore,
+    StoreRefusal,
+    read_address,
+)
+from feishuperm.gateway.registry import Registry
+from feishuperm.gateway.store import FileStore
+from feishuperm.gateway.web import GatewayControl, Metrics, Web
 from feishuperm.lib import log as logging
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import gateway_socket, load_settings, state_dir
-from feishuperm.lib.feishu_app import AppApi, app_of
 from feishuperm.lib.files import guard_dir, private_dir
 from feishuperm.lib.log import log
 from feishuperm.lib.post import dial
+from feishuperm.messages import msg
 from feishuperm.models.settings import Settings
-from feishuperm.server.accept import HookAcceptor, HttpAcceptor
-from feishuperm.server.link import Link
-from feishuperm.server.listen import listen_http, listen_unix
+from feishuperm.server.listen import (
+    HookAcceptor,
+    HttpAcceptor,
+    listen_http,
+    listen_unix,
+    server_side,
+)
 from feishuperm.server.loop import Loop, gateway_caps, raise_file_limit
 from feishuperm.server.machine import upgrade
+from feishuperm.server.outgoing import Link
 from feishuperm.server.redis import RedisLine
-from feishuperm.server.tls import server_side
 from feishuperm.services.ledger import Ledger
 
-SUMMARY = "one Feishu app for many machines, in the foreground"
-EPILOG = """\
-Machines join it with `feishuperm join ADDRESS`. It needs FEISHU_APP_ID and
-FEISHU_APP_SECRET; GATEWAY_CERT and GATEWAY_KEY, or a proxy in front for TLS;
-FEISHUPERM_ENGINE for several of them at once."""
+EPILOG = msg(
+    "Machines join it with `feishuperm join ADDRESS`. It needs FEISHU_APP_ID and\n"
+    "FEISHU_APP_SECRET; GATEWAY_CERT and GATEWAY_KEY, or a proxy in front for "
+    "TLS;\n"
+    "FEISHUPERM_ENGINE for several of them at once."
+)
 DRAIN_SECONDS = 1.0  # for last answers, when it stops
 LEDGER_SECONDS = 0.2
 
 
 def main(args: list[str]) -> int:
     """Carry taps until a signal ends it."""
-    ArgumentParser("gateway", SUMMARY, EPILOG).parse_args(args)
+    ArgumentParser("gateway", EPILOG).parse_args(args)
     settings = load_settings()
     logging.obey(settings, stderr=True)
     if not settings.feishu_app_id or not settings.feishu_app_secret:
-        raise UsageError("a gateway needs FEISHU_APP_ID and FEISHU_APP_SECRET")
+        raise UsageError(msg("a gateway needs FEISHU_APP_ID and FEISHU_APP_SECRET"))
     guard_dir(private_dir(state_dir()))
     gateway = Gateway(settings)
     try:
@@ -78,23 +86,22 @@ class Gateway:
         self.refusal: FeishupermError | None = None
         self.loop = Loop(on_error=_report)
         api = app_of(settings)
-        self.engine = self._make_engine(settings)
-        if isinstance(self.engine, FileEngine):
-            self.engine.start()  # before anything listens: it may be another's
+        self.store = self._make_store(settings)
+        if isinstance(self.store, FileStore):
+            self.store.start()  # before anything listens: it may be another's
         language = settings.feishuperm_lang
         self.cards = Cards(
-            api, self.engine, self.loop.call_soon_threadsafe, self._later
-        )
+            api, self.store, self.loop.call_soon_threadsafe, self._later,
+            urgent=settings.feishu_urgent == "app", language=settings.feishuperm_lang,
+        )  # fmt: skip
         self._ledger = Ledger()
-        registry = Registry(self.engine, settings.gateway_owners)
+        registry = Registry(self.store, settings.gateway_owners)
         self.hub = Hub(
-            self.engine, registry, self.cards, Metrics(), self._later, language,
+            self.store, registry, self.cards, Metrics(), self._later, language,
             self._ledger.note, room=Room(*limits[1:]),
         )  # fmt: skip
-        self.crowd = Crowd(
-            partial(count_connections, api),
-            self.loop.call_soon_threadsafe,
-            self._later,
+        self.second = SecondConnection(
+            partial(count_connections, api), self.loop.call_soon_threadsafe, self._later
         )
         self.line = self._make_line(settings, api)
         self.hub.line_state = self._line_state
@@ -108,7 +115,9 @@ class Gateway:
         self.machines = HttpAcceptor(
             self.loop, http, web.on_request, limits.http, secure, max_body=0
         )
-        control = GatewayControl(self.hub, self._line_state, lambda: self.crowd.problem)
+        control = GatewayControl(
+            self.hub, self._line_state, lambda: self.second.problem
+        )
         self.control = HookAcceptor(
             self.loop,
             listen_unix(gateway_socket()),
@@ -119,43 +128,43 @@ class Gateway:
         _tell_port(bool(settings.gateway_cert), http.port)
 
     def _make_line(self, settings: Settings, api: AppApi) -> Link:
-        feishu = Feishu(self.hub, settings.feishuperm_lang)
+        inbound = Inbound(self.hub, settings.feishuperm_lang)
         dialling = partial(
             dial_feishu, api, partial(dial, ca_file=settings.feishuperm_ca_file)
         )
         return Link(
             self.loop,
             dialling,
-            feishu.deliver,
+            inbound.deliver,
             self._line_changed,
             # With others on this app silence means nothing: they get the taps.
-            may_freshen=isinstance(self.engine, FileEngine),
+            may_freshen=isinstance(self.store, FileStore),
         )
 
-    def _make_engine(self, settings: Settings) -> AnyEngine:
+    def _make_store(self, settings: Settings) -> FileStore | RedisStore:
         if not settings.feishuperm_engine:
             path = os.path.join(state_dir(), f"gateway-{settings.feishu_app_id}.jsonl")
-            return FileEngine(
+            return FileStore(
                 settings.feishu_app_id, path, secret=settings.feishu_app_secret
             )
         address = read_address(settings.feishuperm_engine)
         dialling = RedisDialler(address, settings.feishuperm_ca_file)
-        return RedisEngine(
+        return RedisStore(
             settings.feishu_app_id,
             lambda on_change: RedisLine(self.loop, dialling, on_change, self._refused),
             settings.feishu_app_secret,
         )
 
     def _refused(self, error: Exception) -> None:
-        """At the start a person is there to mend it; later it may mend itself."""
-        if isinstance(error, EngineRefusal) and not self.hub.connected:
+        """At the start a person is there to repair it; later it may pass by itself."""
+        if isinstance(error, StoreRefusal) and not self.hub.connected:
             self.refusal = error
             self.loop.stop()
 
     def _line_changed(self) -> None:
-        """Without an engine we must be the only one on this app."""
-        if self.line.state == "up" and isinstance(self.engine, FileEngine):
-            self.crowd.look()
+        """Without a shared store we must be the only one on this app."""
+        if self.line.state == "up" and isinstance(self.store, FileStore):
+            self.second.look()
 
     def _watch_line(self, is_card_out: bool) -> None:
         self.line.card_sent() if is_card_out else self.line.cards_settled()
@@ -165,9 +174,11 @@ class Gateway:
 
     def _upgrade(self, exchange: Any, address: str, source: Source) -> None:
         hub = self.hub
-        wire = upgrade(exchange, self.loop, address, source, hub.received, hub.closed)
-        if wire is not None:
-            hub.accept(wire)
+        connection = upgrade(
+            exchange, self.loop, address, source, hub.received, hub.closed
+        )
+        if connection is not None:
+            hub.accept(connection)
 
     def _later(self, seconds: float, fn: Callable[[], object]) -> object:
         return self.loop.call_at(self.loop.now() + seconds, fn)
@@ -176,8 +187,8 @@ class Gateway:
         """Serve until `stop()`."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self.loop.on_signal(number, self.stop)
-        if not isinstance(self.engine, FileEngine):
-            self.engine.start()
+        if not isinstance(self.store, FileStore):
+            self.store.start()
         self.cards.start()
         self.hub.start()
         self.line.start()
@@ -203,7 +214,7 @@ class Gateway:
         self.machines.close_all()
         self.control.close()
         self.cards.close()
-        self.engine.close()
+        self.store.close()
         self._ledger.flush()
         self.loop.close()
 

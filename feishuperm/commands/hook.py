@@ -17,7 +17,7 @@ from _signal import SIGALRM, SIGHUP, SIGTERM, alarm, signal
 from collections.abc import Mapping
 
 from feishuperm import wire
-from feishuperm.engine.application import Interactive
+from feishuperm.hooks.application import RUN_VARIABLE, Interactive, is_of_a_run
 from feishuperm.models.fields import decoded, part_at
 from feishuperm.models.names import IDLE_TYPE, LAST_WORDS
 from feishuperm.models.notice import NOTICE_EVENTS
@@ -73,11 +73,8 @@ class _Hook:
 
     def is_of_a_run(self) -> bool:
         """Whether a headless run looks after this session itself."""
-        if "FEISHUPERM_RUN" not in os.environ:
-            return False
-        from feishuperm.engine.run_mark import is_of_a_run
-
-        return is_of_a_run(os.environ, self.fields.get("session_id"))
+        session = self.fields.get("session_id")
+        return RUN_VARIABLE in os.environ and is_of_a_run(os.environ, session)
 
     def settings(self) -> Settings:
         from feishuperm.lib.config import load_settings  # most events do without
@@ -99,7 +96,7 @@ class _Hook:
         is_call = any(key in self.raw for key in PRE_TOOL_USE)
         if not is_call or not self.interactive.has_callbacks("PreToolUse"):
             return b""
-        from feishuperm.engine.hook_output import for_client
+        from feishuperm.hooks.hook_output import for_client
 
         reason = "the tool call is too long for the hooks that would check it"
         block = {"decision": "block", "reason": reason}
@@ -128,7 +125,7 @@ class _Hook:
                 pass
         self.warn(f"{request_id}: no server, left to the terminal")
         alarm(CARD_SECONDS)
-        from feishuperm.services.static_card import send_static_card
+        from feishuperm.services.notices import send_static_card
 
         send_static_card(payload, request_id, settings)
         return b""
@@ -174,7 +171,7 @@ class _Hook:
             os._exit(WAKE)
 
     def _unreadable(self, error: Exception, settings: Settings) -> bytes:
-        from feishuperm.services.static_card import tell_unreadable
+        from feishuperm.services.notices import tell_unreadable
 
         self.warn(f"unreadable event: {error}")
         alarm(CARD_SECONDS)

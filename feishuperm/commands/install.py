@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.lib.arguments import ArgumentParser, Options
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import claude_dir, config_dir, home, state_dir
 from feishuperm.lib.files import locked, require_own
+from feishuperm.lib.language import KEY
 from feishuperm.lib.program import archive_path
-from feishuperm.lib.tongue import KEY
+from feishuperm.messages import msg
 from feishuperm.models.names import LANGUAGES
-from feishuperm.setup.gateway_install import GatewayInstall
+from feishuperm.setup.config_env import duration
 from feishuperm.setup.install import Install
-from feishuperm.setup.manifest import Manifest
-from feishuperm.setup.ports import port_number
-from feishuperm.setup.service_unit import KINDS
-from feishuperm.setup.waiting import duration
+from feishuperm.setup.join import GatewayInstall
+from feishuperm.setup.service import SERVICE_MANAGERS, port_number
+from feishuperm.setup.steps import Manifest
 
-SUMMARY = "register hooks, service and config file"
-EPILOG = """\
-Installs the file it runs from for the current user: the program, hooks in Claude Code's
-settings, config.env, a running server. Running it again is safe, and upgrades.
-Settings in the environment, such as FEISHU_WEBHOOK_URL, are kept in config.env."""
+EPILOG = msg(
+    "Installs the file it runs from for the current user: the program, hooks in "
+    "Claude Code's\n"
+    "settings, config.env, a running server. Running it again is safe, and "
+    "upgrades.\n"
+    "Settings in the environment, such as FEISHU_WEBHOOK_URL, are kept in "
+    "config.env."
+)
 FLAGS = {
-    "--project": "register the hooks in this folder's .claude/settings.local.json",
-    "--shared": "with --project: in its settings.json, harmless for who lacks us",
-    "--no-hooks": "leave Claude Code's settings alone",
-    "--supervisor": "also review stops and questions before they reach you",
-    "--no-supervisor": "take that out again",
-    "--ask-list": "let Claude Code ask about pushes, publishing, deleting ... always",
-    "--no-ask-list": "take those rules out again",
-    "--no-service": "do not start or keep the server",
-    "--setup": "go through the questions again",
-    "--rescan": "by one more scan, give the app what it lacks",
-    "--no-qr": "show the link alone",
-    "--no-input": "never ask anything",
-    "--gateway": "keep a gateway running instead, by systemd: one app, many machines",
-    "--dry-run": "only say what would be done",
+    "--project": msg("register the hooks in this folder's .claude/settings.local.json"),
+    "--shared": msg("with --project: in its settings.json, harmless for who lacks us"),
+    "--no-hooks": msg("leave Claude Code's settings alone"),
+    "--supervisor": msg("also review stops and questions before they reach you"),
+    "--no-supervisor": msg("take that out again"),
+    "--ask-list": msg(
+        "let Claude Code ask about pushes, publishing, deleting ... always"
+    ),
+    "--no-ask-list": msg("take those rules out again"),
+    "--no-service": msg("do not start or keep the server"),
+    "--setup": msg("go through the questions again"),
+    "--rescan": msg("by one more scan, give the app what it lacks"),
+    "--no-qr": msg("show the link alone"),
+    "--no-input": msg("never ask anything"),
+    "--gateway": msg(
+        "keep a gateway running instead, by systemd: one app, many machines"
+    ),
+    "--dry-run": msg("only say what would be done"),
 }
 
 CONTRARY = {"supervisor": "no_supervisor", "ask_list": "no_ask_list"}
@@ -60,39 +68,57 @@ def main(args: list[str]) -> int:
         return kind(options, os.environ).run()
 
 
-def _check(options: Options) -> None:
+def _check(options: Namespace) -> None:
     for name, other in CONTRARY.items():
         if getattr(options, name) and getattr(options, other):
-            raise UsageError(f"--{name} and --{other} contradict".replace("_", "-"))
+            raise UsageError(
+                msg("--{} and --{} contradict", name, other).replace("_", "-")
+            )
     if options.shared and not options.project:
-        raise UsageError("--shared goes with --project", "feishuperm install --help")
+        raise UsageError(
+            msg("--shared goes with --project"), "feishuperm install --help"
+        )
     if not archive_path():
-        raise FeishupermError("only a built file can install itself", "./install.sh")
+        raise FeishupermError(
+            msg("only a built file can install itself"), "./install.sh"
+        )
     if not os.path.isdir(home()):
-        raise FeishupermError("this user has no home folder", "set HOME to one")
+        raise FeishupermError(
+            msg("this user has no home folder"), msg("set HOME to one")
+        )
 
 
 def parser() -> ArgumentParser:
     """The arguments."""
-    made = ArgumentParser("install", SUMMARY, EPILOG)
+    made = ArgumentParser("install", EPILOG)
     add = made.add_argument
-    add("--prefix", metavar="DIR", help="where share/ and bin/ are (default: ~/.local)")
-    more = "more to tell (Stop, Notification, ...) or to ask you (next, denied, form)"
+    add(
+        "--prefix",
+        metavar="DIR",
+        help=msg("where share/ and bin/ are (default: ~/.local)"),
+    )
+    more = msg(
+        "more to tell (Stop, Notification, ...) or to ask you (next, denied, form)"
+    )
     add("--events", metavar="LIST", default="", help=more)
-    mode = "let Claude Code ask: sets permissions.defaultMode"
-    fewer = "events of ours to take out again"
+    mode = msg("let Claude Code ask: sets permissions.defaultMode")
+    fewer = msg("events of ours to take out again")
     add("--no-events", metavar="LIST", default="", help=fewer)
     add("--permission-mode", choices=("default",), help=mode)
-    add("--service", choices=tuple(KINDS), help="how to keep the server running")
-    add("--webhook", metavar="URL", help="the Feishu group bot")
-    add("--secret", metavar="TEXT", help="its signing secret")
-    add("--qr", metavar="FILE", help="draw the QR code to this SVG file")
-    add("--callback-url", metavar="URL", help="what the buttons point to")
-    lang = "of cards, pages and the command line"
+    add(
+        "--service",
+        choices=tuple(SERVICE_MANAGERS),
+        help=msg("how to keep the server running"),
+    )
+    add("--webhook", metavar="URL", help=msg("the Feishu group bot"))
+    add("--secret", metavar="TEXT", help=msg("its signing secret"))
+    add("--qr", metavar="FILE", help=msg("draw the QR code to this SVG file"))
+    add("--callback-url", metavar="URL", help=msg("what the buttons point to"))
+    lang = msg("of cards, pages and the command line")
     add("--lang", choices=LANGUAGES, help=lang)
-    wait = "how long a request waits, such as 10m; sets the hook's time-out too"
+    wait = msg("how long a request waits, such as 10m; sets the hook's time-out too")
     add("--wait", metavar="TIME", type=duration, help=wait)
-    port = "the port of the server; 0: a free one"
+    port = msg("the port of the server; 0: a free one")
     add("--port", metavar="N", type=port_number, help=port)
     for name, text in FLAGS.items():
         add(name, action="store_true", help=text)

@@ -7,31 +7,38 @@ import socket
 import sys
 from functools import partial
 
-from feishuperm.channels.dial_gateway import dial_gateway
-from feishuperm.engine.trust_review import require_outside
+from feishuperm.channels.dial import dial_gateway
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.lib.post import dial
+from feishuperm.lib.process_tree import require_outside
 from feishuperm.lib.terminal import ask, say
-from feishuperm.setup.joining import Pairing, check_url, take_up
-from feishuperm.setup.service_step import try_restart
+from feishuperm.messages import msg
+from feishuperm.setup.join import Pairing, check_url, take_up
+from feishuperm.setup.service import try_restart
 
-SUMMARY = "let a team's gateway carry this machine's requests"
-EPILOG = """\
-Prints six digits and waits; send them to the bot in Feishu and confirm there. Only the
-person who confirmed can answer this machine's requests through the gateway. People who
-run the gateway could press the buttons of its cards in that person's name."""
+EPILOG = msg(
+    "Prints six digits and waits; send them to the bot in Feishu and confirm "
+    "there. Only the\n"
+    "person who confirmed can answer this machine's requests through the gateway. "
+    "People who\n"
+    "run the gateway could press the buttons of its cards in that person's name."
+)
 
 
 def main(args: list[str]) -> int:
     """Pair, store, and let the server know."""
-    parser = ArgumentParser("join", SUMMARY, EPILOG)
+    parser = ArgumentParser("join", EPILOG)
     parser.add_argument("url", metavar="URL", help="https://perm.example.com")
-    parser.add_argument("--name", default="", help="of this machine; its host name")
-    parser.add_argument("--owner", default="", help="e-mail or open_id to ask")
     parser.add_argument(
-        "--allow-http", action="store_true", help="without encryption, on your own risk"
+        "--name", default="", help=msg("of this machine; its host name")
+    )
+    parser.add_argument("--owner", default="", help=msg("e-mail or open_id to ask"))
+    parser.add_argument(
+        "--allow-http",
+        action="store_true",
+        help=msg("without encryption, on your own risk"),
     )
     options = parser.parse_args(args)
     require_outside(os.environ)  # who owns the gateway answers for this machine
@@ -41,13 +48,13 @@ def main(args: list[str]) -> int:
     pairing = Pairing(url, lambda address: dial_gateway(address, connect), _show, _tick)
     own = pairing.join(options.name or socket.gethostname(), options.owner, _agree)
     take_up(own, _grants())
-    say(f"joined {url} as {own.name} ({own.machine})")
+    say("joined {} as {} ({})", url, own.name, own.machine)
     say(try_restart(os.environ))  # it takes the gateway up, running or not
     return 0
 
 
 def _show(code: str) -> None:
-    say(f"pairing code {code}")
+    say("pairing code {}", code)
     say("send the six digits to the bot in Feishu, and confirm there")
 
 
@@ -59,7 +66,7 @@ def _tick(left: str) -> None:
 def _agree(own: Enrolment) -> bool:
     """Show who confirmed; at a terminal a person may still say no."""
     who = f"{own.owner_name} ({own.owner})" if own.owner_name else own.owner
-    say(f"confirmed by {who}")
+    say("confirmed by {}", who)
     if not sys.stdin.isatty():
         return True
     return ask("is that you? [Y/n] ") in ("", "y", "yes", "是")
@@ -70,5 +77,7 @@ def _grants() -> bool | None:
     if not sys.stdin.isatty():
         return None
     say("people who run the gateway can tap for you")
-    question = "should its cards offer Always, passes and the next prompt too? [y/N] "
+    question = msg(
+        "should its cards offer Always, passes and the next prompt too? [y/N] "
+    )
     return ask(question) in ("y", "yes", "是")

@@ -1,6 +1,6 @@
 """`feishuperm log`: who decided what, when, by which surface, and which rule it wrote.
 
-Shows the ledger, checks its chain, and takes back the rule of an "always allow".
+Shows the ledger, checks its chain, and undoes the rule of an "always allow".
 """
 
 from __future__ import annotations
@@ -8,47 +8,49 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
+from argparse import Namespace
 
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.arguments import ArgumentParser, Options
+from feishuperm.lib.arguments import ArgumentParser, number
 from feishuperm.lib.control import ask_server
+from feishuperm.lib.language import translate
 from feishuperm.lib.terminal import say
-from feishuperm.lib.tongue import translate
+from feishuperm.messages import message_of, msg
 from feishuperm.services import history
-from feishuperm.services.ledger import Ledger
+from feishuperm.services.ledger import Entry, Ledger
 from feishuperm.services.ledger_check import check
-from feishuperm.services.ledger_lines import Entry
 from feishuperm.services.rule_writer import RuleWriter
 
-SUMMARY = "the decision ledger: show, verify, take a rule back"
 SHOWN = 20
 USAGE = """feishuperm log [-n N] [--json|--csv]
        feishuperm log verify [--head HEAD]
        feishuperm log undo ID"""
-EPILOG = """\
-verify checks that no line was changed, taken out or put in, and that none is missing;
-undo ID takes back the rules that "always allow" wrote for a request."""
+EPILOG = msg(
+    "verify checks that no line was changed, taken out or put in, and that none "
+    "is missing;\n"
+    'undo ID takes back the rules that "always allow" wrote for a request.'
+)
 
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("log", SUMMARY, EPILOG, USAGE)
+    parser = ArgumentParser("log", EPILOG, USAGE)
     add = parser.add_argument
     add("action", nargs="?", choices=("verify", "undo"))
     add("id", nargs="?")
-    many = f"the last N entries (default {SHOWN}, 0 for all)"
-    add("-n", type=int, default=SHOWN, metavar="N", help=many)
-    add("--json", action="store_true", help="as JSON, with every field")
-    add("--csv", action="store_true", help="for a spreadsheet; -n 0 for all of it")
-    add("--head", metavar="HEAD", help="what a card or a page showed at its end")
+    many = msg("the last N entries (default {}, 0 for all)", SHOWN)
+    add("-n", type=number, default=SHOWN, metavar="N", help=many)
+    add("--json", action="store_true", help=msg("as JSON, with every field"))
+    add("--csv", action="store_true", help=msg("for a spreadsheet; -n 0 for all of it"))
+    add("--head", metavar="HEAD", help=msg("what a card or a page showed at its end"))
     options = parser.parse_args(args)
     if (options.action == "undo") != (options.id is not None):
-        parser.error("undo needs the id of one request")
+        parser.error(msg("undo needs the id of one request"))
     if options.n < 0:
-        parser.error("-n needs a number from 0 up")
+        parser.error(msg("-n needs a number from 0 up"))
     if options.head is not None and not (
         options.action == "verify" and history.is_head(options.head)
     ):
-        parser.error("--head needs the 8 to 64 hex digits of a card, after verify")
+        parser.error(msg("--head needs the 8 to 64 hex digits of a card, after verify"))
     ledger = Ledger()
     if options.action == "undo":
         for line in history.undo(ledger, RuleWriter(), options.id, _tell_undone):
@@ -60,7 +62,7 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def _show(entries: list[Entry], options: Options) -> None:
+def _show(entries: list[Entry], options: Namespace) -> None:
     if options.csv:
         print(history.as_csv(entries), end="")
     elif options.json:
@@ -81,10 +83,12 @@ def verify(ledger: Ledger, head: str) -> int:
     try:
         report = check(ledger, head)
     except OSError as error:
-        raise FeishupermError(f"cannot read {ledger.path}: {error.strerror}") from None
+        raise FeishupermError(
+            msg("cannot read {}: {}", ledger.path, message_of(error))
+        ) from None
     sentences, sound = history.verdict(report, _waiting(), head)
     for sentence in sentences:
-        say(f"{ledger.path}: {sentence}")
+        say("{}: {}", ledger.path, sentence)
     return 0 if sound else 1
 
 

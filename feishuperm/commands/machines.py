@@ -10,10 +10,10 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import NotRunningError, ask_server
 from feishuperm.lib.display import one_line
+from feishuperm.lib.language import translate
 from feishuperm.lib.terminal import say
-from feishuperm.lib.tongue import translate
+from feishuperm.messages import msg
 
-SUMMARY = "on a gateway: list, rename and revoke machines"
 USAGE = (
     "feishuperm machines [--json] | machines rename ID NAME | machines revoke ID"
     " | machines revoke --owner OPEN_ID"
@@ -22,24 +22,24 @@ USAGE = (
 
 def main(args: list[str]) -> int:
     """List, rename, or revoke."""
-    parser = ArgumentParser("machines", SUMMARY, "", USAGE)
+    parser = ArgumentParser("machines", "", USAGE)
     parser.add_argument("what", nargs="?")
     parser.add_argument("id", nargs="?")
     parser.add_argument("name", nargs="?")
-    parser.add_argument("--owner", default="", help="all machines of this person")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--owner", default="", help=msg("all machines of this person"))
+    parser.add_argument("--json", action="store_true", help=msg("for programs"))
     options = parser.parse_args(args)
     if options.what is None:
         return _list(options.json)
     names_one = bool(options.id) != bool(options.owner)  # a machine, or a person
     if options.what == "rename" and options.id and options.name:
         answer = _ask(command="rename", id=options.id, name=options.name)
-        say(f"{options.id} is {answer['name']} now")
+        say("{} is {} now", options.id, answer["name"])
     elif options.what == "revoke" and names_one and not options.name:
         answer = _ask(command="revoke", id=options.id, owner=options.owner)
-        say(f"revoked {', '.join(answer['revoked'])}")
+        say("revoked {}", ", ".join(answer["revoked"]))
     else:
-        raise UsageError("which machine?", USAGE)
+        raise UsageError(msg("which machine?"), USAGE)
     return 0
 
 
@@ -49,7 +49,7 @@ def _ask(**command: Any) -> dict[str, Any]:
         return ask_server(command, path=path)
     except NotRunningError:
         raise NotRunningError(
-            "no gateway runs here for this user", "feishuperm gateway"
+            msg("no gateway runs here for this user"), "feishuperm gateway"
         ) from None
 
 
@@ -62,7 +62,7 @@ def _list(as_json: bool) -> int:
     for row in () if as_json else rows:
         state = translate("connected" if row["connected"] else "away")
         facts = (row["id"], row["name"], row["owner"], row["address"], state,
-                 translate(f"{row['since']} s"),
-                 translate(f"{row['waiting']} waiting"))  # fmt: skip
+                 translate("{} s", row['since']),
+                 translate("{} waiting", row['waiting']))  # fmt: skip
         print("  ".join(one_line(str(fact), 40) for fact in facts))
     return 0

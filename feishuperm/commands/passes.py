@@ -11,46 +11,52 @@ import os
 import time
 from typing import Any
 
-from feishuperm.engine.trust_review import require_person
 from feishuperm.errors import UsageError
-from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.arguments import ArgumentParser, number
 from feishuperm.lib.control import ask_server
 from feishuperm.lib.display import one_line
+from feishuperm.lib.language import translate
+from feishuperm.lib.process_tree import require_person
 from feishuperm.lib.terminal import ask, say, show
-from feishuperm.lib.tongue import translate
+from feishuperm.messages import msg
 from feishuperm.services.passes import check_rule
 
-SUMMARY = "what goes through without asking for a while: list, make, revoke"
 USAGE = """feishuperm passes [--json]
        feishuperm passes add RULE [--calls N] [--minutes N] [--session ID]
                                   [--project DIR]
        feishuperm passes revoke ID|all"""
-EPILOG = """\
-RULE is exact, as "always allow" would write it: Bash(npm test), Edit(//abs/path),
-Read(//abs/path), WebFetch(domain:host). It holds in the project (this folder, or
---project) for calls made in that very folder, or in the session that --session names
-for calls that run no local file; for 10 minutes if nothing else is said, and for 24
-hours at most. It ends when a local file that the call runs is changed. What bears a
-danger mark still asks."""
+EPILOG = msg(
+    'RULE is exact, as "always allow" would write it: Bash(npm test), '
+    "Edit(//abs/path),\n"
+    "Read(//abs/path), WebFetch(domain:host). It holds in the project (this "
+    "folder, or\n"
+    "--project) for calls made in that very folder, or in the session that "
+    "--session names\n"
+    "for calls that run no local file; for 10 minutes if nothing else is said, "
+    "and for 24\n"
+    "hours at most. It ends when a local file that the call runs is changed. What "
+    "bears a\n"
+    "danger mark still asks."
+)
 MINUTES, DAY = 10, 24 * 60
-NO_PASSES = "there are no passes"
+NO_PASSES = msg("there are no passes")
 
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("passes", SUMMARY, EPILOG, USAGE)
+    parser = ArgumentParser("passes", EPILOG, USAGE)
     add = parser.add_argument
     add("action", nargs="?", choices=("add", "revoke"))
     add("what", nargs="?")
-    add("--calls", type=int, metavar="N", help="for N calls")
-    add("--minutes", type=int, metavar="N", help="for N minutes")
-    add("--session", metavar="ID", help="in this session only")
-    add("--project", metavar="DIR", help="in this project (default: this folder)")
-    add("--json", action="store_true", help="for programs")
+    add("--calls", type=number, metavar="N", help=msg("for N calls"))
+    add("--minutes", type=number, metavar="N", help=msg("for N minutes"))
+    add("--session", metavar="ID", help=msg("in this session only"))
+    add("--project", metavar="DIR", help=msg("in this project (default: this folder)"))
+    add("--json", action="store_true", help=msg("for programs"))
     options = parser.parse_args(args)
     if options.action is None:
         return _list(options.json)
     if not options.what:
-        what = "revoke what?" if options.action == "revoke" else "add what?"
+        what = msg("revoke what?") if options.action == "revoke" else msg("add what?")
         raise UsageError(what, USAGE.partition("\n")[2].strip())
     if options.action == "revoke":
         return _revoke(options.what)
@@ -72,10 +78,10 @@ def lines(row: dict[str, Any]) -> list[str]:
     """A pass for a person."""
     ends = time.strftime("%H:%M", time.localtime(float(row["ends"])))
     left = row["calls_left"]
-    counted = "" if left is None else f", {left} calls left"
+    counted = "" if left is None else msg(", {} calls left", left)
     minutes = -(-int(row["seconds_left"]) // 60)
-    place = f"session {row['session'][:8]}" if row["session"] else row["project"]
-    scope = f"in {place}, until {ends} ({minutes} min){counted}"
+    place = msg("session {}", row["session"][:8]) if row["session"] else row["project"]
+    scope = msg("in {}, until {} ({} min){}", place, ends, minutes, counted)
     return [
         one_line(f"{row['id']}  {row['shown']}", 2000),
         one_line(translate(scope), 2000),
@@ -85,9 +91,9 @@ def lines(row: dict[str, Any]) -> list[str]:
 def _revoke(id: str) -> int:
     revoked = ask_server({"command": "pass_revoke", "id": id})["revoked"]
     for done in revoked:
-        say(f"revoked: {done}")
+        say("revoked: {}", done)
     if not revoked:
-        say(f"there is no pass {one_line(id)}" if id != "all" else NO_PASSES)
+        say(msg("there is no pass {}", one_line(id)) if id != "all" else NO_PASSES)
     return 0 if revoked or id == "all" else 1
 
 
@@ -95,7 +101,7 @@ def _bounds(options: Any) -> tuple[int, int]:
     """For how many minutes and calls; 0 calls are as many as there are."""
     bounded = options.calls is not None or options.session
     if any(n is not None and n < 1 for n in (options.minutes, options.calls)):
-        raise UsageError("--minutes and --calls need a number from 1 up", "")
+        raise UsageError(msg("--minutes and --calls need a number from 1 up"), "")
     minutes = options.minutes or (DAY if bounded else MINUTES)
     return min(minutes, DAY), options.calls or 0
 
@@ -106,11 +112,11 @@ def _add(options: Any) -> int:
     minutes, calls = _bounds(options)
     require_person(os.environ)
     project = os.path.realpath(options.project or ".")
-    where = f"session {options.session}" if options.session else project
+    where = msg("session {}", options.session) if options.session else project
     say("without asking:")
     show("  " + options.what.replace("\n", "\n  "))
-    counted = f"in {where}, for {minutes} minutes and {calls} calls"
-    say(counted if calls else f"in {where}, for {minutes} minutes")
+    counted = msg("in {}, for {} minutes and {} calls", where, minutes, calls)
+    say(counted if calls else msg("in {}, for {} minutes", where, minutes))
     if ask("make this pass? [y/N] ") not in ("y", "yes"):
         say("not made")
         return 1

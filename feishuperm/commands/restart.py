@@ -1,4 +1,4 @@
-"""`feishuperm restart`: start the server anew, however it is kept running."""
+"""`feishuperm restart`: start the server again, however it is kept running."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import os
 
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.terminal import say
-from feishuperm.setup.service_step import restart
-
-SUMMARY = "start the server anew; what waits goes on waiting"
+from feishuperm.setup.service import restart
 
 
 def main(args: list[str]) -> int:
-    ArgumentParser("restart", SUMMARY).parse_args(args)
+    ArgumentParser("restart").parse_args(args)
     say(restart(os.environ))
     return 0

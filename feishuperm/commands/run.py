@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import Namespace
 from functools import partial
 
-from feishuperm.engine.application import record_callback
-from feishuperm.engine.config_manager import ConfigManager, trust_command
-from feishuperm.engine.headless import Headless
-from feishuperm.engine.hook_manager import HookManager
-from feishuperm.engine.run_mark import VARIABLE, RunMark
-from feishuperm.engine.screen import Screen
-from feishuperm.engine.trust import NAMES, Trust
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.lib.arguments import ArgumentParser, Options
+from feishuperm.hooks.application import RUN_VARIABLE, RunLock, record_callback
+from feishuperm.hooks.config_manager import ConfigManager, trust_command
+from feishuperm.hooks.headless import Headless, Screen
+from feishuperm.hooks.hook_manager import HookManager
+from feishuperm.hooks.trust import NAMES, Trust
+from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
+from feishuperm.messages import msg
 
-SUMMARY = "a headless Claude session with your hooks and Feishu approval"
-EXITS = (
-    "exit code: 0 finished, 1 Claude failed, 2 wrong arguments, 3 a tool was refused, "
-    "130 interrupted"
+EXITS = msg(
+    "exit code: 0 finished, 1 Claude failed, 2 wrong arguments, 3 a tool was "
+    "refused, 130 interrupted"
 )
 
 
@@ -41,24 +40,26 @@ def main(args: list[str]) -> int:
     manager = ConfigManager(os.environ, screen.warn, trust.covers)
     config = manager.load_headless_config(manager.project_root(os.getcwd()))
     chosen = [*_claude_options(options), *_sources(config.root, trust, screen), *extra]
-    # A command callback may well be our own hook, which has to keep quiet here.
-    claude, mark = _claude(), _mark()
-    environ = {**os.environ, VARIABLE: mark.word}
+    # A command callback may well be our own hook, which must do nothing here.
+    claude, lock = _claude(), _lock()
+    environ = {**os.environ, RUN_VARIABLE: lock.word}
     record = partial(record_callback, root=config.root, warn=screen.warn)
     hooks = HookManager(config.root, environ, screen.warn, record=record)
     path = settings.permission_socket_path
-    headless = Headless(config, hooks, screen, path, environ, mark.add)
+    headless = Headless(config, hooks, screen, path, environ, lock.add)
     try:
         return headless.run([claude, *chosen], prompt)
     finally:
-        mark.remove()
+        lock.remove()
 
 
-def _mark() -> RunMark:
+def _lock() -> RunLock:
     try:
-        return RunMark()
+        return RunLock()
     except OSError as error:
-        raise FeishupermError(f"cannot keep a file for this run: {error}") from None
+        raise FeishupermError(
+            msg("cannot keep a file for this run: {}", error)
+        ) from None
 
 
 def _sources(root: str, trust: Trust, screen: Screen) -> list[str]:
@@ -70,8 +71,12 @@ def _sources(root: str, trust: Trust, screen: Screen) -> list[str]:
         return []
     if any(os.path.lexists(os.path.join(root, name)) for name in NAMES):
         screen.warn(
-            f"nobody has trusted {root}: its settings, callbacks, MCP servers and "
-            f"CLAUDE.md are left out; look at them with `{trust_command(root)}`"
+            msg(
+                "nobody has trusted {}: its settings, callbacks, MCP servers and "
+                "CLAUDE.md are left out; look at them with `{}`",
+                root,
+                trust_command(root),
+            )
         )
     return ["--setting-sources", "user"]
 
@@ -86,24 +91,24 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
 
 def _parser() -> ArgumentParser:
     usage = "feishuperm run [OPTIONS] [PROMPT] [-- CLAUDE_ARGUMENTS]"
-    parser = ArgumentParser("run", SUMMARY, EXITS, usage)
+    parser = ArgumentParser("run", EXITS, usage)
     add = parser.add_argument
-    add("prompt", nargs="?", help="what to do; `-` or nothing: read from stdin")
+    add("prompt", nargs="?", help=msg("what to do; `-` or nothing: read from stdin"))
     add(
         "-c",
         "--continue",
         dest="resume_last",
         action="store_true",
-        help="go on with the last session here",
+        help=msg("go on with the last session here"),
     )
-    add("-r", "--resume", metavar="ID", help="go on with a session")
-    add("--model", help="the model Claude uses")
-    add("--permission-mode", metavar="MODE", help="Claude's permission mode")
-    add("--json", action="store_true", help="print Claude's result as JSON")
+    add("-r", "--resume", metavar="ID", help=msg("go on with a session"))
+    add("--model", help=msg("the model Claude uses"))
+    add("--permission-mode", metavar="MODE", help=msg("Claude's permission mode"))
+    add("--json", action="store_true", help=msg("print Claude's result as JSON"))
     return parser  # fmt: skip
 
 
-def _claude_options(options: Options) -> list[str]:
+def _claude_options(options: Namespace) -> list[str]:
     chosen = ["--continue"] if options.resume_last else []
     # One word each: a value that starts with a dash must not become an option.
     for name in ("resume", "model", "permission_mode"):
@@ -115,10 +120,10 @@ def _claude_options(options: Options) -> list[str]:
 
 def _prompt(given: str | None) -> str:
     if given is None and sys.stdin.isatty():
-        raise UsageError("no prompt given", "feishuperm run 'what to do'")
+        raise UsageError(msg("no prompt given"), msg("feishuperm run 'what to do'"))
     text = sys.stdin.read() if given in (None, "-") else given
     if not text or not text.strip():
-        raise UsageError("the prompt is empty", "feishuperm run 'what to do'")
+        raise UsageError(msg("the prompt is empty"), msg("feishuperm run 'what to do'"))
     return text
 
 
@@ -128,7 +133,7 @@ def _claude() -> str:
     path = which("claude")
     if not path:
         raise FeishupermError(
-            "there is no `claude` on your PATH",
+            msg("there is no `claude` on your PATH"),
             "npm install -g @anthropic-ai/claude-code",
         )
     return path

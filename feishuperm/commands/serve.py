@@ -8,76 +8,87 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Generator
+import threading
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from feishuperm import __version__
-from feishuperm.channels.app.channel import AppChannel, Counter, People
-from feishuperm.channels.app.dial import dial_feishu
-from feishuperm.channels.app.store import CardStore, hold
-from feishuperm.channels.bare import BareChannel, bare_ask, bare_counter
-from feishuperm.channels.base import AbsentChannel, Channel
-from feishuperm.channels.dial_gateway import dial_gateway
+from feishuperm.app.api import app_of
+from feishuperm.app.store import CardStore, lock_app
+from feishuperm.channels.app import AppChannel, People, no_page
+from feishuperm.channels.base import (
+    AbsentChannel,
+    ApprovalsPort,
+    BareApprovals,
+    Channel,
+    bare_ask,
+)
+from feishuperm.channels.dial import dial_feishu, dial_gateway
 from feishuperm.channels.gateway import GatewayChannel
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.channels.webhook import WebhookChannel
 from feishuperm.errors import FileError
 from feishuperm.handlers.access import Gate
-from feishuperm.handlers.callback import Callback
+from feishuperm.handlers.callback import Callback, Share
 from feishuperm.handlers.control import Control
 from feishuperm.handlers.permission import PermissionHandler
-from feishuperm.handlers.share import Share
-from feishuperm.handlers.turns import TURN_SECONDS
 from feishuperm.lib import (
     enrolment,
-    secret_veil,  # noqa: F401 - see above
+    secret_finders,  # noqa: F401 - see above
 )
 from feishuperm.lib import log as logging
-from feishuperm.lib.ancestry import Clients
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings, state_dir
-from feishuperm.lib.feishu_app import app_of
 from feishuperm.lib.files import guard_dir
 from feishuperm.lib.log import log
 from feishuperm.lib.post import dial, post_json
+from feishuperm.lib.process_tree import SessionProcesses
 from feishuperm.lib.program import self_command
-from feishuperm.models.ask import Ask, Outcome
+from feishuperm.messages import message_of, msg
 from feishuperm.models.settings import (
     BY_KEY,
     Settings,
     host_is_local,
     url_host,
 )
-from feishuperm.server.accept import HookAcceptor, HttpAcceptor
-from feishuperm.server.link import Link
-from feishuperm.server.listen import listen_http, listen_unix
+from feishuperm.server.listen import (
+    HookAcceptor,
+    HttpAcceptor,
+    listen_http,
+    listen_unix,
+)
 from feishuperm.server.loop import Loop, caps, raise_file_limit
 from feishuperm.server.machine_line import MachineLine
-from feishuperm.services.desk import Desk
-from feishuperm.services.history import undo_last
+from feishuperm.server.outgoing import Link
+from feishuperm.services.approvals import Approvals
+from feishuperm.services.dangers import load_tables
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.links import Links, load_key
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import Presenter
 from feishuperm.services.rule_writer import RuleWriter
-from feishuperm.services.sessions import Sessions, Tickets
+from feishuperm.services.web_access import Links, LoginTokens, Sessions, load_key
 
-SUMMARY = "run the server in the foreground"
-EPILOG = """\
-A unix socket for hooks, HTTP for browsers, and the cards to Feishu. Settings come from
-the environment and config.env; SIGTERM hands what waits back to the terminals and ends
-it."""
+EPILOG = msg(
+    "A unix socket for hooks, HTTP for browsers, and the cards to Feishu. "
+    "Settings come from\n"
+    "the environment and config.env; SIGTERM hands what waits back to the "
+    "terminals and ends\n"
+    "it."
+)
+T = TypeVar("T")
 DRAIN_SECONDS = 2.0  # for last answers and cards, when the server stops
 HANDOVER_SECONDS = 0.5  # for last answers: hooks wait for the next server meanwhile
 
 
 def main(args: list[str]) -> int:
     """Serve until a signal or a control command ends it."""
-    ArgumentParser("serve", SUMMARY, EPILOG).parse_args(args)
+    ArgumentParser("serve", EPILOG).parse_args(args)
     settings = load_settings()
     logging.obey(settings, stderr=True)
     guard_dir(state_dir())
+    load_tables(settings.feishuperm_lang)
     server = Server(settings)
     try:
         server.run()
@@ -108,22 +119,28 @@ class Server:
             self.url, load_key(os.path.join(state_dir(), "key")), settings.signs_links()
         )
         self.inbox = InboxChannel(
-            lambda: self.callback.inbox.event(),
-            lambda ask: self.callback.inbox.arrived(ask),
+            lambda full: self.callback.inbox.event(full),
             self._later,
         )
-        surfaces = settings.surfaces()
         self.settings = settings
-        self.channels = [
-            self._told(make(self, settings))
-            for name, make in CHANNELS.items()
-            if name in surfaces
+        self.channels: list[Channel] = []
+        self.notifier = Notifier(
+            self.channels,
+            settings.feishuperm_notify,
+            max(0, settings.permission_notify_delay),
+            self._later,
+            self.inbox.refresh,
+            settings.titles_only(),
+        )
+        self.approvals = self._make_approvals(settings)
+        surfaces = settings.surfaces()
+        self.channels += [
+            make(self, settings) for name, make in CHANNELS.items() if name in surfaces
         ]
-        self.desk = self._make_desk(settings)
-        notices = Notices(self.channels, settings.feishuperm_notify)
-        clients, tickets = Clients(), Tickets()
+        notices = Notices(self.notifier.notify, settings.feishuperm_notify)
+        clients, tickets = SessionProcesses(), LoginTokens()
         control = Control(
-            self.desk,
+            self.approvals,
             self.links,
             tickets,
             clients,
@@ -137,7 +154,7 @@ class Server:
             self.hand_over,
         )
         self.callback = self._make_callback(settings, tickets, clients, control)
-        handler = PermissionHandler(self.desk, notices, control, clients)
+        handler = PermissionHandler(self.approvals, notices, control, clients)
         self.hooks = HookAcceptor(
             self.loop, unix, handler.on_frame, handler.on_close, limits.hooks
         )
@@ -146,29 +163,32 @@ class Server:
         )
         self._announce_start(settings, http.port)
 
-    def _make_desk(self, settings: Settings) -> Desk:
-        """The desk, with what it needs to say, to show and to write."""
-        notifier = Notifier(
-            self.channels,
-            settings.feishuperm_notify,
-            max(0, settings.permission_notify_delay),
-            self._later,
-            self.loop.call_soon_threadsafe,
-            self.inbox.refresh,
-        )
+    def _make_approvals(self, settings: Settings) -> Approvals:
+        """The approvals, with what they need to say, to show and to write."""
         rule_writer = RuleWriter()
-        presenter = Presenter(settings, rule_writer)
-        desk = Desk(settings, presenter, notifier, rule_writer, Ledger(), self.loop)
-        desk.remember()
-        return desk
+        approvals = Approvals(
+            settings,
+            Presenter(settings, rule_writer),
+            self.notifier,
+            rule_writer,
+            Ledger(),
+            self.loop,
+            in_thread=self._in_thread,
+        )
+        approvals.remember()
+        return approvals
 
     def _make_callback(
-        self, settings: Settings, tickets: Tickets, clients: Clients, control: Control
+        self,
+        settings: Settings,
+        tickets: LoginTokens,
+        clients: SessionProcesses,
+        control: Control,
     ) -> Callback:
         """What answers browsers, behind its gate."""
         sessions = Sessions(os.path.join(state_dir(), "sessions.json"), self.url)
         return Callback(
-            self.desk,
+            self.approvals,
             Gate(self.url, sessions, clients),
             self.links,
             tickets,
@@ -179,85 +199,26 @@ class Server:
             self._later,
         )
 
-    def _told(self, channel: Channel) -> Channel:
-        """A channel that leaves this machine hears no more than the user wants."""
-        leaves = not channel.passive
-        bare = leaves and self.settings.titles_only()
-        return BareChannel(channel) if bare else channel
-
-    def counter(self) -> Counter:
-        """The desk as a channel sees it; the desk is made after the channels."""
-
-        def waits(id: str) -> bool:
-            request = self.desk.requests.get(id)
-            return request is not None and request.waits()
-
-        def left(id: str) -> float:
-            request = self.desk.requests.get(id)
-            return self.desk.seconds_left(request) if request else 0.0
-
-        def ask(id: str) -> Ask | None:
-            request = self.desk.requests.get(id)
-            if request is None or not request.waits():
-                return None
-            return self.desk.presenter.brief(request)
-
-        def whole(id: str, most: int, then: Callable[[Ask], object]) -> bool:
-            request = self.desk.requests.get(id)
-            if request is None or not request.waits() or len(request.raw) > most:
-                return False
-            self._in_turns(self.desk.presenter.in_steps(request), then)
-            return True
-
-        def outcome(id: str) -> Outcome | None:
-            request = self.desk.requests.get(id)
-            ended = request is not None and not request.waits()
-            return self.desk.presenter.outcome(request) if request and ended else None
-
-        counter = Counter(
-            lambda answer: self.desk.answer(answer),
-            waits,
-            ask,
-            whole,
-            outcome,
-            lambda id, action, who: self.desk.note_stranger(id, action, who),
-            lambda: self.desk.presenter.waiting(self.desk.requests.waiting()),
-            lambda id, who: self.desk.hold(id, who),
-            left,
-            # It runs in a thread: with a ledger and a writer of its own, under the
-            # same locks.
-            lambda who: undo_last(
-                Ledger(), RuleWriter(), ("card", "message"), self._undone, who
-            ),
-            lambda: self.desk.presenter.pass_rows(self.desk.passes),
-            lambda id, who: len(self.desk.revoke_passes(id, "message", who)),
-        )
+    def port(self) -> ApprovalsPort:
+        """The approvals for a channel that leaves this machine."""
         if self.settings.titles_only():
-            return bare_counter(counter, self.settings.feishuperm_lang)
-        return counter
+            return BareApprovals(self.approvals, self.settings.feishuperm_lang)
+        return self.approvals
 
-    def _in_turns(
-        self, steps: Generator[None, None, Ask], then: Callable[[Ask], object]
-    ) -> None:
-        """Take a few steps; the rest when others have had their turn."""
-        until = self.loop.now() + TURN_SECONDS
-        try:
-            while self.loop.now() < until:
-                next(steps)
-        except StopIteration as done:
-            then(done.value)
-        else:
-            self._later(0.0, lambda: self._in_turns(steps, then))
+    def _in_thread(self, work: Callable[[], T], then: Callable[[T], object]) -> None:
+        """Do slow work with values of its own, then something on the loop."""
 
-    def _undone(self, id: str) -> None:
-        """In a thread: rules were taken back."""
-        self.loop.call_soon_threadsafe(lambda: self.desk.learn_undo(id))
+        def run() -> None:
+            result = work()
+            self.loop.call_soon_threadsafe(lambda: then(result))
 
-    def page_for_a_phone(self, id: str) -> str:
+        threading.Thread(target=run, name="work", daemon=True).start()
+
+    def page_for_a_phone(self) -> Callable[[str], str]:
         """The address of a request's page, where a phone can open it."""
         if host_is_local(url_host(self.url)):
-            return ""
-        return self.links.url("/request", id)
+            return no_page
+        return partial(self.links.url, "/request")
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> object:
         return self.loop.call_at(self.loop.now() + seconds, fn)
@@ -289,8 +250,8 @@ class Server:
         self.loop.run()
 
     def stop(self) -> None:
-        """Hand what waits back to the terminals, then end as soon as that is out."""
-        released = self.desk.close()
+        """Release pending requests, then end as soon as their hooks know."""
+        released = self.approvals.close()
         log(f"stops; {released} waiting requests go back to their terminals")
         self.hooks.close()
         self.browsers.close()
@@ -302,7 +263,7 @@ class Server:
         What is closed without a verdict means "again" to a hook.
         """
         self.starts_again = starts_again
-        waiting = self.desk.hand_over()
+        waiting = self.approvals.hand_over()
         log(f"stops; {waiting} waiting requests are left to the next server")
         self.hooks.close()
         self.browsers.close()
@@ -328,7 +289,7 @@ class Server:
         self.browsers.close_all()
         for channel in self.channels:
             channel.close()
-        self.desk.write_ledger()
+        self.approvals.write_ledger()
         self.loop.close()
 
 
@@ -337,6 +298,7 @@ def _webhook(server: Server, settings: Settings) -> WebhookChannel:
         settings.feishu_webhook_url,
         settings.feishu_webhook_secret,
         server.links.url,
+        server.loop.call_soon_threadsafe,
         settings.feishuperm_lang,
         settings.feishu_at,
         post=partial(post_json, ca_file=settings.feishuperm_ca_file),
@@ -346,20 +308,20 @@ def _webhook(server: Server, settings: Settings) -> WebhookChannel:
 def _app(server: Server, settings: Settings) -> AppChannel:
     people = People(*settings.app_people())
     files = os.path.join(state_dir(), settings.feishu_app_id)
-    server.app_lock = hold(files + ".lock")
+    server.app_lock = lock_app(files + ".lock")
     api = app_of(settings)
     connect = partial(dial, ca_file=settings.feishuperm_ca_file)
     return AppChannel(
         api,
         people,
-        server.counter(),
+        server.port(),
         CardStore(files + ".cards", *([bare_ask] if settings.titles_only() else ())),
         partial(Link, server.loop, partial(dial_feishu, api, connect)),
         server.loop.call_soon_threadsafe,
         server._later,
         settings.feishuperm_lang,
         settings.feishu_urgent == "app",
-        page=server.page_for_a_phone,
+        page=server.page_for_a_phone(),
     )
 
 
@@ -368,10 +330,10 @@ def _gateway(server: Server, settings: Settings) -> Channel:
     try:
         own = enrolment.find(url)
     except FileError as error:
-        own, problem = None, str(error)
+        own, problem = None, message_of(error)
     if own is None:
         # The other channels work, and so does the terminal.
-        problem = problem or f"this machine has not joined {url}"
+        problem = problem or msg("this machine has not joined {}", url)
         log(f"the gateway cannot be used: {problem}", "error")
         return AbsentChannel("gateway", problem)
     dialling = partial(
@@ -379,7 +341,7 @@ def _gateway(server: Server, settings: Settings) -> Channel:
     )
     return GatewayChannel(
         own,
-        server.counter(),
+        server.port(),
         partial(MachineLine, server.loop, dialling),
         server._later,
         enrolment.save,

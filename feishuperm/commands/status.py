@@ -13,8 +13,9 @@ from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.terminal import show
-from feishuperm.setup.case import Case
-from feishuperm.setup.checks_claude import asks_enough
+from feishuperm.messages import msg
+from feishuperm.setup.checks import DoctorContext
+from feishuperm.setup.doctor import asks_enough
 from feishuperm.setup.status import (
     brief,
     gateway_lines,
@@ -24,15 +25,13 @@ from feishuperm.setup.status import (
     read_status,
 )
 
-SUMMARY = "is it running, which channels are up, what is waiting"
-
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("status", SUMMARY)
-    parser.add_argument("--json", action="store_true", help="for programs")
-    qr = "the inbox for a phone: its link as a QR code"
+    parser = ArgumentParser("status")
+    parser.add_argument("--json", action="store_true", help=msg("for programs"))
+    qr = msg("the inbox for a phone: its link as a QR code")
     parser.add_argument("--qr", action="store_true", help=qr)
-    short = "where you stand, and the next step"
+    short = msg("where you stand, and the next step")
     parser.add_argument("--brief", action="store_true", help=short)
     options = parser.parse_args(args)
     socket = load_settings().permission_socket_path
@@ -69,7 +68,7 @@ def show_brief(socket: str) -> int:
         status = read_status(socket, os.environ)
     except FeishupermError:
         pass
-    case = Case(os.environ, os.getcwd())
-    installed = status is not None or bool(case.manifest.record("program"))
-    show("\n".join(brief(status, installed, asks_enough(case))))
+    context = DoctorContext(os.environ, os.getcwd())
+    installed = status is not None or bool(context.manifest.record("program"))
+    show("\n".join(brief(status, installed, asks_enough(context))))
     return 0

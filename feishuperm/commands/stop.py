@@ -6,12 +6,10 @@ import os
 
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.terminal import say
-from feishuperm.setup.service_step import stop
-
-SUMMARY = "end the server; what waits goes back to the terminals"
+from feishuperm.setup.service import stop
 
 
 def main(args: list[str]) -> int:
-    ArgumentParser("stop", SUMMARY).parse_args(args)
+    ArgumentParser("stop").parse_args(args)
     say(stop(os.environ))
     return 0

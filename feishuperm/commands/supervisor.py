@@ -13,30 +13,44 @@ import time
 from _signal import SIGALRM, SIGHUP, SIGINT, SIGTERM, alarm, signal
 
 from feishuperm import wire
+from feishuperm.messages import msg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-SUMMARY = "reviews stops and questions (a hook); on, off and status switch it"
-EPILOG = """\
-Without an argument it reads one hook event (Stop, SubagentStop, or PreToolUse of
-AskUserQuestion) on stdin. Registered in settings.json it is on; the switches are for
-this project, or for one session.
-
-SUPERVISOR_COMMAND (default: claude) is the reviewer. It is started in the project with
-  -p --resume SESSION --fork-session --output-format json --json-schema SCHEMA
-  --tools Read,Glob,Grep --permission-mode dontAsk --max-budget-usd 2 (and hooks off),
-gets the prompt on stdin (~/.claude/SUPERVISOR.md, or the built-in one), and must print
-{"type": "result", "structured_output": {"allow_stop": true, "feedback": "..."}}. True
-lets Claude stop, or ask you; false sends it back to work with the feedback. A reviewer
-that fails, is late or prints anything else counts as true, and the log says so.
-
-What it may cost: a review reads the session once more, for 2 dollars at most. There are
-up to SUPERVISOR_MAX_ITERATIONS for one prompt of yours. Claude Code itself ends a turn
-after CLAUDE_CODE_STOP_HOOK_BLOCK_CAP blocked stops in a row; install raises that."""
+EPILOG = msg(
+    "Without an argument it reads one hook event (Stop, SubagentStop, or "
+    "PreToolUse of\n"
+    "AskUserQuestion) on stdin. Registered in settings.json it is on; the "
+    "switches are for\n"
+    "this project, or for one session.\n"
+    "\n"
+    "SUPERVISOR_COMMAND (default: claude) is the reviewer. It is started in the "
+    "project with\n"
+    "  -p --resume SESSION --fork-session --output-format json --json-schema "
+    "SCHEMA\n"
+    "  --tools Read,Glob,Grep --permission-mode dontAsk --max-budget-usd 2 (and "
+    "hooks off),\n"
+    "gets the prompt on stdin (~/.claude/SUPERVISOR.md, or the built-in one), and "
+    "must print\n"
+    '{"type": "result", "structured_output": {"allow_stop": true, "feedback": '
+    '"..."}}. True\n'
+    "lets Claude stop, or ask you; false sends it back to work with the feedback. "
+    "A reviewer\n"
+    "that fails, is late or prints anything else counts as true, and the log says "
+    "so.\n"
+    "\n"
+    "What it may cost: a review reads the session once more, for 2 dollars at "
+    "most. There are\n"
+    "up to SUPERVISOR_MAX_ITERATIONS for one prompt of yours. Claude Code itself "
+    "ends a turn\n"
+    "after CLAUDE_CODE_STOP_HOOK_BLOCK_CAP blocked stops in a row; install raises "
+    "that."
+)
+SWITCHES = ("on", "off", "status")
 THIS = object()  # a session that is not named
-STDIN_SECONDS = 10  # the client closes stdin at once; whoever does not is no client
+STDIN_SECONDS = 10  # the client closes stdin at once; who does not is no client
 
 
 def main(args: list[str]) -> int:
@@ -47,29 +61,39 @@ def main(args: list[str]) -> int:
 
 def run_switches(args: list[str]) -> int:
     """`on`, `off` and `status`: another program, of which a review needs nothing."""
-    from feishuperm.lib.arguments import ArgumentParser
-    from feishuperm.setup.claude_step import is_registered
+    from feishuperm.models.names import SUPERVISOR_PROGRAM
+    from feishuperm.setup.claude_settings import is_registered
     from feishuperm.supervisor.switch import (
         current_project,
         current_session,
         run_switch,
     )
 
-    parser = ArgumentParser("supervisor", SUMMARY, EPILOG)
+    switch, session, as_json = read_words(args)
+    named = current_session() if session is THIS else str(session)
+    registered = is_registered(SUPERVISOR_PROGRAM, current_project(), os.environ)
+    run_switch(switch, named, as_json, registered)
+    return 0
+
+
+def read_words(args: list[str]) -> tuple[str, object, bool]:
+    """Switch, session and whether JSON is asked for. Raises UsageError."""
+    if args and args[0] in SWITCHES and args[1:] in ([], ["--session"]):
+        return args[0], THIS if args[1:] else "", False
+    from feishuperm.lib.arguments import ArgumentParser
+
+    parser = ArgumentParser("supervisor", EPILOG)
     add = parser.add_argument
-    add("switch", nargs="?", choices=("on", "off", "status"))
-    session = "one session; without ID the one this command runs in"
+    add("switch", nargs="?", choices=SWITCHES)
+    session = msg("one session; without ID the one this command runs in")
     add("--session", nargs="?", const=THIS, default="", metavar="ID", help=session)
-    add("--json", action="store_true", help="for status: everything as JSON")
+    add("--json", action="store_true", help=msg("for status: everything as JSON"))
     options = parser.parse_args(args)
     if options.switch is None:
-        parser.error("it reads a hook event from stdin")
+        parser.error(msg("it reads a hook event from stdin"))
     if options.json and options.switch != "status":
-        parser.error("--json is for status")
-    named = current_session() if options.session is THIS else options.session
-    registered = is_registered("feishuperm-supervisor", current_project(), os.environ)
-    run_switch(options.switch, named, options.json, registered)
-    return 0
+        parser.error(msg("--json is for status"))
+    return options.switch, options.session, options.json
 
 
 def run_hook() -> NoReturn:
@@ -93,28 +117,29 @@ def handle_event(started: float) -> None:
     raw = wire.read_all(0)
     alarm(0)
     if wire.may_be_strange(raw, os.environb):
-        from feishuperm.lib.hosts import pass_over
+        from feishuperm.lib.other_agents import should_ignore
 
-        if pass_over(raw, os.environb):  # a blocked stop would drive another agent on
+        if should_ignore(
+            raw, os.environb
+        ):  # a blocked stop would drive another agent on
             return
     answer_event(raw, started)
 
 
 def answer_event(raw: bytes, started: float) -> None:
     """Review an event of Claude Code's."""
-    import json  # late, as all of this: a stranger's event must cost nothing
+    import json  # late, as all of this: a foreign_agent's event must cost nothing
 
-    from feishuperm.engine.config_manager import ConfigManager
+    from feishuperm.hooks.config_manager import ConfigManager
     from feishuperm.lib.config import load_settings
     from feishuperm.lib.log import log
-    from feishuperm.supervisor.event import CAP_VARIABLE
-    from feishuperm.supervisor.supervisor import Supervisor
+    from feishuperm.supervisor.supervisor import CAP_VARIABLE, Supervisor
 
     # What a project's `env` sets may not choose the reviewer.
     config = ConfigManager(os.environ, lambda message: log(message, "warning"))
     environ = dict(config.own_environ(config.project_root("")))
     cap = os.environ.get(CAP_VARIABLE)
-    if cap:  # the client obeys it, whoever has set it
+    if cap:  # the client obeys it, no matter who has set it
         environ[CAP_VARIABLE] = cap
     settings = load_settings(environ, lenient=True)
     supervisor = Supervisor(settings, environ, started=started)

@@ -6,26 +6,35 @@ import os
 
 from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.files import locked
+from feishuperm.lib.language import spoken
 from feishuperm.lib.terminal import ask, can_ask, say
-from feishuperm.lib.tongue import KEY, language
-from feishuperm.setup.manifest import Manifest
-from feishuperm.setup.rules_left import offer, rules_left, tell
-from feishuperm.setup.uninstall import clean_up, purged, rehearse, undo
+from feishuperm.messages import msg
+from feishuperm.setup.steps import Manifest
+from feishuperm.setup.uninstall import (
+    clean_up,
+    offer,
+    purged,
+    rehearse,
+    rules_left,
+    tell,
+    undo,
+)
 
-SUMMARY = "undo exactly what install did"
-EPILOG = """\
-Claude Code's settings come back byte for byte if nobody else changed them since;
-otherwise exactly our own hooks leave them."""
-PURGE = "also remove config.env, the decision log and everything else of ours"
+EPILOG = msg(
+    "Claude Code's settings come back byte for byte if nobody else changed them "
+    "since;\n"
+    "otherwise exactly our own hooks leave them."
+)
+PURGE = msg("also remove config.env, the decision log and everything else of ours")
 
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("uninstall", SUMMARY, EPILOG)
+    parser = ArgumentParser("uninstall", EPILOG)
     parser.add_argument("--purge", action="store_true", help=PURGE)
-    dry_run = "only say what would be done"
+    dry_run = msg("only say what would be done")
     parser.add_argument("--dry-run", action="store_true", help=dry_run)
     options = parser.parse_args(args)
-    os.environ[KEY] = language()  # to the end, though config.env may go
+    spoken()  # decided now: config.env may go
     manifest = Manifest(os.environ)
     left = rules_left(os.environ) if options.purge else []
     if options.dry_run:
@@ -34,7 +43,7 @@ def main(args: list[str]) -> int:
         return 0
     doomed = purged(manifest, os.environ) if options.purge else []
     if doomed:
-        say(f"about to remove: {', '.join(doomed)}")
+        say("about to remove: {}", ", ".join(doomed))
     tell(left)
     if left and can_ask():
         offer(left, os.environ, ask)

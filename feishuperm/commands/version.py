@@ -6,23 +6,22 @@ import json
 import sys
 
 import feishuperm
-from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.messages import msg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-SUMMARY = "version, commit, Python"
-EPILOG = """\
-As JSON also the build id, the interpreter's path, and whether the code is compiled for
-it ("fast")."""
+EPILOG = msg(
+    "As JSON also the build id, the interpreter's path, and whether the code is "
+    "compiled for\n"
+    'it ("fast").'
+)
 
 
 def main(args: list[str]) -> int:
-    parser = ArgumentParser("version", SUMMARY, EPILOG)
-    parser.add_argument("--json", action="store_true", help="for programs")
     build = facts()
-    if parser.parse_args(args).json:
+    if args == ["--json"] or (args and _read(args)):
         print(json.dumps(build, indent=2))
         return 0
     commit = build["commit"][:12] + (" (changed)" if build["dirty"] else "")
@@ -30,11 +29,20 @@ def main(args: list[str]) -> int:
     return 0
 
 
+def _read(args: list[str]) -> bool:
+    """Whether JSON is asked for, in words that are not the usual ones."""
+    from feishuperm.lib.arguments import ArgumentParser
+
+    parser = ArgumentParser("version", EPILOG)
+    parser.add_argument("--json", action="store_true", help=msg("for programs"))
+    return bool(parser.parse_args(args).json)
+
+
 def facts() -> dict[str, Any]:
     """What is known about this program; a source tree has no build facts."""
     try:
-        from feishuperm import _build  # type: ignore[attr-defined,unused-ignore]
-    except ImportError:
+        import feishuperm._build as _build  # type: ignore[import-not-found,unused-ignore]
+    except ModuleNotFoundError:
         commit, dirty, build_id = "unknown", True, ""
     else:
         commit, dirty, build_id = _build.COMMIT, _build.DIRTY, _build.BUILD_ID

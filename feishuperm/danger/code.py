@@ -1,7 +1,7 @@
-"""Code in other languages than a shell's: what it deletes, runs or fetches.
+"""Code in other languages than a shell's: what it deletes, runs, fetches or destroys.
 
 Nothing is parsed: calls that matter are looked for by name, with the text literal that
-follows.  What is run as a command is handed back to be read as one.
+follows; `patterns.txt` has the names.  What is run as a command is read as one.
 """
 
 from __future__ import annotations
@@ -10,128 +10,34 @@ import re
 import shlex
 from collections.abc import Container
 
+from feishuperm.danger.command_table import pattern, sections
+from feishuperm.danger.interpreter import (
+    DECODED,
+    DOWNLOADED,
+    SECRET,
+    UNSEEN,
+    Arg,
+    Args,
+    Call,
+    Output,
+    ShellState,
+    shown,
+)
+from feishuperm.danger.paths import OUTSIDE, UNKNOWN, is_secret
+
 MAX_CODE = 15_000  # characters: some ten milliseconds
 MAX_POWERSHELL = 15_000
-
-_TEXT = (
-    r"\s{0,9}\(?\s{0,9}(?:[\w.]{1,40}\(){0,2}(?:glob )?\[?\s{0,9}[rbf]?"
-    r"""(["'`])((?:(?!\1)[^\\\n]){0,500})\1"""
-)
-_DELETES = re.compile(
-    r"(?:rmtree|rm_rf|rm_r|remove_tree|os\.remove|os\.unlink|os\.rmdir|os\.removedirs"
-    r"|rmSync|rmdirSync|unlinkSync|fs\.rm|fs\.rmdir|fs\.unlink|FileUtils\.rm\w*"
-    r"|[\w)]\s*\.(?:rm|rmdir|unlink)|File\.delete"
-    r"|delete-(?:file|directory)|delete POSIX file"
-    r"|file_delete|Deno\.remove(?:Sync)?|RemoveAll|remove_dir_all|deleteSync|rimraf|removeSync"
-    r"|del|unlink|\brmdir|send2trash|os\.Remove|Files\.delete\w*|Directory\.Delete"
-    r"|File\.Delete|File\.rm\w*!?|remove_(?:file|dir)\w{0,20}|file\.remove|Sys\.remove"
-    r"|removeItem\(\s{0,9}atPath:|\brm\()" + _TEXT
-)
-DELETES_UNSEEN = re.compile(
-    r"\b(?:rmtree|rm_rf|rmSync|RemoveAll|remove_dir_all|rimraf)\s*\("
-)
-# Of a path that stands somewhere else in the code.
-DELETES_LOOSELY = re.compile(
-    r"\b(?:rmtree|rm_rf|rmSync|rimraf|os\.remove|unlink\w*|RemoveAll|remove_tree)\b"
-    r"|\.rmdir\s*\(|File\.delete|FileUtils\.rm|Deno\.remove|fs\.(?:promises\.)?rm\b"
-)
-WRITES_LOOSELY = re.compile(
-    r"\bopen\s*\(\s*\w[^)]{0,200}[\"'][wa]b?\+?[\"']|\.write_(?:text|bytes)\s*\("
-    r"|(?:write|append)File(?:Sync)?\s*\(\s*\w|File\.write\s*\(?\s*\w"
-)
-_AT_HOME = re.compile(r"Path\.home\(|homedir\(|expanduser|Dir\.home|\bHOME\b")
-# Rows of a database, by its objects; and a shell on somebody's socket.
-DATA = re.compile(
-    r"\.(?:objects\.all\(\)\.delete|delete_all|destroy_all|drop_all|dropDatabase"
-    r"|dropCollection|flushall|flushdb|dropSchema)\b|\.deleteMany\(\s*(?:\{\s*\})?\s*\)"
-    r"|sync\(\s*\{\s*force:\s*true|\.truncate\(",
-    re.IGNORECASE,
-)
-_SQL_TEXT = re.compile(
-    r"(?:execute\w{0,20}|query|raw|exec|unsafe)" + _TEXT, re.IGNORECASE
-)
-_SOCKETS = re.compile(
-    r"socket\.socket|fsockopen|net\.(?:connect|Socket)|TCPSocket|::Socket"
-)
-_SHELLS = re.compile(r"/bin/\w*sh\b|cmd\.exe|pty\.spawn|powershell")
-_RUNS = re.compile(
-    r"(?:\b(?:system|popen|exec\w*|spawn\w*|run|call|check_call|check_output|Popen|getoutput"
-    r"|getstatusoutput|shell_exec|passthru|Command|ShellExecute|do shell script"
-    r"|shell-command|call-process|spawnl?\w*|qx|backtick|Runtime\.\w+\(\)\.exec))"
-    + _TEXT
-    + r"([^)]{0,500})"
-)
-# A method of what a text stands for, and languages that need no quotes.
-_DELETES_OF = re.compile(
-    r"Path\(\s*[rf]?[\"']([^\"'\n]{1,500})[\"']\s*\)\.(?:unlink|rmdir)"
-    r"|\bfile\s+delete\s+(?:-\w+\s+)*([~/.][^\s;\]]{0,500})"
-)
-_RUNS_BARE = re.compile(
-    r"(?:^|[;\[{])[ \t]{0,9}(?:spawn|exec)[ \t]{1,9}(\w[^\n;\]'\"(]{1,500})", re.M
-)
-# A path behind something else: `writeFileSync(home + '/x'`, `open(F, ">/x"`.
-_WRITES_NEAR = re.compile(
-    r"\b(?:(?:write|append)File(?:Sync)?|createWriteStream|File\.write|IO\.write)\s{0,9}\("
-    r"([^;,\n]{0,80}?)[\"'`](/[^\"'`\n]{1,300})[\"'`]"
-    r"|\bopen\s{0,9}\(?[^;\n\"']{0,40}[\"']\+?>{1,2}\s{0,9}([~/][^\"'\n]{1,300})"
-)
-_COPIES = re.compile(
-    r"\b(?:copy\w*|move|rename\w*|replace|cpSync|symlink\w*|urlretrieve|cp|mv|cp_r)\s{0,9}\(?"
-    r"[^,()\n]{1,300},\s*[rbf]?[\"']([~/][^\"'\n]{1,500})[\"']"
-)
-_FETCHED = re.compile(
-    r"(?:urlretrieve|copy|download\w{0,20})\s{0,9}\(\s{0,9}[\"']http[^,\n]{1,300},\s{0,9}"
-    r"[\"']([^\"'\n]{1,300})[\"']"
-)
-ENVIRONMENT = re.compile(
-    r"os\.environ\b(?!\s*[\[.])|process\.env\b(?!\s*[\[.])|\bENV\.to_"
-)
-INSTALLS = re.compile(
-    r"\bscripts[\"'\]\[.]{1,6}(?:pre|post)?install[\"'\]]{0,3}\s{0,9}=(?!=)"
-)
-ROOT = re.compile(r"with administrator privileges|\bsetuid\s*\(\s*0")
-# What code says it does, by the key of the mark.
-SAYS = (("danger.data", DATA), ("danger.root", ROOT), ("danger.packages", INSTALLS))
-_LITERALS = re.compile(r"[\"'`]([~/.]?[\w./~ *-]{3,200})[\"'`]")
-_GLUED = re.compile(r"""(["'])\s{0,9}\+\s{0,9}\1""")  # 'rm -r' + 'f /'
-_BACKQUOTED = re.compile(r"(?:^|[\s=(;])`([^`\n]{1,500})`|%x[({]([^)}]{1,500})[)}]")
-_WRITES = re.compile(
-    r"(?:\bopen|writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream"
-    r"|File\.write|Path|file_put_contents|WriteAllText|WriteFile|fs\.cp\w*|IO\.\w*write)"
-    + _TEXT
-    + r"(?=\)?[^)]{0,300}?(?:,\s*(?:mode\s*=\s*)?[\"'][rb]*[wax+]|\)\s*\.write_|,))"
-)
-_URL = re.compile(r"https?://([^/\s'\"`$):]{1,100})")
-_FETCHES = re.compile(
-    r"\b(?:urlopen|requests\.\w+|fetch|urlretrieve|axios|file_get_contents|LWP|curl_exec"
-    r"|URI\.open|Net::HTTP|httpx|Deno\.readTextFile)\b|\bhttps?['\"]?\)?\.(?:get|request)"
-    r"|\bget\s*\(\s*['\"]http"
-)
-_EVALUATES = re.compile(
-    r"(?<![.\w])(?:exec|eval|Function|instance_eval|assert|compile)[\s(]"
-    r"|\bloads\s*\(|\(\s*eval\s*\)|vm\.runIn\w+|(?:system|popen|exec\w{0,9}|run)\s*\(\s*(?:requests|url|await"
-    r"|fetch|http)"
-)
-_EXECUTES = re.compile(r"\b(?:system|popen|subprocess|child_process|Popen|exec\w*)\b")
-_DECODES = re.compile(
-    r"b64decode|base64|fromhex|unhexlify|\batob\b|decompress|rot13|\bpack\b|unpack"
-)
-_PRINTS = re.compile(r"print|echo|write|puts|decode")
-_PIECES = re.compile(r"""(["'])((?:(?!\1)[^\\\n]){0,200})\1""")
-
-
-# What is looked for -> where its text stands: in the last group that has one.
-_TEXTS = {
-    "deletes": (_DELETES, _DELETES_OF),
-    "writes": (_WRITES, _COPIES),
-    "runs": (_BACKQUOTED, _RUNS_BARE),
-    "hosts": (_URL,),
-    "fetched": (_FETCHED,),  # files that were downloaded
-    "statements": (_SQL_TEXT,),
-    "literals": (_LITERALS,),
-}
+MAX_SQL = 30_000
+MAX_CMD = 8192  # cmd.exe takes no more
 MAX_TEXTS = 10  # of one kind
 MAX_LITERALS = 100
+_GLUED = re.compile(r"""(["'])\s{0,9}\+\s{0,9}\1""")  # 'rm -r' + 'f /'
+# What is looked for -> where its text stands: in the last group that has one.
+_TEXTS = {
+    "deletes": ("deletes", "deletes_of"),
+    "writes": ("writes", "copies"),
+    "runs": ("backquoted", "runs_bare"),
+}
 
 
 class Code:
@@ -140,125 +46,289 @@ class Code:
     def __init__(self, text: str) -> None:
         self.text = _GLUED.sub("", text[:MAX_CODE])
 
-    def says(self, pattern: re.Pattern[str]) -> str:
-        match = pattern.search(self.text)
+    def says(self, name: str) -> str:
+        match = pattern(name).search(self.text)
         return match[0] if match else ""
 
     def texts(self, kind: str, most: int = MAX_TEXTS) -> list[str]:
         """The texts of a kind, in their order."""
-        matches = (m for pattern in _TEXTS[kind] for m in pattern.finditer(self.text))
+        patterns = map(pattern, _TEXTS.get(kind, (kind,)))
+        matches = (m for found in patterns for m in found.finditer(self.text))
         groups = ([group for group in m.groups() if group] for m in matches)
         return [group[-1] for group, _ in zip(groups, range(most)) if group]
 
     def runs(self) -> list[str]:
-        called = [_joined(match) for match in _RUNS.finditer(self.text)]
+        called = [_joined(match) for match in pattern("runs").finditer(self.text)]
         return [*called[:MAX_TEXTS], *self.texts("runs")]
 
     def writes(self) -> list[str]:
-        near = [_near(match) for match in _WRITES_NEAR.finditer(self.text)]
+        near = [_near(match) for match in pattern("writes_near").finditer(self.text)]
         return [*self.texts("writes"), *near[:MAX_TEXTS]]
 
     def commands(self, programs: Container[str]) -> list[str]:
         """Texts that may be commands of some programs, if any are run at all."""
-        texts = self.texts("literals", MAX_LITERALS) if self.says(_EXECUTES) else []
+        texts = self.texts("literals", MAX_LITERALS) if self.says("executes") else []
         return [text for text in texts if text.partition(" ")[0] in programs]
 
     def paths(self) -> list[str]:
         """Texts that may be paths, from a home too if there is talk of one."""
         literals = self.texts("literals", MAX_LITERALS)
-        if not self.says(_AT_HOME):
+        if not self.says("at_home"):
             return literals
         return [*literals, *("~/" + path.lstrip("/") for path in literals)]
 
     def runs_what_came(self) -> bool:
-        """Evaluates what it fetches, or gives a shell to whoever is out there."""
-        fetches = self.says(_EVALUATES) and self.says(_FETCHES)
-        return bool(fetches or (self.says(_SOCKETS) and self.says(_SHELLS)))
+        """Evaluates what it fetches, or gives a shell to anyone who is out there."""
+        fetches = self.says("evaluates") and self.says("fetches")
+        return bool(fetches or (self.says("sockets") and self.says("shells")))
 
     def runs_decoded(self) -> bool:
-        runs = self.says(_EVALUATES) or self.says(_EXECUTES)
-        return bool(runs and self.says(_DECODES))
+        runs = self.says("evaluates") or self.says("executes")
+        return bool(runs and self.says("decodes"))
 
     def prints_decoded(self) -> bool:
-        return bool(self.says(_DECODES) and self.says(_PRINTS))
+        return bool(self.says("decodes") and self.says("prints"))
 
 
 def _near(match: re.Match[str]) -> str:
-    home = "~" if _AT_HOME.search(match[1] or "") else ""
+    home = "~" if pattern("at_home").search(match[1] or "") else ""
     return home + (match[2] or match[3])
 
 
 def _joined(match: re.Match[str]) -> str:
     """A command, given as one text or as a list of them."""
-    pieces = (piece[2] for piece in _PIECES.finditer(match[3]))
+    pieces = (piece[2] for piece in pattern("pieces").finditer(match[3]))
     if not match[3].lstrip().startswith(","):
         return match[2]
     return " ".join([match[2], *map(shlex.quote, pieces)])
 
 
-_PS_DELETES = re.compile(
-    r"\b(?:Remove-Item|ri|rm|rmdir|rd|del|erase)\b(?P<rest>[^;|\n]{0,1000})", re.I
+def run_code(
+    state: ShellState, text: Arg, given: Output, programs: Container[str] = ()
+) -> Output:
+    """Code in another language; texts in it may be commands of some programs."""
+    state.suspicious(text)
+    state.unread(text[MAX_CODE:])
+    if not state.spend(min(len(text), MAX_CODE), 10):
+        return UNSEEN
+    read = Code(text)
+    hosts = read.texts("url")
+    what = ", ".join(hosts[:2])
+    _changed_by_code(state, read, what)
+    for command in dict.fromkeys([*read.runs(), *read.commands(programs)]):
+        state.run(command)
+    if hosts:
+        _sent_by_code(state, read, hosts)
+    if read.runs_what_came():
+        state.note("danger.downloaded", what)
+    if read.runs_decoded():
+        state.note("danger.decoded", what)
+    if text and not text.strip(UNKNOWN):
+        state.note("fact.opaque", "")
+    if read.prints_decoded():
+        return Output(None, DECODED, given.what)
+    return given.mixed(Output(None, DOWNLOADED if hosts else "", what))
+
+
+def _changed_by_code(state: ShellState, read: Code, host: str) -> None:
+    deleted = read.texts("deletes")
+    for path in deleted:
+        state.deletes(_expanded(path), recursive=True)
+    if not deleted and read.says("deletes_unseen"):
+        state.note("danger.unsure", "rmtree")
+    for path in read.writes():
+        state.writes(_expanded(path))
+    for path in read.texts("fetched"):
+        state.keep(path, Output(None, DOWNLOADED, host))
+    for name in sections("patterns.txt"):
+        if name.startswith("says ") and read.says(name):
+            state.note(name.partition(" ")[2], read.says(name))
+    for statement in filter(destroys, read.texts("statements")):
+        state.note("danger.data", statement)
+    _changed_loosely(state, read)
+
+
+def _changed_loosely(state: ShellState, read: Code) -> None:
+    """Something is deleted or written whose path stands elsewhere in the code."""
+    deletes, writes = read.says("deletes_loosely"), read.says("writes_loosely")
+    for path in read.paths() if deletes or writes else ():
+        rooted = path.startswith(("/", "~"))
+        if deletes and rooted and state.place(path).kind == OUTSIDE:
+            state.deletes(path, recursive=True)
+        if writes:
+            state.rewrites(path)
+
+
+def _sent_by_code(state: ShellState, read: Code, hosts: list[str]) -> None:
+    for host in hosts:
+        state.note("fact.host", host)
+    for path in read.paths():
+        if state.place(path).protected == "danger.keys" or is_secret(path):
+            state.leaks(Output(None, SECRET, path), hosts[0])
+    if read.says("environment"):
+        state.leaks(Output(None, SECRET, read.says("environment")), hosts[0])
+
+
+def _expanded(path: str) -> str:
+    return path.replace("$HOME", "~") if path.startswith("$HOME") else path
+
+
+# SQL and its relatives.  Statements are told apart by `;` outside of quotes and
+# comments; the first word and the lack of a WHERE are all that is looked at.
+
+
+def destroys(text: str) -> str:
+    """The statement that destroys data, or nothing."""
+    text = text[:MAX_SQL]
+    # Dialects disagree about a backslash before a quote: then all of it counts.
+    if "\\'" not in text and not pattern("sql_executes").search(text):
+        text = re.sub(r'"[^"\n]*"', '"x"', re.sub(r"'[^']*'", "''", text))
+    for statement in pattern("sql_comment").sub(" ", text).split(";"):
+        if _is_harmful(statement.strip()):
+            return " ".join(statement.split())[:400]
+    return ""
+
+
+def _is_harmful(statement: str) -> bool:
+    if any(pattern(p).search(statement) for p in ("sql_destroys", "sql_no_sql")):
+        return True
+    match = pattern("sql_rows").search(statement)
+    sets = " set " in " ".join(statement.lower().split())
+    if match is None or (match[1].lower() == "update" and not sets):
+        return False
+    where = pattern("sql_where").search(statement, match.end())
+    return not where or bool(pattern("sql_always").search(statement))
+
+
+def judge_sql(state: ShellState, name: str, text: str) -> None:
+    if name.startswith(("redis", "valkey")):
+        text = text.replace("'", " ")
+    state.unread(text[MAX_SQL:])
+    paid = state.spend(min(len(text), MAX_SQL), 20)
+    statement = destroys(text) if paid else ""
+    if statement:
+        state.note("danger.data", statement)
+    text = text[:MAX_SQL]
+    for match in list(pattern("sql_shell").finditer(text))[:5]:
+        state.run(match[1])
+    for match in list(pattern("sql_reads").finditer(text))[:5]:
+        _sql_file(state, name, Arg(match[1]))
+
+
+_DESTROYING = re.compile(
+    r"drop|wipe|truncat|purge|destroy|nuke|delete|reset|clean", re.I
 )
-_PS_PATH = re.compile(r"""["']([^"'\n]{1,300})["']|(?<=\s)([^\s"'-][^\s"']{0,300})""")
-_PS_EVALUATES = re.compile(r"\b(?:iex|Invoke-Expression)\b", re.I)
-_PS_FETCHES = re.compile(
-    r"\b(?:iwr|irm|Invoke-WebRequest|Invoke-RestMethod|DownloadString|DownloadFile)\b",
-    re.I,
-)
-_PS_MARKS = (
-    ("danger.decoded", re.compile(
-        r"-e(?:nc|ncodedcommand)?\s+[A-Za-z0-9+/=]{16,}|FromBase64String", re.I)),
-    ("danger.root", re.compile(r"-Verb\s+RunAs|\bgsudo\b", re.I)),
-    ("danger.machine", re.compile(
-        r"\b(?:Stop-Computer|Restart-Computer|Remove-VM|Stop-Service|Disable-\w+)\b",
-        re.I)),
-    ("danger.device", re.compile(
-        r"\b(?:Format-Volume|Clear-Disk|Initialize-Disk|Remove-Partition)\b", re.I)),
-    ("danger.permissions", re.compile(
-        r"\b(?:Set-ExecutionPolicy|Set-Acl|Set-MpPreference|Add-LocalGroupMember)\b",
-        re.I)),
-    ("danger.startup", re.compile(
-        r"\$PROFILE\b|Register-ScheduledTask|New-Service|CurrentVersion\\+Run", re.I)),
-    ("danger.data", re.compile(
-        r"\b(?:Remove-ItemProperty|reg\s+delete|Clear-Content|Clear-RecycleBin"
-        r"|Remove-SqlDatabase|vssadmin\s+delete)\b", re.I)),
-)  # fmt: skip
+_SQL_TEXT = "-c -e -q -Q -cmd --command --execute --eval --query"
+
+
+def sql_client(state: ShellState, call: Call) -> Output:
+    name, args, rest = call.name, call.args, call.operands
+    state.suspicious(call.given)
+    if rest[:1] != [":memory:"]:
+        for text in _statements(call, rest):
+            judge_sql(state, name, text)
+    piped = call.given.what if call.given.text is None else ""
+    file = args.value_of("-f", "--file", "--init", "-init") or Arg(piped)
+    if file:
+        _sql_file(state, name, file)
+    state.recognise(name, args)
+    if rest[:1] in (["del"], ["DEL"], ["unlink"]) and UNKNOWN in rest[1:]:
+        state.note("danger.data", call.shown)
+    host = args.value_of("-h", "--host") or "localhost"
+    if host not in ("localhost", "127.0.0.1"):
+        state.note("fact.host", host)
+    state.look(arg for arg in rest if not re.search(r"\s", arg))
+    return UNSEEN
+
+
+def _statements(call: Call, rest: Args) -> list[str]:
+    """All that a client is given to do, each once."""
+    bare = call.name in ("redis-cli", "valkey-cli", "bq")  # their words are one
+    texts = [
+        *(arg for arg in call.args if re.search(r"\s", arg)),
+        call.args.value_of(*_SQL_TEXT.split()) or "",
+        call.given.text or "",
+        " ".join(rest) if bare else "",
+    ]
+    return list(dict.fromkeys(filter(None, texts)))
+
+
+def _sql_file(state: ShellState, name: str, path: Arg) -> None:
+    """A file of statements: what is known to be in it, or what its name says."""
+    held = state.reads(path) or state.content(path)
+    if held is not None:
+        state.suspicious(held)
+        judge_sql(state, name, held.text or "")
+    elif path.endswith(".sql") and _DESTROYING.search(path.rpartition("/")[2]):
+        state.note("danger.data", shown(name, [path]))
+
+
+# The shells of another system.
+
+
+def powershell(state: ShellState, call: Call) -> Output:
+    args = call.args
+    at = args.place_of("(?i)-c(?:ommand)?")
+    given = call.given.text or args.value_of("-c", "-C") or " ".join(args)
+    command = args[at + 1 :] if at < len(args) else [*args.options(), given]
+    read_powershell(state, " ".join(command))
+    return UNSEEN
+
+
+def read_powershell(state: ShellState, text: str) -> None:
+    """PowerShell, by the names of its commands."""
+    state.unread(text[MAX_POWERSHELL:])
+    text = text[:MAX_POWERSHELL]
+    if not state.spend(len(text), 10):
+        return
+    state.copy().run(text.replace("\\", "/"))  # much is spelled as in any shell
+    for key in powershell_marks(text):
+        state.note(key, " ".join(text.split())[:60])
+    for path, recursive in powershell_deletes(text):
+        path = re.sub(r"\A\$(?:env:)?(?:HOME|USERPROFILE)\b", "~", path, flags=re.I)
+        if re.match(r"[A-Za-z]:", path):
+            state.note("danger.delete", path)
+        else:
+            state.deletes(UNKNOWN if path.startswith("$") else path, recursive)
+    state.visit(text)
 
 
 def powershell_marks(text: str) -> list[str]:
     """The keys of what PowerShell text would do."""
-    keys = [key for key, pattern in _PS_MARKS if pattern.search(text)]
-    if _PS_FETCHES.search(text) and _ps_runs(text):
+    names = (name for name in sections("patterns.txt") if name.startswith("ps "))
+    keys = [name.partition(" ")[2] for name in names if pattern(name).search(text)]
+    if pattern("ps_fetches").search(text) and _ps_runs(text):
         keys.append("danger.downloaded")
     return keys
 
 
-_PS_PIPED = re.compile(
-    r"\b(?:Get-ChildItem|gci|Get-Item|ls|dir)[ \t]+[\"']?([^\s|;\"'-][^\s|;\"']{0,300})"
-    r"[^|;\n]{0,200}\|[^;\n]{0,200}\b(?:Remove-Item|ri|rm|del)\b",
-    re.I,
-)
-_PS_OUT = re.compile(r"-OutFile\s+[\"']?([^\s\"';|]{1,200})", re.I)
-
-
 def _ps_runs(text: str) -> bool:
     """Whether what was fetched is run: as text, or as the file that it became."""
-    if _PS_EVALUATES.search(text):
+    if pattern("ps_evaluates").search(text):
         return True
-    match = _PS_OUT.search(text)
+    match = pattern("ps_out").search(text)
     leaf = re.split(r"[\\/]", match[1])[-1] if match else ""
     return match is not None and leaf in text[match.end() :]
 
 
 def powershell_deletes(text: str) -> list[tuple[str, bool]]:
     """The paths that PowerShell text deletes, and whether with all below them."""
-    deleted = [
-        (match[1].replace("\\", "/"), True) for match in _PS_PIPED.finditer(text)
-    ]
-    for match in _PS_DELETES.finditer(text):
+    piped = pattern("ps_piped").finditer(text)
+    deleted = [(match[1].replace("\\", "/"), True) for match in piped]
+    for match in pattern("ps_deletes").finditer(text):
         rest = match["rest"]
         recursive = bool(re.search(r"-r(?:ecurse)?\b|/s\b|-rf\b", rest, re.I))
-        for path in _PS_PATH.finditer(rest):
+        for path in pattern("ps_path").finditer(rest):
             if not (path[2] or "").startswith("/"):
                 deleted.append(((path[1] or path[2]).replace("\\", "/"), recursive))
     return deleted[:10]
+
+
+def cmd(state: ShellState, call: Call) -> Output:
+    text = " ".join(call.args)
+    start = text[:MAX_CMD]
+    deletes = re.search(r"\b(?:del|erase|rd|rmdir)\b", start, re.I)
+    if deletes and re.search(r"(?:\A|\s)/[sq]\b", start, re.I):
+        state.note("danger.delete", text)
+    read_powershell(state, text)
+    return UNSEEN

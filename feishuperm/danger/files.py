@@ -1,260 +1,308 @@
-"""Programs that read, write, move and delete files, and what they send on."""
+"""Programs that read, write, move and delete files, and what they send on.
+
+Most functions are columns of `commands.txt`: what is done with a program's operands.
+"""
 
 from __future__ import annotations
 
 import re
 
-from feishuperm.danger.arguments import (
-    SSH_HOST,
-    has,
-    look,
-    look_through,
-    operands,
-    outputs,
-    recognise,
-    run_value,
-    value_of,
-    words,
-)
-from feishuperm.danger.network import sends
-from feishuperm.danger.places import OUTSIDE, TEMPORARY, UNSURE
-from feishuperm.danger.scene import (
+from feishuperm.danger.command_table import pattern, words
+from feishuperm.danger.interpreter import (
     DECODED,
     DOWNLOADED,
     NOTHING,
     SECRET,
+    UNSEEN,
     Arg,
     Args,
-    Flow,
-    Scene,
+    Call,
+    Output,
+    ShellState,
+    shown,
 )
-from feishuperm.danger.strangers import printed_secret
+from feishuperm.danger.paths import OUTSIDE, TEMPORARY, UNSURE
+from feishuperm.danger.unknown_programs import printed_secret
 
-ALWAYS_DECODE = (
-    *("uudecode", "gunzip", "zcat", "bzcat", "xzcat", "unxz", "rev", "tr", "bunzip2"),
-    *("unlzma", "zstdcat", "unzstd", "lz4cat", "gzcat"),
-)
-DECODERS = (
-    *("base64", "base32", "basenc", "xxd", "openssl", "gpg", "gzip", "bzip2", "xz"),
-    *("zstd", "lz4", "brotli", *ALWAYS_DECODE),
+SSH_HOST = re.compile(r"(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*):(?!//)(.*)", re.DOTALL)
+# A filter of jq that gives a package a script to run when it is installed.
+_SETS_INSTALL = re.compile(
+    r"\.scripts(?:\.|\[\s*\"|\.\")(?:pre|post)?install\"?\s*\]?\s*\|?=(?!=)"
 )
 
 
-def rm(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    recursive = has(args, "rR", "--recursive", "--no-preserve-root")
-    for path in operands(args):
-        scene.deletes(path, recursive or path.origin != "")
+def deletes(state: ShellState, call: Call) -> Output:
+    recursive = call.args.has("rR", "--recursive", "--no-preserve-root")
+    for path in call.operands:
+        state.deletes(path, recursive or path.origin != "")
     return NOTHING
 
 
-def ls(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """What a pattern elsewhere stands for is told with its folder."""
-    look(scene, args)
-    paths = [arg for arg in operands(args, "-I") if "*" in arg]
-    return Flow("\n".join(p for p in paths if scene.place(p).kind == OUTSIDE) or None)
-
-
-def desktop(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+def desktop(state: ShellState, call: Call) -> Output:
     """gio trash: the first word says what is done."""
-    if args[:1] in (["trash"], ["remove"]):
-        return rm(scene, name, args[1:], flow)
-    look(scene, args)
-    return Flow()
+    if call.args[:1] in (["trash"], ["remove"]):
+        return deletes(state, call._replace(args=call.args[1:]))
+    state.look(call.args)
+    return UNSEEN
 
 
-def shred(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    for path in operands(args, "-n -s --iterations --size"):
-        place = scene.place(path)
+def shreds(state: ShellState, call: Call) -> Output:
+    for path in call.operands:
+        place = state.place(path)
         if place.kind == TEMPORARY:
-            scene.note("fact.deletes", scene.show(place))
+            state.note("fact.deletes", state.show(place))
         else:
             key = "danger.device" if place.device else "danger.wipe"
-            scene.note(key, words("shred", [scene.show(place)]))
+            state.note(key, shown("shred", [state.show(place)]))
     return NOTHING
 
 
-def truncate(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    for path in operands(args, "-s -r --size --reference"):
-        scene.writes(path)
-        size = value_of(args, "-s", "--size") or ""
-        if scene.place(path).kind not in (OUTSIDE, TEMPORARY) and size == "0":
-            scene.note("danger.wipe", words("truncate", [path]))
+def truncates(state: ShellState, call: Call) -> Output:
+    empties = call.args.value_of("-s", "--size") == "0"
+    for path in call.operands:
+        state.writes(path)
+        if state.place(path).kind not in (OUTSIDE, TEMPORARY) and empties:
+            state.note("danger.wipe", shown("truncate", [path]))
     return NOTHING
 
 
-_MOVE_VALUED = (
-    "-t --target-directory -S --suffix -m -o -g --mode -e --exclude --include -i -P -p"
-    " -F -l"
-)
-_REMOTE = ("rsync", "scp")
-
-
-def move(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """cp, mv, ln, install, rsync, scp: the last word is written."""
-    rest = operands(args, _MOVE_VALUED)
-    if name == "rsync" and has(args, "n", "--dry-run"):
-        return look(scene, rest)
-    target = None
-    if name not in _REMOTE:
-        target = value_of(args, "-t", "--target-directory")
-    if target is None and len(rest) > 1:
-        target, rest = rest[-1], rest[:-1]
-    origin = Flow()
-    for path in rest:
-        origin = moved_from(scene, name, path) or origin
-    if target is not None:
-        moved_to(scene, name, target, origin, rest)
-    if name == "rsync":
-        _synchronise(scene, args, target)
+def makes(state: ShellState, call: Call) -> Output:
+    """Something new; outside of the project a fact."""
+    for path in call.operands:
+        place = state.place(path)
+        if place.protected and place.protected != "danger.permissions":
+            state.note(place.protected, state.show(place))
+        elif place.kind == OUTSIDE:
+            state.note("fact.outside", state.show(place))
     return NOTHING
 
 
-def patch(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    folder = value_of(args, "-d", "--directory")
-    if "--dry-run" not in args:
-        in_place(scene, [folder] if folder is not None else operands(args, "-p -i")[:1])
+def writes(state: ShellState, call: Call) -> Output:
+    """tee: what flows in is written, and flows on."""
+    for path in call.operands:
+        state.writes(path, appends=call.args.has("a", "--append"))
+        state.keep(path, call.given)
+    return call.given
+
+
+def patches(state: ShellState, call: Call) -> Output:
+    folder = call.args.value_of("-d", "--directory")
+    if "--dry-run" not in call.args:
+        in_place(state, call.operands[:1] if folder is None else Args([folder]))
     return NOTHING
 
 
-def _synchronise(scene: Scene, args: Args, target: Arg | None) -> None:
-    if target is not None and any(arg.startswith("--del") for arg in args):
-        remote = SSH_HOST.fullmatch(target)
-        if remote:
-            scene.note("danger.delete", target)
-        else:
-            scene.deletes(target.rstrip("/") or "/", recursive=True)
-    run_value(scene, args, "-e", "--rsh")
-    there = value_of(args, "--rsync-path") or ""
-    if re.search(r"[;&|]", there):
-        scene.note("danger.inject", f"--rsync-path {there}")
+def in_place(state: ShellState, files: Args) -> None:
+    for path in files:
+        state.writes(path)
 
 
-def moved_from(scene: Scene, name: str, path: Arg) -> Flow | None:
-    remote = SSH_HOST.fullmatch(path) if name in ("rsync", "scp") else None
-    if remote:
-        scene.note("fact.host", remote[1])
-        return None
-    if name == "mv":
-        place = scene.place(path)
-        if place.kind == OUTSIDE or place.protected:
-            scene.deletes(path)
-        elif place.whole or place.path.endswith("/.git"):
-            scene.note("danger.wipe", words("mv", [path]))
-    return scene.reads(path) or scene.content(path)
+def rewrites(state: ShellState, call: Call) -> Output:
+    """yq -i, prettier --write: the files among the arguments are changed."""
+    if call.args.has("iw", "--inplace", "--in-place", "--write"):
+        for path in call.operands:
+            state.rewrites(path)
+    return state.look(call.args).mixed(call.given)
 
 
-def moved_to(scene: Scene, name: str, target: Arg, origin: Flow, rest: Args) -> None:
-    remote = SSH_HOST.fullmatch(target) if name in ("rsync", "scp") else None
-    if remote:
-        scene.note("fact.host", remote[1])
-        scene.leaks(origin, remote[1])
-        return
-    place = scene.place(target)
-    if target == "/dev/null":
-        scene.note("danger.wipe", words(name, rest))
-    leaf = rest[-1].rstrip("/").rpartition("/")[2] if rest else ""
-    inner = f"{target.rstrip('/')}/{leaf}"
-    if not place.protected and leaf and scene.place(inner).protected:
-        scene.writes(inner)
-    else:
-        scene.writes(target)
-    scene.keep(target, origin)
-    scene.keep(inner, origin)
+def keygen(state: ShellState, call: Call) -> Output:
+    path = call.args.value_of("-f")
+    if "-R" in call.args:
+        state.note("danger.keys", call.shown)
+    if path is not None and not call.args.has("lyFBe"):
+        state.writes(path)
+    return NOTHING
 
 
-def dd(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    for arg in args:
+def dd(state: ShellState, call: Call) -> Output:
+    for arg in call.args:
         name, _, value = arg.partition("=")
         if name == "of":
-            scene.writes(value)
+            state.writes(value)
         elif name == "if":
-            scene.reads(value)
-    return flow
+            state.reads(value)
+    return call.given
 
 
-def tee(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    for path in operands(args):
-        scene.writes(path, appends=has(args, "a", "--append"))
-        scene.keep(path, flow)
-    return flow
+# Moving and copying: the last word is written.
 
 
-def reader(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """cat and its kin: what they read flows on."""
-    rest = operands(args, "-n -c -f -d -A -B -C -m -e")
-    if not rest or rest == ["-"]:
-        return flow
-    out = Flow()
+def moves(state: ShellState, call: Call) -> Output:
+    rest = call.operands
+    if call.name == "rsync" and call.args.has("n", "--dry-run"):
+        return state.look(rest)
+    target = None
+    if call.name not in ("rsync", "scp"):
+        target = call.args.value_of("-t", "--target-directory")
+    if target is None and len(rest) > 1:
+        target, rest = rest[-1], rest[:-1]
+    origin = UNSEEN
     for path in rest:
+        origin = _moved_from(state, call.name, path) or origin
+    if target is not None:
+        _moved_to(state, call.name, target, origin, rest)
+    if call.name == "rsync":
+        _synchronise(state, call.args, target)
+    return NOTHING
+
+
+def _remote(name: str, path: Arg) -> str:
+    """The host of a path that leads to another machine."""
+    remote = SSH_HOST.fullmatch(path) if name in ("rsync", "scp") else None
+    return remote[1] if remote else ""
+
+
+def _moved_from(state: ShellState, name: str, path: Arg) -> Output | None:
+    if _remote(name, path):
+        state.note("fact.host", _remote(name, path))
+        return None
+    if name == "mv":
+        place = state.place(path)
+        if place.kind == OUTSIDE or place.protected:
+            state.deletes(path)
+        elif place.whole or place.path.endswith("/.git"):
+            state.note("danger.wipe", shown("mv", [path]))
+    return state.reads(path) or state.content(path)
+
+
+def _moved_to(
+    state: ShellState, name: str, target: Arg, origin: Output, rest: Args
+) -> None:
+    host = _remote(name, target)
+    if host:
+        state.note("fact.host", host)
+        state.leaks(origin, host)
+        return
+    if target == "/dev/null":
+        state.note("danger.wipe", shown(name, rest))
+    leaf = rest[-1].rstrip("/").rpartition("/")[2] if rest else ""
+    inner = f"{target.rstrip('/')}/{leaf}"
+    into = not state.place(target).protected and leaf and state.place(inner).protected
+    state.writes(inner if into else target)
+    state.keep(target, origin)
+    state.keep(inner, origin)
+
+
+def _synchronise(state: ShellState, args: Args, target: Arg | None) -> None:
+    if target is not None and any(arg.startswith("--del") for arg in args):
+        if SSH_HOST.fullmatch(target):
+            state.note("danger.delete", target)
+        else:
+            state.deletes(target.rstrip("/") or "/", recursive=True)
+    state.run_value(args, "-e", "--rsh")
+    there = args.value_of("--rsync-path") or ""
+    if re.search(r"[;&|]", there):
+        state.note("danger.inject", f"--rsync-path {there}")
+
+
+# Reading: what is read flows on.
+
+
+def reads(state: ShellState, call: Call) -> Output:
+    paths = call.args.operands("-n -c -f -d -A -B -C -m -e")
+    if not paths or paths == ["-"]:
+        return call.given
+    out = UNSEEN
+    for path in paths:
         out = (
-            scene.reads(path)
-            or scene.content(path)
-            or (Flow(None, *path.trace) if path.origin else out)
+            state.reads(path)
+            or state.content(path)
+            or (Output(None, *path.trace) if path.origin else out)
         )
         if path.endswith(".pid"):  # a number that stands for a process
             out = out._replace(what=path.rpartition("/")[2][:-4])
     return out
 
 
-_SED_RUNS = re.compile(
-    r"(?:^|[;{\n])[ \t]{0,9}(?:\d+|\$|/[^/\n]{0,99}/)?[ \t]{0,9}e[ \t]+(\S[^\n]*)"
-    r"|s([/|#,@])(?:\\.|(?!\2)[^\\\n])*\2((?:\\.|(?!\2)[^\\\n])*)\2[gipIm0-9]*e"
-)
+def ls(state: ShellState, call: Call) -> Output:
+    """What a pattern elsewhere stands for is told with its folder."""
+    state.look(call.args)
+    paths = (arg for arg in call.operands if "*" in arg)
+    elsewhere = (path for path in paths if state.place(path).kind == OUTSIDE)
+    return Output("\n".join(elsewhere) or None)
+
+
+def looks_through(state: ShellState, call: Call) -> Output:
+    """Filters: paths and what flows through."""
+    given, is_grep = call.given, call.name in ("grep", "egrep", "rg")
+    if any(map(_SETS_INSTALL.search, call.args)):
+        state.note("danger.packages", call.shown)
+    out = state.look(call.args)
+    if any("feishuperm" in arg for arg in call.args):
+        out = Output(None, out.origin, "feishuperm")
+    if is_grep and not given.origin:
+        given = given._replace(what="")  # some of it is not all of it
+    keeps = call.name in ("grep", "egrep", "sort", "uniq")
+    return out.mixed(given)._replace(text=(given.text if keeps else None) or None)
+
+
+def grep(state: ShellState, call: Call) -> Output:
+    """Lines of what it looks through, or with `-l` the names of files."""
+    out = looks_through(state, call)
+    if not call.args.has("lL", "--files-with-matches"):
+        return out
+    elsewhere = (p for p in call.operands[1:] if state.place(p).kind == OUTSIDE)
+    return out._replace(text="\n".join(f"{path}/x*" for path in elsewhere) or None)
+
+
+def sort(state: ShellState, call: Call) -> Output:
+    state.outputs(call.name, call.args)
+    _beside_packing(state, call)
+    return looks_through(state, call)
 
 
 _SED_WRITES = re.compile(r"(?:^|[;\n}])\s*\d*[wW]\s+([^\s;]+)|/w\s+([^\s;]+)\Z")
 _SED_PUTS = re.compile(r"s([/|#,@])(?:\\.|(?!\1)[^\\\n])*\1((?:\\.|(?!\1)[^\\\n])*)\1")
 
 
-def _sed_text(scene: Scene, text: str) -> None:
+def _sed_text(state: ShellState, text: str) -> None:
     """What a text of sed writes and runs by itself."""
     for match in _SED_WRITES.finditer(text):
-        scene.writes(match[1] or match[2])
-    for match in _SED_RUNS.finditer(text):
-        scene.note("danger.decoded", "sed e")
-        scene.run(Arg((match[1] or match[3]).replace("\\", "")))
+        state.writes(match[1] or match[2])
+    for match in pattern("sed_runs").finditer(text):
+        state.note("danger.decoded", "sed e")
+        state.run(Arg((match[1] or match[3]).replace("\\", "")))
 
 
-def sed(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    rest = operands(args, "-e -f --expression --file -l")
-    given = value_of(args, "-e", "--expression", "-f", "--file") is not None
+def sed(state: ShellState, call: Call) -> Output:
+    args, rest = call.args, call.operands
+    given = args.value_of("-e", "--expression", "-f", "--file") is not None
     files = rest if given else rest[1:]
-    texts = [value_of(args, "-e", "--expression") or Arg("")] if given else rest[:1]
+    texts = [args.value_of("-e", "--expression") or ""] if given else rest[:1]
     for text in texts:
-        _sed_text(scene, text[:2000])
+        _sed_text(state, text[:2000])
     if any(re.match(r"-\w*i|--in-place", arg) for arg in args):
-        in_place(scene, files)
+        in_place(state, files)
         for match in _SED_PUTS.finditer("\n".join(texts)[:20_000]):
             for path in files:
-                scene.holds(path, match[2])
+                state.holds(path, match[2])
         return NOTHING
-    return reader(scene, name, files, flow) if files else flow._replace(text=None)
-
-
-def in_place(scene: Scene, files: Args) -> None:
-    for path in files:
-        scene.writes(path)
+    if not files:
+        return call.given._replace(text=None)
+    return reads(state, call._replace(args=files))
 
 
 _AWK_RUNS = re.compile(
     r"""system\s*\(\s*"([^"]*)"|\|\s*"([^"]*)"|"([^"]*)"\s*\|\s*getline"""
 )
-
 _AWK_WRITES = re.compile(r"""(?:print|printf)[^;}]{0,300}>\s*"([^"]+)\"""")
 
 
-def awk(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    rest = operands(args, "-F -v -f --field-separator --assign")
-    if value_of(args, "-i", "--include") == "inplace":
-        in_place(scene, rest[2:])
+def awk(state: ShellState, call: Call) -> Output:
+    rest = call.operands
+    if call.args.value_of("-i", "--include") == "inplace":
+        in_place(state, rest[2:])
         rest = rest[1:]
     for text in rest[:1]:
         for match in _AWK_RUNS.finditer(text[:20_000]):
-            scene.run(Arg(match[1] or match[2] or match[3] or ""), given=flow)
+            state.run(Arg(match[1] or match[2] or match[3] or ""), given=call.given)
         for match in _AWK_WRITES.finditer(text[:20_000]):
-            scene.writes(match[1])
-    return reader(scene, name, rest[1:], flow._replace(text=None))
+            state.writes(match[1])
+    given = call.given._replace(text=None)
+    return reads(state, call._replace(args=rest[1:], given=given))
 
+
+# Who may do what with a file.
 
 _SET_ID = re.compile(r"(?:[^,]*,)*[ugoa]*[+=]\w*s\w*(?:,.*)?|0?[2467]\d{3}")
 _LESS = re.compile(r"[ugoa]*-[rwxst]+")
@@ -262,82 +310,78 @@ _FOR_ALL = re.compile(r"0?777|a?[+=]\w*w\w*|[ug]*o[ug]*[+=]\w*w\w*")
 _PRIVATE = re.compile(r"0?[4-7]00")
 
 
-def change_mode(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """chmod: who may do what with a file."""
-    less = [arg for arg in args if _LESS.fullmatch(arg)]  # `-w` is no option
-    rest = [*less[:1], *operands(args, "--reference")]
+def changes_mode(state: ShellState, call: Call) -> Output:
+    less = [arg for arg in call.args if _LESS.fullmatch(arg)]  # `-w` is no option
+    rest = [*less[:1], *call.operands]
     mode = "".join(rest[:1])
-    recursive = has(args, "R", "--recursive")
+    recursive = call.args.has("R", "--recursive")
     if _SET_ID.fullmatch(mode) or (recursive and _FOR_ALL.fullmatch(mode)):
-        scene.note("danger.permissions", words(name, args))
+        state.note("danger.permissions", call.shown)
     for path in rest[1:]:
-        _opened(scene, name, path, mode, recursive)
+        _opened(state, call.name, path, mode, recursive)
     return NOTHING
 
 
-def change_owner(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """chown, chgrp: whose a file is."""
-    for path in operands(args, "--reference")[1:]:
-        _opened(scene, name, path, "", has(args, "R", "--recursive"))
+def changes_owner(state: ShellState, call: Call) -> Output:
+    for path in call.operands[1:]:
+        _opened(state, call.name, path, "", call.args.has("R", "--recursive"))
     return NOTHING
 
 
-def unlock(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """chattr, chflags: whether a file may be changed at all."""
-    flags = 1 if name == "chflags" else 0
-    rest = [arg for arg in operands(args) if not re.fullmatch(r"[+=]\w+", arg)]
-    for path in rest[flags:]:
-        place = scene.place(path)
-        if place.kind == OUTSIDE:
-            scene.note("danger.permissions", words(name, [scene.show(place)]))
-    return NOTHING
-
-
-def _opened(scene: Scene, name: str, path: Arg, mode: str, recursive: bool) -> None:
+def _opened(
+    state: ShellState, name: str, path: Arg, mode: str, recursive: bool
+) -> None:
     """Others may do with a file what they could not."""
-    place = scene.place(path)
-    shown = words(name, [mode, scene.show(place)])
+    place = state.place(path)
+    told = shown(name, [mode, state.show(place)])
     if place.protected and not _PRIVATE.fullmatch(mode):
-        scene.note(place.protected, shown)
+        state.note(place.protected, told)
     elif place.kind == OUTSIDE or (recursive and place.kind == UNSURE):
-        scene.note("danger.permissions", shown)
+        state.note("danger.permissions", told)
 
 
-def makes(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """mkdir, touch: something new; outside of the project a fact."""
-    for path in operands(args, "-m -t -d -r --mode --date --reference"):
-        place = scene.place(path)
-        if place.protected and place.protected != "danger.permissions":
-            scene.note(place.protected, scene.show(place))
-        elif place.kind == OUTSIDE:
-            scene.note("fact.outside", scene.show(place))
+def unlocks(state: ShellState, call: Call) -> Output:
+    """chattr, chflags: whether a file may be changed at all."""
+    rest = [arg for arg in call.operands if not re.fullmatch(r"[+=]\w+", arg)]
+    for path in rest[call.name == "chflags" :]:
+        place = state.place(path)
+        if place.kind == OUTSIDE:
+            told = shown(call.name, [state.show(place)])
+            state.note("danger.permissions", told)
     return NOTHING
+
+
+# Archives, and what is coded.
 
 
 def _archive(name: str, args: Args) -> str:
     """What is made; by tar: `czf x.tgz`, `-czf x.tgz`, `-f x.tgz`."""
     if name != "tar":
-        return "".join(operands(args)[:1])
+        return "".join(args.operands()[:1])
     bundled = re.fullmatch(r"-?\w*f", args[0]) if args else None
-    return args[1] if bundled and args[1:] else value_of(args, "-f", "--file") or "-"
+    file: str | None = (
+        args[1] if bundled and args[1:] else args.value_of("-f", "--file")
+    )
+    return file or "-"
 
 
-def unpack(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+def unpacks(state: ShellState, call: Call) -> Output:
     """tar, unzip: into a folder; an archive may bring any path."""
-    target = value_of(args, *(["-o"] if name == "7z" else ["-C", "-d", "--directory"]))
-    place = scene.place(target or ".")
+    into = ["-o"] if call.name == "7z" else ["-C", "-d", "--directory"]
+    target = call.args.value_of(*into)
+    place = state.place(target or ".")
     if target is not None and place.kind == OUTSIDE:
-        scene.note("danger.overwrite", scene.show(place))
-    _beside_packing(scene, name, args)
-    archives = [arg for arg in args if arg is not target]
-    out = look(scene, archives)
+        state.note("danger.overwrite", state.show(place))
+    _beside_packing(state, call)
+    archives = Args(arg for arg in call.args if arg is not target)
+    out = state.look(archives)
     if out.origin == SECRET:
-        scene.keep(_archive(name, args), out)
-    for arg in operands(archives):
-        out = scene.brought(arg) or out
-    out = out.mixed(flow)
+        state.keep(_archive(call.name, call.args), out)
+    for arg in archives.operands():
+        out = state.brought(arg) or out
+    out = out.mixed(call.given)
     if out.origin in (DOWNLOADED, DECODED):
-        scene.brings(target or ".", out.what)
+        state.brings(target or ".", out.what)
     return out
 
 
@@ -348,64 +392,52 @@ _PACKING = {
     "sort": ("--compress-program",),
     **dict.fromkeys(("unzip", "7z", "cpio"), ()),
 }
-_COMPRESSOR = re.compile(
-    r"(?:/usr/(?:local/)?bin/|/bin/)?(?:p?i?x?gzip|pigz|p?bzip[23]?|lbzip2|p?xz|pixz|zstd"
-    r"|zstdmt|lz4|lzma|lzop|brotli|compress)\b"
-)
 
 
-def sort(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    outputs(scene, name, args)
-    _beside_packing(scene, name, args)
-    return look_through(scene, name, args, flow)
-
-
-def _beside_packing(scene: Scene, name: str, args: Args) -> None:
+def _beside_packing(state: ShellState, call: Call) -> None:
     """What tar is told to run, and whether what it packs is deleted."""
-    for option in _PACKING.get(name, _PACKING["tar"]):
-        action = value_of(args, option)
+    for option in _PACKING.get(call.name, _PACKING["tar"]):
+        action = call.args.value_of(option)
         text = re.sub(r"\Aexec=", "", action or "")
         own = option == "--checkpoint-action" and text == action  # `dot`, `echo=`
         packs = "compress" in option or option == "-I"
-        packs = packs and bool(_COMPRESSOR.match(text))
+        packs = packs and bool(pattern("compressor").match(text))
         if action is not None and not own:
-            scene.run(Arg(text))
+            state.run(Arg(text))
             if not packs:
-                scene.note("danger.inject", f"{option} {text}")
-    if "--remove-files" in args:
-        for path in operands(args, "-f -C -T -X")[1:]:
-            scene.deletes(path, recursive=True)
+                state.note("danger.inject", f"{option} {text}")
+    if "--remove-files" in call.args:
+        for path in call.args.operands("-f -C -T -X")[1:]:
+            state.deletes(path, recursive=True)
 
 
-def in_place_option(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    """yq -i, prettier --write: the files among the arguments are changed."""
-    if has(args, "iw", "--inplace", "--in-place", "--write"):
-        for path in operands(args):
-            scene.rewrites(path)
-    return look(scene, args).mixed(flow)
-
-
-def keygen(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-    path = value_of(args, "-f")
-    if "-R" in args:
-        scene.note("danger.keys", words(name, args))
-    if path is not None and not has(args, "lyFBe"):
-        scene.writes(path)
-    return NOTHING
-
-
-def decoder(scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
+def decodes(state: ShellState, call: Call) -> Output:
     """base64 -d and its kin: what comes out was not to be read."""
-    recognise(scene, name, args)
+    name, args = call.name, call.args
+    state.recognise(name, args)
     if args[:1] == ["s_client"]:
-        return sends(scene, name, args, flow)
+        return sends(state, call)
     secret = printed_secret(name, args)
     if secret is not None:
         return secret
-    rest = flow if name == "tr" else reader(scene, name, operands(args), flow)
-    out = value_of(args, "-out") if name == "openssl" else None
+    plain = call._replace(args=args.operands())
+    rest = call.given if name == "tr" else reads(state, plain)
+    out = args.value_of("-out") if name == "openssl" else None
     if out is not None:
-        scene.writes(out)
-    if name not in ALWAYS_DECODE and not has(args, "dDr", "--decode", "--decrypt"):
-        return Flow(None, *rest.trace)
-    return Flow(None, rest.origin or DECODED, rest.what or name)
+        state.writes(out)
+    if name not in words("always decode") and not args.has(
+        "dDr", "--decode", "--decrypt"
+    ):
+        return Output(None, *rest.trace)
+    return Output(None, rest.origin or DECODED, rest.what or name)
+
+
+def sends(state: ShellState, call: Call) -> Output:
+    """Something is made known to a host: by mail, by a question to a name server."""
+    out = state.look(call.args)
+    host = "".join(call.args.operands()[-1:]).replace("\0", "…") or call.name
+    for sent in (call.given, out, *call.args):
+        state.leaks(sent, host)
+    for word in (call.given.text or "").split()[:50]:  # sftp: put FILE
+        state.leaks(state.reads(word) or NOTHING, host)
+    return Output(None, DOWNLOADED, host)

@@ -3,7 +3,7 @@
 `read_call()` looks at a tool's name and input and says what it would do that a person
 should notice: marks for few things (deleting or overwriting elsewhere, publishing,
 root, running what was downloaded, changing what governs other programs, destroying data
-or machines), facts for what is merely good to know.  Findings are keys of `lib.text`
+or machines), facts for what is merely good to know.  Findings are keys of `SENTENCES`
 with what they are about.  It asks no disk, no network and no model, and claims no
 safety: no finding means that nothing was recognised.
 """
@@ -12,35 +12,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
-from feishuperm.danger.arguments import visit
-from feishuperm.danger.places import Ground
-from feishuperm.danger.programs import PROGRAMS
-from feishuperm.danger.scene import MAX_SHOWN, Findings, Scene
-from feishuperm.danger.shell import Budget
-from feishuperm.danger.system import judge_sql, read_powershell
+from feishuperm.danger import code, files, remote, unknown_programs, wrappers
+from feishuperm.danger.code import judge_sql, read_powershell
+from feishuperm.danger.command_table import pattern, programs
+from feishuperm.danger.interpreter import (
+    ANY,
+    MAX_SHOWN,
+    Findings,
+    Program,
+    ShellState,
+)
+from feishuperm.danger.paths import PathRules
+from feishuperm.shell.reader import Budget
 
 EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 UNBOXED = "dangerouslyDisableSandbox"  # what a Bash call says that leaves it
 MAX_NAMED = 4  # things that are named of one kind
-_SQL_TOOL = re.compile(
-    r"sql|postgres|mysql|sqlite|mongo|redis|database|(?:^|_)db(?:_|$)|query", re.I
-)
-_SQL_KEYS = re.compile(r"sql|query|statement|queries", re.I)
-_COMMAND_KEYS = re.compile(r"command|cmd|shell|script|bash", re.I)
-_PATH_KEYS = re.compile(
-    r"(?:file_?|dest(?:ination)?_?|target_?|notebook_)?path|file(?:name)?|destination|uri",
-    re.I,
-)
-_WRITING = re.compile(
-    r"write|edit|create|update|move|append|save|put|patch|replace|insert", re.I
-)
-_DELETING = re.compile(r"delete|remove|drop|destroy|purge|truncate|wipe|erase", re.I)
-_READING = re.compile(
-    r"(?:^|_)(?:read|get|list|search|find|describe|fetch|query|show)(?:_|$)", re.I
-)
-_SEARCHING = re.compile(r"search|find|lookup|recall", re.I)
 MAX_VALUES = 50  # of an unknown tool's input
 
 
@@ -59,6 +49,16 @@ class Reading(NamedTuple):
     files: tuple[str, ...] = ()  # paths of what may be files that it runs
 
 
+@cache
+def functions() -> dict[str, Program]:
+    """Every program of the table with its function."""
+    found: dict[str, Program] = {}
+    for module in (code, files, remote, unknown_programs, wrappers):
+        found.update(vars(module))
+    table = {name: found[row.function] for name, row in programs().items()}
+    return {**table, ANY: unknown_programs.unknown}
+
+
 def read_call(
     tool_name: str,
     tool_input: dict[str, Any],
@@ -70,15 +70,15 @@ def read_call(
 ) -> Reading:
     """What a call would do that a person should notice; `mask` hides secrets."""
     findings = Findings(mask)
-    ground = Ground(project or cwd, home)
-    scene = Scene(ground, cwd or project, PROGRAMS, findings, budget or Budget())
+    rules = PathRules(project or cwd, home)
+    state = ShellState(rules, cwd or project, functions(), findings, budget or Budget())
     try:
-        _read(scene, tool_name, tool_input)
-        is_read = scene.budget.left >= 0
+        _read(state, tool_name, tool_input)
+        is_read = state.budget.left >= 0
     except RecursionError:
         is_read = False
     for text in () if is_read else _texts(tool_input):
-        scene.unread(text)
+        state.unread(text)
     files = tuple(findings.files)
     return Reading(_told(findings.marks), _told(findings.facts), files)
 
@@ -96,36 +96,36 @@ def _joined(whats: list[str]) -> str:
     return ", ".join([*shown[:MAX_NAMED], *([f"+{more}"] if more > 0 else [])])
 
 
-def _read(scene: Scene, tool_name: str, tool_input: dict[str, Any]) -> None:
+def _read(state: ShellState, tool_name: str, tool_input: dict[str, Any]) -> None:
     if tool_name == "Bash":
         if tool_input.get(UNBOXED):
-            scene.note("danger.permissions", UNBOXED)
-        scene.run(_text(tool_input.get("command")))
+            state.note("danger.permissions", UNBOXED)
+        state.run(_text(tool_input.get("command")))
     elif tool_name == "PowerShell":
-        read_powershell(scene, _text(tool_input.get("command")))
+        read_powershell(state, _text(tool_input.get("command")))
     elif tool_name in EDITS:
         for key in ("file_path", "notebook_path"):
             path = _text(tool_input.get(key))
             if path:
-                scene.writes(re.sub(r"\A\$(?:HOME\b|\{HOME\})", "~", path))
-                _put(scene, path, tool_input)
+                state.writes(re.sub(r"\A\$(?:HOME\b|\{HOME\})", "~", path))
+                _put(state, path, tool_input)
     elif tool_name in ("Read", "Glob", "Grep", "LS"):
         for key in ("file_path", "path"):
             if isinstance(tool_input.get(key), str):
-                scene.reads(_text(tool_input[key]))
+                state.reads(_text(tool_input[key]))
     elif tool_name == "WebFetch":
-        visit(scene, _text(tool_input.get("url")))
+        state.visit(_text(tool_input.get("url")))
     elif tool_name.startswith("mcp__"):
-        _read_mcp(scene, tool_name.rpartition("__")[2], tool_name, tool_input)
+        _read_mcp(state, tool_name.rpartition("__")[2], tool_name, tool_input)
 
 
-def _put(scene: Scene, path: str, tool_input: dict[str, Any]) -> None:
+def _put(state: ShellState, path: str, tool_input: dict[str, Any]) -> None:
     """What an edit puts into a file."""
     edits = tool_input.get("edits")
     for edit in [tool_input, *(edits if isinstance(edits, list) else ())][:MAX_VALUES]:
         if isinstance(edit, dict):
             new = edit.get("new_string") or edit.get("content")
-            scene.holds(path, _text(new), _text(edit.get("old_string")))
+            state.holds(path, _text(new), _text(edit.get("old_string")))
 
 
 def _text(value: object) -> str:
@@ -133,14 +133,14 @@ def _text(value: object) -> str:
 
 
 def _read_mcp(
-    scene: Scene, verb: str, tool_name: str, tool_input: dict[str, Any]
+    state: ShellState, verb: str, tool_name: str, tool_input: dict[str, Any]
 ) -> None:
     """A tool of a server: by its name, and by what its input looks like."""
-    if _DELETING.search(verb) and not _READING.search(verb):
-        scene.note("danger.data", verb)
+    if pattern("deleting").search(verb) and not pattern("reading").search(verb):
+        state.note("danger.data", verb)
     for key, value in list(tool_input.items())[:MAX_VALUES]:
         for text in _texts(value):
-            _read_value(scene, verb, tool_name, str(key), text)
+            _read_value(state, verb, tool_name, str(key), text)
 
 
 def _texts(value: object, depth: int = 3) -> list[str]:
@@ -152,15 +152,16 @@ def _texts(value: object, depth: int = 3) -> list[str]:
     return []
 
 
-def _read_value(scene: Scene, verb: str, tool_name: str, key: str, text: str) -> None:
-    if _COMMAND_KEYS.search(key):
-        scene.run(text)
-    elif (_SQL_KEYS.search(key) and not _SEARCHING.search(verb)) or _SQL_TOOL.search(
-        tool_name
-    ):
-        judge_sql(scene, tool_name, text)
-    elif _PATH_KEYS.fullmatch(key) and _WRITING.search(verb):
-        scene.writes(re.sub(r"\Afile://", "", text))
-    elif _PATH_KEYS.fullmatch(key):
-        scene.reads(re.sub(r"\Afile://", "", text))
-    visit(scene, text)
+def _read_value(
+    state: ShellState, verb: str, tool_name: str, key: str, text: str
+) -> None:
+    asks = pattern("sql_keys").search(key) and not pattern("searching").search(verb)
+    if pattern("command_keys").search(key):
+        state.run(text)
+    elif asks or pattern("sql_tool").search(tool_name):
+        judge_sql(state, tool_name, text)
+    elif pattern("path_keys").fullmatch(key) and pattern("writing").search(verb):
+        state.writes(re.sub(r"\Afile://", "", text))
+    elif pattern("path_keys").fullmatch(key):
+        state.reads(re.sub(r"\Afile://", "", text))
+    state.visit(text)

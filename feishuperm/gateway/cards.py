@@ -1,16 +1,16 @@
 """The cards of a gateway: asks of many machines, each to its machine's owner.
 
 Cards leave through outboxes in threads of their own, as those of one machine do.  Which
-card belongs to which request is kept by the engine, so that any replica can judge a tap
-on it and settle it.  What a tap means is never decided here.
+card belongs to which request is in the store, so that any replica can judge a tap on it
+and settle it.  What a tap means is never decided here.
 
-    a card      the engine's row             what its machine is told
+    a card      the store's row              what its machine is told
     leaves      without a message id         nothing yet
     is out      with one                     shown
     failed      none                         not shown, once
     settled     none, once it is a record    nothing: the machine said so
 
-A step that the engine did not take is tried until it does.
+A step that the store did not take is tried until it does.
 """
 
 from __future__ import annotations
@@ -25,57 +25,63 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from feishuperm.channels.app.card import RECORD, Extra, ask_card, settled_card
-from feishuperm.channels.app.health import name_of
+from feishuperm.app.api import AppApi, Result, attach
+from feishuperm.app.bursts import Burst
+from feishuperm.app.cards import (
+    AFTER_ANSWER,
+    CHANGE_SECONDS,
+    RECORD,
+    Extra,
+    Pace,
+    ask_card,
+    escalate,
+    file_of,
+    hurried_card,
+    open_card,
+    settled_card,
+)
+from feishuperm.app.health import name_of
+from feishuperm.app.store import OpenCard
 from feishuperm.channels.base import gone
 from feishuperm.channels.outbox import (
+    NOT_WANTED,
     TOO_MANY,
-    Form,
     Job,
     Lanes,
     Outbox,
     RateLimit,
 )
-from feishuperm.gateway.engine import EngineDown
-from feishuperm.gateway.registry import AnyEngine, Machine, read
-from feishuperm.lib.feishu_app import AppApi, Result
+from feishuperm.gateway.store import (
+    RECORD_SECONDS,
+    Machine,
+    Store,
+    StoreDown,
+    as_text,
+)
 from feishuperm.lib.log import log
 from feishuperm.lib.task import Promise, run
+from feishuperm.messages import msg, text
 from feishuperm.models.ask import Ask, Outcome, fit, to_plain
 
 APP_LIMIT = ((45, 1.0), (990, 60.0))  # messages of one app
 CHANGE_LIMIT = ((40, 1.0), (990, 60.0))
 EACH_LIMIT = ((4, 1.0),)  # to one person, or of one message; Feishu refuses the sixth
 EACH_CODES = frozenset((230020,))  # then
-CHANGE_SECONDS = 120.0
-AGAIN_SECONDS, AGAIN_MOST = 0.5, 8.0  # until a step is tried that the engine missed
+AGAIN_SECONDS, AGAIN_MOST = 0.5, 8.0  # until a step is tried that the store missed
 NAME_SECONDS = 1.5  # of the 2.5 that a tap has
-AFTER_ANSWER = 0.3  # a change that overtakes the answer to its tap would be undone
-KEPT_SECONDS = 86400  # of which message is about what
-RECORD_SECONDS = 3600  # in which a settled card may still tell what came of it
-MAX_ROW = 1 << 17  # characters of a card in the engine
-FILE_NAME = "request.txt"
-# Of one machine's requests, until their cards have left; and of its records.
-MAX_BYTES = 16 << 20
+URGE_SECONDS = 30.0
+MAX_ENDS = 20_000  # requests with a card, of all machines
+MAX_ROWS, MAX_SHARED = 2_000, 1 << 14  # requests that share a card; bytes of each
+MAX_ROW = 1 << 17  # characters of a card in the store
+MAX_BYTES = 16 << 20  # of one machine's requests, until their cards have left
 TOO_MUCH = "too much of this machine is on its way"
-ENGINE_DOWN = "the gateway's engine does not answer"
+STORE_DOWN = msg("the gateway's engine does not answer")
 UNSHOWABLE = "the gateway cannot show it"
 TOO_LARGE = "it is too large for this gateway"
 OTHER = "another request with this id is on its way"
 ELSEWHERE = "it ended while its card left"
 
 T = TypeVar("T")
-
-
-class Sent(NamedTuple):
-    """A card that is out, or on its way."""
-
-    ask: Ask = Ask()
-    machine: str = ""
-    owner: str = ""
-    nonce: str = ""
-    message_id: str = ""  # empty until Feishu has told it
-    grants: bool = False  # it shows the whole: it may be granted
 
 
 class Leaving:
@@ -102,30 +108,48 @@ class Leaving:
         self._done(shown, detail)
 
 
+class RowAsked(NamedTuple):
+    """A request that shares a card, until that is out."""
+
+    key: tuple[str, str]
+    leaving: Leaving
+    has_stand_in: bool = False
+
+
 class Cards:
     """One app's cards. Everything but the sending happens on the loop."""
 
     def __init__(
         self,
         api: AppApi,
-        engine: AnyEngine,
+        store: Store,
         on_loop: Callable[[Callable[[], object]], object],
         later: Callable[[float, Callable[[], object]], object],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        urgent: bool = False,
+        language: str = "zh",
     ) -> None:
+        self._urgent = urgent
+        self._language = language
         self.api = api
-        self._engine = engine
+        self._store = store
         self._on_loop = on_loop
-        self._later = later
+        self.later = later
         self._clock = clock
         self._wall = wall
         self._leaving: dict[tuple[str, str], Leaving] = {}
         self._bytes: Counter[str] = Counter()  # by machine, of all that has to leave
         # Cards that become records, and what is known of their requests by now.
         self._ending: dict[tuple[str, str], tuple[Outcome, str]] = {}
+        self._ends: dict[tuple[str, str], float] = {}  # when pending requests do
+        self._pace = Pace(clock, MAX_ENDS)
+        self._bursts: dict[tuple[str, str], Burst] = {}  # by machine and session
+        self._rows: dict[tuple[str, str], Burst] = {}  # by request
         self._cards, self._changes = (
-            Outbox(name, RateLimit(limits), lanes=Lanes(EACH_LIMIT, EACH_CODES))
+            Outbox(
+                name, RateLimit(limits), on_loop, lanes=Lanes(EACH_LIMIT, EACH_CODES)
+            )
             for name, limits in (
                 ("gateway", APP_LIMIT),
                 ("gateway changes", CHANGE_LIMIT),
@@ -166,68 +190,74 @@ class Cards:
         try:
             await self._send(machine, ask, leaving, self._clock() + seconds)
         except Exception as error:
-            down = isinstance(error, EngineDown)
-            await self._failed(key, ENGINE_DOWN if down else UNSHOWABLE)
+            down = isinstance(error, StoreDown)
+            await self._failed(key, STORE_DOWN if down else UNSHOWABLE)
             raise
 
     async def _send(
         self, machine: Machine, ask: Ask, leaving: Leaving, until: float
     ) -> None:
         """Keep a card and queue it; one that is out stays as it is."""
-        kept = await self.get(machine.id, ask.id)
+        kept = await self._store.card(machine.id, ask.id)
         if kept is not None and kept.ask.digest == ask.digest and kept.message_id:
+            self._note_end(sent_key(kept), until)
             await self._known_out(kept, leaving)  # it came back
+            if kept.ask.seconds != ask.seconds:
+                await self._insist(self._show_extended, kept, ask)
             return
-        # The same wherever and whenever it is made: should the engine lose the card, or
+        # The same wherever and whenever it is made: should the store lose the card, or
         # a replica die while it leaves, the next try finds the message that is out.
-        nonce = self._engine.derived("card", machine.id, ask.id, ask.digest)
+        nonce = self._store.derived("card", machine.id, ask.id, ask.digest)
         card, whole = ask_card(ask, nonce, Extra(machine=machine.id))
-        sent = Sent(fit(ask, RECORD), machine.id, machine.owner, nonce, "", whole)
-        keeping = self._keeping(sent)
-        if len(keeping[-1]) > MAX_ROW:
+        sent = OpenCard(fit(ask, RECORD), nonce, "", whole, machine.id, machine.owner)
+        size = len(as_text(sent))
+        if size > MAX_ROW:
             await self._failed((machine.id, ask.id), TOO_LARGE)
             return
-        await self._engine.run(keeping)
+        is_burst = self._pace.is_burst(ask.session, machine.id)
+        if kept is None and is_burst and size <= MAX_SHARED:
+            self._join_burst(machine, sent.ask, leaving, until)
+            return
+        await self._store.put_card(sent)
         uuid = hashlib.sha256(f"{machine.id} {nonce}".encode()).hexdigest()[:50]
-        result: list[Result] = []
+        if leaving.ended is not None:
+            await self._failed((machine.id, ask.id), NOT_WANTED)
+            return
+        call = partial(self.api.send, machine.owner, card, uuid)
+        done = partial(self._on_card_sent, sent, ask, until)
+        key = f"{machine.id} {ask.id}"
+        self._cards.add(Job(call, until, True, done, key, machine.owner))
 
-        def call() -> Result:
-            result.append(self.api.send(machine.owner, card, uuid))
-            return result[-1]
-
-        def left(shown: bool, detail: str) -> None:
-            message_id = result[-1].data.get("message_id") if shown else ""
-            self._on_loop(partial(self._left, sent, ask, message_id, detail, until))
-
-        wanted = lambda: leaving.ended is None  # noqa: E731
-        self._cards.add(Job((Form(call),), until, True, wanted, left, machine.owner))
-
-    def _left(
-        self, sent: Sent, ask: Ask, message_id: Any, detail: str, until: float
+    def _on_card_sent(
+        self, sent: OpenCard, ask: Ask, until: float, result: Result
     ) -> None:
+        message_id = result.data.get("message_id") if result.ok else ""
         if isinstance(message_id, str) and message_id:
             self._go(self._is_out, sent._replace(message_id=message_id), ask, until)
         else:
-            self._go(self._failed, (sent.machine, ask.id), detail)
+            self._go(self._failed, (sent.machine, ask.id), result.message)
 
     async def _failed(self, key: tuple[str, str], detail: str) -> None:
-        """There is no card: nothing is left of it, here or in the engine."""
+        """There is no card: nothing is left of it, here or in the store."""
         self._leaving[key].known(False, detail)
-        await self._insist(self._forget, *key)
+        await self._insist(self._store.drop_card, *key)
         self._weigh(key[0], -self._leaving.pop(key).size)
 
-    async def _is_out(self, sent: Sent, ask: Ask, until: float) -> None:
+    async def _is_out(self, sent: OpenCard, ask: Ask, until: float) -> None:
         """A card has left: keep which message it is."""
         leaving = self._leaving[sent.machine, ask.id]
         if not await self._insist(self._note_sent, sent):  # said another replica
             await self._failed((sent.machine, ask.id), ELSEWHERE)
             self._draw(sent, *(leaving.ended or (gone(ask, self._wall()), "")))
             return
+        self._note_end(sent_key(sent), until)
         await self._known_out(sent, leaving)
-        if leaving.ended is None and not sent.grants and not ask.partial:
-            self._attach(sent, ask, until)
+        if leaving.ended is None:
+            self._watch(sent, until)
+            if not sent.grants and not ask.partial:
+                self._attach(sent, ask, until)
 
-    async def _known_out(self, sent: Sent, leaving: Leaving) -> None:
+    async def _known_out(self, sent: OpenCard, leaving: Leaving) -> None:
         """A card is out; should its request have ended, it becomes a record."""
         leaving.known(True, "")
         del self._leaving[sent.machine, sent.ask.id]
@@ -235,49 +265,205 @@ class Cards:
         if leaving.ended is not None:
             await self.settle(sent.machine, *leaving.ended)
 
-    async def _note_sent(self, sent: Sent) -> bool:
+    async def _note_sent(self, sent: OpenCard) -> bool:
         """Keep what is known of a card, unless its request has ended."""
-        if await self.get(sent.machine, sent.ask.id) is None:
+        if await self._store.card(sent.machine, sent.ask.id) is None:
             return False
-        key = self._engine.key("message", sent.message_id)
-        about = json.dumps([sent.machine, sent.ask.id])
-        await self._engine.run(
-            self._keeping(sent), ("SET", key, about, "EX", KEPT_SECONDS)
-        )
+        await self._store.put_card(sent)
         return True
 
-    def _attach(self, sent: Sent, ask: Ask, until: float) -> None:
+    def _attach(self, sent: OpenCard, ask: Ask, until: float) -> None:
         """Put the whole below a card that could not hold it, then offer everything."""
-        content = "\n\n".join(
-            f"{block.label}\n{block.text}" if block.label else block.text
-            for block in ask.blocks
-        ).encode(errors="replace")
+        content = file_of(ask)
         full, _ = ask_card(ask, sent.nonce, Extra(attached=True, machine=sent.machine))
 
         def call() -> Result:
-            result = self.api.upload(FILE_NAME, content)
-            if not result.ok:
-                return result
-            key = {"file_key": result.data.get("file_key")}
-            uuid = f"f-{sent.nonce}"
-            result = self.api.reply(sent.message_id, key, uuid, "file")
+            result = attach(self.api, sent.message_id, content, f"f-{sent.nonce}")
             return self.api.update(sent.message_id, full) if result.ok else result
 
-        def left(shown: bool, detail: str) -> None:
-            self._on_loop(partial(self._weigh, sent.machine, -len(content)))
-            if shown:
+        def done(result: Result) -> None:
+            self._weigh(sent.machine, -len(content))
+            if result.ok:
                 whole = sent._replace(grants=True)
-                note = partial(self._go, self._insist, self._note_sent, whole)
-                self._on_loop(note)
+                self._go(self._insist, self._note_sent, whole)
 
         self._weigh(sent.machine, len(content))
-        self._change(sent.message_id, call, until - self._clock(), left)
+        self._change(sent.message_id, call, until - self._clock(), done)
 
     def _weigh(self, machine: str, size: int) -> None:
         """Count what a machine has to leave; one without any is not kept."""
         self._bytes[machine] += size
         if self._bytes[machine] <= 0:
             del self._bytes[machine]
+
+    # Many requests of a session at once share a card: it is a host of `Burst`.
+
+    def _join_burst(
+        self, machine: Machine, ask: Ask, leaving: Leaving, until: float
+    ) -> None:
+        place = machine.id, ask.session
+        burst = self._bursts.get(place)
+        if burst is None or not burst.takes():
+            nonce = secrets.token_urlsafe(12)
+            burst = Burst(self, ask.session, nonce, machine.owner, machine.id)
+            self._bursts[place] = burst
+        key = machine.id, ask.id
+        self._note_end(key, until)
+        self._note_row(key, burst)
+        burst.add(ask, RowAsked(key, leaving))
+
+    def _note_row(self, key: tuple[str, str], burst: Burst) -> None:
+        """Which card a request is on, also for what is told of it afterwards."""
+        self._rows[key] = burst
+        if len(self._rows) > MAX_ROWS:
+            del self._rows[next(iter(self._rows))]
+
+    async def _restore_burst(self, sent: OpenCard) -> Burst:
+        """The card of many that another gateway drew, or this one before it ended."""
+        cards = await self._store.cards_of(sent.machine)
+        fellows = [card for card in cards if card.message_id == sent.message_id]
+        if all(card.ask.id != sent.ask.id for card in fellows):
+            fellows.append(sent)
+        known = (self._rows.get(sent_key(card)) for card in fellows)
+        found = next((burst for burst in known if burst is not None), None)
+        if found is not None and found.holds(sent.ask.id):
+            return found  # another end of this card was faster
+        burst = self.burst_of(fellows)
+        burst.is_elsewhere, burst.is_watched = False, True
+        for card in fellows:
+            self._note_row(sent_key(card), burst)
+        return burst
+
+    def burst_of(self, cards: list[OpenCard]) -> Burst:
+        """The card of many that these rows stand on, to answer a tap by."""
+        first = cards[0]
+        burst = Burst(self, first.ask.session, first.nonce, first.owner, first.machine)
+        burst.message_id, burst.is_elsewhere = first.message_id, True
+        burst.restore([card.ask for card in cards])
+        return burst
+
+    def seconds_left(self, burst: Burst, id: str) -> int | None:
+        ends = self._ends.get((burst.machine, id))
+        return None if ends is None else max(0, round(ends - self._clock()))
+
+    def send_burst(
+        self,
+        burst: Burst,
+        call: Callable[[], Result],
+        on_sent: Callable[[Result], object],
+        stands_in: bool,
+        is_change: bool,
+    ) -> None:
+        until, lane = self._clock() + CHANGE_SECONDS, burst.receiver
+        self._cards.add(Job(call, until, True, on_sent, "", lane, lasts=is_change))
+
+    def report_row(self, announcement: RowAsked, result: Result) -> None:
+        key, leaving, _ = announcement
+        if self._leaving.get(key) is not leaving:
+            return  # it has ended
+        if result.ok:
+            leaving.known(True, "")
+            self._weigh(key[0], -self._leaving.pop(key).size)
+        else:
+            self._rows.pop(key, None)
+            self._go(self._failed, key, result.message)
+
+    def keep_row(self, card: OpenCard) -> None:
+        self._go(self._insist, self._store.put_card, card)
+
+    def drop_row(self, burst: Burst, id: str) -> None:
+        self._go(self._insist, self._store.drop_card, burst.machine, id)
+
+    def watch_burst(self, burst: Burst) -> None:
+        if burst.is_watched:
+            return
+        burst.is_watched = True
+        urge = partial(self._urge_burst, burst) if self._urgent else None
+        left = burst.seconds_left()
+        escalate(self.later, left, partial(self._remind_burst, burst), urge)
+
+    def _remind_burst(self, burst: Burst) -> None:
+        if not burst.is_over():
+            left = burst.seconds_left()
+            burst.hurry(self._say_left(burst.message_id, burst.nonce, left))
+
+    def _urge_burst(self, burst: Burst) -> None:
+        if not burst.is_over():
+            self._buzz(burst.message_id, burst.receiver)
+
+    def burst_over(self, burst: Burst) -> None:
+        place = burst.machine, burst.session
+        if self._bursts.get(place) is burst:
+            del self._bursts[place]
+
+    def _settle_row(self, key: tuple[str, str], burst: Burst, outcome: Outcome) -> None:
+        """A request that shares a card has ended."""
+        leaving = self._leaving.pop(key, None)
+        if leaving is not None:
+            leaving.known(False, NOT_WANTED)
+            self._weigh(key[0], -leaving.size)
+        burst.settle(outcome)
+
+    # Time.
+
+    def _note_end(self, key: tuple[str, str], until: float) -> None:
+        """Until when a request is pending, for reminders; the oldest are forgotten."""
+        self._ends.pop(key, None)
+        self._ends[key] = until
+        if len(self._ends) > MAX_ENDS:
+            del self._ends[next(iter(self._ends))]
+
+    def _watch(self, sent: OpenCard, until: float) -> None:
+        """A card is out: remind of it in time."""
+        key = sent_key(sent)
+        urge = partial(self._urge, key, sent) if self._urgent else None
+        remind = partial(self._go, self._remind, *key)
+        escalate(self.later, until - self._clock(), remind, urge)
+
+    async def _remind(self, machine: str, id: str) -> None:
+        """Half the time is over: say so below the card, and on it."""
+        sent = await self._store.card(machine, id)
+        if sent is None or (machine, id) not in self._ends:
+            return
+        left = max(0, round(self._ends[machine, id] - self._clock()))
+        hurry = self._say_left(sent.message_id, sent.nonce, left)
+        hurried = None if sent.ask.is_cut else hurried_card(sent, sent.ask, hurry)
+        if hurried is not None:
+            update = partial(self.api.update, sent.message_id, hurried)
+            self._change_open(sent, update, left)
+
+    def _urge(self, key: tuple[str, str], sent: OpenCard) -> None:
+        """Let the card buzz for the last third."""
+        if key in self._ends:
+            self._buzz(sent.message_id, sent.owner)
+
+    def _say_left(self, message_id: str, nonce: str, left: int) -> str:
+        """Say below a card how much time is left; returns what was said."""
+        hurry = text(self._language, "{seconds} seconds left", seconds=left)
+        content, uuid = {"text": hurry}, f"r-{nonce}"
+        call = partial(self.api.reply, message_id, content, uuid, "text")
+        self._change(message_id, call, left)
+        return hurry
+
+    def _buzz(self, message_id: str, owner: str) -> None:
+        call = partial(self.api.urge, message_id, owner)
+        self._change(message_id, call, URGE_SECONDS)
+
+    async def _show_extended(self, kept: OpenCard, ask: Ask) -> None:
+        """A request has more time: its card says so, unless it has ended."""
+        longer = kept._replace(ask=fit(ask, RECORD))
+        if await self._note_sent(longer):
+            drawn = open_card(longer._replace(ask=ask))
+            call = partial(self.api.update, kept.message_id, drawn)
+            change = partial(self._change_open, longer, call, CHANGE_SECONDS)
+            self.later(AFTER_ANSWER, change)
+
+    def _change_open(
+        self, sent: OpenCard, call: Callable[[], Result], seconds: float
+    ) -> None:
+        """Change the card of a pending request; one that has ended is a record."""
+        if sent_key(sent) in self._ends:
+            self._change(sent.message_id, call, seconds)
 
     # Afterwards.
 
@@ -288,9 +474,14 @@ class Cards:
         it when it comes back, and settles it again.
         """
         key = machine, outcome.id
+        self._ends.pop(key, None)
+        if key in self._rows:
+            self._settle_row(key, self._rows[key], outcome)
+            return
         leaving = self._leaving.get(key)
         if leaving is not None:
             leaving.ended = (outcome, who)
+            self._cards.cancel(f"{machine} {outcome.id}")
             return
         is_under_way = key in self._ending
         self._ending[key] = (outcome, who)
@@ -301,17 +492,21 @@ class Cards:
         except BaseException:
             del self._ending[key]
             raise
-        if sent is not None and sent.message_id:
+        if sent is not None and sent.shared:
+            del self._ending[key]
+            burst = await self._insist(self._restore_burst, sent)
+            self._settle_row(key, burst, outcome)
+        elif sent is not None and sent.message_id:
             self._draw_end(sent, key)
         else:
             await self._end(key)
 
-    def _draw_end(self, sent: Sent, key: tuple[str, str]) -> None:
+    def _draw_end(self, sent: OpenCard, key: tuple[str, str]) -> None:
         """Make a card a record; one change of it is under way at a time."""
         ending = self._ending[key]
 
-        def done(shown: bool, detail: str) -> None:
-            self._on_loop(partial(self._drawn, sent, key, ending, detail))
+        def done(result: Result) -> None:
+            self._drawn(sent, key, ending, result.message)
 
         try:
             self._draw(sent, *ending, done)
@@ -320,10 +515,14 @@ class Cards:
             raise
 
     def _drawn(
-        self, sent: Sent, key: tuple[str, str], drawn: tuple[Outcome, str], detail: str
+        self,
+        sent: OpenCard,
+        key: tuple[str, str],
+        drawn: tuple[Outcome, str],
+        detail: str,
     ) -> None:
         if detail == TOO_MANY:
-            self._later(AGAIN_MOST, partial(self._draw_end, sent, key))
+            self.later(AGAIN_MOST, partial(self._draw_end, sent, key))
         elif self._ending[key] is not drawn:  # more is known by now
             self._draw_end(sent, key)
         else:
@@ -331,85 +530,45 @@ class Cards:
 
     async def _end(self, key: tuple[str, str]) -> None:
         del self._ending[key]
-        await self._insist(self._forget, *key)
+        await self._insist(self._store.drop_card, *key)
 
-    async def _make_record(self, machine: str, id: str) -> Sent | None:
+    async def _make_record(self, machine: str, id: str) -> OpenCard | None:
         """The card of a request, kept for what may be told of it afterwards."""
-        sent = await self.get(machine, id)
+        sent = await self._store.card(machine, id)
         if sent is not None and sent.message_id:
-            kept, key = json.dumps(to_plain(sent)), self._record_key(machine, id)
-            count = self._engine.key("recorded", machine)
-            _, size = await self._engine.run(
-                ("SET", count, 0, "NX", "EX", RECORD_SECONDS),
-                ("INCRBY", count, len(kept)),
-            )
-            if size <= MAX_BYTES:
-                await self._engine.run(("SET", key, kept, "EX", RECORD_SECONDS))
+            await self._store.put_record(sent)
         return sent
 
     async def update(self, machine: str, outcome: Outcome, who: str = "") -> None:
         """More is known of a request that has ended: its record says that too."""
         place = machine, outcome.id
+        if place in self._rows:
+            self._rows[place].settle(outcome)
+            return
         leaving = self._leaving.get(place)
         if leaving is not None and leaving.ended is not None:
             leaving.ended = (outcome, who)
+            self._cards.cancel(f"{machine} {outcome.id}")
             return
         if place in self._ending:
             self._ending[place] = (outcome, who)
             return
-        sent = await self._insist(self._record, *place)
-        if sent is not None:
+        sent = await self._insist(self._store.record, *place)
+        if sent is not None and not sent.shared:
             self._draw(sent, outcome, who)
 
     def _draw(
         self,
-        sent: Sent,
+        sent: OpenCard,
         outcome: Outcome,
         who: str,
-        done: Callable[[bool, str], object] = lambda shown, detail: None,
+        done: Callable[[Result], object] = lambda result: None,
     ) -> None:
         """Make a card the record of how its request ended, after the tap's answer."""
         record = settled_card(sent.ask, outcome, who)
         call = partial(self.api.update, sent.message_id, record)
         change = partial(self._change, sent.message_id, call, RECORD_SECONDS, done)
-        self._later(AFTER_ANSWER, change)
-
-    async def _record(self, machine: str, id: str) -> Sent | None:
-        (raw,) = await self._engine.run(("GET", self._record_key(machine, id)))
-        return read(Sent, raw)
-
-    def _record_key(self, machine: str, id: str) -> str:
-        return self._engine.key("record", machine, id)
-
-    async def _forget(self, machine: str, id: str) -> None:
-        await self._engine.run(("HDEL", self._engine.key("cards", machine), id))
-
-    async def get(self, machine: str, id: str) -> Sent | None:
-        (raw,) = await self._engine.run(
-            ("HGET", self._engine.key("cards", machine), id)
-        )
-        return read(Sent, raw)
-
-    async def of(self, machine: str) -> list[Sent]:
-        (flat,) = await self._engine.run(
-            ("HGETALL", self._engine.key("cards", machine))
-        )
-        cards = [read(Sent, raw) for raw in flat[1::2]]
-        return [card for card in cards if card is not None]
-
-    async def about(self, message_id: str) -> Sent | None:
-        """The card that a reply belongs to."""
-        (raw,) = await self._engine.run(
-            ("GET", self._engine.key("message", message_id))
-        )
-        if raw is None:
-            return None
-        machine, id = json.loads(raw)
-        return await self.get(machine, id)
-
-    def _keeping(self, sent: Sent) -> tuple[str, ...]:
-        plain = json.dumps(to_plain(sent))
-        return ("HSET", self._engine.key("cards", sent.machine), sent.ask.id, plain)
+        self.later(AFTER_ANSWER, change)
 
     # Other messages.
 
@@ -417,21 +576,13 @@ class Cards:
         self,
         receiver: str,
         card: dict[str, Any],
-        done: Callable[[bool, str], object] = lambda shown, detail: None,
+        done: Callable[[Result], object] = lambda result: None,
     ) -> None:
         """A card of the gateway's own."""
         uuid = secrets.token_urlsafe(12)
         call = partial(self.api.send, receiver, card, uuid)
         until = self._clock() + CHANGE_SECONDS
-        self._cards.add(
-            Job(
-                (Form(call),),
-                until,
-                True,
-                done=lambda shown, detail: self._on_loop(partial(done, shown, detail)),
-                lane=receiver,
-            )
-        )
+        self._cards.add(Job(call, until, True, done, lane=receiver))
 
     def name_of(self, who: str) -> Promise[str]:
         """A person's name in the directory; empty if that takes too long."""
@@ -442,7 +593,7 @@ class Cards:
             self._on_loop(lambda: promise.resolve(name))
 
         threading.Thread(target=work, name="name", daemon=True).start()
-        self._later(NAME_SECONDS, lambda: promise.resolve(""))
+        self.later(NAME_SECONDS, lambda: promise.resolve(""))
         return promise
 
     def reply(self, message_id: str, said: str) -> None:
@@ -457,13 +608,10 @@ class Cards:
         message_id: str,
         call: Callable[[], Result],
         seconds: float,
-        done: Callable[[bool, str], object] = lambda shown, detail: None,
+        done: Callable[[Result], object] = lambda result: None,
     ) -> None:
         until = self._clock() + seconds
-        forms = (Form(call),)
-        self._changes.add(
-            Job(forms, until, True, done=done, lane=message_id, lasts=True)
-        )
+        self._changes.add(Job(call, until, True, done, lane=message_id, lasts=True))
 
     def _go(self, steps: Callable[..., Any], *parts: Any) -> None:
         run(steps(*parts), _report)
@@ -471,18 +619,22 @@ class Cards:
     async def _insist(
         self, step: Callable[..., Coroutine[Any, None, T]], *parts: Any
     ) -> T:
-        """Take a step, again and again while the engine does not answer."""
+        """Take a step, again and again while the store does not answer."""
         pause = AGAIN_SECONDS
         while True:
             try:
                 return await step(*parts)
-            except EngineDown:
+            except StoreDown:
                 over: Promise[None] = Promise()
-                self._later(pause, partial(over.resolve, None))
+                self.later(pause, partial(over.resolve, None))
                 await over
                 pause = min(2 * pause, AGAIN_MOST)
 
 
+def sent_key(sent: OpenCard) -> tuple[str, str]:
+    return sent.machine, sent.ask.id
+
+
 def _report(error: Exception) -> None:
-    if not isinstance(error, EngineDown):
+    if not isinstance(error, StoreDown):
         log(f"gateway cards: {type(error).__name__}: {error}", "error")

@@ -1,153 +1,75 @@
 """Who is enrolled, and how one gets there: machines, codes, limits.
 
 A code is six digits, good once and for ten minutes, kept as a hash, and bound to the
-connection that shows it.  Whoever says it is asked on a card, which names machine, user
-and address; only then does the machine get an id and a key, and only when it has stored
-them does the enrolment hold.  Guessing is counted per sender and in all.
-
-Everything is kept by the engine; nothing here knows a socket or a card.
+connection that shows it.  The person who says it is asked on a card, which names
+machine, user and address; only then does the machine get an id and a key, and only when
+it has stored them does the enrolment hold.  Guessing is counted per sender and in all.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 import time
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar, Union
+from typing import Any
 
 from feishuperm.errors import PayloadError
-from feishuperm.gateway.engine import FileEngine, RedisEngine
+from feishuperm.gateway.machine_cards import join_card
+from feishuperm.gateway.machine_connection import MachineLink, crowded
+from feishuperm.gateway.store import Joining, Machine, Store
 from feishuperm.lib.display import one_line
-from feishuperm.models.ask import from_plain, to_plain
+from feishuperm.lib.log import log
+from feishuperm.messages import msg
+from feishuperm.models.ask import from_plain
+from feishuperm.models.fields import text_at
+from feishuperm.protocol.machine import GOING_AWAY, TRY_LATER
 
-AnyEngine = Union[FileEngine, RedisEngine]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.gateway.hub import Hub
 
-T = TypeVar("T")
-CODE_SECONDS = 600
-WRONG_EACH, WRONG_ALL = 5, 50  # codes in WRONG_SECONDS, by one sender and by all
-WRONG_SECONDS = 600
-ASKED_SECONDS = 60  # between two cards that one person did not ask for
-ASKED_ALL = 20  # of those in that time, whomever they are for
+WRONG_EACH, WRONG_ALL = 5, 50  # codes in ten minutes, by one sender and by all
+ASKED_ALL = 20  # cards in a minute that nobody asked for
 MAX_NAME = 40
 CODE_TRIES = 20  # for a code that nobody else has
-
-
-class Machine(NamedTuple):
-    """An enrolment."""
-
-    id: str = ""
-    name: str = ""
-    owner: str = ""  # open_id
-    owner_name: str = ""
-    user: str = ""
-    address: str = ""
-    key: str = ""  # hex
-    next: str = ""  # a key that the machine may have stored already
-    created: float = 0.0
-    previous: str = ""  # the key before: good until the next login
-
-    def name_of(self, who: str) -> str:
-        """How a card of this machine names somebody."""
-        return (self.owner_name if who == self.owner else "") or person(who)
-
-
-class Joining(NamedTuple):
-    """A machine that waits for its owner."""
-
-    id: str = ""
-    replica: str = ""
-    name: str = ""
-    user: str = ""
-    address: str = ""
-    owner: str = ""  # who may say yes; empty: whoever says the code
-    who: str = ""  # who was asked
-    nonce: str = ""
+JOIN_SECONDS = 600.0
+JOINS_EACH = 20  # that wait for an owner, from one address
+FULL = "too many machines are being paired"
 
 
 class Registry:
-    """Enrolments and codes, through the engine."""
+    """Enrolments and codes, on the store; it knows no connection and no card."""
 
     def __init__(
         self,
-        engine: AnyEngine,
+        store: Store,
         owners: frozenset[str],
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._engine = engine
-        self._owners = owners  # who may join; empty: whom the app is visible to
+        self._store = store
+        self._owners = owners  # who may join; empty: anyone the app is visible to
         self._wall = wall
 
     def may_join(self, who: str) -> bool:
         return not self._owners or who in self._owners
 
-    # Machines.
-
-    async def get(self, id: str) -> Machine | None:
-        raw, revoked = await self._engine.run(
-            ("HGET", self._key("machines"), id), self.is_revoked(id)
-        )
-        return read(Machine, raw) if revoked is None else None
-
-    async def all(self) -> list[Machine]:
-        flat, gone = await self._engine.run(
-            ("HGETALL", self._key("machines")), ("HGETALL", self._key("revoked"))
-        )
-        revoked = set(gone[::2])
-        machines = [
-            read(Machine, raw)
-            for id, raw in zip(flat[::2], flat[1::2])
-            if id not in revoked
-        ]
-        kept = [machine for machine in machines if machine is not None]
-        return sorted(kept, key=lambda machine: machine.created)
-
-    def is_revoked(self, id: str) -> tuple[str, ...]:
-        """The command whose reply is nothing while a machine may be enrolled.
-
-        A revoke is a row of its own, for ever: whoever had read the machine before it
-        may write the machine back after it.
-        """
-        return ("HGET", self._key("revoked"), id)
-
-    async def was_revoked(self, id: str) -> bool:
-        (revoked,) = await self._engine.run(self.is_revoked(id))
-        return revoked is not None
-
-    async def put(self, machine: Machine) -> None:
-        await self._engine.run(self.putting(machine))
-
-    def putting(self, machine: Machine) -> tuple[str, ...]:
-        """The command that keeps a machine."""
-        plain = json.dumps(to_plain(machine))
-        return ("HSET", self._key("machines"), machine.id, plain)
-
     async def revoke(self, id: str) -> Machine | None:
         """Forget a machine, here and on every replica."""
-        machine = await self.get(id)
+        machine = await self._store.machine(id)
         if machine is not None:
-            await self._engine.run(
-                ("HSET", self._key("revoked"), id, round(self._wall())),
-                ("HDEL", self._key("machines"), id),
-                ("DEL", self._key("taps", id)),
-                self._engine.entry("revoked", machine=id),
-            )
+            await self._store.revoke_machine(id)
         return machine
 
     async def rename(self, id: str, name: str) -> Machine | None:
-        machine = await self.get(id)
+        machine = await self._store.machine(id)
         if machine is None:
             return None
         named = machine._replace(name=await self._free_name(name, machine))
-        await self._engine.run(
-            self.putting(named),
-            self._engine.entry("renamed", machine=id, name=named.name),
-        )
+        await self._store.rename_machine(named)
         return named
 
     async def enrol(self, joining: Joining, who: str, who_name: str) -> Machine:
-        """A machine that has been confirmed; it holds once `put()`."""
+        """A machine that has been confirmed; it holds once it is put."""
         machine = Machine(
             f"m-{secrets.token_hex(6)}", joining.name, who, who_name, joining.user,
             joining.address, secrets.token_hex(32), "", self._wall(),
@@ -156,10 +78,9 @@ class Registry:
 
     async def _free_name(self, name: str, machine: Machine) -> str:
         """The name, or the name with a number: a person's machines are told apart."""
-        others = await self.all()
         taken = {
             other.name
-            for other in others
+            for other in await self._store.machines()
             if other.owner == machine.owner and other.id != machine.id
         }
         wanted = clean_name(name)
@@ -169,101 +90,131 @@ class Registry:
             free = f"{wanted}-{number}"
         return free
 
-    # Codes.
-
     async def open_code(self, joining: Joining) -> str:
         """Six digits that nobody else has. Raises PayloadError if there are none."""
         for _ in range(CODE_TRIES):
             code = f"{secrets.randbelow(10**6):06d}"
-            (taken,) = await self._engine.run(
-                ("SET", self._code_key(code), json.dumps(to_plain(joining)),
-                 "NX", "EX", CODE_SECONDS)
-            )  # fmt: skip
-            if taken is not None:
+            if await self._store.open_code(code, joining):
                 return code
-        raise PayloadError("too many machines are being paired")
-
-    async def drop_code(self, code: str) -> None:
-        await self._engine.run(("DEL", self._code_key(code)))
+        raise PayloadError(FULL)
 
     async def spend_code(self, code: str, who: str) -> Joining | str:
-        """The machine that shows this code, or the key of why not.
-
-        A try is counted before it is looked at, or many at once would all be the first.
-        """
-        mine, in_all = self._key("wrong", who), self._key("wrong")
-        _, tries, wrong, raw = await self._engine.run(
-            ("SET", mine, 0, "NX", "EX", WRONG_SECONDS),
-            ("INCR", mine),
-            ("GET", in_all),
-            ("GET", self._code_key(code)),
-        )
-        if tries > WRONG_EACH:
-            return "pair.locked"
-        await self._engine.run(("EXPIRE", mine, WRONG_SECONDS))
-        if int(wrong or 0) >= WRONG_ALL:
-            return "pair.locked"
-        joining = read(Joining, raw)
+        """The machine that shows this code, or the key of why not."""
+        known = await self._store.try_code(code, who)
+        if known.tries > WRONG_EACH:
+            return msg("Too many wrong codes: try again in ten minutes")
+        await self._store.extend_tries(who)
+        if known.wrong >= WRONG_ALL:
+            return msg("Too many wrong codes: try again in ten minutes")
+        joining = known.joining
         if joining is None or (joining.owner and joining.owner != who):
-            await self._engine.run(("INCR", in_all), ("EXPIRE", in_all, WRONG_SECONDS))
-            return "pair.wrong"
-        _, gone = await self._engine.run(
-            ("INCRBY", mine, -1), ("DEL", self._code_key(code))
+            await self._store.count_wrong_code()
+            return msg("No machine shows this code, or it has expired")
+        is_first = await self._store.spend_code(code, who)
+        return (
+            joining
+            if is_first
+            else msg("No machine shows this code, or it has expired")
         )
-        return joining if gone else "pair.wrong"  # another one was faster
 
     async def ask(self, joining: Joining, who: str) -> Joining:
-        """Keep whom a machine's card went to."""
+        """Keep whom a machine's card goes to."""
         asked = joining._replace(who=who, nonce=secrets.token_urlsafe(12))
-        plain = json.dumps(to_plain(asked))
-        key = self._key("join", joining.id)
-        await self._engine.run(("SET", key, plain, "EX", CODE_SECONDS))
+        await self._store.put_asked(asked)
         return asked
-
-    async def asked(self, id: str) -> Joining | None:
-        (raw,) = await self._engine.run(("GET", self._key("join", id)))
-        return read(Joining, raw)
-
-    async def spend_ask(self, id: str) -> bool:
-        """Whether this answer is the first."""
-        (gone,) = await self._engine.run(("DEL", self._key("join", id)))
-        return bool(gone)
 
     async def may_ask(self, who: str) -> bool:
         """Whether a person may be sent a card that they did not ask for."""
-        key, in_all = self._key("asked", who.lower()), self._key("asked")
-        free, _, count = await self._engine.run(
-            ("SET", key, "1", "NX", "EX", ASKED_SECONDS),
-            ("SET", in_all, "0", "NX", "EX", ASKED_SECONDS),
-            ("INCR", in_all),
+        is_free, count = await self._store.count_asked(who.lower())
+        return is_free and count <= ASKED_ALL
+
+
+class Pairing:
+    """Machines at this replica that want in: from the six digits to an enrolment."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def join(self, link: MachineLink, message: dict[str, Any]) -> None:
+        owner = text_at(message, "owner")[:200]
+        if not self._make_room(link):
+            link.end(TRY_LATER, FULL)
+            return
+        self._hub.early.pop(link, None)
+        joining = Joining(
+            link.id, self._hub.replica, clean_name(message.get("name")),
+            one_line(text_at(message, "user"), 40), link.address,
+            owner if owner.startswith("ou_") else "",
+        )  # fmt: skip
+        link.joining = joining
+        code = await self._hub.registry.open_code(joining)
+        link.code, link.busy = code, False
+        if link not in self._hub.connections:
+            await self._hub.store.drop_code(code)
+            return
+        link.send("code", code=code, seconds=int(JOIN_SECONDS))
+        if owner:
+            await self._ask_owner(joining, owner)
+
+    def _make_room(self, link: MachineLink) -> bool:
+        """Whether a machine may wait for an owner; the largest crowd makes room."""
+        waiting = [each for each in self._hub.connections if each.joining]
+        if sum(each.source == link.source for each in waiting) >= JOINS_EACH:
+            return False
+        if len(waiting) >= self._hub.room.joins:
+            oldest = crowded(waiting)[0]
+            if oldest.source == link.source:
+                return False
+            oldest.end(TRY_LATER, FULL)
+        return True
+
+    async def _ask_owner(self, joining: Joining, owner: str) -> None:
+        """Send the confirming card to the person whom the machine named."""
+        if owner.startswith("ou_") and not self._hub.registry.may_join(owner):
+            return
+        if await self._hub.registry.may_ask(owner):
+            asked = await self._hub.registry.ask(joining, owner)
+            self._hub.cards.send(owner, join_card(asked, self._hub.language))
+
+    async def confirmed(self, joining: Joining, who: str, name: str) -> bool:
+        """The owner said yes: tell the replica that holds the machine."""
+        machine = await self._hub.registry.enrol(joining, who, name)
+        if not await self._hub.store.alive([joining.replica]):
+            return False
+        await self._hub.store.tell_joined(joining.id, machine)
+        return True
+
+    def joined(self, entry: dict[str, Any]) -> None:
+        found = (each for each in self._hub.connections if each.id == entry.get("join"))
+        link = next(found, None)
+        if link is None or link.joining is None:
+            return
+        machine = from_plain(Machine, entry.get("machine"))
+        link.enrolled, link.code = machine, ""
+        link.send(
+            "joined",
+            machine=machine.id,
+            key=machine.key,
+            name=machine.name,
+            owner=machine.owner,
+            owner_name=machine.owner_name,
         )
-        return free is not None and count <= ASKED_ALL
 
-    def _code_key(self, code: str) -> str:
-        # Behind the app's id: the same code is another one at another gateway.
-        digest = hashlib.sha256(self._key("code", code).encode()).hexdigest()
-        return self._key("code", digest)
-
-    def _key(self, *parts: str) -> str:
-        return self._engine.key(*parts)
-
-
-def read(shape: type[T], raw: object) -> T | None:
-    """A value as the engine kept it; None if there is none, or somebody edited it."""
-    if not isinstance(raw, bytes):
-        return None
-    try:
-        return from_plain(shape, json.loads(raw))
-    except (ValueError, PayloadError, RecursionError):
-        return None
+    async def stored(self, link: MachineLink, machine: Machine) -> None:
+        """The machine has its key: from now on it is enrolled."""
+        link.enrolled = None
+        await self._hub.store.put_machine(machine)
+        log(f"{machine.id} {machine.name} joined for {machine.owner}")
+        self._hub.record(
+            {"event": "joined", "id": machine.id, "who": machine.owner,
+             "surface": "card",
+             "summary": f"{machine.name} {machine.user} {machine.address}"}
+        )  # fmt: skip
+        link.send("enrolled")
+        link.end(GOING_AWAY, "joined")
 
 
 def clean_name(name: object) -> str:
     """A name that fits on a card."""
     text = one_line(name, MAX_NAME).strip() if isinstance(name, str) else ""
     return text or "machine"
-
-
-def person(who: str) -> str:
-    """Somebody whose name is not known."""
-    return f"…{who[-6:]}" if who else ""

@@ -1,7 +1,7 @@
 """Taps on their way: from a card to the machine that asked, and back with its verdict.
 
 A tap goes to the machine that asked, and the machine judges it; here it is checked who
-tapped and on which card.  It is put into the engine first, and whichever replica holds
+tapped and on which card.  It is put into the store first, and the replica that holds
 the machine's socket delivers it; the receipt comes back the same way.
 
     a tap                               what the person is told
@@ -10,7 +10,7 @@ the machine's socket delivers it; the receipt comes back the same way.
     settled there within 2.5 s          what was done, and the settled card
     delivered, no receipt yet           sent; the card follows
     nobody delivered it                 the machine is away; nothing is kept
-    the engine does not answer          try again
+    the store does not answer           try again
 
 The replica that has delivered a tap says so when the receipt is late (`sent`).  Such a
 tap is delivered again to a machine that comes back within REPLAY_SECONDS; the machine
@@ -22,22 +22,25 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from feishuperm.channels.app.card import settled_card
-from feishuperm.channels.app.events import is_nonce, read_tap, toast
-from feishuperm.gateway.cards import Sent
-from feishuperm.gateway.engine import EngineDown
-from feishuperm.gateway.peer import Peer, Place, Wire
-from feishuperm.gateway.registry import Machine, read
+from feishuperm.app.bursts import ALL_NO, ALL_YES
+from feishuperm.app.cards import HOLD, open_card, settled_card
+from feishuperm.app.store import OpenCard
+from feishuperm.app.taps import read_tap, receipt_toast, toast, unfit, unoffered
+from feishuperm.gateway.machine_connection import MachineLink
+from feishuperm.gateway.store import Location, Machine, StoreDown
 from feishuperm.lib.display import one_line
 from feishuperm.lib.log import log
-from feishuperm.lib.task import Promise
+from feishuperm.lib.task import Promise, together
+from feishuperm.messages import msg
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Receipt, from_plain, to_plain
 from feishuperm.models.fields import part_at, text_at
-from feishuperm.protocol.machine import TAP, prove, tap_parts
+from feishuperm.models.names import INVALID, NOT_AS_SHOWN
+from feishuperm.protocol.machine import COMMANDS, EXTEND, TAP, prove, tap_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,14 +51,14 @@ ANSWER_SECONDS = 2.5  # of the three that Feishu gives
 # first: later its person is told that the machine is away.
 SENT_SECONDS, FIRST_SECONDS = 1.0, 2.0
 REPLAY_SECONDS = 60.0  # in which a machine that comes back still gets a tap
-SEEN_SECONDS = 8 * 3600  # Feishu sends a message again for six hours
 MAX_RECEIPT = 65_536  # characters of what a machine says of a tap
-SEEN, CARRIED = "seen", "carried"  # what is known of an event
 # What a machine says of a tap, as it is counted; anything else counts as refused.
 COUNTED = {
     statuses.SETTLED: "settled", statuses.ENDED: "ended", statuses.UNKNOWN: "ended",
     statuses.INCOMPLETE: "again", statuses.CONFIRM: "again",
+    statuses.EXTENDED: "settled",
 }  # fmt: skip
+SHARED = {"success": "settled", "info": "sent", "warning": "again"}  # by toast
 
 
 class Taps:
@@ -71,8 +74,8 @@ class Taps:
         began = self._hub.clock()
         try:
             result, reply = await self._tap(event, began)
-        except EngineDown:
-            result, reply = "again", self._toast("warning", "gateway.again")
+        except StoreDown:
+            result, reply = "again", self._toast("warning", msg("Please tap again"))
         self._hub.metrics.tap(result, self._hub.clock() - began)
         return reply
 
@@ -83,75 +86,145 @@ class Taps:
         action = part_at(event, "event", "action")
         value = part_at(action, "value")
         id, machine_id = text_at(value, "id"), text_at(value, "machine")
-        key = self._hub.engine.key
         event_id = text_at(event, "header", "event_id") or secrets.token_hex(8)
-        seen = key("seen", event_id)
-        fresh, state, raw, enrolled, revoked = await self._hub.engine.run(
-            ("SET", seen, SEEN, "NX", "EX", SEEN_SECONDS),
-            ("GET", seen),
-            ("HGET", key("cards", machine_id), id),
-            ("HGET", key("machines"), machine_id),
-            self._hub.registry.is_revoked(machine_id),
-        )
-        machine = read(Machine, enrolled) if revoked is None else None
-        sent = read(Sent, raw)
-        if machine is None or sent is None:
-            return "ended", self._toast("warning", "page.invalid")
+        facts = await self._hub.store.tap_facts(event_id, machine_id, id)
+        machine, sent = facts.machine, facts.card
+        is_all = text_at(value, "action") in (ALL_YES, ALL_NO)
+        if machine is None or (sent is None and not is_all):
+            return "ended", self._toast("warning", INVALID)
         if who != machine.owner:
             self._refused(machine, id, text_at(value, "action"), who)
             owner = machine.name_of(machine.owner)
-            return "stranger", self._toast("error", "answer.only_owner", owner=owner)
-        if fresh is None:
-            return self._told_twice(machine, state == CARRIED.encode())
-        answer = read_tap(sent.ask, value, action, who)
+            return "stranger", self._toast(
+                "error", msg("Only {owner} may do this"), owner=owner
+            )
+        if not facts.is_new:
+            return self._told_twice(machine, facts.is_carried)
         message_id = text_at(event, "event", "context", "open_message_id")
-        refusal = self._unfit(sent, value, message_id, answer)
+        location = facts.location
+        if sent is None or sent.shared:
+            given = value, message_id, who
+            return await self._tap_shared(machine, location, given, began, event_id)
+        answer = read_tap(sent.ask, value, action, who)
+        can = location.can if location is not None else ()
+        refusal = unfit(sent, value, message_id) or _other(sent, answer, can)
         if refusal:
             self._refused(machine, id, answer.action, who)
             return "refused", self._toast("error", refusal)
-        carried = ("SET", seen, CARRIED, "EX", SEEN_SECONDS)
-        return await self.carry(machine, sent, answer, began, carried)
+        return await self.carry(machine, location, sent, answer, began, event_id)
+
+    async def _tap_shared(
+        self,
+        machine: Machine,
+        location: Location | None,
+        given: tuple[dict[str, Any], str, str],
+        began: float,
+        event: str,
+    ) -> tuple[str, dict[str, Any]]:
+        """A tap on a card of many: one of its rows, or all that it shows."""
+        value, message_id, who = given
+        cards = [
+            card
+            for card in await self._hub.store.cards_of(machine.id)
+            if card.shared and card.message_id == message_id
+        ]
+        if not cards:
+            return "ended", self._toast("warning", INVALID)
+        if location is None or not await self._hub.is_connected(location):
+            return "away", self._away(machine, location)
+        burst = self._hub.cards.burst_of(cards)
+        carry = partial(self._carry_rows, machine, began, event)
+        reply = await burst.tap(value, who, "gateway", carry)
+        kind = text_at(reply, "toast", "type")
+        return SHARED.get(kind, "refused"), reply
+
+    async def _carry_rows(
+        self, machine: Machine, began: float, event: str, answers: list[Answer]
+    ) -> list[Receipt]:
+        """Take several answers to their machine at once."""
+        steps = [self._send(machine, answer, began, event) for answer in answers]
+        receipts = []
+        for answer, (is_sent, receipt) in zip(answers, await together(steps)):
+            status = receipt.status if receipt else "sent" if is_sent else "away"
+            log(f"{machine.id} {answer.id}: {answer.action} by {answer.who}: {status}")
+            key = (
+                msg("Sent to {machine}")
+                if is_sent
+                else msg("{machine} is not connected")
+            )
+            unheard = self._hub.say(key, machine=machine.name)
+            late = Receipt(statuses.INCOMPLETE, error=unheard)
+            receipts.append(receipt or late)
+        return receipts
 
     def _told_twice(
         self, machine: Machine, is_carried: bool
     ) -> tuple[str, dict[str, Any]]:
-        """An event that came before: sent is only what the engine has."""
+        """An event that came before: sent is only what the store has."""
         if is_carried:
-            return "sent", self._toast("info", "gateway.sent", machine=machine.name)
-        return "again", self._toast("warning", "gateway.again")
+            return "sent", self._toast(
+                "info", msg("Sent to {machine}"), machine=machine.name
+            )
+        return "again", self._toast("warning", msg("Please tap again"))
 
     def _toast(self, kind: str, key: str, **values: object) -> dict[str, Any]:
         return toast(kind, self._hub.say(key, **values))
 
-    def _unfit(
-        self, sent: Sent, value: dict[str, Any], message_id: str, answer: Answer
-    ) -> str:
-        """Why a tap cannot be one on this card; a text key."""
-        if not is_nonce(value, sent.nonce) or sent.message_id not in ("", message_id):
-            return "answer.other"
-        if answer.digest != sent.ask.digest:
-            return "answer.other"
-        offer = sent.ask.offer(answer.action)
-        if offer is None or (offer.grants and not sent.grants):
-            return "answer.not_offered"
-        return ""
-
     async def carry(
         self,
         machine: Machine,
-        sent: Sent,
+        location: Location | None,
+        sent: OpenCard,
         answer: Answer,
         began: float,
-        *noting: tuple[str | int, ...],
+        event: str = "",
     ) -> tuple[str, dict[str, Any]]:
-        """Take an answer to its machine, and come back with what it said.
+        """Take an answer to its machine, and come back with what it said."""
+        if location is None or not await self._hub.is_connected(location):
+            return "away", self._away(machine, location)
+        is_sent, receipt = await self._send(machine, answer, began, event)
+        if not is_sent:
+            return "away", self._away(machine, None)
+        self._log_tap(machine, sent, answer, receipt)
+        if receipt is None:
+            return "sent", self._toast(
+                "info", msg("Sent to {machine}"), machine=machine.name
+            )
+        counted = COUNTED.get(receipt.status, "refused")
+        if receipt.status == statuses.EXTENDED:
+            return counted, await self._extended(sent, receipt)
+        return counted, self._in_words(machine, sent, receipt)
 
-        `noting` are commands that go into the engine together with the tap.
+    async def command(
+        self, machine: Machine, name: str, who: str, **values: str
+    ) -> Receipt | None:
+        """What a machine tells its owner; None if it is away.
+
+        It travels as a tap without a request, and the machine judges it like one.
         """
-        place = await self._hub.place(machine.id)
-        if place is None:
-            last = await self._hub.place(machine.id, alive_only=False)
-            return "away", self._away(machine, last)
+        location = await self._hub.store.location(machine.id)
+        if location is None or not await self._hub.is_connected(location):
+            return None
+        if COMMANDS not in location.can:
+            old = self._hub.say("its feishuperm is too old for that")
+            return Receipt(statuses.REFUSED, error=old)
+        given: dict[str, tuple[str, ...]] = {k: (v,) for k, v in values.items()}
+        answer = Answer("", name, given, "gateway", who)
+        _, receipt = await self._send(machine, answer, self._hub.clock())
+        log(f"{machine.id}: {name} by {who}: {receipt.status if receipt else 'sent'}")
+        return receipt
+
+    async def command_all(
+        self, machines: Sequence[Machine], name: str, who: str, **values: str
+    ) -> list[tuple[Machine, Receipt | None]]:
+        """The same to several machines at once."""
+        steps = [self.command(machine, name, who, **values) for machine in machines]
+        return list(zip(machines, await together(steps)))
+
+    async def _send(
+        self, machine: Machine, answer: Answer, began: float, event: str = ""
+    ) -> tuple[bool, Receipt | None]:
+        """Whether a machine was given an answer, and what it said so far."""
         tap = secrets.token_hex(12)
         carried = {
             "tap": tap,
@@ -165,35 +238,30 @@ class Taps:
         left = max(0.1, began + ANSWER_SECONDS - self._hub.clock())
         self._hub.later(left, lambda: promise.resolve(None))
         try:
-            await self._hub.engine.run(
-                (
-                    "HSET",
-                    self._hub.engine.key("taps", machine.id),
-                    tap,
-                    self._hub.engine.sealed(carried),
-                ),
-                *noting,
-                self._hub.engine.entry("tap", tap=carried),
-            )
+            await self._hub.store.put_tap(carried, event)
             receipt = await promise
-            is_sent = tap in self._sent
+            is_sent = receipt is not None or tap in self._sent
         finally:
             del self._receipts[tap]
             self._sent.discard(tap)
-        if receipt is None and not is_sent:
-            key = self._hub.engine.key("taps", machine.id)
-            self._hub.go(self._hub.run(("HDEL", key, tap)))
+        if not is_sent:
+            self._hub.go(self._hub.store.drop_tap(machine.id, tap))
             if not self._hub.ready:
-                raise EngineDown(self._hub.engine.problem)
-            return "away", self._away(machine, None)
-        self._log_tap(machine, sent, answer, receipt)
-        if receipt is None:
-            return "sent", self._toast("info", "gateway.sent", machine=machine.name)
-        counted = COUNTED.get(receipt.status, "refused")
-        return counted, self._in_words(machine, sent, receipt)
+                raise StoreDown(self._hub.store.problem)
+        return is_sent, receipt
+
+    async def _extended(self, sent: OpenCard, receipt: Receipt) -> dict[str, Any]:
+        """There is more time; the card follows on other devices."""
+        moment = time.strftime("%H:%M", time.localtime(receipt.outcome.ended))
+        said = self._hub.say(
+            msg("The clock is stopped: please answer before {time}"), time=moment
+        )
+        card = await self._hub.store.card(sent.machine, sent.ask.id)
+        is_new = card is not None and not card.ask.hold and not card.ask.is_cut
+        return toast("success", said, open_card(card) if is_new and card else None)
 
     def _log_tap(
-        self, machine: Machine, sent: Sent, answer: Answer, receipt: Receipt | None
+        self, machine: Machine, sent: OpenCard, answer: Answer, receipt: Receipt | None
     ) -> None:
         status = receipt.status if receipt else "sent"
         log(f"{machine.id} {answer.id}: {answer.action} by {answer.who}: {status}")
@@ -204,28 +272,22 @@ class Taps:
         )  # fmt: skip
 
     def _in_words(
-        self, machine: Machine, sent: Sent, receipt: Receipt
+        self, machine: Machine, sent: OpenCard, receipt: Receipt
     ) -> dict[str, Any]:
         """What a machine said, as the person is told."""
-        if receipt.status in (statuses.SETTLED, statuses.ENDED):
-            outcome = receipt.outcome
-            card = settled_card(sent.ask, outcome, machine.name_of(outcome.who))
-            fresh = receipt.status == statuses.SETTLED
-            return toast("success" if fresh else "info", outcome.done, card)
+        over = self._hub.gone(sent.ask)
         if receipt.status == statuses.UNKNOWN:
-            over = self._hub.gone(sent.ask, "ended.gone")
             self._hub.go(self._hub.cards.settle(machine.id, over))
-            return toast("warning", over.done, settled_card(sent.ask, over))
-        again = receipt.status in (statuses.INCOMPLETE, statuses.CONFIRM)
-        said = receipt.error or self._hub.say("gateway.again")
-        return toast("warning" if again else "error", said)
+        lost = over.done, settled_card(sent.ask, over)
+        again = self._hub.say(msg("Please tap again"))
+        return receipt_toast(sent, receipt, machine.name_of, lost, again)
 
-    def _away(self, machine: Machine, last: Place | None) -> dict[str, Any]:
+    def _away(self, machine: Machine, last: Location | None) -> dict[str, Any]:
         """No card with it: the request may have ended, and its card be a record."""
-        said = self._hub.say("gateway.away", machine=machine.name)
+        said = self._hub.say("{machine} is not connected", machine=machine.name)
         if last is not None and last.since and not last.replica:
             since = time.strftime("%H:%M", time.localtime(last.since))
-            said += self._hub.say("gateway.since", time=since)
+            said += self._hub.say(" (since {time})", time=since)
         return toast("warning", said)
 
     def _refused(self, machine: Machine, id: str, action: str, who: str) -> None:
@@ -236,93 +298,95 @@ class Taps:
              "machine": machine.id}
         )  # fmt: skip
 
-    def receipt(self, wire: Wire, peer: Peer, message: dict[str, Any]) -> None:
+    def receipt(self, link: MachineLink, message: dict[str, Any]) -> None:
         """A machine tells what came of a tap."""
-        assert peer.machine is not None
         tap = text_at(message, "tap")
         receipt = from_plain(Receipt, message.get("receipt"))
-        if tap not in peer.taps:
+        if tap not in link.taps:
             return  # not one of its own
         if len(json.dumps(message["receipt"])) > MAX_RECEIPT:
             receipt = receipt.bare("")
-        peer.taps.discard(tap)
+        link.taps.discard(tap)
         waiting = self._receipts.get(tap)
         if waiting is not None:
             waiting.resolve(receipt)
-        done = [("HDEL", self._hub.engine.key("taps", peer.machine.id), tap)]
-        if waiting is None:
-            entry = self._hub.engine.entry(
-                "receipt", tap=tap, receipt=to_plain(receipt)
-            )
-            done.append(entry)  # type: ignore[arg-type]
-        self._hub.take(wire, self._hub.run(*done))
+        store, machine = self._hub.store, link.machine.id
+        if waiting is None:  # at another replica
+            steps = store.tell_receipt(machine, tap, to_plain(receipt))
+        else:
+            steps = store.drop_tap(machine, tap)
+        self._hub.take(link, steps)
 
     def heard(self, entry: dict[str, Any]) -> None:
         tap = entry["tap"]
-        wire = self._hub.connected.get(tap["machine"])
-        if wire is not None and self._age(tap) <= FIRST_SECONDS:
-            self._deliver(wire, tap)
+        link = self._hub.connected.get(tap["machine"])
+        if link is not None and self._age(tap) <= FIRST_SECONDS:
+            self._deliver(link, tap)
 
-    def _deliver(self, wire: Wire, tap: dict[str, Any]) -> None:
+    def _deliver(self, link: MachineLink, tap: dict[str, Any]) -> None:
         """Hand a tap to its machine, with the proof that we have its key."""
-        machine: Machine = wire.data.machine
-        wire.data.taps.add(tap["tap"])
+        machine: Machine = link.machine
+        link.taps.add(tap["tap"])
         answer = tap["answer"]
-        at = self._moment(wire.data, tap)
+        at = self._moment(link, tap)
         parts = tap_parts(machine.id, tap["tap"], answer, at)
         proof = prove(bytes.fromhex(machine.key), TAP, *parts)
-        wire.send("tap", tap=tap["tap"], answer=answer, at=at, proof=proof)
+        link.send("tap", tap=tap["tap"], answer=answer, at=at, proof=proof)
         if "sent" not in tap:
-            late = partial(self._say_sent, wire, tap)
+            late = partial(self._say_sent, link, tap)
             self._hub.later(SENT_SECONDS, late)
 
-    def _moment(self, peer: Peer, tap: dict[str, Any]) -> float:
+    def _moment(self, link: MachineLink, tap: dict[str, Any]) -> float:
         """When a tap was, by the clock that its machine was told at the login.
 
         That clock goes on evenly, whatever is set at either end meanwhile.
         """
-        told: float = peer.came + self._hub.clock() - peer.came_clock
+        told: float = link.came + self._hub.clock() - link.came_clock
         return told - self._age(tap)
 
     def _age(self, tap: dict[str, Any]) -> float:
         age: float = self._hub.now() - tap["at"]
         return max(0.0, age)
 
-    def _say_sent(self, wire: Wire, tap: dict[str, Any]) -> None:
+    def _say_sent(self, link: MachineLink, tap: dict[str, Any]) -> None:
         """A machine was given a tap and says nothing yet."""
-        machine: Machine = wire.data.machine
-        is_here = self._hub.connected.get(machine.id) is wire
-        if not is_here or tap["tap"] not in wire.data.taps:
+        machine: Machine = link.machine
+        is_here = self._hub.connected.get(machine.id) is link
+        if not is_here or tap["tap"] not in link.taps:
             return
-        kept = self._hub.engine.sealed({**tap, "sent": True})
-        key = self._hub.engine.key("taps", machine.id)
-        entry = self._hub.engine.entry("sent", tap=tap["tap"])
-        self._hub.go(self._hub.run(("HSET", key, tap["tap"], kept), entry))
+        self._hub.go(self._hub.store.note_sent(tap))
 
     def heard_sent(self, entry: dict[str, Any]) -> None:
         tap = str(entry.get("tap"))
         if tap in self._receipts:
             self._sent.add(tap)
 
-    async def deliver_kept(self, wire: Wire, machine: Machine) -> None:
+    async def deliver_kept(self, link: MachineLink, machine: Machine) -> None:
         """Taps that were on their way when the machine's last connection ended."""
-        key = self._hub.engine.key("taps", machine.id)
-        (flat,) = await self._hub.engine.run(("HGETALL", key))
-        for id, raw in zip(flat[::2], flat[1::2]):
-            if self._hub.connected.get(machine.id) is not wire:
+        kept = await self._hub.store.kept_taps(machine.id)
+        for id, tap in kept.items():
+            if self._hub.connected.get(machine.id) is not link:
                 return
             try:
-                tap: Any = self._hub.engine.unsealed(raw)
                 limit = REPLAY_SECONDS if "sent" in tap else FIRST_SECONDS
                 late = not self._age(tap) <= limit
                 if not late:
-                    self._deliver(wire, tap)
+                    self._deliver(link, tap)
             except (ValueError, LookupError, TypeError):  # somebody edited it
                 late = True
             if late:
-                await self._hub.engine.run(("HDEL", key, id))
+                await self._hub.store.drop_tap(machine.id, id)
 
     def heard_receipt(self, entry: dict[str, Any]) -> None:
         waiting = self._receipts.get(str(entry.get("tap")))
         if waiting is not None:
             waiting.resolve(from_plain(Receipt, entry.get("receipt")))
+
+
+def _other(sent: OpenCard, answer: Answer, can: tuple[str, ...]) -> str:
+    """Why an answer cannot be one to this card; a text key."""
+    if answer.digest != sent.ask.digest:
+        return NOT_AS_SHOWN
+    if answer.action == HOLD and EXTEND in can:
+        return ""
+    return unoffered(sent, answer.action)

@@ -1,15 +1,22 @@
-"""HTTP of a gateway: the machines' door, health, readiness, figures. No page."""
+"""What a gateway's operator sees: HTTP (health, readiness, figures), its own socket.
+
+HTTP is the machines' way in too. There is no page.
+"""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Union
 
 from feishuperm.gateway.hub import Hub
-from feishuperm.gateway.metrics import CONTENT_TYPE
-from feishuperm.gateway.peer import VIA, Source
+from feishuperm.gateway.machine_connection import VIA, Source
+from feishuperm.gateway.store import StoreDown
+from feishuperm.lib.task import run
+from feishuperm.messages import msg, pack
+from feishuperm.models.fields import decoded, part_at
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.protocol.machine import PATH
 
@@ -18,6 +25,11 @@ Address = Union[IPv4Address, IPv6Address]
 FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "via")
 LOOPBACK = ("127.0.0.1", "::1")
 MAX_HOP = 60  # characters of what a proxy says about an address
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+TAP_RESULTS = (
+    "settled", "ended", "sent", "away", "again", "stranger", "refused",
+)  # fmt: skip
 
 
 class Web:
@@ -61,7 +73,7 @@ class Web:
         if state != "up":
             problems.append(f"Feishu: {detail or state}")
         if not self._hub.ready:
-            problems.append(f"engine: {self._hub.engine.problem or 'not connected'}")
+            problems.append(f"engine: {self._hub.store.problem or 'not connected'}")
         if problems:
             return Response(503, ("\n".join(problems) + "\n").encode())
         return Response(200, b"ready\n")
@@ -154,3 +166,159 @@ def _crowd(address: Address) -> str:
     if address.is_loopback:
         return "loopback"
     return str(ip_network(f"{address}/64", False) if address.version == 6 else address)
+
+
+# Figures.
+
+
+class Metrics:
+    """Figures as Prometheus reads them; gauges are asked for when somebody looks.
+
+    No label names a machine or a person: two thousand series help nobody, and names
+    are private.
+    """
+
+    def __init__(self) -> None:
+        self.taps = dict.fromkeys(TAP_RESULTS, 0)
+        self.asks = 0
+        self.shown = 0
+        self.logins = 0
+        self.refused_logins = 0
+        self._seconds = [0] * (len(BUCKETS) + 1)
+        self._sum = 0.0
+
+    def tap(self, result: str, seconds: float) -> None:
+        """A tap was answered."""
+        self.taps[result] += 1
+        place = next((n for n, le in enumerate(BUCKETS) if seconds <= le), len(BUCKETS))
+        self._seconds[place] += 1
+        self._sum += seconds
+
+    def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
+        """Everything, with what is true right now."""
+        lines: list[str] = []
+        for name, (help, value) in gauges.items():
+            lines += _head(name, help, "gauge")
+            lines.append(f"{name} {value:g}")
+        counters = {
+            "feishuperm_asks_total": ("Requests of machines.", self.asks),
+            "feishuperm_cards_total": ("Cards that reached Feishu.", self.shown),
+            "feishuperm_logins_total": ("Machines that logged in.", self.logins),
+            "feishuperm_refused_logins_total": (
+                "Logins with a wrong key or of nobody.",
+                self.refused_logins,
+            ),
+        }
+        for name, (help, count) in counters.items():
+            lines += _head(name, help, "counter")
+            lines.append(f"{name} {count}")
+        lines += _head("feishuperm_taps_total", "Taps by what came of them.", "counter")
+        lines += [
+            f'feishuperm_taps_total{{result="{result}"}} {count}'
+            for result, count in self.taps.items()
+        ]
+        return "\n".join([*lines, *self._histogram(), ""])
+
+    def _histogram(self) -> list[str]:
+        name = "feishuperm_tap_seconds"
+        lines = _head(name, "From a tap's arrival to its answer.", "histogram")
+        total = 0
+        for le, count in zip((*BUCKETS, "+Inf"), self._seconds):
+            total += count
+            lines.append(f'{name}_bucket{{le="{le}"}} {total}')
+        return [*lines, f"{name}_sum {self._sum:.6f}", f"{name}_count {total}"]
+
+
+def _head(name: str, help: str, kind: str) -> list[str]:
+    return [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
+
+
+# The socket.
+
+
+class GatewayControl:
+    """Commands that `feishuperm machines` and `status` send over the gateway's socket.
+
+    Only the gateway's own user can open that.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        line_state: Callable[[], tuple[str, str]],
+        problem: Callable[[], str],
+    ) -> None:
+        self._hub = hub
+        self._line_state = line_state
+        self._problem = problem
+
+    def on_frame(self, connection: Any, kind: bytes, body: bytes) -> None:
+        """One command, one answer."""
+
+        def reply(answer: dict[str, Any]) -> None:
+            connection.send(b"J", json.dumps(pack(answer)).encode())
+
+        def failed(error: Exception) -> None:
+            down = isinstance(error, StoreDown)
+            why = msg("the engine does not answer: {}", error) if down else repr(error)
+            reply({"error": why})
+
+        if kind != b"C":
+            connection.close()
+            return
+        run(self._answer(part_at(decoded(body)), reply), failed)
+
+    async def _answer(
+        self, command: dict[str, Any], reply: Callable[[dict[str, Any]], None]
+    ) -> None:
+        row = _COMMANDS.get(str(command.get("command")))
+        if row is None:
+            reply(
+                {"error": msg("unknown control command {!r}", command.get("command"))}
+            )
+        else:
+            reply(await row(self, command))
+
+    async def machines(self, command: dict[str, Any]) -> dict[str, Any]:
+        return {"machines": await self._hub.listing()}
+
+    async def rename(self, command: dict[str, Any]) -> dict[str, Any]:
+        id, name = str(command.get("id")), str(command.get("name"))
+        machine = await self._hub.registry.rename(id, name)
+        return (
+            {"name": machine.name} if machine else {"error": msg("no machine {}", id)}
+        )
+
+    async def revoke(self, command: dict[str, Any]) -> dict[str, Any]:
+        owner, id = command.get("owner"), command.get("id")
+        rows = await self._hub.store.machines()
+        by_owner = [row.id for row in rows if owner and owner == row.owner]
+        ids = by_owner or [row.id for row in rows if row.id == id]
+        if not ids:
+            return {
+                "error": msg("no machine {}{}", "of " if owner else "", owner or id)
+            }
+        for each in ids:
+            await self._hub.revoke(each, "the gateway's operator")
+        return {"revoked": ids}
+
+    async def status(self, command: dict[str, Any]) -> dict[str, Any]:
+        state, detail = self._line_state()
+        store = self._hub.store
+        return {
+            "replica": self._hub.replica,
+            "app": {"state": state, "detail": detail},
+            "engine": {"state": "up" if store.ready else "down",
+                       "detail": store.problem},
+            "machines": len(self._hub.connected),
+            "problem": self._problem(),
+            "clock": self._hub.clock_problem(),
+        }  # fmt: skip
+
+
+_COMMANDS: dict[str, Callable[[GatewayControl, dict[str, Any]], Any]] = {
+    "machines": GatewayControl.machines,
+    "rename": GatewayControl.rename,
+    "revoke": GatewayControl.revoke,
+    "status": GatewayControl.status,
+}

@@ -21,11 +21,12 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from feishuperm.lib.ancestry import Clients, Suspect
-from feishuperm.lib.peer import Owner, TcpOwners, is_here
+from feishuperm.lib.process_tree import SessionProcesses, Suspect
+from feishuperm.lib.socket_owner import Owner, TcpOwners, is_here
+from feishuperm.messages import msg
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.protocol.http1 import Request
-from feishuperm.services.sessions import Session, Sessions
+from feishuperm.services.web_access import Session, Sessions
 
 # Programs that fetch a link to show or judge it.
 ROBOTS = re.compile(
@@ -56,7 +57,7 @@ class Refusal(NamedTuple):
     """Why a request is not served."""
 
     status: int
-    key: str  # of the sentence in `lib.text`
+    key: str  # the sentence
 
 
 class Gate:
@@ -66,7 +67,7 @@ class Gate:
         self,
         url: str,
         sessions: Sessions,
-        clients: Clients,
+        clients: SessionProcesses,
         owners: TcpOwners | None = None,
         names: Iterable[str] | None = None,
     ) -> None:
@@ -88,21 +89,43 @@ class Gate:
         """Why nothing of ours is for this request; None: go on."""
         memo, headers = request.memo, request.headers
         if "upgrade" in headers or ("connection" in headers and request.upgrades()):
-            return Refusal(400, "page.upgrade")  # it does not say where it comes from
+            return Refusal(
+                400, msg("There is nothing here but pages.")
+            )  # it does not say where it comes from
         host = headers.get("host", "")
         if memo.get("host") != host:  # mostly the one its connection has named before
             if not self._is_ours(request):
-                return Refusal(421, "page.wrong_host")
+                return Refusal(
+                    421,
+                    msg(
+                        "This is not feishuperm's address: use the one in "
+                        "CALLBACK_SERVER_URL."
+                    ),
+                )
             memo["host"] = host
         if "origin" in headers and not self._is_own_origin(request):
-            return Refusal(403, "page.foreign")
+            return Refusal(
+                403,
+                msg(
+                    "This did not come from one of feishuperm's own pages; nothing "
+                    "was done."
+                ),
+            )
         if not self._stays_here or request.path in OPEN_PATHS:
             return None
         if not self._is_own_user(request):
-            return Refusal(403, "page.other_user")
+            return Refusal(
+                403,
+                msg(
+                    "While the links point to this machine, only programs of the user "
+                    "who runs the server may open them. To open them from elsewhere, "
+                    "set CALLBACK_SERVER_URL to an address that can be reached from "
+                    "there."
+                ),
+            )
         return None
 
-    def is_finger(self, request: Request) -> bool:
+    def looks_human(self, request: Request) -> bool:
         """Whether a person's tap may be behind a GET that would decide.
 
         On this machine that is any plain request of the user's own; from elsewhere it

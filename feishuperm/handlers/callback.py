@@ -1,13 +1,16 @@
-"""HTTP: routes, parameters and replies; what they mean is the desk's business.
+"""HTTP: routes, parameters and replies; what they mean is for the approvals to say.
 
 The buttons' routes are those of `KINDS`; the others stand in `ROUTES`.  A GET of a
 button's link decides, as the cards promise; a HEAD, a preview or a prefetch gets a page
 whose button decides.  A press or a form is a POST from one of our own pages.  Each of
-them becomes an `Answer`, and what the desk says to it becomes a page.
+them becomes an `Answer`, and what they say to it becomes a page.
 """
 
 from __future__ import annotations
 
+import hashlib
+import pkgutil
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,33 +18,45 @@ from typing import Any
 from feishuperm import __version__
 from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
-from feishuperm.handlers.access import OPEN_PATHS, Gate, WrongIds
+from feishuperm.handlers.access import OPEN_PATHS, Gate, WrongIds, is_local
 from feishuperm.handlers.inbox import CLOSED, Form, Inbox, links_of, own_form
-from feishuperm.handlers.pages.confirm import confirm_page
 from feishuperm.handlers.pages.pieces import Values
-from feishuperm.handlers.pages.request import record_page, request_page
-from feishuperm.handlers.pages.result import (
+from feishuperm.handlers.pages.request import (
     NOWHERE,
     Ways,
+    confirm_page,
+    record_page,
+    request_page,
     result_json,
     result_page,
     undo_json,
     undone_page,
 )
-from feishuperm.handlers.replies import as_json, in_pieces, message, page, refusal
-from feishuperm.handlers.turns import Reply, Slow, Turns
-from feishuperm.lib.ancestry import Suspect
-from feishuperm.lib.text import text
+from feishuperm.handlers.replies import (
+    Reply,
+    Slow,
+    SlowReplies,
+    as_json,
+    in_pieces,
+    message,
+    page,
+    refusal,
+)
+from feishuperm.lib.files import read_bytes
+from feishuperm.lib.process_tree import Suspect
+from feishuperm.lib.program import archive_path
+from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import FOREVER, WHILE, Answer, Receipt
 from feishuperm.models.kind import KINDS
+from feishuperm.models.names import NO_REQUEST
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol import http1
 from feishuperm.protocol.http1 import Response, parse_form
-from feishuperm.services.desk import Desk, is_hidden_from
-from feishuperm.services.links import Links
-from feishuperm.services.sessions import Tickets
+from feishuperm.services.approvals import Approvals, is_hidden_from
+from feishuperm.services.web_access import Links, LoginTokens
+from feishuperm.wire import RETURN_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,24 +68,25 @@ IN_PLACE = "x-feishuperm"  # the inbox asks for JSON instead of a page
 EVENTS, UNDO = "/events", "/undo"
 INBOX_PATHS = ("/", EVENTS, "/sessions", "/passes")
 SMALL = 64 << 10  # bytes of an event that may be decoded to remind of it
-RETURN_SECONDS = 10.0  # hooks whose server ended look for the next one so long
 HOLD_SECONDS = 3.0  # a browser waits for a request to come back; then it asks again
 LOOK_SECONDS = 0.1
 OWN_FIELDS = ("id", "sig", "digest", "confirmed")  # of a form, besides the person's
 
 # What a person is told, by the status of a request that cannot be served.
 REFUSALS = {
-    400: "page.unknown",
-    403: "page.foreign",
-    410: "page.unknown",
-    429: "page.too_many",
+    400: NO_REQUEST,
+    403: msg("This did not come from one of feishuperm's own pages; nothing was done."),
+    410: NO_REQUEST,
+    429: msg("Too many invalid links. Try again later."),
 }
-# How a page is sent that says what the desk said.
+# How a page is sent that says what the approvals said.
 STATUSES = {
     statuses.UNKNOWN: 404,
     statuses.INCOMPLETE: 400,
     statuses.REFUSED: 403,
 }
+MAX_ARCHIVE = 64 << 20
+SAFE_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}\Z")
 
 
 class NotYetError(Exception):
@@ -82,10 +98,10 @@ class Callback:
 
     def __init__(
         self,
-        desk: Desk,
+        approvals: Approvals,
         gate: Gate,
         links: Links,
-        tickets: Tickets,
+        tickets: LoginTokens,
         inbox: InboxChannel,
         settings: Settings,
         status: Callable[[], dict[str, Any]],
@@ -94,7 +110,7 @@ class Callback:
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._desk = desk
+        self._approvals = approvals
         self._gate = gate
         self._links = links
         self._language = settings.feishuperm_lang
@@ -107,10 +123,10 @@ class Callback:
         self._ticks = ticks
         self._health = as_json({"ok": True, "version": __version__})
         self._wrong_ids = WrongIds()
-        self._turns = Turns(later, ticks)
+        self._slow = SlowReplies(later, ticks)
         self._started = ticks()
         self.inbox = Inbox(
-            desk,
+            approvals,
             gate,
             links,
             tickets,
@@ -134,7 +150,13 @@ class Callback:
             self._follow(request, exchange)
             return
         if request.path in INBOX_PATHS and not self._has_inbox:
-            exchange.reply(refusal(self._language, 403, "page.inbox_off"))
+            exchange.reply(
+                refusal(
+                    self._language,
+                    403,
+                    msg("FEISHUPERM_SURFACES has switched the inbox off."),
+                )
+            )
             return
         if request.path == EVENTS and request.method == "GET":
             self.inbox.listen(request, exchange)
@@ -143,7 +165,7 @@ class Callback:
         if isinstance(reply, Response):
             exchange.reply(reply)
         else:
-            self._turns.run(exchange, reply)
+            self._slow.run(exchange, reply)
 
     def _respond(self, request: http1.Request) -> Reply:
         routes = ROUTES.get(request.path)
@@ -151,7 +173,7 @@ class Callback:
             routes = BUTTON
         if routes is None:
             return self._share(request) or refusal(
-                self._language, 404, "page.not_found"
+                self._language, 404, msg("There is no such page")
             )
         route = routes.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
@@ -180,8 +202,14 @@ class Callback:
                 return self._refused(error)
             return reply if isinstance(reply, Response) else (yield from reply)
         again = (("Refresh", "2"),) if request.method == "GET" else ()
-        sentence = text(self._language, "page.returning_hint")
-        return message(self._language, 503, "page.returning", sentence, *again)
+        sentence = text(
+            self._language,
+            "The server has just restarted and this request is not back yet. Nothing "
+            "was decided; try again in a moment.",
+        )
+        return message(
+            self._language, 503, msg("The request is on its way back"), sentence, *again
+        )
 
     # A request's own routes.
 
@@ -197,7 +225,7 @@ class Callback:
         lasts = row.look in (FOREVER, WHILE)
         asks = self._asks_first(grants=not row.message, lasts=lasts)
         asks = asks or is_hidden_from(asked, row, "link")
-        if asks or not self._gate.is_finger(request):
+        if asks or not self._gate.looks_human(request):
             self._opened(request, asked)
             return self._confirm(asked, request, row.name)
         return self._answer(request, asked, Answer(asked.id, row.name, surface="link"))
@@ -224,7 +252,7 @@ class Callback:
     def _expose(self, request: http1.Request, suspect: Suspect) -> Response:
         """The session that asks must neither answer nor see the ways to answer."""
         id = request.query.get("id") or parse_form(request.body).get("id", [""])[0]
-        receipt = self._desk.refuse(id, request.path[1:], str(suspect))
+        receipt = self._approvals.refuse(id, request.path[1:], str(suspect))
         return self._result(request, receipt, None)
 
     def show(self, request: http1.Request) -> Reply:
@@ -240,23 +268,23 @@ class Callback:
         _, asked = self._sent(request)
         if asked is None or not asked.waits():
             return self._over(request, asked)
-        held = self._desk.hold(asked.id)
+        held = self._approvals.extend_deadline(asked.id)
         if IN_PLACE in request.headers:
             return as_json({"held": held})
         return self._whole(asked, request)
 
     def _opened(self, request: http1.Request, asked: Request) -> None:
         """A page shows a request: to a person, as far as can be told, who reads it."""
-        if self._gate.is_finger(request):
-            self._desk.requests.mark_shown(asked)
-            self._desk.hold(asked.id)
+        if self._gate.looks_human(request):
+            self._approvals.requests.mark_shown(asked)
+            self._approvals.extend_deadline(asked.id)
 
     def _answer(self, request: http1.Request, asked: Request, answer: Answer) -> Reply:
         """Hand an answer in, and say what came of it."""
         suspect = self._gate.suspect(request, afresh=True)
         if suspect is not None:
             return self._expose(request, suspect)
-        receipt = self._desk.answer(answer)
+        receipt = self._approvals.answer(answer)
         in_place = IN_PLACE in request.headers
         if receipt.status == statuses.CONFIRM and not in_place:
             return self._confirm(
@@ -271,28 +299,30 @@ class Callback:
         _, asked = self._sent(request)
         if asked is None or not asked.grants:
             return self._over(request, asked)
-        ended = self._desk.revoke_passes(str(asked.grants["id"]), "page")
-        done = text(self._language, "pass.revoked", count=len(ended))
-        return message(self._language, 200, "pass.title", done)
+        ended = self._approvals.revoke_passes(str(asked.grants["id"]), "page")
+        done = text(self._language, "{count} passes revoked", count=len(ended))
+        return message(self._language, 200, msg("Passes"), done)
 
     def _over(self, request: http1.Request, asked: Request | None) -> Response:
         """What became of a request that no longer waits."""
         receipt = Receipt(statuses.UNKNOWN)
         if asked is not None:
-            receipt = Receipt(statuses.ENDED, self._desk.presenter.outcome(asked))
+            receipt = Receipt(statuses.ENDED, self._approvals.outcome_of(asked))
         return self._result(request, receipt, asked)
 
     def _result(
         self, request: http1.Request, receipt: Receipt, asked: Request | None
     ) -> Response:
-        """What the desk said; as JSON for who shows it in place."""
+        """What the approvals said; as JSON for a page that shows it in place."""
         status = STATUSES.get(receipt.status, 200)
         if IN_PLACE in request.headers:
             return as_json(result_json(self._language, receipt), status)
         if receipt.status == statuses.REFUSED:
-            return message(self._language, status, "page.refused", receipt.error)
+            return message(
+                self._language, status, msg("This cannot be opened"), receipt.error
+            )
         is_small = asked is not None and 0 < len(asked.raw) <= SMALL
-        ask = self._desk.presenter.brief(asked) if asked and is_small else None
+        ask = asked.ask() if asked and is_small else None
         ways = self._ways(asked)
         if asked is not None and receipt.status == statuses.SETTLED and asked.grants:
             revoke = self._links.path("/revoke", asked.id)[1:]
@@ -309,7 +339,7 @@ class Callback:
         """A request's own page: what may be answered, or how it ended."""
         payload = asked.payload()
         yield 0.0
-        ask = self._desk.presenter.ask(asked, payload)
+        ask = self._approvals.presenter.ask(asked, payload)
         if not self._gate.may_read(request):
             ask = ask.without_edit()
         if not self._pages_answer:
@@ -317,9 +347,9 @@ class Callback:
         yield 0.0
         ways = self._ways(asked)
         if not asked.waits():
-            pieces = record_page(ask, self._desk.presenter.outcome(asked), ways)
+            pieces = record_page(ask, self._approvals.outcome_of(asked), ways)
         else:
-            left = self._desk.seconds_left(asked)
+            left = self._approvals.seconds_left(asked.id)
             links = links_of(self._links, ask)
             pieces = request_page(ask, links, left, error, values, ways.events)
         return (yield from in_pieces(pieces, 400 if error else 200))
@@ -335,14 +365,17 @@ class Callback:
         """The step before a decision; `words` are to be agreed to."""
         payload = asked.payload()
         yield 0.0
-        ask = self._desk.presenter.ask(asked, payload)
+        ask = self._approvals.presenter.ask(asked, payload)
         offer = ask.offer(name)
         yield 0.0
         if offer is None:
             return (yield from self._whole(asked, request))
         if words:
             offer = offer._replace(confirm=words)
-        link, left = links_of(self._links, ask)[name], self._desk.seconds_left(asked)
+        link, left = (
+            links_of(self._links, ask)[name],
+            self._approvals.seconds_left(asked.id),
+        )
         events = self._ways(asked).events
         pieces = confirm_page(ask, offer, link, left, values, events)
         return (yield from in_pieces(pieces))
@@ -356,7 +389,7 @@ class Callback:
         except (ProtocolError, NotYetError):
             asked = None
         if asked is None or not self._gate.is_own_script(request):
-            exchange.reply(refusal(self._language, 403, "page.unknown"))
+            exchange.reply(refusal(self._language, 403, NO_REQUEST))
             return
         self.inbox.follow(exchange, asked)
 
@@ -369,7 +402,7 @@ class Callback:
         in_place = IN_PLACE in request.headers
         receipt = Receipt(statuses.UNKNOWN)
         if asked is not None:
-            receipt = self._desk.undo(asked.id, "inbox" if in_place else "page")
+            receipt = self._approvals.undo(asked.id, "inbox" if in_place else "page")
         if in_place:
             status = STATUSES.get(receipt.status, 200)
             return as_json(undo_json(self._language, receipt), status)
@@ -418,9 +451,9 @@ class Callback:
         sender = request.peer + request.headers.get("sec-fetch-site", "")
         if self._wrong_ids.too_many(sender, now):
             raise ProtocolError("too many wrong ids", 429)
-        asked = self._desk.requests.get(id)
+        asked = self._approvals.requests.get(id)
         # What cannot decide may guess: no page elsewhere can lock its reader out.
-        if asked is None and self._gate.is_finger(request):
+        if asked is None and self._gate.looks_human(request):
             self._wrong_ids.add(sender, now)
         return asked
 
@@ -428,7 +461,7 @@ class Callback:
         """The same by a signed link. Raises NotYetError where it may still come."""
         if not self._links.good(path, id, signature):
             return None
-        asked = self._desk.requests.get(id)
+        asked = self._approvals.requests.get(id)
         if asked is None:
             if self._ticks() < self._started + RETURN_SECONDS:
                 raise NotYetError
@@ -452,3 +485,75 @@ ROUTES: dict[str, dict[str, Route]] = {
     "/status": {"GET": Callback.status},
     "/healthz": {"GET": Callback.health},
 }
+
+
+# Installing from here.
+
+
+class Share:
+    """Hands this very version on: GET /install.sh and /feishuperm.pyz; None otherwise.
+
+    The script that goes out holds the address and the checksum of the file that goes
+    out.  The file is kept in memory from the start: an upgrade replaces it on the disk,
+    and a script and a file of two versions must never meet.
+    """
+
+    def __init__(
+        self, settings: Settings, archive: bytes | None = None, script: bytes = b""
+    ) -> None:
+        if archive is None:
+            path = archive_path()
+            archive = (read_bytes(path, MAX_ARCHIVE) if path else None) or b""
+        self._who = settings.callback_share_installer
+        self._url = settings.callback_server_url
+        self._archive = archive
+        self._digest = hashlib.sha256(archive).hexdigest()
+        self._script = script or pkgutil.get_data("feishuperm", "web/install.sh") or b""
+
+    def __call__(self, request: http1.Request) -> Response | None:
+        route = SHARED.get(request.path)
+        if route is None or not self._archive or not self._is_open(request):
+            return None
+        if request.method not in ("GET", "HEAD"):
+            return Response(405, b"wrong method\n", headers=[("Allow", "GET, HEAD")])
+        return route(self, request)
+
+    def script(self, request: http1.Request) -> Response:
+        """The installer, filled in for the file of this server."""
+        url = self._address(request) + "/feishuperm.pyz"
+        text = fill_installer(self._script, __version__, url, self._digest)
+        return Response(200, text, "text/x-shellscript; charset=utf-8")
+
+    def archive(self, request: http1.Request) -> Response:
+        """The program."""
+        return Response(200, self._archive, "application/octet-stream")
+
+    def sums(self, request: http1.Request) -> Response:
+        """The checksum alone, for `install.sh --from URL`."""
+        return Response(200, f"{self._digest}  feishuperm.pyz\n".encode())
+
+    def _is_open(self, request: http1.Request) -> bool:
+        return self._who == "on" or (self._who == "auto" and is_local(request))
+
+    def _address(self, request: http1.Request) -> str:
+        """How the caller reached us; from afar, how people are meant to."""
+        host = request.headers.get("host", "")
+        if is_local(request) and SAFE_HOST.match(host):
+            return f"http://{host}"
+        return self._url
+
+
+SHARED: dict[str, Callable[[Share, http1.Request], Response]] = {
+    "/install.sh": Share.script,
+    "/feishuperm.pyz": Share.archive,
+    "/SHA256SUMS": Share.sums,
+}
+
+
+def fill_installer(script: bytes, version: str, url: str, sha256: str) -> bytes:
+    """install.sh made for one file: its version, its address, its checksum."""
+    for name, value in (("version", version), ("url", url), ("sha256", sha256)):
+        quoted = value.replace("'", "'\\''")  # a URL may hold one; it must not get out
+        line = f"\n{name}='{quoted}'\n".encode()
+        script = script.replace(f"\n{name}=''\n".encode(), line, 1)
+    return script

@@ -15,13 +15,12 @@ from typing import Any
 
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError
-from feishuperm.lib.ancestry import Clients
-from feishuperm.services.desk import Desk
-from feishuperm.services.links import Links
+from feishuperm.lib.process_tree import SessionProcesses
+from feishuperm.messages import message_of, msg
+from feishuperm.services.approvals import Approvals
 from feishuperm.services.notices import Notices
-from feishuperm.services.passes import Pass, check_rule, describe
-from feishuperm.services.run_files import rule_digest
-from feishuperm.services.sessions import Tickets
+from feishuperm.services.passes import Pass, check_rule, describe, rule_digest
+from feishuperm.services.web_access import Links, LoginTokens
 
 Reply = dict[str, Any]
 
@@ -37,17 +36,17 @@ class Control:
 
     def __init__(
         self,
-        desk: Desk,
+        approvals: Approvals,
         links: Links,
-        tickets: Tickets,
-        clients: Clients,
+        tickets: LoginTokens,
+        clients: SessionProcesses,
         notices: Notices,
         addresses: dict[str, str],
         stop: Callable[[], None],
         hand_over: Callable[[bool], int],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._desk = desk
+        self._approvals = approvals
         self._links = links
         self._tickets = tickets
         self._clients = clients
@@ -62,7 +61,7 @@ class Control:
         name = str(command.get("command"))
         row = COMMANDS.get(name)
         if row is None:
-            return {"error": f"unknown control command {name!r}"}
+            return {"error": msg("unknown control command {!r}", name)}
         # A way into the inbox is good for later, and so is a pass: no session gets
         # one, whether it asks or not.
         if command.get("inbox") is True and self._clients.suspect_pid(pid, True):
@@ -72,13 +71,13 @@ class Control:
         if name not in FOR_SESSIONS:
             suspect = self._clients.suspect_pid(pid, any_session=ever)
         if suspect is not None:
-            self._desk.refuse("", name, str(suspect))
+            self._approvals.refuse("", name, str(suspect))
             return {"error": REFUSAL.format(suspect)}
         return row(self, command)
 
     def status(self, command: dict[str, Any]) -> Reply:
         """What `status` shows and `doctor` judges."""
-        waiting = self._desk.requests.waiting()
+        waiting = self._approvals.requests.waiting()
         # On this machine its user needs no ticket.
         needs = command.get("inbox") is True and not self._links.stay_here
         ticket = self._tickets.make() if needs else ""
@@ -88,8 +87,8 @@ class Control:
             "started": self._started,
             **self._addresses,
             "inbox": self._links.inbox_url(ticket),
-            "channels": self._desk.notifier.states(),
-            "ledger": self._desk.ledger_state(),
+            "channels": self._approvals.notifier.states(),
+            "ledger": self._approvals.ledger_state(),
             "waiting_count": len(waiting),
             "waiting": [
                 {
@@ -99,7 +98,7 @@ class Control:
                     "project": request.project,
                     "danger": list(request.danger),
                     "shown": request.shown,
-                    "seconds_left": self._desk.seconds_left(request),
+                    "seconds_left": self._approvals.seconds_left(request.id),
                 }
                 for request in waiting[:SHOWN_WAITING]
             ],
@@ -107,11 +106,11 @@ class Control:
 
     def release(self, command: dict[str, Any]) -> Reply:
         """Hand what waits back to the terminals."""
-        return {"released": self._desk.release_all("released by the user")}
+        return {"released": self._approvals.release_all("released by the user")}
 
     def stop(self, command: dict[str, Any]) -> Reply:
         """End the server, after this answer is out."""
-        released = self._desk.close()
+        released = self._approvals.close()
         self._stop()
         return {"released": released}
 
@@ -128,11 +127,11 @@ class Control:
 
     def undone(self, command: dict[str, Any]) -> Reply:
         """`log undo` took rules back: look at the ledger, and show it."""
-        return {"undone": self._desk.learn_undo(str(command.get("id")))}
+        return {"undone": self._approvals.learn_undo(str(command.get("id")))}
 
     def passes(self, command: dict[str, Any]) -> Reply:
         """Every pass that is good now."""
-        passes = self._desk.passes
+        passes = self._approvals.passes
         return {"passes": [describe(passes, row) for row in passes.all()]}
 
     def pass_add(self, command: dict[str, Any]) -> Reply:
@@ -144,7 +143,7 @@ class Control:
             return {"error": "minutes and calls are whole numbers"}
         if not (session or project):
             return {"error": "a pass is bound to a project or a session"}
-        passes = self._desk.passes
+        passes = self._approvals.passes
         try:
             check_rule(rule)
             folder = os.path.realpath(project) if project else ""
@@ -160,13 +159,13 @@ class Control:
             )
             row = passes.make(scope, minutes * 60, "command")
         except FeishupermError as error:
-            return {"error": str(error)}
-        self._desk.tell_pass(row)
+            return {"error": message_of(error)}
+        self._approvals.tell_pass(row)
         return {"pass": describe(passes, row)}
 
     def pass_revoke(self, command: dict[str, Any]) -> Reply:
         """End one pass, or all."""
-        ended = self._desk.revoke_passes(str(command.get("id")), "command")
+        ended = self._approvals.revoke_passes(str(command.get("id")), "command")
         return {"revoked": [row.id for row in ended]}
 
 

@@ -1,12 +1,16 @@
 """The inbox over HTTP: its page, its stream, and the browsers that are let in.
 
 Who may read it is the gate's business (`handlers.access`), what it looks like that of
-`pages.inbox`, who listens that of `channels.inbox`.  Here are the items of what waits,
-each made once, and the way from a ticket to a session.
+`pages.inbox`, who listens that of `channels.inbox`.  Here are the pending requests,
+each drawn once, and the way from a ticket to a session.
+
+What an open page is sent is a state: who is pending until when, and the fragments of
+HTML that it does not have yet.  A page that connects gets all of them.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from feishuperm.channels.inbox import InboxChannel
@@ -14,31 +18,34 @@ from feishuperm.errors import ProtocolError
 from feishuperm.handlers.access import Gate
 from feishuperm.handlers.pages.inbox import (
     Item,
+    again_page,
+    ended_box,
     inbox_page,
     make_item,
-    recent_item,
-    state_json,
+    pass_list,
+    recent_list,
+    session_list,
+    ticket_page,
 )
-from feishuperm.handlers.pages.passes import pass_items, pass_list
-from feishuperm.handlers.pages.result import live_json
-from feishuperm.handlers.pages.sessions import again_page, session_list, ticket_page
+from feishuperm.handlers.pages.request import live_json
 from feishuperm.handlers.replies import (
     PRIVATE,
+    Reply,
+    Slow,
     as_json,
     in_pieces,
     page,
     refusal,
     to_home,
 )
-from feishuperm.handlers.turns import Reply, Slow
+from feishuperm.messages import msg
 from feishuperm.models.ask import Ask, Outcome
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
 from feishuperm.protocol import http1
 from feishuperm.protocol.http1 import Response, parse_form
-from feishuperm.services.desk import Desk
-from feishuperm.services.links import Links
-from feishuperm.services.sessions import Tickets
+from feishuperm.services.approvals import Approvals
+from feishuperm.services.web_access import Links, LoginTokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +56,13 @@ Form = dict[str, list[str]]
 SHOWN_WAITING = 50  # nobody reads a longer page; the count says how many there are
 SHOWN_RECENT = 30
 ITEM_SECONDS = 0.02  # for new items in one turn of the loop
-CLOSED = 403, "page.inbox_closed"
+CLOSED = (
+    403,
+    msg(
+        "The inbox opens on the machine that runs the server, or with the link that "
+        "feishuperm status prints."
+    ),
+)
 
 
 class Inbox:
@@ -57,16 +70,16 @@ class Inbox:
 
     def __init__(
         self,
-        desk: Desk,
+        approvals: Approvals,
         gate: Gate,
         links: Links,
-        tickets: Tickets,
+        tickets: LoginTokens,
         channel: InboxChannel,
         language: str,
         clock: Callable[[], float],
         ticks: Callable[[], float],
     ) -> None:
-        self._desk = desk
+        self._approvals = approvals
         self._gate = gate
         self._links = links
         self._tickets = tickets
@@ -74,7 +87,8 @@ class Inbox:
         self._language = language
         self._clock = clock
         self._ticks = ticks
-        self._items: dict[str, Item] = {}  # of what waits, by request id
+        self._items: dict[str, Item] = {}  # of pending requests, by id
+        self._sent: dict[str, str] = {}  # fragments that every open page has
         self._streams: list[tuple[Stream, str]] = []  # with the id of their session
 
     # The page, and the way in.
@@ -107,13 +121,16 @@ class Inbox:
         return "Set-Cookie", self._gate.sessions.open(request.peer, agent)
 
     def _page(self, request: http1.Request, *headers: tuple[str, str]) -> Slow:
-        own = self._gate.session(request)
-        rows = pass_list(self._language, self._pass_items())
-        rows += session_list(self._language, self._gate.sessions.all(), own)
-        state = self._state(seen=self._gate.is_finger(request))
-        items = list(self._items.values())
-        ended = [(outcome, self._undo(outcome)) for outcome in self._recent()]
-        made = inbox_page(self._language, state, items, rows, ended)
+        drawn = self._draw(is_seen=self._gate.looks_human(request))
+        made = inbox_page(
+            self._language,
+            [self._items[asked.id] for asked in drawn],
+            len(self._approvals.requests.waiting()),
+            self._parts(self._recent()),
+            session_list(
+                self._language, self._gate.sessions.all(), self._gate.session(request)
+            ),
+        )
         return in_pieces(made, 200, *headers)
 
     def revoke(self, request: http1.Request) -> Response:
@@ -122,11 +139,8 @@ class Inbox:
         if not self._gate.may_read(request):
             return refusal(self._language, *CLOSED)
         for id in form.get("pass", ()):
-            self._desk.revoke_passes(id, "inbox")
+            self._approvals.revoke_passes(id, "inbox")
         return to_home()
-
-    def _pass_items(self) -> list[dict[str, str]]:
-        return pass_items(self._language, self._desk.passes)
 
     def dismiss(self, request: http1.Request) -> Response:
         """End a session, or all of them, and what they have open."""
@@ -164,56 +178,65 @@ class Inbox:
 
     def _of_one(self, asked: Request) -> bytes:
         if asked.waits():
-            state = {"waits": True, "left": self._desk.seconds_left(asked)}
+            state = {"waits": True, "left": self._approvals.seconds_left(asked.id)}
         else:
-            state = {"waits": False, **live_json(self._desk.presenter.outcome(asked))}
+            state = {"waits": False, **live_json(self._approvals.outcome_of(asked))}
         return b"event: state\ndata: " + as_json(state).body + b"\n"
 
-    def event(self) -> bytes:
-        """The state as a server-sent event."""
-        return b"event: state\ndata: " + self._state() + b"\n\n"
+    def event(self, full: bool) -> bytes:
+        """The state as a server-sent event: for a new page, or for all that are open.
 
-    def _state(self, seen: bool = True) -> bytes:
-        """Everything the inbox shows; `seen` if somebody has the page open."""
-        waiting = self._desk.requests.waiting()
-        shown = self._drawn(waiting[:SHOWN_WAITING])
-        for asked in shown if seen else ():
-            self._desk.requests.mark_shown(asked)
-        now = self._clock()
-        return state_json(
-            self._items.values(),
-            now=now,
-            waiting_count=len(waiting),
-            passes=self._pass_items(),
-            deadlines={row.id: now + self._desk.seconds_left(row) for row in shown},
-            recent=[recent_item(row, self._undo(row)) for row in self._recent()],
-        )
+        Open pages are only sent the fragments that have changed.  A new page may have
+        seen one that is unknown to the others: that one is sent to all of them again.
+        """
+        shown = self._draw()
+        now, recent = self._clock(), self._recent()
+        fragments = self._parts(recent)
+        for id, item in self._items.items():
+            fragments.update({f"request-{id}": item.card, f"row-{id}": item.row})
+        same = {n: html for n, html in fragments.items() if self._sent.get(n) == html}
+        self._sent = same if full else fragments
+        state = {
+            "now": now,
+            "count": len(self._approvals.requests.waiting()),
+            "deadlines": {
+                row.id: now + self._approvals.seconds_left(row.id) for row in shown
+            },
+            "ended": {outcome.id: ended_box(outcome) for outcome in recent},
+            "fragments": {
+                name: html
+                for name, html in fragments.items()
+                if full or name not in same
+            },
+        }
+        data = json.dumps(state, ensure_ascii=False).encode(errors="replace")
+        return b"event: state\ndata: " + data + b"\n\n"
+
+    def _parts(self, recent: list[Outcome]) -> dict[str, str]:
+        """The sections that change, by the names of their elements."""
+        rows = ((outcome, self._undo(outcome)) for outcome in recent)
+        return {
+            "recent-part": recent_list(self._language, rows),
+            "passes": pass_list(self._language, self._approvals.passes),
+        }
 
     def _recent(self) -> list[Outcome]:
-        outcome = self._desk.presenter.outcome
-        return [outcome(row) for row in self._desk.requests.recent(SHOWN_RECENT)]
+        outcome = self._approvals.outcome_of
+        return [outcome(row) for row in self._approvals.requests.recent(SHOWN_RECENT)]
 
     def _undo(self, outcome: Outcome) -> str:
-        """The link that takes back what was written; empty if nothing was."""
+        """The link that undoes what was written; empty if nothing was."""
         return self._links.path("/undo", outcome.id)[1:] if outcome.undoable else ""
 
     # Items.
 
-    def arrived(self, ask: Ask) -> None:
-        """Draw a large request while its event is decoded; a small one can wait."""
-        if not ask.partial:
-            return
-        waiting = {row.id for row in self._desk.requests.waiting()[:SHOWN_WAITING]}
-        self._items = {id: self._items[id] for id in self._items if id in waiting}
-        if ask.id in waiting:
-            self._items[ask.id] = make_item(ask, links_of(self._links, ask))
+    def _draw(self, is_seen: bool = True) -> list[Request]:
+        """Draw the pending requests; returns those that are drawn, and marks them.
 
-    def _drawn(self, waiting: list[Request]) -> list[Request]:
-        """Make the items of these; returns those that are made.
-
-        An item is made once.  Many large ones at a time would hold the loop: what is
-        not made in this turn is in the next state.
+        Each is drawn once.  Many large ones at a time would hold the loop: those that
+        are not drawn in this turn are in the next state.
         """
+        waiting = self._approvals.requests.waiting()[:SHOWN_WAITING]
         before, until = self._items, self._ticks() + ITEM_SECONDS
         self._items = {
             row.id: before[row.id]
@@ -221,13 +244,16 @@ class Inbox:
             if row.id in before and before[row.id].is_fresh(row)
         }
         for asked in waiting:
-            if asked.id not in self._items and asked.is_worded:
-                ask = self._desk.presenter.brief(asked)
+            ask = asked.ask() if asked.id not in self._items else None
+            if ask is not None:
                 self._items[asked.id] = make_item(ask, links_of(self._links, ask))
                 if self._ticks() > until:
                     self._channel.refresh()
                     break
-        return [asked for asked in waiting if asked.id in self._items]
+        drawn = [asked for asked in waiting if asked.id in self._items]
+        for asked in drawn if is_seen else ():
+            self._approvals.requests.mark_shown(asked)
+        return drawn
 
 
 def links_of(links: Links, ask: Ask) -> dict[str, str]:

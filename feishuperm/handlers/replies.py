@@ -1,19 +1,72 @@
-"""The shapes of our answers: a page, a page in pieces, JSON, a refusal, a way on."""
+"""The shapes of answers: a page, JSON, a refusal, a way on; now, or over many turns.
+
+The loop serves everybody, so nobody may hold it: a page of some megabytes is made piece
+by piece, and a link whose request is still on its way back waits for it.  Such an
+answer is a generator: it yields the seconds until it wants to go on, and returns the
+response.  There is no thread, and there are never more than `MAX_SLOW` of them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Generator, Iterable
+from typing import Union
 
 from feishuperm.handlers.pages.layout import HEADERS
-from feishuperm.handlers.pages.result import message_page
-from feishuperm.handlers.turns import Slow
-from feishuperm.lib.text import text
-from feishuperm.protocol.http1 import Response
+from feishuperm.handlers.pages.request import message_page
+from feishuperm.messages import msg, text
+from feishuperm.models.names import INVALID, NO_REQUEST
+from feishuperm.protocol.http1 import Response, plain_response
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json; charset=utf-8"
 PRIVATE = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.server.connection import Exchange
+
+Slow = Generator[float, None, Response]
+Reply = Union[Response, Slow]
+
+TURN_SECONDS = 0.01  # a person notices a tenth of a second
+MAX_SLOW = 50  # of 15 MB at the most, and a person opens one
+
+
+class SlowReplies:
+    """Goes on with what is not finished."""
+
+    def __init__(
+        self,
+        later: Callable[[float, Callable[[], None]], object],
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._later = later
+        self._ticks = ticks
+        self._slow = 0
+
+    def run(self, exchange: Exchange, steps: Slow) -> None:
+        """Answer as soon as the steps are done: now, if they are few."""
+        if self._slow >= MAX_SLOW:
+            exchange.reply(plain_response(503))
+            return
+        self._slow += 1
+        self._go_on(exchange, steps)
+
+    def _go_on(self, exchange: Exchange, steps: Slow) -> None:
+        until, wait = self._ticks() + TURN_SECONDS, 0.0
+        try:
+            while not wait and self._ticks() < until:
+                wait = next(steps)
+        except StopIteration as done:
+            self._slow -= 1
+            exchange.reply(done.value)
+        except Exception:
+            self._slow -= 1
+            exchange.reply(plain_response(500))
+            raise
+        else:
+            self._later(wait, lambda: self._go_on(exchange, steps))
 
 
 def page(body: bytes, status: int = 200, *headers: tuple[str, str]) -> Response:
@@ -41,7 +94,7 @@ def message(
 
 def refusal(language: str, status: int, key: str) -> Response:
     """A page that says why not; `key` is the sentence's."""
-    title = "page.invalid" if key == "page.unknown" else "page.refused"
+    title = INVALID if key == NO_REQUEST else msg("This cannot be opened")
     return message(language, status, title, text(language, key))
 
 

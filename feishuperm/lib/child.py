@@ -1,8 +1,8 @@
 """A child process in a session of its own, with bounded output and no hold on us.
 
 What `subprocess` leaves to its caller: a child that does not read its input, floods its
-output, or leaves a background process holding the pipes must not stop us, and whoever
-ends it ends its whole group.
+output, or leaves a background process holding the pipes must not stop us; ending it
+ends its whole group.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from feishuperm import wire
 from feishuperm.errors import UsageError
+from feishuperm.messages import message_of, msg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ def gateway_socket(environ: Mapping[str, str] = os.environ) -> str:
     return f"/tmp/feishuperm-gateway-{zlib.crc32(os.fsencode(path)):08x}.sock"
 
 
+# A project's, for everybody and for one person.
+SHARED_SETTINGS, LOCAL_SETTINGS = ".claude/settings.json", ".claude/settings.local.json"
+
+
 def claude_dir(environ: Mapping[str, str] = os.environ) -> str:
     """Claude Code's own folder of user settings."""
     return environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home(environ), ".claude")
@@ -57,11 +62,10 @@ def claude_settings(
     project: str, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """The settings files Claude Code reads, by its own names, the strongest last."""
-    folder = os.path.join(project, ".claude")
     return {
         "userSettings": os.path.join(claude_dir(environ), "settings.json"),
-        "projectSettings": os.path.join(folder, "settings.json"),
-        "localSettings": os.path.join(folder, "settings.local.json"),
+        "projectSettings": os.path.join(project, SHARED_SETTINGS),
+        "localSettings": os.path.join(project, LOCAL_SETTINGS),
     }
 
 
@@ -90,10 +94,10 @@ def read_config(path: str) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(msg("cannot read {}: {}", path, message_of(error))) from None
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith(b"#") and b"=" not in line:
-            raise UsageError(f"{path}, line {number}: expected KEY=VALUE")
+            raise UsageError(msg("{}, line {}: expected KEY=VALUE", path, number))
     values = wire.parse_config(data)
     return {
         key.decode(errors="replace"): value.decode(errors="replace")

@@ -12,10 +12,11 @@ from typing import Any
 
 from feishuperm import wire
 from feishuperm.errors import FeishupermError
+from feishuperm.messages import MADE, msg, unpack
 
 
 class NotRunningError(FeishupermError):
-    """Nothing of ours answers on the socket."""
+    """No server of feishuperm answers on the socket."""
 
 
 class Reply(dict[str, Any]):
@@ -23,7 +24,7 @@ class Reply(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         raise FeishupermError(
-            f"the server says nothing of {key!r}: it is of another version",
+            msg("the server says nothing of {!r}: it is of another version", key),
             "feishuperm restart",
         )
 
@@ -40,7 +41,8 @@ def ask_server(
         sock = wire.connect(address)
     except wire.NoServer:
         raise NotRunningError(
-            f"the server is not running on {os.fsdecode(address)}", "feishuperm doctor"
+            msg("the server is not running on {}", os.fsdecode(address)),
+            "feishuperm doctor",
         ) from None
     try:
         sock.settimeout(timeout)
@@ -65,15 +67,19 @@ def is_listening(path: str) -> bool:
 def _answer(kind: bytes, body: bytes, timeout: float) -> dict[str, Any]:
     if kind != b"J":
         raise NotRunningError(
-            f"the server did not answer within {timeout:g} seconds",
-            "feishuperm status, or restart it: feishuperm install",
+            msg("the server did not answer within {:g} seconds", timeout),
+            msg("feishuperm status, or restart it: feishuperm install"),
         )
     try:
         answer = json.loads(body, object_hook=Reply)
     except ValueError:
         answer = None
+    if isinstance(answer, Reply):
+        answer = unpack(answer, answer.pop(MADE, {}))
     if not isinstance(answer, Reply):
-        raise FeishupermError("the server answered with something else than an object")
+        raise FeishupermError(
+            msg("the server answered with something else than an object")
+        )
     if isinstance(answer.get("error"), str):
         raise FeishupermError(answer["error"])
     return answer

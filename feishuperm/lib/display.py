@@ -46,6 +46,8 @@ def _others(text: str) -> str:
 
 def visible(text: str) -> str:
     """The text with every invisible character written as `⟦U+202E⟧`."""
+    if text.isascii() and text.isprintable():
+        return text
     others = _others(text)
     if not _COMMON.search(others):
         return text
@@ -63,7 +65,8 @@ def visible(text: str) -> str:
 def one_line(text: str, limit: int = 200) -> str:
     """The text made visible, on one line, and cut to `limit` characters."""
     head = text[: limit * 2]  # blanks between words take room too
-    line = " ".join(visible(head).split())
+    is_plain = head.isascii() and head.isprintable()
+    line = " ".join((head if is_plain else visible(head)).split())
     whole = len(head) == len(text) and len(line) <= limit
     return line if whole else line[: limit - 1] + "…"
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from feishuperm.errors import FileError, PayloadError
 from feishuperm.lib.config import config_dir
 from feishuperm.lib.files import private_dir, read_json, write_atomic
+from feishuperm.messages import message_of, msg
 from feishuperm.models.ask import from_plain, to_plain
 
 KEPT_KEYS = 8  # a gateway that was set back by as many logins knows one of them
@@ -81,7 +82,7 @@ def save(enrolment: Enrolment, environ: Mapping[str, str] = os.environ) -> None:
     """
     kept = load(environ)
     if kept is None or kept.machine != enrolment.machine:
-        raise FileError(f"{path(environ)} is no longer this server's: restart it")
+        raise FileError(msg("{} is no longer this server's: restart it", path(environ)))
     _write(path(environ), enrolment, environ)
 
 
@@ -95,7 +96,7 @@ def promote(environ: Mapping[str, str] = os.environ) -> None:
     try:
         os.replace(coming_path(environ), path(environ))
     except OSError as error:
-        raise FileError(f"{path(environ)}: {error.strerror}") from None
+        raise FileError(f"{path(environ)}: {message_of(error)}") from None
 
 
 def _read(place: str) -> Enrolment | None:
@@ -107,7 +108,7 @@ def _read(place: str) -> Enrolment | None:
         for key in enrolment.keys:
             bytes.fromhex(key)
     except (PayloadError, ValueError) as error:
-        raise FileError(f"{place}: {error}") from None
+        raise FileError(msg("{}: {}", place, error)) from None
     return enrolment if enrolment.machine and enrolment.keys else None
 
 

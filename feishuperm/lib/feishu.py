@@ -25,7 +25,7 @@ from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.json import json_get
 from feishuperm.lib.log import log
 from feishuperm.lib.post import Reply, post_json
-from feishuperm.lib.text import text, time_hint
+from feishuperm.messages import message_of, msg, text
 from feishuperm.models.ask import (
     FOREVER,
     NO,
@@ -83,7 +83,19 @@ def build_permission_card(
 
     def build(limit: int) -> Card:
         shown = shorten(ask, limit)
-        blocks = _shown(shown) if detail else [div(_say(ask, "card.absent"))]
+        blocks = (
+            _shown(shown)
+            if detail
+            else [
+                div(
+                    _say(
+                        ask,
+                        "Feishu refused to show the details: open the full "
+                        "request or see the terminal",
+                    )
+                )
+            ]
+        )
         elements = [
             *_mention(at), *blocks, {"tag": "hr"}, _fields(_circumstances(ask)),
             *_end(shown, url, detail),
@@ -97,7 +109,7 @@ def build_permission_card(
 def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
     """The way to the whole request, the time left, and the buttons."""
     if url is None:
-        return [note(_say(ask, "card.hint_terminal"))]
+        return [note(_say(ask, "Please answer in the terminal"))]
     page = url("/request", ask.id)
     more = link_button(_say(ask, more_key(ask)), page)
     # Nobody taps what they cannot see.
@@ -109,7 +121,7 @@ def _end(ask: Ask, url: Url | None, detail: bool) -> list[Element]:
 
 def more_key(ask: Ask) -> str:
     """What the button to a request's page says, as a text key."""
-    return "button.view" if ask.titled else "button.more"
+    return msg("View") if ask.titled else msg("See the whole request")
 
 
 def _way_home(ask: Ask, page: str) -> list[Element]:
@@ -117,14 +129,18 @@ def _way_home(ask: Ask, page: str) -> list[Element]:
     home = page.partition("/request?")[0] + "/"
     if ask.titled or host_is_local(url_host(home)):
         return []
-    return [link_button(_say(ask, "button.inbox"), home, "text")]
+    return [link_button(_say(ask, "Inbox"), home, "text")]
 
 
 def _rules(ask: Ask, detail: bool) -> list[Element]:
     """The rule that one of the buttons would write, and what it will not do."""
     if not detail or not ask.rules or not offers_rule(ask):
         return []
-    rules = _pair(ask.language, _say(ask, "card.rule"), "\n".join(ask.rules))
+    rules = _pair(
+        ask.language,
+        _say(ask, "Always allow would write this rule"),
+        "\n".join(ask.rules),
+    )
     return [note(line) for line in (rules, ask.rule_note) if line]
 
 
@@ -152,17 +168,17 @@ def _buttons(ask: Ask, url: Url) -> list[tuple[Element, bool]]:
 
 def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
     """The card of a notice: what happened, where, and what Claude Code said."""
-    colour, default = NOTICES[notice.kind]
-    title = text(language, f"notice.{notice.kind}")
-    said = notice.text or (text(language, default) if default else "")
+    colour, kind, usual = NOTICES[notice.kind]
+    title = text(language, kind)
+    said = notice.text or text(language, usual)
     name = last_name(notice.project)
     facts = _pairs(
         language,
-        ("card.project", name),
-        ("card.branch", notice.branch),
-        ("card.time", _time(notice.created)),
-        ("card.session", notice.session_id[:SHORT_ID]),
-        ("card.took", _duration(notice.seconds)),
+        (msg("Project"), name),
+        (msg("Branch"), notice.branch),
+        (msg("Time"), _time(notice.created)),
+        (msg("Session"), notice.session_id[:SHORT_ID]),
+        (msg("Took"), _duration(notice.seconds)),
     )
     block = Block("markdown", "", visible(said))
 
@@ -170,7 +186,15 @@ def build_notice_card(notice: Notice, language: str, at: str = "") -> Card:
         cut = shorten_block(block, limit)
         shown = [{"tag": "hr"}, *block_elements(cut, language)] if said else []
         if cut.hidden:
-            shown.append(note(text(language, "card.cut_note")))
+            shown.append(
+                note(
+                    text(
+                        language,
+                        "⚠ Too long for a card, only both ends are shown: see "
+                        "the full request first",
+                    )
+                )
+            )
         elements = [*_mention(at), _fields(facts), *shown]
         return card_frame(title, name, colour, name, elements)
 
@@ -188,7 +212,7 @@ def build_text_message(ask: Ask) -> Message:
         lines += (
             _labelled(block, ask.language) for block in shorten(ask, limit).blocks
         )
-        lines.append(_say(ask, "card.hint_terminal"))
+        lines.append(_say(ask, "Please answer in the terminal"))
         return {"msg_type": "text", "content": {"text": _inert("\n".join(lines))}}
 
     return _fit(build)
@@ -333,7 +357,7 @@ def columns(groups: list[list[Element]]) -> Element:
 def _named(ask: Ask) -> list[str]:
     """What the heading of a card says, and nothing below it again."""
     return _pairs(
-        ask.language, ("card.tool", ask.tool), ("card.project", ask.project_name)
+        ask.language, (msg("Tool"), ask.tool), (msg("Project"), ask.project_name)
     )
 
 
@@ -341,11 +365,11 @@ def _circumstances(ask: Ask) -> list[str]:
     """What the heading of a card does not say."""
     return _pairs(
         ask.language,
-        ("card.branch", ask.branch),
-        ("card.time", _time(ask.created)),
-        ("card.agent", ask.agent),
-        ("card.session", ask.session[:SHORT_ID]),
-        ("card.request", ask.id),
+        (msg("Branch"), ask.branch),
+        (msg("Time"), _time(ask.created)),
+        (msg("Agent"), ask.agent),
+        (msg("Session"), ask.session[:SHORT_ID]),
+        (msg("Request"), ask.id),
     )
 
 
@@ -362,7 +386,7 @@ def _pairs(language: str, *pairs: tuple[str, str]) -> list[str]:
 
 
 def _pair(language: str, label: str, value: str) -> str:
-    return text(language, "card.pair", label=label, value=value)
+    return text(language, "{label}: {value}", label=label, value=value)
 
 
 def _shown(ask: Ask) -> list[Element]:
@@ -372,18 +396,30 @@ def _shown(ask: Ask) -> list[Element]:
     drawn.insert(1, about_elements(ask))
     elements = [element for part in drawn for element in part]
     if ask.cut:
-        elements.append(note(_say(ask, "card.hidden", count=ask.cut)))
+        elements.append(
+            note(_say(ask, "⚠ {count} more items are not shown", count=ask.cut))
+        )
     if ask.is_cut:
-        elements.append(note(_say(ask, "card.cut_note")))
+        elements.append(
+            note(
+                _say(
+                    ask,
+                    "⚠ Too long for a card, only both ends are shown: see the "
+                    "full request first",
+                )
+            )
+        )
     if ask.masked:
-        elements.append(note(_say(ask, "card.masked")))
+        elements.append(
+            note(_say(ask, "⚠ Secrets are masked as ***: the full request shows them"))
+        )
     return elements
 
 
 def about_elements(ask: Ask) -> list[Element]:
     """What is dangerous, in red; then why it is asked, and what else it does."""
     red = [coloured(line, "red") for line in ask.dangers]
-    words = (("page.why", ask.why), ("page.prompt", ask.prompt))
+    words = ((msg("Claude said:"), ask.why), (msg("Working on:"), ask.prompt))
     said = [note(f"{_say(ask, key)} {line}") for key, line in words if line]
     return [*red, *said, *map(note, ask.facts)]
 
@@ -392,7 +428,7 @@ def _content(block: Block, language: str) -> str:
     """The text of a block, with a note where some of it is missing."""
     if not block.hidden:
         return block.text
-    note = text(language, "card.cut", count=block.hidden)
+    note = text(language, "… ({count} characters left out here) …", count=block.hidden)
     return f"{block.text}\n{note}\n{block.tail}"
 
 
@@ -404,7 +440,7 @@ def block_elements(block: Block, language: str) -> list[Element]:
     content = _content(block, language)
     label = [note(block.label)] if block.label else []
     if not content or ACTIVE.search(content):
-        return [*label, div(content or text(language, "card.empty"))]
+        return [*label, div(content or text(language, "(empty)"))]
     fenced = f"```{block.language}\n{content}\n```"
     return [*label, {"tag": "markdown", "content": fenced}]
 
@@ -429,7 +465,7 @@ def _part(part: markdown.Part, language: str) -> list[Element]:
 
 
 def _labelled(block: Block, language: str) -> str:
-    content = _content(block, language) or text(language, "card.empty")
+    content = _content(block, language) or text(language, "(empty)")
     if not block.label or block.kind == "question":
         return content
     return _pair(language, block.label, content)
@@ -500,35 +536,47 @@ RENEW = "renew"  # the token of an app; then it may pass
 # Code -> what it means for the message, and what the owner of the bot can do.
 Codes = Mapping[int, tuple[str, str]]
 CODES = {
-    2200: (RETRY, "Feishu has an internal error"),
-    9499: (SIMPLER, "Feishu could not read the message, or it is too large"),
-    11230: (SIMPLER, "the group does not take this kind of message"),
-    11231: (FAIL, "the group is gone: make a bot in another group"),
-    11232: (RETRY, "too many messages for this bot"),
-    11233: (RETRY, "too many messages in this group"),
-    11235: (SIMPLER, "only admins may mention all in this group: change FEISHU_AT"),
-    11237: (FAIL, "the group is gone: make a bot in another group"),
-    11242: (FAIL, "the group may not be written to"),
-    11246: (SIMPLER, "Feishu refused the card"),
-    11247: (RETRY, "Feishu is sending too much at the moment"),
-    11248: (SIMPLER, "Feishu refused the content as sensitive"),
-    11249: (FAIL, "the bot has left the group: add it again, copy its new address"),
-    11312: (SIMPLER, "Feishu's audit refused the content"),
-    19001: (FAIL, "the bot is unknown: copy FEISHU_WEBHOOK_URL again from the group"),
-    19002: (SIMPLER, "Feishu refused the message's form"),
-    19007: (FAIL, "the bot is switched off: enable it in the group's settings"),
+    2200: (RETRY, msg("Feishu has an internal error")),
+    9499: (SIMPLER, msg("Feishu could not read the message, or it is too large")),
+    11230: (SIMPLER, msg("the group does not take this kind of message")),
+    11231: (FAIL, msg("the group is gone: make a bot in another group")),
+    11232: (RETRY, msg("too many messages for this bot")),
+    11233: (RETRY, msg("too many messages in this group")),
+    11235: (
+        SIMPLER,
+        msg("only admins may mention all in this group: change FEISHU_AT"),
+    ),
+    11237: (FAIL, msg("the group is gone: make a bot in another group")),
+    11242: (FAIL, msg("the group may not be written to")),
+    11246: (SIMPLER, msg("Feishu refused the card")),
+    11247: (RETRY, msg("Feishu is sending too much at the moment")),
+    11248: (SIMPLER, msg("Feishu refused the content as sensitive")),
+    11249: (
+        FAIL,
+        msg("the bot has left the group: add it again, copy its new address"),
+    ),
+    11312: (SIMPLER, msg("Feishu's audit refused the content")),
+    19001: (
+        FAIL,
+        msg("the bot is unknown: copy FEISHU_WEBHOOK_URL again from the group"),
+    ),
+    19002: (SIMPLER, msg("Feishu refused the message's form")),
+    19007: (FAIL, msg("the bot is switched off: enable it in the group's settings")),
     19021: (
         FAIL,
-        "the signature is refused: check FEISHU_WEBHOOK_SECRET and the clock",
+        msg("the signature is refused: check FEISHU_WEBHOOK_SECRET and the clock"),
     ),
-    19022: (FAIL, "this machine's address is not in the bot's IP list: add it there"),
-    19024: (FAIL, "the bot wants a keyword: add `Claude Code` to its keywords"),
-    19036: (SIMPLER, "the message is too large for Feishu"),
-    230022: (SIMPLER, "Feishu refused the content as sensitive"),
-    230025: (SIMPLER, "the message is too large for Feishu"),
-    230028: (SIMPLER, "the content was refused by a data loss rule"),
-    230099: (SIMPLER, "Feishu refused the card"),
-    99991400: (RETRY, "too many requests to Feishu"),
+    19022: (
+        FAIL,
+        msg("this machine's address is not in the bot's IP list: add it there"),
+    ),
+    19024: (FAIL, msg("the bot wants a keyword: add `Claude Code` to its keywords")),
+    19036: (SIMPLER, msg("the message is too large for Feishu")),
+    230022: (SIMPLER, msg("Feishu refused the content as sensitive")),
+    230025: (SIMPLER, msg("the message is too large for Feishu")),
+    230028: (SIMPLER, msg("the content was refused by a data loss rule")),
+    230099: (SIMPLER, msg("Feishu refused the card")),
+    99991400: (RETRY, msg("too many requests to Feishu")),
 }
 
 
@@ -565,7 +613,7 @@ class Bot(NamedTuple):
         try:
             reply = self.post(self.url, encode({**signed, **message}).encode())
         except OSError as error:
-            return SendResult(False, NO_ANSWER, str(error), retry=True)
+            return SendResult(False, NO_ANSWER, message_of(error), retry=True)
         return judge(reply)
 
 
@@ -593,10 +641,11 @@ def judge(reply: Reply, codes: Codes = CODES) -> SendResult:
     if reply.status == 200 and code == 0:
         return SendResult(True, 0, "")
     verdict, advice = codes.get(code, (SIMPLER, ""))
-    said = f"{code}: {advice or one_line(str(json_get(reply.body, 'msg', '')))}"
+    own = one_line(str(json_get(reply.body, "msg", "")))
+    said = msg("{}: {}", code, advice or own)
     if code in (0, NO_ANSWER):  # a proxy's page, a redirect, another service
         verdict = FAIL
-        said = f"HTTP status {reply.status} and no answer of Feishu's"
+        said = msg("HTTP status {} and no answer of Feishu's", reply.status)
     if reply.status >= 500 or reply.status == 429:
         verdict = RETRY
     return SendResult(
@@ -622,3 +671,28 @@ def asked_pause(headers: Mapping[str, str]) -> float:
     """How long Feishu's gateway asks to wait, within reason."""
     value = headers.get("x-ogw-ratelimit-reset") or headers.get("retry-after") or ""
     return min(float(value), 60.0) if value.isascii() and value.isdigit() else 0.0
+
+
+UNCOUNTED = 6 * 3600  # nobody counts the seconds of so many hours
+AT_ZERO = {
+    "deny": msg("denied automatically after {time}"),
+    "stands": msg("stays refused after {time}"),
+    "terminal": msg("left to the terminal after {time}"),
+}
+
+
+def time_hint(ask: Ask) -> str:
+    """How long a person has, and what happens then."""
+    hint = text(
+        ask.language, "Please answer within {seconds} seconds", seconds=ask.seconds
+    )
+    counted = hint if ask.seconds < UNCOUNTED else ""
+    return " · ".join(filter(None, (counted, at_zero(ask))))
+
+
+def at_zero(ask: Ask) -> str:
+    """What happens when the time of a request is over, and when that is."""
+    if not ask.at_zero:
+        return ""
+    ends = time.strftime("%H:%M", time.localtime(ask.created + ask.seconds))
+    return text(ask.language, AT_ZERO[ask.at_zero], time=ends)

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.config import state_dir
+from feishuperm.messages import SYSTEM, Message, message_of, msg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,18 +42,18 @@ def read_bytes(path: str, limit: int = MAX_JSON) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise failure("cannot read", path, error) from None
+        raise failure("cannot read {}: {}", path, error) from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
+            raise OSError(errno.EINVAL, msg("not a regular file"))
         with open(fd, "rb", closefd=False) as file:
             data = file.read(limit + 1)
     except OSError as error:
-        raise failure("cannot read", path, error) from None
+        raise failure("cannot read {}: {}", path, error) from None
     finally:
         os.close(fd)
     if len(data) > limit:
-        raise FileError(f"cannot read {path}: larger than {limit} bytes")
+        raise FileError(msg("cannot read {}: larger than {} bytes", path, limit))
     return data
 
 
@@ -68,22 +69,24 @@ def parse_json(data: bytes, path: str) -> Any:
     try:
         return json.loads(data.decode(), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise FileError(f"{path}, {json_problem(error)}") from None
+        raise FileError(msg("{}, {}", path, json_problem(error))) from None
 
 
 def json_problem(error: Exception) -> str:
     """What is wrong with a text, and in which line if that is known."""
     if isinstance(error, UnicodeDecodeError):
-        return f"line {error.object.count(10, 0, error.start) + 1}: not UTF-8"
+        return msg("line {}: not UTF-8", error.object.count(10, 0, error.start) + 1)
     if isinstance(error, json.JSONDecodeError):
-        return f"line {error.lineno}: not JSON: {error.msg}"
+        return msg("line {}: not JSON: {}", error.lineno, Message(error.msg, SYSTEM))
     return (
-        f"not JSON: {error}" if isinstance(error, ValueError) else "nested too deeply"
+        msg("not JSON: {}", error)
+        if isinstance(error, ValueError)
+        else msg("nested too deeply")
     )
 
 
 def refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(msg("{} is no JSON number", name))
 
 
 # ---- writing
@@ -109,7 +112,7 @@ def write_atomic(
         old = _replaceable(target)
         _replace(target, data, old, mode, check, lasting)
     except (OSError, ValueError) as error:
-        raise failure("cannot write", path, error) from None
+        raise failure("cannot write {}: {}", path, error) from None
 
 
 def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
@@ -121,7 +124,7 @@ def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
         finally:
             os.close(fd)
     except (OSError, ValueError) as error:
-        raise failure("cannot write", path, error) from None
+        raise failure("cannot write {}: {}", path, error) from None
 
 
 def open_append(path: str, mode: int = 0o600) -> int:
@@ -160,13 +163,13 @@ def guard_dir(path: str) -> None:
     try:
         folder = os.stat(path)
         if os.geteuid() not in (0, folder.st_uid):
-            raise OSError(errno.EPERM, "it belongs to another user")
+            raise OSError(errno.EPERM, msg("it belongs to another user"))
         if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             os.chmod(path, 0o700)
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise failure("cannot use", path, error) from None
+        raise failure("cannot use {}: {}", path, error) from None
 
 
 def require_own(path: str, command: Sequence[str]) -> None:
@@ -185,9 +188,13 @@ def require_own(path: str, command: Sequence[str]) -> None:
 
     name = user_name(uid)
     raise FeishupermError(
-        f"{place} belongs to {name}: root would leave files there that this user "
-        "cannot change",
-        f"as {name}, without sudo: {shlex.join(['feishuperm', *command])}",
+        msg(
+            "{} belongs to {}: root would leave files there that this user cannot "
+            "change",
+            place,
+            name,
+        ),
+        msg("as {}, without sudo: {}", name, shlex.join(["feishuperm", *command])),
     )
 
 
@@ -239,7 +246,7 @@ def locked(
             fd = open_append(lock_path(path))
             acquire(fd, wait, clock, sleep)
         except (OSError, ValueError) as error:
-            raise failure("cannot lock", path, error) from None
+            raise failure("cannot lock {}: {}", path, error) from None
         yield
     finally:
         if fd >= 0:
@@ -261,12 +268,12 @@ def _replaceable(target: str) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(old.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
+        raise OSError(errno.EINVAL, msg("not a regular file"))
     if os.geteuid() not in (0, old.st_uid):
-        raise OSError(errno.EPERM, "it belongs to another user")
+        raise OSError(errno.EPERM, msg("it belongs to another user"))
     # A rename would replace a read-only file all the same; its owner meant it.
     if not old.st_mode & stat.S_IWUSR:
-        raise OSError(errno.EACCES, "it is read-only")
+        raise OSError(errno.EACCES, msg("it is read-only"))
     return old
 
 
@@ -331,7 +338,6 @@ def discard(path: str) -> None:
         pass
 
 
-def failure(what: str, path: str, error: Exception) -> FileError:
-    """The error to raise for one of the file system's."""
-    reason = error.strerror if isinstance(error, OSError) else str(error)
-    return FileError(f"{what} {path}: {reason}")
+def failure(sentence: str, path: str, error: Exception) -> FileError:
+    """The error to raise for one of the file system's: its path, and why."""
+    return FileError(msg(sentence, path, message_of(error)))

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from feishuperm.messages import message_of, msg
 from feishuperm.models.settings import url_host
 
 MAX_REPLY = 65536  # Feishu answers in a few hundred bytes
@@ -94,12 +95,12 @@ def _failures_named(url: str) -> Iterator[None]:
         yield
         return
     except OSError as error:  # first: a certificate's is a ValueError too
-        reason = error.strerror or str(error) or type(error).__name__
+        reason = message_of(error) or type(error).__name__
     except (ValueError, http.client.InvalidURL):
-        reason = "not a usable address"  # their own texts repeat it
+        reason = msg("not a usable address")  # their own texts repeat it
     except http.client.HTTPException as error:
         reason = str(error) or type(error).__name__
-    raise OSError(f"{url_host(url)}: {reason}")
+    raise OSError(msg("{}: {}", url_host(url), reason))
 
 
 def find_proxy(address: SplitResult, environ: Mapping[str, str]) -> SplitResult | None:
@@ -176,7 +177,7 @@ class _Wire(io.RawIOBase):
 def _left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
-        raise TimeoutError("timed out")
+        raise TimeoutError(msg("timed out"))
     return left
 
 
@@ -194,7 +195,9 @@ def _connect(
 ) -> socket.socket:
     """A way to the address; through a proxy by a tunnel, but for plain `http`."""
     if proxy and proxy.scheme != "http":
-        raise OSError(f"a proxy by {proxy.scheme}:// is not supported, only http://")
+        raise OSError(
+            msg("a proxy by {}:// is not supported, only http://", proxy.scheme)
+        )
     secure = address.scheme in ("https", "wss")
     host, port = address.hostname or "", address.port or (443 if secure else 80)
     near = (proxy.hostname, proxy.port or 80) if proxy else (host, port)
@@ -222,7 +225,7 @@ def trusting(ca_file: str) -> ssl.SSLContext:
 
 def _open(host: str | None, port: int, until: float) -> socket.socket:
     """A connection to the first of a host's addresses that answers."""
-    error = OSError("no address found")
+    error = OSError(msg("no address found"))
     for family, kind, number, _, where in socket.getaddrinfo(
         host or "", port, type=socket.SOCK_STREAM
     ):
@@ -254,7 +257,7 @@ def _tunnel(
     response = connection.getresponse()
     if response.status != 200:
         reason = f"{response.status} {response.reason}"
-        raise OSError(f"the proxy refuses the connection: {reason}")
+        raise OSError(msg("the proxy refuses the connection: {}", reason))
 
 
 def _proxy_headers(proxy: SplitResult) -> dict[str, str]:

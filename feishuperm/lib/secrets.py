@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from feishuperm.lib.secret_finders import Span
 
 HIDDEN = "***"
+STEP = 20  # places that are looked at between two pauses
+SHORT = 1 << 14  # characters that are searched for every hint without a pause
 PASSES = 8  # until nothing changes any more; two are the rule, more are an attack
 # Without one of these (in lower case) there is nothing to find.
 HINTS = (
@@ -37,9 +39,6 @@ HINTS = (
     "openssl", "dotnet", "nuget", "snmp", "nmcli", "freerdp", "sqlcmd", "bcp", "ipmi",
     "identified", "mosquitto", "lftp", "rpcclient", "psftp", "stdin", "sudo -",
 )  # fmt: skip
-
-
-STEP = 20  # places that are looked at between two pauses
 
 
 class Masked:
@@ -74,7 +73,7 @@ def masking(text: str) -> Steps:
     yield
     if not (yield from _has_hint(lower)):
         return Masked(text)
-    from feishuperm.lib.secret_veil import is_veiled
+    from feishuperm.lib.secret_finders import is_veiled
 
     for number in range(PASSES):
         spans = yield from _spans(masked, lower)
@@ -92,6 +91,8 @@ def masking(text: str) -> Steps:
 
 
 def _has_hint(lower: str) -> Generator[None, None, bool]:
+    if len(lower) <= SHORT:
+        return any(map(lower.__contains__, HINTS))
     for hint in HINTS:
         if hint in lower:
             return True

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.files import json_problem, refuse_constant
+from feishuperm.messages import msg
 
 BOM = "\ufeff"
 MISSING: Any = object()
@@ -72,7 +73,7 @@ def encode(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
-        raise SettingsError("the path of the program is not UTF-8") from None
+        raise SettingsError(msg("the path of the program is not UTF-8")) from None
 
 
 # Values.
@@ -130,9 +131,9 @@ def _check(text: str) -> int:
     rest = _skip(text, end)
     if rest != len(text):
         line = text.count("\n", 0, rest) + 1
-        raise SettingsError(f"line {line}: not JSON: text after the object")
+        raise SettingsError(msg("line {}: not JSON: text after the object", line))
     if text[start] != "{":
-        raise SettingsError("not a JSON object")
+        raise SettingsError(msg("not a JSON object"))
     return start
 
 
@@ -164,9 +165,11 @@ def _find(text: str, path: Path) -> Item | None:
         return None
     place = Item("", start, start, _DECODER.raw_decode(text, start)[1])
     for depth, step in enumerate(path):
-        kind, name = ("{", "an object") if isinstance(step, str) else ("[", "a list")
+        kind, name = (
+            ("{", msg("an object")) if isinstance(step, str) else ("[", "a list")
+        )
         if text[place.value] != kind:
-            raise SettingsError(f"{_name(path[:depth])} is not {name}")
+            raise SettingsError(msg("{} is not {}", _name(path[:depth]), name))
         child = _child(text, place.value, step)
         if child is None:
             return None
@@ -182,7 +185,7 @@ def _child(text: str, start: int, step: str | int) -> Item | None:
 
 
 def _name(path: Path) -> str:
-    return ".".join(str(step) for step in path) or "the file"
+    return ".".join(str(step) for step in path) or msg("the file")
 
 
 # Text in and out.

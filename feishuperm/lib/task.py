@@ -6,7 +6,7 @@ Nothing here knows sockets or clocks: whoever keeps a promise calls `resolve()`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -49,6 +49,28 @@ class Promise(Generic[T]):
             raise self._error
         value: T = self._value
         return value
+
+
+async def together(steps: Sequence[Coroutine[Any, None, T]]) -> list[T]:
+    """The results of several, which do not wait for each other."""
+    promises: list[Promise[T]] = [Promise() for _ in steps]
+    for promise, each in zip(promises, steps):
+        run(_resolve(promise, each), promise.fail)
+    return [await promise for promise in promises]
+
+
+async def _resolve(promise: Promise[T], steps: Coroutine[Any, None, T]) -> None:
+    promise.resolve(await steps)
+
+
+def at_once(steps: Coroutine[Any, None, T]) -> T:
+    """The result of steps that have nothing to wait for."""
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    raise RuntimeError("there is something to wait for")
 
 
 def run(

@@ -2,39 +2,41 @@
 
 What came from outside (a path, a bot's answer, a tool's name) is made visible first, so
 that no escape sequence in it can move the cursor or rewrite what stands there.  Lines
-come in English and are told in the language of whoever reads them.
+come in English and are told in the language of the person who reads them.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import visible
-from feishuperm.lib.tongue import translate
+from feishuperm.lib.language import translate
+from feishuperm.messages import message_of
 
 
-def say(text: str) -> None:
-    """One line or more on stdout, at once."""
-    print(visible(translate(text)), flush=True)
+def say(message: str, /, *args: Any, **values: Any) -> None:
+    """A sentence on stdout, at once."""
+    print(visible(translate(message, *args, **values)), flush=True)
 
 
 def show(text: str) -> None:
-    """What is no sentence of ours, or is translated already, as it is."""
+    """What is no sentence, or is translated already, as it is."""
     print(visible(text), flush=True)
 
 
-def warn(text: str) -> None:
+def warn(message: str, /, *args: Any, **values: Any) -> None:
     """What went wrong, on stderr."""
-    print(f"feishuperm: {visible(translate(text))}", file=sys.stderr)
+    said = visible(translate(message, *args, **values))
+    print(f"feishuperm: {said}", file=sys.stderr)
 
 
 def complain(error: FeishupermError) -> None:
     """An error and the command that mends it."""
-    warn(str(error))
+    warn(message_of(error))
     if error.hint:
-        hint = translate(f"hint: {error.hint}")
-        print(visible(hint), file=sys.stderr)
+        print(visible(translate("hint: {}", error.hint)), file=sys.stderr)
 
 
 def can_ask() -> bool:
@@ -42,6 +44,6 @@ def can_ask() -> bool:
     return all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-def ask(question: str) -> str:
+def ask(question: str, /, *args: Any) -> str:
     """What a person types behind a question, in small letters."""
-    return input(translate(question)).strip().lower()
+    return input(translate(question, *args)).strip().lower()

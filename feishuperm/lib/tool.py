@@ -16,8 +16,16 @@ from typing import Any, NamedTuple
 
 from feishuperm.lib.diff import Budget, unified_diff
 from feishuperm.lib.display import count_unseen, one_line, visible
+from feishuperm.messages import msg, pmsg
 from feishuperm.models.ask import CUT_FIRST, CUT_LAST, Block, shorten_block
-from feishuperm.models.names import FORM, IDLE, LAST_WORDS, PLAN_TOOL, QUESTION_TOOL
+from feishuperm.models.names import (
+    FORM,
+    IDLE,
+    LAST_WORDS,
+    PATH_KEYS,
+    PLAN_TOOL,
+    QUESTION_TOOL,
+)
 
 ToolInput = dict[str, Any]
 Rules = tuple[tuple[str, str], ...]  # (tool name, content); no content: the bare name
@@ -29,7 +37,42 @@ class ToolDetail(NamedTuple):
     tool_name: str
     colour: str  # Feishu header template
     summary: str
-    blocks: tuple[Block, ...]  # their labels are text keys
+    blocks: tuple[Block, ...]  # their labels are in English
+
+
+# What the keys of the tools' inputs are called.
+LABELS = {
+    "args": msg("Arguments"),
+    "cell_id": msg("Cell"),
+    "cell_type": msg("Cell type"),
+    "command": msg("Command"),
+    "content": msg("Content"),
+    "description": msg("Description"),
+    "edit_mode": msg("Mode"),
+    "file_path": msg("File"),
+    "glob": msg("File pattern"),
+    "limit": msg("Lines"),
+    "new_source": msg("Source"),
+    "notebook_path": msg("Notebook"),
+    "offset": msg("From line"),
+    "output_mode": msg("Output"),
+    "pages": msg("Pages"),
+    "path": msg("Path"),
+    "pattern": msg("Pattern"),
+    "plan": msg("Plan"),
+    "planFilePath": msg("Plan file"),
+    "prompt": msg("Prompt"),
+    "query": msg("Query"),
+    "last_assistant_message": msg("Claude's last words"),
+    "mcp_server_name": msg("MCP server"),
+    "message": msg("Message"),
+    "run_in_background": msg("In the background"),
+    "skill": msg("Skill"),
+    "subagent_type": msg("Agent"),
+    "timeout": msg("Time-out (ms)"),
+    "type": msg("File type"),
+    "url": msg("URL"),
+}
 
 
 class Field(NamedTuple):
@@ -42,7 +85,7 @@ class Field(NamedTuple):
 
     @property
     def label(self) -> str:
-        return f"field.{self.keys[0]}"
+        return LABELS[self.keys[0]]
 
 
 class Tool(NamedTuple):
@@ -76,7 +119,6 @@ UNSEEN = Block(hidden=1)  # a part that is not laid out
 LONG_WORD = 256  # characters
 MOST_UNSEEN = 50_000  # characters: spelled out, nobody looks through more of them
 _LAST_WORD, _FIRST_WORD = re.compile(r"\s\S*\Z"), re.compile(r"\S*\s")
-PATH_KEYS = ("file_path", "notebook_path")
 
 
 def _text(*keys: str) -> tuple[Field, ...]:
@@ -173,11 +215,11 @@ def _diff(before: str, after: str, budget: Budget, limit: int) -> Block:
     hidden = len(before) + len(after) - BRIEF_DIFF
     if not limit or hidden <= 0:
         text = unified_diff(before, after, budget)
-        return _block("diff", "field.diff", text, "diff", limit)
+        return _block("diff", msg("Change"), text, "diff", limit)
     half = BRIEF_DIFF // 2
     removed = f"-{before[:half]}".replace("\n", "\n-") if before else ""
     added = f"+{after[-half:]}".replace("\n", "\n+") if after else ""
-    block = _block("diff", "field.diff", f"{removed}\n{added}", "diff", limit)
+    block = _block("diff", msg("Change"), f"{removed}\n{added}", "diff", limit)
     return block._replace(hidden=block.hidden + hidden)
 
 
@@ -192,7 +234,7 @@ def _show_address(field: Field, tool_input: ToolInput, limit: int) -> list[Block
     url = str(tool_input[field.keys[0]])
     match = _PLAIN_URL.match(url)
     return [
-        _block("code", "field.host", match.group(1) if match else "?", "", limit),
+        _block("code", msg("Host"), match.group(1) if match else "?", "", limit),
         _block(field.kind, field.label, url, "", limit),
     ]
 
@@ -214,7 +256,7 @@ def _question(question: object, limit: int) -> Block:
         text = _question_text(question)  # type: ignore[arg-type]
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         text = _json(question, PRETTY_PART)
-    return _block("question", "field.questions", text, "", limit)
+    return _block("question", pmsg("field", "Question"), text, "", limit)
 
 
 def _question_text(question: dict[str, Any]) -> str:
@@ -393,7 +435,7 @@ def extract_tool_detail(
     named = {key for field in tool.fields for key in field.keys}
     rest = {key: tool_input[key] for key in tool_input if key not in named}
     if rest or not tool.fields:
-        label = "field.other" if tool.fields else "field.input"
+        label = msg("Also") if tool.fields else msg("Input")
         blocks.append(_rest(rest, limit, label))
     return ToolDetail(
         one_line(tool_name), tool.colour, summary(tool_name, tool_input), tuple(blocks)
@@ -430,7 +472,7 @@ def _file_name(tool_input: ToolInput) -> str:
 def _rest(
     value: object,
     limit: int,
-    label: str = "field.other",
+    label: str = msg("Also"),
     pretty: int = PRETTY_JSON,
 ) -> Block:
     return _block("code", label, _json(value, pretty), "json", limit)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeVar
 
 from feishuperm.errors import PayloadError
+from feishuperm.messages import msg
 
 # How a button looks, by what it does; each surface has its own colours for them.
 YES, FOREVER, NO, STOP, WHILE = "yes", "forever", "no", "stop", "while"
@@ -238,6 +239,8 @@ UNKNOWN = "unknown"  # there is no such request
 INCOMPLETE = "incomplete"  # a field is missing or wrong; ask again
 CONFIRM = "confirm"  # the words in `error` come first, in a step of their own
 REFUSED = "refused"  # not offered, not this person's, not this request
+EXTENDED = "extended"  # nothing is decided; there is more time, until `outcome.ended`
+TOLD = "told"  # to a command, not to an answer: `outcome.lines`
 
 
 class Notice(NamedTuple):
@@ -256,18 +259,22 @@ class Notice(NamedTuple):
         return Notice(self.kind, self.created, seconds=self.seconds)
 
 
-# Kind of notice -> colour of its header, and key of what it says if nothing is given;
-# `notice.<kind>` is its title.
+# Kind of notice -> colour of its header, its title, and what it says if nothing is
+# given.
 NOTICES = {
-    "unreadable": ("red", "notice.unreadable_text"),
-    "stop": ("green", ""),
-    "failure": ("red", ""),
-    "notification": ("blue", ""),
-    "supervisor_allow": ("green", ""),
-    "supervisor_block": ("carmine", ""),
-    "test": ("wathet", ""),
-    "tried": ("red", ""),
-    "pass": ("orange", ""),
+    "unreadable": (
+        "red",
+        msg("Claude Code permission request"),
+        msg("A permission request came and could not be read: please see the terminal"),
+    ),
+    "stop": ("green", msg("Claude Code has finished"), ""),
+    "failure": ("red", msg("Claude Code failed"), ""),
+    "notification": ("blue", msg("Claude Code notice"), ""),
+    "supervisor_allow": ("green", msg("Claude Code review: may stop"), ""),
+    "supervisor_block": ("carmine", msg("Claude Code review: go on"), ""),
+    "test": ("wathet", msg("Claude Code test card"), ""),
+    "tried": ("red", msg("A Claude Code session tried to answer itself"), ""),
+    "pass": ("orange", msg("A pass for Claude Code, typed"), ""),
 }
 
 # What the items of a tuple are, where they are more than texts.
@@ -280,6 +287,8 @@ PARTS: dict[tuple[type, str], type] = {
 MAX_ITEMS = 2000  # of one tuple that comes from elsewhere
 LARGEST = 1e11  # number from there: what is larger is no date, and overflows
 CUT_FIRST, CUT_LAST = 20, 10  # blocks of a call that has too many of them
+
+SIMPLE = (str, int, float)  # what is plain already
 
 T = TypeVar("T")
 
@@ -327,12 +336,15 @@ def shorten_block(block: Block, limit: int) -> Block:
 
 def to_plain(value: Any) -> Any:
     """A value of this file as JSON knows it."""
-    if hasattr(value, "_asdict"):
-        return {name: to_plain(part) for name, part in value._asdict().items()}
+    if hasattr(value, "_fields"):
+        value = dict(zip(value._fields, value))
     if isinstance(value, dict):
-        return {name: to_plain(part) for name, part in value.items()}
+        return {
+            name: part if isinstance(part, SIMPLE) else to_plain(part)
+            for name, part in value.items()
+        }
     if isinstance(value, tuple):
-        return [to_plain(part) for part in value]
+        return [p if isinstance(p, SIMPLE) else to_plain(p) for p in value]
     return value
 
 

@@ -1,7 +1,7 @@
 """Parts of decoded JSON, whatever it is like: what is not of its type is empty.
 
 Events, transcripts, settings and answers come from elsewhere, and any of them may hold
-anything.  Whoever asks here for a text, an object or a list gets one.
+anything.  A caller that asks here for a text, an object or a list gets one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+LARGEST = 1e15  # the largest number that anybody means
 
 
 def decoded(data: str | bytes | bytearray) -> Any:
@@ -32,6 +34,13 @@ def text_at(value: object, *keys: str) -> str:
     """A text inside objects; empty if it is not there."""
     text = value_at(value, *keys)
     return text if isinstance(text, str) else ""
+
+
+def number_at(value: object, *keys: str) -> float:
+    """A number inside objects; 0 if it is not there, or too large to count with."""
+    number = value_at(value, *keys)
+    known = isinstance(number, (int, float)) and -LARGEST < number < LARGEST
+    return float(number) if known else 0.0
 
 
 def part_at(value: object, *keys: str) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
+from feishuperm.messages import msg
 from feishuperm.models.ask import TEXT_LIMIT, Field, Option
 from feishuperm.models.fields import text_at
+from feishuperm.models.names import NOT_OFFERED
 from feishuperm.models.question import in_form
 
 Say = Callable[..., str]
@@ -166,10 +168,10 @@ def form_fields(tool_input: Mapping[str, Any], say: Say) -> tuple[Field, ...]:
 def _field(name: str, entry: Entry, say: Say) -> Field:
     label = entry.title
     if entry.required:
-        label = say("form.required_label", label=label)
+        label = say("{label} (required)", label=label)
     hint, default = _hint(entry, say), entry.rules.get("default")
     if entry.type == "boolean":
-        words = {True: say("form.yes"), False: say("form.no")}
+        words = {True: say("yes"), False: say("no")}
         options = tuple(Option(word) for word in words.values())
         value = words[default] if isinstance(default, bool) else ""
         return Field(name, "one", label, hint, hint, options, value)
@@ -199,17 +201,17 @@ def _hint(entry: Entry, say: Say) -> str:
 
 
 DEMANDS = {
-    "email": "form.email",
-    "uri": "form.uri",
-    "date": "form.date",
-    "date-time": "form.date_time",
-    "number": "form.number",
-    "integer": "form.integer",
+    "email": msg("an e-mail address"),
+    "uri": msg("an address"),
+    "date": msg("a date such as 2026-01-31"),
+    "date-time": msg("a time such as 2026-01-31T08:30:00+08:00"),
+    "number": msg("a number"),
+    "integer": msg("a whole number"),
 }
 BOUNDS = (
     ("minimum", "maximum", ""),
-    ("minLength", "maxLength", "form.length"),
-    ("minItems", "maxItems", "form.items"),
+    ("minLength", "maxLength", msg("{bounds} characters")),
+    ("minItems", "maxItems", msg("choose {bounds}")),
 )
 
 
@@ -222,13 +224,13 @@ def parse_content(
     """The content as the schema wants it, or what is wrong with it."""
     entries = read_form(schema)
     if entries is None:
-        return Wrong("answer.not_offered")
+        return Wrong(NOT_OFFERED)
     content: dict[str, Any] = {}
     for place, entry in enumerate(entries):
         given = [value for value in values.get(f"f{place}", ()) if value.strip()]
         if not given:
             if entry.required:
-                return Wrong("form.missing", entry.title)
+                return Wrong(msg("“{field}” is missing."), entry.title)
             continue
         value = CHECKS[entry.type](entry, given, say)
         if isinstance(value, Wrong):
@@ -241,9 +243,19 @@ def _text(entry: Entry, given: list[str], say: Say) -> str | Wrong:
     typed = "\n".join(given).replace("\r\n", "\n").strip()
     low, high = entry.rules.get("minLength", 0), entry.rules.get("maxLength", math.inf)
     if not low <= len(typed) <= min(high, TEXT_LIMIT):
-        return Wrong("form.wrong_length")
+        return Wrong(msg("“{field}” is too short or too long."))
     fits = FORMATS.get(entry.rules.get("format", ""))
-    return typed if fits is None or fits(typed) else Wrong("form.wrong_format")
+    return (
+        typed
+        if fits is None or fits(typed)
+        else Wrong(msg("“{field}” is not of the form that is asked for."))
+    )
+
+
+NO_NUMBER = {
+    "number": msg("“{field}” must be a number."),
+    "integer": msg("“{field}” must be a whole number."),
+}
 
 
 def _number(entry: Entry, given: list[str], say: Say) -> int | float | Wrong:
@@ -251,32 +263,40 @@ def _number(entry: Entry, given: list[str], say: Say) -> int | float | Wrong:
     whole = WHOLE.fullmatch(typed)
     pattern = WHOLE if entry.type == "integer" else NUMBER
     if len(typed) > LONGEST_NUMBER or not pattern.fullmatch(typed):
-        return Wrong(f"form.wrong_{entry.type}")
+        return Wrong(NO_NUMBER[entry.type])
     number = int(typed.partition(".")[0]) if whole else float(typed)
     low, high = (entry.rules.get(key, number) for key in ("minimum", "maximum"))
     fits = math.isfinite(number) and low <= number <= high
-    return number if fits else Wrong("form.wrong_range")
+    return number if fits else Wrong(msg("“{field}” is out of range."))
 
 
 def _bool(entry: Entry, given: list[str], say: Say) -> bool | Wrong:
-    words = {say("form.yes"): True, say("form.no"): False}
+    words = {say("yes"): True, say("no"): False}
     chosen = words.get(given[0]) if len(given) == 1 else None
-    return Wrong("form.wrong_choice") if chosen is None else chosen
+    return (
+        Wrong(msg("“{field}” holds a choice that was not offered."))
+        if chosen is None
+        else chosen
+    )
 
 
 def _single(entry: Entry, given: list[str], say: Say) -> str | Wrong:
     chosen = _chosen(entry, given)
     if len(given) != 1 or len(chosen) != 1:
-        return Wrong("form.wrong_choice")
+        return Wrong(msg("“{field}” holds a choice that was not offered."))
     return chosen[0]
 
 
 def _many(entry: Entry, given: list[str], say: Say) -> list[str] | Wrong:
     chosen = _chosen(entry, given)
     if len(chosen) != len(given) or len(set(chosen)) != len(chosen):
-        return Wrong("form.wrong_choice")
+        return Wrong(msg("“{field}” holds a choice that was not offered."))
     low, high = entry.rules.get("minItems", 0), entry.rules.get("maxItems", math.inf)
-    return chosen if low <= len(chosen) <= high else Wrong("form.wrong_count")
+    return (
+        chosen
+        if low <= len(chosen) <= high
+        else Wrong(msg("“{field}” has too few or too many choices."))
+    )
 
 
 def _chosen(entry: Entry, given: list[str]) -> list[str]:

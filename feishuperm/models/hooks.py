@@ -1,13 +1,15 @@
 """Hooks as a settings file describes them: events, matchers, the three callback kinds.
 
-Values only.  Where they come from is `engine.config_manager`'s business, what they do
-`engine.hook_manager`'s.
+Values only.  Where they come from is `hooks.config_manager`'s business, what they do
+`hooks.hook_manager`'s.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+
+from feishuperm.messages import msg
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +54,12 @@ HOOK_EVENTS = {
 
 # The specification marks six events as TypeScript-only.  Today's Python SDK knows four
 # of them; for the other two it takes a callback and never calls it.
-MARKED = "the specification marks it as TypeScript-only; today's Python SDK runs it too"
-TYPESCRIPT = "TypeScript-only: the Python SDK takes a callback for it, never calls it"
+MARKED = msg(
+    "the specification marks it as TypeScript-only; today's Python SDK runs it too"
+)
+TYPESCRIPT = msg(
+    "TypeScript-only: the Python SDK takes a callback for it, never calls it"
+)
 SDK_NOTES = {
     "PostToolUseFailure": MARKED,
     "SubagentStart": MARKED,
@@ -186,5 +192,5 @@ def matcher_problem(matcher: str) -> str:
     try:
         re.compile(matcher)
     except NO_EXPRESSION as error:
-        return f"matcher {matcher!r} is no regular expression ({error})"
+        return msg("matcher {!r} is no regular expression ({})", matcher, error)
     return ""

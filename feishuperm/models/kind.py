@@ -3,7 +3,7 @@
 A row says which events make it, what it is called, which buttons it has, what may be
 filled in, what each answer becomes for the client, and what the model is told when the
 time is over.  Cards, pages, the inbox and whatever comes later draw what the row says,
-so a new kind or a new button is a row here and its texts in `lib.text`.
+so a new kind or a new button is a row here and its sentences.
 
 Texts are keys; `say` turns one into the person's language.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from feishuperm.messages import msg
 from feishuperm.models.ask import (
     FOREVER,
     NO,
@@ -33,7 +34,7 @@ from feishuperm.models.form import (
     is_address,
     parse_content,
 )
-from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
+from feishuperm.models.names import EXPIRED, NOT_OFFERED, PLAN_TOOL, QUESTION_TOOL
 from feishuperm.models.question import parse_answers, read_questions
 from feishuperm.models.request import ALLOWED, ANSWERED, DENIED
 
@@ -48,8 +49,8 @@ class Action(NamedTuple):
 
     name: str  # in ledger, log and JSON
     path: str  # its route
-    label: str  # key: on the button
-    done: str  # key: once it is done
+    label: str  # on the button
+    done: str  # once it is done
     look: str
     state: str  # of the request afterwards
     key: str = ""  # on a keyboard
@@ -59,10 +60,10 @@ class Action(NamedTuple):
     message_reason: str = ""  # the same, when a reason was typed
     interrupts: bool = False
     writes_rule: bool = False
-    once: str = ""  # key: once it is done, if no rule and no change came of it
+    once: str = ""  # once it is done, if no rule and no change came of it
     reads: tuple[str, ...] = ()  # fields it takes along; ("*",): all of them
     needs: bool = False  # means nothing without its fields
-    submit: str = ""  # key: on the button beside its fields, if it says more there
+    submit: str = ""  # on the button beside its fields, if it says more there
     words: bool = False  # a text that names no button is meant for it
     tools: frozenset[str] = frozenset()  # whose calls have it; empty: all
     reprieves: bool = False  # lets the refused call run when it comes again, once
@@ -95,23 +96,23 @@ class Kind(NamedTuple):
 
     name: str
     tools: frozenset[str]  # whose requests are of this kind; empty: all others
-    title: str  # key: of its card
-    heading: str  # key: of its page
-    empty: str  # key: where a call has nothing to show
+    title: str  # of its card
+    heading: str  # of its page
+    empty: str  # where a call has nothing to show
     actions: tuple[Action, ...]
     fields: Callable[[ToolInput, Say], tuple[Field, ...]]
-    # What an answer becomes, or the text key of what is wrong with it.
+    # What an answer becomes, or the sentence about what is wrong with it.
     reply: Callable[[Action, ToolInput, Answer, Say], Decision | str | Wrong]
-    expired: str = "message.expired"  # key: what the model is told; empty: nothing
+    expired: str = EXPIRED  # what the model is told; empty: nothing
     event: str = "PermissionRequest"
-    noun: str = ""  # key: what people call it; empty: by the name of its tool
+    noun: str = ""  # what people call it; empty: by the name of its tool
     at_zero: str = ""  # what happens then, if not what the settings say
-    lapsed: str = "ended.expired_terminal"  # key: once that has happened
-    holds_desk: bool = False  # the terminal can do nothing while it waits
+    lapsed: str = msg("Timed out, left to the terminal")  # once that has happened
+    blocks_terminal: bool = False  # the terminal can do nothing while it is pending
     seconds: int = 0  # a person has, if not as many as the settings say
-    note: str = ""  # key: a sentence below what it is about
+    note: str = ""  # a sentence below what it is about
     alone: bool = False  # of those of one session only the newest waits
-    typed_seconds: int = 0  # so long after a prompt somebody is at the desk
+    typed_seconds: int = 0  # so long after a prompt its person is taken to be typing
     content: str = ""  # what of the input must be there for anybody to grant it
 
     def may_grant(self, tool_input: ToolInput) -> bool:
@@ -133,25 +134,37 @@ class Kind(NamedTuple):
 # The refusals every kind has.
 
 DENY = Action(
-    "deny", "/deny", "button.deny", "done.deny", NO, DENIED, "d",
-    "message.deny", "message.deny_reason", reads=(REASON,),
+    "deny", "/deny", msg("Deny"), msg("Denied"), NO, DENIED, "d",
+    msg("Denied by the user in Feishu"), msg("Denied by the user in Feishu: {reason}"),
+    reads=(REASON,),
 )  # fmt: skip
 INTERRUPT = Action(
-    "interrupt", "/interrupt", "button.interrupt", "done.interrupt", STOP, DENIED, "i",
-    "message.interrupt", interrupts=True,
+    "interrupt", "/interrupt", msg("Deny and interrupt"), msg("Denied and interrupted"),
+    STOP, DENIED, "i",
+    msg("Denied and interrupted by the user in Feishu"), interrupts=True,
 )  # fmt: skip
 
 
 # The model is told where somebody refused.
 IN_THE_INBOX = {
-    "message.deny": "message.deny_inbox",
-    "message.deny_reason": "message.deny_reason_inbox",
-    "message.interrupt": "message.interrupt_inbox",
+    msg("Denied by the user in Feishu"): msg("Denied by the user in the inbox"),
+    msg("Denied by the user in Feishu: {reason}"): msg(
+        "Denied by the user in the inbox: {reason}"
+    ),
+    msg("Denied and interrupted by the user in Feishu"): msg(
+        "Denied and interrupted by the user in the inbox"
+    ),
 }
 
 
 def _reason(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    return (Field(REASON, label=say("page.reason"), hint=say("page.reason_hint")),)
+    return (
+        Field(
+            REASON,
+            label=say("Reason for denying"),
+            hint=say("Optional; Claude is told"),
+        ),
+    )
 
 
 def _refusal(action: Action, answer: Answer, say: Say) -> Decision:
@@ -175,15 +188,15 @@ def _permission(
 def _edited(tool_input: ToolInput, values: tuple[str, ...]) -> Decision | str:
     """What runs is what was typed, letter by letter."""
     if not is_editable(tool_input):
-        return "answer.not_offered"
+        return NOT_OFFERED
     # A form of a browser ends its lines in another way.
     typed = "".join(values).replace("\r\n", "\n")
     if not typed.strip():
-        return "answer.empty"
+        return msg("The command is empty; nothing was done.")
     if len(typed) > TEXT_LIMIT:
-        return "answer.long"
+        return msg("The command is longer than 1000 characters; nothing was done.")
     if "\0" in typed:  # no command holds one, and nobody sees it
-        return "answer.not_offered"
+        return NOT_OFFERED
     if typed == tool_input[COMMAND]:
         return Decision.allow()
     return Decision.allow(updated_input={**tool_input, COMMAND: typed})
@@ -200,7 +213,7 @@ def _permission_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     if not is_editable(tool_input):
         return reason
     command = tool_input[COMMAND]
-    return (*reason, Field(COMMAND, "lines", say("field.edited"), value=command))
+    return (*reason, Field(COMMAND, "lines", say("Changed command"), value=command))
 
 
 def _plan(
@@ -241,11 +254,22 @@ def _next(
     if action.message:
         return Decision.other({}, denies=True)
     typed = answer.value(TEXT).replace("\r\n", "\n")
-    return Decision.other({"next": typed}) if typed else "answer.nothing"
+    return (
+        Decision.other({"next": typed})
+        if typed
+        else msg("There is nothing in it; nothing was sent.")
+    )
 
 
 def _next_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    return (Field(TEXT, "lines", say("page.next_text"), say("page.next_hint")),)
+    return (
+        Field(
+            TEXT,
+            "lines",
+            say("What to do next"),
+            say("For example: go on, run the tests"),
+        ),
+    )
 
 
 def _form(
@@ -270,7 +294,11 @@ def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     fields: list[Field] = []
     for number, question in enumerate(read_questions(tool_input.get("questions"))):
         many = question.multiple
-        hint = "page.answer_other_multi" if many else "page.answer_other_single"
+        hint = (
+            msg("Added to the choices above")
+            if many
+            else msg("Replaces the choice above")
+        )
         fields += (
             Field(
                 f"q{number}",
@@ -281,86 +309,103 @@ def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
             ),
             Field(
                 f"q{number}_other",
-                label=say("page.answer_other"),
+                label=say("Other (in your own words)"),
                 hint=say(hint) if question.options else "",
             ),
         )
     return (*fields, *_reason(tool_input, say))
 
 
+NEXT_NOTE = msg(
+    "Claude is told that this text came from outside the session and was not typed in "
+    "the terminal; it cannot approve anything."
+)
 _ROWS = (
     Kind(
-        "permission", frozenset(), "card.title", "page.request", "page.nothing",
+        "permission", frozenset(), msg("Claude Code permission request"),
+        msg("Permission request"), msg("(no parameters)"),
         (
-            Action("allow", "/allow", "button.allow", "done.allow", YES, ALLOWED, "a"),
-            Action("always", "/always", "button.always", "done.always", FOREVER,
-                   ALLOWED, "w", writes_rule=True, once="done.allow"),
+            Action("allow", "/allow", msg("Allow"), msg("Allowed"), YES, ALLOWED, "a"),
+            Action("always", "/always", msg("Always allow"), msg("Always allowed"),
+                   FOREVER,
+                   ALLOWED, "w", writes_rule=True, once=msg("Allowed")),
             DENY,
             INTERRUPT,
-            Action("edit", "/edit", "button.edit", "done.edit", YES, ALLOWED,
-                   once="done.allow", reads=(COMMAND,), needs=True,
+            Action("edit", "/edit", msg("Edit and allow"), msg("Edited and allowed"),
+                   YES, ALLOWED,
+                   once=msg("Allowed"), reads=(COMMAND,), needs=True,
                    tools=frozenset(("Bash",))),
-            Action("minutes", "/minutes", "button.minutes", "done.minutes", WHILE,
+            Action("minutes", "/minutes", msg("Allow for 10 minutes"),
+                   msg("Allowed for 10 minutes"), WHILE,
                    ALLOWED, passes=600),
-            Action("session", "/session", "button.session", "done.session", WHILE,
+            Action("session", "/session", msg("Allow in this session"),
+                   msg("Allowed in this session"), WHILE,
                    ALLOWED, passes=24 * 3600),
         ),
         _permission_fields, _permission,
     ),
     Kind(
         "question", frozenset((QUESTION_TOOL,)),
-        "card.title_question", "card.title_question", "page.nothing",
+        msg("Claude Code asks"), msg("Claude Code asks"), msg("(no parameters)"),
         (
-            Action("answer", "/answer", "button.answer", "done.answer", YES, ANSWERED,
-                   reads=("*",), needs=True, submit="button.submit", words=True),
-            DENY._replace(label="button.decline", done="done.deny_question"),
+            Action("answer", "/answer", msg("Answer"), msg("Answered"), YES, ANSWERED,
+                   reads=("*",), needs=True, submit=msg("Submit"), words=True),
+            DENY._replace(label=msg("Rather not answer"),
+                          done=msg("Question declined")),
             INTERRUPT,
         ),
-        _question_fields, _question, noun="kind.question",
+        _question_fields, _question, noun=msg("Question"),
     ),
     Kind(
         "plan", frozenset((PLAN_TOOL,)),
-        "card.title_plan", "card.title_plan", "page.plan_empty",
+        msg("Claude Code plan"), msg("Claude Code plan"), msg("(no plan file)"),
         (
-            Action("approve", "/allow", "button.approve", "done.approve", YES, ANSWERED,
+            Action("approve", "/allow", msg("Approve plan"), msg("Plan approved"), YES,
+                   ANSWERED,
                    "a"),
-            DENY._replace(label="button.reject", done="done.deny_plan", words=True),
+            DENY._replace(label=msg("Send the plan back"), done=msg("Plan sent back"),
+                          words=True),
             INTERRUPT,
         ),
-        _reason, _plan, noun="kind.plan", content="plan",
+        _reason, _plan, noun=msg("Plan"), content="plan",
     ),
     Kind(
-        "denied", frozenset(), "card.title_denied", "card.title_denied", "page.nothing",
+        "next", frozenset(), msg("Claude Code is done. What next?"),
+        msg("Claude Code is done. What next?"), msg("(no last words)"),
         (
-            Action("allow", "/allow", "button.once", "done.once", YES, ALLOWED, "a",
+            Action("send", "/answer", msg("Send"), msg("Sent"), YES, ANSWERED,
+                   reads=(TEXT,), needs=True, words=True, prompts=True),
+            DENY._replace(label=msg("End here"), done=msg("Ended here"),
+                          message=msg("Ended here"), message_reason="", reads=()),
+        ),
+        _next_fields, _next, expired="", event="Notification", noun=msg("Done"),
+        seconds=NEXT_SECONDS,
+        note=NEXT_NOTE, alone=True,
+    ),
+    Kind(
+        "denied", frozenset(), msg("Auto mode has refused"),
+        msg("Auto mode has refused"), msg("(no parameters)"),
+        (
+            Action("allow", "/allow", msg("Let it run once"),
+                   msg("It may run once, within ten minutes"), YES, ALLOWED, "a",
                    reprieves=True),
-            DENY._replace(label="button.stand", done="done.stand",
-                          message="done.stand", message_reason="", reads=()),
+            DENY._replace(label=msg("Leave it refused"), done=msg("It stays refused"),
+                          message=msg("It stays refused"), message_reason="", reads=()),
         ),
         _no_fields, _denied, expired="", event="PermissionDenied",
-        at_zero="stands", lapsed="ended.expired_stands", holds_desk=True,
+        at_zero="stands", lapsed=msg("Timed out, still refused"), blocks_terminal=True,
     ),
     Kind(
-        "form", frozenset(), "card.title_form", "card.title_form", "page.nothing",
+        "form", frozenset(), msg("Claude Code form"), msg("Claude Code form"),
+        msg("(no parameters)"),
         (
-            Action("answer", "/answer", "button.submit", "done.submit", YES, ANSWERED,
+            Action("answer", "/answer", msg("Submit"), msg("Submitted"), YES, ANSWERED,
                    reads=("*",), needs=True, words=True),
-            DENY._replace(label="button.refuse", done="done.refuse",
-                          message="done.refuse", message_reason="", reads=()),
+            DENY._replace(label=msg("Decline"), done=msg("Declined"),
+                          message=msg("Declined"), message_reason="", reads=()),
         ),
-        form_fields, _form, expired="", event="Elicitation", noun="kind.form",
-        holds_desk=True, typed_seconds=6,
-    ),
-    Kind(
-        "next", frozenset(), "card.title_next", "card.title_next", "page.next_empty",
-        (
-            Action("send", "/answer", "button.send", "done.send", YES, ANSWERED,
-                   reads=(TEXT,), needs=True, words=True, prompts=True),
-            DENY._replace(label="button.end", done="done.end",
-                          message="done.end", message_reason="", reads=()),
-        ),
-        _next_fields, _next, expired="", event="Notification", noun="kind.next",
-        seconds=NEXT_SECONDS, note="page.next_note", alone=True,
+        form_fields, _form, expired="", event="Elicitation", noun=msg("Form"),
+        blocks_terminal=True, typed_seconds=6,
     ),
 )  # fmt: skip
 

@@ -1,18 +1,47 @@
-"""Names that several rooms must agree on: our programs, languages, and some tools."""
+"""Names that several rooms must agree on: programs, commands, languages, tools."""
 
 from __future__ import annotations
+
+from feishuperm.messages import msg
 
 ARCHIVE = "feishuperm.pyz"
 # What the file may be called by, and the command each name means; the bare name takes
 # the command from its first argument.  `permission-notify` is the seed's.
+HOOK_PROGRAM, SUPERVISOR_PROGRAM = "feishuperm-hook", "feishuperm-supervisor"
 PROGRAMS = {
     "feishuperm": "",
-    "feishuperm-hook": "hook",
+    HOOK_PROGRAM: "hook",
     "feishuperm-serve": "serve",
-    "feishuperm-supervisor": "supervisor",
+    SUPERVISOR_PROGRAM: "supervisor",
     "permission-notify": "hook",
 }
-LANGUAGES = ("zh", "en")  # in the order in which `lib.text` has them
+# What each command does, in the order of `--help`.
+COMMANDS = {
+    "serve": msg("run the server in the foreground"),
+    "hook": msg("read one hook event on stdin, print the decision"),
+    "supervisor": msg(
+        "reviews stops and questions (a hook); on, off and status switch it"
+    ),
+    "run": msg("a headless Claude session with your hooks and Feishu approval"),
+    "trust": msg("look at what a project would run, and trust exactly that"),
+    "passes": msg("what goes through without asking for a while: list, make, revoke"),
+    "install": msg("register hooks, service and config file"),
+    "uninstall": msg("undo exactly what install did"),
+    "doctor": msg("check every hop from hook to phone"),
+    "stop": msg("end the server; what waits goes back to the terminals"),
+    "restart": msg("start the server anew; what waits goes on waiting"),
+    "status": msg("is it running, which channels are up, what is waiting"),
+    "demo": msg("try it without Feishu and without Claude Code"),
+    "test-card": msg("send a real card and wait for the tap"),
+    "log": msg("the decision ledger: show, verify, take a rule back"),
+    "gateway": msg("one Feishu app for many machines, in the foreground"),
+    "join": msg("let a team's gateway carry this machine's requests"),
+    "leave": msg("leave the gateway that this machine has joined"),
+    "machines": msg("on a gateway: list, rename and revoke machines"),
+    "version": msg("version, commit, Python"),
+}
+LANGUAGES = ("zh", "en")
+PATH_KEYS = ("file_path", "notebook_path")  # where a tool's input names a file
 # Tools of the client whose calls are something else than a permission.
 QUESTION_TOOL = "AskUserQuestion"
 PLAN_TOOL = "ExitPlanMode"
@@ -25,3 +54,24 @@ LAST_WORDS = "last_assistant_message"
 DOCTOR_TOOL = "feishuperm-doctor"
 DOCTOR_ANSWER = "the way from hook to server and back works"  # with a denial
 TEST_TOOL = "feishuperm-test"
+# What several rooms say of a request.
+NOT_OFFERED = msg("This request offers no such action; nothing was done.")
+NOT_AS_SHOWN = msg("The request is not the one that was shown; nothing was done.")
+EXPIRED = msg("Permission request timed out, denied automatically")
+INVALID = msg("This request is invalid or has expired")
+NO_REQUEST = msg(
+    "No such request: the link is incomplete, or the request ended long ago."
+)
+# Where somebody decides; what a card or a page calls it.
+SURFACES = {
+    "link": msg("web page"),
+    "card": msg("Feishu card"),
+    "message": msg("Feishu message"),
+    "webhook": msg("Feishu card"),
+    "page": msg("web page"),
+    "inbox": msg("inbox"),
+    "terminal": msg("terminal"),
+    "gateway": msg("Feishu card"),
+    "pass": msg("pass"),
+    "control": msg("command line"),
+}

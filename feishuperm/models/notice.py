@@ -27,7 +27,7 @@ class NoticeEvent:
 
 NOTICE_EVENTS = {
     "Stop": NoticeEvent("stop", "last_assistant_message"),
+    "Notification": NoticeEvent("notification", "message", "title"),
     "StopFailure": NoticeEvent("failure", "error_details", "error", "message"),
     "PostToolUseFailure": NoticeEvent("failure", "error", "message"),
-    "Notification": NoticeEvent("notification", "message", "title"),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from feishuperm.messages import msg
 from feishuperm.models.fields import list_at, text_at
 
 
@@ -56,12 +57,12 @@ def parse_answers(
         offered = {in_form(label): label for label, _ in question.options}
         chosen = [in_form(value) for value in form.get(f"q{number}", ())]
         if not offered.keys() >= set(chosen):
-            return "page.answer_unknown"
+            return msg("One choice was not offered. Please choose again.")
         own = " ".join(form.get(f"q{number}_other", ())).strip()
         answer = _answer(question.multiple, [offered[value] for value in chosen], own)
         if answer:
             answers[question.text] = answer
-    return answers or "page.answer_empty"
+    return answers or msg("Answer at least one question.")
 
 
 def _answer(multiple: bool, chosen: list[str], own: str) -> str:

@@ -4,14 +4,19 @@ A request waits, and then ends exactly once.  Whatever ends it (a tap, the clock
 terminal, a closed connection) calls `Request.end()`; the table says which ends exist,
 and a request that has ended refuses every further one.
 
-It keeps the event as the bytes it came in: ten thousand waiting requests must not cost
-ten thousand decoded trees.  `payload()` decodes anew for the few moments that need it.
+It keeps what a person is shown of it (`ask()`), made once, and the event as the bytes
+it came in: ten thousand pending requests must not cost ten thousand decoded trees.
+`payload()` decodes those again for the few moments that need all of it: its own page,
+the attachment of a card, an answer that depends on the call's input.
 """
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from typing import Any
 
+from feishuperm.models.ask import Ask, Outcome
 from feishuperm.models.decision import Decision
 from feishuperm.models.payload import DANGER, AskPayload, parse_payload
 
@@ -41,8 +46,11 @@ class Request:
     """One permission request, from registration until a day after its end."""
 
     __slots__ = (
+        "_ask",
+        "_like",
         "action",
         "answers",
+        "asked",
         "call",
         "created",
         "danger",
@@ -51,18 +59,18 @@ class Request:
         "detail",
         "digest",
         "ended",
+        "extended",
         "files",
         "folder",
         "from_agent",
         "grants",
         "head",
-        "held",
         "id",
-        "is_worded",
         "kind",
         "known_rules",
         "masked",
         "note",
+        "outcome",
         "pass_id",
         "passable",
         "patience",
@@ -74,6 +82,7 @@ class Request:
         "reason",
         "result",
         "rules",
+        "seconds",
         "session",
         "shown",
         "stale_pass",
@@ -106,11 +115,13 @@ class Request:
         self.project = project
         self.created = created  # wall clock: people read it
         self.deadline = deadline  # monotonic: the loop waits for it
+        self.asked = 0.0  # monotonic: when its hook asked last
         self.state = WAITING
         self.shown = False  # a card was delivered or a page displayed it
         self.from_agent = False  # a subagent asks: the terminal shows no dialog so far
-        self.patience = 0  # seconds, where it is given back soon to who is at the desk
-        self.held = False  # somebody reads it: its clock was stopped, once
+        self.patience = 0  # seconds, if it is given back soon to a person who types
+        self.seconds = 0  # that a person has, from `created` to `deadline`
+        self.extended = False  # somebody reads it: its deadline was moved, once
         self.decision: Decision | None = None
         self.action = ""  # of its kind, if a person answered
         self.surface = ""  # "link", "page", "inbox", "terminal", ...
@@ -121,14 +132,13 @@ class Request:
         self.ran = ""  # the command that ran instead, without its secrets
         self.summary = tool_name  # one line for lists, without secrets
         self.detail = ""  # the beginning of what it is about, for the ledger
-        self.why = ""  # what Claude said last before it, without secrets
-        self.prompt = ""  # the first line of what it works on, the same
-        self.reading: object = None  # of a large event, which takes long to read
+        self.why = self.prompt = ""  # see `set_context`
+        self.reading: object = None  # what danger was found in it
         self.danger: tuple[str, ...] = ()  # names of its marks, or of what ran instead
         # Until it is put into words nobody has seen it: only its page could grant it.
-        self.is_worded = False
-        self.masked = True  # cards show it without its secrets
-        self.veiled = True  # and those could be more than secrets
+        self._ask = self._like = b""  # see `keep_ask`
+        self.masked = self.veiled = True  # a card may hide secrets, or more than that
+        self.outcome: Outcome | None = None  # made once after each change
         self.passable = False  # a pass may be made for its call, or cover it
         self.pass_id = ""  # which let it through
         self.stale_pass = ""  # that would have, had no file changed since
@@ -143,17 +153,66 @@ class Request:
         self.tried = ""  # the process of its own session that tried to answer it
         self.ended = 0.0  # wall clock
         self.result = ("", "")  # how the call went on, and a detail of that
-        self.undone = False  # its rules were taken back
+        self.undone = False  # its rules were removed again
         self.answers: tuple[str, ...] = ()  # to a question, as they may be shown
         self.head = ""  # the first characters of the ledger's head after it
 
     def payload(self) -> AskPayload:
-        """The event, decoded anew."""
+        """The event, decoded again."""
         payload = parse_payload(self.raw)
         assert isinstance(payload, AskPayload)
-        if self.reading is not None:
-            payload.known[DANGER, self.project] = self.reading
+        payload.known[DANGER, self.project] = self.reading
         return payload
+
+    def keep_ask(self, ask: Ask, like: bytes = b"") -> bytes:
+        """Put into words: from now on people may see it.  Returns the ask as bytes.
+
+        Ten thousand asks of some kilobytes each are alike but for some dozen bytes: so
+        each is kept as what makes it different from the bytes of another (`like`).
+        """
+        whole = pickle.dumps(ask, 4)
+        packer = zlib.compressobj(1, zlib.DEFLATED, -15, 9, 0, like)
+        self._ask, self._like = packer.compress(whole) + packer.flush(), like
+        self.masked, self.veiled = ask.masked, ask.veiled
+        if ask.masked or ask.partial:
+            # Nobody could tell what a pass would let through.
+            self.passable = False
+        return whole
+
+    def ask(self) -> Ask | None:
+        """The request as cards and lists show it now; None before it is in words."""
+        if not self._ask:
+            return None
+        packed = zlib.decompressobj(-15, self._like)
+        ask: Ask = pickle.loads(packed.decompress(self._ask))  # this server's own bytes
+        return ask._replace(
+            why=self.why,
+            prompt=self.prompt,
+            seconds=self.seconds,
+            hold=ask.hold and not self.extended,
+        )
+
+    @property
+    def is_worded(self) -> bool:
+        return bool(self._ask)
+
+    def set_context(self, why: str, prompt: str) -> None:
+        """Why the call is made: what Claude said last, the first line of the prompt.
+
+        Both without secrets, as they may be shown.
+        """
+        self.why, self.prompt = why, prompt
+
+    def extend(self, seconds: int) -> None:
+        """Move the deadline; it is done once."""
+        self.extended = True
+        self.seconds += seconds
+        self.deadline += seconds
+
+    def forget_words(self) -> None:
+        """Keep no more than how it ended."""
+        self.raw = self._ask = self._like = b""
+        self.reading = self.outcome = None
 
     def short_digest(self) -> str:
         """As much of the digest as a button carries."""

@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from feishuperm.errors import SettingError
+from feishuperm.messages import msg
 from feishuperm.models.names import LANGUAGES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NOTIFY_KINDS = (
-    *("permission", "question", "plan", "next", "denied", "form"),
-    *("stop", "notification", "failure"),
-)
+NOTIFY = "permission,question,plan"  # what makes a card if nobody says otherwise
 SURFACES = ("inbox", "webhook", "app", "gateway")
 MIN_TOKEN = 16  # characters; a custom bot's is a UUID
 HOOK_PATH = "/open-apis/bot/v2/hook/"
-ENGINES = ("redis", "rediss", "redis+sentinel")
+ENGINES = ("redis", "rediss")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -34,16 +32,21 @@ class Setting:
         key: str,
         default: str,
         parse: Callable[[str], Any],
-        allowed: str,
+        allowed: str | Callable[[], str],
         help: str,
         secret: bool = False,
     ) -> None:
         self.key = key
         self.default = default
         self.parse = parse
-        self.allowed = allowed
+        self._allowed = allowed
         self.help = help
         self.secret = secret  # never shown in an error, a log or a status
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be."""
+        return self._allowed if isinstance(self._allowed, str) else self._allowed()
 
 
 def _text(value: str) -> str:
@@ -111,6 +114,18 @@ def _names(*allowed: str) -> Callable[[str], frozenset[str]]:
     return parse
 
 
+def notify_kinds() -> tuple[str, ...]:
+    """The words of FEISHUPERM_NOTIFY: every kind of request, every kind of notice."""
+    from feishuperm.models.kind import KINDS  # late: a hook seldom needs it
+    from feishuperm.models.notice import NOTICE_EVENTS
+
+    return (*KINDS, *dict.fromkeys(row.kind for row in NOTICE_EVENTS.values()))
+
+
+def _notify(value: str) -> frozenset[str]:
+    return _names(*NOTIFY.split(",") if value == NOTIFY else notify_kinds())(value)
+
+
 def _app_id(value: str) -> str:
     if value and not (value.startswith("cli_") and value[4:].isalnum()):
         raise ValueError
@@ -153,110 +168,113 @@ def _socket_path(value: str) -> str:
     return value
 
 
-_URL = "an http:// or https:// address"
-_SECONDS = "whole seconds from 1 to 86400"
+_URL = msg("an http:// or https:// address")
+_SECONDS = msg("whole seconds from 1 to 86400")
 
 SETTINGS = (
     Setting("FEISHU_WEBHOOK_URL", "", _webhook,
-            "the address of a custom bot, .../open-apis/bot/v2/hook/..., or its token",
+            msg("the address of a custom bot, .../open-apis/bot/v2/hook/..., or its "
+"token"),
             "custom bot of a Feishu group; its cards carry URL buttons", secret=True),
-    Setting("FEISHU_WEBHOOK_SECRET", "", _text, "any text",
+    Setting("FEISHU_WEBHOOK_SECRET", "", _text, msg("any text"),
             "the custom bot's signing secret", secret=True),
-    Setting("FEISHU_APP_ID", "", _app_id, "the id of a self-built app, cli_...",
+    Setting("FEISHU_APP_ID", "", _app_id, msg("the id of a self-built app, cli_..."),
             "self-built app: buttons inside the card, answered with no public address"),
-    Setting("FEISHU_APP_SECRET", "", _text, "any text",
+    Setting("FEISHU_APP_SECRET", "", _text, msg("any text"),
             "the app's secret", secret=True),
     Setting("FEISHU_RECEIVE_ID", "", _text,
-            "an open_id (ou_), a chat (oc_), an e-mail address or a user_id",
+            msg("an open_id (ou_), a chat (oc_), an e-mail address or a user_id"),
             "who gets the app's cards; the owner, if there is exactly one"),
-    Setting("FEISHU_OWNER_ID", "", _open_ids, "a comma list of open_ids (ou_)",
+    Setting("FEISHU_OWNER_ID", "", _open_ids, msg("a comma list of open_ids (ou_)"),
             "whose taps and texts count; the receiver, if that is a person"),
-    Setting("FEISHU_URGENT", "off", _choice("off", "app"), "off or app",
+    Setting("FEISHU_URGENT", "off", _choice("off", "app"), msg("off or app"),
             "app: buzz for the last third of the wait"),
     Setting("FEISHU_ACCOUNTS_URL", "https://accounts.feishu.cn", _url, _URL,
             "where an app is created by a scan"),
     Setting("FEISHU_BASE_URL", "https://open.feishu.cn", _url, _URL,
             "where a bot given by its token lives; Lark: https://open.larksuite.com"),
-    Setting("FEISHU_AT", "", _text, "`all`, an open_id, or nothing",
+    Setting("FEISHU_AT", "", _text, msg("`all`, an open_id, or nothing"),
             "whom the card mentions"),
     Setting("CALLBACK_SERVER_URL", "http://localhost:8080", _url, _URL,
             "what the buttons point to; must be reachable from the phone"),
-    Setting("CALLBACK_SERVER_HOST", "", _text, "an address of this machine",
+    Setting("CALLBACK_SERVER_HOST", "", _text, msg("an address of this machine"),
             "where HTTP listens; loopback if the URL above is local, else everywhere"),
-    Setting("CALLBACK_SERVER_PORT", "8080", _number(0, 65535), "0 to 65535",
+    Setting("CALLBACK_SERVER_PORT", "8080", _number(0, 65535), msg("0 to 65535"),
             "the port HTTP listens on; 0 takes a free one"),
-    Setting("CALLBACK_LINK_SIGNING", "on", _choice("on", "off"), "on or off",
+    Setting("CALLBACK_LINK_SIGNING", "on", _choice("on", "off"), msg("on or off"),
             "adds `&sig=` to button links; off: for a machine with one user"),
-    Setting("CALLBACK_CONFIRM", "auto", _choice("auto", "on", "off"), "auto, on or off",
+    Setting("CALLBACK_CONFIRM", "auto", _choice("auto", "on", "off"),
+            msg("auto, on or off"),
             "a button link opens a page whose button decides; auto = for what allows"
             " something, unless the URL is loopback"),
     Setting("CALLBACK_SHARE_INSTALLER", "auto", _choice("auto", "on", "off"),
-            "auto, on or off",
+            msg("auto, on or off"),
             "serve /install.sh and /feishuperm.pyz; auto = on loopback only"),
     Setting("PERMISSION_SOCKET_PATH", "/tmp/claude-permission.sock", _socket_path,
-            "an absolute path of at most 103 bytes",
+            msg("an absolute path of at most 103 bytes"),
             "unix socket between hook and server"),
     # Claude Code ends a hook at its own `timeout`; `install` writes this and the hold
     # below plus 5.
     Setting("PERMISSION_REQUEST_TIMEOUT", "55", _number(1, 86400), _SECONDS,
             "seconds a person has"),
     Setting("PERMISSION_TIMEOUT_ACTION", "deny", _choice("deny", "terminal"),
-            "deny or terminal",
+            msg("deny or terminal"),
             "when they are over: deny, or leave it to the terminal"),
     Setting("PERMISSION_SUBAGENT_ACTION", "terminal", _choice("deny", "terminal"),
-            "deny or terminal",
+            msg("deny or terminal"),
             "the same for a subagent's request, which has no dialog while it waits"),
-    Setting("PERMISSION_HOLD", "0", _number(0, 86400), "whole seconds from 0 to 86400",
+    Setting("PERMISSION_HOLD", "0", _number(0, 86400),
+            msg("whole seconds from 0 to 86400"),
             "seconds that reading a request, or the hold button, may stop the clock"),
     Setting("PERMISSION_NOTIFY_DELAY", "0", _delay,
-            "whole seconds from 0 to 86400, or auto",
+            msg("whole seconds from 0 to 86400, or auto"),
             "seconds before the card; none is sent if the terminal answered; auto:"
             " while somebody types"),
     Setting("FEISHUPERM_SURFACES", "", _names(*SURFACES),
-            "a comma list of " + ", ".join(SURFACES),
+            msg("a comma list of {}", ', '.join(SURFACES)),
             "where a request may be answered; empty: wherever that is set up"),
-    Setting("FEISHUPERM_NOTIFY", "permission,question,plan", _names(*NOTIFY_KINDS),
-            "a comma list of " + ", ".join(NOTIFY_KINDS),
+    Setting("FEISHUPERM_NOTIFY", NOTIFY, _notify,
+            lambda: msg("a comma list of {}", ", ".join(notify_kinds())),
             "which events make a card"),
-    Setting("FEISHUPERM_CARD", "full", _choice("full", "title"), "full or title",
+    Setting("FEISHUPERM_CARD", "full", _choice("full", "title"), msg("full or title"),
             "title: cards carry no command, path or text, and can only refuse"),
-    Setting("FEISHUPERM_CA_FILE", "", _path, "an absolute path",
+    Setting("FEISHUPERM_CA_FILE", "", _path, msg("an absolute path"),
             "a certificate file trusted beside the system's, for a company proxy"),
     Setting("FEISHUPERM_GATEWAY", "", _url, _URL,
             "address of the team's gateway; `feishuperm join` sets it"),
-    Setting("FEISHUPERM_GATEWAY_GRANTS", "off", _choice("off", "on"), "off or on",
+    Setting("FEISHUPERM_GATEWAY_GRANTS", "off", _choice("off", "on"), msg("off or on"),
             "on: Always, passes and the next prompt may come through a gateway too"),
     Setting("FEISHUPERM_ENGINE", "", _engine,
-            "redis://, rediss:// or redis+sentinel:// and an address",
+            msg("redis:// or rediss:// and an address"),
             "Redis or Valkey, for a gateway with replicas", secret=True),
-    Setting("GATEWAY_HOST", "", _text, "an address of this machine",
+    Setting("GATEWAY_HOST", "", _text, msg("an address of this machine"),
             "where a gateway listens; empty: everywhere"),
-    Setting("GATEWAY_PORT", "8443", _number(0, 65535), "0 to 65535",
+    Setting("GATEWAY_PORT", "8443", _number(0, 65535), msg("0 to 65535"),
             "the port of a gateway"),
-    Setting("GATEWAY_CERT", "", _path, "an absolute path",
+    Setting("GATEWAY_CERT", "", _path, msg("an absolute path"),
             "certificate file of a gateway; without one plain HTTP, for a proxy"),
-    Setting("GATEWAY_KEY", "", _path, "an absolute path",
+    Setting("GATEWAY_KEY", "", _path, msg("an absolute path"),
             "key file of that certificate, if it is apart"),
-    Setting("GATEWAY_OWNERS", "", _open_ids, "a comma list of open_ids (ou_)",
+    Setting("GATEWAY_OWNERS", "", _open_ids, msg("a comma list of open_ids (ou_)"),
             "who may join machines; empty: everybody the app is visible to"),
-    Setting("GATEWAY_METRICS_TOKEN", "", _text, "any text",
+    Setting("GATEWAY_METRICS_TOKEN", "", _text, msg("any text"),
             "what /metrics asks for, from everywhere; without it: this machine alone",
             secret=True),
     Setting("GATEWAY_TRUSTED_PROXIES", "", _networks,
-            "a comma list of addresses or networks, such as 10.0.0.0/8",
+            msg("a comma list of addresses or networks, such as 10.0.0.0/8"),
             "proxies in front of a gateway, beside those on its own machine, whose"
             " X-Forwarded-For is believed"),
-    Setting("FEISHUPERM_LANG", "zh", _choice(*LANGUAGES), "zh or en",
+    Setting("FEISHUPERM_LANG", "zh", _choice(*LANGUAGES), msg("zh or en"),
             "language of cards, pages and messages"),
     Setting("FEISHUPERM_LOG_LEVEL", "info", _choice(*LOG_LEVELS),
             ", ".join(LOG_LEVELS), "how much the log holds"),
-    Setting("SUPERVISOR_MAX_ITERATIONS", "20", _number(0, 1000), "0 to 1000",
+    Setting("SUPERVISOR_MAX_ITERATIONS", "20", _number(0, 1000), msg("0 to 1000"),
             "reviews per user prompt; at the limit everything is allowed"),
-    Setting("SUPERVISOR_TIMEOUT", "30", _number(1, 3600), "1 to 3600",
+    Setting("SUPERVISOR_TIMEOUT", "30", _number(1, 3600), msg("1 to 3600"),
             "seconds for the review of a question"),
-    Setting("SUPERVISOR_STOP_TIMEOUT", "300", _number(1, 3600), "1 to 3600",
+    Setting("SUPERVISOR_STOP_TIMEOUT", "300", _number(1, 3600), msg("1 to 3600"),
             "seconds for the review of a stop"),
-    Setting("SUPERVISOR_COMMAND", "claude", _text, "a command",
+    Setting("SUPERVISOR_COMMAND", "claude", _text, msg("a command"),
             "the reviewer"),
 )  # fmt: skip
 
@@ -335,12 +353,14 @@ class Settings:
             owners = frozenset((receiver,))
         if not receiver:
             raise SettingError(
-                "FEISHU_RECEIVE_ID: nobody is named who gets the app's cards"
+                msg("FEISHU_RECEIVE_ID: nobody is named who gets the app's cards")
             )
         if not owners:
             raise SettingError(
-                "FEISHU_OWNER_ID: name who may tap, since FEISHU_RECEIVE_ID is not the"
-                " open_id of one person"
+                msg(
+                    "FEISHU_OWNER_ID: name who may tap, since FEISHU_RECEIVE_ID is "
+                    "not the open_id of one person"
+                )
             )
         return receiver, owners
 
@@ -414,8 +434,10 @@ def parse_setting(setting: Setting, value: str) -> Any:
     try:
         return setting.parse(value or setting.default)
     except ValueError:
-        shown = "its value" if setting.secret else repr(value)
-        raise SettingError(f"{setting.key}: {shown} is not {setting.allowed}") from None
+        shown = msg("its value") if setting.secret else repr(value)
+        raise SettingError(
+            msg("{}: {} is not {}", setting.key, shown, setting.allowed)
+        ) from None
 
 
 def url_host(url: str) -> str:

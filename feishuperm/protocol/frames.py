@@ -9,6 +9,7 @@ Knows no socket and no clock, and nothing of what an event means.
     C     client  JSON object: a control command; J follows
     A     server  seconds: registered, a person has so long
     S     server  a person can see it; a hook keeps that over a restart
+    H     server  seconds: a person reads it, its clock was stopped; kept as S is
     D     server  JSON object and line end: print this, the end
     R     server  print nothing, the terminal decides, the end
     E     server  the event is no permission request, the end

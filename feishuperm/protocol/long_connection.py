@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from feishuperm.errors import ProtocolError
+from feishuperm.messages import msg
 from feishuperm.models.fields import decoded, text_at, value_at
 from feishuperm.protocol.feishu_frame import (
     CONTROL,
@@ -86,13 +87,18 @@ class Refusal(ProtocolError):
 # Code of a discovery or a handshake -> the key of what it means, and whether a person
 # has to do something about it.  What is not here is weather: try again.
 REFUSALS = {
-    1000040345: ("app.credentials", True),
-    1000040344: ("app.credentials", True),
-    10003: ("app.credentials", True),
-    10014: ("app.credentials", True),
-    10015: ("app.credentials", True),
-    1000040350: ("app.too_many", True),
-    403: ("app.forbidden", True),
+    1000040345: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
+    1000040344: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
+    10003: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
+    10014: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
+    10015: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
+    1000040350: (msg("the app has too many long connections (50 at most)"), True),
+    403: (
+        msg(
+            "Feishu refuses the long connection: publish the app and switch its bot on"
+        ),
+        True,
+    ),
 }
 
 
@@ -109,7 +115,11 @@ def read_endpoint(status: int, body: bytes) -> Endpoint:
         service_id = -1
     usable = code == 0 and url.isascii() and url.startswith(("ws://", "wss://"))
     if not usable or not 0 <= service_id < 1 << 31:
-        raise Refusal("app.unreachable", status, fatal=False)
+        raise Refusal(
+            msg("the answer is not Feishu's: a proxy may be in between"),
+            status,
+            fatal=False,
+        )
     config = value_at(answer, "data", "ClientConfig")
     return Endpoint(url, service_id, ping_seconds(config))
 
@@ -133,7 +143,9 @@ def refusal(refused: HandshakeRefused) -> Refusal:
 
 
 def _refused(code: int) -> tuple[str, int, bool]:
-    key, fatal = REFUSALS.get(code, ("app.busy", False))
+    key, fatal = REFUSALS.get(
+        code, (msg("Feishu is busy; if that lasts, the app was never published"), False)
+    )
     return key, code, fatal
 
 

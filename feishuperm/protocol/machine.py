@@ -5,16 +5,23 @@ with a type, `t`), answers pings, and knows when the other end is dead.  Who may
 what is not known here; how a login, a new key and a tap are proven is:
 
     gateway -> machine   hello     nonce
-    machine -> gateway   login     machine, nonce, instance, proofs (by each key it has)
+    machine -> gateway   login     machine, nonce, instance, proofs (by each key that it
+                                   has), what else it understands (`can`)
     gateway -> machine   welcome   proof, name, now, a key to come (`next`), the ids of
                                    the cards that are out (`cards`), and why no tap can
-                                   arrive (`deaf`; empty: they can)
+                                   arrive (`deaf`; empty: they can), what else it
+                                   understands (`can`), for how long its owner wants no
+                                   card (`muted`, in seconds)
     machine -> gateway   rotated   proof by that key; the old one dies at the next login
     gateway -> machine   rotated
     machine -> gateway   ask, settle, update (what came of it), notice, receipt
     gateway -> machine   shown, tap, replaced; `time` now and then; `reach` when taps
-                         cannot arrive any more or can again; what is unknown is skipped
-                         by both
+                         cannot arrive any more or can again; `muted`; what is unknown
+                         is skipped by both
+
+    can "extend"         asks offer more time, and come again when it was given
+    can "commands"       a tap without a request is a command of the owner's, whose
+                         receipt tells: status, passes, revoke, undo
 
     machine -> gateway   join      name, user, owner (whom to ask; or empty)
     gateway -> machine   code      six digits, seconds
@@ -32,6 +39,7 @@ import hmac
 import json
 from typing import Any
 
+from feishuperm.messages import msg
 from feishuperm.models.fields import decoded
 from feishuperm.protocol.websocket import (
     GOING_AWAY,
@@ -51,7 +59,9 @@ DEAD_SECONDS = 60.0  # without a byte: two pings were not answered
 # The same while a card is out: who asks must learn soon that no tap can arrive.
 QUICK_PING_SECONDS, QUICK_DEAD_SECONDS = 2.0, 8.0
 REVOKED = "revoked"  # the one reason of a close that is final
-REPLACED = "replaced by a newer connection"
+REPLACED = msg("replaced by a newer connection")
+EXTEND, COMMANDS = "extend", "commands"  # what either end may understand
+CAN = (EXTEND, COMMANDS)
 MAX_MESSAGE = 1 << 20
 EARLY_MESSAGE = 1 << 14  # of somebody who has not logged in
 LOGIN, WELCOME, ROTATE, TAP = (

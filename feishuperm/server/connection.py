@@ -3,7 +3,7 @@
 Feeds bytes to `protocol`, hands over what comes out, and sends what it is given, never
 waiting for anybody.  Knows no route and no request; whoever made the connection gets
 callables called.  A peer that does not read is dropped at a bound, one that does not
-write at a deadline, which the acceptor's sweep looks at (`server.accept`).  However
+write at a deadline, which the acceptor's sweep looks at (`server.listen`).  However
 much a peer sends at once, a turn of the loop takes `PER_TURN` messages of it.
 
 A hook connection has one state: open, until `closed()`.  An HTTP connection has a mode,

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError
+from feishuperm.messages import msg
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
@@ -271,8 +272,12 @@ def checked_selector(selector: selectors.BaseSelector) -> selectors.BaseSelector
     if name in ("SelectSelector", "PollSelector"):
         selector.close()
         raise FeishupermError(
-            f"this Python on {sys.platform} has neither epoll nor kqueue, "
-            f"and {name} cannot carry thousands of waiting hooks"
+            msg(
+                "this Python on {} has neither epoll nor kqueue, and {} cannot carry "
+                "thousands of waiting hooks",
+                sys.platform,
+                name,
+            )
         )
     return selector
 

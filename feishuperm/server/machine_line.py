@@ -1,6 +1,6 @@
 """A machine's own connection to its gateway.
 
-How it is dialled and kept is told in `server.line`; what a message means is the
+How it is dialled and kept is told in `server.outgoing`; what a message means is the
 owner's.  Never all machines at the same moment:
 
     how it ended             the next try
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from feishuperm.messages import msg
 from feishuperm.protocol.machine import (
     GOING_AWAY,
     POLICY,
@@ -24,8 +25,15 @@ from feishuperm.protocol.machine import (
     REVOKED,
     MachineWire,
 )
-from feishuperm.server.line import CLOSED, UP, WAITING, Backoff, Live, SpokenLine
 from feishuperm.server.loop import Loop
+from feishuperm.server.outgoing import (
+    CLOSED,
+    UP,
+    WAITING,
+    Backoff,
+    LiveSocket,
+    SpokenConnection,
+)
 
 Dialled = tuple[socket.socket, bytes]  # and what came behind the handshake
 
@@ -33,7 +41,7 @@ LOOK_SECONDS = 2.0
 FIRST_REFUSAL, LONGEST_REFUSAL = 5.0, 300.0  # seconds until a refusal may have passed
 
 
-class MachineLine(SpokenLine):
+class MachineLine(SpokenConnection):
     """Keeps one connection up.
 
     `on_message(message)` for what comes; `on_change(up, detail)` when it began (log in
@@ -84,10 +92,10 @@ class MachineLine(SpokenLine):
         if self._live is not None:
             self._live.wire.is_card_out = is_card_out
 
-    def heard(self, live: Live, message: dict[str, Any]) -> None:
+    def heard(self, live: LiveSocket, message: dict[str, Any]) -> None:
         self._on_message(message)
 
-    def over(self, live: Live) -> None:
+    def over(self, live: LiveSocket) -> None:
         if live.wire.code == GOING_AWAY:
             self._backoff.worked()  # it comes back, and has told so
         if live.wire.code != POLICY or live is not self._live or self.state == CLOSED:
@@ -97,10 +105,10 @@ class MachineLine(SpokenLine):
         if self._loop.now() - self._since > LONGEST_REFUSAL:
             self._refusals.worked()
         if live.wire.trouble == REVOKED:
-            self._enter(WAITING, "the gateway has revoked this machine")
+            self._enter(WAITING, msg("the gateway has revoked this machine"))
             self.state = CLOSED
         else:
-            why = f"the gateway refuses this machine: {live.wire.trouble}"
+            why = msg("the gateway refuses this machine: {}", live.wire.trouble)
             # Two that have one key must not put each other out all the time.
             is_replaced = live.wire.trouble == REPLACED
             pause = LONGEST_REFUSAL if is_replaced else self._refusals.failed()
@@ -111,6 +119,6 @@ class MachineLine(SpokenLine):
         self._since = self._loop.now()
         wire = MachineWire(True, self._since, self.wall())
         wire.is_card_out = self._is_card_out
-        self._live = live = Live(self, self._loop, sock, wire)
+        self._live = live = LiveSocket(self, self._loop, sock, wire)
         self._enter(UP, "")
         live.begin(rest)

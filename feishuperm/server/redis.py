@@ -1,4 +1,4 @@
-"""A connection to Redis or Valkey; how it is dialled and kept is told in `server.line`.
+"""A connection to Redis or Valkey; `server.outgoing` dials it and keeps it up.
 
 Commands go out in batches and each batch is promised its replies.  A reply that comes
 too late would answer the next command, so a connection on which one was late is closed;
@@ -14,9 +14,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FeishupermError, ProtocolError
+from feishuperm.messages import msg
 from feishuperm.protocol.resp import PENDING, Part, ReplyReader, command
-from feishuperm.server.line import CLOSED, UP, Backoff, Line, Outgoing
 from feishuperm.server.loop import Loop, Timer
+from feishuperm.server.outgoing import (
+    CLOSED,
+    UP,
+    Backoff,
+    OutgoingConnection,
+    OutgoingSocket,
+)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between tries
 
@@ -30,7 +37,7 @@ class _Batch(NamedTuple):
     timer: Timer
 
 
-class RedisLine(Line):
+class RedisLine(OutgoingConnection):
     """One connection that comes back; `on_change()` when it went up or down."""
 
     def __init__(
@@ -43,7 +50,7 @@ class RedisLine(Line):
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         super().__init__(loop, lambda: (dial(),), on_change, backoff)
         self._fatal = fatal
-        self._wire: Outgoing | None = None
+        self._wire: OutgoingSocket | None = None
         self._reader = ReplyReader()
         self._batches: deque[_Batch] = deque()
 
@@ -83,7 +90,7 @@ class RedisLine(Line):
 
     def _connected(self, dialled: tuple[socket.socket]) -> None:
         self._reader = ReplyReader()
-        self._wire = Outgoing(self._loop, dialled[0], self._received, self._ended)
+        self._wire = OutgoingSocket(self._loop, dialled[0], self._received, self._ended)
         self._backoff.worked()
         self._enter(UP, "")
 
@@ -117,7 +124,7 @@ class RedisLine(Line):
         for batch in batches:
             batch.timer.cancel()
         if self.state != CLOSED:
-            why = self.detail or "the connection was cut"
+            why = self.detail or msg("the connection was cut")
             self._wait(why, self._backoff.failed())
         for batch in batches:
             batch.done(None)

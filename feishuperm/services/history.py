@@ -1,4 +1,4 @@
-"""The ledger as a person reads it: a table, a verdict, a rule taken back.
+"""The ledger as a person reads it: a table, a verdict, a rule undone.
 
 Whatever an entry holds stays on its line and in its cell, and no secret is shown, not
 even one that was written down before secrets were masked.  It prints nothing and asks
@@ -20,13 +20,15 @@ from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
+from feishuperm.lib.language import translate
 from feishuperm.lib.secrets import mask
-from feishuperm.lib.tongue import translate
-from feishuperm.services.ledger import INTENT, REQUEST, Ledger
-from feishuperm.services.ledger_check import Report
-from feishuperm.services.ledger_lines import (
+from feishuperm.messages import message_of, msg, word
+from feishuperm.services.ledger import (
     EXACT,
+    INTENT,
+    REQUEST,
     Entry,
+    Ledger,
     Name,
     end_of,
     entry_time,
@@ -34,6 +36,7 @@ from feishuperm.services.ledger_lines import (
     place_in,
     rule_names,
 )
+from feishuperm.services.ledger_check import Report
 from feishuperm.services.rule_writer import RuleWriter, settings_path
 
 COLUMNS = (
@@ -49,7 +52,7 @@ NARROW_CELL = 14
 SHORT_ID = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
 REFUSED = "refused"  # the event of an entry: nothing was done
-UNDO = "undo"  # the event of an entry: rules were taken back
+UNDO = "undo"  # the event of an entry: rules were undone
 # A card shows eight characters; fewer may be those of several entries.
 HEAD = re.compile(r"[0-9a-fA-F]{8,64}")
 
@@ -65,7 +68,7 @@ def table(entries: Sequence[Entry], columns: int) -> str:
     undone = {str(entry.get("id")) for entry in entries if entry.get("event") == UNDO}
     narrow = columns < WIDE
     row = _narrow_row if narrow else _row
-    rows = [tuple(map(translate, NARROW if narrow else HEADINGS))]
+    rows = [tuple(translate(word(name)) for name in (NARROW if narrow else HEADINGS))]
     rows += [row(entry, str(entry.get("id")) in undone) for entry in entries]
     widths = [max(map(width, column)) for column in zip(*rows)]
     lines = []
@@ -173,7 +176,7 @@ def _with_ends(entry: Entry, detail: str, undone: bool) -> str:
 
 
 def _by(entry: Entry) -> str:
-    by = translate(str(entry.get("surface") or ""))
+    by = translate(word(str(entry.get("surface") or "")))
     return f"{by}: {entry['who']}" if entry.get("who") else by
 
 
@@ -184,9 +187,9 @@ def short_id(id: str) -> str:
 
 def _decision(entry: Entry) -> str:
     code = entry.get("action") or entry.get("state") or entry.get("event")
-    decision = translate(str(code or ""))
+    decision = translate(word(str(code or "")))
     if entry.get("event") == REFUSED:  # it was tried, by somebody who must not
-        return f"{translate('refused')}: {decision}"
+        return f"{translate(word(REFUSED))}: {decision}"
     # Whether it reached the session is not known.
     unknown = entry.get("event") == INTENT or entry.get("state") == "unknown"
     return f"{decision} (?)" if unknown else decision
@@ -218,23 +221,27 @@ def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str]
     """
     missing = list(report.missing)
     if waiting:
-        missing.append(f"{waiting} entries wait in the server for being written")
+        missing.append(msg("{} entries wait in the server for being written", waiting))
     sentences = [*report.problems, *missing, *report.notes]
     sound = not report.problems and not missing
     if head and report.after < 0:
         sound = False
-        sentences.append(f"no entry has the head {head}: this is another ledger")
+        sentences.append(msg("no entry has the head {}: this is another ledger", head))
     elif head:
-        sentences.append(f"the head {head} is there; {report.after} entries came after")
+        sentences.append(
+            msg("the head {} is there; {} entries came after", head, report.after)
+        )
     total = report.total
     if sound:
-        sentences.append(f"{total} entries, nothing was changed")
+        sentences.append(msg("{} entries, nothing was changed", total))
     elif not report.problems:
-        sentences.append(f"{total} entries, none was changed, but some are not there")
+        sentences.append(
+            msg("{} entries, none was changed, but some are not there", total)
+        )
     return sentences, sound
 
 
-# Taken back.
+# Undone.
 
 
 def undo(
@@ -243,7 +250,7 @@ def undo(
     id: str,
     tell: Callable[[str], object] = lambda id: None,
 ) -> list[str]:
-    """Take back what one request's "always" wrote; says what it did.
+    """Undo what one request's "always" wrote; says what it did.
 
     `tell` gets the id of the request once that is in the ledger.  Raises
     FeishupermError.
@@ -253,11 +260,18 @@ def undo(
     said = []
     if any(taken.values()):
         said.append(
-            f"{settings_path(project)}: a session that runs keeps this until it ends"
+            msg(
+                "{}: a session that runs keeps this until it ends",
+                settings_path(project),
+            )
         )
     for rule, removed in taken.items():
         shown = one_line(mask(rule), sys.maxsize)
-        said.append(f"removed: {shown}" if removed else f"not there any more: {shown}")
+        said.append(
+            msg("removed: {}", shown)
+            if removed
+            else msg("not there any more: {}", shown)
+        )
     return said
 
 
@@ -268,9 +282,9 @@ def undo_last(
     tell: Callable[[str], object],
     who: str,
 ) -> list[str]:
-    """Take back the last rules that were written from these surfaces; returns them.
+    """Undo the last rules that were written from these surfaces; returns them.
 
-    Rules that are gone already are passed over; `tell` gets the id of the request.
+    Rules that are gone already are skipped; `tell` gets the id of the request.
     Raises FeishupermError.
     """
     entries = ledger.latest(LOOKED_THROUGH)
@@ -301,14 +315,14 @@ def take_back(
     """
     entries = ledger.find(id, since) or _by_short_id(ledger, id)
     if not entries:
-        raise FeishupermError(f"no request {id} in the ledger", "feishuperm log")
+        raise FeishupermError(msg("no request {} in the ledger", id), "feishuperm log")
     project = str(entries[0].get("project"))
     present = writer.rules(project)
     written = _written(ledger, entries, present)
     if not written:
-        raise FeishupermError(f"request {id} wrote no rule")
+        raise FeishupermError(msg("request {} wrote no rule", id))
     # A rule that is back since an earlier undo is another request's.
-    done = _taken_back(entries)
+    done = _undone_names(entries)
     open_rules = [rule for name, rule in written if rule and name not in done]
     removed = writer.undo(project, open_rules) if open_rules else ()
     if removed:
@@ -329,7 +343,7 @@ def _by_short_id(ledger: Ledger, id: str) -> list[Entry]:
 
 
 class Standing(NamedTuple):
-    """A rule of ours that is still in a project's settings."""
+    """A rule written by feishuperm that is still in a project's settings."""
 
     id: str  # of the request that wrote it
     project: str
@@ -346,7 +360,7 @@ def standing(ledger: Ledger, writer: RuleWriter) -> list[Standing]:
     for id, entries in requests.items():
         project = str(entries[0].get("project"))
         present = writer.rules(project)
-        done = _taken_back(entries)
+        done = _undone_names(entries)
         rows += (
             Standing(id, project, name[0])
             for name, rule in _written(ledger, entries, present)
@@ -373,7 +387,7 @@ def _written(
     ]
 
 
-def _taken_back(entries: Sequence[Entry]) -> set[Name]:
+def _undone_names(entries: Sequence[Entry]) -> set[Name]:
     undone = [entry for entry in entries if entry.get("event") == UNDO]
     return {name for entry in undone for name in rule_names(entry)}
 
@@ -385,6 +399,10 @@ def _record(
         ledger.append({**entry, **origin})
     except OSError as error:
         raise FeishupermError(
-            f"removed the rules, but cannot write {ledger.path}: {error.strerror}"
+            msg(
+                "removed the rules, but cannot write {}: {}",
+                ledger.path,
+                message_of(error),
+            )
         ) from None
     tell(str(entry["id"]))

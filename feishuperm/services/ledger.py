@@ -14,21 +14,36 @@ How to use it, in a process with one thread and a loop:
     ledger.head()                     # eight characters for a card or a page
 
 `intend()` and `flush()` hold the thread for `QUICK` seconds at most beside the disk's
-own time.  What cannot be written (a lock held by somebody, a full disk, a folder that
-is read-only or gone) waits in memory, in its order, and is tried again by every later
-call; what fits into the spool (`services.ledger_spool`) survives even a kill.  Past
-`MAX_WAITING` entries the further ones are only counted; that number becomes
-an entry of its own (`event: lost`) as soon as anything can be written.  A process that
-lives a moment calls `append()`, which waits longer, and raises.
+own time.  What cannot be written (a lock held by another process, a full disk, a folder
+that is read-only or gone) waits in memory, in its order, and is tried again by every
+later call; what fits into the spool survives even a kill.  Past `MAX_WAITING` entries
+the further ones are only counted; that number becomes an entry of its own (`event:
+lost`) as soon as anything can be written.  A process that lives a moment calls
+`append()`, which waits longer, and raises.  Several processes may write; they take
+turns by a lock on the file.
 
-What a line, the key and the head are, and how a crash or a forgery shows in them, is
-told in `services.ledger_lines`; `services.ledger_check` looks for it.  Several
-processes may write; they take turns by a lock on the file.
+A line.  Entries say what their caller wants; they get `time`, `seq` (1, 2, 3, ...),
+`prev` (the hash of the line before) and `hash`, which is keyed: HMAC-SHA256 over the
+rest of the line.  An end repeats the `seq` of its intent as `intent`.  Secrets are
+masked here for every caller; of a rule that holds one, `marks` keeps a keyed hash, by
+which `exact()` finds it again in a settings file.
+
+The head is the last `seq` and `hash` that are safely on the disk.  It is kept in the
+configuration folder, where nobody reaches it who cleans out, restores or rewrites the
+state folder.  It is written in place, in one write of its full length, after the line
+is synced: it may be behind the ledger for a moment, never ahead.  `base` in a line is
+the last head that was synced when the line was written, if that is not the line before;
+so a head that a crash or a power cut left behind can be told from one that somebody put
+back.  A writer that finds the ledger's end missing or the head gone goes on, and says
+so in its line (`gap`); nothing repairs itself silently.  A line that a crash cut off
+stays, and the next one vouches for it (`torn`).  `services.ledger_check` judges.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import hmac
 import itertools
 import json
 import os
@@ -36,37 +51,24 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
+from feishuperm.errors import FileError
 from feishuperm.lib.config import config_dir, state_dir
-from feishuperm.lib.files import acquire, open_append
-from feishuperm.services.ledger_lines import (
-    MAX_LINE,
-    RESERVED,
-    Chain,
-    Entry,
-    Head,
-    append_data,
-    clean,
-    decode,
-    end_of,
-    entry_time,
-    gap_between,
-    is_sealed,
-    make_key,
-    place_in,
-    place_of,
-    read_head,
-    read_key,
-    read_tail,
-    reversed_lines,
-    rule_mark,
-    rule_names,
-    seal,
-    with_marks,
-    write_head,
+from feishuperm.lib.files import (
+    acquire,
+    open_append,
+    private_dir,
+    write_all,
+    write_atomic,
 )
-from feishuperm.services.ledger_spool import Spool
+from feishuperm.lib.secrets import mask
+from feishuperm.messages import message_of, msg
+from feishuperm.models.fields import decoded, number_at
+
+Entry = dict[str, Any]
+Name = tuple[str, str]  # a rule as shown, and its mark
 
 WAIT = 5.0  # seconds; others hold the lock for one write and two fsyncs
 STEP = 0.002  # between tries: no longer than others hold it, or the patient never win
@@ -78,6 +80,38 @@ DAY = 24 * 3600.0
 SLACK = 3600.0  # how far back clocks are turned: entries are nearly in order of time
 INTENT, REQUEST, LOST = "intent", "request", "lost"
 UNKNOWN = "unknown"  # the state of a request whose server died while it decided
+BLOCK = 4 << 10  # what is read at first from the end of the file: a few lines
+MAX_BLOCK = 64 << 10  # and at last, for a reader that goes on
+MAX_LINE = 1 << 20  # bytes; entries are far shorter, so a longer line is none
+MAX_TEXT = 8192  # characters of one value
+LOOK_BACK = 1000  # lines among which the last entry is looked for
+LATEST = 1e11  # seconds: the year 5138, and still a date that can be shown
+TOO_LONG = b"\0"
+KEY_BYTES = 32
+# What others look up by its exact text; none of it comes out of a tool call.
+EXACT = frozenset(("event", "id", "state", "action", "surface", "project", "session"))
+RESERVED = ("seq", "prev", "base", "gap", "torn", "hash")
+_SEAL = (b', "hash": "', b'"}')
+_SEAL_LENGTH = 64 + len(_SEAL[0]) + len(_SEAL[1])
+SPOOL_BYTES = 16 << 10  # bytes: some twenty decisions, which is hours of tapping
+SPOOL_END = b"\0"
+
+
+class Place(NamedTuple):
+    """A point in the chain, and the last synced head when it was written."""
+
+    seq: int = 0
+    hash: str = ""
+    base: int = 0
+
+
+class Head(NamedTuple):
+    """The last place that was safely on the disk, or why that is not known."""
+
+    seq: int = 0
+    hash: str = ""
+    why: str = ""
+    synced: int = 0  # the last one that survives a power cut
 
 
 class Ledger:
@@ -106,7 +140,7 @@ class Ledger:
         self._head = ""  # the last hash this process has put on the disk
         self._unkept = ""  # why it could not be kept apart
 
-    # Writing, for those who can wait.
+    # Writing, for callers that can wait.
 
     def append(self, entry: Entry) -> Entry:
         """Add an entry and return it as stored. Raises OSError."""
@@ -128,10 +162,10 @@ class Ledger:
         return place_in(stored)
 
     def finish(self, intent: int, entry: Entry) -> None:
-        """Tell what came of an intent, at once or as soon as possible."""
+        """Write the result of an intent, at once or as soon as possible."""
         self.note({**entry, "intent": intent})
-        # Not synced: no crash of ours can lose it, and after a power cut the intent,
-        # which is on the disk, tells as much.
+        # Not synced: no crash of the server can lose it, and after a power cut the
+        # intent, which is on the disk, tells as much.
         self.flush(sync=False)
 
     def note(self, entry: Entry) -> None:
@@ -142,7 +176,7 @@ class Ledger:
             self._lost += 1
 
     def flush(self, sync: bool = True) -> int:
-        """Write what waits, or a part of much; returns whether anything is left.
+        """Write pending entries, some of many; returns whether any are left.
 
         Never raises: `problem` says why it did not succeed.
         """
@@ -151,7 +185,7 @@ class Ledger:
             try:
                 self._write(backlog, QUICK if sync else 0.0, sync)
             except OSError as error:
-                self.problem = error.strerror or str(error)
+                self.problem = message_of(error)
                 self._spill()
             else:
                 self._written(len(backlog), sync)
@@ -176,7 +210,7 @@ class Ledger:
             if key:
                 self._head = read_head(self.head_path, key).hash
         except OSError:
-            pass  # nobody is kept waiting for it
+            pass  # it is read at the next call
         return self._head[:8]
 
     def recover(self) -> list[Entry]:
@@ -216,7 +250,7 @@ class Ledger:
         return [row for row in entries if row and row.get("late") not in written]
 
     def _spill(self) -> None:
-        """Put what waits where a kill cannot take it."""
+        """Put pending entries where a kill cannot take them."""
         try:
             key = read_key(self.key_path)
         except OSError:
@@ -260,8 +294,9 @@ class Ledger:
             head = read_head(self.head_path, key)
             chain = Chain(key, last, torn, head, round(self._clock(), 3))
             stored = [chain.add(entry) for entry in entries]
-            append_data(fd, size, chain.data(), sync)
-            if sync and chain.anchors():
+            append_data(fd, size, bytes(chain.data) if stored else b"", sync)
+            # Without a new line, the last one becomes the head unless that hides a gap.
+            if sync and (stored or (last.seq and not chain.gap)):
                 self._head = chain.last.hash
                 kept = chain.last.seq if sync_head else head.synced
                 self._unkept = write_head(self.head_path, key, chain.last, kept)
@@ -277,7 +312,7 @@ class Ledger:
                 acquire(fd, wait, sleep=lambda _: time.sleep(STEP))
                 state = os.fstat(fd)
                 if not stat.S_ISREG(state.st_mode):
-                    raise OSError(errno.EINVAL, "not a regular file")
+                    raise OSError(errno.EINVAL, msg("not a regular file"))
                 if os.path.samestat(state, os.stat(self.path)):
                     return fd
             except FileNotFoundError:
@@ -286,7 +321,7 @@ class Ledger:
                 os.close(fd)
                 raise
             os.close(fd)  # somebody removed or replaced it while we waited
-        raise OSError(errno.EBUSY, "another program keeps replacing it")
+        raise OSError(errno.EBUSY, msg("another program keeps replacing it"))
 
     # Reading.
 
@@ -419,6 +454,353 @@ class Ledger:
             yield from reversed_lines(fd, os.fstat(fd).st_size)
         finally:
             os.close(fd)
+
+
+class Chain:
+    """Lines that follow from the last one."""
+
+    def __init__(
+        self, key: bytes, last: Place, torn: bytes, head: Head, now: float
+    ) -> None:
+        self.last = last
+        self.data = bytearray(b"\n" if torn else b"")
+        self.gap = gap_between(head, last)
+        self._key = key
+        self._now = now
+        # What was there has numbers of its own, even if it is gone.
+        self._seq = max(last.seq, head.seq)
+        self._base = head.synced
+        self._first: Entry = {"gap": self.gap} if self.gap else {}  # for one line only
+        if torn:
+            self._first["torn"] = hashlib.sha256(torn).hexdigest()
+
+    def add(self, entry: Entry) -> Entry:
+        """Chain an entry; returns it as stored."""
+        stored = {"time": self._now, **with_marks(self._key, entry), **self._first}
+        self._first = {}
+        self._seq += 1
+        if self._base != self._seq - 1:
+            stored["base"] = self._base
+        stored.update(seq=self._seq, prev=self.last.hash)
+        line, digest = seal(self._key, stored)
+        self.data += line + b"\n"
+        self.last = Place(self._seq, digest, self._base)
+        return {**stored, "hash": digest}
+
+
+class Spool:
+    """Lines that the ledger cannot take now, kept where there is room for them already.
+
+    A full disk has no room for another line, and a lock that another process holds
+    keeps the ledger shut; a server that is killed meanwhile must not lose its entries.
+    So this file is made when a server starts, at its full length, and is overwritten
+    in place: its lines, then a zero byte.  A line is only ever added behind the others
+    or given up with all of them, so a crash at any moment leaves whole lines.  Nothing
+    here raises: it is the second best place already.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._end = 0  # where the next line goes
+
+    def prepare(self) -> None:
+        """Take the room while there is some."""
+        with suppress(OSError):
+            private_dir(os.path.dirname(self.path))
+            size = os.path.getsize(self.path) if os.path.exists(self.path) else 0
+            if size < SPOOL_BYTES:
+                self._put(SPOOL_END * (SPOOL_BYTES - size), size, os.O_CREAT)
+
+    def read(self) -> list[bytes]:
+        """The lines that are kept."""
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(SPOOL_BYTES).partition(SPOOL_END)[0]
+        except OSError:
+            return []
+        *lines, _ = data.split(b"\n")
+        self._end = sum(len(line) + 1 for line in lines)
+        return lines
+
+    def add(self, lines: Sequence[bytes]) -> bool:
+        """Keep some more; whether there was room."""
+        data = b"\n".join([*lines, b""])
+        fits = self._end + len(data) < SPOOL_BYTES
+        if not fits or not self._put(data + SPOOL_END, self._end):
+            return False
+        self._end += len(data)
+        return True
+
+    def clear(self) -> None:
+        """Give all of them up."""
+        if self._end and self._put(SPOOL_END, 0):
+            self._end = 0
+
+    def _put(self, data: bytes, place: int, flags: int = 0) -> bool:
+        flags |= os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            fd = os.open(self.path, flags, 0o600)
+            try:
+                whole = os.pwrite(fd, data, place) == len(data)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError:
+            return False
+        return whole
+
+
+# What an entry holds.
+
+
+def clean(entry: Entry) -> Entry:
+    """An entry without secrets, and without what is not its caller's to say.
+
+    Its rules are left to the writer, who has the key.
+    """
+    return {
+        name: value if name in EXACT or name == "rules" else masked(value)
+        for name, value in entry.items()
+        if name not in RESERVED
+    }
+
+
+def with_marks(key: bytes, entry: Entry) -> Entry:
+    """A clean entry with its rules masked, and marks of those that held a secret."""
+    rules = entry.get("rules")
+    if not rules:
+        return entry
+    shown = masked(rules)
+    if shown == rules or entry.get("marks"):
+        return {**entry, "rules": shown}
+    marks = ["" if a == b else rule_mark(key, b) for a, b in zip(shown, rules)]
+    return {**entry, "rules": shown, "marks": marks}
+
+
+def masked(value: Any) -> Any:
+    """A value without secrets, of a length that an entry may have."""
+    if isinstance(value, str):
+        # Masked before it is cut: half a secret looks like nothing.
+        value = mask(value[: 2 * MAX_TEXT])
+        return value if len(value) <= MAX_TEXT else value[: MAX_TEXT - 1] + "…"
+    if isinstance(value, (list, tuple)):
+        return [masked(part) for part in value]
+    if isinstance(value, dict):
+        return {str(name): masked(part) for name, part in value.items()}
+    # Nothing that JSON does not know may stop the entries behind it.
+    return value if value is None or isinstance(value, (int, float)) else str(value)
+
+
+def seal(key: bytes, entry: Entry) -> tuple[bytes, str]:
+    """An entry as a line without its end, and the hash it carries."""
+    body = json.dumps(entry).encode()
+    digest = _mac(key, body)
+    return body[:-1] + _SEAL[0] + digest.encode() + _SEAL[1], digest
+
+
+def unseal(line: bytes) -> tuple[bytes, str]:
+    """What a line's hash is about, and that hash; empty for a line without one."""
+    start = len(line) - _SEAL_LENGTH
+    if start < 1 or not line.startswith(_SEAL[0], start) or line[-2:] != _SEAL[1]:
+        return b"", ""
+    return line[:start] + b"}", line[start + len(_SEAL[0]) : -2].decode("latin-1")
+
+
+def is_sealed(key: bytes, line: bytes) -> bool:
+    """Whether a line was written with this key and not changed since."""
+    body, digest = unseal(line)
+    return bool(body) and is_mac(key, body, digest)
+
+
+def is_mac(key: bytes, body: bytes, digest: str) -> bool:
+    """Whether this is the hash of that."""
+    # As bytes: of texts it takes none that is not ASCII, and a file holds anything.
+    return hmac.compare_digest(_mac(key, body).encode(), digest.encode("latin-1"))
+
+
+def gap_between(head: Head, last: Place) -> str:
+    """What is missing between the ledger's end and its head; empty when nothing is."""
+    if head.seq == last.seq and (head.hash == last.hash or not last.seq):
+        return head.why if head.why and head.why != "missing" else ""
+    if not head.why and last.base <= head.seq < last.seq:
+        return ""  # written, but the head not yet
+    if head.why == "missing" and last.base == 0 and last.seq:
+        return ""
+    return head.why or f"{head.seq} {head.hash[:8]}"
+
+
+def read_head(path: str, key: bytes) -> Head:
+    """The head, if it was written with this key. Raises OSError if out of files."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(1024)
+    except FileNotFoundError:
+        return Head(why="missing")
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # it will be read a little later
+        return Head(why="unreadable")
+    fields = data.decode("latin-1").split()
+    if len(fields) != 5 or not (fields[0] + fields[1]).isdecimal():
+        return Head(why="unreadable")
+    head = Head(int(fields[0]), fields[2], synced=int(fields[1]))
+    if fields[3] != key_name(key):
+        return Head(why=msg("of another key"))
+    return head if _packed_head(key, head) == data else Head(why="unreadable")
+
+
+def write_head(path: str, key: bytes, place: Place, synced: int) -> str:
+    """Keep the head; returns why not. That is no failure of the entry.
+
+    It is synced if `synced`, the last head that is, is to be itself.
+    """
+    data = _packed_head(key, Head(place.seq, place.hash, synced=synced))
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        private_dir(os.path.dirname(path))
+        fd = os.open(path, flags, 0o600)
+        try:
+            # It is always of the same length, if nobody meddled.
+            os.ftruncate(fd, os.pwrite(fd, data, 0))
+            if synced == place.seq:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        return f"{path}: {message_of(error)}"
+    return ""
+
+
+def _packed_head(key: bytes, head: Head) -> bytes:
+    body = f"{head.seq:020d} {head.synced:020d} {head.hash} {key_name(key)}"
+    return f"{body} {_mac(key, b'head ' + body.encode())}\n".encode()
+
+
+def read_key(path: str) -> bytes:
+    """The key; empty when there is none. Raises OSError when it may not be read."""
+    try:
+        with open(path, "rb") as file:
+            key = file.read(KEY_BYTES + 1)
+    except FileNotFoundError:
+        return b""
+    return key if len(key) == KEY_BYTES else b""
+
+
+def make_key(path: str) -> bytes:
+    """A new key; only who holds a lock may call. Raises OSError."""
+    key = os.urandom(KEY_BYTES)
+    try:
+        write_atomic(path, key, mode=0o600)
+    except FileError as error:
+        raise OSError(errno.EIO, str(error)) from None
+    return key
+
+
+def key_name(key: bytes) -> str:
+    """By what a key is told from another without showing it."""
+    return _mac(key, b"name")[:16]
+
+
+def rule_mark(key: bytes, rule: str) -> str:
+    """What the ledger keeps of a rule that must not stand in it."""
+    return _mac(key, b"rule " + rule.encode("utf-8", "surrogatepass"))[:32]
+
+
+def rule_names(entry: Entry) -> list[Name]:
+    """The rules of an entry, each with its mark; that is empty where none is kept."""
+    rules, marks = entry.get("rules"), entry.get("marks")
+    if not isinstance(rules, list):
+        return []
+    if not isinstance(marks, list) or len(marks) != len(rules):
+        marks = [""] * len(rules)
+    return [(str(rule), str(mark)) for rule, mark in zip(rules, marks)]
+
+
+def entry_time(entry: Entry) -> float:
+    """When an entry was written, in seconds; 0 if somebody edited that."""
+    value = number_at(entry, "time")
+    return value if 0 <= value < LATEST else 0.0
+
+
+def place_in(entry: Entry) -> int:
+    """An entry's number; 0 for one without."""
+    return int(number_at(entry, "seq"))
+
+
+def end_of(entry: Entry) -> int:
+    """The number of the intent that an entry ends; 0 if it ends none."""
+    return int(number_at(entry, "intent"))
+
+
+def decode(line: bytes) -> Entry | None:
+    """The entry in a line, None if it holds none."""
+    entry = decoded(line)
+    return entry if isinstance(entry, dict) else None
+
+
+def place_of(line: bytes) -> Place | None:
+    """Where a keyed line stands, as far as it says so."""
+    body, digest = unseal(line)
+    return entry_place(decode(body) if body else None, digest)
+
+
+def entry_place(entry: Entry | None, digest: str) -> Place | None:
+    """The same of a line that is decoded."""
+    seq = entry.get("seq") if entry else None
+    if entry is None or not isinstance(seq, int):
+        return None
+    base = entry.get("base", seq - 1)
+    return Place(seq, digest, base if isinstance(base, int) else seq - 1)
+
+
+def reversed_lines(fd: int, size: int) -> Iterator[bytes]:
+    """The lines of a file from its end; what follows the last line end comes first.
+
+    In place of a line that is too long for an entry comes a zero byte.
+    """
+    data, start, skipping = b"", size, False
+    block = BLOCK
+    while start > 0:
+        length = min(block, start)
+        block = min(2 * block, MAX_BLOCK)
+        start -= length
+        data, *lines = (os.pread(fd, length, start) + data).split(b"\n")
+        if lines and skipping:
+            lines[-1], skipping = TOO_LONG, False
+        yield from reversed(lines)
+        if skipping or len(data) > MAX_LINE:
+            data, skipping = b"", True
+    yield TOO_LONG if skipping else data
+
+
+def read_tail(fd: int, size: int, key: bytes) -> tuple[Place, bytes]:
+    """The last entry's place, and what a crash left behind it."""
+    lines = reversed_lines(fd, size)
+    torn = next(lines, b"")
+    likely = None
+    for number, line in enumerate(lines):
+        place = place_of(line)
+        if place is not None and is_sealed(key, line):
+            return place, torn
+        likely = likely or place
+        if number >= LOOK_BACK:
+            break
+    return likely or Place(), torn
+
+
+def append_data(fd: int, size: int, data: bytes, sync: bool) -> None:
+    """Write lines at the end, all or none. Raises OSError."""
+    try:
+        write_all(fd, data)
+        if sync:
+            os.fsync(fd)
+    except OSError:
+        os.ftruncate(fd, size)  # a full disk must not leave half an entry
+        raise
+
+
+def _mac(key: bytes, data: bytes) -> str:
+    return hmac.digest(key, data, "sha256").hex()
 
 
 def head_path_of(path: str, environ: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 Everything is read once, line by line.  A `Report` keeps three things apart: `problems`
 are lines that are not as they were written, and ends that were cut off; `missing` are
 entries that were never written, or not yet; `notes` are what a crash explains.  What it
-cannot see: a ledger, its key and its head all replaced by whoever may write them.
+cannot see: a ledger, its key and its head all replaced by somebody who may write them.
 Against that there is the head on a card or a page: `--head`.
 
 `services.ledger` says what the fields of a line mean.
@@ -13,13 +13,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from typing import NamedTuple
 
 from feishuperm.lib.files import acquire
-from feishuperm.services.ledger import INTENT, LOST, WAIT, Ledger
-from feishuperm.services.ledger_lines import (
+from feishuperm.messages import message_of, msg
+from feishuperm.services.ledger import (
+    INTENT,
+    LOST,
+    WAIT,
     Entry,
     Head,
+    Ledger,
     Place,
     decode,
     end_of,
@@ -27,7 +32,6 @@ from feishuperm.services.ledger_lines import (
     entry_time,
     gap_between,
     is_mac,
-    peek,
     read_head,
     read_key,
     unseal,
@@ -38,6 +42,12 @@ MOST = 100  # sentences of one sort; a file full of rubbish needs no more
 # How long entries may stand without their head being written: a server syncs its ends
 # every tenth of a second.
 LAG_SECONDS = 10.0
+# How most lines begin and end.
+_BEGIN = re.compile(rb'\{"time": ([0-9]{1,11}(?:\.[0-9]{1,6})?), "event": "(\w{1,20})"')
+_END = re.compile(
+    rb'(?:, "intent": (\d{1,18}))?(?:, "base": (\d{1,18}))?, "seq": (\d{1,18})'
+    rb', "prev": "([0-9a-f]{0,64})", "hash": "[0-9a-f]{64}"\}\Z'
+)
 
 
 class Report(NamedTuple):
@@ -73,9 +83,9 @@ def check(ledger: Ledger, head: str = "", most: int = 0) -> Report:
     reader.end()
     late = len(ledger.late())
     if late:
-        reader.missing.append(f"{late} entries wait for being written")
+        reader.missing.append(msg("{} entries wait for being written", late))
     if locked:
-        reader.missing.append(f"entries cannot be written now: {locked}")
+        reader.missing.append(msg("entries cannot be written now: {}", locked))
     return reader.report()._replace(part=begin > 0)
 
 
@@ -87,13 +97,13 @@ def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Head, str]:
         return 0, read_head(ledger.head_path, key), ""
     except OSError as error:
         size = os.stat(ledger.path).st_size
-        return size, read_head(ledger.head_path, key), error.strerror or str(error)
+        return size, read_head(ledger.head_path, key), message_of(error)
     try:
         locked = ""
         try:
             acquire(fd, WAIT)
         except OSError:
-            locked = "another process holds the lock"
+            locked = msg("another process holds the lock")
         return os.fstat(fd).st_size, read_head(ledger.head_path, key), locked
     finally:
         os.close(fd)
@@ -139,7 +149,7 @@ class _Reader:
             self._judge_torn()
             self._torn = self._number, line
         else:
-            self._problem(f"line {self._number}: written without the key")
+            self._problem(msg("line {}: written without the key", self._number))
 
     def _keyed_line(self, line: bytes, body: bytes, digest: str) -> None:
         sealed = is_mac(self._key, body, digest)
@@ -172,11 +182,17 @@ class _Reader:
             self._count = place.seq
         elif place.seq > expected:
             self._problem(
-                f"line {self._number}: entries {expected} to {place.seq - 1} are"
-                " missing before it"
+                msg(
+                    "line {}: entries {} to {} are missing before it",
+                    self._number,
+                    expected,
+                    place.seq - 1,
+                )
             )
         elif entry.get("prev") != self._last.hash or place.seq < expected:
-            self._problem(f"line {self._number}: does not follow from {self._before()}")
+            self._problem(
+                msg("line {}: does not follow from {}", self._number, self._before())
+            )
 
     def _watch(self, entry: Entry, place: Place, line: bytes) -> None:
         """What the entry means for the report, beside being one."""
@@ -193,14 +209,22 @@ class _Reader:
             self._intents.pop(end_of(entry), None)
             if entry.get("state") == "unknown":
                 self._note(
-                    f"line {self._number}: request {entry.get('id')}: the server ended"
-                    f" while it decided ({entry.get('action')}); the decision may have"
-                    " reached the session"
+                    msg(
+                        "line {}: request {}: the server ended while it decided ({}); "
+                        "the decision may have reached the session",
+                        self._number,
+                        entry.get("id"),
+                        entry.get("action"),
+                    )
                 )
         elif event == LOST:
             self.missing.append(
-                f"line {self._number}: {entry.get('count')} entries before it could not"
-                " be written, and were too many to keep"
+                msg(
+                    "line {}: {} entries before it could not be written, and were too "
+                    "many to keep",
+                    self._number,
+                    entry.get("count"),
+                )
             )
 
     def _judge_torn(self, vouched: object = None) -> None:
@@ -210,32 +234,43 @@ class _Reader:
         if not number:
             return
         if hashlib.sha256(data).hexdigest() == vouched:
-            self._note(f"line {number}: cut off by a crash")
+            self._note(msg("line {}: cut off by a crash", number))
         else:
-            self._problem(f"line {number}: not a ledger entry")
+            self._problem(msg("line {}: not a ledger entry", number))
 
     def _settle(self) -> None:
         """Tell of lines that were not written with the key, all at once."""
         first, last = self._strange
         self._strange = 0, 0
         if first:
-            lines = f"line {first}" if first == last else f"lines {first} to {last}"
+            lines = (
+                msg("line {}", first)
+                if first == last
+                else msg("lines {} to {}", first, last)
+            )
             if self._key:
-                self._problem(f"{lines}: changed, or not written with this key")
+                self._problem(msg("{}: changed, or not written with this key", lines))
             else:
-                self._problem(f"{lines}: the key to check it with is missing")
+                self._problem(msg("{}: the key to check it with is missing", lines))
 
     # At the end.
 
     def end(self) -> None:
         self._settle()
         if self._torn[0]:
-            self._note(f"line {self._torn[0]}: cut off, the last write did not finish")
+            self._note(
+                msg("line {}: cut off, the last write did not finish", self._torn[0])
+            )
         for number, line in self._intents.values():
             entry = decode(line) or {}
             self.missing.append(
-                f"line {number}: request {entry.get('id')} was being decided"
-                f" ({entry.get('action')}) and its end is not written"
+                msg(
+                    "line {}: request {} was being decided ({}) and its end is not "
+                    "written",
+                    number,
+                    entry.get("id"),
+                    entry.get("action"),
+                )
             )
         gap = gap_between(self._head, self._last)
         if gap:
@@ -247,13 +282,19 @@ class _Reader:
         count = self._last.seq - self._head.seq
         if self._when - self._since <= LAG_SECONDS:
             self._note(
-                f"the last {count} entries are newer than the head: a writer was"
-                " stopped, or is about to write it"
+                msg(
+                    "the last {} entries are newer than the head: a writer was "
+                    "stopped, or is about to write it",
+                    count,
+                )
             )
         else:
             self._problem(
-                f"the head was not written for the last {count} entries: whether any"
-                " were cut off after them cannot be told"
+                msg(
+                    "the head was not written for the last {} entries: whether any "
+                    "were cut off after them cannot be told",
+                    count,
+                )
             )
 
     def report(self) -> Report:
@@ -275,24 +316,52 @@ class _Reader:
             self.notes.append(sentence)
 
     def _before(self) -> str:
-        return f"line {self._number - 1}" if self._number > 1 else "the start"
+        return (
+            msg("line {}", self._number - 1) if self._number > 1 else msg("the start")
+        )
 
 
 def _some(sentences: list[str]) -> tuple[str, ...]:
-    more = [] if len(sentences) <= MOST else ["... and more"]
+    more = [] if len(sentences) <= MOST else [msg("... and more")]
     return (*sentences[:MOST], *more)
 
 
 def _gap_sentence(gap: str) -> str:
     seq, _, hash = gap.partition(" ")
     if seq.isdecimal():
-        return f"when it was written, the ledger had lost its end: entry {seq} ({hash})"
-    return f"when it was written, the head was {gap}"
+        return msg(
+            "when it was written, the ledger had lost its end: entry {} ({})", seq, hash
+        )
+    return msg("when it was written, the head was {}", gap)
 
 
 def _end_sentence(gap: str, head: Head, last: Place) -> str:
     if head.why:
-        return f"the head is {gap}: whether entries were cut off cannot be told"
+        return msg("the head is {}: whether entries were cut off cannot be told", gap)
     if head.seq > last.seq:
-        return f"entries {last.seq + 1} to {head.seq} were cut off the end"
-    return f"the head is that of entry {head.seq} ({head.hash[:8]}), put back by hand"
+        return msg("entries {} to {} were cut off the end", last.seq + 1, head.seq)
+    return msg(
+        "the head is that of entry {} ({}), put back by hand", head.seq, head.hash[:8]
+    )
+
+
+def peek(line: bytes) -> Entry | None:
+    """What a check wants to know of a sealed line; None if it has to be decoded.
+
+    A quote inside a value has a backslash before it, so what looks like a name is one.
+    """
+    if b'"gap": ' in line or b'"torn": ' in line or b'"state": "unknown"' in line:
+        return None
+    places = (
+        line.find(name) for name in (b', "intent": ', b', "base": ', b', "seq": ')
+    )
+    place = next((place for place in places if place >= 0), len(line))
+    begin, end = _BEGIN.match(line), _END.match(line, place)
+    if begin is None or end is None or begin[2] == b"lost":
+        return None
+    entry = {"time": float(begin[1]), "event": begin[2].decode()}
+    if end[1] is not None:
+        entry["intent"] = int(end[1])
+    seq = int(end[3])
+    base = seq - 1 if end[2] is None else int(end[2])
+    return {**entry, "base": base, "seq": seq, "prev": end[4].decode()}

@@ -1,32 +1,48 @@
-"""Cards that tell and do not ask: a turn that ended, a failure, a request nobody could
+"""Cards that tell and do not ask.
+
+`Notices` are the server's: a turn that ended, a failure, a request that nobody could
 read.  Which events make one is a setting; how a card looks is the channel's business.
+The functions below send what a hook tells by itself, because no server can: cards
+without a button.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from feishuperm.channels.base import Channel
+from feishuperm.channels.base import bare_ask
+from feishuperm.lib.feishu import (
+    Bot,
+    Post,
+    build_notice_card,
+    permission_messages,
+    send_feishu_card,
+)
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.log import log
+from feishuperm.lib.post import post_json
 from feishuperm.models.ask import NOTICES, Notice
 from feishuperm.models.notice import NOTICE_EVENTS
-from feishuperm.models.payload import HookPayload
+from feishuperm.models.payload import AskPayload, HookPayload
+from feishuperm.models.settings import Settings
+from feishuperm.services.presenter import brief_ask
 from feishuperm.services.transcript import turn_started
 
 
 class Notices:
-    """Turns events into notices and hands them to every channel."""
+    """Turns events into notices; `tell` hands them to every channel."""
 
     def __init__(
         self,
-        channels: Sequence[Channel],
+        tell: Callable[[Notice], object],
         kinds: frozenset[str],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._channels = channels
+        self._notify = tell
         self._kinds = kinds
         self._clock = clock
 
@@ -45,7 +61,7 @@ class Notices:
         self._tell("unreadable", project)
 
     def command(self, command: dict[str, Any]) -> bool:
-        """A notice from another of our own commands; False if its kind is unknown."""
+        """A notice from a command of this program; False if its kind is unknown."""
         kind = str(command.get("kind"))
         if kind not in NOTICES:
             return False
@@ -64,6 +80,34 @@ class Notices:
     ) -> None:
         log(f"notice: {kind}", "debug")
         now, branch = self._clock(), current_branch(project)
-        notice = Notice(kind, now, project, branch, session, text, seconds)
-        for channel in self._channels:
-            channel.notify(notice)
+        self._notify(Notice(kind, now, project, branch, session, text, seconds))
+
+
+def send_static_card(payload: AskPayload, request_id: str, settings: Settings) -> None:
+    """The request's card from the same template; the terminal asks."""
+    project = os.environ.get("CLAUDE_PROJECT_DIR") or payload.base.cwd
+    ask = brief_ask(payload, request_id, project, settings.feishuperm_lang)
+    if not settings.feishu_webhook_url or ask.kind not in settings.feishuperm_notify:
+        return
+    ask = ask._replace(created=time.time())
+    if settings.titles_only():
+        ask = bare_ask(ask)
+    messages = permission_messages(ask, at=settings.feishu_at)
+    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
+    Bot(url, secret, _post(settings)).send_first(messages)
+
+
+def tell_unreadable(settings: Settings) -> None:
+    """A request came that nobody can read: say so, without a server."""
+    if not settings.feishu_webhook_url:
+        return
+    project = os.environ.get("CLAUDE_PROJECT_DIR", "")
+    notice = Notice("unreadable", time.time(), project, current_branch(project))
+    notice = notice.bare() if settings.titles_only() else notice
+    card = build_notice_card(notice, settings.feishuperm_lang, settings.feishu_at)
+    url, secret = settings.feishu_webhook_url, settings.feishu_webhook_secret
+    send_feishu_card(url, card, secret, _post(settings))
+
+
+def _post(settings: Settings) -> Post:
+    return partial(post_json, ca_file=settings.feishuperm_ca_file)

@@ -1,111 +1,79 @@
-"""Announces an ask on every channel, and settles it on all of them.
+"""Announces a request on every channel, and settles it on all of them.
 
 A channel that pushes (Feishu) either shows the request or fails for good; a passive one
-(the inbox) shows it to whoever looks.  When every pushing channel has failed and nobody
-looks, no one will ever see the request: the notifier says so at once, so that nobody
-waits for an answer that cannot come.
+(the inbox) shows it to anyone who looks.  When every pushing channel has failed and
+nobody looks, no person will ever see the request: the notifier says so at once, so that
+the session does not wait for an answer that cannot come.
+
+Where cards are titles, everything that leaves this machine is made bare here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Protocol
 
-from feishuperm.channels.base import Announcement, Channel
-from feishuperm.models.ask import Ask, Notice, Outcome
+from feishuperm.channels.base import Announcement, Channel, Later, bare_ask
+from feishuperm.models.ask import Notice, Outcome
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
 
-# Whoever sits at a desk that is held can do nothing: what has not left by then is given
-# up.  The first channel has eight of these seconds, the one that stands in the rest.
-DESK_SECONDS = 12
+# A person at a blocked terminal can do nothing: a card that has not left by then is
+# given up.  The first channel has eight of these seconds, its stand-in the rest.
+BLOCKED_SECONDS = 12
 
 
-class Reports(NamedTuple):
-    """Whom to tell how the showing of a request goes."""
+class Listener(Protocol):
+    """Who is told how the showing of a request goes."""
 
-    shown: Callable[[Request], None]
-    failed: Callable[[Request, str], None]  # nobody will ever see it
-    lost: Callable[[Request], None] = lambda request: None  # nobody can answer it now
+    def on_shown(self, request: Request) -> None: ...
+
+    def on_unseen(self, request: Request, why: str) -> None:
+        """No person will ever see it."""
+
+    def on_lost(self, request: Request) -> None:
+        """It was shown, and nobody can answer it now."""
+
+    def card_delay(self, request: Request) -> float:
+        """Seconds until its card should be thought of again; 0: send it."""
 
 
 class Showing:
-    """One request on its way to the channels, each of which gets it once."""
+    """A pending request, and what became of it on the channels that push."""
+
+    __slots__ = (
+        "announced",
+        "failed",
+        "is_back",
+        "listener",
+        "pushing",
+        "request",
+        "there",
+    )
 
     def __init__(
         self,
-        notifier: Notifier,
         request: Request,
-        ask: Ask,
-        reports: Reports,
-        pushing: Sequence[Channel],
-        renew: Callable[[], Ask] | None,
+        listener: Listener,
+        pushing: list[Channel],
         is_back: bool,
     ) -> None:
-        self._is_back = is_back
-        self._notifier = notifier
-        self._request = request
-        self._ask = ask
-        self._reports = reports
-        self._pushing = pushing
-        self._renew = renew
-        self._failed: list[str] = []
-        self._announced: set[str] = set()  # names of channels that were given it
-        self._there: set[str] = set()  # of those that show it
-        names = {channel.name for channel in pushing}
-        self._first = [c for c in pushing if c.stands_in_for not in names]
+        self.request = request
+        self.listener = listener
+        self.pushing = pushing
+        self.is_back = is_back
+        self.announced: tuple[str, ...] = ()  # names of channels that were given it
+        self.there: tuple[str, ...] = ()  # of those where it can be answered
+        self.failed: dict[str, str] = {}  # of those that cannot show it, and why
 
-    def show(self, channels: Sequence[Channel]) -> None:
-        for channel in channels if self._request.waits() else ():
-            if channel.name in self._announced:
-                continue
-            self._announced.add(channel.name)
-            renew = None if channel.passive else self._renew
-            ask = renew() if renew else self._ask
-            channel.announce(ask, self._announcement(channel.name))
+    def first(self) -> list[Channel]:
+        """Those that show it before others stand in for them."""
+        names = [channel.name for channel in self.pushing]
+        return [c for c in self.pushing if c.stands_in_for not in names]
 
-    def show_when_free(self, hold: Callable[[], float]) -> None:
-        """Give it to those who send it out, once nothing holds it back."""
-        wait = hold() if self._first and self._request.waits() else 0.0
-        if wait > 0:
-            self._notifier.later(wait, lambda: self.show_when_free(hold))
-        else:
-            self.show(self._first)
-
-    def _announcement(self, name: str) -> Announcement:
-        """Channels report from their own threads."""
-        on_loop = self._notifier.on_loop
-        others = self._stand_ins(name)
-        seconds = self._ask.seconds
-        if KINDS[self._ask.kind].holds_desk:
-            seconds = min(seconds, DESK_SECONDS)
-        return Announcement(
-            self._ask.created + seconds,
-            self._request.waits,
-            lambda shown, detail: on_loop(lambda: self._done(name, shown, detail)),
-            lambda: on_loop(lambda: self._lost(name)),
-            (lambda: on_loop(lambda: self.show(others))) if others else None,
-            self._is_back,
-        )
-
-    def _stand_ins(self, name: str) -> list[Channel]:
-        return [c for c in self._pushing if c.stands_in_for == name]
-
-    def _done(self, name: str, shown: bool, detail: str) -> None:
-        if shown:
-            self._there.add(name)
-            self._reports.shown(self._request)
-            return
-        self._failed.append(detail)
-        self.show(self._stand_ins(name))
-        everywhere = len(self._failed) == len(self._pushing)
-        if everywhere and not self._notifier.watched():
-            self._reports.failed(self._request, "; ".join(self._failed))
-
-    def _lost(self, name: str) -> None:
-        self._there.discard(name)
-        if not self._there and not self._notifier.watched():
-            self._reports.lost(self._request)
+    def stand_ins(self, name: str) -> list[Channel]:
+        return [c for c in self.pushing if c.stands_in_for == name]
 
 
 class Notifier:
@@ -116,83 +84,162 @@ class Notifier:
         channels: Sequence[Channel],
         kinds: frozenset[str],
         delay: int,
-        later: Callable[[float, Callable[[], None]], object],
-        on_loop: Callable[[Callable[[], None]], object],
+        later: Later,
         changed: Callable[[], object] = lambda: None,
+        titles_only: bool = False,
     ) -> None:
         self._channels = channels
         self._kinds = kinds  # that are pushed to people
         self._delay = delay
-        self.later = later
-        self.on_loop = on_loop  # channels report from their own threads
+        self._later = later
         self._changed = changed  # pages of one request follow it, with any channel
+        self._titles_only = titles_only
+        self._showings: dict[str, Showing] = {}  # of pending requests, by id
 
-    def announce(
-        self,
-        request: Request,
-        ask: Ask,
-        reports: Reports,
-        push: bool = True,
-        hold: Callable[[], float] = lambda: 0.0,
-        renew: Callable[[], Ask] | None = None,
-    ) -> None:
-        """Show the request everywhere; something of `reports` may follow later.
+    def announce(self, request: Request, listener: Listener, push: bool = True) -> None:
+        """Show the request everywhere; the listener hears how that goes.
 
-        Without `push` only whoever looks sees it, and a channel whose card is out, to
-        watch over it.  A card goes out once `hold` says 0, as `renew` makes it then.
+        Without `push` only people who look see it, and a channel whose card is out
+        watches over it.
         """
-        muted = any(channel.muted() for channel in self._channels)
-        holds_desk = KINDS[ask.kind].holds_desk
-        pushing = self._pushing(ask, push and not muted, not push)
-        showing = Showing(self, request, ask, reports, pushing, renew, not push)
-        showing.show(self._passive())
+        muted = any(
+            channel.muted() for channel in self._channels if not channel.passive
+        )
+        blocks = KINDS[request.kind].blocks_terminal
+        pushing = self._pushing(request, push and not muted, not push)
+        showing = Showing(request, listener, pushing, not push)
+        if pushing:
+            self._showings[request.id] = showing
+        self._show(showing, self._passive())
 
-        idle = holds_desk and not pushing
+        idle = blocks and not pushing
         if push and (muted or idle) and not self.watched():
-            reports.failed(request, "muted in the chat" if muted else "nobody looks")
-        elif self._delay and not holds_desk:
-            self.later(self._delay, lambda: showing.show_when_free(hold))
+            listener.on_unseen(
+                request, "muted in the chat" if muted else "nobody looks"
+            )
+        elif self._delay and not blocks:
+            self._later(self._delay, partial(self._show_when_free, showing))
         else:
-            showing.show_when_free(hold)
+            self._show_when_free(showing)
 
-    def _pushing(self, ask: Ask, push: bool, is_back: bool) -> list[Channel]:
+    def _pushing(self, request: Request, push: bool, is_back: bool) -> list[Channel]:
         """Those that send it out, or have sent it before."""
-        wanted = push and ask.kind in self._kinds
+        wanted = push and request.kind in self._kinds
         return [
             channel
             for channel in self._channels
-            if not channel.passive and (wanted or channel.keeps(ask.id, is_back))
+            if not channel.passive and (wanted or channel.keeps(request.id, is_back))
         ]
+
+    def _show(self, showing: Showing, channels: Sequence[Channel]) -> None:
+        for channel in channels:
+            ask = showing.request.ask()
+            if ask is None or not showing.request.waits():
+                return
+            if channel.name in showing.announced:
+                continue
+            showing.announced += (channel.name,)
+            told = bare_ask(ask) if self._is_bare(channel) else ask
+            channel.announce(told, self._announcement(showing, channel.name))
+
+    def _show_when_free(self, showing: Showing) -> None:
+        """Give it to those who send it out, once nothing delays its card."""
+        request = showing.request
+        wait = 0.0
+        if showing.pushing and request.waits():
+            wait = showing.listener.card_delay(request)
+        if wait > 0:
+            self._later(wait, partial(self._show_when_free, showing))
+        else:
+            self._show(showing, showing.first())
+
+    def _announcement(self, showing: Showing, name: str) -> Announcement:
+        request = showing.request
+        seconds = request.seconds
+        if KINDS[request.kind].blocks_terminal:
+            seconds = min(seconds, BLOCKED_SECONDS)
+        return Announcement(
+            request.id,
+            name,
+            request.created + seconds,
+            self,
+            showing.is_back,
+            bool(showing.stand_ins(name)),
+        )
+
+    # What channels report.
+
+    def is_wanted(self, id: str) -> bool:
+        showing = self._showings.get(id)
+        return showing is not None and showing.request.waits()
+
+    def shown(self, id: str, channel: str) -> None:
+        showing = self._showings.get(id)
+        if showing is not None:
+            showing.there = (*showing.there, channel)
+            showing.listener.on_shown(showing.request)
+
+    def failed(self, id: str, channel: str, why: str) -> None:
+        showing = self._showings.get(id)
+        if showing is None:
+            return
+        showing.failed[channel] = why
+        self._show(showing, showing.stand_ins(channel))
+        everywhere = len(showing.failed) == len(showing.pushing)
+        if everywhere and not self.watched():
+            showing.listener.on_unseen(
+                showing.request, "; ".join(showing.failed.values())
+            )
+
+    def lost(self, id: str, channel: str) -> None:
+        showing = self._showings.get(id)
+        if showing is None:
+            return
+        showing.there = tuple(name for name in showing.there if name != channel)
+        if not showing.there and not self.watched():
+            showing.listener.on_lost(showing.request)
+
+    def stand_in(self, id: str, channel: str) -> None:
+        showing = self._showings.get(id)
+        if showing is not None:
+            self._show(showing, showing.stand_ins(channel))
+
+    # What channels are told.
 
     def _passive(self) -> list[Channel]:
         return [channel for channel in self._channels if channel.passive]
 
     def watched(self) -> bool:
         """Whether somebody looks at a passive channel right now."""
-        return any(channel.watched() for channel in self._passive())
+        return any(channel.watched() for channel in self._channels if channel.passive)
+
+    def _is_bare(self, channel: Channel) -> bool:
+        """Whether a channel leaves this machine and may tell titles only."""
+        return self._titles_only and not channel.passive
 
     def renew(self) -> None:
-        """More is known of what waits: whoever looks sees it."""
+        """More is known of pending requests: people who look see it."""
         for channel in self._channels:
             channel.renew()
         self._changed()
 
     def settle(self, outcome: Outcome) -> None:
         """Tell every channel that a request has ended."""
+        self._showings.pop(outcome.id, None)
         for channel in self._channels:
-            channel.settle(outcome)
+            channel.settle(outcome.bare() if self._is_bare(channel) else outcome)
         self._changed()
 
     def update(self, outcome: Outcome) -> None:
         """More is known of a request that has ended."""
         for channel in self._channels:
-            channel.update(outcome)
+            channel.update(outcome.bare() if self._is_bare(channel) else outcome)
         self._changed()
 
     def notify(self, notice: Notice) -> None:
         """Tell something on every channel."""
         for channel in self._channels:
-            channel.notify(notice)
+            channel.notify(notice.bare() if self._is_bare(channel) else notice)
 
     def states(self) -> list[dict[str, Any]]:
         """Name, state and detail of every channel, for `status`."""

@@ -19,19 +19,30 @@ made in, which is a file that can be removed even then.
 
 Time is over by either clock, the wall's or the machine's own: setting one back never
 prolongs anything.
+
+What a call runs: `danger.command_table` says which of its words could be files; here
+the disk is asked.  A file that was not there is none, so one that comes later makes a
+difference too.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import hashlib
+import itertools
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from feishuperm.danger.command_table import ENTRIES
+from feishuperm.danger.reader import read_call
 from feishuperm.errors import FeishupermError, FileError, PayloadError
 from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.lib.log import log, redact
+from feishuperm.messages import message_of, msg
 from feishuperm.models.ask import from_plain, to_plain
 from feishuperm.services.ledger import Ledger
 
@@ -43,6 +54,14 @@ MOST = 100  # at a time; nobody oversees more
 SMALL = 64  # bytes of an era, or of a boot
 # Which start of the machine its own clock counts from, where that is told.
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+BASH = "Bash("
+MAX_FILES = 64  # files of a call
+MAX_NAMES = 500  # names that may be files: some ten milliseconds
+MAX_LISTED = 1000  # names that are compared with a pattern
+MAX_READ = (
+    4 << 20
+)  # bytes of all of them: a few milliseconds; beyond, who and when tells
+_PATTERN = frozenset("*?[")
 _EXACT = re.compile(r"(Bash|Edit|Read|WebFetch)\((.+)\)", re.DOTALL)
 _WIDE = {
     "Bash": re.compile(r".*\*", re.DOTALL),
@@ -99,7 +118,7 @@ class Passes:
         self._boot = _text_of(BOOT_ID) if boot is None else boot
         self._era = ""
         self._mark = os.path.join(os.path.dirname(ledger.path), MARK)
-        self._rows: dict[str, Pass] = {}
+        self.rows: dict[str, Pass] = {}  # some of them may be over
         self._uses: dict[str, int] = {}
 
     # Made.
@@ -122,13 +141,15 @@ class Passes:
 
     def add(self, row: Pass) -> None:
         """Let a pass count; it is in the ledger."""
-        self._rows[row.id] = row
+        self.rows[row.id] = row
         self._uses[row.id] = 0
 
     def make(self, scope: Pass, seconds: float, surface: str) -> Pass:
         """Record a pass and let it count. Raises FeishupermError."""
         if not self.has_room():
-            raise FeishupermError(f"there are {MOST} passes already", "passes revoke")
+            raise FeishupermError(
+                msg("there are {} passes already", MOST), "passes revoke"
+            )
         row = self.draft(scope, seconds)
         entry = {
             "id": row.id,
@@ -142,7 +163,9 @@ class Passes:
         try:
             ticket = self._ledger.intend(entry)
         except OSError as error:
-            raise FeishupermError(f"it cannot be recorded: {error.strerror}") from None
+            raise FeishupermError(
+                msg("it cannot be recorded: {}", message_of(error))
+            ) from None
         self._ledger.finish(ticket, {**entry, "event": MADE})
         self.add(row)
         return row
@@ -169,7 +192,7 @@ class Passes:
     def all(self) -> list[Pass]:
         """Those that are good now, oldest first."""
         self._drop_over()
-        return list(self._rows.values())
+        return list(self.rows.values())
 
     def left(self, row: Pass) -> int | None:
         """How many calls are left; None: they are not counted."""
@@ -187,7 +210,7 @@ class Passes:
         """
         ended = [row for row in self.all() if id in (row.id, "all")]
         for row in ended:
-            del self._rows[row.id]
+            del self.rows[row.id]
             entry = {"event": REVOKED, "id": row.id, "action": REVOKED}
             where = {"project": row.project, "session": row.session}
             self._ledger.note({**entry, **where, "surface": surface, "who": who})
@@ -216,14 +239,14 @@ class Passes:
         except FileNotFoundError:
             pass
         except OSError as error:
-            log(f"{self._mark}: {error.strerror}", "error")
+            log(f"{self._mark}: {message_of(error)}", "error")
 
     def _drop_over(self) -> None:
         now, ticks = self._clock(), self._ticks()
-        for row in list(self._rows.values()):
+        for row in list(self.rows.values()):
             timely = now < row.ends and ticks < row.until
             if not timely or (row.calls and self._uses[row.id] >= row.calls):
-                del self._rows[row.id]
+                del self.rows[row.id]
 
     # Kept.
 
@@ -233,12 +256,12 @@ class Passes:
         used: dict[str, set[str]] = {}
         for entry in entries:
             if entry.get("event") == REVOKED:
-                self._rows.pop(str(entry.get("id")), None)
+                self.rows.pop(str(entry.get("id")), None)
             elif isinstance(entry.get("pass"), str):  # an intent, or its end
                 used.setdefault(entry["pass"], set()).add(str(entry.get("id")))
             elif entry.get("event") in (MADE, "request"):
                 self._restore_one(entry)
-        for id in self._rows:
+        for id in self.rows:
             self._uses[id] = len(used.get(id, ()))
         self._drop_over()
 
@@ -251,7 +274,7 @@ class Passes:
         span = row.ends - row.made
         # What lasts longer than any pass was not written by us.
         if 0 < span <= DAY and row.until <= self._ticks() + DAY:
-            self._rows[row.id] = row
+            self.rows[row.id] = row
 
 
 def covers(row: Pass, call: Call, any_files: bool = False) -> bool:
@@ -281,7 +304,7 @@ def read_pass(value: object) -> Pass | None:
 
 
 def describe(passes: Passes, row: Pass) -> dict[str, Any]:
-    """A pass for whoever lists them."""
+    """A pass as a list shows it."""
     return {
         "id": row.id,
         "shown": row.shown,
@@ -302,14 +325,18 @@ def check_rule(rule: str) -> None:
     match = _EXACT.fullmatch(rule)
     if match is None:
         raise FeishupermError(
-            f"{rule!r} is no exact rule",
-            "as Bash(npm test), Edit(//abs/path), Read(//abs/path), "
-            "WebFetch(domain:host): a whole tool has no pass",
+            msg("{!r} is no exact rule", rule),
+            msg(
+                "as Bash(npm test), Edit(//abs/path), Read(//abs/path), "
+                "WebFetch(domain:host): a whole tool has no pass"
+            ),
         )
     if _WIDE[match[1]].match(match[2]):
-        raise FeishupermError(f"{rule!r} is not exact", "a pass has no wildcards")
+        raise FeishupermError(
+            msg("{!r} is not exact", rule), msg("a pass has no wildcards")
+        )
     if redact(rule) != rule:
-        raise FeishupermError("the rule holds a secret, which a pass would keep")
+        raise FeishupermError(msg("the rule holds a secret, which a pass would keep"))
 
 
 def _text_of(path: str) -> str:
@@ -318,3 +345,102 @@ def _text_of(path: str) -> str:
         return (read_bytes(path, SMALL) or b"").decode("ascii").strip()
     except (FileError, ValueError):
         return ""
+
+
+# What is in the files that a call may run.
+
+
+def digest_of(paths: Iterable[str]) -> str:
+    """What is in the files among these; empty: none of them is one.
+
+    Where they cannot all be looked at, it is like no other.
+    """
+    digest, left = hashlib.sha256(), MAX_READ
+    files, is_whole = _files(paths)
+    for path in files:
+        found, size = _content(path, left)
+        left -= size
+        digest.update(b"%s\0%s\0" % (os.fsencode(path), found))
+    if not is_whole:
+        return os.urandom(32).hex()
+    return digest.hexdigest() if files else ""
+
+
+def rule_digest(rule: str, folder: str) -> str:
+    """The same of what a rule lets run in a folder."""
+    command = rule[len(BASH) : -1] if rule.startswith(BASH) else ""
+    home, call = os.path.expanduser("~"), {"command": command}
+    return digest_of(read_call("Bash", call, folder, home, folder).files)
+
+
+def _files(paths: Iterable[str]) -> tuple[list[str], bool]:
+    """Those that are files, each once, links resolved; and whether these are all."""
+    seen: dict[str, None] = {}
+    left = MAX_NAMES
+    for path in paths:
+        names, known = _named(path, left)
+        left -= len(names)
+        if not known or left < 0 or len(seen) > MAX_FILES:
+            return [], False
+        reals = map(os.path.realpath, names)
+        seen.update(dict.fromkeys(filter(os.path.isfile, reals)))
+    return list(seen), len(seen) <= MAX_FILES
+
+
+def _named(path: str, most: int) -> tuple[list[str], bool]:
+    """What a word may mean: itself, what a pattern matches, what runs of a folder.
+
+    And whether that can be told by a look at so many.
+    """
+    if "\0" in path:
+        return [], False
+    names, known = [path], True
+    if not _PATTERN.isdisjoint(path):
+        matches, known = _matches(path)
+        names += matches
+    if len(names) > most:
+        return [], False
+    folders = [name for name in names if os.path.isdir(name)]
+    return names + [os.path.join(f, entry) for f in folders for entry in ENTRIES], known
+
+
+def _matches(path: str) -> tuple[list[str], bool]:
+    """What a pattern matches, and whether that is all: no disk is searched for it."""
+    found, left = ["/"], MAX_LISTED
+    for part in path.split("/")[1:]:
+        if _PATTERN.isdisjoint(part):
+            found = [os.path.join(folder, part) for folder in found]
+            continue
+        folders, found = found, []
+        for folder in folders:
+            names = _listed(folder, left)
+            left -= len(names)
+            if left < 0:
+                return [], False
+            found += [os.path.join(folder, n) for n in fnmatch.filter(names, part)]
+    return found, True
+
+
+def _listed(folder: str, most: int) -> list[str]:
+    """The names in a folder, in one order; one more than so many: there are more."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(e.name for e in itertools.islice(entries, most + 1))
+    except OSError:
+        return []
+
+
+def _content(path: str, left: int) -> tuple[bytes, int]:
+    """What tells this content from another, and how many bytes were read for it."""
+    try:
+        # Nobody waits for the other end of a pipe that has taken its place.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            about = os.fstat(file.fileno())
+            if about.st_size <= left and stat.S_ISREG(about.st_mode):
+                data = file.read(left)
+                return hashlib.sha256(data).digest(), len(data)
+    except OSError:
+        return b"unread", 0
+    # Nobody sets the time of a change back but who owns the machine.
+    facts = about.st_dev, about.st_ino, about.st_size, about.st_ctime_ns
+    return repr(facts).encode(), 0

@@ -1,8 +1,8 @@
-"""Puts requests into words: what waits as an `Ask`, what has ended as an `Outcome`.
+"""Puts requests into words: a pending one as an `Ask`, an ended one as an `Outcome`.
 
 It is the only maker of both, so that cards, pages, the inbox and the stream say the
-same.  It decides nothing and knows no surface; what may be done with a request is the
-row of its kind.  An event is decoded only where the caller has not done so already.
+same.  It decides nothing, changes no request and knows no surface; what may be done
+with a request is the row of its kind.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.log import redact, redacting
 from feishuperm.lib.secrets import HIDDEN, Masked
-from feishuperm.lib.text import text
 from feishuperm.lib.tool import extract_tool_detail
+from feishuperm.messages import msg, text
 from feishuperm.models import request as states
 from feishuperm.models.ask import (
     FOREVER,
@@ -42,7 +42,37 @@ from feishuperm.services.transcript import RAN, REFUSED
 
 LISTED = 10  # requests of a list in the chat
 LINE = 100  # characters of what each is about
-BROAD = "rule.broad"  # what a person has to read before a rule for all of a tool
+# What a person agrees to who makes a pass.
+PASSES = {
+    "minutes": msg(
+        "For 10 minutes from now, in session {session} and project {project}, "
+        "this goes through without asking:\n"
+        "{scope}\n"
+        "Only in the folder {folder}, and only while the local files it runs "
+        "stay as they are. What bears a danger mark still asks; it can be "
+        "revoked at any time."
+    ),
+    "session": msg(
+        "Until session {session} ends (24 hours at most), in project "
+        "{project}, this goes through without asking:\n"
+        "{scope}\n"
+        "Only in the folder {folder}, and only while the local files it runs "
+        "stay as they are. What bears a danger mark still asks; it can be "
+        "revoked at any time."
+    ),
+}
+STALE_PASS = msg("Pass {id} has ended: a file that it runs has changed")
+# How a call went on.
+RESULTS = {
+    "ran": msg("It ran"),
+    "exit": msg("It ran and ended with exit status {detail}"),
+    "failed": msg("It failed: {detail}"),
+    "refused": msg("A rule refused it; it did not run"),
+    "stopped": msg("It was interrupted"),
+}
+BROAD = msg(
+    "Every call of this tool will pass without asking"
+)  # what a person has to read before a rule for all of a tool
 REMARK = 2000  # characters of what the client says of an event
 BRIEF = 20_000  # characters of all blocks; a card holds no more bytes
 WORDS_READ = 8000  # characters of what Claude said: its last paragraph is in them
@@ -54,22 +84,33 @@ KEY_BEGIN, KEY_END = "-----BEGIN ", "-----END "
 
 # How a request can end without a person's answer: what happened, and a line about it.
 ENDS = {
-    states.EXPIRED: ("", "ended.expired"),  # what happened depends on the decision
-    states.TERMINAL: ("ended.terminal", ""),
-    states.GONE: ("ended.gone", "ended.gone_hint"),
-    states.RELEASED: ("ended.released", "ended.released_hint"),
-    states.UNKNOWN: ("ended.unknown", "ended.unknown_hint"),
+    states.EXPIRED: (
+        "",
+        msg("The request has expired: nobody answered in time."),
+    ),  # what happened depends on the decision
+    states.TERMINAL: (msg("Answered in the terminal"), ""),
+    states.GONE: (
+        msg("The session has ended"),
+        msg("Claude Code no longer waits for this request."),
+    ),
+    states.RELEASED: (
+        msg("Handed back to the terminal"),
+        msg("Please answer this request in the terminal."),
+    ),
+    states.UNKNOWN: (
+        msg("Not known"),
+        msg("The server ended while it was deciding this; look at the terminal"),
+    ),
 }
 
 
 class Presenter:
-    """One per server: knows the language, the patience and the rules."""
+    """One per server: knows the language and the rules."""
 
     def __init__(self, settings: Settings, rule_writer: RuleWriter) -> None:
         self._language = settings.feishuperm_lang
-        self._seconds = settings.permission_request_timeout
-        self._denies = settings.denies_at_zero
-        self._hold = settings.permission_hold  # seconds more for what somebody reads
+        self._denies = [settings.denies_at_zero(agent) for agent in (False, True)]
+        self._extends = settings.permission_hold > 0  # the deadline of what is read
         self._rule_writer = rule_writer
         self.say: Say = partial(text, self._language)
 
@@ -77,28 +118,21 @@ class Presenter:
         """The whole request, as its own page shows it."""
         return self._ask(request, payload or request.payload(), 0)
 
-    def brief(self, request: Request, payload: AskPayload | None = None) -> Ask:
-        """The request for cards and lists: of bounded size, without its secrets."""
-        return _finish(self.brief_in_steps(request, payload))
-
-    def brief_in_steps(
-        self, request: Request, payload: AskPayload | None = None
+    def brief(
+        self, request: Request, payload: AskPayload
     ) -> Generator[None, None, Ask]:
-        """The same in short steps."""
-        ask = self._ask(request, payload or request.payload(), BRIEF)
+        """The request for cards and lists: of bounded size, without its secrets.
+
+        It is made in short steps, since a request may have megabytes.
+        """
+        ask = self._ask(request, payload, BRIEF)
         yield
         ask = yield from hiding(fit(ask, BRIEF))
         if KINDS[request.kind].alone:  # nothing of what it shows runs
             ask = ask._replace(veiled=False)
-        request.masked, request.veiled = ask.masked, ask.veiled
-        request.is_worded = True
-        if ask.masked or ask.partial:
-            # Nobody could tell what a pass would let through.
-            request.passable = False
-            ask = _without_passes(ask)
-        return ask
+        return _without_passes(ask) if ask.masked or ask.partial else ask
 
-    def in_steps(self, request: Request) -> Generator[None, None, Ask]:
+    def whole(self, request: Request) -> Generator[None, None, Ask]:
         """The whole request without its secrets, made in short steps."""
         payload = request.payload()
         yield
@@ -112,9 +146,8 @@ class Presenter:
         fields = tuple(map(_seen, kind.fields(payload.tool_input, self.say)))
         ask = ask._replace(
             created=request.created,
-            seconds=(request.patience or kind.seconds or self._seconds)
-            + (self._hold if request.held else 0),
-            hold=self._may_hold(request, kind),
+            seconds=request.seconds,
+            hold=self._may_extend(request, kind),
             at_zero=kind.at_zero or self._at_zero(request, kind),
             facts=(*ask.facts, *self._own_facts(request)),
             actions=offers(
@@ -139,19 +172,23 @@ class Presenter:
 
     def _at_zero(self, request: Request, kind: Kind) -> str:
         """What happens to a request that nobody answers in time."""
-        denies = kind.expired and self._denies(request.from_agent)
+        denies = kind.expired and self._denies[request.from_agent]
         return "deny" if denies else "terminal"
 
     def _own_facts(self, request: Request) -> Iterator[str]:
         """Why it has less time than others; why a pass does not let it through."""
         if request.patience:
-            yield self.say("card.given_back", seconds=request.patience)
+            yield self.say(
+                "A subagent asks, and somebody has just used this session's "
+                "terminal: it goes back there after {seconds} seconds",
+                seconds=request.patience,
+            )
         if request.stale_pass:
-            yield self.say("pass.changed", id=request.stale_pass)
+            yield self.say(STALE_PASS, id=request.stale_pass)
 
-    def _may_hold(self, request: Request, kind: Kind) -> bool:
-        waits = request.waits() and not request.held
-        return self._hold > 0 and waits and not kind.seconds
+    def _may_extend(self, request: Request, kind: Kind) -> bool:
+        waits = request.waits() and not request.extended
+        return self._extends and waits and not kind.seconds
 
     def _with_passes(self, ask: Ask, request: Request) -> Ask:
         """The ask with what each pass would let through; or without their buttons."""
@@ -166,7 +203,7 @@ class Presenter:
     def pass_words(self, name: str, request: Request, rules: tuple[str, ...]) -> str:
         """What a person agrees to who makes a pass, word by word."""
         return self.say(
-            f"pass.{name}",
+            PASSES[name],
             session=one_line(request.session, 8),
             project=one_line(last_name(request.project), 60),
             scope=self.pass_scope(request, rules),
@@ -177,7 +214,10 @@ class Presenter:
         """What a pass is for: rules as "always" would write them, or this call."""
         if rules:
             return "\n".join(map(visible, rules))
-        return self.say("pass.call", what=visible(request.detail or request.summary))
+        return self.say(
+            "Only this very call: {what}",
+            what=visible(request.detail or request.summary),
+        )
 
     def pass_rules(self, request: Request, payload: AskPayload) -> tuple[str, ...]:
         """The rules of a pass; none where a rule would let more through."""
@@ -201,15 +241,13 @@ class Presenter:
             payload.tool_name, payload.tool_input, request.project, payload.base.cwd
         )
 
-    def hear(self, request: Request, said: str, prompt: str) -> None:
-        """Take down why a call is made, as it may be shown."""
-        request.why = last_paragraph(said)
-        first = redact(prompt[:WORDS_READ].strip()).partition("\n")[0]
-        request.prompt = one_line(first, PROMPT_SHOWN)
-
     def tried(self, request: Request, now: float) -> Notice:
         """That the session which asks has tried to answer itself."""
-        said = self.say("ended.tried", process=request.tried)
+        said = self.say(
+            "The session that asked tried to answer itself ({process}), and was "
+            "refused.",
+            process=request.tried,
+        )
         branch = current_branch(request.project)
         text = f"{said}\n{self.summary(request)}"
         return Notice("tried", now, request.project, branch, request.session, text)
@@ -217,7 +255,11 @@ class Presenter:
     def made_pass(self, row: Pass, now: float) -> Notice:
         """That something goes through from now on which nobody tapped."""
         until = time.strftime("%H:%M", time.localtime(row.ends))
-        said = self.say("pass.typed", time=until)
+        said = self.say(
+            "Goes through until {time}. Not yours? feishuperm passes revoke all, "
+            "or revoke it in the inbox",
+            time=until,
+        )
         return Notice("pass", now, row.project, "", row.session, f"{said}\n{row.shown}")
 
     def pass_rows(self, passes: Passes) -> list[tuple[str, str, str]]:
@@ -227,8 +269,8 @@ class Presenter:
             left = passes.left(row)
             until = time.strftime("%H:%M", time.localtime(row.ends))
             what = (one_line(redact(row.shown), 120), last_name(row.project))
-            counted = "" if left is None else self.say("pass.left", count=left)
-            ends = (self.say("pass.until", until=until), counted, row.id)
+            counted = "" if left is None else self.say("{count} calls left", count=left)
+            ends = (self.say("until {until}", until=until), counted, row.id)
             rows.append((row.id, _joined(what), _joined(ends)))
         return rows
 
@@ -243,7 +285,7 @@ class Presenter:
         ]
 
     def _line(self, request: Request) -> str:
-        """A request with the beginning of what it is about."""
+        """A request and the first words of what it is about."""
         name, detail = self.summary(request), one_line(request.detail, LINE)
         return f"{name}: {detail}" if detail and detail not in name else name
 
@@ -259,13 +301,24 @@ class Presenter:
         rules = (*request.rules, *request.known_rules)
         lines = [self.say(key) for key in (line, request.note) if key]
         if request.is_given_back() and request.patience:
-            lines.append(self.say("ended.given_back"))
+            lines.append(
+                self.say(
+                    "A subagent's request: somebody is at this session's terminal, "
+                    "which asks now."
+                )
+            )
         if request.tried:
-            lines.append(self.say("ended.tried", process=request.tried))
+            lines.append(
+                self.say(
+                    "The session that asked tried to answer itself ({process}), and "
+                    "was refused.",
+                    process=request.tried,
+                )
+            )
         if request.grants:
             until = time.strftime("%H:%M", time.localtime(request.grants["ends"]))
             id = request.grants["id"]
-            lines.append(self.say("pass.made", id=id, until=until))
+            lines.append(self.say("Pass {id}, until {until}", id=id, until=until))
         return Outcome(
             request.id,
             request.kind,
@@ -298,16 +351,18 @@ class Presenter:
         if not how:
             return ""
         if how == RAN and request.state == states.ANSWERED:
-            return self.say("result.heard")
+            return self.say("Claude has received it")
         if how == REFUSED and request.state == states.TERMINAL:
-            return self.say("result.not_run")
+            return self.say("It did not run")
         line = redact(detail.strip()).partition("\n")[0]
-        return self.say(f"result.{how}", detail=one_line(line, RESULT_SHOWN))
+        return self.say(RESULTS[how], detail=one_line(line, RESULT_SHOWN))
 
     def answers(self, decision: Decision) -> tuple[str, ...]:
         """What was answered to each question, as it may be shown."""
         rows = part_at(decision.updated_input, "answers").items()
-        pairs = (self.say("card.pair", label=name, value=said) for name, said in rows)
+        pairs = (
+            self.say("{label}: {value}", label=name, value=said) for name, said in rows
+        )
         return tuple(one_line(redact(pair), WORDS_SHOWN) for pair in pairs)
 
 
@@ -373,7 +428,7 @@ def remark_blocks(payload: AskPayload, say: Say) -> Iterator[Block]:
     """Below what an event is about: what the client says of it, and what we do."""
     remark = payload.remark()[:REMARK]
     if remark:
-        yield Block("text", "field.remark", visible(remark))
+        yield Block("text", msg("Why it was refused"), visible(remark))
     note = kind_of(payload.tool_name, payload.EVENT).note
     if note:
         yield Block("text", "", say(note))
@@ -386,11 +441,11 @@ def brief_ask(payload: AskPayload, id: str, project: str, language: str) -> Ask:
 
 def without_secrets(ask: Ask) -> Ask:
     """The ask with its secrets masked; their place is the request's own page."""
-    return _finish(hiding(ask))
+    return at_once(hiding(ask))
 
 
-def _finish(steps: Generator[None, None, Ask]) -> Ask:
-    """All steps at once."""
+def at_once(steps: Generator[None, None, Ask]) -> Ask:
+    """All steps of making an ask."""
     try:
         while True:
             next(steps)
@@ -418,7 +473,9 @@ def hiding(ask: Ask) -> Generator[None, None, Ask]:
     return ask._replace(
         blocks=tuple(blocks),
         rules=(),
-        rule_note=text(ask.language, "rule.masked") if ask.rules else ask.rule_note,
+        rule_note=text(ask.language, "Part of it is masked: the full request offers it")
+        if ask.rules
+        else ask.rule_note,
         actions=tuple(offer for offer in ask.actions if offer.look not in lasting),
         masked=True,
         veiled=veiled,
@@ -454,5 +511,15 @@ def _other_end(request: Request) -> tuple[str, str, str]:
     done, line = ENDS[request.state]
     if request.state == states.EXPIRED:
         denied = request.decision is not None
-        done = "ended.expired_denied" if denied else KINDS[request.kind].lapsed
+        done = (
+            msg("Timed out, denied automatically")
+            if denied
+            else KINDS[request.kind].lapsed
+        )
     return done, "late", line
+
+
+def context(said: str, prompt: str) -> tuple[str, str]:
+    """Why a call is made, and what the session works on, as they may be shown."""
+    first = redact(prompt[:WORDS_READ].strip()).partition("\n")[0]
+    return last_paragraph(said), one_line(first, PROMPT_SHOWN)

@@ -1,9 +1,13 @@
-"""Pending requests: their states, their deadlines, and who waits for each.
+"""Pending requests: their states, their deadlines, and the hook of each.
 
 The manager is the only place where a request ends, and every way to end one goes
 through `_end()`, so a request ends once and only once whatever happens at the same
 time.  It knows no sockets (a waiter is anything with `send(kind, body)`), no clock
-(`now` is given) and no pages; who wants to know of an end passes `on_end`.
+(`now` is given) and no pages; a caller that wants to know of an end passes `on_end`.
+
+Below it stands what the ledger says of a request (its end, an intent, an attempt), and
+the way back from an entry to the request that it tells of.  An entry is enough to know
+what was decided, not to repeat it.
 """
 
 from __future__ import annotations
@@ -16,12 +20,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from feishuperm.errors import PayloadError, ProtocolError
 from feishuperm.lib.log import redact
-from feishuperm.lib.text import text
 from feishuperm.lib.tool import headline, summary
+from feishuperm.messages import text
 from feishuperm.models import request as states
 from feishuperm.models.ask import Answer
 from feishuperm.models.decision import Decision
@@ -31,7 +35,8 @@ from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HELD, SHOWN, HookRequest
 from feishuperm.services.dangers import is_clear, names, read_danger
-from feishuperm.services.reprieves import call_digest
+from feishuperm.services.ledger import LATEST
+from feishuperm.services.one_time_allows import call_digest
 from feishuperm.services.rule_writer import WriteResult
 
 
@@ -99,14 +104,15 @@ class RequestManager:
         if not _is_flat(payload.tool_input, MAX_DEPTH):
             raise PayloadError("the tool's input is nested too deeply to be shown")
         created = self._clock()
-        held = hook.shown == HELD and self._hold > 0
+        extended = hook.shown == HELD and self._hold > 0
         usual = kind_of(payload.tool_name, payload.EVENT).seconds or self._timeout
-        whole = (patience or usual) + (self._hold if held else 0)
+        whole = (patience or usual) + (self._hold if extended else 0)
         # A hook that lost its server counts by its own clock, which nobody sets.
         passed = max(0.0, whole - hook.left) if hook.shown else 0.0
         deadline = now + max(1.0, whole - passed)
         request = new_request(hook, payload, created - passed, deadline)
-        request.held, request.patience = held, patience
+        request.extended, request.patience = extended, patience
+        request.seconds = whole
         self._requests[hook.id] = request
         self._attach(request, waiter)
         heapq.heappush(self._deadlines, (deadline, hook.id))
@@ -253,20 +259,19 @@ class RequestManager:
             request.shown = True
             self._waiters[request.id].send(b"S")
 
-    def hold(self, request: Request, now: float) -> bool:
+    def extend(self, request: Request, now: float) -> bool:
         """Somebody reads it: give all the time its hook has, once; whether it did."""
-        if not self._hold or not request.waits() or request.held:
+        if not self._hold or not request.waits() or request.extended:
             return False
         self.mark_shown(request)
-        request.held = True
-        request.deadline += self._hold
+        request.extend(self._hold)
         heapq.heappush(self._deadlines, (request.deadline, request.id))
-        self.tell_held(request, now)
+        self.tell_extended(request, now)
         return True
 
-    def tell_held(self, request: Request, now: float) -> None:
+    def tell_extended(self, request: Request, now: float) -> None:
         """Let the hook wait as long; it has an alarm of its own."""
-        if request.held:
+        if request.extended:
             left = math.ceil(request.deadline - now)
             self._waiters[request.id].send(b"H", b"%d" % max(1, left))
 
@@ -305,7 +310,7 @@ class RequestManager:
         while len(self._whole) > REMEMBER_WHOLE or self._whole_bytes > REMEMBER_BYTES:
             oldest = self._whole.popleft()
             self._whole_bytes -= len(oldest.raw)
-            oldest.raw = b""
+            oldest.forget_words()
 
     def _deliver(self, request: Request, waiter: Waiter) -> None:
         output = request.decision.to_stdout() if request.decision else b""
@@ -352,7 +357,7 @@ def new_request(
     request.from_agent = bool(payload.agent_id())
     reading = read_danger(payload, request.project)
     request.danger = names(reading)
-    request.reading = reading if len(hook.raw) > LARGE else None
+    request.reading = reading
     request.folder = os.path.realpath(payload.base.cwd or request.project)
     request.files = reading.files
     # What is dangerous, or cannot be read, is never let through unseen.
@@ -377,3 +382,112 @@ def _is_flat(value: object, depth: int) -> bool:
         return False
     items = value.values() if isinstance(value, dict) else value
     return all(_is_flat(item, depth - 1) for item in items)
+
+
+# The ledger.
+
+
+def ledger_entry(request: Request) -> dict[str, Any]:
+    """The record of one end."""
+    return {
+        "event": "request",
+        "id": request.id,
+        "state": request.state,
+        "action": request.action,
+        "surface": request.surface,
+        "who": request.who,
+        "reason": request.reason,
+        "rules": list(request.rules),
+        "denied": request.decision is not None and request.decision.is_denial(),
+        "kind": request.kind,
+        "tool": request.tool_name,
+        "summary": request.summary,
+        "detail": request.detail,
+        "danger": list(request.danger),
+        "digest": request.digest,
+        "project": request.project,
+        "session": request.session,
+        **({"call": request.call} if request.until else {}),
+        **({"until": round(request.until, 3)} if request.until else {}),
+        **({"pass": request.pass_id} if request.pass_id else {}),
+        **({"grants": request.grants} if request.grants else {}),
+        "created": round(request.created, 3),
+        "ended": round(request.ended, 3),
+        **_changed(request.ran),
+    }
+
+
+def intent_entry(
+    request: Request, row: Action, answer: Answer, rules: tuple[str, ...], ran: str = ""
+) -> dict[str, Any]:
+    """The record of what is about to be done: the end it leads to."""
+    return {
+        **ledger_entry(request),
+        "state": row.state,
+        "action": row.name,
+        "surface": answer.surface,
+        "who": answer.who,
+        "reason": row.reason(answer),
+        "rules": list(rules),
+        "denied": bool(row.message),
+        **_changed(redact(ran)),
+    }
+
+
+def _changed(ran: str) -> dict[str, str]:
+    """What an entry says of a command that a person changed before it ran."""
+    return {"ran": ran} if ran else {}
+
+
+def refusal_entry(request: Request | None, what: str, who: str) -> dict[str, Any]:
+    """The record of something that was tried by somebody who must not."""
+    return {
+        "event": "refused",
+        "id": request.id if request else "",
+        "action": what,
+        "who": who,
+        "tool": request.tool_name if request else "",
+        "summary": request.summary if request else "",
+        "project": request.project if request else "",
+        "session": request.session if request else "",
+    }
+
+
+def remembered(entry: dict[str, Any]) -> Request | None:
+    """The end a ledger entry tells of, or None if it tells of something else."""
+    state = str(entry.get("state"))
+    if entry.get("event") != "request" or state not in states.ENDS:
+        return None
+    try:
+        return _remembered(entry, state)
+    except (KeyError, TypeError, ValueError, OverflowError):  # somebody edited the file
+        return None
+
+
+def _remembered(entry: dict[str, Any], state: str) -> Request:
+    id, tool_name = str(entry["id"]), str(entry["tool"])
+    created, ended = float(entry["created"]), float(entry["ended"])
+    # What was about to be done is in the ledger; that it was done, nobody knows.
+    action = "" if state == states.UNKNOWN else str(entry["action"])
+    kind = KINDS.get(str(entry.get("kind"))) or kind_of(tool_name)
+    row = kind.action(action)
+    deciding = row is not None and row.state == state
+    if not deciding and (action or state in states.DECIDED):
+        raise ValueError
+    if not 0 <= created <= ended < LATEST:
+        raise ValueError
+    request = Request(
+        id, b"", tool_name, str(entry["project"]), created, 0.0, kind.name
+    )
+    request.state = state
+    request.action = action
+    request.surface = str(entry["surface"])
+    request.who = str(entry.get("who") or "")
+    request.rules = tuple(map(str, entry["rules"]))
+    request.summary = str(entry["summary"])
+    request.ran = str(entry.get("ran") or "")
+    request.danger = tuple(map(str, entry.get("danger") or ()))
+    request.ended = ended
+    # Whether the clock denied it; its hook has long been told.
+    request.decision = Decision.deny() if entry["denied"] else None
+    return request

@@ -8,7 +8,7 @@ written.  Which rule a tool gets is a column of `lib.tool`; this module makes pa
 absolute, quotes, refuses, and edits `<project>/.claude/settings.local.json`, which must
 be a plain file in a plain folder: a link in a project's place may lead to the settings
 that everybody who has the project shares.  It knows no requests and no pages: refusals,
-notes and problems are keys of `lib.text`.
+notes and problems are sentences.
 
 How the client reads a rule: inside the brackets a backslash quotes a bracket or itself.
 What that leaves is, for a file, a pattern as in .gitignore, whose backslashes are its
@@ -38,30 +38,73 @@ from feishuperm.lib.settings_editor import (
     get_value,
 )
 from feishuperm.lib.tool import format_rules
+from feishuperm.messages import msg
+from feishuperm.models.names import PATH_KEYS
 
 ALLOW = ("permissions", "allow")
-PATH_KEYS = ("file_path", "notebook_path", "path")
 MAX_RULE = 2048  # bytes: what nobody reads to its end nobody should allow for ever
 WAIT = 2.0  # seconds; other holders keep the lock for one write
 TRIES = 3  # how often another program may change the file while we write it
 
 # What makes an exact rule impossible, by the tool a rule names; the first match counts.
 _COMMAND = (
-    (re.compile(r"\*"), "rule.wildcard"),  # cannot be quoted, and stands for anything
+    (
+        re.compile(r"\*"),
+        msg(
+            "The command holds a *, and its rule would allow other commands too; it "
+            "was allowed once"
+        ),
+    ),  # cannot be quoted, and stands for anything
     # The client strips blanks before it compares; at the end `\ ` is not just a blank.
-    (re.compile(r"\A\s|\\\s+\Z"), "rule.space"),
-    (re.compile(r"[\x00\ud800-\udfff]"), "rule.none"),
+    (
+        re.compile(r"\A\s|\\\s+\Z"),
+        msg(
+            "No rule can match the blank the command begins or ends with; it was "
+            "allowed once"
+        ),
+    ),
+    (
+        re.compile(r"[\x00\ud800-\udfff]"),
+        msg("There is no exact rule for this request; it was allowed once"),
+    ),
 )
 _PATH = (
-    (re.compile(r"\?"), "rule.question"),  # as `*`, for one character
-    (re.compile(r"[^/]/\Z"), "rule.folder"),
+    (
+        re.compile(r"\?"),
+        msg(
+            "The path holds a ?, and its rule would allow other files too; it was "
+            "allowed once"
+        ),
+    ),  # as `*`, for one character
+    (
+        re.compile(r"[^/]/\Z"),
+        msg(
+            "The path is a folder, and its rule would allow everything in it; it was "
+            "allowed once"
+        ),
+    ),
     # Controls; names ending in a dot or a blank, which never match; the root itself.
-    (re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|[.\s](/|\Z)|\A/+\Z"), "rule.path"),
+    (
+        re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|[.\s](/|\Z)|\A/+\Z"),
+        msg("This path cannot be written as an exact rule; it was allowed once"),
+    ),
 )
-_NAME = ((re.compile(r"[^\w ./:@-]|\A\s|\s\Z"), "rule.none"),)
+_NAME = (
+    (
+        re.compile(r"[^\w ./:@-]|\A\s|\s\Z"),
+        msg("There is no exact rule for this request; it was allowed once"),
+    ),
+)
 _TEMPORARY = re.compile(r"\.feishuperm-[0-9a-f]{16}")  # as `lib.files` names them
 # Tools that have a rule in the client's grammar, and why it is never written.
-_NO_RULE = {"Glob": "rule.search", "Grep": "rule.search"}
+_NO_RULE = {
+    "Glob": msg(
+        "A rule for a search would allow reading the whole folder; it was allowed once"
+    ),
+    "Grep": msg(
+        "A rule for a search would allow reading the whole folder; it was allowed once"
+    ),
+}
 _REFUSALS = {"Bash": _COMMAND, "Edit": _PATH, "Read": _PATH}
 # `mcp__server` alone would allow every tool of the server.
 _BARE = re.compile(
@@ -87,7 +130,7 @@ class RulePlan(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """What became of a plan."""
+    """The result of a plan."""
 
     rules: tuple[str, ...] = ()  # added to the file by this very call
     already: tuple[str, ...] = ()  # stood there before
@@ -115,7 +158,12 @@ class RuleWriter:
         """The rules for exactly this call; a relative path starts at `cwd`."""
         wanted = format_rules(tool_name, _absolute(tool_input, cwd or project))
         if not wanted:
-            return RulePlan(refusal=_NO_RULE.get(tool_name, "rule.none"))
+            return RulePlan(
+                refusal=_NO_RULE.get(
+                    tool_name,
+                    msg("There is no exact rule for this request; it was allowed once"),
+                )
+            )
         refusal = next(filter(None, (_refusal(*rule) for rule in wanted)), "")
         if refusal:
             return RulePlan(refusal=refusal)
@@ -157,7 +205,14 @@ class RuleWriter:
             before, _ = self._edit(project, lambda text: _add(text, plan.rules))
         except FileError as error:
             log(f"rule not written: {error}", "warning")
-            key = error.key if isinstance(error, RuleFileError) else "rule.unwritable"
+            key = (
+                error.key
+                if isinstance(error, RuleFileError)
+                else msg(
+                    ".claude/settings.local.json could not be written and the rule is "
+                    "not saved; this request was allowed"
+                )
+            )
             return WriteResult(problem=key)
         return WriteResult(
             tuple(rule for rule in plan.rules if rule not in before),
@@ -184,7 +239,7 @@ class RuleWriter:
         """The rules before and after a change, which was made under the lock."""
         path = settings_path(project)
         if not os.path.isdir(project):
-            raise FileError(f"cannot write {path}: there is no such project")
+            raise FileError(msg("cannot write {}: there is no such project", path))
         path = _own_file(project)
         with locked(path, WAIT):
             _sweep(os.path.dirname(path))
@@ -193,7 +248,7 @@ class RuleWriter:
                     return self._attempt(project, path, change)
                 except _Changed:
                     continue
-        raise FileError(f"cannot write {path}: another program keeps changing it")
+        raise FileError(msg("cannot write {}: another program keeps changing it", path))
 
     def _attempt(
         self, project: str, path: str, change: Callable[[str], str]
@@ -204,7 +259,13 @@ class RuleWriter:
             before = _rules(text)
             changed = change(text)
         except SettingsError as error:
-            raise RuleFileError(f"{path}: {error}", "rule.structure") from None
+            raise RuleFileError(
+                msg("{}: {}", path, error),
+                msg(
+                    "permissions.allow in .claude/settings.local.json is not a list; "
+                    "the file was left as it is, and this request was allowed"
+                ),
+            ) from None
         if changed != text:
             with suppress(OSError):  # without a folder the file is refused, too
                 private_dir(os.path.dirname(path))
@@ -234,7 +295,7 @@ def rule_text(tool: str, content: str) -> str:
 def _absolute(tool_input: dict[str, Any], base: str) -> dict[str, Any]:
     """The input with its paths made absolute, as the client does before it asks."""
     resolved = dict(tool_input)
-    for key in PATH_KEYS:
+    for key in (*PATH_KEYS, "path"):
         path = resolved.get(key)
         # Whose home a `~` means is not ours to guess: no absolute path, no rule.
         if isinstance(path, str) and path and not path.startswith("~"):
@@ -253,9 +314,15 @@ def _refusal(tool: str, content: str) -> str:
     """Why this rule would not be exact; empty when it is."""
     if not content:
         fits = len(tool) <= MAX_NAME and _BARE.fullmatch(tool)
-        return "" if fits else "rule.none"
+        return (
+            ""
+            if fits
+            else msg("There is no exact rule for this request; it was allowed once")
+        )
     if len(content) > MAX_RULE:  # before some MB are searched for what else is wrong
-        return "rule.long"
+        return msg(
+            "The rule would be longer than 2 kB and is not written; it was allowed once"
+        )
     for pattern, key in _REFUSALS.get(tool, _NAME):
         if pattern.search(content):
             return key
@@ -266,17 +333,36 @@ def _file_refusal(content: str) -> str:
     """Why the rule would not mean this very file, by what is on the disk."""
     path = "/" + content.lstrip("/")
     if os.path.isdir(path):
-        return "rule.folder"
+        return msg(
+            "The path is a folder, and its rule would allow everything in it; it "
+            "was allowed once"
+        )
     # The client also wants a rule for where the link leads, which nobody was shown.
-    return "" if os.path.realpath(path) == path else "rule.link"
+    return (
+        ""
+        if os.path.realpath(path) == path
+        else msg(
+            "The path goes through a symbolic link, and no rule would mean exactly "
+            "the file behind it; it was allowed once"
+        )
+    )
 
 
 def _text_refusal(project: str, rules: tuple[str, ...]) -> str:
     """Why these texts must not be written, or not there."""
     if any(len(rule.encode()) > MAX_RULE for rule in rules):
-        return "rule.long"
+        return msg(
+            "The rule would be longer than 2 kB and is not written; it was allowed once"
+        )
     linked = os.path.isdir(project) and not _is_plain(project)
-    return "rule.linked" if linked else ""
+    return (
+        msg(
+            ".claude/settings.local.json is a link, or goes through one; no rule is "
+            "written, and this request was allowed once"
+        )
+        if linked
+        else ""
+    )
 
 
 def _in_project(tool: str, content: str) -> bool:
@@ -302,8 +388,14 @@ def _content(tool: str, content: str) -> str:
 def _own_file(project: str) -> str:
     """Where the settings are, without a link on the way. Raises RuleFileError."""
     if not _is_plain(project):
-        message = f"{settings_path(project)} is or goes through a link"
-        raise RuleFileError(message, "rule.linked")
+        message = msg("{} is or goes through a link", settings_path(project))
+        raise RuleFileError(
+            message,
+            msg(
+                ".claude/settings.local.json is a link, or goes through one; no rule "
+                "is written, and this request was allowed once"
+            ),
+        )
     return settings_path(os.path.realpath(project))
 
 
@@ -317,7 +409,10 @@ def _note(rules: Sequence[tuple[str, str]]) -> str:
     for tool, command in rules:
         writes = "<<" not in command and _WRITES.search(_QUOTED.sub("", command))
         if tool == "Bash" and writes:
-            return "rule.writes"
+            return msg(
+                "The command writes to a file by > or tee: even with the rule, "
+                "Claude Code asks for that every time."
+            )
     return ""
 
 
@@ -325,7 +420,13 @@ def _settings_text(path: str, data: bytes | None) -> str:
     try:
         return decode(data or b"")
     except SettingsError as error:
-        raise RuleFileError(f"{path}, {error}", "rule.unparsable") from None
+        raise RuleFileError(
+            msg("{}, {}", path, error),
+            msg(
+                ".claude/settings.local.json is not a JSON object and was left as it "
+                "is; this request was allowed"
+            ),
+        ) from None
 
 
 def _rules(text: str) -> list[Any]:
@@ -334,7 +435,7 @@ def _rules(text: str) -> list[Any]:
     if rules is MISSING:
         return []
     if not isinstance(rules, list):
-        raise SettingsError("permissions.allow is not a list")
+        raise SettingsError(msg("permissions.allow is not a list"))
     return rules
 
 
@@ -356,7 +457,7 @@ def _drop(text: str, rules: Sequence[str]) -> str:
 
 
 def _sweep(folder: str) -> None:
-    """Remove temporary files of ours; while the lock is held none is in use."""
+    """Remove our temporary files; while the lock is held none is in use."""
     try:
         names = os.listdir(folder)
     except OSError:  # there is none yet

@@ -3,7 +3,7 @@
 A "Yes" at the keyboard tells the hook nothing.  But the client keeps a transcript, one
 JSON object per line: the pending call stands in it as a `tool_use` block, and when it
 is over a `tool_result` with the same id follows.  A hook event does not name that id,
-so the call is found by tool and input.  Nothing here decides a request; whoever asks
+so the call is found by tool and input.  Nothing here decides a request; the caller
 gets one of four words, and a transcript that cannot be read or understood is `UNKNOWN`.
 
 A subagent has a transcript of its own, and the main session goes on while it waits.
@@ -24,6 +24,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from feishuperm.messages import msg
 from feishuperm.models.fields import decoded, list_at, part_at, text_at, value_at
 
 PENDING = "pending"
@@ -82,7 +83,7 @@ REFUSED, STOPPED = "refused", "stopped"  # it did not run; somebody stopped it
 
 
 class Facts(NamedTuple):
-    """What a line says to whoever waits for a call."""
+    """What a line says of calls."""
 
     uses: tuple[Use, ...] = ()
     over: Mapping[bytes, Result] = MappingProxyType({})  # calls that end, by id
@@ -250,7 +251,7 @@ class Reader:
         if size == self.offset + self.ahead:
             return
         if size < self.offset + self.ahead:
-            # Written anew, with calls that were over long ago.
+            # Written again, with calls that were over long ago.
             self.offset, self.ahead = max(0, size - TAIL), 0
             for watch in self.watches:
                 if watch.search is not None:
@@ -556,9 +557,9 @@ def _part(path: bytes, offset: int, size: int) -> bytes:
 
 
 def _open_regular(path: bytes) -> int:
-    """Open without waiting for whoever would write to a pipe, and refuse pipes."""
+    """Open without waiting for the writer of a pipe, and refuse pipes."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError("not a regular file")
+        raise OSError(msg("not a regular file"))
     return fd

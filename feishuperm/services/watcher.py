@@ -1,8 +1,14 @@
 """When the transcripts of sessions are looked at, and for which requests.
 
-While a request waits: for the words before its call, and for an answer that somebody
-gave at the keyboard.  Once it has ended: for what came of the call.  How a transcript
-is read is `transcript`'s.  Everything runs on the loop's thread.
+While a request is pending: for the words before its call, and for an answer that a
+person gave at the keyboard.  Once it has ended: for the result of the call.  How a
+transcript is read is told in `transcript`.  Everything runs on the loop's thread.
+
+`Presence` remembers whether a person is at a keyboard, as far as the client reveals it:
+a prompt that was typed and a dialog that was answered are a person; the client's
+notices say that no key was pressed for six seconds (`permission_prompt`) or a minute
+(`idle_prompt`).  Its times are the wall clock's, since prompts have theirs from a
+transcript.
 """
 
 from __future__ import annotations
@@ -13,11 +19,10 @@ from typing import Protocol
 
 from feishuperm.models import request as states
 from feishuperm.models.kind import KINDS
-from feishuperm.models.payload import AskPayload
+from feishuperm.models.payload import AskPayload, HookPayload
 from feishuperm.models.request import Request
 from feishuperm.services.notifier import Notifier
-from feishuperm.services.presence import Presence
-from feishuperm.services.presenter import Presenter
+from feishuperm.services.presenter import context
 from feishuperm.services.request_manager import RequestManager
 from feishuperm.services.transcript import OVER, Transcripts, Watch
 
@@ -39,23 +44,71 @@ RESULT_SECONDS = 1800.0
 RESULT_QUICK_SECONDS = 60.0
 RESULT_SLOW_LOOK = 5.0
 RESULTS_MOST = 200  # that are looked for at a time
+RECENT_SECONDS = 60.0  # the client itself calls a keyboard idle after so long
+# A subagent's request has no dialog while its hook waits: where a person was at the
+# terminal less than so long ago, it is given back there after a few seconds.
+AT_TERMINAL_SECONDS = 120.0
+GIVEN_BACK_SECONDS = 8
+SESSIONS = 1000  # of which something is remembered
+# What the client tells when nobody has touched the keyboard.
+IDLE_NOTICES = ("permission_prompt", "idle_prompt")
 RESULT_STATES = (states.ALLOWED, states.ANSWERED, states.TERMINAL)
 
 
+class Presence:
+    """The last signs of a person, and of nobody."""
+
+    def __init__(self) -> None:
+        self._person = 0.0  # at any terminal of this user
+        self._idle: dict[str, float] = {}  # by session
+        self._answered: dict[str, float] = {}  # the same
+
+    def person(self, when: float) -> None:
+        """Somebody typed something."""
+        self._person = max(self._person, when)
+
+    def answered(self, session: str, when: float) -> None:
+        """Somebody answered a dialog of a session."""
+        self.person(when)
+        _note(self._answered, session, when)
+
+    def last_answered(self, session: str) -> float:
+        """When somebody answered a dialog of it last; 0: never, so far."""
+        return self._answered.get(session, 0.0)
+
+    def notice(self, payload: HookPayload, now: float) -> None:
+        """A notice of the client came by."""
+        if payload.fields.get("notification_type") in IDLE_NOTICES:
+            _note(self._idle, payload.session_id(), now)
+
+    def is_there(self, session: str, asked: float, now: float) -> bool:
+        """Whether a person probably looks at what was asked in a session."""
+        if self._idle.get(session, 0.0) >= asked:
+            return False
+        return abs(now - self._person) < RECENT_SECONDS
+
+
+def _note(times: dict[str, float], session: str, when: float) -> None:
+    times.pop(session, None)
+    times[session] = when
+    while len(times) > SESSIONS:
+        del times[next(iter(times))]
+
+
 class Watcher:
-    """One per desk, which tells it of each request that begins or ends."""
+    """One per server; the approvals tell it of each request that begins or ends."""
 
     def __init__(
         self,
         requests: RequestManager,
-        presenter: Presenter,
         notifier: Notifier,
         presence: Presence,
         timers: Timers,
         clock: Callable[[], float],
+        on_result: Callable[[Request], object],
     ) -> None:
         self._requests = requests
-        self._presenter = presenter
+        self._on_result = on_result
         self._notifier = notifier
         self._presence = presence
         self._timers = timers
@@ -69,7 +122,7 @@ class Watcher:
         self.ends_requests = True  # not any more, where the next server will
 
     def begin(self, request: Request, payload: AskPayload) -> None:
-        """A request waits from now on, or its hook is back."""
+        """A request is pending from now on, or its hook is back."""
         if request.id in self._watches:
             return
         agent = payload.agent_id()
@@ -106,7 +159,7 @@ class Watcher:
         self._look_soon()
 
     def settled(self, request: Request) -> bool:
-        """End the request if its session has gone on without us; whether it has."""
+        """End the request if its session has gone on without it; whether it has."""
         watch = self._watches.get(request.id)
         if watch is None or not self.ends_requests or watch.check() not in OVER:
             return False
@@ -134,7 +187,7 @@ class Watcher:
         self._unheard.discard(request.id)
         words = watch.words()
         self._presence.person(words.prompted)
-        self._presenter.hear(request, words.said, words.prompt)
+        request.set_context(*context(words.said, words.prompt))
         return True
 
     def _learn_result(self, request: Request) -> None:
@@ -149,7 +202,7 @@ class Watcher:
             # The dialog at the terminal came after it, and was answered there.
             self._presence.answered(request.session, self._clock())
         if request.result[0]:
-            self._notifier.update(self._presenter.outcome(request))
+            self._on_result(request)
 
     # Time.
 

@@ -2,13 +2,15 @@
 
 Its server, socket, settings and ledger are its own, so it works on a machine where
 nothing is configured and leaves a running server alone.  The requests go through real
-hook processes; with `--auto` a `Visitor` answers them the way a person would.
+hook processes; with `--auto` a `PageClient` answers them the way a person would.
 """
 
 from __future__ import annotations
 
+import html.parser
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,9 +19,11 @@ import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import urljoin
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import ask_server
+from feishuperm.lib.language import translate
 from feishuperm.lib.program import (
     hook_output,
     permission_event,
@@ -27,18 +31,18 @@ from feishuperm.lib.program import (
     start_hook,
 )
 from feishuperm.lib.terminal import say, show
-from feishuperm.lib.tongue import translate
+from feishuperm.messages import msg, word
 from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
-from feishuperm.setup.server_process import running_status, tries
-from feishuperm.setup.visitor import Visitor
+from feishuperm.setup.service import fetch, running_status, tries
 
 START_SECONDS = 20.0
 WAIT_SECONDS = 600  # a person who tries a thing out reads it first
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1
-DONE = (
-    "that was all: what the hooks printed is what Claude Code would read."
-    " Next: feishuperm install"
+SHOWN_SECONDS = 5.0
+DONE = msg(
+    "that was all: what the hooks printed is what Claude Code would read. Next: "
+    "feishuperm install"
 )
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends the second
 OLD_CODE = "export function total(items) {\n  return items.length\n}\n"
@@ -132,7 +136,9 @@ class Demo:
                 return
             if self.server.poll() is not None:
                 break
-        raise FeishupermError(f"the demo's server did not start: {self._last_words()}")
+        raise FeishupermError(
+            msg("the demo's server did not start: {}", self._last_words())
+        )
 
     def status(self) -> dict[str, Any]:
         return ask_server({"command": "status"}, path=self.socket)
@@ -148,7 +154,7 @@ class Demo:
                     return str(request["id"])
             if hook.poll() is not None:
                 break
-        raise FeishupermError(f"the demo's hook for {sample.title} did not ask")
+        raise FeishupermError(msg("the demo's hook for {} did not ask", sample.title))
 
     def close(self) -> None:
         """End the processes started here and remove the folder."""
@@ -170,7 +176,7 @@ class Demo:
     def _last_words(self) -> str:
         with open(os.path.join(self.folder, "serve.out"), errors="replace") as file:
             lines = file.read().strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else msg("it said nothing")
 
 
 # What the command does with it.
@@ -190,10 +196,10 @@ def clean_up_on_signals() -> None:
 
 def answer_all(demo: Demo, as_json: bool = False) -> int:
     """Ask and answer one request after the other; the exit code."""
-    visitor = Visitor(demo.status()["http"])
+    client = PageClient(demo.status()["http"])
     answered = True
     for sample in samples(demo.project):
-        visitor.press(demo.ask(sample), sample.answer)
+        client.press(demo.ask(sample), sample.answer)
         output = hook_output(demo.hooks.pop(sample.title), 10.0)
         tell(f"{sample.title}, {sample.answer}", output, as_json)
         answered = answered and bool(output)
@@ -206,7 +212,7 @@ def wait_for_taps(demo: Demo, as_json: bool = False) -> int:
     """Ask everything at once and show each answer as it comes."""
     for sample in samples(demo.project):
         demo.ask(sample)
-        say(f"asked: {sample.title} ({sample.tool_name})")
+        say("asked: {} ({})", sample.title, sample.tool_name)
     say("answer them in the inbox; Ctrl-C ends the demo")
     while demo.hooks:
         for title, hook in list(demo.hooks.items()):
@@ -224,7 +230,7 @@ def tell(title: str, output: str, as_json: bool = False) -> None:
         show(json.dumps({"request": title, "output": json.loads(output or "null")}))
         return
     name, comma, answer = title.partition(",")
-    show(f"{translate(name)}{comma}{answer}:")
+    show(f"{translate(word(name))}{comma}{answer}:")
     if output:
         show(f"  {output}")
     else:
@@ -244,3 +250,73 @@ def open_browser(url: str, environ: Mapping[str, str]) -> None:
         webbrowser.open(url)
     except webbrowser.Error:
         pass
+
+
+# Somebody who opens pages and presses buttons, without a browser or a proxy.
+
+
+FIELDS = ("input", "button")  # an option may be a button of its own
+
+
+class PageClient:
+    """Somebody who opens a request's page and presses a button."""
+
+    def __init__(self, base_url: str) -> None:
+        self.base_url = base_url
+
+    def press(self, request_id: str, path: str) -> None:
+        """Send the form of one button; the first option answers a question."""
+        url = find_page(self.base_url, request_id)
+        status, page = fetch(url)
+        forms, target = read_forms(page, url), self.base_url + path
+        if status != 200 or target not in forms:
+            raise FeishupermError(
+                msg("the page of {} has no {} ({})", request_id, path, status)
+            )
+        status, _ = fetch(target, forms[target])
+        if status != 200:
+            raise FeishupermError(msg("{} answered with status {}", path, status))
+
+
+def find_page(base_url: str, request_id: str) -> str:
+    """The address of a request's own page, as the inbox names it.
+
+    The server knows a request a moment before the inbox shows it.
+    """
+    link = re.escape(f"request?id={request_id}")
+    for _ in tries(SHOWN_SECONDS):
+        match = re.search(f'href="({link}[^"]*)"', fetch(base_url + "/")[1])
+        if match:
+            return f"{base_url}/{html.unescape(match[1])}"
+    raise FeishupermError(msg("the inbox does not show {}", request_id))
+
+
+def read_forms(page: str, url: str) -> dict[str, list[tuple[str, str]]]:
+    """The fields of every form, by where it goes; of each choice the first option."""
+    reader = _FormReader(url)
+    reader.feed(page)
+    return reader.forms
+
+
+class _FormReader(html.parser.HTMLParser):
+    """Collects what a browser would send if only first options were chosen."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+        self.forms: dict[str, list[tuple[str, str]]] = {}
+        self.form: list[tuple[str, str]] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if tag == "form":
+            target = urljoin(self.url, values.get("action", ""))
+            self.form = self.forms.setdefault(target, [])
+        elif tag in FIELDS and self.form is not None and values.get("name"):
+            name = values["name"]
+            if name not in [field for field, _ in self.form]:
+                self.form.append((name, values.get("value", "")))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self.form = None

@@ -11,57 +11,76 @@ import difflib
 import os
 import shlex
 import stat
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from feishuperm import __version__
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.lib import feishu, tongue
-from feishuperm.lib.arguments import Options
+from feishuperm.lib import feishu, language
 from feishuperm.lib.config import claude_settings, config_path, home
 from feishuperm.lib.program import archive_path
 from feishuperm.lib.terminal import can_ask, say, show, warn
+from feishuperm.messages import msg, word
 from feishuperm.models.hooks import HOOK_EVENTS
+from feishuperm.models.names import SUPERVISOR_PROGRAM
 from feishuperm.models.settings import Settings
-from feishuperm.setup import claude_step, server_process, waiting
-from feishuperm.setup.app_setup import AppSetup
-from feishuperm.setup.ask_list import RULES, rules_of
-from feishuperm.setup.bot_questions import tell_out_of_reach
-from feishuperm.setup.checks_feishu import BOT_OPTIONS, send_hello
-from feishuperm.setup.claude_step import ClaudeStep, SlashAway, SlashStep, Wishes
-from feishuperm.setup.config_step import ConfigStep
-from feishuperm.setup.files import modified
-from feishuperm.setup.hook_entries import (
+from feishuperm.setup.checks import BOT_OPTIONS, send_hello
+from feishuperm.setup.claude_settings import (
+    DEFAULT_MODE,
     KIND_EVENTS,
-    SUPERVISOR,
+    RULES,
+    ClaudeStep,
     Registration,
+    asking_commands,
     guarded,
+    permission_mode,
     registrations,
+    rules_of,
+    settings_text,
     unguarded,
+    written_hooks,
 )
-from feishuperm.setup.manifest import Manifest, Record, Step
-from feishuperm.setup.ports import port_of
-from feishuperm.setup.program_step import ProgramStep, interpreter, own_commands
-from feishuperm.setup.questions import Questions
-from feishuperm.setup.server_process import running_status, wait_until_running
-from feishuperm.setup.service_step import ServiceStep, recorded_service
-from feishuperm.setup.service_unit import KINDS, Service, choose_service
+from feishuperm.setup.config_env import BOT, SECONDS, ConfigStep, WantedConfig
+from feishuperm.setup.feishu_setup import AppSetup, Questions, tell_out_of_reach
+from feishuperm.setup.service import (
+    SERVICE_MANAGERS,
+    Service,
+    ServiceStep,
+    background_pid,
+    choose_service,
+    hand_over,
+    is_server,
+    port_of,
+    recorded_service,
+    running_status,
+    wait_until_running,
+)
 from feishuperm.setup.status import inbox_link
-from feishuperm.setup.wanted_config import BOT, WantedConfig
-from feishuperm.supervisor.event import CAP_VARIABLE
+from feishuperm.setup.steps import (
+    Manifest,
+    ProgramStep,
+    Record,
+    SlashStep,
+    Step,
+    interpreter,
+    modified,
+    own_commands,
+)
+from feishuperm.supervisor.supervisor import CAP_VARIABLE
 from feishuperm.supervisor.switch import slash_commands, wanted_cap
 
 
 class Install:
     """One run of the command."""
 
-    def __init__(self, options: Options, environ: Mapping[str, str]) -> None:
+    def __init__(self, options: Namespace, environ: Mapping[str, str]) -> None:
         self.options = options
         self.environ = environ
         self.manifest = Manifest(environ)
         self.config = WantedConfig(options, environ)
-        # Before the first install there is no server of ours: one on the shared default
+        # Before the first install there is no server yet: one on the shared default
         # socket is somebody's own and stays.
         self.socket = ""  # where the running server was met; empty: where it should
         named = self.config.has("PERMISSION_SOCKET_PATH")
@@ -80,10 +99,14 @@ class Install:
         """Say what would be changed, and change nothing."""
         changes = [row for step in self.steps() for row in step.changes()]
         for row in changes:
-            say(f"would {row}")
+            say("would {}", row)
         stale = bool(changes) or self.status is None or self.is_stale()
         if stale and not self.options.no_service:
-            say("would start the server" if not self.status else "would restart it")
+            say(
+                msg("would start the server")
+                if not self.status
+                else msg("would restart it")
+            )
         if not changes:
             say("nothing to change")
         return 0
@@ -99,7 +122,7 @@ class Install:
         service = self.apply(steps, changes)
         for rows in changes.values():
             for row in rows:
-                say(f"  {row}")
+                say("  {}", row)
         self.conclude(any(changes.values()), service)
         if tries_app and service is not None:
             self.try_app()
@@ -122,7 +145,9 @@ class Install:
         """Let a person add to the app what it lacks. Raises FeishupermError."""
         app_id = self.config.settings().feishu_app_id
         if not app_id:
-            raise FeishupermError("there is no app yet", "feishuperm install --setup")
+            raise FeishupermError(
+                msg("there is no app yet"), "feishuperm install --setup"
+            )
         self.app.scan(app_id)
 
     def is_first(self) -> bool:
@@ -136,24 +161,24 @@ class Install:
 
     def asks_wait(self) -> bool:
         """Whether to ask how long a request waits."""
-        is_said = self.options.wait or self.config.has(waiting.SECONDS)
+        is_said = self.options.wait or self.config.has(SECONDS)
         return bool(self.options.setup or (self.is_first() and not is_said))
 
     def choose_language(self) -> None:
         """Take a new user's language from a locale that names one, and say so."""
-        named = tongue.of_locale(self.environ)
-        if named and self.is_first() and not self.config.has(tongue.KEY):
-            self.config.new[tongue.KEY] = named
+        named = language.of_locale(self.environ)
+        if named and self.is_first() and not self.config.has(language.KEY):
+            self.config.new[language.KEY] = named
             say("language: English, from your locale (--lang zh changes it)")
 
     def asks_mode(self) -> bool:
-        """Whether to ask if Claude Code shall ask."""
+        """Whether to ask if Claude Code should ask."""
         is_said = self.options.no_hooks or self.mode or self.options.ask_list
         wanted = self.options.setup or self.is_first()
         return bool(wanted and not is_said and self.needs_mode())
 
     def try_app(self) -> None:
-        """Look at a new app, and wait for the tap of whoever is there."""
+        """Look at a new app, and wait for a tap."""
         settings = self.config.settings()
         if "app" not in settings.surfaces():
             return
@@ -173,55 +198,62 @@ class Install:
         tell_out_of_reach(self.config)
         result = send_hello(self.config.settings())
         if result.code in (feishu.BAD_SIGN, feishu.NO_SUCH_BOT):
-            problem = f"Feishu refuses this bot; nothing was changed: {result.message}"
-            raise FeishupermError(problem, f"again, with its own: {BOT_OPTIONS}")
+            problem = msg(
+                "Feishu refuses this bot; nothing was changed: {}", result.message
+            )
+            raise FeishupermError(problem, msg("again, with its own: {}", BOT_OPTIONS))
         if not result.ok:
-            warn(f"Feishu did not take the test card: {result.message}")
+            warn("Feishu did not take the test card: {}", result.message)
             again = f"{self.command('feishuperm')} test-card"
-            warn(f"the bot is kept all the same; when that is mended: {again}")
+            warn("the bot is kept all the same; when that is mended: {}", again)
 
     def tell(self, service: Service | None) -> None:
         """Three things to do next, and where the inbox is."""
         program = self.command("feishuperm")
         if service is not None:
-            say(f"inbox: {inbox_link()}")
+            say("inbox: {}", inbox_link())
             if service.kind == "background" or "linger" in service.keeps:
-                say(f"note: {service.keeps}")
+                say("note: {}", service.keeps)
         for note in self.notes():
-            say(f"note: {note}")
+            say("note: {}", note)
         surfaces = self.config.settings().surfaces()
-        rules = rules_of(claude_step.settings_text(self.settings_path()))
+        rules = rules_of(settings_text(self.settings_path()))
         asks = not self.needs_mode() or rules
         steps = [
-            f"see a card on your phone: {program} test-card"
+            msg("see a card on your phone: {} test-card", program)
             if surfaces - {"inbox"}
-            else f"connect Feishu by a scan: {program} install --setup",
-            f"check every hop from hook to phone: {program} doctor",
-            f"try it without Claude Code: {program} demo"
+            else msg("connect Feishu by a scan: {} install --setup", program),
+            msg("check every hop from hook to phone: {} doctor", program),
+            msg("try it without Claude Code: {} demo", program)
             if asks
-            else f"make Claude Code ask in auto mode too: {program} install --ask-list",
+            else msg(
+                "make Claude Code ask in auto mode too: {} install --ask-list", program
+            ),
         ]
         if self.app.works:  # the card was there, and its tap came
             del steps[0]
         say("next:")
         for number, step in enumerate(steps, 1):
-            show(f"  {number}. {tongue.translate(step)}")
+            show(f"  {number}. {language.translate(step)}")
         folder = os.path.dirname(self.link("feishuperm"))
         if folder not in self.environ.get("PATH", "").split(os.pathsep):
-            say(f'hint: export PATH={shlex.quote(folder)}:"$PATH"')
+            say("hint: {}", f'export PATH={shlex.quote(folder)}:"$PATH"')
 
     def notes(self) -> Iterator[str]:
-        """What does not do what whoever installs may think it does."""
+        """What does not do what the person who installs may think it does."""
         silent = self.kinds_without_card()
         if silent:
-            yield f"{silent} in FEISHUPERM_NOTIFY makes cards of them too"
+            yield msg("{} in FEISHUPERM_NOTIFY makes cards of them too", silent)
         surfaces = self.config.settings().surfaces()
         if self.config.has_new_bot() and "webhook" not in surfaces:
-            yield "FEISHUPERM_SURFACES does not list webhook: the bot gets nothing"
+            yield msg("FEISHUPERM_SURFACES does not list webhook: the bot gets nothing")
         for path in () if self.options.no_hooks else self.other_hooks():
             yield (
-                f"{path} has our hook in another form: each request is asked twice "
-                "where both count; remove feishuperm-hook from one of them"
+                msg(
+                    "{} has our hook in another form: each request is asked twice "
+                    "where both count; remove feishuperm-hook from one of them",
+                    path,
+                )
             )
 
     def other_hooks(self) -> list[str]:
@@ -234,24 +266,28 @@ class Install:
         if not self.options.project:
             records = self.manifest.records
             paths += [name[9:] for name in records if name.startswith("settings:")]
-        asking = claude_step.asking_commands(own)
+        asking = asking_commands(own)
         return [
             path
             for path in dict.fromkeys(paths)
-            if path != own and claude_step.asking_commands(path) - asking
+            if path != own and asking_commands(path) - asking
         ]
 
     def conclude(self, changed: bool, service: Service | None) -> None:
         """What was done, and what runs now."""
         running = ""
         if service is not None:
-            running = f" and running ({service.kind}, pid {self.status_after['pid']})"
+            running = msg(
+                " and running ({}, pid {})",
+                word(service.kind),
+                self.status_after["pid"],
+            )
         if changed:
-            say(f"feishuperm {__version__} is installed{running}")
+            say("feishuperm {} is installed{}", __version__, running)
         elif self.started:
-            say(f"feishuperm {__version__} is started again{running}")
+            say("feishuperm {} is started again{}", __version__, running)
         else:
-            say(f"feishuperm {__version__} is up to date{running}")
+            say("feishuperm {} is up to date{}", __version__, running)
 
     # The steps.
 
@@ -267,11 +303,9 @@ class Install:
         steps: list[Step] = [ProgramStep(manifest, source, prefix, python)]
         if not options.no_hooks:
             steps += [self.claude_step(settings), *self.other_claude_steps()]
-            if options.supervisor:
+            if options.supervisor or options.no_supervisor:
                 texts = slash_commands(self.hook_command("feishuperm"))
-                steps.append(SlashStep(manifest, texts))
-            if options.no_supervisor:
-                steps.append(SlashAway(manifest))
+                steps.append(SlashStep(manifest, texts if options.supervisor else {}))
         steps.append(ConfigStep(manifest, self.config.new))
         if not options.no_service:
             socket = settings.permission_socket_path
@@ -279,6 +313,26 @@ class Install:
         return steps
 
     def claude_step(self, settings: Settings) -> ClaudeStep:
+        options, cap = self.options, ("env", CAP_VARIABLE)
+        needs_cap = wanted_cap(settings.supervisor_max_iterations)
+        gone = event_names(options.no_events)
+        if options.no_supervisor:
+            gone.append(SUPERVISOR_PROGRAM)
+        return ClaudeStep(
+            self.manifest,
+            self.settings_path(),
+            self.hooks(settings),
+            values={DEFAULT_MODE: self.mode} if self.mode else {},
+            absent={cap: needs_cap} if options.supervisor else {},
+            rules=RULES if options.ask_list or self.questions.wants_list else (),
+            away=gone,
+            away_values=(cap,) if options.no_supervisor else (),
+            away_rules=options.no_ask_list,
+            rules_shown=self.questions.wants_list,
+        )
+
+    def hooks(self, settings: Settings) -> list[tuple[Registration, str]]:
+        """The entries for Claude Code's settings, with their commands."""
         events = event_names(self.options.events)
         rows = registrations(
             settings.permission_request_timeout + settings.permission_hold,
@@ -288,18 +342,14 @@ class Install:
             settings.supervisor_stop_timeout,
             exactly=bool(self.options.wait) or self.questions.waits,
         )
-        path = self.settings_path()
-        shared = self.options.shared or is_shared(
-            self.manifest.record(f"settings:{path}")
-        )
-        hooks = self.with_commands(rows, shared)
-        return ClaudeStep(self.manifest, path, hooks, self.wishes(settings))
+        record = self.manifest.record(f"settings:{self.settings_path()}")
+        return self.with_commands(rows, self.options.shared or is_shared(record))
 
     def kinds_there(self) -> list[str]:
         """The kinds that an earlier install has registered: they wait as long."""
         record = self.manifest.record(f"settings:{self.settings_path()}")
         own = own_commands(self.manifest.record("program"))
-        rows = claude_step.written_hooks(record, own) if record else []
+        rows = written_hooks(record, own) if record else []
         gone = event_names(self.options.no_events)
         there = dict.fromkeys(row.kind for row in rows if row.kind)
         return [kind for kind in there if kind not in gone]
@@ -309,24 +359,6 @@ class Install:
         pushed = self.config.settings().feishuperm_notify
         return ",".join(kind for kind in self.kinds_there() if kind not in pushed)
 
-    def wishes(self, settings: Settings) -> Wishes:
-        """What the options say of Claude Code's settings besides the hooks."""
-        options = self.options
-        cap = ("env", CAP_VARIABLE)
-        needs_cap = wanted_cap(settings.supervisor_max_iterations)
-        gone = event_names(options.no_events)
-        if options.no_supervisor:
-            gone.append(SUPERVISOR)
-        return Wishes(
-            {claude_step.DEFAULT_MODE: self.mode} if self.mode else {},
-            {cap: needs_cap} if options.supervisor else {},
-            RULES if options.ask_list or self.questions.wants_list else (),
-            frozenset(gone),
-            (cap,) if options.no_supervisor else (),
-            options.no_ask_list,
-            shown=self.questions.wants_list,
-        )
-
     def other_claude_steps(self) -> list[Step]:
         """Other files with our hooks, which have to name a program that moves."""
         own = own_commands(self.manifest.record("program"))
@@ -335,7 +367,7 @@ class Install:
             path = record.get("path", "")
             if name != f"settings:{path}" or path == self.settings_path():
                 continue
-            rows = claude_step.written_hooks(record, own)
+            rows = written_hooks(record, own)
             hooks = self.with_commands(rows, is_shared(record))
             if hooks:
                 steps.append(ClaudeStep(self.manifest, path, hooks))
@@ -352,7 +384,7 @@ class Install:
         program = self.link("feishuperm")
         if not self.options.service:
             return choose_service(program, self.environ)
-        service = KINDS[self.options.service](program, self.environ)
+        service = SERVICE_MANAGERS[self.options.service](program, self.environ)
         service.must_work()
         return service
 
@@ -378,9 +410,9 @@ class Install:
     def start(self, step: ServiceStep, anew: bool) -> None:
         """Let the server of before give way to the new one."""
         if anew and self.status is not None:
-            waiting = server_process.hand_over(self.socket)
+            waiting = hand_over(self.socket)
             if waiting:
-                say(f"  {waiting}")
+                say("  {}", waiting)
         step.apply()
         if anew:
             self.started = True
@@ -393,15 +425,17 @@ class Install:
             return
         service = recorded_service(record, self.environ)
         if not os.path.exists(service.program):  # it has moved
-            service = KINDS[service.kind](self.link("feishuperm"), self.environ)
+            service = SERVICE_MANAGERS[service.kind](
+                self.link("feishuperm"), self.environ
+            )
         try:
             ServiceStep(self.manifest, service, record["socket"]).apply()
             service.start()
             wait_until_running()
         except FeishupermError as error:
-            warn(f"the server of before does not start either: {error}")
+            warn("the server of before does not start either: {}", error)
         else:
-            warn(f"the server runs again as before ({service.kind})")
+            warn("the server runs again as before ({})", service.kind)
 
     def is_stale(self) -> bool:
         """Whether the running server has to start again though no step changes a thing.
@@ -422,8 +456,8 @@ class Install:
         if self.status is not None:
             return port_of(self.status)
         program = self.manifest.record("service").get("program", "")
-        pid = server_process.background_pid(self.environ)
-        if server_process.is_server(pid, program):
+        pid = background_pid(self.environ)
+        if is_server(pid, program):
             return Settings(self.config.old).callback_server_port  # it is stuck
         return 0
 
@@ -460,7 +494,7 @@ class Install:
 
     def needs_mode(self) -> bool:
         """Whether interactive sessions would start in a mode that asks rarely."""
-        mode = claude_step.permission_mode(self.settings_path())
+        mode = permission_mode(self.settings_path())
         return mode in ("", "auto")
 
 
@@ -474,7 +508,9 @@ def absolute(path: str) -> str:
     try:
         return os.path.abspath(path)
     except FileNotFoundError:
-        raise FeishupermError("the current folder is gone", "cd, and again") from None
+        raise FeishupermError(
+            msg("the current folder is gone"), msg("cd, and again")
+        ) from None
 
 
 def is_open(path: str) -> bool:
@@ -492,6 +528,6 @@ def event_names(given: str) -> list[str]:
     for name in names:
         if name not in events:
             near = difflib.get_close_matches(name, events, 1)
-            hint = f"did you mean {near[0]}?" if near else ", ".join(events)
-            raise UsageError(f"--events: {name!r} is no hook event", hint)
+            hint = msg("did you mean {}?", near[0]) if near else ", ".join(events)
+            raise UsageError(msg("--events: {!r} is no hook event", name), hint)
     return names

@@ -9,11 +9,11 @@ from feishuperm.lib import qr
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import Reply, ask_server, is_listening
 from feishuperm.lib.display import one_line
-from feishuperm.lib.text import TEXTS, text
-from feishuperm.lib.tongue import language, translate
+from feishuperm.lib.language import spoken, translate
+from feishuperm.messages import msg, word
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.services.history import pad
-from feishuperm.setup.service_step import kept_by
+from feishuperm.setup.service import kept_by
 
 Status = dict[str, Any]
 
@@ -35,7 +35,7 @@ def read_gateway(environ: Mapping[str, str]) -> Status | None:
 
 def gateway_lines(gateway: Status) -> Iterator[str]:
     """A gateway for a person."""
-    yield translate(f"gateway  connected machines: {gateway['machines']}")
+    yield translate("gateway  connected machines: {}", gateway["machines"])
     for name in ("app", "engine"):
         words = standing(name, gateway[name]["state"], gateway[name]["detail"])
         yield f"  {one_line(words, 500)}"
@@ -43,10 +43,10 @@ def gateway_lines(gateway: Status) -> Iterator[str]:
         yield f"  {one_line(translate(problem), 500)}"
 
 
-def standing(name: str, state: str, detail: object = "") -> str:
+def standing(name: str, state: str, detail: str | None = "") -> str:
     """How something is that may be down."""
-    words = f"{translate(name)} {translate(state)}"
-    return f"{words}: {translate(str(detail))}" if detail else words
+    words = f"{translate(word(name))} {translate(word(state))}"
+    return f"{words}: {translate(detail)}" if detail else words
 
 
 def inbox_link(socket: str = "") -> str:
@@ -57,8 +57,8 @@ def inbox_link(socket: str = "") -> str:
 def lines(status: Status, now: float) -> Iterator[str]:
     """The status for a person, each fact on a line that it cannot leave."""
     since = duration(now - float(status.get("started") or now))
-    version, service, pid = status["version"], status["service"], status["pid"]
-    runs = f"feishuperm {version} runs ({service}, pid {pid}, for {since})"
+    version, service, pid = status["version"], word(status["service"]), status["pid"]
+    runs = msg("feishuperm {} runs ({}, pid {}, for {})", version, service, pid, since)
     yield one_line(translate(runs))
     yield row("inbox", status["inbox"])
     yield row("buttons", status["http"])
@@ -70,10 +70,10 @@ def lines(status: Status, now: float) -> Iterator[str]:
     yield row("waiting", status.get("waiting_count", len(waiting)))
     for request in waiting:
         words = [one_line(str(request[key])) for key in ("id", "tool", "project")]
-        words.append(translate(f"{duration(request['seconds_left'])} left"))
+        words.append(translate("{} left", duration(request["seconds_left"])))
         if request.get("danger"):
             danger = ", ".join(map(danger_word, request["danger"]))
-            words.append(one_line(translate(f"danger: {danger}")))
+            words.append(one_line(translate("danger: {}", danger)))
         yield "  ".join(["", *words])
         if request.get("summary"):
             yield "    " + one_line(str(request["summary"]), 500)
@@ -81,29 +81,32 @@ def lines(status: Status, now: float) -> Iterator[str]:
 
 def danger_word(name: str) -> str:
     """What a mark is called: by its name, in Chinese as cards say it."""
-    if language() != "zh" or f"danger.{name}" not in TEXTS:
+    from feishuperm.services.dangers import SENTENCES  # late: it reads whole commands
+
+    sentence = SENTENCES.get(f"danger.{name}", "")
+    if not sentence or spoken() == "en":
         return name
-    return text("zh", f"danger.{name}", what="").rstrip("：: ")
+    return translate(sentence, what="").rstrip("：: ")
 
 
 def brief(status: Status | None, installed: bool, asks: bool) -> Iterator[str]:
     """Where one stands, in four lines and the next step."""
     if not installed:
         yield translate("feishuperm is not installed")
-        yield translate("next: feishuperm install")
+        yield translate("next: {}", "feishuperm install")
         return
     if status is None:
         yield translate("feishuperm is installed, but its server is not running")
-        yield translate("next: feishuperm restart")
+        yield translate("next: {}", "feishuperm restart")
         return
-    running = f"feishuperm {status['version']} is running (pid {status['pid']})"
+    running = msg("feishuperm {} is running (pid {})", status["version"], status["pid"])
     yield one_line(translate(running))
     names = [standing(row["name"], row["state"]) for row in status["channels"]]
-    yield one_line(translate(f"channels: {', '.join(names)}"), 2000)
+    yield one_line(translate("channels: {}", ", ".join(names)), 2000)
     count = status.get("waiting_count", len(status["waiting"]))
-    yield translate(f"requests waiting: {count}")
-    yield one_line(translate(f"inbox: {status['inbox']}"), 2000)
-    yield translate(f"next: {next_step(status, asks)}")
+    yield translate("requests waiting: {}", count)
+    yield one_line(translate("inbox: {}", status["inbox"]), 2000)
+    yield translate("next: {}", next_step(status, asks))
 
 
 def next_step(status: Status, asks: bool) -> str:
@@ -119,17 +122,17 @@ def next_step(status: Status, asks: bool) -> str:
 def qr_lines(link: str, columns: int) -> list[str]:
     """A QR code of a link, or why there is none."""
     if host_is_local(url_host(link)):
-        here = translate(f"a phone cannot open {link}; it works here only")
+        here = translate("a phone cannot open {}; it works here only", link)
         return [here, "feishuperm install --callback-url URL"]
     code = qr.encode(link.encode())
     if qr.width(code) > columns:
-        return [translate(f"(no QR code: it needs {qr.width(code)} columns)")]
-    how = "scan it to open the inbox on a phone: good once, for ten minutes"
+        return [translate("(no QR code: it needs {} columns)", qr.width(code))]
+    how = msg("scan it to open the inbox on a phone: good once, for ten minutes")
     return [*qr.half_blocks(code), translate(how)]
 
 
 def row(name: str, value: object) -> str:
-    return f"{pad(translate(name), 9)}{one_line(str(value), 2000)}"
+    return f"{pad(translate(word(name)), 9)}{one_line(str(value), 2000)}"
 
 
 def duration(seconds: float) -> str:
@@ -137,5 +140,5 @@ def duration(seconds: float) -> str:
     whole = max(0, int(seconds))
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if whole >= size:
-            return f"{whole // size} {translate(unit)}"
-    return f"{whole} {translate('s')}"
+            return f"{whole // size} {translate(word(unit))}"
+    return f"{whole} {translate(word('s'))}"

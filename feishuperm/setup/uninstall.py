@@ -1,21 +1,35 @@
-"""Undoing what the manifest records, in an order in which nothing is missed."""
+"""Undoing what the manifest records, in an order in which nothing is missed.
+
+Rules that "always allow" wrote into projects are listed before a purge: once the ledger
+is gone nobody can tell them from the person's own.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.config import config_dir, config_path, state_dir
-from feishuperm.lib.terminal import complain, say
-from feishuperm.setup.claude_step import undo_claude, undo_slash
-from feishuperm.setup.config_step import purge_config
-from feishuperm.setup.files import remove_folders
-from feishuperm.setup.gateway_install import undo_gateway
-from feishuperm.setup.manifest import Manifest, Record
-from feishuperm.setup.program_step import own_commands, undo_program
-from feishuperm.setup.service_step import undo_service
+from feishuperm.lib.terminal import complain, say, show
+from feishuperm.messages import msg
+from feishuperm.services import history
+from feishuperm.services.history import Standing
+from feishuperm.services.ledger import Ledger
+from feishuperm.services.rule_writer import RuleWriter
+from feishuperm.setup.claude_settings import undo_claude
+from feishuperm.setup.config_env import purge_config
+from feishuperm.setup.join import undo_gateway
+from feishuperm.setup.service import undo_service
+from feishuperm.setup.steps import (
+    Manifest,
+    Record,
+    own_commands,
+    remove_folders,
+    undo_program,
+    undo_slash,
+)
 
 Undo = Callable[[Record], list[str]]
 
@@ -25,7 +39,7 @@ def rehearse(manifest: Manifest, purge: bool) -> None:
     for name, record in manifest.records.items():
         if name != "state" and (name != "config" or purge):
             place = record.get("path") or record.get("archive") or record.get("kind")
-            say(f"would undo {name.partition(':')[0]}: {place or 'its files'}")
+            say("would undo {}: {}", name.partition(":")[0], place or msg("its files"))
     if not manifest.records:
         say("nothing is installed")
 
@@ -97,4 +111,50 @@ def clean_up(manifest: Manifest, purge: bool, environ: Mapping[str, str]) -> Non
         shutil.rmtree(config_dir(environ), ignore_errors=True)
         remove_folders(made)
     elif os.path.isdir(folder):
-        say(f"kept: {config_dir(environ)} and {folder} (`rm -r` removes them)")
+        say("kept: {} and {} (`rm -r` removes them)", config_dir(environ), folder)
+
+
+# The rules that "always allow" wrote into projects.
+
+
+def rules_left(environ: Mapping[str, str]) -> list[Standing]:
+    """What is still there; nothing if that cannot be told."""
+    try:
+        return history.standing(Ledger(environ=environ), RuleWriter())
+    except OSError:
+        return []
+
+
+def tell(rows: Sequence[Standing]) -> None:
+    """Name every rule below its project."""
+    if not rows:
+        return
+    say(
+        'rules that "always allow" wrote are still in projects ({}), and log undo '
+        "cannot take them back any more:",
+        len(rows),
+    )
+    for project in dict.fromkeys(row.project for row in rows):
+        show(f"  {project}")
+        for row in rows:
+            if row.project == project:
+                show(f"    {row.rule}")
+
+
+def offer(
+    rows: Sequence[Standing], environ: Mapping[str, str], ask: Callable[[str], str]
+) -> None:
+    """Take them back, unless the person would rather keep them."""
+    try:
+        answer = ask(msg("take them back first? [Y/n] ")).strip().lower()
+    except EOFError:
+        answer = "n"
+    if answer not in ("", "y", "yes"):
+        return
+    ledger = Ledger(environ=environ)
+    for id in dict.fromkeys(row.id for row in rows):
+        try:
+            for line in history.undo(ledger, RuleWriter(), id):
+                say(line)
+        except FeishupermError as error:
+            complain(error)

@@ -1,29 +1,41 @@
-"""The supervisor: reviews a stop or a question, and says what the client shall do.
+"""The supervisor: reviews a stop or a question, and says what the client should do.
 
 `Supervisor.handle` takes one hook event and returns what to print: one JSON object, or
 nothing where the event is none of its business.  Whatever goes wrong, the answer is
 "allow", because a supervisor that breaks must not keep a session from ending.  It knows
 neither stdin nor how a reviewer runs (`supervisor.reviewer`).
+
+`SupervisorState` is what it remembers: one file per session, one list of projects.  A
+session's file counts its reviews, keeps the last verdicts, and knows how many stops in
+a row were blocked.  Every change happens under a lock and replaces the file whole, so a
+hundred hooks at once count to exactly a hundred.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from feishuperm.errors import FeishupermError
+from feishuperm.errors import FeishupermError, FileError, UsageError
 from feishuperm.lib import log
 from feishuperm.lib.config import claude_dir, state_dir
 from feishuperm.lib.control import ask_server
-from feishuperm.models.fields import decoded
+from feishuperm.lib.files import discard, locked, private_dir, read_json, write_atomic
+from feishuperm.messages import message_of, msg, text
+from feishuperm.models.fields import decoded, list_at, number_at, part_at, text_at
+from feishuperm.models.names import QUESTION_TOOL
 from feishuperm.supervisor import reviewer
-from feishuperm.supervisor.event import Event, client_cap
-from feishuperm.supervisor.prompts import MATERIAL, SUPERVISOR
-from feishuperm.supervisor.state import SupervisorState, Turn, is_session
-from feishuperm.supervisor.verdict import ReviewError, Verdict
+from feishuperm.supervisor.reviewer import (
+    FAILED,
+    MATERIAL,
+    MISSING,
+    ReviewError,
+    Verdict,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,9 +43,43 @@ if TYPE_CHECKING:
 
     from feishuperm.models.settings import Settings
 
+# What it says to the model and to the person at the terminal.
+NO_FEEDBACK = msg("The supervisor finds the task unfinished: please go on.")
+LAST = msg(
+    "(Review {count} of {limit}: this is the last one; what follows is "
+    "allowed without a review.)"
+)
+LAST_BLOCK = msg(
+    "(Block {cap} in a row: Claude Code takes no more of them, so the "
+    "next stop is allowed.)"
+)
+LIMIT = msg("The supervisor has done its {limit} reviews: allowed without a review.")
+CAPPED = msg(
+    "{cap} stops in a row were blocked, which is Claude Code's own limit "
+    "(CLAUDE_CODE_STOP_HOOK_BLOCK_CAP): allowed without a review."
+)
 MAX_FEEDBACK = 8000  # characters; the client cuts a hook's text at about 10 000
 MAX_PROMPT = 1 << 20  # bytes of a SUPERVISOR.md
 NOTICE_SECONDS = 0.05  # for handing a card to the server; the session is waiting
+
+STOPS = ("Stop", "SubagentStop")
+MAX_MESSAGE = 50_000  # characters of the last message that the reviewer gets
+RUNNING = ("running", "pending")  # a background task in another state is over
+
+# The client ends a turn after so many blocked stops in a row (no tool in between).  It
+# takes the number from its environment or from `env` in any of its settings files, and
+# hands the latter on to hooks; 0 means no cap, anything unreadable means the default.
+CAP_VARIABLE = "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"
+DEFAULT_CAP = 8
+
+SESSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")  # no path, no option
+SESSION_FILE = re.compile(rf"session-({SESSION.pattern})\.json")
+KEPT_SECONDS = 30 * 86400  # a session that was idle for a month is not resumed
+KEPT_VERDICTS = 20
+KEPT_PROMPTS = 32
+LOCK_SECONDS = 20.0  # a hundred hooks at once on a slow disk still get their turn
+TOOL_RAN = b'"type":"tool_result"'  # inside a JSON string the quotes would be escaped
+MAX_SCAN = 16 << 20  # bytes of transcript between two stops
 
 
 class Supervisor:
@@ -69,7 +115,7 @@ class Supervisor:
     def _supervise(self, event: Event) -> dict[str, Any] | None:
         if not is_session(event.session_id):
             self._log("an event without a usable session id, allowed", "warning")
-            return event.allow(notice=self._text("missing"))
+            return event.allow(notice=self._text(MISSING))
         try:
             if not self.state.switched_on(event.session_id, self._project(event)):
                 return None
@@ -77,40 +123,36 @@ class Supervisor:
         except FeishupermError as error:
             # Without a state there is no counting, and it could go on for ever.
             self._log(f"{error}, allowed", "error")
-            return event.allow(notice=self._text("failed"))
+            return event.allow(notice=self._text(FAILED))
 
     def _review(self, event: Event) -> dict[str, Any]:
         limit = self.settings.supervisor_max_iterations
         cap = client_cap(self.environ) if event.is_stop() else 0
         left = self._until(event) - self.clock()
         self.state.lock_seconds = max(0.0, min(self.state.lock_seconds, left))
-        turn = self.state.take_turn(
+        count, blocks = self.state.take_turn(
             event.session_id, event.prompt_id, event.row(), limit, cap
         )
-        if not turn.count:
-            key = "capped" if cap and turn.blocks >= cap else "limit"
-            self._log(f"{event.session_id}: {key} reached, allowed")
-            return event.allow(notice=self._text(key, limit=limit, cap=cap))
+        if not count:
+            capped = bool(cap) and blocks >= cap
+            name = "capped" if capped else "limit"
+            self._log(f"{event.session_id}: {name} reached, allowed")
+            sentence = CAPPED if capped else LIMIT
+            return event.allow(notice=self._text(sentence, limit=limit, cap=cap))
         began = self.clock()
         try:
             verdict, notice = self._ask(event), ""
         except ReviewError as error:
             self._log(f"{error}, allowed", "warning")
             verdict, notice = Verdict(True, ""), self._text(error.problem)
-        self._keep(event, verdict, notice, turn.count, self.clock() - began)
-        return self._answer(event, verdict, notice, turn, cap)
-
-    def _answer(
-        self, event: Event, verdict: Verdict, notice: str, turn: Turn, cap: int
-    ) -> dict[str, Any]:
-        limit = self.settings.supervisor_max_iterations
+        self._keep(event, verdict, notice, count, self.clock() - began)
         if verdict.allow_stop:
             return event.allow(verdict.feedback, notice)
-        feedback = verdict.feedback.strip()[:MAX_FEEDBACK] or self._text("no_feedback")
-        if turn.count == limit:
-            feedback += "\n" + self._text("last", count=turn.count, limit=limit)
-        elif cap and turn.blocks + 1 == cap:
-            feedback += "\n" + self._text("last_block", cap=cap)
+        feedback = verdict.feedback.strip()[:MAX_FEEDBACK] or self._text(NO_FEEDBACK)
+        if count == limit:
+            feedback += "\n" + self._text(LAST, count=count, limit=limit)
+        elif cap and blocks + 1 == cap:
+            feedback += "\n" + self._text(LAST_BLOCK, cap=cap)
         return event.block(feedback)
 
     def _ask(self, event: Event) -> Verdict:
@@ -134,7 +176,7 @@ class Supervisor:
     def _prompt(self, event: Event) -> str:
         """The user's prompt or ours, word for word, and after it the material."""
         language = self.settings.feishuperm_lang
-        prompt = user_prompt(self.environ) or SUPERVISOR[language]
+        prompt = user_prompt(self.environ) or reviewer.built_in_prompt(language)
         material = json.dumps(event.material(), ensure_ascii=False)
         return f"{prompt}\n\n{MATERIAL[language]}\n{material}\n"
 
@@ -206,10 +248,8 @@ class Supervisor:
         log.configure(level=self.settings.feishuperm_log_level)
         log.log(f"supervisor: {message}", level)
 
-    def _text(self, key: str, **values: object) -> str:
-        from feishuperm.lib.text import text  # most reviews need none of ours
-
-        return text(self.settings.feishuperm_lang, f"supervisor.{key}", **values)
+    def _text(self, sentence: str, **values: object) -> str:
+        return text(self.settings.feishuperm_lang, sentence, **values)
 
 
 def load_ledger() -> None:
@@ -228,3 +268,290 @@ def user_prompt(environ: Mapping[str, str]) -> str:
     except OSError:
         return ""
     return prompt if prompt.strip() else ""
+
+
+# The event.
+
+
+def client_cap(environ: Mapping[str, str]) -> int:
+    """How many blocked stops in a row the client takes; 0 means any number."""
+    value = environ.get(CAP_VARIABLE, "")
+    is_number = value.isascii() and value.isdigit() and len(value) < 10
+    return int(value) if is_number else DEFAULT_CAP
+
+
+class Event:
+    """A hook event as far as the supervisor cares; wrong types count as missing."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+        self.tool_name = text_at(fields, "tool_name")
+        self.name = text_at(fields, "hook_event_name") or (
+            "PreToolUse" if self.tool_name else "Stop"
+        )
+        self.session_id = text_at(fields, "session_id")
+        self.prompt_id = text_at(fields, "prompt_id")
+        self.cwd = text_at(fields, "cwd")
+        self.agent = text_at(fields, "agent_id") if self.name == "SubagentStop" else ""
+        self.transcript = text_at(
+            fields, "agent_transcript_path" if self.agent else "transcript_path"
+        )
+
+    def is_stop(self) -> bool:
+        return self.name in STOPS
+
+    def concerns_us(self) -> bool:
+        return self.is_stop() or (
+            self.name == "PreToolUse" and self.tool_name == QUESTION_TOOL
+        )
+
+    def still_working(self) -> bool:
+        """The turn ends, but a background task goes on and will wake it again."""
+        tasks = self.fields.get("background_tasks")
+        if self.name != "Stop" or not isinstance(tasks, list):
+            return False
+        return any(
+            not isinstance(task, dict) or task.get("status", RUNNING[0]) in RUNNING
+            for task in tasks
+        )
+
+    def material(self) -> dict[str, Any]:
+        """What the reviewer gets to see beside the session itself."""
+        if not self.is_stop():
+            return {
+                "hook_event_name": self.name,
+                "tool_name": self.tool_name,
+                "tool_input": self.fields.get("tool_input"),
+            }
+        message = text_at(self.fields, "last_assistant_message")
+        if len(message) > MAX_MESSAGE:
+            half = MAX_MESSAGE // 2
+            message = f"{message[:half]}\n[...]\n{message[-half:]}"
+        agent_type = text_at(self.fields, "agent_type")
+        agent = {"agent_type": agent_type} if self.agent else {}
+        last = {"last_assistant_message": message}
+        return {"hook_event_name": self.name, **agent, **last}
+
+    def row(self) -> Row:
+        fresh = self.fields.get("stop_hook_active") is False
+        return Row(self.agent, self.transcript, fresh)
+
+    # The two formats.
+
+    def allow(self, reason: str = "", notice: str = "") -> dict[str, Any]:
+        """The answer that lets it pass; `notice` is for the person at the terminal."""
+        if self.is_stop():
+            return {"systemMessage": notice} if notice else {}
+        return self._decide("allow", reason or notice)
+
+    def block(self, feedback: str) -> dict[str, Any]:
+        """The answer that holds it back and tells the model why."""
+        if self.is_stop():
+            return {"decision": "block", "reason": feedback}
+        return self._decide("deny", feedback)
+
+    def _decide(self, decision: str, reason: str) -> dict[str, Any]:
+        output = {"hookEventName": "PreToolUse", "permissionDecision": decision}
+        return {"hookSpecificOutput": {**output, "permissionDecisionReason": reason}}
+
+
+# The state.
+
+
+class Row:
+    """Whose stops are counted while they are blocked one after the other.
+
+    The client starts to count again with a turn, and when a tool ran in between; the
+    transcript, from where it ended at the last block, tells whether one did.
+    """
+
+    def __init__(self, agent: str, transcript: str, fresh: bool) -> None:
+        self.agent = agent
+        self.transcript = transcript
+        self.fresh = fresh  # the first stop of a turn
+
+    def blocks(self, state: dict[str, Any]) -> int:
+        """How many stops in a row were blocked so far."""
+        row = part_at(state, "rows").get(self.agent)
+        if self.fresh or not isinstance(row, dict):
+            return 0
+        ran = _tool_ran(self.transcript, _whole(row, "size"))
+        return 0 if ran else _whole(row, "blocks")
+
+    def block(self, state: dict[str, Any]) -> None:
+        """Count one more."""
+        row = {"blocks": self.blocks(state) + 1, "size": _size(self.transcript)}
+        state["rows"] = {**part_at(state, "rows"), self.agent: row}
+
+
+class SupervisorState:
+    """The state folder. Every method may raise FileError."""
+
+    def __init__(self, folder: str, clock: Callable[[], float] = time.time) -> None:
+        self.folder = folder
+        self.clock = clock
+        self.lock_seconds = LOCK_SECONDS  # less where less time is left
+
+    # Counting.
+
+    def take_turn(
+        self, session: str, prompt: str, row: Row, limit: int, cap: int
+    ) -> tuple[int, int]:
+        """The number of the next review, and how many stops in a row were blocked.
+
+        It counts in advance; 0: the limit or the client's cap is reached.  A `cap` of 0
+        means that the client has none.
+        """
+        with locked(self._session(session), self.lock_seconds):
+            state = self.session(session)
+            if not state:
+                self.prune()
+            _start_prompt(state, prompt)
+            blocks = row.blocks(state)
+            count = _whole(state, "count")
+            if count >= limit or (cap and blocks >= cap):
+                return 0, blocks
+            state["count"] = count + 1
+            self._write(session, state)
+        return count + 1, blocks
+
+    def record(self, session: str, verdict: dict[str, Any], row: Row | None) -> None:
+        """Remember a verdict; `row` is given when it blocked a stop."""
+        with locked(self._session(session), self.lock_seconds):
+            state = self.session(session)
+            verdicts = [*list_at(state, "verdicts"), verdict]
+            state["verdicts"] = verdicts[-KEPT_VERDICTS:]
+            if row:
+                row.block(state)
+            self._write(session, state)
+
+    def session(self, session: str) -> dict[str, Any]:
+        """What is known of a session; empty when nothing is, or nothing readable."""
+        return object_in(self._session(session))
+
+    def sessions(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every session that has a file, the latest first."""
+        return [(name, self.session(name)) for _, name in self._dated()]
+
+    # Switching.
+
+    def switched_on(self, session: str, project: str) -> bool:
+        """The session's own switch, else the project's, else on."""
+        own = self.session(session).get("switch") if session else None
+        if own in ("on", "off"):
+            return bool(own == "on")
+        return os.path.realpath(project) not in self._projects_off()
+
+    def switch_session(self, session: str, value: str) -> None:
+        with locked(self._session(session), self.lock_seconds):
+            self._write(session, {**self.session(session), "switch": value})
+
+    def switch_project(self, project: str, value: str) -> None:
+        path = os.path.realpath(project)
+        with locked(self._projects(), self.lock_seconds):
+            off = [other for other in self._projects_off() if other != path]
+            if value == "off":
+                off.append(path)
+            self._save(self._projects(), {"off": off})
+
+    def _projects_off(self) -> list[str]:
+        return list_at(object_in(self._projects()), "off")
+
+    # Files.
+
+    def prune(self) -> None:
+        """Forget sessions that nobody touched for a month."""
+        for touched, session in self._dated():
+            if touched < self.clock() - KEPT_SECONDS:
+                discard(self._session(session))
+
+    def _dated(self) -> list[tuple[float, str]]:
+        try:
+            names = os.listdir(self.folder)
+        except OSError:
+            return []
+        ids = [match[1] for match in map(SESSION_FILE.fullmatch, names) if match]
+        dated = [(_mtime(self._session(id)), id) for id in ids]
+        return sorted(dated, reverse=True)
+
+    def _session(self, session: str) -> str:
+        return os.path.join(self.folder, f"session-{check_session(session)}.json")
+
+    def _projects(self) -> str:
+        return os.path.join(self.folder, "projects.json")
+
+    def _write(self, session: str, state: dict[str, Any]) -> None:
+        state["session_id"] = session
+        self._save(self._session(session), state)
+
+    def _save(self, path: str, value: dict[str, Any]) -> None:
+        try:
+            private_dir(self.folder)
+        except OSError as error:
+            raise FileError(
+                msg("cannot make {}: {}", self.folder, message_of(error))
+            ) from None
+        data = json.dumps(value).encode() + b"\n"
+        write_atomic(path, data, 0o600, lasting=False)  # the session waits for us
+
+
+def is_session(session: str) -> bool:
+    """Whether it can name a file and stand on a command line."""
+    return SESSION.fullmatch(session) is not None
+
+
+def check_session(session: str) -> str:
+    """The session id itself. Raises UsageError when it could be a path or an option."""
+    if not is_session(session):
+        raise UsageError(
+            msg("a session id is 1 to 128 letters, digits, dots and dashes")
+        )
+    return session
+
+
+def _start_prompt(state: dict[str, Any], prompt: str) -> None:
+    """A prompt that was not seen before starts a new count.
+
+    An earlier one that comes back (a background agent of the last turn) does not: two
+    prompts taking turns would otherwise never reach the limit.
+    """
+    seen = list_at(state, "prompts")
+    if prompt and prompt not in seen:
+        state["prompts"] = [*seen, prompt][-KEPT_PROMPTS:]
+        state["count"] = 0
+        state.pop("rows", None)
+
+
+def _whole(state: dict[str, Any], key: str) -> int:
+    return max(0, int(number_at(state, key)))
+
+
+def object_in(path: str) -> dict[str, Any]:
+    """A JSON object; a damaged file counts as none, because counting must go on."""
+    try:
+        return part_at(read_json(path))
+    except FileError:
+        return {}
+
+
+def _tool_ran(transcript: str, offset: int) -> bool:
+    try:
+        with open(transcript, "rb") as file:
+            file.seek(offset)
+            return TOOL_RAN in file.read(MAX_SCAN)
+    except (OSError, ValueError):
+        return False
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except (OSError, ValueError):
+        return 0
+
+
+def _mtime(path: str) -> float:
+    try:
+        return os.path.getmtime(path)
+    except OSError:
+        return 0.0

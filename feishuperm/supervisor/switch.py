@@ -13,9 +13,16 @@ from feishuperm.errors import UsageError
 from feishuperm.lib.config import claude_settings, load_settings, state_dir
 from feishuperm.lib.display import one_line
 from feishuperm.lib.terminal import say
-from feishuperm.models.fields import list_at, part_at
-from feishuperm.supervisor.event import CAP_VARIABLE, DEFAULT_CAP, client_cap
-from feishuperm.supervisor.state import SupervisorState, check_session, object_in
+from feishuperm.messages import msg, word
+from feishuperm.models.fields import list_at, number_at, part_at
+from feishuperm.supervisor.supervisor import (
+    CAP_VARIABLE,
+    DEFAULT_CAP,
+    SupervisorState,
+    check_session,
+    client_cap,
+    object_in,
+)
 
 SHOWN_SESSIONS = 5  # --json has them all
 SHOWN_VERDICTS = 5
@@ -55,18 +62,20 @@ def run_switch(
         show(state, session, as_json, registered)
     elif session:
         state.switch_session(session, command)
-        say(f"supervisor {command} for session {session}")
+        say("supervisor {} for session {}", word(command), session)
     else:
         project = current_project()
         state.switch_project(project, command)
-        say(f"supervisor {command} for {project}")
+        say("supervisor {} for {}", word(command), project)
 
 
 def current_session() -> str:
     """The session this command runs in. Raises UsageError outside of one."""
     session = os.environ.get("CLAUDE_CODE_SESSION_ID", "")
     if not session:
-        raise UsageError("not inside a Claude Code session", "name it: --session ID")
+        raise UsageError(
+            msg("not inside a Claude Code session"), msg("name it: --session ID")
+        )
     return session
 
 
@@ -81,12 +90,12 @@ def show(state: SupervisorState, session: str, as_json: bool, registered: bool) 
         print(json.dumps(facts, indent=2))
         return
     value = "on" if facts["on"] else "off"
-    say(f"supervisor {value} for {facts['project']}")
+    say("supervisor {} for {}", word(value), facts["project"])
     if facts["on"] and not registered:
         say("but not registered: feishuperm install --supervisor")
-    path = facts["reviewer_path"] or "not found: every review will be skipped"
-    say(f"reviewer: {facts['reviewer']} ({path})")
-    say(f"limit: {facts['limit']} reviews per prompt; {facts['cap_reason']}")
+    path = facts["reviewer_path"] or msg("not found: every review will be skipped")
+    say("reviewer: {} ({})", facts["reviewer"], path)
+    say("limit: {} reviews per prompt; {}", facts["limit"], facts["cap_reason"])
     for entry in facts["sessions"][:SHOWN_SESSIONS]:
         print_session(entry, facts["limit"])
 
@@ -123,29 +132,26 @@ def _session_facts(name: str, kept: dict[str, Any]) -> dict[str, Any]:
         "session": name,
         "switch": kept.get("switch", ""),
         "count": kept.get("count", 0),
-        "seconds": round(sum(_number(item, "seconds") for item in verdicts), 1),
+        "seconds": round(sum(number_at(item, "seconds") for item in verdicts), 1),
         "verdicts": verdicts,
     }
-
-
-def _number(item: dict[str, Any], key: str) -> float:
-    """A number of a file that anybody may have edited; 0 for what is none."""
-    value = item.get(key)
-    if not isinstance(value, (int, float)) or not 0 <= value < 1 << 40:
-        return 0.0
-    return float(value)
 
 
 def cap_in_force(limit: int) -> tuple[int, str]:
     """The client's cap on blocked stops in a row, and what it means, in words."""
     cap, place = configured_cap()
     if not cap:
-        return cap, f"Claude Code sets none ({place})"
+        return cap, msg("Claude Code sets none ({})", place)
     if cap >= limit:
-        return cap, f"Claude Code takes {cap} blocked stops in a row ({place})"
+        return cap, msg("Claude Code takes {} blocked stops in a row ({})", cap, place)
     return cap, (
-        f"but Claude Code takes only {cap} blocked stops in a row ({place}); "
-        f"raise {CAP_VARIABLE} in settings.json: feishuperm install --supervisor"
+        msg(
+            "but Claude Code takes only {} blocked stops in a row ({}); raise {} in "
+            "settings.json: feishuperm install --supervisor",
+            cap,
+            place,
+            CAP_VARIABLE,
+        )
     )
 
 
@@ -156,19 +162,23 @@ def configured_cap() -> tuple[int, str]:
         value = part_at(object_in(path), "env").get(CAP_VARIABLE)
         if value is not None:
             return client_cap({CAP_VARIABLE: str(value)}), path
-    place = "its environment" if CAP_VARIABLE in os.environ else "its default"
+    place = msg("its environment") if CAP_VARIABLE in os.environ else msg("its default")
     return client_cap(os.environ), place
 
 
 def print_session(entry: dict[str, Any], limit: int) -> None:
     """One session: its count and its last verdicts."""
-    switched = f", switched {entry['switch']}" if entry["switch"] else ""
+    switched = msg(", switched {}", entry["switch"]) if entry["switch"] else ""
     say(
-        f"session {entry['session']}: {entry['count']} of {limit} reviews, "
-        f"{entry['seconds']:g} s in all{switched}"
+        "session {}: {} of {} reviews, {:g} s in all{}",
+        entry["session"],
+        entry["count"],
+        limit,
+        entry["seconds"],
+        switched,
     )
     for item in entry["verdicts"][-SHOWN_VERDICTS:]:
-        when = time.strftime("%m-%d %H:%M:%S", time.localtime(_number(item, "time")))
+        when = time.strftime("%m-%d %H:%M:%S", time.localtime(number_at(item, "time")))
         feedback = one_line(str(item.get("feedback", "")), 100)
         say(
             f"  {when} {item.get('event')} {item.get('outcome')} "

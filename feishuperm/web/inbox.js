@@ -1,175 +1,90 @@
-"use strict";
-// The inbox: draws the state the server sends, and posts what the person decides.
-// What may be pressed, typed or chosen is data of each request; no button is known here.
-// Text from a request only ever becomes textContent.
+// The inbox: swaps in what the server has drawn, counts down, and posts what a person
+// decides. Requests come as HTML in which the server has escaped every text; what may be
+// pressed, typed or chosen stands in it, and no button is known here.
 (function () {
-  var boot = JSON.parse(document.getElementById("boot").textContent);
+  var texts = JSON.parse(document.getElementById("texts").textContent);
   var STILL = 600; // ms without taps after cards moved: a thumb must not hit the next one
   var FAREWELL = 3500; // ms a settled card keeps its place
   var SOON = 15; // seconds left that look urgent
   var FIRST = 14; // lines shown of a long text, and of its end
   var LAST = 5;
-  var LINE = 120; // characters of a request on the left of a wide screen
+  var FOLDED = 3; // lines that are not worth a fold
   var DIGIT = /^[1-9]$/; // the options of a question, by their places
-  var FIRM = ["no", "stop"]; // looks of the buttons that stand apart
 
-  document.getElementById("plain").remove(); // it is for where no script runs
+  var desk = document.getElementById("desk");
   var list = document.getElementById("waiting");
+  var rail = document.getElementById("rail");
   var empty = document.getElementById("empty");
   var help = document.getElementById("help");
   var state = document.getElementById("state");
+  var wide = window.matchMedia("(min-width: 1000px)");
   var cards = {}; // by request id
-  var ended = {}; // outcomes of recent requests, by id
   var selected = "";
+  var shown = ""; // the one request that a wide screen shows whole
   var skew = 0; // server clock minus ours
   var stillUntil = 0;
-  var first = true;
-  var more = 0; // requests that wait and are not shown
-  var source = null;
-  var retry = 0;
-  var helpReturn = null;
-  var shown = ""; // the one request that a wide screen shows whole
-  var rail = document.getElementById("rail");
-  var wide = window.matchMedia("(min-width: 1000px)");
+  var more = 0; // pending requests that are not shown
 
   function t(key, values) {
-    return boot.texts[key].replace(/\{(\w+)\}/g, function (blank, name) {
-      return values && name in values ? values[name] : blank;
-    });
+    return texts[key].replace(/\{(\w+)\}/g, (blank, name) => (values && name in values ? values[name] : blank));
   }
 
   function make(tag, className, text) {
     var element = document.createElement(tag);
-    if (className) {
-      element.className = className;
-    }
-    if (text) {
-      element.textContent = text;
-    }
-    for (var i = 3; i < arguments.length; i++) {
-      if (arguments[i]) {
-        element.appendChild(arguments[i]);
-      }
-    }
+    element.className = className;
+    element.textContent = text;
     return element;
   }
 
-  // What the tool would do.
-
-  function lineNodes(lines, looks, into) {
-    lines.forEach(function (line) {
-      if (!looks) {
-        into.appendChild(document.createTextNode(line + "\n"));
-        return;
-      }
-      into.appendChild(make("span", looks[line.charAt(0)] || "same", line + "\n"));
-    });
+  function parse(html) {
+    var box = document.createElement("template");
+    box.innerHTML = html;
+    return box.content.firstElementChild;
   }
 
-  function drawBlock(block) {
-    if (!block.kind) {
-      return make("p", "note", block.gap); // in the place of what was left out
+  function idOf(node) {
+    return node.id.slice("request-".length);
+  }
+
+  // One pending request.
+
+  function adopt(node, row, html) {
+    var card = { id: idOf(node), node: node, row: row, html: html };
+    cards[card.id] = card;
+    node.querySelectorAll(".block").forEach(fold);
+    node.addEventListener("focusin", () => select(card.id));
+    row.addEventListener("click", function (event) {
+      event.preventDefault();
+      select(card.id); // what is not shown cannot be focused
+      node.focus();
+    });
+    return card;
+  }
+
+  // A long text shows both ends, its middle is one press away.
+  function fold(section) {
+    var content = section.lastElementChild;
+    if (content.querySelector(".gap")) {
+      return; // the server has cut it
     }
-    var content = make(block.prose ? "div" : "pre", (block.prose ? "prose " : "") + block.kind);
-    var section = make("section", "block", "", block.label && make("h3", "", block.label), content);
-    var lines = block.pieces || block.text.split("\n");
+    var plan = content.matches(".markdown");
+    if (!content.children.length) {
+      content.replaceChildren(...content.textContent.split("\n").map((line) => make("span", "", line + "\n")));
+    }
+    var lines = [...(plan ? content.querySelectorAll(".md, li > span, pre, table, hr") : content.children)];
     var hidden = lines.length - FIRST - LAST;
-    function put(some, into) {
-      if (block.pieces) {
-        drawPieces(some, into);
-      } else {
-        lineNodes(some, boot.looks[block.kind], into);
-      }
+    if (hidden <= FOLDED) {
+      return;
     }
-    if (!block.gap && hidden > 3) {
-      fold(section, content, lines, put, hidden);
-      return section;
-    }
-    put(lines, content);
-    if (block.gap) {
-      content.appendChild(make("span", "gap", block.gap));
-      put(block.pieces ? block.tail_pieces : block.tail.split("\n"), content);
-    }
-    return section;
-  }
-
-  // The paragraphs of a plan, its items in lists.
-  function drawPieces(pieces, into) {
-    var lists = []; // those that are open
-    pieces.forEach(function (piece) {
-      var depth = piece.kind === "item" ? piece.depth : -1;
-      var last = lists[lists.length - 1];
-      while (last && last.depth >= depth && !(last.depth === depth && last.tag === piece.tag)) {
-        lists.pop();
-        last = lists[lists.length - 1];
-      }
-      if (depth < 0) {
-        into.appendChild(drawPiece(piece));
-        return;
-      }
-      if (!last || last.depth < depth) {
-        var list = make(piece.tag);
-        (last ? last.item : into).appendChild(list);
-        last = { depth: depth, tag: piece.tag, list: list };
-        lists.push(last);
-      }
-      last.item = drawItem(piece);
-      last.list.appendChild(last.item);
-    });
-  }
-
-  function drawItem(piece) {
-    var item = make("li", piece.mark ? "box" : "", "", drawSpans(piece.spans, make("span", "", piece.mark)));
-    if (piece.number !== null) {
-      item.value = piece.number;
-    }
-    return item;
-  }
-
-  // A paragraph of a plan: its kind is the server's, its texts are only ever texts.
-  function drawPiece(piece) {
-    if (piece.kind === "table") {
-      var table = make("table");
-      piece.rows.forEach(function (cells) {
-        var row = make("tr");
-        cells.forEach(function (cell) {
-          row.appendChild(drawSpans(cell, make("td")));
-        });
-        table.appendChild(row);
-      });
-      return table;
-    }
-    if (piece.kind === "rule") {
-      return make("hr");
-    }
-    if (piece.kind === "code") {
-      return drawSpans(piece.spans, make("pre", "", "", piece.mark && make("b", "", piece.mark)));
-    }
-    return drawSpans(piece.spans, make(piece.tag, piece.look));
-  }
-
-  function drawSpans(spans, into) {
-    spans.forEach(function (span) {
-      var tag = boot.spans[span[0]];
-      into.appendChild(tag ? make(tag, "", span[1]) : document.createTextNode(span[1]));
-    });
-    return into;
-  }
-
-  function fold(section, content, lines, put, hidden) {
     var open = wide.matches;
-    var toggle = make("button", "link");
+    var gap = make("span", "gap", t("inbox.hidden", { lines: hidden }));
+    var toggle = make("button", "link fold", "");
     toggle.type = "button";
-    toggle.dataset.role = "fold";
+    (lines[FIRST].closest("li") || lines[FIRST]).before(gap);
     function draw() {
-      content.textContent = "";
-      if (open) {
-        put(lines, content);
-      } else {
-        put(lines.slice(0, FIRST), content);
-        content.appendChild(make("span", "gap", t("inbox.hidden", { lines: hidden })));
-        put(lines.slice(-LAST), content);
-      }
+      lines.slice(FIRST, -LAST).forEach((line) => (line.hidden = !open));
+      content.querySelectorAll("li").forEach((item) => (item.hidden = !item.querySelector("span:not([hidden])")));
+      gap.hidden = open;
       toggle.textContent = open ? t("inbox.collapse") : t("inbox.expand", { lines: lines.length });
       toggle.setAttribute("aria-expanded", String(open));
     }
@@ -181,91 +96,17 @@
     section.appendChild(toggle);
   }
 
-  function link(className, label, address) {
-    var anchor = make("a", "button " + className, label);
-    anchor.href = address;
-    anchor.dataset.role = "open";
-    return anchor;
-  }
-
-  // One waiting request.
-
-  function drawCard(item) {
-    var card = make("article", "sheet item stack");
-    card.id = "request-" + item.id;
-    card.tabIndex = -1;
-    card.setAttribute("aria-label", item.title + ": " + item.tool + ", " + item.project_name);
-    var where = item.where.join(" · ");
-    var clock = make("span", "clock");
-    clock.setAttribute("role", "timer");
-    var bar = make("div", "bar", "", make("i"));
-    var head = make("div", "", "", make("span", "tool", item.tool), make("p", "where", where));
-    var holder = drawHolder(item);
-    var zero = make("span", "zero", item.zero);
-    card.appendChild(make("header", "head", "", head, make("div", "timing", "", clock, zero, holder)));
-    card.appendChild(bar);
-    var body = make("div", "body stack");
-    var about = make("div", "about stack");
-    drawAbout(item, about);
-    item.blocks.forEach(function (block, place) {
-      body.appendChild(drawBlock(block));
-      if (!place) {
-        body.appendChild(about);
+  // Only what has changed is replaced: what was typed and where the focus is stays.
+  function refresh(card, html) {
+    var before = parse(card.html);
+    var after = parse(html);
+    card.html = html;
+    [".timing", ".about"].forEach(function (part) {
+      var fresh = after.querySelector(part);
+      if (!fresh.isEqualNode(before.querySelector(part))) {
+        card.node.querySelector(part).replaceWith(fresh);
       }
     });
-    if (!item.blocks.length) {
-      body.appendChild(about);
-    }
-    if (item.note) {
-      body.appendChild(make("p", "note", item.note));
-    }
-    if (item.partial) {
-      body.appendChild(link("link", t("button.more"), item.links.request));
-    }
-    var actions = drawActions(item);
-    body.appendChild(actions);
-    card.appendChild(body);
-    card.addEventListener("focusin", function () {
-      select(item.id);
-    });
-    return {
-      item: item,
-      node: card,
-      row: drawRow(item),
-      about: about,
-      actions: actions,
-      clock: clock,
-      zero: zero,
-      holder: holder,
-      bar: bar,
-      sent: false,
-      over: false,
-    };
-  }
-
-  // Its line on the left of a wide screen.
-  function drawRow(item) {
-    var block = item.blocks[0] || {};
-    var piece = (block.pieces || [])[0];
-    var asked = item.offers.filter(function (offer) {
-      return offer.choice;
-    })[0];
-    var what = block.text || (asked ? asked.choice.label : "");
-    if (piece) {
-      what = piece.spans.map(function (span) {
-        return span[1];
-      }).join("");
-    }
-    var line = what.split("\n")[0].slice(0, LINE);
-    var head = make("span", "row", "", make("b", "", item.tool), make("span", "left"));
-    var row = make("button", "plain", "", head, line && make("code", "", line), make("span", "muted", item.where.join(" · ")));
-    row.type = "button";
-    row.classList.toggle("risky", item.dangers.length > 0);
-    row.addEventListener("click", function () {
-      select(item.id); // what is not shown cannot be focused
-      cards[item.id].node.focus();
-    });
-    return row;
   }
 
   function show(id) {
@@ -278,317 +119,120 @@
     shown = id;
   }
 
-  // What is dangerous, why it is asked, what else it does. The words may come later.
-  function drawAbout(item, into) {
-    into.textContent = "";
-    item.dangers.forEach(function (line) {
-      into.appendChild(make("p", "danger", line));
-    });
-    [["why", t("page.why")], ["prompt", t("page.prompt")]].forEach(function (row) {
-      if (item[row[0]]) {
-        var words = make("p", row[0], "", make("span", "", row[1]));
-        words.appendChild(document.createTextNode(" " + item[row[0]]));
-        into.appendChild(words);
+  // Deciding. Each button is a form, as where no script runs; it is posted in place.
+
+  document.addEventListener("submit", function (event) {
+    var pressed = event.submitter;
+    var item = pressed.closest(".item");
+    if (item) {
+      event.preventDefault();
+      if (pressed.closest("form.hold")) {
+        inPlace(pressed);
+      } else {
+        press(cards[idOf(item)], pressed);
       }
-    });
-    if (item.facts.length) {
-      var facts = make("ul", "plain-facts");
-      item.facts.forEach(function (line) {
-        facts.appendChild(make("li", "", line));
-      });
-      into.appendChild(facts);
+    } else if (pressed.closest("form.undo")) {
+      event.preventDefault();
+      inPlace(pressed);
     }
-    into.hidden = !into.children.length;
-  }
+  });
 
-  // "I am reading": stops the clock, where it may be stopped.
-  function drawHolder(item) {
-    var element = make("button", "link hold", t("button.hold"));
-    element.type = "button";
-    element.hidden = !item.hold;
-    element.addEventListener("click", function () {
-      element.hidden = true;
-      post(cards[item.id], { name: "hold", link: item.links.hold }).catch(function () {
-        element.hidden = false;
-      });
-    });
-    return element;
-  }
-
-  function drawActions(item) {
-    function drawn(looks) {
-      return item.offers.filter(function (offer) {
-        return looks.indexOf(offer.look) >= 0;
-      });
+  function post(pressed) {
+    var fields = new URLSearchParams(new FormData(pressed.form));
+    if (pressed.name) {
+      fields.append(pressed.name, pressed.value);
     }
-    var box = make("div", "actions");
-    drawn(["yes"]).forEach(function (offer) {
-      var into = offer.edits ? make("details", "", "", make("summary", "", offer.label)) : box;
-      drawOptions(item, offer, into);
-      drawFields(item, offer, into);
-      into.appendChild(button(item, offer));
-      if (into !== box) {
-        box.appendChild(into);
-      }
-    });
-    if (drawn(FIRM).length) {
-      box.appendChild(drawRefusals(item, drawn(FIRM)));
-    }
-    if (drawn(["while"]).length) {
-      var pair = make("div", "while pair");
-      drawn(["while"]).forEach(function (offer) {
-        pair.appendChild(button(item, offer));
-      });
-      box.appendChild(pair);
-    }
-    if (drawn(["forever"]).length) {
-      var rules = make("div", "lasting", "", make("p", "muted", item.rule));
-      item.rules.forEach(function (rule) {
-        rules.appendChild(make("code", "rule", rule));
-      });
-      drawn(["forever"]).forEach(function (offer) {
-        drawFields(item, offer, rules);
-        rules.appendChild(button(item, offer));
-      });
-      box.appendChild(rules);
-    }
-    return box;
+    return fetch(pressed.form.getAttribute("action"), {
+      method: "POST",
+      body: fields,
+      headers: { "X-Feishuperm": "1", Accept: "application/json" },
+    }).then((response) => response.json());
   }
 
-  // A single choice: one press is the answer.
-  function drawOptions(item, offer, into) {
-    var field = offer.choice;
-    if (!field) {
-      return;
-    }
-    var chip = field.heading && make("span", "", "", make("span", "chip", field.heading));
-    var legend = make("p", "legend", "", chip);
-    legend.appendChild(document.createTextNode(field.label));
-    into.appendChild(legend);
-    field.options.forEach(function (option) {
-      var words = make("span", "", "", make("b", "", option.label), option.detail && make("span", "muted", option.detail));
-      var element = make("button", "option", "", words);
-      element.type = "button";
-      element.dataset.action = offer.name;
-      element.dataset.option = option.label;
-      element.addEventListener("click", function () {
-        press(item.id, offer, element, [field.name, option.value]);
-      });
-      into.appendChild(element);
-    });
-  }
-
-  function drawRefusals(item, offers) {
-    var box = make("div", "refuse");
-    var pair = make("div", "pair");
-    offers.forEach(function (offer) {
-      drawFields(item, offer, box);
-      pair.appendChild(button(item, offer));
-    });
-    box.appendChild(pair);
-    return box;
-  }
-
-  function drawFields(item, offer, into) {
-    item.fields.forEach(function (field) {
-      if (offer.fields.indexOf(field.name) >= 0) {
-        into.appendChild(DRAWN[field.type](item, offer, field));
-      }
-    });
-  }
-
-  var DRAWN = { text: drawText, lines: drawLines, one: drawChoice, many: drawChoice };
-
-  function drawLines(item, offer, field) {
-    var element = make("textarea");
-    element.name = field.name;
-    element.value = field.value;
-    element.maxLength = field.limit;
-    element.spellcheck = false;
-    element.placeholder = field.hint;
-    element.dataset.offer = offer.name;
-    return make("label", "field", field.label, element);
-  }
-
-  function input(offer, field, type, value) {
-    var element = make("input");
-    element.type = type;
-    element.name = field.name;
-    element.value = value;
-    element.dataset.offer = offer.name;
-    return element;
-  }
-
-  function drawText(item, offer, field) {
-    var element = input(offer, field, "text", field.value);
-    element.maxLength = field.limit;
-    element.autocomplete = "off";
-    element.placeholder = field.hint;
-    element.addEventListener("keydown", function (event) {
-      // Enter that ends an input method's composition is not an answer.
-      if (event.key === "Enter" && !event.isComposing && event.keyCode !== 229) {
-        event.preventDefault();
-        press(item.id, offer);
-      } else if (event.key === "Escape") {
-        cards[item.id].node.focus();
-      }
-    });
-    return make("label", "field", field.label, element);
-  }
-
-  function drawChoice(item, offer, field) {
-    var box = make("fieldset", "", "", make("legend", "", field.label));
-    field.options.forEach(function (option) {
-      var element = input(offer, field, field.type === "many" ? "checkbox" : "radio", option.value);
-      element.id = [item.id, offer.name, field.name, option.value].join(" ");
-      element.name = [item.id, field.name].join(" "); // radio buttons of one request belong together
-      element.dataset.field = field.name;
-      element.checked = option.value === field.value;
-      var words = make("span", "", "", make("b", "", option.label), option.detail && make("span", "muted", option.detail));
-      box.appendChild(make("label", "option", "", element, words));
-    });
-    return box;
-  }
-
-  function button(item, offer) {
-    if (offer.opens) {
-      var opener = link(offer.look, offer.label, offer.link);
-      opener.dataset.action = offer.name;
-      return opener;
-    }
-    var element = make("button", offer.look, offer.label);
-    element.type = "button";
-    element.dataset.action = offer.name;
-    element.addEventListener("click", function () {
-      press(item.id, offer);
-    });
-    return element;
-  }
-
-  function find(card, offer) {
-    return card.node.querySelector("[data-action=" + CSS.escape(offer.name) + "]");
-  }
-
-  // Deciding.
-
-  // `pressed` and `chosen` are an option's; other buttons are found by their offer.
-  function press(id, offer, pressed, chosen) {
-    var card = cards[id];
-    if (!card || card.sent || card.over || (offer.opens && !pressed) || Date.now() < stillUntil) {
-      return;
-    }
-    pressed = pressed || find(card, offer);
-    var label = [].slice.call(pressed.childNodes);
-    card.sent = true;
-    var sending = post(card, offer, chosen); // reads the fields: before they are frozen
-    freeze(card, true);
-    pressed.textContent = t("inbox.sending");
-    function again(title, lines) {
-      card.sent = false;
-      freeze(card, card.over);
-      pressed.replaceChildren.apply(pressed, label);
-      tell(card, "late", title, lines);
-    }
+  // What decides nothing: its button goes, and what the server says stands there.
+  function inPlace(pressed) {
+    var sending = post(pressed);
+    pressed.hidden = true;
     sending.then(
-      function (result) {
-        if (result.over) {
-          settle(card, result.look, result.title, result.lines);
-        } else {
-          again(result.title, result.lines);
-        }
-      },
+      (result) => result.html && pressed.replaceWith(parse(result.html)),
       function () {
-        again(t("inbox.failed"), []);
+        pressed.hidden = false;
+        announce(t("inbox.failed"));
       }
     );
   }
 
-  function post(card, offer, chosen) {
-    var parts = offer.link.split("?");
-    var form = new URLSearchParams(parts[1] || "");
-    form.set("digest", card.item.digest);
-    if (chosen) {
-      form.append(chosen[0], chosen[1]);
+  function press(card, pressed) {
+    if (!card || card.sent || card.over || Date.now() < stillUntil) {
+      return;
     }
-    card.node.querySelectorAll("[data-offer=" + CSS.escape(offer.name) + "]").forEach(function (element) {
-      if (element.tagName === "TEXTAREA") {
-        form.append(element.name, element.value); // letter by letter
-      } else if (element.type === "text" ? element.value.trim() : element.checked) {
-        form.append(element.dataset.field || element.name, element.value.trim());
-      }
-    });
-    return deliver(parts[0], form);
-  }
-
-  function deliver(path, form) {
-    return fetch(path, {
-      method: "POST",
-      body: form,
-      headers: { "X-Feishuperm": "1", Accept: "application/json" },
-    }).then(function (response) {
-      return response.json();
-    });
+    var label = [...pressed.childNodes];
+    card.sent = true;
+    var sending = post(pressed); // reads the fields: before they are frozen
+    freeze(card, true);
+    pressed.textContent = t("inbox.sending");
+    function again(box) {
+      card.sent = false;
+      freeze(card, card.over);
+      pressed.replaceChildren(...label);
+      tell(card, box);
+    }
+    sending.then(
+      (result) => (result.over ? settle(card, parse(result.html)) : again(parse(result.html))),
+      () => again(make("div", "outcome late", t("inbox.failed")))
+    );
   }
 
   function freeze(card, frozen) {
-    card.node.querySelectorAll("button[data-action], input, textarea").forEach(function (element) {
-      element.disabled = frozen;
-    });
+    var fields = card.node.querySelectorAll(".actions button, .actions input, .actions textarea");
+    fields.forEach((field) => (field.disabled = frozen));
   }
 
   // Where the buttons are: that is where the person looks.
-  function tell(card, look, title, lines) {
-    var old = card.node.querySelector(".outcome");
-    if (old) {
-      old.remove();
-    }
-    var box = make("div", "outcome " + look, title);
-    box.setAttribute("role", "status");
-    lines.forEach(function (line) {
-      box.appendChild(make("p", "", line));
-    });
-    card.actions.insertBefore(box, card.actions.firstChild);
-    return box;
+  function tell(card, box) {
+    var actions = card.node.querySelector(".actions");
+    actions.querySelectorAll(".outcome").forEach((old) => old.remove());
+    actions.prepend(box);
   }
 
   // A settled card keeps its place and height for a moment, so that nothing moves under
   // a finger that is already on its way.
-  function settle(card, look, title, lines) {
+  function settle(card, box) {
     if (card.leaving) {
       return;
     }
     card.leaving = true;
     card.over = true;
     freeze(card, true);
-    card.actions.style.minHeight = card.actions.getBoundingClientRect().height + "px";
-    card.actions.classList.add("over");
-    tell(card, look, title, lines).scrollIntoView({ block: "nearest" });
-    hold();
+    var actions = card.node.querySelector(".actions");
+    actions.style.minHeight = actions.getBoundingClientRect().height + "px";
+    actions.classList.add("over");
+    tell(card, box);
+    box.scrollIntoView({ block: "nearest" });
+    rest();
     count();
-    setTimeout(function () {
-      remove(card);
-    }, FAREWELL);
+    setTimeout(() => remove(card), FAREWELL);
   }
 
   function remove(card) {
-    if (cards[card.item.id] !== card) {
+    if (cards[card.id] !== card) {
       return;
     }
     var focused = card.node.contains(document.activeElement);
     card.node.remove();
     card.row.remove();
-    delete cards[card.item.id];
-    if (selected === card.item.id) {
+    delete cards[card.id];
+    if (selected === card.id) {
       selected = "";
     }
     if (focused) {
       list.focus();
     }
-    hold();
+    rest();
     count();
   }
 
-  function hold() {
+  function rest() {
     stillUntil = Date.now() + STILL;
     list.classList.add("still");
     setTimeout(function () {
@@ -598,151 +242,63 @@
     }, STILL + 20);
   }
 
-  // Drawing a state.
+  // A state from the server.
 
-  function draw(news) {
+  function update(news) {
     skew = news.now * 1000 - Date.now();
-    var present = {};
-    ended = {};
-    news.recent.forEach(function (item) {
-      ended[item.id] = item;
-    });
-    news.waiting.forEach(function (item) {
-      var card = cards[item.id];
-      present[item.id] = true;
-      if (card && card.leaving && !card.sent) {
-        remove(card); // its hook found the restarted server: it waits again
+    Object.keys(news.deadlines).forEach(function (id) {
+      var html = news.fragments["request-" + id];
+      if (cards[id] && cards[id].leaving && !cards[id].sent) {
+        remove(cards[id]); // its hook found the restarted server: it waits again
       }
-      if (cards[item.id]) {
-        cards[item.id].deadline = news.deadlines[item.id];
-        drawAbout(item, cards[item.id].about);
-        cards[item.id].zero.textContent = item.zero;
-        cards[item.id].holder.hidden = !item.hold;
-      } else {
-        arrive(item, news.deadlines[item.id]);
+      if (cards[id] && html) {
+        refresh(cards[id], html);
+      } else if (html) {
+        arrive(html, news.fragments["row-" + id]);
+      }
+      if (cards[id]) {
+        cards[id].deadline = news.deadlines[id];
       }
     });
     Object.keys(cards).forEach(function (id) {
-      if (!present[id] && !cards[id].leaving && !cards[id].sent) {
-        settleElsewhere(cards[id]);
+      if (!(id in news.deadlines) && !cards[id].leaving && !cards[id].sent) {
+        settleElsewhere(cards[id], news.ended[id]);
       }
     });
-    drawRecent(news.recent);
-    drawPasses(news.passes);
-    more = Math.max(0, (news.waiting_count || 0) - news.waiting.length);
+    ["recent-part", "passes"].forEach(function (name) {
+      if (news.fragments[name]) {
+        document.getElementById(name).replaceWith(parse(news.fragments[name]));
+      }
+    });
+    more = Math.max(0, news.count - Object.keys(news.deadlines).length);
     count();
-    first = false;
     tick();
   }
 
-  function arrive(item, deadline) {
-    cards[item.id] = drawCard(item);
-    cards[item.id].deadline = deadline;
-    list.appendChild(cards[item.id].node); // last: what is there does not move
-    rail.appendChild(cards[item.id].row);
-    if (!first) {
-      var news = t("inbox.arrived", { what: item.tool + " · " + item.project_name });
-      announce(news);
-      alarm(item.id, news);
-    }
+  function arrive(html, row) {
+    var card = adopt(parse(html), parse(row), html);
+    list.appendChild(card.node); // last: what is there does not move
+    rail.appendChild(card.row);
+    var news = t("inbox.arrived", { what: card.node.dataset.news });
+    announce(news);
+    alarm(card.id, news);
   }
 
-  function settleElsewhere(card) {
-    var how = ended[card.item.id];
-    var lines = how && how.surface ? [how.surface] : [];
-    settle(card, how ? how.look : "late", how ? how.done : t("inbox.ended"), lines);
-    announce(t("inbox.settled", { what: card.item.tool + (how ? " · " + how.done : "") }));
-  }
-
-  function drawPasses(items) {
-    var box = document.getElementById("pass-list");
-    document.getElementById("passes").hidden = !items.length;
-    box.textContent = "";
-    items.forEach(function (item) {
-      var form = make("form", "stack", "", make("button", "plain", t("pass.revoke")));
-      var id = make("input");
-      form.method = "post";
-      form.action = "passes";
-      id.type = "hidden";
-      id.name = "pass";
-      id.value = item.id;
-      form.appendChild(id);
-      var row = make("li", "stack", "", make("code", "rule", item.what));
-      row.appendChild(make("span", "muted", item.about));
-      row.appendChild(form);
-      box.appendChild(row);
-    });
-  }
-
-  function drawRecent(items) {
-    var box = document.getElementById("recent");
-    document.getElementById("recent-part").hidden = !items.length;
-    box.textContent = "";
-    items.forEach(function (item) {
-      var row = make("div", "row", "", make("span", "", item.what), make("span", "done-" + item.look, item.done));
-      var facts = [item.project_name, time(item.ended), item.who, item.surface].filter(Boolean).join(" · ");
-      var what = item.detail && make("code", "detail", item.detail);
-      var entry = make("li", "", "", row, what, make("p", "muted", facts));
-      if (item.result) {
-        entry.appendChild(make("p", "done-" + item.result_look, item.result));
-      }
-      if (item.ran) {
-        entry.appendChild(make("code", "rule", item.ran));
-      }
-      item.rules.forEach(function (rule) {
-        var undone = item.undone.indexOf(rule) >= 0;
-        entry.appendChild(make("code", "rule", undone ? "" : rule, undone && make("s", "", rule)));
-      });
-      if (item.undo) {
-        entry.appendChild(drawUndo(item));
-      }
-      var reason = item.reason ? [t("page.key.reason") + ": " + item.reason] : [];
-      var head = item.head ? [t("page.key.head") + ": " + item.head] : [];
-      item.notes.concat(reason, head).forEach(function (line) {
-        entry.appendChild(make("p", "muted", line));
-      });
-      box.appendChild(entry);
-    });
-  }
-
-  function drawUndo(item) {
-    var element = make("button", "plain small", t("button.undo"));
-    element.type = "button";
-    element.addEventListener("click", function () {
-      element.disabled = true;
-      var parts = item.undo.split("?");
-      deliver(parts[0], new URLSearchParams(parts[1])).then(
-        function (result) {
-          element.replaceWith(make("p", "muted", result.line));
-        },
-        function () {
-          element.disabled = false;
-          announce(t("inbox.failed"));
-        }
-      );
-    });
-    return element;
-  }
-
-  function time(seconds) {
-    var date = new Date(seconds * 1000);
-    return [date.getHours(), date.getMinutes(), date.getSeconds()]
-      .map(function (part) {
-        return ("0" + part).slice(-2);
-      })
-      .join(":");
+  function settleElsewhere(card, html) {
+    var box = html ? parse(html) : make("div", "outcome late", t("inbox.ended"));
+    var how = html ? " · " + box.firstChild.textContent : "";
+    settle(card, box);
+    announce(t("inbox.settled", { what: card.node.querySelector(".tool").textContent + how }));
   }
 
   function count() {
-    var waiting = Object.keys(cards).filter(function (id) {
-      return !cards[id].leaving;
-    }).length + more;
+    var waiting = Object.values(cards).filter((card) => !card.leaving).length + more;
     document.title = (waiting ? "(" + waiting + ") " : "") + t("page.name");
     document.getElementById("count").textContent = waiting ? String(waiting) : "";
     empty.hidden = list.children.length > 0;
-    document.getElementById("desk").hidden = !empty.hidden;
-    if (!cards[shown] && list.firstChild) {
-      show(list.firstChild.id.slice("request-".length));
+    desk.hidden = !empty.hidden;
+    if (!cards[shown] && list.firstElementChild) {
+      show(idOf(list.firstElementChild));
     }
   }
 
@@ -750,31 +306,20 @@
     document.getElementById("news").textContent = text;
   }
 
-  function counted(left) {
-    var minutes = Math.floor(left / 60);
-    var hours = minutes < 60 ? "" : Math.floor(minutes / 60) + ":";
-    return hours + (hours ? two(minutes % 60) : minutes) + ":" + two(left % 60);
-  }
-
-  function two(number) {
-    return ("0" + number).slice(-2);
-  }
-
   function tick() {
     var now = Date.now() + skew;
-    Object.keys(cards).forEach(function (id) {
-      var card = cards[id];
-      if (card.leaving) {
+    Object.values(cards).forEach(function (card) {
+      if (card.leaving || !card.deadline) {
         return;
       }
       var left = Math.ceil((card.deadline * 1000 - now) / 1000);
-      var all = card.deadline - card.item.created;
-      var shownLeft = counted(left);
-      card.clock.textContent = left > 0 ? t("page.left", { left: shownLeft }) : t("page.time_over");
-      card.clock.classList.toggle("soon", left <= SOON);
-      card.row.querySelector(".left").textContent = left > 0 ? shownLeft : "";
-      card.bar.classList.toggle("soon", left <= SOON);
-      card.bar.firstChild.style.transform = "scaleX(" + Math.max(0, Math.min(1, left / all)) + ")";
+      var clock = card.node.querySelector(".clock");
+      var bar = card.node.querySelector(".bar");
+      clock.textContent = left > 0 ? clock.dataset.text.replace("{left}", counted(left)) : clock.dataset.over;
+      clock.classList.toggle("soon", left <= SOON);
+      card.row.querySelector(".left").textContent = left > 0 ? counted(left) : "";
+      bar.classList.toggle("soon", left <= SOON);
+      bar.firstChild.style.transform = "scaleX(" + Math.max(0, Math.min(1, left / clock.dataset.seconds)) + ")";
       if (left <= 0 && !card.over) {
         card.over = true;
         freeze(card, true);
@@ -867,42 +412,15 @@
   }
 
   if (window.AudioContext) {
-    offerAlarm("ring", function (then) {
-      then();
-    });
+    offerAlarm("ring", (then) => then());
     document.addEventListener("pointerdown", wakeSound);
     document.addEventListener("keydown", wakeSound);
   }
   if (window.isSecureContext && window.Notification) {
-    offerAlarm("notify", function (then) {
-      Notification.requestPermission().then(then);
-    });
+    offerAlarm("notify", (then) => Notification.requestPermission().then(then));
   }
 
   // The connection.
-
-  function connect() {
-    if (source) {
-      source.close();
-    }
-    source = new EventSource(boot.events);
-    source.addEventListener("state", function (event) {
-      retry = 0;
-      connected(true);
-      draw(JSON.parse(event.data));
-    });
-    source.onopen = function () {
-      connected(true);
-    };
-    source.onerror = function () {
-      connected(false);
-      // A browser gives up after an HTTP error; a restarting server deserves patience.
-      if (source.readyState === EventSource.CLOSED) {
-        retry = Math.min(retry + 1, 10);
-        setTimeout(connect, retry * 1000);
-      }
-    };
-  }
 
   function connected(yes) {
     state.classList.toggle("lost", !yes);
@@ -915,15 +433,12 @@
   // A phone that slept may hold a connection that is long dead.
   document.addEventListener("visibilitychange", function () {
     if (!document.hidden) {
-      connect();
+      stream.open();
     }
-  });
-  window.addEventListener("pagehide", function () {
-    source.close();
   });
   window.addEventListener("pageshow", function (event) {
     if (event.persisted) {
-      connect();
+      stream.open();
     }
   });
 
@@ -933,20 +448,17 @@
     if (selected === id) {
       return;
     }
-    if (cards[selected]) {
-      cards[selected].node.classList.remove("selected");
-    }
+    [selected, id].filter((each) => cards[each]).forEach(function (each) {
+      cards[each].node.classList.toggle("selected", each === id);
+    });
     selected = id;
     if (cards[id]) {
-      cards[id].node.classList.add("selected");
       show(id);
     }
   }
 
   function move(step) {
-    var ids = [].map.call(list.children, function (node) {
-      return node.id.slice("request-".length);
-    });
+    var ids = [].map.call(list.children, idOf);
     if (!ids.length) {
       return;
     }
@@ -963,48 +475,41 @@
     if (!cards[selected]) {
       move(1); // the first press only shows which request the next one is about
     } else if (DIGIT.test(key)) {
-      var option = cards[selected].node.querySelectorAll("[data-option]")[key - 1];
-      if (option) {
-        option.click();
-      }
-    } else if (key === "r" || key === "Enter") {
-      var wanted = key === "r" ? "input[type=text]" : "[data-role]";
-      var element = cards[selected].node.querySelector(wanted);
-      if (element) {
-        element[key === "r" ? "focus" : "click"]();
+      click(cards[selected].node.querySelectorAll("button.option")[key - 1]);
+    } else if (key === "r") {
+      var field = cards[selected].node.querySelector("input[type=text]");
+      if (field) {
+        field.focus();
       }
     } else {
-      cards[selected].item.offers.forEach(function (offer) {
-        if (offer.key === key) {
-          find(cards[selected], offer).click();
-        }
-      });
+      click(cards[selected].node.querySelector(key === "Enter" ? ".fold, a.button:not(.more)" : keyed(key)));
     }
   }
 
-  function toggleHelp(open) {
-    if (open) {
-      helpReturn = document.activeElement;
+  function click(element) {
+    if (element) {
+      element.click();
     }
-    help.hidden = !open;
-    if (open) {
-      document.getElementById("help-close").focus();
-    } else if (helpReturn) {
-      helpReturn.focus();
-    }
+  }
+
+  function keyed(key) {
+    return '[data-key="' + CSS.escape(key) + '"]';
   }
 
   function onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.isComposing) {
       return;
     }
-    if (!help.hidden) {
-      if (event.key === "Escape" || event.key === "?") {
-        toggleHelp(false);
+    if (help.open) {
+      if (event.key === "?") {
+        help.close();
       }
       return;
     }
     var tag = event.target.tagName;
+    if (tag === "INPUT" && event.key === "Escape" && event.target.closest(".item")) {
+      event.target.closest(".item").focus();
+    }
     if (tag === "INPUT" || tag === "TEXTAREA" || (event.key === "Enter" && (tag === "BUTTON" || tag === "A" || tag === "SUMMARY"))) {
       return;
     }
@@ -1012,8 +517,8 @@
     if (key === "j" || key === "ArrowDown" || key === "k" || key === "ArrowUp") {
       move(key === "j" || key === "ArrowDown" ? 1 : -1);
     } else if (key === "?") {
-      toggleHelp(true);
-    } else if (key === "r" || key === "Enter" || DIGIT.test(key) || (boot.keys.indexOf(key) >= 0 && !event.shiftKey)) {
+      help.showModal();
+    } else if (key === "r" || key === "Enter" || DIGIT.test(key) || (!event.shiftKey && list.querySelector(keyed(key)))) {
       act(key);
     } else {
       return;
@@ -1022,12 +527,8 @@
   }
 
   document.addEventListener("keydown", onKey);
-  document.getElementById("help-open").addEventListener("click", function () {
-    toggleHelp(true);
-  });
-  document.getElementById("help-close").addEventListener("click", function () {
-    toggleHelp(false);
-  });
+  document.getElementById("help-open").addEventListener("click", () => help.showModal());
+  document.getElementById("help-close").addEventListener("click", () => help.close());
 
   if (location.search) {
     history.replaceState(null, "", location.pathname); // a spent ticket is no address
@@ -1037,7 +538,9 @@
   } catch (error) {
     // storage is switched off: then there is the browser's own way back
   }
-  draw(boot);
+  desk.classList.add("live");
+  [...list.children].forEach((node, place) => adopt(node, rail.children[place], node.outerHTML));
+  count();
   setInterval(tick, 500);
-  connect();
+  var stream = follow("events", Infinity, update, connected);
 })();

@@ -1,13 +1,12 @@
-"use strict";
 // A countdown, the end of a request as it happens, one submit per page, no stale page
 // after "back", the way to the inbox. What was typed stays where it is.
 (function () {
   var clock = document.querySelector(".clock[data-left]");
   var over = clock ? Date.now() + Number(clock.dataset.left) * 1000 : 0;
+  var TRIES = 5; // nobody may look any more
   var main = document.querySelector("main[data-events]");
-  var source = null;
+  var stream = null;
   var ended = false;
-  var tries = 0;
 
   function show() {
     if (ended) {
@@ -25,54 +24,24 @@
     setTimeout(show, 250);
   }
 
-  function counted(left) {
-    var minutes = Math.floor(left / 60);
-    var hours = minutes < 60 ? "" : Math.floor(minutes / 60) + ":";
-    return hours + (hours ? two(minutes % 60) : minutes) + ":" + two(left % 60);
-  }
-
-  function two(number) {
-    return ("0" + number).slice(-2);
-  }
-
   // Only what answers: what takes a rule back stays.
   function freeze(frozen) {
-    document.querySelectorAll(".actions button").forEach(function (button) {
-      button.disabled = frozen;
-    });
+    document.querySelectorAll(".actions button").forEach((button) => (button.disabled = frozen));
   }
 
-  function line(className, text) {
-    var element = document.createElement("p");
-    element.className = className;
-    element.textContent = text;
-    return element;
-  }
-
-  function follow() {
-    source = new EventSource(main.dataset.events);
-    source.addEventListener("state", function (event) {
-      var news = JSON.parse(event.data);
-      if (news.waits) {
-        if (clock && over < Date.now() && news.left > 0) {
-          freeze(Boolean(document.body.dataset.sent)); // it has been given more time
-        }
-        over = Date.now() + news.left * 1000;
-        return;
+  function told(news) {
+    if (news.waits) {
+      if (clock && over < Date.now() && news.left > 0) {
+        freeze(Boolean(document.body.dataset.sent)); // it has been given more time
       }
-      end(news);
-      strike(news.undone);
-      if (news.result && !document.querySelector("form.undo")) {
-        source.close();
-      }
-    });
-    // A browser gives up after an HTTP error; a restarting server deserves patience.
-    source.onerror = function () {
-      if (source.readyState === EventSource.CLOSED && tries < 5) {
-        tries += 1;
-        setTimeout(follow, tries * 1000);
-      }
-    };
+      over = Date.now() + news.left * 1000;
+      return;
+    }
+    end(news);
+    strike(news.undone);
+    if (news.result && !document.querySelector("form.undo")) {
+      stream.close();
+    }
   }
 
   function end(news) {
@@ -93,19 +62,8 @@
       clock.hidden = Date.now() < over - 1000; // it ended before its time
       document.querySelector(".zero").hidden = true;
     }
-    var old = document.querySelector(".actions > .outcome");
-    var box = document.createElement("div");
-    box.className = "outcome " + news.look;
-    box.setAttribute("role", "status");
-    box.textContent = news.title;
-    news.lines.concat(news.result || []).forEach(function (text) {
-      box.appendChild(line("", text));
-    });
-    if (old) {
-      old.replaceWith(box);
-    } else {
-      actions.prepend(box);
-    }
+    actions.querySelectorAll(".outcome").forEach((old) => old.remove());
+    actions.insertAdjacentHTML("afterbegin", news.html);
   }
 
   // Rules that were taken back, here or elsewhere.
@@ -129,22 +87,13 @@
       return;
     }
     document.body.dataset.sent = "yes";
-    if (source) {
-      source.close(); // the page that follows says what came of it
+    if (stream) {
+      stream.close(); // the page that follows shows the result
     }
     // Disabling at once would take the pressed button out of the form that is sent.
-    setTimeout(function () {
-      document.querySelectorAll("button").forEach(function (button) {
-        button.disabled = true;
-      });
-    }, 0);
+    setTimeout(() => document.querySelectorAll("button").forEach((button) => (button.disabled = true)), 0);
   });
 
-  window.addEventListener("pagehide", function () {
-    if (source) {
-      source.close();
-    }
-  });
   window.addEventListener("pageshow", function (event) {
     if (event.persisted && clock) {
       location.reload();
@@ -163,6 +112,6 @@
     show();
   }
   if (main && window.EventSource) {
-    follow();
+    stream = follow(main.dataset.events, TRIES, told, function () {});
   }
 })();

@@ -1,6 +1,7 @@
 """`python3 build.py bench [NAME ...]`: every bench, and one table of what they found.
 
-A run of all of them is kept in RESULTS.md, with the machine and the versions it ran on.
+A run of all of them is kept in RESULTS.md, above its other sections, with the machine
+and the versions it ran on.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def main(names: list[str]) -> int:
     table = f"{markdown(rows)}\n{machine()}"
     print(f"\n{table}")
     if not names:
-        build.write_file(RESULTS, (HEAD + table).encode())
+        sections = "".join(RESULTS.read_text("utf-8").partition("\n## ")[1:])
+        build.write_file(RESULTS, (HEAD + table + sections).encode())
     return int(any(codes) or not all(row.holds for row in rows))
 
 

@@ -40,8 +40,8 @@ CUTS, BACK_LIMIT, SILENT_LIMIT = 20, 2.0, 35.0
 # The server as `serve` starts it, but for how often it may ping.
 PINGING = """
 from feishuperm.protocol import long_connection
-from feishuperm.server import link
-long_connection.LEAST_PING = link.LOOK_SECONDS = 0.001
+from feishuperm.server import outgoing
+long_connection.LEAST_PING = outgoing.LOOK_SECONDS = 0.001
 from feishuperm.cli import main
 main(["feishuperm", "serve"])
 """

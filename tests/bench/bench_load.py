@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from feishuperm import wire  # noqa: E402
-from feishuperm.services.links import Links, load_key  # noqa: E402
+from feishuperm.services.web_access import Links, load_key  # noqa: E402
 from tests.bench.serving import ARCHIVE, BuiltServer, event, go_first  # noqa: E402
 from tests.bench.table import row  # noqa: E402
 

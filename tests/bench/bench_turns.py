@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from feishuperm import wire  # noqa: E402
-from feishuperm.services.links import Links, load_key  # noqa: E402
+from feishuperm.services.web_access import Links, load_key  # noqa: E402
 from tests.bench.table import row  # noqa: E402
 from tests.fakes.feishu import APP_ID, APP_SECRET  # noqa: E402
 from tests.fakes.feishu_app import OWNER, FakePlatform  # noqa: E402

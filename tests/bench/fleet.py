@@ -13,19 +13,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import SimpleNamespace
-from typing import Any
 
-from feishuperm.channels.base import Announcement
-from feishuperm.channels.dial_gateway import dial_gateway
+from feishuperm.channels.dial import dial_gateway
 from feishuperm.channels.gateway import GatewayChannel
-from feishuperm.gateway.registry import Machine
+from feishuperm.gateway.store import Machine
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Block, Offer, Outcome, Receipt, to_plain
 from feishuperm.protocol.resp import PENDING, ReplyReader, command
 from feishuperm.server.loop import Loop, raise_file_limit
 from feishuperm.server.machine_line import MachineLine
+from tests.ports import FakeApprovals, FakeReports
 
 ACTIONS = (
     Offer("allow", "批准运行", look="yes", grants=True),
@@ -33,7 +31,7 @@ ACTIONS = (
 )
 
 
-class SimMachine:
+class SimMachine(FakeApprovals):
     """One machine of a fleet."""
 
     def __init__(self, fleet: Fleet, number: int) -> None:
@@ -43,19 +41,11 @@ class SimMachine:
         self.key = f"{number:064x}"
         self.waiting: dict[str, Ask] = {}
         self.applied: dict[str, list[tuple[float, Answer]]] = {}
-        self.shown: dict[str, bool] = {}
         self.refused: list[tuple[str, str, str]] = []
         own = Enrolment("", self.id, self.id, self.owner, "", (self.key,))
-        counter: Any = SimpleNamespace(
-            answer=self._answer,
-            waits=lambda id: id in self.waiting,
-            ask=lambda id: None,
-            whole=lambda id, most, then: False,
-            outcome=self._outcome,
-            refused=lambda *what: self.refused.append(what),
-        )
+        self.reports = FakeReports(self.is_pending)
         self.channel = GatewayChannel(
-            own, counter, partial(MachineLine, fleet.loop, fleet.dial), fleet.later,
+            own, self, partial(MachineLine, fleet.loop, fleet.dial), fleet.later,
             lambda enrolment: None,
         )  # fmt: skip
         self.channel._started -= 60  # not a machine that has just been started
@@ -67,7 +57,7 @@ class SimMachine:
     def row(self) -> Machine:
         return Machine(self.id, self.id, self.owner, "", "me", "", self.key, "", 1.0)
 
-    def ask(self, id: str) -> None:
+    def bring(self, id: str) -> None:
         """A request; from the fleet's loop only."""
         ask = Ask(
             id=id, kind="permission", title="Claude Code 权限请求", tool="Bash",
@@ -76,26 +66,41 @@ class SimMachine:
             digest=f"{hash((self.id, id)) & (1 << 64) - 1:016x}",
         )  # fmt: skip
         self.waiting[id] = ask
-        done = lambda shown, detail: self.shown.__setitem__(id, shown)  # noqa: E731
-        self.channel.announce(
-            ask, Announcement(ask.created + 600, lambda: id in self.waiting, done)
-        )
+        self.channel.announce(ask, self.reports.announcement(id, ask.created + 600))
 
-    def _answer(self, answer: Answer) -> Receipt:
+    @property
+    def shown(self) -> dict[str, bool]:
+        return self.reports.last
+
+    # The approvals.
+
+    def is_pending(self, id: str) -> bool:
+        return id in self.waiting
+
+    def ask(self, id: str) -> Ask | None:
+        return self.waiting.get(id)
+
+    def seconds_left(self, id: str) -> int:
+        return 600 if id in self.waiting else 0
+
+    def note_refused(self, id: str, action: str, who: str) -> None:
+        self.refused.append((id, action, who))
+
+    def answer(self, answer: Answer) -> Receipt:
         ask = self.waiting.pop(answer.id, None)
         if ask is None:
-            ended = self._outcome(answer.id)
+            ended = self.outcome(answer.id)
             status = statuses.ENDED if ended else statuses.UNKNOWN
             return Receipt(status, ended or Outcome())
         self.applied.setdefault(answer.id, []).append((time.monotonic(), answer))
         if answer.digest != ask.digest:
             self.fleet.wrong.append((self.id, answer))
-        outcome = self._outcome(answer.id)
+        outcome = self.outcome(answer.id)
         assert outcome is not None
         self.fleet.later(0.0, lambda: self.channel.settle(outcome))
         return Receipt(statuses.SETTLED, outcome)
 
-    def _outcome(self, id: str) -> Outcome | None:
+    def outcome(self, id: str) -> Outcome | None:
         ends = self.applied.get(id)
         if not ends:
             return None
@@ -153,7 +158,7 @@ class Fleet:
         return sum(machine.is_in for machine in self.machines)
 
     def ask(self, machine: SimMachine, id: str) -> None:
-        self.loop.call_soon_threadsafe(lambda: machine.ask(id))
+        self.loop.call_soon_threadsafe(lambda: machine.bring(id))
 
 
 def enrol(port: int, app_id: str, machines: Sequence[SimMachine]) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from feishuperm.channels.base import Announcement
 from feishuperm.channels.gateway import GatewayChannel
 from feishuperm.errors import FileError
 from feishuperm.lib.enrolment import Enrolment
@@ -33,6 +31,7 @@ from feishuperm.protocol.machine import (
     prove,
     tap_parts,
 )
+from tests.ports import FakeApprovals, FakeReports
 from tests.tables import every_row
 
 KEY, NEXT, OWNER = "ab" * 32, "cd" * 32, "ou_owner"
@@ -66,7 +65,7 @@ class FakeLine:
         return [message for message in self.sent if message["t"] == kind]
 
 
-class Bench:
+class Bench(FakeApprovals):
     def __init__(self, **options: Any) -> None:
         self.now = 1000.0
         self.calls: list[tuple[float, Any]] = []
@@ -75,22 +74,45 @@ class Bench:
         self.strangers: list[tuple[str, str, str]] = []
         self.waiting = {"1-a"}
         self.outcomes: dict[str, Outcome] = {}
-        self.shown: list[tuple[bool, str]] = []
-        self.lost = 0
+        self.reports = FakeReports(self.is_pending)
         self.full = False
         own = Enrolment("https://g", "m-1", "laptop", OWNER, "", (KEY,))
-        self.counter: Any = SimpleNamespace(
-            answer=self.answer,
-            waits=lambda id: id in self.waiting,
-            ask=lambda id: None,
-            whole=lambda id, most, then: False,
-            outcome=self.outcomes.get,
-            refused=lambda *what: self.strangers.append(what),
-        )
+        self.asks: dict[str, Ask] = {}
+        self.wholes: dict[str, Ask] = {}
+        self.receipts: dict[str, Receipt] = {}  # to answers, if not what they did
         self.channel = GatewayChannel(
-            own, self.counter, self.line, lambda *call: self.calls.append(call),
+            own, self, self.line, lambda *call: self.calls.append(call),
             self.save, wall=lambda: self.now, clock=lambda: self.now, **options,
         )  # fmt: skip
+
+    @property
+    def shown(self) -> list[tuple[bool, str]]:
+        return [row for row in self.reports.done if row != (False, "lost")]
+
+    @property
+    def lost(self) -> int:
+        return self.reports.done.count((False, "lost"))
+
+    def is_pending(self, id: str) -> bool:
+        return id in self.waiting
+
+    def seconds_left(self, id: str) -> int:
+        ask = self.asks.get(id)
+        return 0 if ask is None else round(ask.created + ask.seconds - self.now)
+
+    def ask(self, id: str) -> Ask | None:
+        return self.asks.get(id) if id in self.waiting else None
+
+    def whole(self, id: str, most: int, then: Callable[[Ask], object]) -> bool:
+        if id in self.wholes:
+            then(self.wholes[id])
+        return id in self.wholes
+
+    def outcome(self, id: str) -> Outcome | None:
+        return self.outcomes.get(id)
+
+    def note_refused(self, id: str, action: str, who: str) -> None:
+        self.strangers.append((id, action, who))
 
     def line(self, on_message: Any, on_change: Any) -> FakeLine:
         self.wire = FakeLine(on_message, on_change)
@@ -103,6 +125,8 @@ class Bench:
 
     def answer(self, answer: Answer) -> Receipt:
         self.answers.append(answer)
+        if answer.id in self.receipts:
+            return self.receipts[answer.id]
         if answer.id not in self.waiting:
             return Receipt(statuses.UNKNOWN)
         self.waiting.discard(answer.id)
@@ -120,16 +144,9 @@ class Bench:
         self.hear("welcome", name="laptop", proof=proof, **said)
 
     def announce(self, ask: Ask = ASK, **more: Any) -> None:
-        def lose() -> None:
-            self.lost += 1
-
-        self.channel.announce(
-            ask,
-            Announcement(
-                self.now + 600, lambda: ask.id in self.waiting,
-                lambda shown, detail: self.shown.append((shown, detail)), lose, **more,
-            ),
-        )  # fmt: skip
+        self.asks[ask.id] = ask
+        told = self.reports.announcement(ask.id, self.now + 600, **more)
+        self.channel.announce(ask, told)
 
     def tap(self, key: str = NEXT, id: str = "t1", **change: Any) -> None:
         at = change.pop("at", self.now)
@@ -483,7 +500,7 @@ def test_request_that_cards_cut_is_sent_whole_once_that_is_made() -> None:
     made: list[Callable[[Ask], object]] = []
     whole = ASK
     cut = whole._replace(cut=1)
-    bench.counter.whole = lambda id, most, then: not made.append(then)
+    bench.whole = lambda id, most, then: not made.append(then)  # type: ignore[method-assign]
     for _ in range(2):
         bench.announce(cut)
         assert bench.wire.got("ask") == []
@@ -495,7 +512,7 @@ def test_request_that_cards_cut_is_sent_whole_once_that_is_made() -> None:
     bench.channel.settle(Outcome("1-a"))
     made.pop()(whole)
     assert bench.wire.got("ask") == []
-    bench.counter.whole = lambda id, most, then: False  # it is too large
+    bench.whole = lambda *parts: False  # type: ignore[method-assign]
     bench.announce(cut)
     (sent,) = bench.wire.got("ask")
     assert sent["ask"]["cut"] == 1

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from feishuperm.channels.app.channel import Counter
-from feishuperm.channels.bare import bare_counter
-from feishuperm.channels.base import Announcement
+from feishuperm.channels.base import ApprovalsPort, BareApprovals, bare_ask
 from feishuperm.channels.gateway import IN, NO_GRANTS, GatewayChannel
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Block, Receipt, to_plain
 from feishuperm.models.kind import KINDS, offers
 from feishuperm.protocol.machine import TAP, prove, tap_parts
+from tests.ports import FakeApprovals, FakeReports
 from tests.services.test_presenter import TOKEN, brief
 from tests.tables import every_row
 
@@ -20,23 +19,20 @@ KEY = "00" * 32
 OWNER = "ou_1"
 
 
-class Machine:
+class Machine(FakeApprovals):
     """A machine's end of a gateway that holds its key and lies."""
 
     def __init__(self, ask: Ask, bare: bool = False, grants: bool = False) -> None:
-        self.ask = ask
+        self.made = ask
+        self.bare = bare
         self.answers: list[Answer] = []
         self.sent: list[Any] = []
-        self.shown: list[tuple[bool, str]] = []
-        counter = Counter(
-            self._answer, lambda id: True, lambda id: self.ask,
-            lambda id, most, then: False, lambda id: None,
-            lambda *parts: None, lambda: "", lambda id, who: False, lambda id: 0.0,
-            lambda who: [], lambda: [], lambda id, who: 0,
-        )  # fmt: skip
+        self.reports = FakeReports()
+        self.shown = self.reports.done
+        port: ApprovalsPort = BareApprovals(self, "zh") if bare else self
         self.channel = GatewayChannel(
             Enrolment("http://g", "m1", "box", OWNER, "", (KEY,)),
-            bare_counter(counter, "zh") if bare else counter,
+            port,
             lambda received, changed: self,  # type: ignore[arg-type,return-value]
             lambda seconds, fn: None,
             lambda enrolment: None,
@@ -48,8 +44,8 @@ class Machine:
 
     def announce(self) -> dict[str, Any]:
         """Show the request; what the gateway is given."""
-        done: Any = lambda *how: self.shown.append(how)  # noqa: E731
-        self.channel.announce(self.ask, Announcement(600.0, lambda: True, done))
+        told = self.reports.announcement(self.made.id, 600.0)
+        self.channel.announce(bare_ask(self.made) if self.bare else self.made, told)
         given: dict[str, Any] = self.sent[-1][1]["ask"] if self.sent else {}
         return given
 
@@ -59,14 +55,20 @@ class Machine:
 
     def watch(self, is_card_out: bool) -> None: ...
 
-    def _answer(self, answer: Answer) -> Receipt:
+    def is_pending(self, id: str) -> bool:
+        return True
+
+    def ask(self, id: str) -> Ask | None:
+        return self.made
+
+    def answer(self, answer: Answer) -> Receipt:
         self.answers.append(answer)
         return Receipt(statuses.SETTLED)
 
     def tap(self, action: str, **values: str) -> Receipt:
         filled = {name: (text,) for name, text in values.items()}
         answer = to_plain(
-            Answer(self.ask.id, action, filled, "", OWNER, self.ask.digest)
+            Answer(self.made.id, action, filled, "", OWNER, self.made.digest)
         )
         proof = prove(bytes.fromhex(KEY), TAP, *tap_parts("m1", "t1", answer, 0.0))
         message = {"answer": answer, "proof": proof, "at": 0.0}
@@ -134,7 +136,7 @@ def test_call_that_is_seen_whole_by_now_is_granted_as_its_card_offered() -> None
     """What counts is the card that is out, not what could be shown today."""
     machine = Machine(VEILED, grants=True)
     machine.announce()
-    machine.ask = PLAIN
+    machine.made = PLAIN
     assert machine.tap("allow").status == statuses.REFUSED
 
 
@@ -142,7 +144,7 @@ def test_call_that_is_seen_whole_by_now_is_granted_as_its_card_offered() -> None
 def test_prompt_comes_through_a_gateway_only_if_the_person_lets_it(
     grants: bool,
 ) -> None:
-    say: Any = lambda key, **values: key  # noqa: E731
+    say: Any = lambda key, **values: str(key)  # noqa: E731
     kind = KINDS["next"]
     fields = kind.fields({}, say)
     offered = offers(kind, fields, say)

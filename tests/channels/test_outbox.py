@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.channels import outbox
-from feishuperm.channels.outbox import Form, Job, Lanes, Outbox, RateLimit
+from feishuperm.channels.outbox import Job, Lanes, Outbox, RateLimit, Send
 from feishuperm.channels.webhook import LIMITS
 from feishuperm.lib.feishu import NO_ANSWER, SendResult
 
@@ -30,24 +30,27 @@ class Sender:
         self.sent: list[Any] = []
         self.done: list[tuple[str, bool, str]] = []
         self.box = Outbox(
-            "test", RateLimit(limits), lambda: self.now, lambda: 0.5,
+            "test", RateLimit(limits), lambda fn: fn(), lambda: self.now, lambda: 0.5,
             Lanes(((2, 1.0),), frozenset((THEIRS.code,))),
         )  # fmt: skip
 
-    def form(self, text: str) -> Form:
+    def variant(self, text: str) -> Send:
         def send() -> SendResult:
             self.sent.append(text)
             return self.results.pop(0) if self.results else OK
 
-        return Form(send)
+        return send
 
     def add(self, name: str, seconds: float = 60.0, **parts: Any) -> None:
-        forms = parts.pop("forms", (self.form(name),))
-        told = lambda shown, detail: self.done.append((name, shown, detail))  # noqa: E731
-        self.box.add(
-            Job(forms, self.now + seconds, parts.pop("waited_for", True), done=told,
-                **parts)
-        )  # fmt: skip
+        first, *plainer = parts.pop("variants", (self.variant(name),))
+        waited_for = parts.pop("waited_for", True)
+        until = self.now + seconds
+
+        def done(result: SendResult) -> None:
+            self.done.append((name, result.ok, result.message))
+
+        job = Job(first, until, waited_for, done, name, plainer=tuple(plainer))
+        self.box.add(job._replace(**parts))
 
     def run(self) -> None:
         """Until there is nothing to do."""
@@ -88,29 +91,28 @@ def test_failure_for_good_is_told_and_holds_nobody() -> None:
     assert sender.done == [("a", False, "gone for good"), ("b", True, "")]
 
 
-def test_refused_form_is_followed_by_the_plainer_one() -> None:
+def test_refused_variant_is_followed_by_the_plainer_one() -> None:
     sender = Sender(PLAINER)
-    plain = sender.form("plain")._replace(answerable=False)
-    sender.add("a", forms=(sender.form("full"), plain))
+    sender.add("a", variants=(sender.variant("full"), sender.variant("plain")))
     sender.run()
     assert sender.sent == ["full", "plain"]
-    assert sender.done == [("a", False, outbox.PLAIN)], "nobody can answer a text"
+    assert sender.done == [("a", True, "")]
 
 
-def test_last_form_that_is_refused_is_the_end() -> None:
+def test_last_variant_that_is_refused_is_the_end() -> None:
     sender = Sender(PLAINER)
     sender.add("a")
     sender.run()
     assert sender.done == [("a", False, "not like this")]
 
 
-def test_form_that_cannot_be_built_gives_way_to_the_next() -> None:
+def test_variant_that_cannot_be_built_gives_way_to_the_next() -> None:
     def broken() -> SendResult:
         raise RuntimeError("no card")
 
     sender = Sender()
-    sender.add("a", forms=(Form(broken), sender.form("bare")))
-    sender.add("b", forms=(Form(broken),))
+    sender.add("a", variants=(broken, sender.variant("bare")))
+    sender.add("b", variants=(broken,))
     sender.run()
     assert sender.sent == ["bare"]
     assert sender.done == [("a", True, ""), ("b", False, outbox.UNBUILT.message)]
@@ -118,11 +120,9 @@ def test_form_that_cannot_be_built_gives_way_to_the_next() -> None:
 
 def test_message_that_nobody_wants_or_that_is_late_is_not_sent() -> None:
     sender = Sender()
-    wanted = [True]
-    sender.add("settled", wanted=lambda: wanted[0])
+    sender.add("settled")
     sender.add("late", seconds=1)
-    wanted.clear()
-    wanted.append(False)
+    sender.box.cancel("settled")
     sender.now += 2
     sender.run()
     assert sender.sent == []
@@ -227,8 +227,8 @@ def test_nobody_waits_to_the_end_for_a_service_that_says_nothing(silent: bool) -
         return quiet if sender.now < 140.0 else OK
 
     for name in "ab":
-        sender.add(name, forms=(Form(send),))
-    sender.add("notice", 300.0, waited_for=False, forms=(Form(send),))
+        sender.add(name, variants=(send,))
+    sender.add("notice", 300.0, waited_for=False, variants=(send,))
     sender.run()
     if silent:
         assert sender.done[:2] == [("a", False, "no answer"), ("b", False, "no answer")]
@@ -244,7 +244,7 @@ def test_silence_is_known_after_seconds() -> None:
         sender.now += 8.0
         return SendResult(False, NO_ANSWER, "no answer", retry=True)
 
-    sender.add("a", forms=(Form(send),))
+    sender.add("a", variants=(send,))
     while not sender.done:
         sender.now += sender.box.step() or 0.0
     assert sender.now - 100.0 < 20.0
@@ -259,6 +259,37 @@ def test_change_of_a_card_outlasts_a_service_that_says_nothing() -> None:
         quiet = SendResult(False, NO_ANSWER, "no answer", retry=True)
         return quiet if sender.now < 160.0 else OK
 
-    sender.add("change", 120.0, forms=(Form(send),), lasts=True)
+    sender.add("change", 120.0, variants=(send,), lasts=True)
     sender.run()
     assert sender.done == [("change", True, "")]
+
+
+def test_what_is_added_after_a_cancellation_is_sent() -> None:
+    sender = Sender()
+    sender.add("a")
+    sender.box.cancel("a")
+    sender.add("a", seconds=30)
+    sender.run()
+    assert sender.sent == ["a"]
+    assert sender.done == [("a", False, outbox.NOT_WANTED), ("a", True, "")]
+
+
+def test_results_are_told_where_the_loop_calls_them() -> None:
+    """The thread that sends changes nothing of the server by itself."""
+    posted: list[Any] = []
+    heard: list[str] = []
+    done: list[str] = []
+    results = [BUSY, OK]
+    box = Outbox(
+        "test", RateLimit(FREE), posted.append, lambda: now[0], lambda: 0.5,
+        heard=lambda result: heard.append(result.message),
+    )  # fmt: skip
+    now = [100.0]
+    job = Job(lambda: results.pop(0), 200.0, True, lambda r: done.append(r.message))
+    box.add(job)
+    while (wait := box.step()) is not None:
+        now[0] += wait
+    assert not heard and not done
+    for call in posted:
+        call()
+    assert heard == ["busy", ""] and done == [""]

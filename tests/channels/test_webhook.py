@@ -6,22 +6,22 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from feishuperm.channels import outbox, webhook
-from feishuperm.channels.base import Announcement
 from feishuperm.channels.outbox import LONGEST_PAUSE, LONGEST_WITHOUT_WAITER
 from feishuperm.channels.webhook import LIMITS, WebhookChannel
 from feishuperm.lib import log as logging
 from feishuperm.lib.post import Reply
-from feishuperm.models.ask import Notice
+from feishuperm.models.ask import Notice, Outcome
 from tests.asks import make_ask, url
 from tests.conftest import wait_until
 from tests.fakes.feishu import RATE_GATEWAY, TOKEN, FakeFeishu, Fault, every_url
 from tests.kinds import plain_buttons
+from tests.ports import FakeReports
 from tests.tables import every_row
 
 URL = "https://feishu.test/open-apis/bot/v2/hook/TOKEN"
@@ -45,12 +45,13 @@ class World:
         self.answers = list(codes)
         self.sent: list[tuple[float, str]] = []  # when, and which kind of message
         self.texts: list[str] = []
-        self.done: list[tuple[str, bool, str]] = []
-        self.unwanted: set[str] = set()
+        self.reports = FakeReports()
+        self.done = self.reports.by_id
         self.channel = WebhookChannel(
             URL,
             secret,
             url,
+            lambda fn: fn(),
             post=self.post,
             clock=lambda: self.now,
             wall=lambda: self.now - 1000.0 + WALL,
@@ -72,14 +73,8 @@ class World:
 
     def announce(self, name: str = "a", seconds: float = 55.0) -> None:
         ask = make_ask("Bash", {"command": "npm run build"}, id=name)
-        self.channel.announce(
-            ask,
-            Announcement(
-                WALL + self.now - 1000.0 + seconds,
-                lambda: name not in self.unwanted,
-                lambda shown, detail: self.done.append((name, shown, detail)),
-            ),
-        )
+        until = WALL + self.now - 1000.0 + seconds
+        self.channel.announce(ask, self.reports.announcement(name, until))
 
     def run(self, until: float = 10_000.0) -> None:
         """Let the channel work until it has nothing to do, as its thread would."""
@@ -174,7 +169,7 @@ def test_twice_refused_card_becomes_a_text_and_nobody_waits_for_a_tap() -> None:
     world.announce()
     world.run()
     assert [kind for _, kind in world.sent] == ["interactive", "bare", "text"]
-    assert world.done == [("a", False, outbox.PLAIN)]
+    assert world.done == [("a", False, webhook.PLAIN)]
 
 
 def test_everything_refused_is_a_failure_with_the_last_reason() -> None:
@@ -198,7 +193,7 @@ def test_message_that_cannot_be_built_falls_back(
     world = World()
     world.announce()
     world.run()
-    assert world.done == [("a", False, outbox.PLAIN)]
+    assert world.done == [("a", False, webhook.PLAIN)]
     monkeypatch.setattr(webhook, "permission_messages", lambda *args: [broken])
     world.announce("b")
     world.run()
@@ -273,7 +268,7 @@ def test_request_settled_meanwhile_is_not_sent() -> None:
     world = World(11232)
     world.announce("a")
     world.channel.step()
-    world.unwanted.add("a")
+    world.channel.settle(Outcome("a"))
     world.run()
     assert len(world.sent) == 1
     assert world.done == [("a", False, outbox.NOT_WANTED)]
@@ -305,8 +300,9 @@ def test_strict_feishu_never_sees_too_many() -> None:
     world = World()
     with FakeFeishu(clock=lambda: world.now) as feishu:
         channel = WebhookChannel(
-            feishu.webhook_url, "", url, clock=lambda: world.now, wall=lambda: world.now
-        )
+            feishu.webhook_url, "", url, lambda fn: fn(),
+            clock=lambda: world.now, wall=lambda: world.now,
+        )  # fmt: skip
         world.channel = channel
         for number in range(130):
             channel.notify(Notice("stop", 1.0, f"/p{number}"))
@@ -345,14 +341,14 @@ def test_channel_pushes_and_is_never_watched() -> None:
 
 def test_thread_sends_survives_errors_and_ends() -> None:
     before = threading.active_count()
-    done: list[tuple[bool, str]] = []
-    asked: list[int] = []
+    reports = FakeReports()
+    told: list[int] = []
 
-    def wanted() -> bool:
-        asked.append(1)
-        if len(asked) == 1:
+    def on_loop(fn: Callable[[], object]) -> None:
+        told.append(1)
+        if len(told) == 1:
             raise RuntimeError("a bug somewhere else")
-        return True
+        fn()
 
     with FakeFeishu(secret="s") as feishu:
         feishu.faults += [
@@ -360,19 +356,16 @@ def test_thread_sends_survives_errors_and_ends() -> None:
             Fault(500),
             RATE_GATEWAY._replace(headers=()),
         ]
-        channel = WebhookChannel(feishu.webhook_url, "s", url, jitter=lambda: -0.5)
-        channel.start()
-        until = time.time() + 55
-        broken = Announcement(until, wanted, lambda *said: None)
-        channel.announce(ASK, broken)
-        wait_until(lambda: asked)
-        announcement = broken._replace(
-            wanted=lambda: True, done=lambda *said: done.append(said)
+        channel = WebhookChannel(
+            feishu.webhook_url, "s", url, on_loop, jitter=lambda: -0.5
         )
+        channel.start()
+        announcement = reports.announcement(ASK.id, time.time() + 55)
         channel.announce(ASK, announcement)
-        wait_until(lambda: done)
+        wait_until(lambda: told)
+        wait_until(lambda: reports.done)
         channel.close()
-        assert done == [(True, "")]
+        assert reports.done == [(True, "")]
         assert every_url(feishu.cards[-1]) == [
             url(path, "1-a")
             for path in ("/request", *(action.path for action in plain_buttons()))
@@ -392,7 +385,7 @@ def test_thread_rests_when_there_is_nothing_to_do() -> None:
 
 def test_log_never_holds_the_token(log_file: str) -> None:
     with FakeFeishu(enabled=False) as feishu:
-        channel = WebhookChannel(feishu.webhook_url, "", url)
+        channel = WebhookChannel(feishu.webhook_url, "", url, lambda fn: fn())
         channel.notify(Notice("stop", 1.0))
         channel.step()
     with open(log_file, encoding="utf-8") as file:

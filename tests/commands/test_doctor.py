@@ -8,8 +8,7 @@ import pytest
 
 from feishuperm.commands import doctor as command
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.setup.doctor import Finding
-from feishuperm.setup.phone_codes import CODES
+from feishuperm.setup.doctor import CODES, Finding
 
 
 @pytest.mark.parametrize(("state", "code"), [("ok", 0), ("warn", 0), ("fail", 1)])

@@ -11,8 +11,8 @@ import pytest
 from feishuperm.commands import gateway
 from feishuperm.commands.gateway import Gateway
 from feishuperm.errors import SettingError, UsageError
-from feishuperm.gateway.dial_redis import EngineRefusal
-from feishuperm.gateway.engine import FileEngine, RedisEngine
+from feishuperm.gateway.redis_store import RedisStore, StoreRefusal
+from feishuperm.gateway.store import FileStore
 from feishuperm.lib import log as logging
 from feishuperm.models.settings import Settings
 
@@ -43,9 +43,9 @@ def test_gateway_alone_keeps_a_file_and_looks_for_a_second_one(
 ) -> None:
     made = make()
     try:
-        assert isinstance(made.engine, FileEngine) and made.engine.ready
+        assert isinstance(made.store, FileStore) and made.store.ready
         looks: list[str] = []
-        monkeypatch.setattr(made.crowd, "look", lambda: looks.append("look"))
+        monkeypatch.setattr(made.second, "look", lambda: looks.append("look"))
         made._line_changed()
         assert looks == []
         monkeypatch.setattr(made, "_line_state", lambda: ("up", ""))
@@ -61,7 +61,7 @@ def test_engine_with_replicas_is_redis_and_not_asked_before_the_loop_runs(
 ) -> None:
     made = make(FEISHUPERM_ENGINE="redis://127.0.0.1:1")
     try:
-        assert isinstance(made.engine, RedisEngine) and not made.engine.ready
+        assert isinstance(made.store, RedisStore) and not made.store.ready
     finally:
         made.close()
 
@@ -72,10 +72,10 @@ def test_engine_that_refuses_us_ends_the_start_and_nothing_later(folder: Path) -
         made._refused(OSError("away"))
         assert made.refusal is None, "it may come back"
         made.hub.connected["m-1"] = None  # type: ignore[assignment]
-        made._refused(EngineRefusal("wrong password"))
+        made._refused(StoreRefusal("wrong password"))
         assert made.refusal is None, "machines are here: it may mend itself"
         made.hub.connected.clear()
-        made._refused(EngineRefusal("wrong password"))
+        made._refused(StoreRefusal("wrong password"))
         assert str(made.refusal) == "wrong password"
     finally:
         made.close()
@@ -128,7 +128,7 @@ class Recorded:
 LIFE: list[str] = []
 
 
-@pytest.mark.parametrize("refusal", [None, EngineRefusal("wrong password")])
+@pytest.mark.parametrize("refusal", [None, StoreRefusal("wrong password")])
 def test_gateway_gives_everything_back_and_says_why_it_was_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, refusal: Exception | None
 ) -> None:
@@ -142,7 +142,7 @@ def test_gateway_gives_everything_back_and_says_why_it_was_refused(
     if refusal is None:
         assert gateway.main([]) == 0
     else:
-        with pytest.raises(EngineRefusal, match="wrong password"):
+        with pytest.raises(StoreRefusal, match="wrong password"):
             gateway.main([])
     assert LIFE == ["run", "close"]
     assert APP["FEISHU_APP_SECRET"] in hidden, "no log names it"

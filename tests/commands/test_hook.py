@@ -14,7 +14,7 @@ import pytest
 
 from feishuperm import wire
 from feishuperm.commands import hook
-from feishuperm.engine.run_mark import RunMark
+from feishuperm.hooks.application import RunLock
 from tests.conftest import ROOT, wait_until
 
 COMMAND = {"event": "Stop", "type": "command", "command": "echo no >&2; exit 1"}
@@ -108,7 +108,7 @@ def test_event_with_a_command_loads_only_what_it_needs(project: Path) -> None:
     heavy = {"argparse", "asyncio", "dataclasses", "hashlib", "logging"}
     assert not heavy & set(modules.split())
     ours = [name.split(".") for name in modules.split() if "feishuperm." in name]
-    rooms = {"wire", "errors", "commands", "engine", "lib", "models"}
+    rooms = {"wire", "errors", "messages", "commands", "hooks", "lib", "models"}
     assert {parts[1] for parts in ours} <= rooms
     assert [parts[2:] for parts in ours if parts[1] == "commands"] == [[], ["hook"]]
 
@@ -174,7 +174,7 @@ def test_inside_a_run_only_its_own_session_is_not_asked_about(
         calls.append(raw)
         return b"{}\n"
 
-    mark = RunMark()
+    mark = RunLock()
     mark.add("s1")
     monkeypatch.setenv("FEISHUPERM_RUN", mark.word)
     monkeypatch.setattr(wire, "ask", ask)
@@ -188,7 +188,7 @@ def test_inside_a_run_only_its_own_session_is_not_asked_about(
 def test_inside_a_headless_run_the_hook_leaves_callbacks_alone(
     project: Path, alarms: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark = RunMark()
+    mark = RunLock()
     monkeypatch.setenv("FEISHUPERM_RUN", mark.word)
     raw = b'{"hook_event_name":"Stop","session_id":"s1"}'
     other = b'{"hook_event_name":"Stop","session_id":"nested"}'

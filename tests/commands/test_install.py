@@ -14,7 +14,7 @@ from feishuperm.commands import install
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import files
-from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.steps import Manifest
 from tests.tables import every_row
 
 

@@ -9,7 +9,7 @@ import pytest
 from feishuperm.commands import join
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib.enrolment import Enrolment
-from feishuperm.setup import service_step
+from feishuperm.setup import service
 
 OWN = Enrolment("https://g", "m-1", "box", "ou_me", "Wang \x1b[2J", ("ab" * 32,))
 
@@ -42,7 +42,7 @@ class World:
             lambda own, grants: self.done.append(f"set {own.url} {grants}"),
         )
         patch.setattr(
-            service_step, "restart", lambda environ: self.done.append("restart") or ""
+            service, "restart", lambda environ: self.done.append("restart") or ""
         )
         patch.setattr(join.sys.stdin, "isatty", lambda: self.is_terminal, raising=False)
         patch.setenv("HOME", home)
@@ -98,7 +98,7 @@ def test_server_that_cannot_start_anew_is_told_and_no_failure(
     def refuse(environ: Any) -> str:
         raise FeishupermError("no service here")
 
-    monkeypatch.setattr(service_step, "restart", refuse)
+    monkeypatch.setattr(service, "restart", refuse)
     assert join.main(["https://g"]) == 0
     assert "no service here" in capsys.readouterr().out
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from feishuperm.commands import run
-from feishuperm.engine.screen import Screen
 from feishuperm.errors import FeishupermError, UsageError
+from feishuperm.hooks.headless import Screen
 from tests.tables import every_row
 
 

@@ -16,7 +16,7 @@ from feishuperm.lib import post
 from feishuperm.lib.post import Reply
 from feishuperm.models.ask import Notice
 from feishuperm.models.settings import SURFACES, Settings
-from tests.services.test_desk import Channel
+from tests.services.test_approvals import Channel
 
 BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/0123456789abcdef0123456789abcdef"
 
@@ -72,7 +72,7 @@ def test_channels_are_those_that_are_set_up_and_let_answer(folder: Path) -> None
         server = make(folder, **values)
         try:
             assert names(server) == expected
-            states = server.desk.notifier.states()
+            states = server.approvals.notifier.states()
             assert [row["name"] for row in states] == expected
         finally:
             server.close()

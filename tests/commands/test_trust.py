@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from feishuperm.commands import trust
-from feishuperm.engine.trust import Records
-from feishuperm.engine.trust_review import is_below_a_session
 from feishuperm.errors import UsageError
+from feishuperm.hooks.trust import Records
+from feishuperm.lib.process_tree import is_below_a_session
 from tests.conftest import ROOT
 from tests.tables import every_row
 

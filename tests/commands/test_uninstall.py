@@ -11,7 +11,7 @@ import pytest
 
 from feishuperm.commands import uninstall
 from feishuperm.lib.files import locked
-from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.steps import Manifest
 
 
 @pytest.mark.parametrize("args", [[], ["--dry-run"], ["--purge"]])

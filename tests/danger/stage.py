@@ -1,51 +1,62 @@
-"""A scene in which no program does anything: it is written down who is called."""
+"""A shell in which no program does anything: it is written down which one is called."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 
-from feishuperm.danger.places import Ground
-from feishuperm.danger.scene import (
+from feishuperm.danger.command_table import programs
+from feishuperm.danger.interpreter import (
     ANY,
     NOTHING,
     UNSEEN,
     Arg,
     Args,
+    Call,
     Findings,
-    Flow,
+    Output,
     Program,
-    Scene,
+    ShellState,
 )
-from feishuperm.danger.shell import Budget
+from feishuperm.danger.paths import PathRules
+from feishuperm.danger.reader import functions
+from feishuperm.shell.reader import Budget
 from tests.danger.corpus import HOME, PROJECT
 
-# Programs that the stage knows; all others are strangers to it.
+# Programs that the stage knows; all others are unknown to it.
 NAMES = ("rm", "sudo", "sh", "bash", "cat", "echo", "python", "make")
 
 
 class Stage:
-    """The scene of a call, what was called in it and what was noted."""
+    """The shell of a call, what was called in it and what was noted."""
 
     def __init__(self, names: Sequence[str] = NAMES) -> None:
         self.calls: list[str] = []
         self.findings = Findings(str)
-        programs: dict[str, Program] = dict.fromkeys(names, self._called)
-        programs[ANY] = self._stranger
-        ground = Ground(PROJECT, HOME)
-        self.scene = Scene(ground, PROJECT, programs, self.findings, Budget())
+        known: dict[str, Program] = dict.fromkeys(names, self._called)
+        known[ANY] = self._unknown
+        rules = PathRules(PROJECT, HOME)
+        self.state = ShellState(rules, PROJECT, known, self.findings, Budget())
 
-    def _called(self, scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-        self.calls.append(" ".join([name, *args]))
+    def _called(self, state: ShellState, call: Call) -> Output:
+        self.calls.append(" ".join([call.name, *call.args]))
         return UNSEEN
 
-    def _stranger(self, scene: Scene, name: str, args: Args, flow: Flow) -> Flow:
-        return self._called(scene, args[0], args[1:], flow)
+    def _unknown(self, state: ShellState, call: Call) -> Output:
+        return self._called(state, Call(call.args[0], call.args[1:]))
 
-    def play(self, program: Program, command: str, flow: Flow = NOTHING) -> Flow:
-        """One program with its arguments, as a shell would tell them apart."""
+    def play(self, command: str, given: Output = NOTHING) -> Output:
+        """One program of the table, with words as a shell would tell them apart."""
         name, *words = shlex.split(command)
-        return program(self.scene, name, [Arg(word) for word in words], flow)
+        return self.follow(name, [Arg(word) for word in words], given)
+
+    def follow(self, name: str, args: Sequence[Arg], given: Output = NOTHING) -> Output:
+        """One program of the table; one that it does not know is followed as such."""
+        row = programs().get(name)
+        if row is None:
+            args = [Arg(name), *args]
+        call = Call(name, Args(args), given, row.valued if row else "")
+        return functions()[name if row else ANY](self.state, call)
 
     @property
     def notes(self) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from feishuperm.danger import arguments, files
-from feishuperm.danger.scene import DOWNLOADED, SECRET, Arg, Flow
+from feishuperm.danger.interpreter import DOWNLOADED, SECRET, Arg, Args, Output, shown
 from tests.danger.stage import Stage
 from tests.tables import every_row
 
 
-def args(text: str) -> list[Arg]:
-    return [Arg(word) for word in text.split()]
+def args(text: str) -> Args:
+    return Args(Arg(word) for word in text.split())
 
 
 @every_row(
@@ -27,7 +26,7 @@ def args(text: str) -> list[Arg]:
 def test_option_is_among_the_arguments(
     given: str, short: str, long: tuple[str, ...], outcome: bool
 ) -> None:
-    assert arguments.has(args(given), short, *long) is outcome
+    assert args(given).has(short, *long) is outcome
 
 
 @every_row(
@@ -41,7 +40,7 @@ def test_option_is_among_the_arguments(
     ],
 )
 def test_operands_are_no_options_and_not_their_values(given: str, rest: str) -> None:
-    assert arguments.operands(args(given), "-o --out") == rest.split()
+    assert args(given).operands("-o --out") == rest.split()
 
 
 @every_row(
@@ -55,7 +54,7 @@ def test_operands_are_no_options_and_not_their_values(given: str, rest: str) -> 
     ],
 )
 def test_command_is_behind_its_wrapper(given: str, before: int, command: str) -> None:
-    assert arguments.behind(args(given), "-n -k", before) == command.split()
+    assert args(given).behind("-n -k", before) == command.split()
 
 
 @every_row(
@@ -73,19 +72,19 @@ def test_command_is_behind_its_wrapper(given: str, before: int, command: str) ->
 def test_value_of_an_option_stands_in_it_or_behind_it(
     given: str, value: str | None
 ) -> None:
-    assert arguments.value_of(args(given), "-o", "--out") == value
+    assert args(given).value_of("-o", "--out") == value
 
 
 def test_value_keeps_where_it_comes_from() -> None:
-    value = arguments.value_of([Arg("--out=x", DOWNLOADED, "a.b")], "--out")
+    value = Args([Arg("--out=x", DOWNLOADED, "a.b")]).value_of("--out")
     assert value is not None and value.trace == (DOWNLOADED, "a.b")
 
 
 def test_first_word_of_a_kind_has_its_place() -> None:
-    assert arguments.place_of(["a", "-exec\n", ";"], r"-.*") == 1
-    assert arguments.place_of(["a", "b"], r"-.*") == 2
-    assert arguments.behind_dashes(args("a -- b --")) == ["b", "--"]
-    assert arguments.behind_dashes(args("a b")) == []
+    assert Args([Arg("a"), Arg("-exec\n"), Arg(";")]).place_of(r"-.*") == 1
+    assert args("a b").place_of(r"-.*") == 2
+    assert args("a -- b --").behind_dashes() == ["b", "--"]
+    assert args("a b").behind_dashes() == []
 
 
 @every_row(
@@ -103,15 +102,15 @@ def test_paths_and_hosts_among_arguments_are_noted(
     given: str, notes: list[str]
 ) -> None:
     stage = Stage()
-    arguments.look(stage.scene, args(given))
+    stage.state.look(args(given))
     assert stage.notes == notes
 
 
 def test_what_is_looked_at_flows_on() -> None:
     stage = Stage()
-    assert arguments.look(stage.scene, args(".env")).origin == SECRET
-    fetched = arguments.look(stage.scene, [Arg("x", DOWNLOADED, "a.b")])
-    assert fetched == Flow(None, DOWNLOADED, "a.b")
+    assert stage.state.look(args(".env")).origin == SECRET
+    fetched = stage.state.look([Arg("x", DOWNLOADED, "a.b")])
+    assert fetched == Output(None, DOWNLOADED, "a.b")
 
 
 @every_row(
@@ -127,7 +126,7 @@ def test_what_is_looked_at_flows_on() -> None:
 def test_file_that_an_option_names_is_written(command: str, notes: list[str]) -> None:
     stage = Stage()
     name, *rest = command.split()
-    arguments.outputs(stage.scene, name, list(map(Arg, rest)))
+    stage.state.outputs(name, Args(map(Arg, rest)))
     assert stage.notes == notes
 
 
@@ -143,44 +142,43 @@ def test_file_that_an_option_names_is_written(command: str, notes: list[str]) ->
 def test_filter_lets_through_the_words_that_it_does_not_change(
     command: str, text: str | None
 ) -> None:
-    program = arguments.grep if "grep" in command else arguments.look_through
-    out = Stage().play(program, command, Flow("a\nb", DOWNLOADED, "a.b"))
+    out = Stage().play(command, Output("a\nb", DOWNLOADED, "a.b"))
     assert out.text == text and out.trace == (DOWNLOADED, "a.b")
 
 
 def test_what_is_sorted_is_written() -> None:
     stage = Stage()
-    stage.play(files.sort, "sort -o .git/config")
-    stage.play(arguments.look_through, "cut -o .git/hooks")
+    stage.play("sort -o .git/config")
+    stage.play("cut -o .git/hooks")
     assert stage.notes == ["danger.permissions .git/config"]
 
 
 def test_some_of_a_list_is_not_all_of_it() -> None:
     stage = Stage()
-    everything = Flow("a", "", "docker ps")
-    assert stage.play(arguments.grep, "grep x", everything).what == ""
-    assert stage.play(arguments.look_through, "cut -f1", everything).what
+    everything = Output("a", "", "docker ps")
+    assert stage.play("grep x", everything).what == ""
+    assert stage.play("cut -f1", everything).what
 
 
 def test_name_of_our_own_program_is_kept_for_kill() -> None:
-    out = Stage().play(arguments.grep, "grep feishuperm")
+    out = Stage().play("grep feishuperm")
     assert out.what == "feishuperm"
 
 
 def test_command_is_named_by_its_first_short_words() -> None:
-    shown = arguments.words("git", ["push", "x" * 40, "a\nb", "\0", "1", "2", "3"])
-    assert shown == "git push … 1 2"
+    told = shown("git", ["push", "x" * 40, "a\nb", "\0", "1", "2", "3"])
+    assert told == "git push … 1 2"
 
 
 def test_deed_of_the_table_is_noted_with_its_command() -> None:
     stage = Stage()
-    assert arguments.recognise(stage.scene, "Terraform", args("destroy"))
-    assert not arguments.recognise(stage.scene, "terraform", args("plan"))
+    assert stage.state.recognise("Terraform", args("destroy"))
+    assert not stage.state.recognise("terraform", args("plan"))
     assert stage.notes == ["danger.machine Terraform destroy"]
 
 
 def test_value_that_is_a_command_is_run() -> None:
     stage = Stage()
-    arguments.run_value(stage.scene, [Arg("-P"), Arg("rm x")], "-P")
-    arguments.run_value(stage.scene, [Arg("-Q"), Arg("rm y")], "-P")
+    stage.state.run_value(Args([Arg("-P"), Arg("rm x")]), "-P")
+    stage.state.run_value(Args([Arg("-Q"), Arg("rm y")]), "-P")
     assert stage.calls == ["rm x"]

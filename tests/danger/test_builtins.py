@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from feishuperm.danger import builtins
-from feishuperm.danger.places import UNKNOWN
-from feishuperm.danger.scene import DOWNLOADED, SECRET, Arg, Flow, Program
+from feishuperm.danger.interpreter import DOWNLOADED, SECRET, Arg, Output
+from feishuperm.danger.paths import UNKNOWN
 from tests.danger.stage import Stage
 from tests.tables import every_row
 
 
 @every_row(
-    ("program", "command", "text"),
+    ("command", "text"),
     [
-        (builtins.echo, "echo a b", "a b\n"),
-        (builtins.echo, r"echo -e 'r\x6d'", "rm\n"),
-        (builtins.echo, r"echo -n 'r\x6d'", "r\\x6d\n"),
-        (builtins.printf, "printf '%s-%s|' a b c", "a-b|c-|"),
-        (builtins.printf, r"printf '\162m'", "rm"),
-        (builtins.printf, "printf -v x a", ""),
-        (builtins.prints, "pwd", "/home/me/app"),
-        (builtins.prints, "mktemp -d", "/tmp/x"),
-        (builtins.which, "which -a rm", "rm"),
-        (builtins.passes, "basename /a/b", None),
+        ("echo a b", "a b\n"),
+        (r"echo -e 'r\x6d'", "rm\n"),
+        (r"echo -n 'r\x6d'", "r\\x6d\n"),
+        ("printf '%s-%s|' a b c", "a-b|c-|"),
+        (r"printf '\162m'", "rm"),
+        ("printf -v x a", ""),
+        ("pwd", "/home/me/app"),
+        ("mktemp -d", "/tmp/x"),
+        ("which -a rm", "rm"),
+        ("basename /a/b", None),
     ],
 )
-def test_what_is_printed_is_as_plain_as_can_be(
-    program: Program, command: str, text: str | None
-) -> None:
-    assert Stage().play(program, command).text == text
+def test_what_is_printed_is_as_plain_as_can_be(command: str, text: str | None) -> None:
+    assert Stage().play(command).text == text
 
 
 def test_printed_text_comes_from_where_its_words_do() -> None:
     fetched = [Arg("a"), Arg("b", DOWNLOADED, "a.b")]
-    for program in (builtins.echo, builtins.printf):
-        out = program(Stage().scene, "", fetched, Flow())
-        assert out.trace == (DOWNLOADED, "a.b")
-    assert builtins.passes(Stage().scene, "", [], Flow("x", SECRET, "y")).what == "y"
+    for name in ("echo", "printf"):
+        assert Stage().follow(name, fetched).trace == (DOWNLOADED, "a.b")
+    assert Stage().play("basename", Output("x", SECRET, "y")).what == "y"
 
 
 @every_row(
@@ -55,53 +51,51 @@ def test_folder_is_changed_as_far_as_it_is_known(folders: list[str], cwd: str) -
     stage = Stage()
     for folder in folders:
         words = [Arg(folder.replace("$X", UNKNOWN))] if folder else []
-        builtins.cd(stage.scene, "cd", words, Flow())
-    assert stage.scene.cwd == cwd
+        stage.follow("cd", words)
+    assert stage.state.cwd == cwd
 
 
 def test_cdpath_may_lead_anywhere() -> None:
     stage = Stage()
-    stage.play(builtins.declare, "export CDPATH=/srv")
-    stage.play(builtins.cd, "cd src")
-    assert stage.scene.cwd == UNKNOWN
+    stage.play("export CDPATH=/srv")
+    stage.play("cd src")
+    assert stage.state.cwd == UNKNOWN
 
 
 def test_variables_are_set_and_listed() -> None:
     stage = Stage()
-    assert stage.play(builtins.declare, "export -x A=1 B").origin == ""
-    assert stage.scene.variables["A"] == ("1",) and "B" not in stage.scene.variables
-    assert stage.play(builtins.declare, "export -p").origin == SECRET
-    assert stage.play(builtins.set_options, "set").origin == SECRET
-    stage.play(builtins.set_options, "set -e -- a b")
-    assert [stage.scene.variables[name] for name in "12"] == [("a",), ("b",)]
+    assert stage.play("export -x A=1 B").origin == ""
+    assert stage.state.variables["A"] == ("1",) and "B" not in stage.state.variables
+    assert stage.play("export -p").origin == SECRET
+    assert stage.play("set").origin == SECRET
+    stage.play("set -e -- a b")
+    assert [stage.state.variables[name] for name in "12"] == [("a",), ("b",)]
 
 
 def test_lines_are_read_into_variables() -> None:
     stage = Stage()
-    stage.play(builtins.read_variable, "read -p Name x", Flow("a\n\nb", DOWNLOADED))
-    assert stage.scene.variables["x"] == ("a", "b")
-    assert stage.scene.variables["x"][0].origin == DOWNLOADED
-    stage.play(builtins.read_variable, "read x", Flow(None))
-    assert stage.scene.variables["x"] == (UNKNOWN,)
-    assert "Name" not in stage.scene.variables
+    stage.play("read -p Name x", Output("a\n\nb", DOWNLOADED))
+    assert stage.state.variables["x"] == ("a", "b")
+    assert stage.state.variables["x"][0].origin == DOWNLOADED
+    stage.play("read x", Output(None))
+    assert stage.state.variables["x"] == (UNKNOWN,)
+    assert "Name" not in stage.state.variables
 
 
 @every_row(
-    ("program", "command", "calls"),
+    ("command", "calls"),
     [
-        (builtins.trap, "trap 'rm x' EXIT", ["rm x"]),
-        (builtins.trap, "trap - EXIT", []),
-        (builtins.trap, "trap -l", []),
-        (builtins.alias, "alias a='rm x' b", ["rm x"]),
+        ("trap 'rm x' EXIT", ["rm x"]),
+        ("trap - EXIT", []),
+        ("trap -l", []),
+        ("alias a='rm x' b", ["rm x"]),
     ],
 )
-def test_what_will_be_run_is_followed_now(
-    program: Program, command: str, calls: list[str]
-) -> None:
+def test_what_will_be_run_is_followed_now(command: str, calls: list[str]) -> None:
     stage = Stage()
-    stage.play(program, command)
+    stage.play(command)
     assert stage.calls == calls
 
 
 def test_number_of_a_process_stands_for_its_name() -> None:
-    assert Stage().play(builtins.process, "pgrep -f feishuperm").what == "feishuperm"
+    assert Stage().play("pgrep -f feishuperm").what == "feishuperm"

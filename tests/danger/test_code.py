@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from feishuperm.danger.code import (
-    DATA,
-    DELETES_UNSEEN,
     MAX_CODE,
     MAX_TEXTS,
     Code,
@@ -24,7 +22,7 @@ from tests.tables import every_row
         ("deletes", "Path('/a').unlink()", ["/a"]),
         ("deletes", "file delete -force /a", ["/a"]),
         ("deletes", "rmtree(path)", []),
-        ("hosts", "get('https://a.b:8/c'); get('http://d')", ["a.b", "d"]),
+        ("url", "get('https://a.b:8/c'); get('http://d')", ["a.b", "d"]),
         ("fetched", "urlretrieve('http://a.b/c', 'd')", ["d"]),
         ("statements", "db.execute('drop table x')", ["drop table x"]),
         ("literals", "f('/a/b', \"c-d\", 'x')", ["/a/b", "c-d"]),
@@ -100,10 +98,10 @@ def test_what_came_or_was_hidden_is_run(
 
 
 def test_rows_and_folders_are_given_up_by_name() -> None:
-    assert Code("User.objects.all().delete()").says(DATA)
-    assert Code("db.users.deleteMany( {} )").says(DATA)
-    assert not Code("db.users.deleteMany({age: 3})").says(DATA)
-    assert Code("rmtree(x)").says(DELETES_UNSEEN)
+    assert Code("User.objects.all().delete()").says("says danger.data")
+    assert Code("db.users.deleteMany( {} )").says("says danger.data")
+    assert not Code("db.users.deleteMany({age: 3})").says("says danger.data")
+    assert Code("rmtree(x)").says("deletes_unseen")
 
 
 def test_no_more_is_read_than_is_allowed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from feishuperm.danger.git import git
 from tests.danger.stage import Stage
 from tests.tables import every_row
 
@@ -51,8 +50,8 @@ from tests.tables import every_row
 )  # fmt: skip
 def test_what_git_does_is_noted(command: str, notes: list[str]) -> None:
     stage = Stage()
-    stage.play(git, f"git {command}")
-    assert stage.notes == notes and stage.scene.cwd == "/home/me/app"
+    stage.play(f"git {command}")
+    assert stage.notes == notes and stage.state.cwd == "/home/me/app"
 
 
 @every_row(
@@ -75,7 +74,7 @@ def test_setting_is_of_note_if_it_governs_others(
     command: str, notes: list[str]
 ) -> None:
     stage = Stage()
-    stage.play(git, f"git {command}")
+    stage.play(f"git {command}")
     assert stage.notes == notes and not stage.calls
 
 
@@ -102,7 +101,7 @@ def test_setting_is_of_note_if_it_governs_others(
 )
 def test_command_that_git_is_given_is_run(command: str) -> None:
     stage = Stage()
-    stage.play(git, f"git {command}")
+    stage.play(f"git {command}")
     assert stage.calls == ["rm y"]
 
 
@@ -116,12 +115,12 @@ def test_command_that_git_is_given_is_run(command: str) -> None:
 )
 def test_clone_brings_a_folder(command: str, notes: list[str], folder: str) -> None:
     stage = Stage()
-    stage.play(git, f"git {command}")
+    stage.play(f"git {command}")
     assert stage.notes == notes
-    stage.scene.came(f"{folder}/x")
+    stage.state.came(f"{folder}/x")
     assert stage.notes[0].startswith("danger.downloaded")
 
 
 def test_top_of_the_project_is_known() -> None:
-    assert Stage().play(git, "git rev-parse --show-toplevel").text == "/home/me/app"
-    assert Stage().play(git, "git rev-parse HEAD").text is None
+    assert Stage().play("git rev-parse --show-toplevel").text == "/home/me/app"
+    assert Stage().play("git rev-parse HEAD").text is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm.danger.letters import odd_letters
+from feishuperm.danger.paths import odd_letters
 from tests.tables import every_row
 
 

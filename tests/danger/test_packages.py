@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from feishuperm.danger.packages import MANAGERS, make, packages
-from feishuperm.danger.scene import DOWNLOADED, Flow
+from feishuperm.danger.command_table import programs
+from feishuperm.danger.interpreter import DOWNLOADED, Output
 from tests.danger.stage import Stage
 from tests.tables import every_row
 
@@ -39,7 +39,7 @@ from tests.tables import every_row
 )  # fmt: skip
 def test_manager_is_noted(command: str, notes: list[str]) -> None:
     stage = Stage()
-    stage.play(packages, command)
+    stage.play(command)
     assert stage.notes == notes
 
 
@@ -61,18 +61,18 @@ def test_manager_is_noted(command: str, notes: list[str]) -> None:
 )
 def test_command_is_run_by_its_manager(command: str, calls: list[str]) -> None:
     stage = Stage()
-    stage.play(packages, command)
+    stage.play(command)
     assert set(stage.calls) == set(calls)
 
 
 def test_file_that_came_is_installed_or_run() -> None:
     stage = Stage()
-    stage.scene.keep("x.whl", Flow(None, DOWNLOADED, "a.b"))
-    stage.play(packages, "pip install x.whl")
+    stage.state.keep("x.whl", Output(None, DOWNLOADED, "a.b"))
+    stage.play("pip install x.whl")
     assert stage.notes[0] == "danger.downloaded a.b"
     stage = Stage()
-    stage.scene.keep("x.go", Flow("y", DOWNLOADED, "a.b"))
-    stage.play(packages, "go run x.go")
+    stage.state.keep("x.go", Output("y", DOWNLOADED, "a.b"))
+    stage.play("go run x.go")
     assert stage.notes == ["danger.downloaded a.b"] and stage.calls == ["python"]
 
 
@@ -91,8 +91,8 @@ def test_file_that_came_is_installed_or_run() -> None:
 def test_target_is_made(command: str, notes: list[str], calls: list[str]) -> None:
     stage = Stage()
     if command == "make x":
-        stage.scene.keep("Makefile", Flow("x: y\n\t@rm y\n"))
-    stage.play(make, command, Flow("x:; rm z"))
+        stage.state.keep("Makefile", Output("x: y\n\t@rm y\n"))
+    stage.play(command, Output("x:; rm z"))
     assert stage.notes == notes
     assert [call.strip() for call in stage.calls] == [c.strip() for c in calls]
 
@@ -100,11 +100,11 @@ def test_target_is_made(command: str, notes: list[str], calls: list[str]) -> Non
 def test_folder_that_came_is_made() -> None:
     for command, notes in (("make", []), ("make -C x", ["danger.downloaded a.b"])):
         stage = Stage()
-        stage.scene.brings("x", "a.b")
-        stage.play(make, command)
+        stage.state.brings("x", "a.b")
+        stage.play(command)
         assert stage.notes == notes
 
 
-def test_every_manager_is_listed_once() -> None:
-    assert sorted(set(MANAGERS)) == MANAGERS
-    assert {"npm", "npx", "uvx", "apt", "go"}.issubset(MANAGERS)
+def test_managers_are_those_that_install_or_run_packages() -> None:
+    found = {name for name, row in programs().items() if row.function == "packages"}
+    assert {"npm", "npx", "uvx", "apt", "go", "cpan"}.issubset(found)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from feishuperm.danger.interpreter import MAX_SHOWN
 from feishuperm.danger.reader import MAX_NAMED, UNBOXED, read_call
-from feishuperm.danger.scene import MAX_SHOWN
-from feishuperm.danger.shell import Budget
+from feishuperm.shell.reader import Budget
 from tests.danger.corpus import HOME, PROJECT
 from tests.tables import every_row
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from feishuperm.danger import sql
+from feishuperm.danger import code as sql
+from tests.danger.stage import Stage
 from tests.tables import every_row
 
 
@@ -64,7 +65,11 @@ def test_statement_is_told_alone_and_in_one_line() -> None:
 
 
 def test_client_is_told_to_run_and_to_read() -> None:
-    text = "\\! rm -rf ~\n.shell ls\n\\i a.sql\nsource b.sql\n-- \\! no\n.read c.sql"
-    assert sql.runs(text) == ["rm -rf ~", "ls"]
-    assert sql.files(text) == ["a.sql", "b.sql", "c.sql"]
-    assert len(sql.runs("\\! ls\n" * 9)) == 5 == len(sql.files("\\i a\n" * 9))
+    stage = Stage()
+    text = "\\! rm -rf ~\n.shell ls\n\\i drop.sql\nsource wipe.sql\n-- \\! no"
+    sql.judge_sql(stage.state, "psql", text + "\n.read reset.sql")
+    assert stage.calls == ["rm -rf ~", "ls"]
+    assert stage.notes == ["danger.data psql drop.sql, psql wipe.sql, psql reset.sql"]
+    stage = Stage()
+    sql.judge_sql(stage.state, "psql", "\\! ls\n" * 9)
+    assert stage.calls == ["ls"] * 5

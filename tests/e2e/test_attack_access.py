@@ -535,7 +535,7 @@ def test_stale_client_is_no_reason_to_refuse_the_person(served: Served) -> None:
 AGENT_SCRIPT = """
 import http.client, json, os, sys, time
 sys.path.insert(0, sys.argv[1] + "/site-packages")
-from feishuperm.services.links import Links
+from feishuperm.services.web_access import Links
 from feishuperm.lib.control import ask_server
 sock, key, port, out = sys.argv[2:]
 if os.fork():

@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from feishuperm.lib.feishu import build_permission_card
+from feishuperm.models.kind import KINDS
+from feishuperm.services.web_access import Links
 from tests.asks import make_ask
 from tests.conftest import clean_env, free_port, wait_until
 from tests.fakes.card_page import card_page
@@ -75,10 +77,12 @@ PLAN = {"plan": "# 重构购物车\n\n1. 改 `total()`\n2. 补测试", "planFile
 class Hook:
     """A running hook process and the request it waits for."""
 
-    def __init__(self, process: subprocess.Popen[bytes], item: dict[str, Any]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], id: str, links: Links) -> None:
         self.process = process
-        self.id: str = item["id"]
-        self.links = {name: "/" + link for name, link in item["links"].items()}
+        self.id = id
+        paths = {a.name: a.path for kind in KINDS.values() for a in kind.actions}
+        self.links = {name: links.path(path, id) for name, path in paths.items()}
+        self.links["request"] = links.path("/request", id)
 
     def output(self) -> bytes:
         return self.process.communicate(timeout=20)[0]
@@ -113,6 +117,7 @@ class Station:
             CLAUDE_PROJECT_DIR=str(self.project),
             **settings,
         )
+        self.key = folder / ".local" / "state" / "feishuperm" / "key"
         self.hooks: list[Hook] = []
         self.start()
 
@@ -138,17 +143,15 @@ class Station:
             body: bytes = response.read()
         return body.decode()
 
-    def waiting(self) -> list[dict[str, Any]]:
-        boot = re.search(r'id="boot">(.*?)</script>', self.get("/"), re.DOTALL)
-        assert boot
-        items: list[dict[str, Any]] = json.loads(boot.group(1))["waiting"]
-        return items
+    def waiting(self) -> list[str]:
+        """The ids of the pending requests, oldest first."""
+        return re.findall(r'id="request-([^"]+)"', self.get("/"))
 
     def ask(
         self, tool_name: str, tool_input: dict[str, Any], transcript: str = ""
     ) -> Hook:
         """Start a hook; returns when its request waits."""
-        known = {item["id"] for item in self.waiting()}
+        known = self.waiting()
         event = {
             "session_id": "5c1b0c2e-9f0d-4f7e-a1a2-7f1c2f6f9a10",
             "transcript_path": transcript,
@@ -168,10 +171,9 @@ class Station:
         process.stdin.write(json.dumps(event).encode())
         process.stdin.close()
         process.stdin = None
-        new = wait_until(
-            lambda: [item for item in self.waiting() if item["id"] not in known]
-        )
-        self.hooks.append(Hook(process, new[0]))
+        new = wait_until(lambda: [id for id in self.waiting() if id not in known])
+        links = Links("", self.key.read_bytes(), True)
+        self.hooks.append(Hook(process, new[0], links))
         return self.hooks[-1]
 
     def stop(self) -> None:
@@ -453,12 +455,12 @@ def test_long_content_shows_both_ends_and_opens_on_tap(
     page = phone.open()
     shown = card(page, hook).locator("pre.code")
     shown.wait_for()
-    assert "line 0\n" in shown.text_content()
-    assert "line 89" in shown.text_content()
-    assert "line 45" not in shown.text_content()
+    assert "line 0\n" in shown.inner_text()
+    assert "line 89" in shown.inner_text()
+    assert "line 45" not in shown.inner_text()
     expect_text(card(page, hook), "中间 71 行未显示")
     button(card(page, hook), "展开全部（共 90 行）").tap()
-    assert "line 45" in shown.text_content()
+    assert "line 45" in shown.inner_text()
 
 
 def test_arrival_is_announced_to_screen_readers(station: Station, phone: Phone) -> None:
@@ -898,6 +900,26 @@ def test_why_is_said_and_the_result_follows_by_itself(
     expect_text(inbox.locator("#recent"), "已运行，退出码 3", "npm run build")
 
 
+def test_inbox_keeps_what_is_typed_and_the_focus_when_more_is_known(
+    station: Station, phone: Phone, transcript: Transcript
+) -> None:
+    hook = station.ask("Bash", BUILD, str(transcript.path))
+    page = phone.open()
+    place = card(page, hook)
+    place.locator("summary").tap()
+    place.locator("textarea").fill("npm run build --later")
+    field = place.get_by_label("拒绝理由")
+    field.press_sequentially("我还没")
+    transcript.call("先构建 <b>一次</b> 看看。", **BUILD)
+    expect_text(place, "先构建 <b>一次</b> 看看。")
+    page.keyboard.type("写完")
+    assert field.input_value() == "我还没写完"
+    assert place.locator("textarea").input_value() == "npm run build --later"
+    assert place.locator("details[open]").count() == 1
+    button(place, "拒绝运行").tap()
+    assert hook.decision()["message"] == "用户在收件箱拒绝：我还没写完"
+
+
 def test_page_of_a_request_keeps_what_was_typed_when_it_ends_elsewhere(
     station: Station, phone: Phone, transcript: Transcript
 ) -> None:
@@ -977,7 +999,7 @@ def test_wide_inbox_shows_one_request_whole_beside_the_list(
     second = station.ask("Write", {"file_path": "/p/a.txt", "content": content})
     third = station.ask("AskUserQuestion", {"questions": [COLOUR]})
     page = phone.open(**WIDE, has_touch=False)
-    rows = page.locator("#rail button")
+    rows = page.locator("#rail a")
     rows.nth(2).wait_for()
     assert "npm run build" in rows.nth(0).text_content()
     assert "支付页面用哪种布局？" in rows.nth(2).text_content()
@@ -986,7 +1008,7 @@ def test_wide_inbox_shows_one_request_whole_beside_the_list(
     rows.nth(1).click()
     card(page, second).wait_for()
     assert not card(page, first).is_visible()
-    assert "line 45" in card(page, second).locator("pre.code").text_content()
+    assert "line 45" in card(page, second).locator("pre.code").inner_text()
     assert card(page, second).bounding_box()["x"] > rows.nth(1).bounding_box()["x"]
     page.keyboard.press("d")
     assert second.decision()["behavior"] == "deny"

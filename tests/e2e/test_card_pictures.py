@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from feishuperm.channels.app.card import Extra, ask_card, settled_card
+from feishuperm.app.cards import Extra, ask_card, settled_card
 from feishuperm.models.ask import Ask, Outcome
+from tests.app.bench import Bench
 from tests.asks import make_ask
-from tests.channels.app.bench import Bench
 from tests.e2e.test_browser import BROWSER_ARGUMENTS, COLOUR, EDIT, PLAN, SIZES
 from tests.fakes.card_page import card_page
 from tests.fakes.feishu import check_card

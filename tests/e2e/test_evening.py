@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.models.settings import NOTIFY_KINDS
-from feishuperm.setup.hook_entries import put_hook, registrations
+from feishuperm.models.settings import notify_kinds
+from feishuperm.setup.claude_settings import put_hook, registrations
 from tests.conftest import wait_until
 from tests.e2e.test_app import app_settings
 from tests.e2e.test_app_claude import COLOUR, bash
@@ -109,7 +109,10 @@ def test_evening_at_the_keyboard_with_everything_and_feishu_silent(
     home = Path(lab.root) / "server"
     home.mkdir()
     with FakePlatform() as feishu:
-        settings = {**app_settings(feishu), "FEISHUPERM_NOTIFY": ",".join(NOTIFY_KINDS)}
+        settings = {
+            **app_settings(feishu),
+            "FEISHUPERM_NOTIFY": ",".join(notify_kinds()),
+        }
         if silence == "unreachable":
             settings["FEISHU_BASE_URL"] = "http://127.0.0.1:9"
         with Served(Path(lab.pyz), home, **settings) as served:

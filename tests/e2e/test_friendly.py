@@ -13,8 +13,8 @@ import pytest
 
 from tests.conftest import ROOT, clean_env, wait_until
 from tests.e2e.test_install import Machine, machine
-from tests.lib.sentences import has_chinese
 from tests.served import Served, event
+from tests.words import has_chinese
 
 __all__ = ["machine"]  # a fixture
 

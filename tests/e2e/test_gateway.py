@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from feishuperm.channels.dial_gateway import dial_gateway
+from feishuperm.channels.dial import dial_gateway
 from feishuperm.errors import FeishupermError
 from feishuperm.protocol.machine import LOGIN, MachineWire, prove
 from tests.conftest import wait_until
@@ -477,3 +477,87 @@ def test_machine_that_floods_fills_no_memory(
                 sock.sendall(data)
         assert resident() - before < 60
         assert gateway.get("/healthz")[0] == 200
+
+
+# What the app can, a gateway can.
+
+
+@pytest.fixture
+def patient(
+    pyz: Path, tmp_path: Path, gateway: RunningGateway, feishu: FakePlatform
+) -> Iterator[Served]:
+    """A machine that gives a person who reads more time, and lets them grant."""
+    home = tmp_path / "laptop"
+    join(pyz, home, gateway, feishu, "--name", "laptop")
+    wishes = {
+        "PERMISSION_REQUEST_TIMEOUT": "60", "PERMISSION_HOLD": "600",
+        "FEISHUPERM_GATEWAY_GRANTS": "on",
+    }  # fmt: skip
+    with Served(pyz, home, **wishes) as server:
+        wait_until(lambda: channel(server)["state"] == "up")
+        yield server
+
+
+def test_reading_through_a_gateway_gives_time_and_changes_the_card_once(
+    patient: Served, feishu: FakePlatform
+) -> None:
+    cards = len(feishu.app_messages)
+    hook = patient.hook(event())
+    message = card_of(feishu, cards)
+    wait_until(lambda: is_shown(patient))
+    tap = feishu.tap(message, "我在看")
+    assert tap.ok and tap.toast["type"] == "success"
+    wait_until(lambda: feishu.patches)
+    wait_until(lambda: "我在看" not in str(feishu.buttons(message)))
+    assert len(feishu.patches) == 1
+    assert feishu.tap(message, "批准运行").toast["content"] == "已批准运行"
+    assert decision(finish(hook)) == {"behavior": "allow"}
+
+
+def test_words_to_a_gateway_are_about_ones_machines(
+    patient: Served, feishu: FakePlatform
+) -> None:
+    cards = len(feishu.app_messages)
+    hook = patient.hook(event())
+    message = card_of(feishu, cards)
+
+    def said(words: str) -> str:
+        before = len(feishu.replies)
+        feishu.say(words)
+        wait_until(lambda: len(feishu.replies) > before)
+        return json.dumps(feishu.replies[-1], ensure_ascii=False)
+
+    assert "laptop" in said("状态") and "1. " in said("状态")
+    assert "静音到" in said("静音 laptop 1h")
+    quiet = patient.hook({**event(), "session_id": "another"})
+    assert finish(quiet) == "", "nobody is asked: the terminal decides"
+    assert "已恢复" in said("恢复")
+    assert feishu.tap(message, "批准运行").ok
+    assert decision(finish(hook)) == {"behavior": "allow"}
+
+
+def test_many_requests_share_a_card_and_are_allowed_by_one_tap(
+    patient: Served, feishu: FakePlatform
+) -> None:
+    cards = len(feishu.app_messages)
+    hooks = [
+        patient.hook({**event(), "tool_input": {"command": f"echo {number}"}})
+        for number in range(9)
+    ]
+    wait_until(lambda: len(feishu.app_messages) >= cards + 6)
+
+    def shared() -> str:
+        ids = list(feishu.app_messages)[cards:]
+        full = [id for id in ids if "×4" in str(feishu.card(id))]
+        return full[0] if full else ""
+
+    wait_until(shared)
+    tap = feishu.tap(shared(), "全部批准")
+    assert tap.ok and tap.toast["type"] == "success"
+    wait_until(lambda: sum(hook.poll() is not None for hook in hooks) == 4)
+    for id in list(feishu.app_messages)[cards:]:
+        if id != shared():
+            assert feishu.tap(id, "批准运行").toast["content"] == "已批准运行"
+    outputs = [decision(finish(hook)) for hook in hooks]
+    assert outputs == [{"behavior": "allow"}] * 9
+    wait_until(lambda: feishu.buttons(shared()) == [])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.setup.hook_entries import put_hook, registrations
+from feishuperm.setup.claude_settings import put_hook, registrations
 from tests.conftest import wait_until
 from tests.fakes.model import tool
 from tests.lab import Lab

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.supervisor.event import CAP_VARIABLE
+from feishuperm.supervisor.supervisor import CAP_VARIABLE
 from feishuperm.supervisor.switch import slash_commands, wanted_cap
 from tests.conftest import clean_env, wait_until
 from tests.fakes import reviewer as fake

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from feishuperm.lib.post import call
-from feishuperm.setup.registration import addons, begin
+from feishuperm.setup.scan import addons, begin
 from tests.fakes.feishu_registration import (
     CODE,
     Platform,

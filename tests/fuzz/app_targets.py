@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from feishuperm.app.api import AppApi
 from feishuperm.errors import ProtocolError
-from feishuperm.lib.feishu_app import AppApi
 from feishuperm.lib.post import Reply
 from feishuperm.models import ask as statuses
-from feishuperm.models.ask import Answer, Receipt
+from feishuperm.models.ask import Receipt
 from feishuperm.protocol.feishu_frame import DATA, Frame, decode_frame, encode_frame
 from feishuperm.protocol.long_connection import (
     Endpoint,
@@ -26,7 +26,7 @@ from feishuperm.protocol.websocket import (
     WebSocket,
     WebSocketError,
 )
-from tests.channels.app.bench import OWNER, Bench
+from tests.app.bench import OWNER, Bench
 from tests.fuzz.fuzzing import Target
 
 SECRET = "app-secret-0badcafe"
@@ -78,7 +78,7 @@ def handshake(data: bytes) -> None:
     try:
         opening.receive_data(data)
     except HandshakeRefused as refused:
-        assert refusal(refused).key.startswith("app.")
+        assert refusal(refused).key
     except ProtocolError:
         pass
 
@@ -123,20 +123,16 @@ def api_answers(data: bytes) -> None:
 
 
 class Chat:
-    """A channel with one card out, and a desk that refuses whatever it is told."""
+    """A channel with one card out, and approvals that refuse whatever they are told."""
 
     def __init__(self, folder: Path) -> None:
         self.bench = Bench(folder)
-        self.bench.ask()
-        self.answers: list[Answer] = []
+        self.bench.bring()
+        self.bench.replied = Receipt(statuses.REFUSED, error="no")
+        self.answers = self.bench.answers
         channel = self.bench.channel
-        channel.counter = channel.counter._replace(answer=self._answer)
         (card,) = channel.store.all()
         self.nonce = card.nonce.encode()
-
-    def _answer(self, answer: Answer) -> Receipt:
-        self.answers.append(answer)
-        return Receipt(statuses.REFUSED, error="no")
 
     def tap(self) -> bytes:
         """A tap as the platform delivers it."""

@@ -14,16 +14,10 @@ from typing import Any
 
 from feishuperm import wire
 from feishuperm.danger.reader import read_call
-from feishuperm.engine.config_manager import ConfigManager
-from feishuperm.engine.variables import UnsafeTemplate, shell_template, used_variables
 from feishuperm.errors import FeishupermError, FileError, PayloadError, ProtocolError
+from feishuperm.hooks.config_manager import ConfigManager
+from feishuperm.hooks.variables import UnsafeTemplate, shell_template, used_variables
 from feishuperm.lib import settings_editor
-from feishuperm.lib.ancestry import (
-    BSD_INFO_BYTES,
-    find_marks,
-    parse_bsd_info,
-    printable,
-)
 from feishuperm.lib.config import read_config
 from feishuperm.lib.diff import unified_diff
 from feishuperm.lib.display import one_line, visible
@@ -31,9 +25,14 @@ from feishuperm.lib.files import parse_json
 from feishuperm.lib.git import current_branch
 from feishuperm.lib.json import json_get
 from feishuperm.lib.log import redact
-from feishuperm.lib.peer import Packed, find_row, parse_diag, parse_pcblist
+from feishuperm.lib.process_tree import (
+    BSD_INFO_BYTES,
+    find_marks,
+    parse_bsd_info,
+    printable,
+)
 from feishuperm.lib.secrets import mask
-from feishuperm.lib.text import TEXTS
+from feishuperm.lib.socket_owner import Packed, find_row, parse_diag, parse_pcblist
 from feishuperm.lib.tool import TOOLS, extract_tool_detail, format_rules
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
 from feishuperm.models.hooks import matcher_problem, matches
@@ -55,15 +54,16 @@ from feishuperm.protocol.http1 import (
 )
 from feishuperm.protocol.stream_json import StreamJson
 from feishuperm.services import transcript
+from feishuperm.services.dangers import SENTENCES
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
 from feishuperm.services.rule_writer import RuleWriter
-from feishuperm.supervisor.verdict import read_verdict
+from feishuperm.supervisor.reviewer import read_verdict
 from feishuperm.wire import frame
 from tests.fuzz.app_targets import app_targets
 from tests.fuzz.fuzzing import Target
 from tests.handlers.gates import make_gate
-from tests.lib.test_peer import mac_connection, mac_table
+from tests.lib.test_socket_owner import mac_connection, mac_table
 
 Run = Callable[[bytes], object]
 # In memory where there is such a place: a file for each of a million inputs.
@@ -438,7 +438,7 @@ def visitors(data: bytes) -> None:
     request = Request("GET", "/", {}, dict(zip(names, words)), peer="192.0.2.7")
     refusal = GATE.refusal(request)
     assert refusal is None or refusal.status in (400, 403, 421)
-    GATE.is_finger(request)
+    GATE.looks_human(request)
     GATE.is_own_form(request)
     assert GATE.session(request) is None
 
@@ -448,7 +448,7 @@ def dangers(data: bytes) -> None:
     for tool, key in DANGERS:
         reading = read_call(tool, {key: text(data)}, "/home/me/app", "/home/me")
         for finding in (*reading.marks, *reading.facts):
-            assert f"{finding.key}" in TEXTS
+            assert finding.key in SENTENCES
             assert len(finding.what) < 1000
 
 

@@ -1,4 +1,4 @@
-"""One replica with an engine of its own, for every test of a gateway."""
+"""One replica with a store of its own, for every test of a gateway."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feishuperm.gateway.engine import FileEngine
+from feishuperm.gateway.store import FileStore
 from tests.gateway.parts import Bench, Clock
 
 
@@ -17,6 +17,6 @@ def clock() -> Clock:
 
 @pytest.fixture
 def bench(tmp_path: Path, clock: Clock) -> Bench:
-    engine = FileEngine("cli_x", str(tmp_path / "e"), clock)
-    engine.start()
-    return Bench(engine, clock)
+    store = FileStore("cli_x", str(tmp_path / "e"), clock)
+    store.start()
+    return Bench(store, clock)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from feishuperm.app.api import Result
 from feishuperm.gateway.cards import Cards
-from feishuperm.gateway.engine import Engine, EngineDown, FileEngine
-from feishuperm.gateway.feishu import Feishu
 from feishuperm.gateway.hub import Hub
-from feishuperm.gateway.metrics import Metrics
-from feishuperm.gateway.registry import Machine, Registry
-from feishuperm.lib.feishu_app import Result
+from feishuperm.gateway.inbound import Inbound
+from feishuperm.gateway.registry import Registry
+from feishuperm.gateway.store import FileStore, Machine, StoreDown
+from feishuperm.gateway.web import Metrics
 from feishuperm.lib.task import Promise, run
 from feishuperm.models.ask import Ask, Block, Offer, Outcome, Receipt, to_plain
 from feishuperm.protocol.machine import LOGIN, ROTATE, prove
@@ -127,23 +127,23 @@ class FakeWire:
 
 
 class Bench:
-    """One replica; give two of them the same engine to have two."""
+    """One replica; give two of them shared stores to have two."""
 
-    def __init__(self, engine: Any, clock: Clock, owners: frozenset[str] = frozenset()):
+    def __init__(self, store: Any, clock: Clock, owners: frozenset[str] = frozenset()):
         self.clock = clock
-        self.engine = engine
+        self.store = store
         self.api = FakeApi()
-        self.cards = Cards(self.api, engine, lambda fn: fn(), clock.later, clock, clock)  # type: ignore[arg-type]
+        self.cards = Cards(self.api, store, lambda fn: fn(), clock.later, clock, clock)  # type: ignore[arg-type]
         self.cards.name_of = lambda who: kept("")  # type: ignore[method-assign]
         self.cards._cards._clock = clock
         self.cards._changes._clock = clock
-        self.registry = Registry(engine, owners, clock)
+        self.registry = Registry(store, owners, clock)
         self.records: list[dict[str, Any]] = []
         self.hub = Hub(
-            engine, self.registry, self.cards, Metrics(), clock.later, "zh",
+            store, self.registry, self.cards, Metrics(), clock.later, "zh",
             self.records.append, clock, clock,
         )  # fmt: skip
-        self.feishu = Feishu(self.hub, "zh", clock, clock)
+        self.feishu = Inbound(self.hub, "zh", clock, clock)
         self.hub.start()
 
     def pump(self) -> None:
@@ -156,7 +156,7 @@ class Bench:
 
     def enrol(self, name: str = "laptop", owner: str = OWNER) -> Machine:
         machine = Machine(f"m-{name}", name, owner, "", "me", "", "ab" * 32, "", 1.0)
-        done(self.registry.put(machine))
+        done(self.store.put_machine(machine))
         return machine
 
     def wire(self, machine: Machine) -> FakeWire:
@@ -253,38 +253,39 @@ def raise_it(error: Exception) -> None:
     raise error
 
 
-class SharedEngine(Engine):
+class SharedStore(FileStore):
     """One memory for several replicas, each with its own place on the bus."""
 
-    problem = ""
-
-    def __init__(self, memory: FileEngine, replicas: list[SharedEngine]) -> None:
-        super().__init__("cli_x")
-        self._memory = memory
+    def __init__(self, memory: FileStore, replicas: list[SharedStore]) -> None:
+        super().__init__("cli_x", "", memory._wall)
+        self._tables, self._values = memory._tables, memory._values
         self._replicas = replicas
-        self.ready = True
+        self.is_up = True
         replicas.append(self)
 
-    def run(self, *commands: Any) -> Promise[list[Any]]:
-        if not self.ready:
-            promise: Promise[list[Any]] = Promise()
-            promise.fail(EngineDown("down"))
+    @property
+    def ready(self) -> bool:
+        return self.is_up
+
+    def _do(self, *steps: Any) -> Promise[list[Any]]:
+        promise: Promise[list[Any]] = Promise()
+        if not self.is_up:
+            promise.fail(StoreDown("down"))
             return promise
-        heard: list[bytes] = []
-        self._memory.hear = heard.append  # type: ignore[method-assign]
-        promise = self._memory.run(*commands)
-        for entry in heard:
+        promise.resolve([step() for step in steps])
+        entries, self._entries = self._entries, []
+        for entry in entries:
             for replica in self._replicas:
                 replica.hear(entry)
         return promise
 
 
-def shared(path: Path, clock: Clock, count: int = 2) -> list[SharedEngine]:
-    memory = FileEngine("cli_x", str(path), clock)
+def shared(path: Path, clock: Clock, count: int = 2) -> list[SharedStore]:
+    memory = FileStore("cli_x", str(path), clock)
     memory.start()
-    replicas: list[SharedEngine] = []
+    replicas: list[SharedStore] = []
     for _ in range(count):
-        SharedEngine(memory, replicas)
+        SharedStore(memory, replicas)
     return replicas
 
 

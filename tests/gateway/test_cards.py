@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from feishuperm.app.api import Result
 from feishuperm.channels import outbox
-from feishuperm.gateway import cards
+from feishuperm.gateway import cards, store
 from feishuperm.gateway.cards import Cards
-from feishuperm.lib.feishu_app import Result
 from feishuperm.lib.task import Promise
 from feishuperm.models.ask import Block, Outcome, to_plain
 from tests.gateway.parts import (
@@ -53,26 +53,26 @@ def test_machine_whose_cards_feishu_refused_goes_on_when_it_is_back(
 
 
 @pytest.mark.parametrize("steps", range(6))
-def test_card_is_a_record_in_the_end_wherever_the_engine_fails_meanwhile(
+def test_card_is_a_record_in_the_end_wherever_the_store_fails_meanwhile(
     tmp_path: Path, clock: Clock, steps: int
 ) -> None:
-    (engine,) = shared(tmp_path / "e", clock, 1)
-    bench = Bench(engine, clock)
+    (store,) = shared(tmp_path / "e", clock, 1)
+    bench = Bench(store, clock)
     wire = bench.wire(bench.enrol())
-    run, count = engine.run, [0]
+    do, count = store._do, [0]
 
-    def frozen(*commands: Any) -> Promise[list[Any]]:
+    def frozen(*given: Any) -> Promise[list[Any]]:
         count[0] += 1
-        engine.ready = count[0] <= steps
-        return run(*commands)
+        store.is_up = count[0] <= steps
+        return do(*given)
 
-    engine.run = frozen  # type: ignore[method-assign]
+    store._do = frozen  # type: ignore[method-assign]
     bench.ask(wire)
     is_out = bool(bench.api.sent)
     ended(wire)
     bench.pump()
-    engine.run = run  # type: ignore[method-assign]
-    engine.ready = True
+    store._do = do  # type: ignore[method-assign]
+    store.is_up = True
     for _ in range(20):
         clock.turn(1.0)
         bench.pump()
@@ -84,7 +84,7 @@ def test_card_is_a_record_in_the_end_wherever_the_engine_fails_meanwhile(
 def test_card_that_left_on_one_replica_while_it_ended_on_another_is_a_record(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    one, two = (Bench(store, clock) for store in shared(tmp_path / "e", clock))
     machine = one.enrol()
     send = one.api.send
 
@@ -99,12 +99,12 @@ def test_card_that_left_on_one_replica_while_it_ended_on_another_is_a_record(
     assert done(one.hub.listing())[0]["waiting"] == 0
 
 
-def test_card_that_the_engine_lost_is_found_again(bench: Bench) -> None:
+def test_card_that_the_store_lost_is_found_again(bench: Bench) -> None:
     """Feishu sends one message of an uuid, and tells its id again."""
     wire = bench.wire(bench.enrol())
     ask = bench.ask(wire)
     first = bench.value()
-    done(bench.cards._forget("m-laptop", ask.id))
+    done(bench.store.drop_card("m-laptop", ask.id))
     bench.ask(wire)
     assert bench.api.sent[0][2] == bench.api.sent[1][2] and bench.value() == first
     bench.ask(wire, id="1-other")
@@ -171,9 +171,9 @@ def test_replica_that_dies_before_a_record_is_made_leaves_it_to_the_next(
 
 
 def sent_card(bench: Bench, **parts: Any) -> Any:
-    """What the engine keeps of a card that is out."""
+    """What the store keeps of a card that is out."""
     ask = bench.ask(bench.wire(bench.enrol()), **parts)
-    return done(bench.cards.get("m-laptop", ask.id))
+    return done(bench.store.card("m-laptop", ask.id))
 
 
 LONG = "x" * 40_000
@@ -183,8 +183,8 @@ def test_card_is_kept_with_what_a_tap_is_held_against(bench: Bench) -> None:
     sent = sent_card(bench)
     assert (sent.owner, sent.message_id, sent.grants) == (OWNER, "om_1", True)
     assert sent.nonce == bench.value()["nonce"] and sent.ask.digest == "d" * 16
-    assert done(bench.cards.about("om_1")) == sent
-    assert done(bench.cards.about("om_other")) is None
+    assert done(bench.store.card_of_message("om_1")) == sent
+    assert done(bench.store.card_of_message("om_other")) is None
 
 
 def test_request_too_long_for_a_card_is_attached_and_may_be_granted_then(
@@ -194,7 +194,7 @@ def test_request_too_long_for_a_card_is_attached_and_may_be_granted_then(
 
     def upload(name: str, data: bytes) -> Result:
         files.append(data)
-        assert done(bench.cards.get("m-laptop", "1-0000000a")).grants is False
+        assert done(bench.store.card("m-laptop", "1-0000000a")).grants is False
         return Result(True, 0, "", data={"file_key": "f"})
 
     monkeypatch.setattr(bench.api, "upload", upload)
@@ -225,12 +225,12 @@ def test_attachment_that_comes_after_the_end_brings_no_card_back(
     def slow(message_id: str, card: Any) -> Result:
         monkeypatch.undo()
         ended(wire)
-        done(bench.cards._forget("m-laptop", "1-0000000a"))
+        done(bench.store.drop_card("m-laptop", "1-0000000a"))
         return update(message_id, card)
 
     monkeypatch.setattr(bench.api, "update", slow)
     bench.ask(wire, blocks=(make_ask().blocks[0]._replace(text=LONG),))
-    assert done(bench.cards.of("m-laptop")) == []
+    assert done(bench.store.cards_of("m-laptop")) == []
 
 
 def test_card_changes_after_the_answer_to_its_tap_has_left(bench: Bench) -> None:
@@ -244,7 +244,7 @@ def test_card_changes_after_the_answer_to_its_tap_has_left(bench: Bench) -> None
     bench.clock.turn(0.31)
     bench.pump()
     assert [message for message, _ in bench.api.updates] == ["om_1"]
-    assert done(bench.cards.of("m-laptop")) == []
+    assert done(bench.store.cards_of("m-laptop")) == []
 
 
 def test_settling_what_was_never_shown_sends_nothing(bench: Bench) -> None:
@@ -255,10 +255,10 @@ def test_settling_what_was_never_shown_sends_nothing(bench: Bench) -> None:
 
 @pytest.mark.parametrize("raw", ["", "{", "[]", '{"ask": 7}'])
 def test_edited_row_is_no_card(bench: Bench, raw: str) -> None:
-    key = bench.engine.key("cards", "m-laptop")
-    done(bench.engine.run(("HSET", key, "1-a", raw)))
-    assert done(bench.cards.get("m-laptop", "1-a")) is None
-    assert done(bench.cards.of("m-laptop")) == []
+    table = bench.store._key("cards", "m-laptop")
+    done(bench.store._do(bench.store._put(table, "1-a", raw)))
+    assert done(bench.store.card("m-laptop", "1-a")) is None
+    assert done(bench.store.cards_of("m-laptop")) == []
 
 
 def test_reply_needs_a_message_to_stand_below(bench: Bench) -> None:
@@ -270,10 +270,10 @@ def test_reply_needs_a_message_to_stand_below(bench: Bench) -> None:
 
 def test_card_of_the_gateways_own_says_whether_it_arrived(bench: Bench) -> None:
     told: list[tuple[bool, str]] = []
-    bench.cards.send(OWNER, {}, lambda *said: told.append(said))
+    bench.cards.send(OWNER, {}, lambda r: told.append((r.ok, r.message)))
     bench.pump()
     bench.api.fails = True
-    bench.cards.send(OWNER, {}, lambda *said: told.append(said))
+    bench.cards.send(OWNER, {}, lambda r: told.append((r.ok, r.message)))
     bench.pump()
     assert told == [(True, ""), (False, "not available")]
     assert bench.cards._cards.state() == ("down", "not available")
@@ -283,7 +283,7 @@ def test_card_is_kept_before_it_leaves(bench: Bench) -> None:
     """A tap may come before Feishu has told us the card's id."""
     wire = bench.wire(bench.enrol())
     wire.say("ask", ask=to_plain(make_ask(created=bench.clock.now)))
-    kept = done(bench.cards.get("m-laptop", "1-0000000a"))
+    kept = done(bench.store.card("m-laptop", "1-0000000a"))
     assert kept.nonce and kept.message_id == ""
 
 
@@ -347,7 +347,7 @@ def test_record_of_another_machine_cannot_be_changed_nor_one_too_often(
 def test_result_reaches_a_card_that_another_replica_settled(
     tmp_path: Path, clock: Clock
 ) -> None:
-    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    one, two = (Bench(store, clock) for store in shared(tmp_path / "e", clock))
     machine = one.enrol()
     wire = one.wire(machine)
     one.ask(wire)
@@ -359,24 +359,24 @@ def test_result_reaches_a_card_that_another_replica_settled(
     assert message == "om_1" and "已运行完毕" in str(card)
 
 
-def test_result_that_comes_while_a_slow_engine_settles_is_told(
+def test_result_that_comes_while_a_slow_store_settles_is_told(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = bench.wire(bench.enrol())
     bench.ask(wire)
-    at_once = bench.engine.run
+    at_once = bench.store._do
     asked: list[tuple[Promise[Any], Any]] = []
 
-    def slow(*commands: Any) -> Promise[list[Any]]:
-        asked.append((Promise(), commands))
+    def slow(*steps: Any) -> Promise[list[Any]]:
+        asked.append((Promise(), steps))
         return asked[-1][0]
 
-    monkeypatch.setattr(bench.engine, "run", slow)
+    monkeypatch.setattr(bench.store, "_do", slow)
     ended(wire)
     told_later(wire, "已运行完毕")
-    for promise, commands in asked:  # grows meanwhile
-        promise.resolve(done(at_once(*commands)))
-    monkeypatch.setattr(bench.engine, "run", at_once)
+    for promise, steps in asked:  # grows meanwhile
+        promise.resolve(done(at_once(*steps)))
+    monkeypatch.setattr(bench.store, "_do", at_once)
     bench.pump()
     assert "已运行完毕" in str(bench.api.updates[-1])
     told_later(wire, "and more")
@@ -478,18 +478,18 @@ def test_request_that_is_large_where_no_card_shows_it_is_not_kept(
     assert len(wire.data.waiting) == 0 and bench.cards._bytes == {}
     bench.ask(wire, blocks=(Block("code", text="x" * 300_000),) * 40)
     assert wire.got("shown")[-1]["ok"] is True
-    (kept,) = done(bench.cards.of("m-laptop"))
+    (kept,) = done(bench.store.cards_of("m-laptop"))
     assert len(str(to_plain(kept))) < 20_000
 
 
 def test_records_of_one_machine_are_bounded_in_bytes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cards, "MAX_BYTES", 400_000)
+    monkeypatch.setattr(store, "MAX_RECORDS", 400_000)
     wire = bench.wire(bench.enrol())
     for number in range(10):
         bench.ask(wire, id=f"1-{number}", rule_note="x" * 100_000)
         ended(wire, f"1-{number}")
         bench.pump()
     assert len(bench.api.updates) == 10, "each card is a record all the same"
-    assert sum(len(value) for value, _ in bench.engine._texts.values()) < 500_000
+    assert sum(len(text) for text, _ in bench.store._values._texts.values()) < 500_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.gateway.control import GatewayControl
+from feishuperm.gateway.web import GatewayControl
 from tests.gateway.parts import OTHER, OWNER, Bench, Clock, done, shared
 
 
@@ -46,7 +46,7 @@ def test_machines_are_listed_with_where_they_are(bench: Bench) -> None:
     here, away = answer(bench, command="machines")["machines"]
     assert (here["id"], here["connected"]) == ("m-laptop", True)
     assert (away["owner"], away["connected"]) == (OTHER, False)
-    assert "key" not in here, "what proves a machine stays in the engine"
+    assert "key" not in here, "what proves a machine stays in the store"
 
 
 def test_machine_is_renamed_and_told_its_name(bench: Bench) -> None:
@@ -63,7 +63,7 @@ def test_revoked_machine_is_out_and_on_record(bench: Bench) -> None:
     bench.enrol("other")
     assert answer(bench, command="revoke", id="m-laptop") == {"revoked": ["m-laptop"]}
     assert wire.ended is not None
-    assert [m.id for m in done(bench.registry.all())] == ["m-other"]
+    assert [m.id for m in done(bench.store.machines())] == ["m-other"]
     assert bench.records[-1]["event"] == "revoked"
 
 
@@ -72,7 +72,7 @@ def test_all_machines_of_a_person_go_and_nobody_elses(bench: Bench) -> None:
         bench.enrol(name, owner)
     said = answer(bench, command="revoke", owner=OTHER)
     assert sorted(said["revoked"]) == ["m-a", "m-b"]
-    assert [m.owner for m in done(bench.registry.all())] == [OWNER]
+    assert [m.owner for m in done(bench.store.machines())] == [OWNER]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_all_machines_of_a_person_go_and_nobody_elses(bench: Bench) -> None:
 def test_revoke_of_nobody_revokes_nobody(bench: Bench, command: dict[str, Any]) -> None:
     bench.enrol()
     assert answer(bench, command="revoke", **command)["error"].startswith("no machine")
-    assert len(done(bench.registry.all())) == 1
+    assert len(done(bench.store.machines())) == 1
 
 
 def test_status_tells_app_engine_machines_and_what_is_wrong(bench: Bench) -> None:
@@ -93,10 +93,10 @@ def test_status_tells_app_engine_machines_and_what_is_wrong(bench: Bench) -> Non
     assert said["replica"] == bench.hub.replica
 
 
-def test_engine_that_does_not_answer_is_said(tmp_path: Path, clock: Clock) -> None:
-    (engine,) = shared(tmp_path / "e", clock, 1)
-    bench = Bench(engine, clock)
-    engine.ready = False
+def test_store_that_does_not_answer_is_said(tmp_path: Path, clock: Clock) -> None:
+    (store,) = shared(tmp_path / "e", clock, 1)
+    bench = Bench(store, clock)
+    store.is_up = False
     assert "does not answer" in answer(bench, command="machines")["error"]
     assert answer(bench, command="status")["engine"]["state"] == "down"
 

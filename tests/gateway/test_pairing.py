@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from feishuperm.gateway import pairing
-from feishuperm.gateway.pairing import JOIN_SECONDS
-from feishuperm.gateway.peer import Room
-from feishuperm.gateway.registry import Joining
+from feishuperm.gateway import registry
+from feishuperm.gateway.machine_connection import Room
+from feishuperm.gateway.registry import JOIN_SECONDS
+from feishuperm.gateway.store import Joining
 from feishuperm.models.ask import to_plain
 from feishuperm.protocol.machine import GOING_AWAY, POLICY, TRY_LATER
 from tests.gateway.parts import OTHER, OWNER, Bench, Clock, FakeWire, done, shared
@@ -50,9 +50,9 @@ def test_confirmed_machine_is_enrolled_once_it_has_stored_its_key(bench: Bench) 
     assert confirm(bench, wire)
     (told,) = wire.got("joined")
     assert told["owner"] == OWNER and told["owner_name"] == "Wang"
-    assert done(bench.registry.get(told["machine"])) is None
+    assert done(bench.store.machine(told["machine"])) is None
     wire.say("stored")
-    machine = done(bench.registry.get(told["machine"]))
+    machine = done(bench.store.machine(told["machine"]))
     assert (machine.key, machine.owner) == (told["key"], OWNER)
     assert wire.got("enrolled") and wire.ended == (GOING_AWAY, "joined")
     assert bench.records[-1]["event"] == "joined"
@@ -62,7 +62,7 @@ def test_machine_that_was_not_confirmed_stores_nothing(bench: Bench) -> None:
     wire = joining(bench)
     wire.say("stored")
     assert wire.ended is not None and wire.ended[0] == POLICY
-    assert done(bench.registry.all()) == []
+    assert done(bench.store.machines()) == []
 
 
 def test_machine_that_waits_may_do_nothing_else(bench: Bench) -> None:
@@ -76,7 +76,7 @@ def test_machine_that_left_is_told_to_the_one_who_confirms(
     tmp_path: Path, clock: Clock
 ) -> None:
     """Its replica died with it: nobody could hand the key over."""
-    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    one, two = (Bench(store, clock) for store in shared(tmp_path / "e", clock))
     wire = joining(two)
     assert confirm(one, wire) and wire.got("joined")
     late = joining(two)
@@ -99,13 +99,16 @@ def test_named_owner_gets_the_card_and_only_they_may_use_the_code(bench: Bench) 
     wire = joining(bench, owner=OWNER)
     assert [receiver for receiver, _, _ in bench.api.sent] == [OWNER]
     code = wire.got("code")[0]["code"]
-    assert done(bench.registry.spend_code(code, OTHER)) == "pair.wrong"
+    assert (
+        done(bench.registry.spend_code(code, OTHER))
+        == "No machine shows this code, or it has expired"
+    )
     assert done(bench.registry.spend_code(code, OWNER)).id == wire.data.id
 
 
 def test_owner_who_may_not_join_is_not_asked(tmp_path: Path, clock: Clock) -> None:
-    (engine,) = shared(tmp_path / "e", clock, 1)
-    bench = Bench(engine, clock, frozenset((OWNER,)))
+    (store,) = shared(tmp_path / "e", clock, 1)
+    bench = Bench(store, clock, frozenset((OWNER,)))
     joining(bench, owner=OTHER)
     assert bench.api.sent == []
 
@@ -121,7 +124,7 @@ def test_code_that_nobody_says_ends_with_its_time(bench: Bench, clock: Clock) ->
 def test_joins_that_nobody_confirms_are_bounded_and_block_nobody_else(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairing, "JOINS_EACH", 3)
+    monkeypatch.setattr(registry, "JOINS_EACH", 3)
     bench.hub.room = Room(joins=5)
 
     def join(*source: str) -> FakeWire:
@@ -131,7 +134,7 @@ def test_joins_that_nobody_confirms_are_bounded_and_block_nobody_else(
 
     crowd = [join("192.0.2.1") for _ in range(4)]
     assert [len(wire.got("code")) for wire in crowd] == [1, 1, 1, 0]
-    assert crowd[3].ended == (TRY_LATER, pairing.FULL)
+    assert crowd[3].ended == (TRY_LATER, registry.FULL)
     others = [join("192.0.2.2"), join("192.0.2.3"), join("192.0.2.4")]
     assert all(wire.ended is None for wire in others)
     assert [wire.ended is None for wire in crowd[:3]] == [False, True, True]
@@ -152,5 +155,5 @@ def test_client_of_a_proxy_holds_off_no_other_client_of_it(bench: Bench) -> None
     late = join("10.0.0.5", "198.51.100.3")
     assert honest.ended is None and late.got("code") and late.ended is None
     assert sum(wire.ended is None for wire in forger) <= 200
-    waiting = [wire for wire in bench.hub.peers if wire.data.joining is not None]
+    waiting = [link for link in bench.hub.connections if link.joining is not None]
     assert len(waiting) <= 200

@@ -1,11 +1,10 @@
-"""The engine with a real redis-server: cut bytes, TLS, a failover of Sentinel's."""
+"""The store with a real redis-server: cut bytes, TLS."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +14,19 @@ from typing import Any
 
 import pytest
 
-from feishuperm.gateway.dial_redis import RedisDialler, dial_redis, read_address
-from feishuperm.gateway.engine import EngineDown, RedisEngine
+from feishuperm.gateway.redis_store import (
+    RedisDialler,
+    RedisStore,
+    dial_redis,
+    read_address,
+)
+from feishuperm.gateway.store import StoreDown
 from feishuperm.lib.task import run
 from feishuperm.server.loop import Loop
 from feishuperm.server.redis import RedisLine
 from tests.bench.bench_gateway import certificate
 from tests.conftest import wait_until
-from tests.gateways import RedisServer, free_port
+from tests.gateways import RedisServer
 
 pytestmark = pytest.mark.redis
 
@@ -97,7 +101,7 @@ class Cutter:
 
 
 class Running:
-    """An engine on a loop of its own, used from the test's thread."""
+    """A store on a loop of its own, used from the test's thread."""
 
     def __init__(self, url: str, ca_file: str = "") -> None:
         self.loop = Loop(on_error=lambda error: self.errors.append(error))
@@ -105,42 +109,48 @@ class Running:
         self.fatal: list[Exception] = []
         self.heard: list[dict[str, Any]] = []
         dial = partial(dial_redis, read_address(url), ca_file)
-        self.engine = RedisEngine(
+        self.store = RedisStore(
             "cli_x",
             lambda on_change: RedisLine(self.loop, dial, on_change, self.fatal.append),
         )
-        self.engine.listen(self.heard.append)
+        self.store.listen(self.heard.append)
         self._thread = threading.Thread(target=self.loop.run, daemon=True)
         self._thread.start()
-        self.loop.call_soon_threadsafe(self.engine.start)
+        self.loop.call_soon_threadsafe(self.store.start)
 
     def __enter__(self) -> Running:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.loop.call_soon_threadsafe(self.engine.close)
+        self.loop.call_soon_threadsafe(self.store.close)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(10)
         self.loop.close()
         assert self.errors == []
 
     def ready(self, seconds: float = 20.0) -> None:
-        wait_until(lambda: self.engine.ready and self.engine._last, seconds)
+        wait_until(lambda: self.store.ready and self.store._last, seconds)
 
-    def begin(self, *commands: Any) -> list[Any]:
-        """A list that holds the replies, or the error, once they are there."""
+    def begin(self, operation: Callable[[], Any]) -> list[Any]:
+        """A list that holds the result, or the error, once it is there."""
         got: list[Any] = []
 
         async def steps() -> None:
-            got.append(await self.engine.run(*commands))
+            got.append(await operation())
 
         self.loop.call_soon_threadsafe(lambda: run(steps(), got.append))
         return got
 
-    def run(self, *commands: Any) -> Any:
-        got = self.begin(*commands)
+    def run(self, operation: Callable[[], Any]) -> Any:
+        got = self.begin(operation)
         wait_until(lambda: got, 10)
         return got[0]
+
+    def do(self, *steps: Any) -> Callable[[], Any]:
+        return partial(self.store._do, *steps)
+
+    def say(self, number: int) -> Any:
+        return self.store._tell("tap", n=number)
 
 
 @pytest.fixture
@@ -168,17 +178,22 @@ def test_replies_are_the_same_in_whatever_pieces_they_come(
         Running(f"redis://127.0.0.1:{proxy.port}") as running,
     ):
         running.ready()
+        store = running.store
         pending = [
             running.begin(
-                ("HSET", "h", str(n), value), ("HGET", "h", str(n)), ("HGET", "h", "-")
+                running.do(
+                    store._put("h", str(n), value),
+                    store._row("h", str(n)),
+                    store._row("h", "-"),
+                )
             )
             for n, value in enumerate(values * 5)
         ]
         wait_until(lambda: all(pending), 30)
         for value, (got,) in zip(values * 5, pending):
-            assert got == [1, value.encode(), None]
-        said = [running.engine.entry("tap", n=n) for n in range(50)]
-        assert len(running.run(*said)) == 50
+            assert got == [1, value, None]
+        said = [running.say(n) for n in range(50)]
+        assert len(running.run(running.do(*said))) == 50
         wait_until(lambda: len(running.heard) == 50, 20)
     assert [entry["n"] for entry in running.heard] == list(range(50))
 
@@ -196,20 +211,24 @@ def test_cut_in_the_middle_of_a_reply_gives_nobody_a_wrong_one(
             running.ready()
             proxy.cut_after = rng.randrange(0, 400)
             numbers = range(turn * 20, turn * 20 + 20)
+            store = running.store
             pending = {
                 n: running.begin(
-                    ("SET", f"k{n}", f"value {n}"), ("GET", f"k{n}"),
-                    running.engine.entry("tap", n=n),
+                    running.do(
+                        store._keep(f"k{n}", f"value {n}", 600),
+                        store._value(f"k{n}"),
+                        running.say(n),
+                    )
                 )
                 for n in numbers
-            }  # fmt: skip
+            }
             wait_until(lambda p=pending: all(p.values()), 20)  # type: ignore[misc]
             for n, (got,) in pending.items():
                 told[n] = not isinstance(got, Exception)
                 if told[n]:
-                    assert got[:2] == [b"OK", f"value {n}".encode()]
+                    assert got[:2] == [True, f"value {n}"]
                 else:
-                    assert isinstance(got, EngineDown)
+                    assert isinstance(got, StoreDown)
         running.ready()
         done = {n for n, is_told in told.items() if is_told}
         wait_until(lambda: {e["n"] for e in running.heard} >= done, 20)
@@ -246,13 +265,14 @@ def log_of(server: RedisServer) -> str:
     return (server.home / "redis.log").read_text(errors="replace")
 
 
-def test_engine_over_tls(secure: tuple[RedisServer, str]) -> None:
+def test_store_over_tls(secure: tuple[RedisServer, str]) -> None:
     server, cert = secure
     with Running(f"rediss://127.0.0.1:{server.port}", cert) as running:
         running.ready()
         big = "y" * 200_000  # more than one record of TLS
-        assert running.run(("SET", "a", big), ("GET", "a")) == [b"OK", big.encode()]
-        running.run(running.engine.entry("tap", n=1))
+        store = running.store
+        steps = store._put("a", "b", big), store._row("a", "b"), running.say(1)
+        assert running.run(running.do(*steps))[:2] == [1, big]
         wait_until(lambda: running.heard, 10)
 
 
@@ -266,53 +286,3 @@ def test_certificate_nobody_vouches_for_and_plain_bytes_are_refused(
         RedisDialler(read_address(f"redis://127.0.0.1:{server.port}"))()
     with pytest.raises(OSError, match="TLS"):
         RedisDialler(read_address(f"rediss://127.0.0.1:{redis.port}"), cert)()
-
-
-# Sentinel.
-
-
-@contextlib.contextmanager
-def sentinel(home: Path, master: RedisServer) -> Iterator[int]:
-    home.mkdir()
-    port = free_port()
-    (home / "sentinel.conf").write_text(
-        f"port {port}\nbind 127.0.0.1\ndir {home}\n"
-        f"sentinel monitor main 127.0.0.1 {master.port} 1\n"
-        "sentinel down-after-milliseconds main 500\n"
-        "sentinel failover-timeout main 3000\n"
-    )
-    with open(home / "log", "wb") as log:
-        process = subprocess.Popen(
-            ["redis-server", str(home / "sentinel.conf"), "--sentinel"],
-            stdout=log, stderr=log,
-        )  # fmt: skip
-    try:
-        wait_until(lambda: b"+monitor" in (home / "log").read_bytes())
-        yield port
-    finally:
-        process.kill()
-        process.wait(10)
-
-
-def test_failover_of_sentinels_is_followed(tmp_path: Path, redis: RedisServer) -> None:
-    follower = RedisServer(tmp_path / "follower", replicaof=f"127.0.0.1 {redis.port}")
-    with follower, sentinel(tmp_path / "sentinel", redis) as port:
-        wait_until(lambda: b"+slave" in (tmp_path / "sentinel/log").read_bytes(), 30)
-        url = f"redis+sentinel://127.0.0.1:{port}/main"
-        with Running(url) as running:
-            running.ready()
-            running.run(("HSET", "h", "before", "1"))
-            wait_until(lambda: running.run(("WAIT", 1, 100)) == [1], 20)
-            redis.kill()
-            got = running.run(("HSET", "h", "lost", "1"))
-            assert isinstance(got, EngineDown)
-            wait_until(lambda: writes(running), 30)
-            assert running.run(("HGET", "h", "before")) == [b"1"]
-            running.ready()
-            running.run(running.engine.entry("tap", n=1))
-            wait_until(lambda: running.heard, 10)
-        assert running.fatal == []
-
-
-def writes(running: Running) -> bool:
-    return not isinstance(running.run(("HSET", "h", "after", "1")), Exception)

@@ -8,18 +8,14 @@ from pathlib import Path
 import pytest
 
 from feishuperm.errors import PayloadError
-from feishuperm.gateway.engine import FileEngine
 from feishuperm.gateway.registry import (
     ASKED_ALL,
     CODE_TRIES,
     WRONG_EACH,
-    Joining,
-    Machine,
     Registry,
     clean_name,
-    person,
-    read,
 )
+from feishuperm.gateway.store import FileStore, Joining, Machine, person, read
 from tests.gateway.parts import OTHER, OWNER, Clock, done
 from tests.tables import every_row
 
@@ -28,22 +24,22 @@ JOINING = Joining("j1", "r1", "box", "me", "192.0.2.7")
 
 @pytest.fixture
 def registry(tmp_path: Path, clock: Clock) -> Registry:
-    engine = FileEngine("cli_x", str(tmp_path / "e"), clock)
-    engine.start()
-    return Registry(engine, frozenset(), clock)
+    store = FileStore("cli_x", str(tmp_path / "e"), clock)
+    store.start()
+    return Registry(store, frozenset(), clock)
 
 
 def enrol(registry: Registry, name: str = "box", owner: str = OWNER) -> Machine:
     machine: Machine = done(registry.enrol(JOINING._replace(name=name), owner, ""))
-    done(registry.put(machine))
+    done(registry._store.put_machine(machine))
     return machine
 
 
 def test_enrolment_holds_once_it_is_put(registry: Registry) -> None:
     machine = done(registry.enrol(JOINING, OWNER, "Wang"))
-    assert done(registry.get(machine.id)) is None
-    done(registry.put(machine))
-    assert done(registry.get(machine.id)) == machine
+    assert done(registry._store.machine(machine.id)) is None
+    done(registry._store.put_machine(machine))
+    assert done(registry._store.machine(machine.id)) == machine
     assert (machine.owner, machine.owner_name, machine.user) == (OWNER, "Wang", "me")
     assert len(bytes.fromhex(machine.key)) == 32
     assert enrol(registry).key != machine.key
@@ -63,16 +59,16 @@ def test_revoked_machine_stays_out_even_if_it_is_written_again(
 ) -> None:
     machine, other = enrol(registry), enrol(registry)
     assert done(registry.revoke(machine.id)) == machine
-    done(registry.put(machine))
-    assert done(registry.get(machine.id)) is None
-    assert done(registry.all()) == [other]
+    done(registry._store.put_machine(machine))
+    assert done(registry._store.machine(machine.id)) is None
+    assert done(registry._store.machines()) == [other]
     assert done(registry.rename(machine.id, "x")) is None
     assert done(registry.revoke(machine.id)) is None
 
 
 def test_list_of_owners_says_who_may_join(registry: Registry) -> None:
     assert registry.may_join(OTHER)
-    strict = Registry(registry._engine, frozenset((OWNER,)))
+    strict = Registry(registry._store, frozenset((OWNER,)))
     assert strict.may_join(OWNER) and not strict.may_join(OTHER)
 
 
@@ -81,19 +77,28 @@ def test_code_is_kept_as_a_hash_and_is_good_once(
 ) -> None:
     code = done(registry.open_code(JOINING))
     assert code.isdigit() and len(code) == 6
-    keys = registry._engine._texts  # type: ignore[union-attr]
+    keys = registry._store._values._texts  # type: ignore[attr-defined]
     assert keys and not any(code in key for key in keys)
     assert done(registry.spend_code(code, OWNER)) == JOINING
-    assert done(registry.spend_code(code, OWNER)) == "pair.wrong"
+    assert (
+        done(registry.spend_code(code, OWNER))
+        == "No machine shows this code, or it has expired"
+    )
 
 
 def test_dropped_code_and_old_code_are_wrong(registry: Registry, clock: Clock) -> None:
     code = done(registry.open_code(JOINING))
-    done(registry.drop_code(code))
-    assert done(registry.spend_code(code, OWNER)) == "pair.wrong"
+    done(registry._store.drop_code(code))
+    assert (
+        done(registry.spend_code(code, OWNER))
+        == "No machine shows this code, or it has expired"
+    )
     code = done(registry.open_code(JOINING))
     clock.turn(601)
-    assert done(registry.spend_code(code, OWNER)) == "pair.wrong"
+    assert (
+        done(registry.spend_code(code, OWNER))
+        == "No machine shows this code, or it has expired"
+    )
 
 
 def test_code_that_another_machine_has_is_not_given_twice(
@@ -121,8 +126,14 @@ def test_guesses_are_counted_per_person_and_forgotten_after_a_while(
     code = done(registry.open_code(JOINING))
     wrong = f"{(int(code) + 1) % 10**6:06d}"
     for _ in range(WRONG_EACH):
-        assert done(registry.spend_code(wrong, OTHER)) == "pair.wrong"
-    assert done(registry.spend_code(code, OTHER)) == "pair.locked"
+        assert (
+            done(registry.spend_code(wrong, OTHER))
+            == "No machine shows this code, or it has expired"
+        )
+    assert (
+        done(registry.spend_code(code, OTHER))
+        == "Too many wrong codes: try again in ten minutes"
+    )
     clock.turn(601)
     code = done(registry.open_code(JOINING))
     assert done(registry.spend_code(code, OTHER)) == JOINING
@@ -131,12 +142,14 @@ def test_guesses_are_counted_per_person_and_forgotten_after_a_while(
 def test_answer_to_a_card_counts_once(registry: Registry, clock: Clock) -> None:
     asked = done(registry.ask(JOINING, OWNER))
     assert (asked.who, bool(asked.nonce)) == (OWNER, True)
-    assert done(registry.asked("j1")) == asked
-    assert done(registry.spend_ask("j1")) and not done(registry.spend_ask("j1"))
-    assert done(registry.asked("j1")) is None
+    assert done(registry._store.asked("j1")) == asked
+    assert done(registry._store.spend_asked("j1")) and not done(
+        registry._store.spend_asked("j1")
+    )
+    assert done(registry._store.asked("j1")) is None
     done(registry.ask(JOINING, OWNER))
     clock.turn(601)
-    assert done(registry.asked("j1")) is None
+    assert done(registry._store.asked("j1")) is None
 
 
 def test_nobody_is_flooded_with_cards_they_did_not_ask_for(
@@ -150,8 +163,8 @@ def test_nobody_is_flooded_with_cards_they_did_not_ask_for(
     assert done(registry.may_ask("boss@example.com"))
 
 
-@every_row("raw", [None, 7, "text", b"", b"[]", b"{", b"[" * 10_000])
-def test_what_the_engine_should_not_hold_reads_as_nothing(raw: object) -> None:
+@every_row("raw", [None, 7, "text", "", "[]", b"", b"[]", b"{", b"[" * 10_000])
+def test_what_the_store_should_not_hold_reads_as_nothing(raw: object) -> None:
     assert read(Machine, raw) is None
 
 

@@ -145,11 +145,11 @@ def test_request_that_is_cut_can_only_be_refused(bench: Bench) -> None:
 
 
 def test_engine_that_is_down_asks_for_another_tap(tmp_path: Path, clock: Clock) -> None:
-    (engine,) = shared(tmp_path / "e.jsonl", clock, 1)
-    bench = Bench(engine, clock)
+    (store,) = shared(tmp_path / "e.jsonl", clock, 1)
+    bench = Bench(store, clock)
     wire = bench.wire(bench.enrol())
     bench.ask(wire)
-    engine.ready = False
+    store.is_up = False
     (told,) = bench.tap(bench.value())
     assert told["toast"] == {"type": "warning", "content": "请再点一次"}
     wire.say("ask", ask=to_plain(bench.ask(wire, id="1-0000000c")))
@@ -173,7 +173,7 @@ def test_event_that_comes_twice_is_told_as_sent_only_if_it_was(bench: Bench) -> 
 def test_tap_on_one_replica_reaches_the_machine_on_another(
     tmp_path: Path, clock: Clock
 ) -> None:
-    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    one, two = (Bench(store, clock) for store in shared(tmp_path / "e", clock))
     wire = two.wire(one.enrol())
     two.ask(wire)
     told = one.tap(two.value(), message="om_1")
@@ -183,8 +183,8 @@ def test_tap_on_one_replica_reaches_the_machine_on_another(
 
 
 def test_machine_on_a_dead_replica_is_away(tmp_path: Path, clock: Clock) -> None:
-    engines = shared(tmp_path / "e", clock)
-    one, two = (Bench(engine, clock) for engine in engines)
+    stores = shared(tmp_path / "e", clock)
+    one, two = (Bench(store, clock) for store in stores)
     wire = two.wire(one.enrol())
     two.ask(wire)
     two.hub._closing = True  # killed: it shows no sign of life any more
@@ -197,31 +197,31 @@ def test_tap_that_nobody_delivered_is_not_told_as_sent(
     tmp_path: Path, clock: Clock
 ) -> None:
     """A replica was killed a moment ago: it still counts as alive."""
-    engines = shared(tmp_path / "e", clock)
-    one, two = (Bench(engine, clock) for engine in engines)
+    stores = shared(tmp_path / "e", clock)
+    one, two = (Bench(store, clock) for store in stores)
     machine = one.enrol()
     two.ask(two.wire(machine))
     two.hub._closing = True
-    engines[0]._replicas.remove(engines[1])
+    stores[0]._replicas.remove(stores[1])
     told = one.tap(two.value(), message="om_1")
     clock.turn(2.6)
     assert "不在线" in told[0]["toast"]["content"]
     assert "card" not in told[0], "its buttons may be gone meanwhile"
     assert one.wire(machine).got("tap") == [], "nothing is kept"
     again = one.tap(two.value(), message="om_1")
-    assert one.hub.connected[machine.id].got("tap") and again == []  # type: ignore[attr-defined]
+    assert one.hub.connected[machine.id].connection.got("tap") and again == []  # type: ignore[attr-defined]
 
 
 def test_tap_that_is_heard_too_late_is_not_delivered(
     tmp_path: Path, clock: Clock
 ) -> None:
     """Its person has been told to try again."""
-    engines = shared(tmp_path / "e", clock)
-    one, two = (Bench(engine, clock) for engine in engines)
+    stores = shared(tmp_path / "e", clock)
+    one, two = (Bench(store, clock) for store in stores)
     wire = two.wire(one.enrol())
     two.ask(wire)
     heard: list[bytes] = []
-    hear, engines[1].hear = engines[1].hear, heard.append  # type: ignore[method-assign]
+    hear, stores[1].hear = stores[1].hear, heard.append  # type: ignore[method-assign]
     told = one.tap(two.value(), message="om_1")
     clock.turn(2.6)
     assert told[0]["toast"]["type"] == "warning"
@@ -234,7 +234,7 @@ def test_tap_that_is_heard_too_late_is_not_delivered(
 def test_moment_of_a_tap_is_told_by_one_clock(
     tmp_path: Path, clock: Clock, ahead: float
 ) -> None:
-    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    one, two = (Bench(store, clock) for store in shared(tmp_path / "e", clock))
     one.hub.wall = lambda: clock.now + ahead
     clock.turn(5)
     wire = two.wire(one.enrol())
@@ -288,7 +288,7 @@ def test_request_that_its_machine_does_not_know_any_more_is_over(bench: Bench) -
     assert reply["toast"]["type"] == "warning" and reply["card"]
     bench.pump()
     assert [message for message, _ in bench.api.updates] == ["om_1"]
-    assert done(bench.cards.of("m-laptop")) == []
+    assert done(bench.store.cards_of("m-laptop")) == []
 
 
 def test_request_that_had_ended_shows_how_and_is_no_success(bench: Bench) -> None:
@@ -321,7 +321,7 @@ def test_refused_tap_is_on_record_with_who_tried(bench: Bench) -> None:
 def test_receipt_of_a_tap_that_another_replica_was_given_reaches_it(
     tmp_path: Path, clock: Clock
 ) -> None:
-    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    one, two = (Bench(store, clock) for store in shared(tmp_path / "e", clock))
     wire = two.wire(one.enrol())
     two.ask(wire)
     told = one.tap(two.value(), message="om_1")
@@ -335,23 +335,16 @@ def test_tap_that_somebody_wrote_to_the_engine_is_none(
     tmp_path: Path, clock: Clock
 ) -> None:
     """They have the machine's key from there, and not the app's secret."""
-    one, two = (Bench(engine, clock) for engine in shared(tmp_path / "e", clock))
+    one, two = (Bench(store, clock) for store in shared(tmp_path / "e", clock))
     machine = one.enrol()
     wire = two.wire(machine)
     two.ask(wire)
-    commands: list[Any] = []
-    run = one.engine.run
-
-    def spied(*given: Any) -> Any:
-        commands.extend(given)
-        return run(*given)
-
-    one.engine.run = spied
+    told: list[Any] = []
+    one.store.sealed = spied(one.store.sealed, told)  # type: ignore[method-assign]
     one.tap(two.value(), message="om_1")
-    one.engine.run = run
     assert len(wire.got("tap")) == 1
-    sealed = [parts[-1] for parts in commands if parts[0] in ("HSET", "XADD")]
-    assert len(sealed) == 2
+    sealed = [good for good in told if '"action": "allow"' in good]
+    assert len(sealed) == 2, "the tap that is kept, and the one that is told"
     for good in sealed:
         for old, new in (
             ('"confirmed": false', '"confirmed": true'),
@@ -361,11 +354,45 @@ def test_tap_that_somebody_wrote_to_the_engine_is_none(
         ):
             assert old in good
             with pytest.raises(ValueError, match="not sealed"):
-                two.engine.unsealed(good.replace(old, new, 1).encode())
-    key = one.engine.key("taps", machine.id)
+                two.store.unsealed(good.replace(old, new, 1).encode())
+    table = one.store._key("taps", machine.id)
     edited = sealed[0].replace('"confirmed": false', '"confirmed": true')
     for id, raw in (("t8", edited), ("t9", edited[64:])):
-        done(one.engine.run(("HSET", key, id, raw)))
+        done(one.store._do(one.store._put(table, id, raw)))
     again = two.wire(machine)
     assert {tap["tap"] for tap in again.got("tap")} <= {wire.got("tap")[0]["tap"]}
-    assert done(one.engine.run(("HLEN", key)))[0] <= 1, "and it is not kept"
+    assert len(done(one.store.kept_taps(machine.id))) <= 1, "and it is not kept"
+
+
+def spied(call: Any, told: list[Any]) -> Any:
+    def spy(*parts: Any) -> Any:
+        told.append(call(*parts))
+        return told[-1]
+
+    return spy
+
+
+@pytest.mark.parametrize("replica", [0, 1])
+def test_tap_costs_three_calls_of_the_store(
+    tmp_path: Path, clock: Clock, replica: int
+) -> None:
+    """Also on the replica that does not hold the machine, once it knows the other."""
+    stores = shared(tmp_path / "e", clock)
+    one, two = (Bench(store, clock) for store in stores)
+    wire = one.wire(one.enrol())
+    calls: list[Any] = []
+    for store in stores:
+        store._do = spied(store._do, calls)  # type: ignore[method-assign]
+    counts = []
+    for number in range(2):
+        one.ask(wire, id=f"1-{number}")
+    for number in range(2):
+        calls.clear()
+        value = one.value(place=number)
+        told = (one, two)[replica].tap(value, message=f"om_{number + 1}")
+        (*_, tap) = wire.got("tap")
+        receipt = to_plain(Receipt(statuses.REFUSED, error="no"))
+        wire.say("receipt", tap=tap["tap"], receipt=receipt)
+        assert told
+        counts.append(len(calls))
+    assert counts[1] == 3

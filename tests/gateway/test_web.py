@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from feishuperm.gateway.web import Web, origin_of
+from feishuperm.gateway.web import Metrics, Web, origin_of
 from feishuperm.protocol.http1 import Request, Response
 from tests.gateway.parts import Bench, Clock, shared
 from tests.tables import every_row
@@ -79,11 +80,11 @@ def test_nothing_can_be_changed_over_http(bench: Bench) -> None:
 
 
 def test_ready_means_that_taps_can_travel(tmp_path: Path, clock: Clock) -> None:
-    (engine,) = shared(tmp_path / "e", clock, 1)
-    site = Site(Bench(engine, clock))
+    (store,) = shared(tmp_path / "e", clock, 1)
+    site = Site(Bench(store, clock))
     assert site.get("/readyz").status == 200
     site.line = ("down", "no route")
-    engine.ready = False
+    store.is_up = False
     reply = site.get("/readyz")
     assert reply.status == 503
     assert reply.body == b"Feishu: no route\nengine: not connected\n"
@@ -162,3 +163,24 @@ def test_address_is_what_a_trusted_proxy_says_and_else_not_known(
 def test_proxy_that_names_no_address_is_not_taken_for_the_machine(header: str) -> None:
     made = request("/machine", peer="192.0.2.7", **{header: "198.51.100.1"})
     assert origin_of(made, ())[0] == "via 192.0.2.7"
+
+
+LINE = re.compile(r'[a-z_]+(\{[a-z]+="[^"\\\n]*"\})? -?[0-9.e+-]+\Z')
+
+
+def test_text_keeps_the_rules_of_the_format() -> None:
+    metrics = Metrics()
+    for result, seconds in (("settled", 0.004), ("sent", 2.5), ("away", 9.0)):
+        metrics.tap(result, seconds)
+    text = metrics.text({"feishuperm_machines": ("Connected machines.", 2)})
+    assert text.endswith("\n")
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(LINE.match(line) for line in samples)
+    keys = [line.rpartition(" ")[0] for line in samples]
+    assert len(keys) == len(set(keys)), "twice the same makes the whole scrape fail"
+    assert 'feishuperm_tap_seconds_bucket{le="+Inf"} 3' in samples
+    assert "feishuperm_tap_seconds_count 3" in samples
+    assert 'feishuperm_tap_seconds_bucket{le="0.01"} 1' in samples
+    assert 'feishuperm_taps_total{result="away"} 1' in samples
+    names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(names) == len(set(names))

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable
 
 from feishuperm.handlers.access import Gate
-from feishuperm.lib.ancestry import Clients, Suspect
-from feishuperm.lib.peer import Owner, TcpOwners
-from feishuperm.services.sessions import Sessions
+from feishuperm.lib.process_tree import SessionProcesses, Suspect
+from feishuperm.lib.socket_owner import Owner, TcpOwners
+from feishuperm.services.web_access import Sessions
 
 LOCAL, PUBLIC = "http://localhost:8080", "https://box.example"
 OWN = Owner(os.geteuid(), 7)
@@ -29,7 +29,7 @@ class FakeOwners(TcpOwners):
         return self.owner
 
 
-class FakeClients(Clients):
+class FakeClients(SessionProcesses):
     """Suspects whom the test says, and keeps who was added."""
 
     def __init__(self, suspect: Suspect | None = None) -> None:

@@ -13,9 +13,8 @@ from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.links import Links
 from feishuperm.services.passes import Passes
-from feishuperm.services.sessions import Sessions, Tickets
+from feishuperm.services.web_access import Links, LoginTokens, Sessions
 from tests.handlers.gates import LOCAL, NOWHERE, OWN, FakeClients, FakeOwners
 from tests.handlers.pages.page import ID, Page, make_ask, make_outcome
 
@@ -33,16 +32,23 @@ class Asked:
         self.id = ask.id
         self.kind = ask.kind
         self.raw = raw
-        self.ask = ask
+        self.made = ask
+        self.taken = 0  # how often somebody wanted to show it
         self.ended = ended
         self.why = ask.why
-        self.held = False
+        self.extended = False
         self.masked, self.veiled = ask.masked, ask.veiled
         self.is_worded = True
         self.grants: dict[str, object] = {}
 
     def payload(self) -> object:
         return None
+
+    def ask(self) -> Ask | None:
+        if not self.is_worded:
+            return None
+        self.taken += 1
+        return self.made
 
     def waits(self) -> bool:
         return not self.ended
@@ -81,20 +87,18 @@ class FakeDesk:
     def mark_shown(self, asked: Asked) -> None:
         self.seen.append(asked.id)
 
-    def hold(self, id: str) -> bool:
+    def extend_deadline(self, id: str) -> bool:
         self.held.append(id)
         return True
 
-    def seconds_left(self, asked: Asked) -> int:
+    def seconds_left(self, id: str) -> int:
         return 30
 
     def ask(self, asked: Asked, payload: object = None) -> Ask:
         self.made += 1
-        return asked.ask
+        return asked.made
 
-    brief = ask
-
-    def outcome(self, asked: Asked) -> Outcome:
+    def outcome_of(self, asked: Asked) -> Outcome:
         return make_outcome("已拒绝运行", id=asked.id)
 
     def refuse(self, id: str, what: str, who: str) -> Receipt:
@@ -147,7 +151,7 @@ class Site:
         self.time = 0.0
         self.due: list[tuple[float, Callable[[], None]]] = []
         url = settings.get("CALLBACK_SERVER_URL", LOCAL)
-        self.tickets, self.sessions = Tickets(), Sessions(NOWHERE, url)
+        self.tickets, self.sessions = LoginTokens(), Sessions(NOWHERE, url)
         self.clients, self.owners = FakeClients(), FakeOwners(OWN)
         gate = Gate(url, self.sessions, self.clients, self.owners, [])
         self.callback = Callback(

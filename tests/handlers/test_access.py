@@ -18,10 +18,10 @@ from feishuperm.handlers.access import (
     is_local,
     own_names,
 )
-from feishuperm.lib.peer import Owner
-from feishuperm.lib.text import text
+from feishuperm.lib.socket_owner import Owner
+from feishuperm.messages import text
 from feishuperm.protocol.http1 import Request
-from feishuperm.services.sessions import Sessions
+from feishuperm.services.web_access import Sessions
 from tests.handlers.gates import (
     AGENT,
     LOCAL,
@@ -297,25 +297,25 @@ MACHINES: list[dict[str, str]] = [
 @every_row("url", [LOCAL, PUBLIC])
 @every_row("headers", FINGERS)
 def test_tap_is_a_finger(headers: dict[str, str], url: str) -> None:
-    assert make(url).is_finger(request(**headers))
+    assert make(url).looks_human(request(**headers))
 
 
 @every_row("url", [LOCAL, PUBLIC])
 @every_row("headers", MACHINES)
 def test_machine_is_no_finger(headers: dict[str, str], url: str) -> None:
-    assert not make(url).is_finger(request(**headers))
+    assert not make(url).looks_human(request(**headers))
 
 
 @every_row("agent", ["", "curl/8.0", "python-requests/2.31", "Go-http"])
 def test_plain_program_decides_on_this_machine_only(agent: str) -> None:
-    assert make(LOCAL).is_finger(request(user_agent=agent))
-    assert make(LOCAL).is_finger(request())
-    assert not make(PUBLIC).is_finger(request(user_agent=agent))
+    assert make(LOCAL).looks_human(request(user_agent=agent))
+    assert make(LOCAL).looks_human(request())
+    assert not make(PUBLIC).looks_human(request(user_agent=agent))
 
 
 @every_row("method", ["HEAD", "OPTIONS", "POST"])
 def test_other_methods_are_no_tap(method: str) -> None:
-    assert not make().is_finger(request(method=method, user_agent=PHONE))
+    assert not make().looks_human(request(method=method, user_agent=PHONE))
 
 
 # Forms and scripts of our own.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from urllib.parse import urlencode
 
-from feishuperm.handlers.turns import MAX_SLOW
-from feishuperm.lib.peer import Owner
+from feishuperm.handlers.replies import MAX_SLOW
+from feishuperm.lib.socket_owner import Owner
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Block, Receipt
 from feishuperm.models.kind import KINDS, Kind
-from feishuperm.services.links import Links
+from feishuperm.services.web_access import Links
 from tests import asks
 from tests.handlers.gates import AGENT, LOCAL, OTHER
 from tests.handlers.pages.page import ID, Page, make_ask, make_outcome
@@ -144,7 +144,7 @@ def test_press_in_the_inbox_is_answered_in_place() -> None:
     response = here.press("/allow", headers={"x_feishuperm": "1"})
     assert here.desk.answers[0].surface == "inbox"
     reply = json.loads(response.body)
-    assert reply["ok"] and reply["over"] and "已批准运行" in reply["title"]
+    assert reply["over"] and "操作成功 · 已批准运行" in reply["html"]
 
 
 @every_row(
@@ -180,7 +180,8 @@ def test_each_receipt_has_its_page_and_its_json(
     assert (pressed.status, page in told(pressed)) == (status, True)
     in_place = here.press("/always", headers={"x_feishuperm": "1"})
     assert in_place.status == status
-    assert json.loads(in_place.body)["ok"] is (receipt.status == statuses.SETTLED)
+    succeeded = "操作成功" in json.loads(in_place.body)["html"]
+    assert succeeded is (receipt.status == statuses.SETTLED)
 
 
 def test_words_to_agree_to_come_back_with_the_next_press() -> None:
@@ -251,7 +252,7 @@ def test_large_page_is_made_over_several_turns_and_whole() -> None:
     text = "<x>" * 1_000_000
     here = Site(Asked(make_ask(blocks=(Block("code", "", text),))))
     ticking = iter(range(10**9))
-    here.callback._turns._ticks = lambda: next(ticking) * 0.004
+    here.callback._slow._ticks = lambda: next(ticking) * 0.004
     assert here.tap("/request").status == 0
     turns = 0
     while not here.replies:
@@ -270,7 +271,7 @@ def test_ended_request_is_never_handed_to_the_desk_again() -> None:
         assert response.status == 200
         assert "已拒绝运行" in told(response)
     in_place = here.press("/allow", headers={"x_feishuperm": "1"})
-    assert not json.loads(in_place.body)["ok"]
+    assert "操作成功" not in json.loads(in_place.body)["html"]
     assert here.desk.answers == []
 
 
@@ -315,12 +316,11 @@ def test_kind_and_button_of_tomorrow_need_no_line_here(extra: Kind) -> None:
     page = Page(here.tap("/request").body)
     assert "行程" in page.text and "Rome" in page.text
     assert page.button("later") == "以后再说"
-    state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
-    offers = {offer["name"]: offer for offer in state["waiting"][0]["offers"]}
-    assert offers["later"]["label"] == "以后再说" and offers["later"]["key"] == "l"
-    home = Page(here.send("GET", "/").body)
-    assert home.button("later") == "以后再说"
-    assert "l" in json.loads(home.scripts[0])["keys"]
+    state = json.loads(here.callback.inbox.event(True).partition(b"data: ")[2])
+    card = Page(state["fragments"][f"request-{ID}"].encode())
+    for drawn in (card, Page(here.send("GET", "/").body)):
+        assert drawn.button("later") == "以后再说"
+        assert drawn.all("button", **{"data-key": "l"})
     assert "操作成功" in told(here.tap("/later"))
     here.press("/later")
     surfaces = [(answer.action, answer.surface) for answer in here.desk.answers]
@@ -504,7 +504,7 @@ def test_page_that_follows_is_told_the_end_and_what_came_of_it() -> None:
     (event,) = place.inbox.followed
     told = json.loads(event.partition(b"data: ")[2])
     assert told["waits"] is False
-    assert told["title"] == "已拒绝运行"
+    assert "已拒绝运行" in told["html"]
 
 
 @every_row(
@@ -558,7 +558,7 @@ def test_undo_that_is_refused_says_why() -> None:
     refused = place.press("/undo")
     assert refused.status == 403 and "not here" in told(refused)
     in_place = place.press("/undo", headers={"x_feishuperm": "1"})
-    assert json.loads(in_place.body) == {"ok": False, "line": "not here"}
+    assert json.loads(in_place.body) == {"html": '<p class="muted">not here</p>'}
 
 
 @every_row("masks", [{"veiled": True}, {}])

@@ -5,9 +5,8 @@ from typing import Any, cast
 
 from feishuperm.handlers.control import COMMANDS, FOR_PERSONS, FOR_SESSIONS, Control
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.links import Links
 from feishuperm.services.passes import Passes
-from feishuperm.services.sessions import Tickets
+from feishuperm.services.web_access import Links, LoginTokens
 from tests.handlers.gates import AGENT, FakeClients
 from tests.tables import every_row
 
@@ -63,7 +62,7 @@ class Socket:
     """A control handler, and commands to it."""
 
     def __init__(self, url: str = "https://box.example") -> None:
-        self.desk, self.clients, self.tickets = FakeDesk(), FakeClients(), Tickets()
+        self.desk, self.clients, self.tickets = FakeDesk(), FakeClients(), LoginTokens()
         self.control = Control(
             cast(Any, self.desk),
             Links(url, b"k" * 32, True),

@@ -1,13 +1,19 @@
-"""The inbox over HTTP: its items, its stream, and who is let in."""
+"""The inbox over HTTP: its requests, its stream, and who is let in."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
-from feishuperm.models.ask import Ask, Block
+import pytest
+
+from feishuperm.handlers import inbox
+from feishuperm.handlers.pages.inbox import Item, make_item
+from feishuperm.models.ask import Ask
 from feishuperm.protocol.http1 import Response
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.passes import Pass, Passes
@@ -29,66 +35,102 @@ def many(count: int) -> list[Asked]:
     return [Asked(make_ask(id=f"{number}-00000000")) for number in range(count)]
 
 
-def test_item_of_a_request_is_made_once() -> None:
-    here = Site(*many(3))
+def state_of(here: Site, full: bool = True) -> dict[str, Any]:
+    event = here.callback.inbox.event(full)
+    assert event.startswith(b"event: state\ndata: {") and event.endswith(b"}\n\n")
+    assert event.count(b"\n") == 3
+    state: dict[str, Any] = json.loads(event.partition(b"data: ")[2])
+    return state
+
+
+def drawn(state: dict[str, Any]) -> list[str]:
+    """The ids of the requests that a state brings."""
+    names = [name.partition("-") for name in state["fragments"]]
+    return [id for kind, _, id in names if kind == "request"]
+
+
+def test_request_is_drawn_once() -> None:
+    asked = many(3)
+    here = Site(*asked)
     for _ in range(5):
-        state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
-    assert here.desk.made == 3
-    assert state["waiting_count"] == 3
+        state = state_of(here)
+    assert [row.taken for row in asked] == [1, 1, 1]
+    assert state["count"] == 3
     assert state["deadlines"]["1-00000000"] == 1_700_000_030.0
+
+
+def test_open_pages_are_sent_only_what_they_do_not_have() -> None:
+    here = Site(*many(2))
+    assert len(drawn(state_of(here))) == 2
+    assert len(drawn(state_of(here, full=False))) == 2, "others may be open"
+    later = state_of(here, full=False)
+    assert later["fragments"] == {} and len(later["deadlines"]) == 2
+    here.desk.asked["9-00000000"] = Asked(make_ask(id="9-00000000"))
+    changed = here.desk.asked["1-00000000"]
+    changed.made, changed.why = changed.made._replace(why="because"), "because"
+    assert sorted(drawn(state_of(here, full=False))) == ["1-00000000", "9-00000000"]
+    assert len(drawn(state_of(here))) == 3, "a new page has nothing"
+    assert state_of(here, full=False)["fragments"] == {}
+
+
+def test_part_that_changed_back_reaches_the_page_that_saw_the_change() -> None:
+    here = Site(*many(1))
+    asked = here.desk.asked["0-00000000"]
+    first = state_of(here, full=False)["fragments"]["recent-part"]
+    asked.ended = True
+    assert state_of(here)["fragments"]["recent-part"] != first
+    asked.ended = False
+    assert state_of(here, full=False)["fragments"]["recent-part"] == first
+
+
+def test_settled_request_comes_with_how_it_ended() -> None:
+    here = Site(*many(2))
+    here.desk.asked["0-00000000"].ended = True
+    state = state_of(here)
+    assert list(state["deadlines"]) == ["1-00000000"]
+    assert "已拒绝运行" in state["ended"]["0-00000000"]
 
 
 def test_request_that_is_not_put_into_words_yet_is_listed_later() -> None:
     asked = Asked(make_ask())
     here = Site(asked)
     asked.is_worded = False
-    assert here.callback.inbox.event() and here.desk.made == 0
+    assert drawn(state_of(here)) == [] and asked.taken == 0
     asked.is_worded = True
-    assert here.callback.inbox.event() and here.desk.made == 1
+    assert drawn(state_of(here)) == [ID] and asked.taken == 1
 
 
-def test_item_with_a_stopped_clock_is_drawn_anew() -> None:
+def test_request_with_a_stopped_clock_is_drawn_again() -> None:
     asked = Asked(make_ask(hold=True))
     here = Site(asked)
     assert b'action="hold"' in here.send("GET", "/").body
-    asked.ask, asked.held = make_ask(hold=False, seconds=355), True
+    asked.made, asked.extended = make_ask(hold=False, seconds=355), True
     page = here.send("GET", "/").body
     assert b'action="hold"' not in page
-    assert here.desk.made == 2
+    assert asked.taken == 2
 
 
-def test_large_request_is_drawn_when_it_arrives_and_a_small_one_when_looked_at() -> (
-    None
-):
-    large = make_ask(blocks=(Block("code", "", "start", hidden=1, tail="end"),))
-    here = Site(Asked(large))
-    here.callback.inbox.arrived(large)
-    here.callback.inbox.arrived(make_ask(id="small"))
-    state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
-    assert [item["id"] for item in state["waiting"]] == [ID]
-    assert here.desk.made == 0
-
-
-def test_many_new_items_are_made_over_several_turns() -> None:
+def test_many_new_items_are_made_over_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     here = Site(*many(10))
-    slow = here.desk.brief
 
-    def brief(asked: Asked) -> Ask:
+    def slow(ask: Ask, links: Mapping[str, str]) -> Item:
         here.time += 0.012
-        return slow(asked)
+        return make_item(ask, links)
 
-    here.desk.brief = brief  # type: ignore[method-assign]
+    monkeypatch.setattr(inbox, "make_item", slow)
     counts = []
     while not counts or here.inbox.refreshed == len(counts):
-        state = json.loads(here.callback.inbox.event().partition(b"data: ")[2])
-        counts.append(len(state["waiting"]))
+        counts.append(len(drawn(state_of(here))))
     assert counts == [2, 4, 6, 8, 10, 10]
 
 
 def test_what_was_not_shown_is_not_marked_as_shown() -> None:
     here = Site(*many(60))
-    here.callback.inbox.event()
+    state = state_of(here)
     assert len(here.desk.seen) == 50
+    assert state["count"] == 60 and len(state["deadlines"]) == 50
 
 
 # The inbox from elsewhere.
@@ -159,7 +201,7 @@ def test_sessions_are_listed_and_ended() -> None:
         for _ in range(3)
     ]
     page = place.send("GET", "/", cookie=cookies[0])
-    assert b"<b>" not in page.body and told(page).count("Firefox, Android") == 3
+    assert b"<b>Firefox" not in page.body and told(page).count("Firefox, Android") == 3
     ids = re.findall(r'name="session" value="([0-9a-f]+)"', page.body.decode())
     assert len(ids) == 3
     chosen = urlencode({"session": ids[0]})

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import feishuperm
-from feishuperm.handlers.share import Share, fill_installer
+from feishuperm.handlers.callback import Share, fill_installer
 from feishuperm.models.settings import Settings
 from feishuperm.protocol import http1
 from tests.tables import every_row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,8 +18,10 @@ from feishuperm.lib.feishu import (
     RETRY,
     SIMPLER,
     STYLES,
+    UNCOUNTED,
     Bot,
     SendResult,
+    at_zero,
     build_notice_card,
     build_permission_card,
     build_text_message,
@@ -27,9 +30,10 @@ from feishuperm.lib.feishu import (
     permission_messages,
     send_feishu_card,
     sign,
+    time_hint,
 )
 from feishuperm.lib.post import Reply, post_json
-from feishuperm.lib.text import text
+from feishuperm.messages import text
 from feishuperm.models.ask import NOTICES, YES, Notice
 from feishuperm.models.kind import KINDS, Action
 from feishuperm.models.names import LANGUAGES
@@ -602,3 +606,29 @@ def test_question_and_plan_are_titled_for_people() -> None:
         card = build_permission_card(make_ask(tool), url)
         assert card["header"]["title"]["content"] == title
         assert not any(tool in text for text in every_text(card))
+
+
+# How long a person has, and what happens then.
+
+
+def hinted(**parts: Any) -> Any:
+    ask = make_ask(language="en", created=1_700_000_000.0, seconds=55)
+    return ask._replace(**parts)
+
+
+def test_time_hint_says_how_long_and_what_happens_then() -> None:
+    moment = time.strftime("%H:%M", time.localtime(1_700_000_055.0))
+    hint = time_hint(hinted(at_zero="deny"))
+    assert "55" in hint and moment in hint
+    assert at_zero(hinted(at_zero="terminal")) != at_zero(hinted(at_zero="deny"))
+
+
+def test_request_without_an_end_of_its_own_names_none() -> None:
+    assert at_zero(hinted(at_zero="")) == ""
+    assert time_hint(hinted(at_zero="")) == "Please answer within 55 seconds"
+
+
+def test_nobody_is_told_the_seconds_of_many_hours() -> None:
+    long = hinted(seconds=UNCOUNTED, at_zero="terminal")
+    assert str(UNCOUNTED) not in time_hint(long) and time_hint(long)
+    assert str(UNCOUNTED - 1) in time_hint(hinted(seconds=UNCOUNTED - 1))

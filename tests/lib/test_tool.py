@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feishuperm.lib.text import TEXTS
 from feishuperm.lib.tool import (
     MAX_PARTS,
     RULE_FORMATTERS,
@@ -20,6 +19,7 @@ from feishuperm.lib.tool import (
     format_rules,
     row_name,
 )
+from feishuperm.messages import Message, pmsg
 from feishuperm.models.ask import Block
 from feishuperm.models.names import FORM, IDLE
 from tests.fakes.feishu import COLOURS
@@ -67,7 +67,7 @@ def test_detail_of_every_tool_has_known_kinds_and_labels(tool_name: str) -> None
     assert detail.colour == TOOL_COLORS[row_name(tool_name)]
     assert detail.blocks
     assert {block.kind for block in detail.blocks} <= KINDS
-    assert all(block.label in TEXTS for block in detail.blocks)
+    assert all(isinstance(block.label, Message) for block in detail.blocks)
 
 
 @every_row("tool_name", CALLS)
@@ -86,8 +86,8 @@ def test_form_shows_what_the_server_says_and_draws_its_schema_as_fields() -> Non
     asked = {"message": "Who?", "mcp_server_name": "lab", "requested_schema": {"a": 1}}
     blocks = extract_tool_detail(FORM, asked).blocks
     assert [(block.label, block.text) for block in blocks] == [
-        ("field.message", "Who?"),
-        ("field.mcp_server_name", "lab"),
+        ("Message", "Who?"),
+        ("MCP server", "lab"),
     ]
 
 
@@ -105,7 +105,7 @@ def test_address_is_shown_whole_and_its_host_plainly(url: str, host: str) -> Non
     asked = {"message": "Open", "mcp_server_name": "lab", "mode": "url", "url": url}
     host_block, address = extract_tool_detail(FORM, asked).blocks[-2:]
     assert host_block.text == host
-    assert (address.kind, address.label) == ("code", "field.url")
+    assert (address.kind, address.label) == ("code", "URL")
     assert "evil" in address.text or "evil" not in url
 
 
@@ -121,32 +121,32 @@ def test_no_tool_of_the_client_can_have_the_name_of_what_is_no_call(name: str) -
             "Bash",
             {"command": "ls", "description": "List", "run_in_background": False},
             (
-                Block("code", "field.command", "ls", "bash"),
-                Block("text", "field.description", "List"),
+                Block("code", "Command", "ls", "bash"),
+                Block("text", "Description", "List"),
             ),
         ),
         (
             "Edit",
             {"file_path": "/a.py", "old_string": "x", "new_string": "y"},
             (
-                Block("path", "field.file_path", "/a.py"),
-                Block("diff", "field.diff", "@@ -1 +1 @@\n-x\n+y", "diff"),
+                Block("path", "File", "/a.py"),
+                Block("diff", "Change", "@@ -1 +1 @@\n-x\n+y", "diff"),
             ),
         ),
         (
             "Edit",
             {"old_string": "x", "new_string": "y", "replace_all": True},
             (
-                Block("diff", "field.diff", "@@ -1 +1 @@\n-x\n+y", "diff"),
-                Block("code", "field.other", '{\n  "replace_all": true\n}', "json"),
+                Block("diff", "Change", "@@ -1 +1 @@\n-x\n+y", "diff"),
+                Block("code", "Also", '{\n  "replace_all": true\n}', "json"),
             ),
         ),
         (
             "Write",
             {"file_path": "/a/b.SH", "content": ""},
             (
-                Block("path", "field.file_path", "/a/b.SH"),
-                Block("code", "field.content", "", "bash"),
+                Block("path", "File", "/a/b.SH"),
+                Block("code", "Content", "", "bash"),
             ),
         ),
         (
@@ -155,7 +155,7 @@ def test_no_tool_of_the_client_can_have_the_name_of_what_is_no_call(name: str) -
             (
                 Block(
                     "question",
-                    "field.questions",
+                    pmsg("field", "Question"),
                     "[Database] Which database?\n"
                     "☐ PostgreSQL: the usual choice\n"
                     "☐ SQLite: one file",
@@ -166,16 +166,16 @@ def test_no_tool_of_the_client_can_have_the_name_of_what_is_no_call(name: str) -
             "Read",
             {"file_path": "/etc/\u202ehosts", "secret_flag": True},
             (
-                Block("path", "field.file_path", "/etc/⟦U+202E⟧hosts"),
-                Block("code", "field.other", '{\n  "secret_flag": true\n}', "json"),
+                Block("path", "File", "/etc/⟦U+202E⟧hosts"),
+                Block("code", "Also", '{\n  "secret_flag": true\n}', "json"),
             ),
         ),
         ("ExitPlanMode", {}, ()),
-        ("Unknown", {}, (Block("code", "field.input", "{}", "json"),)),
+        ("Unknown", {}, (Block("code", "Input", "{}", "json"),)),
         (
             "Bash",
             {"command": ["not", "a string"]},
-            (Block("text", "field.command", '[\n  "not",\n  "a string"\n]'),),
+            (Block("text", "Command", '[\n  "not",\n  "a string"\n]'),),
         ),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm.lib.text import text
+from feishuperm.messages import text
 from feishuperm.models.decision import Decision
 from tests.tables import every_row
 
@@ -56,15 +56,20 @@ RULES = (("Bash", "npm run build"), ("WebSearch", ""))
         ),
         (Decision.deny(), {"behavior": "deny"}),
         (
-            Decision.deny(text("zh", "message.deny")),
+            Decision.deny(text("zh", "Denied by the user in Feishu")),
             {"behavior": "deny", "message": "用户通过飞书拒绝"},
         ),
         (
-            Decision.deny(text("zh", "message.deny_reason", reason="不行")),
+            Decision.deny(
+                text("zh", "Denied by the user in Feishu: {reason}", reason="不行")
+            ),
             {"behavior": "deny", "message": "用户通过飞书拒绝：不行"},
         ),
         (
-            Decision.deny(text("zh", "message.interrupt"), interrupt=True),
+            Decision.deny(
+                text("zh", "Denied and interrupted by the user in Feishu"),
+                interrupt=True,
+            ),
             {
                 "behavior": "deny",
                 "message": "用户通过飞书拒绝并中断",
@@ -72,7 +77,9 @@ RULES = (("Bash", "npm run build"), ("WebSearch", ""))
             },
         ),
         (
-            Decision.deny(text("zh", "message.expired")),
+            Decision.deny(
+                text("zh", "Permission request timed out, denied automatically")
+            ),
             {"behavior": "deny", "message": "权限请求超时，自动拒绝"},
         ),
     ],

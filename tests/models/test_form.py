@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm.lib.text import TEXTS, text
+from feishuperm.messages import Message, text
 from feishuperm.models.form import (
     MAX_FIELDS,
     Wrong,
@@ -18,6 +18,7 @@ from feishuperm.models.form import (
     parse_content,
     read_form,
 )
+from feishuperm.models.names import NOT_OFFERED
 from tests.tables import every_row
 
 say = partial(text, "zh")
@@ -29,13 +30,25 @@ def schema(required: bool = True, **rules: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"x": rules}, "required": names}
 
 
+WRONG = {
+    "“{field}” is missing.": "missing",
+    "“{field}” is too short or too long.": "wrong_length",
+    "“{field}” is not of the form that is asked for.": "wrong_format",
+    "“{field}” must be a number.": "wrong_number",
+    "“{field}” must be a whole number.": "wrong_integer",
+    "“{field}” is out of range.": "wrong_range",
+    "“{field}” holds a choice that was not offered.": "wrong_choice",
+    "“{field}” has too few or too many choices.": "wrong_count",
+}
+
+
 def content(rules: dict[str, Any], *given: str, required: bool = True) -> Any:
     """What the server gets for the field, or the key of what is wrong."""
     parsed = parse_content(schema(required, **rules), {"f0": given}, say)
     if isinstance(parsed, Wrong):
-        assert parsed.field == "x" and parsed.key in TEXTS
+        assert parsed.field == "x" and isinstance(parsed.key, Message)
         assert "{" not in say(parsed.key, field="x")
-        return parsed.key.partition(".")[2]
+        return WRONG[parsed.key]
     return parsed.get("x", "absent")
 
 
@@ -141,7 +154,7 @@ def test_what_is_not_understood_is_left_to_the_terminal(case: str) -> None:
     asked = NOT_UNDERSTOOD[case]
     assert read_form(asked) is None
     assert not can_be_answered({"mode": "form", "requested_schema": asked})
-    assert parse_content(asked, {}, say) == Wrong("answer.not_offered")
+    assert parse_content(asked, {}, say) == Wrong(NOT_OFFERED)
 
 
 def test_address_can_be_answered_and_has_no_fields() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from feishuperm.lib.text import TEXTS, text
+from feishuperm.messages import Message, text
 from feishuperm.models.ask import Answer
 from feishuperm.models.decision import Decision
 from feishuperm.models.form import Wrong
 from feishuperm.models.kind import KINDS, Kind, kind_of, offers
-from feishuperm.models.names import DOCTOR_TOOL
+from feishuperm.models.names import DOCTOR_TOOL, NOT_OFFERED
 from feishuperm.models.request import DENIED, TRANSITIONS, WAITING
-from feishuperm.models.settings import NOTIFY_KINDS
+from feishuperm.models.settings import notify_kinds
 from tests.tables import every_row
 
 ROWS = list(KINDS.values())
@@ -40,12 +40,12 @@ def output(decision: Decision) -> dict[str, Any]:
 
 
 @every_row("row", ROWS)
-def test_every_text_of_a_row_exists_in_all_languages(row: Kind) -> None:
+def test_every_text_of_a_row_is_a_sentence(row: Kind) -> None:
     keys = {row.title, row.heading, row.empty, row.expired}
     for action in row.actions:
         keys |= {action.label, action.done, action.submit}
         keys |= {action.message, action.message_reason}
-    assert keys - {""} <= TEXTS.keys()
+    assert all(isinstance(key, Message) for key in keys - {""})
 
 
 @every_row("row", ROWS)
@@ -115,13 +115,17 @@ def test_browser_s_line_ends_are_no_change() -> None:
 @every_row(
     ("call", "typed", "error"),
     [
-        (CALL, "", "answer.empty"),
-        (CALL, " \r\n\t", "answer.empty"),
-        (CALL, "x" * 1001, "answer.long"),
-        (CALL, "ls\0rm", "answer.not_offered"),
-        ({"command": "x" * 1001}, "ls", "answer.not_offered"),
-        ({"command": ["ls"]}, "ls", "answer.not_offered"),
-        ({}, "ls", "answer.not_offered"),
+        (CALL, "", "The command is empty; nothing was done."),
+        (CALL, " \r\n\t", "The command is empty; nothing was done."),
+        (
+            CALL,
+            "x" * 1001,
+            "The command is longer than 1000 characters; nothing was done.",
+        ),
+        (CALL, "ls\0rm", NOT_OFFERED),
+        ({"command": "x" * 1001}, "ls", NOT_OFFERED),
+        ({"command": ["ls"]}, "ls", NOT_OFFERED),
+        ({}, "ls", NOT_OFFERED),
     ],
 )
 def test_edited_command_is_never_cut_or_guessed(
@@ -184,8 +188,11 @@ def test_answered_question_repeats_the_questions_beside_the_answers() -> None:
 
 
 def test_question_without_an_answer_is_sent_back() -> None:
-    assert reply("question", "answer", QUESTIONS) == "page.answer_empty"
-    assert reply("question", "answer", QUESTIONS, q0="z") == "page.answer_unknown"
+    assert reply("question", "answer", QUESTIONS) == "Answer at least one question."
+    assert (
+        reply("question", "answer", QUESTIONS, q0="z")
+        == "One choice was not offered. Please choose again."
+    )
 
 
 def test_fields_of_a_question_are_its_choices_ones_own_words_and_a_reason() -> None:
@@ -217,16 +224,19 @@ def test_only_what_lets_something_happen_grants() -> None:
         ("permission", "session"),
         ("question", "answer"),
         ("plan", "approve"),
+        ("next", "send"),
         ("denied", "allow"),
         ("form", "answer"),
-        ("next", "send"),
     ]
 
 
 def test_text_for_a_session_that_is_done() -> None:
     sent = reply("next", "send", text=" go on\r\nand test ")
     assert sent.to_hook_output() == {"next": "go on\nand test"}
-    assert reply("next", "send", text=" \n ") == "answer.nothing"
+    assert (
+        reply("next", "send", text=" \n ")
+        == "There is nothing in it; nothing was sent."
+    )
     assert reply("next", "deny").to_stdout() == b""
 
 
@@ -249,7 +259,9 @@ def test_form_is_accepted_with_its_content_or_declined() -> None:
 
     filled = reply("form", "answer", FORM_INPUT, f0="Bob", f1="42")
     assert said(filled) == {"action": "accept", "content": {"name": "Bob", "age": 42}}
-    assert reply("form", "answer", FORM_INPUT, f1="42") == Wrong("form.missing", "name")
+    assert reply("form", "answer", FORM_INPUT, f1="42") == Wrong(
+        "“{field}” is missing.", "name"
+    )
     assert said(reply("form", "deny", FORM_INPUT)) == {"action": "decline"}
     assert reply("form", "deny").is_denial()
     address = {"mode": "url", "url": "https://example.com"}
@@ -264,4 +276,4 @@ def test_call_that_auto_mode_refused_may_be_tried_again() -> None:
 
 
 def test_every_kind_has_its_word_in_the_setting_that_chooses_cards() -> None:
-    assert set(KINDS) <= set(NOTIFY_KINDS)
+    assert set(KINDS) <= set(notify_kinds())

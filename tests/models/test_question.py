@@ -32,10 +32,13 @@ QUESTIONS = [
             {"Which colour?": "Red", "Which sizes?": "M"},
         ),
         ({"q0": ["Blue", "Red"]}, {"Which colour?": "Blue"}),
-        ({}, "page.answer_empty"),
-        ({"q0_other": ["  "], "q7": ["Red"]}, "page.answer_empty"),
-        ({"q0": ["Green"]}, "page.answer_unknown"),
-        ({"q0": ["Blue"], "q1": ["S", "XL"]}, "page.answer_unknown"),
+        ({}, "Answer at least one question."),
+        ({"q0_other": ["  "], "q7": ["Red"]}, "Answer at least one question."),
+        ({"q0": ["Green"]}, "One choice was not offered. Please choose again."),
+        (
+            {"q0": ["Blue"], "q1": ["S", "XL"]},
+            "One choice was not offered. Please choose again.",
+        ),
     ],
 )
 def test_answers_come_from_the_form(

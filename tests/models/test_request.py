@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.models.request import TRANSITIONS, WAITING, Request
+from tests.asks import make_ask
 from tests.fakes.hook_server import EVENT
 from tests.tables import every_row
 
@@ -48,3 +49,32 @@ def test_unknown_state_is_no_end() -> None:
     request = make()
     assert request.end("nonsense", 1.0) is False
     assert request.waits()
+
+
+def test_request_holds_its_ask_in_few_bytes_and_gives_it_back_as_it_is_now() -> None:
+    first, second = (Request(f"1-{n}", b"{}", "Bash", "/p", 1.0) for n in "ab")
+    ask = make_ask()._replace(branch="half \ud83d", hold=True, seconds=0)
+    assert first.ask() is None and first.masked and first.veiled
+    whole = first.keep_ask(ask)
+    second.keep_ask(ask._replace(id="1-b"), whole)
+    for request in (first, second):
+        request.seconds = 55
+        held = request.ask()
+        assert held == ask._replace(id=held.id, seconds=55)
+        assert (request.masked, request.veiled) == (False, False)
+    assert len(second._ask) < 100 < len(whole)
+    second.set_context("because", "the task")
+    second.extend(300)
+    held = second.ask()
+    assert held is not None and (held.why, held.prompt) == ("because", "the task")
+    assert (held.seconds, held.hold) == (355, False)
+    second.forget_words()
+    assert second.ask() is None and second.raw == b""
+
+
+def test_request_that_is_not_shown_whole_is_for_no_pass() -> None:
+    for change in ({"masked": True}, {"veiled": True}, {"cut": 1}):
+        request = Request("1-a", b"{}", "Bash", "/p", 1.0)
+        request.passable = True
+        request.keep_ask(make_ask(**change))
+        assert not request.passable

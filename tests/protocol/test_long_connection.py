@@ -128,35 +128,75 @@ def test_odd_interval_stays_within_reason(value: object, expected: float) -> Non
 @every_row(
     ("body", "key", "fatal"),
     [
-        (b'{"code":1000040345,"msg":"x","data":null}', "app.credentials", True),
-        (b'{"code":10014}', "app.credentials", True),
-        (b'{"code":1000040350}', "app.too_many", True),
-        (b'{"code":403}', "app.forbidden", True),
-        (b'{"code":1,"msg":"system busy"}', "app.busy", False),
-        (b'{"code":1000040343}', "app.busy", False),
-        (b"<html>", "app.unreachable", False),
-        (b"[]", "app.unreachable", False),
-        (b'{"code":0}', "app.unreachable", False),
-        (b'{"code":0,"data":{"URL":"wss://h/?a=b"}}', "app.unreachable", False),
-        (b'{"code":0,"data":{"URL":5}}', "app.unreachable", False),
+        (
+            b'{"code":1000040345,"msg":"x","data":null}',
+            "FEISHU_APP_ID or FEISHU_APP_SECRET is wrong",
+            True,
+        ),
+        (b'{"code":10014}', "FEISHU_APP_ID or FEISHU_APP_SECRET is wrong", True),
+        (
+            b'{"code":1000040350}',
+            "the app has too many long connections (50 at most)",
+            True,
+        ),
+        (
+            b'{"code":403}',
+            "Feishu refuses the long connection: publish the app and switch its bot on",
+            True,
+        ),
+        (
+            b'{"code":1,"msg":"system busy"}',
+            "Feishu is busy; if that lasts, the app was never published",
+            False,
+        ),
+        (
+            b'{"code":1000040343}',
+            "Feishu is busy; if that lasts, the app was never published",
+            False,
+        ),
+        (b"<html>", "the answer is not Feishu's: a proxy may be in between", False),
+        (b"[]", "the answer is not Feishu's: a proxy may be in between", False),
+        (b'{"code":0}', "the answer is not Feishu's: a proxy may be in between", False),
+        (
+            b'{"code":0,"data":{"URL":"wss://h/?a=b"}}',
+            "the answer is not Feishu's: a proxy may be in between",
+            False,
+        ),
+        (
+            b'{"code":0,"data":{"URL":5}}',
+            "the answer is not Feishu's: a proxy may be in between",
+            False,
+        ),
         (
             '{"code":0,"data":{"URL":"wss://h/中?service_id=1"}}'.encode(),
-            "app.unreachable",
+            "the answer is not Feishu's: a proxy may be in between",
             False,
         ),
         (
             b'{"code":0,"data":{"URL":"wss://h/?service_id=99999999999999999999"}}',
-            "app.unreachable",
+            "the answer is not Feishu's: a proxy may be in between",
             False,
         ),
-        (b'{"code":1e999}', "app.unreachable", False),
+        (
+            b'{"code":1e999}',
+            "the answer is not Feishu's: a proxy may be in between",
+            False,
+        ),
         (
             b'{"code":0,"data":{"URL":"http://h/?service_id=1"}}',
-            "app.unreachable",
+            "the answer is not Feishu's: a proxy may be in between",
             False,
         ),
-        (b'{"code":"x"}', "app.unreachable", False),
-        (b"[" * 100_000, "app.unreachable", False),
+        (
+            b'{"code":"x"}',
+            "the answer is not Feishu's: a proxy may be in between",
+            False,
+        ),
+        (
+            b"[" * 100_000,
+            "the answer is not Feishu's: a proxy may be in between",
+            False,
+        ),
     ],
 )
 def test_each_refusal_of_discovery_has_its_meaning(
@@ -171,12 +211,37 @@ def test_each_refusal_of_discovery_has_its_meaning(
 @every_row(
     ("status", "headers", "key", "fatal"),
     [
-        (403, {}, "app.forbidden", True),
-        (514, {"handshake-autherrcode": "1000040350"}, "app.too_many", True),
-        (514, {"handshake-autherrcode": "7"}, "app.busy", False),
-        (200, {"handshake-status": "403"}, "app.forbidden", True),
-        (502, {}, "app.busy", False),
-        (514, {"handshake-autherrcode": "²"}, "app.busy", False),
+        (
+            403,
+            {},
+            "Feishu refuses the long connection: publish the app and switch its bot on",
+            True,
+        ),
+        (
+            514,
+            {"handshake-autherrcode": "1000040350"},
+            "the app has too many long connections (50 at most)",
+            True,
+        ),
+        (
+            514,
+            {"handshake-autherrcode": "7"},
+            "Feishu is busy; if that lasts, the app was never published",
+            False,
+        ),
+        (
+            200,
+            {"handshake-status": "403"},
+            "Feishu refuses the long connection: publish the app and switch its bot on",
+            True,
+        ),
+        (502, {}, "Feishu is busy; if that lasts, the app was never published", False),
+        (
+            514,
+            {"handshake-autherrcode": "²"},
+            "Feishu is busy; if that lasts, the app was never published",
+            False,
+        ),
     ],
 )
 def test_each_refusal_of_a_handshake_has_its_meaning(

@@ -15,11 +15,17 @@ import pytest
 
 from feishuperm.models.settings import EVERY_ADDRESS
 from feishuperm.protocol.http1 import Request, Response
-from feishuperm.server import accept as accept_module
 from feishuperm.server import connection as connection_module
-from feishuperm.server.accept import HookAcceptor, HttpAcceptor, neighbourhood
+from feishuperm.server import listen as accept_module
 from feishuperm.server.connection import Exchange, HookConnection
-from feishuperm.server.listen import Listener, listen_http, listen_unix
+from feishuperm.server.listen import (
+    HookAcceptor,
+    HttpAcceptor,
+    Listener,
+    client_network,
+    listen_http,
+    listen_unix,
+)
 from feishuperm.wire import frame
 from tests.conftest import wait_until
 from tests.server.conftest import HAS_IPV6, LoopDriver, dead_socket
@@ -179,7 +185,7 @@ def test_crowd_from_one_address_holds_off_nobody_else(servers: Servers) -> None:
     servers.driver.until(lambda: len(servers.browsers.connections) == 2)
     assert servers.browsers.make_room(("192.0.2.7", 50000))
     assert servers.reply(crowd[0]) == b""
-    assert not servers.browsers._crowds.get("192.0.2.7")
+    assert not servers.browsers._networks.get("192.0.2.7")
 
 
 @every_row(
@@ -196,7 +202,7 @@ def test_crowd_from_one_address_holds_off_nobody_else(servers: Servers) -> None:
 def test_addresses_that_one_machine_can_have_count_as_one(
     one: str, other: str, alike: bool
 ) -> None:
-    assert (neighbourhood(one) == neighbourhood(other)) is alike
+    assert (client_network(one) == client_network(other)) is alike
 
 
 def test_flood_of_browsers_beyond_the_limit_is_bounded(servers: Servers) -> None:
@@ -366,7 +372,7 @@ def test_trouble_with_accepting_is_reported_and_pauses(
 OUT_OF_FILES = """
 import resource, sys
 from feishuperm.protocol.http1 import Response
-from feishuperm.server.accept import HookAcceptor, HttpAcceptor
+from feishuperm.server.listen import HookAcceptor, HttpAcceptor
 from feishuperm.server.listen import listen_http, listen_unix
 from feishuperm.server.loop import Loop
 resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))

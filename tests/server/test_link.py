@@ -14,8 +14,16 @@ import pytest
 from feishuperm.protocol.feishu_frame import DATA, Frame, decode_frame, encode_frame
 from feishuperm.protocol.long_connection import Delivery, Endpoint, Refusal
 from feishuperm.protocol.websocket import Close, Message, WebSocket
-from feishuperm.server.line import CLOSED, UP, WAITING, Backoff
-from feishuperm.server.link import FRESH_SECONDS, LOOK_SECONDS, MEND_SECONDS, Link
+from feishuperm.server.outgoing import (
+    CLOSED,
+    FRESH_SECONDS,
+    LOOK_SECONDS,
+    REPAIR_SECONDS,
+    UP,
+    WAITING,
+    Backoff,
+    Link,
+)
 from tests.server.conftest import LoopDriver
 
 ENDPOINT = Endpoint("wss://x/?service_id=7", 7, 120.0)
@@ -183,11 +191,13 @@ def test_dialling_that_breaks_in_any_way_is_tried_again(
 
 def test_refusal_that_a_person_must_mend_is_not_hammered(driver: LoopDriver) -> None:
     world = World(driver)
-    world.failures = [Refusal("app.credentials", 10015, fatal=True)]
+    world.failures = [
+        Refusal("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong", 10015, fatal=True)
+    ]
     world.link.start()
     driver.until(lambda: world.link.state == WAITING and world.dials == 1)
-    assert world.link.detail == "app.credentials"
-    driver.advance(MEND_SECONDS - 1)
+    assert world.link.detail == "FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"
+    driver.advance(REPAIR_SECONDS - 1)
     assert world.dials == 1
     driver.advance(1)
     world.up()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from feishuperm.server import redis as redis_module
-from feishuperm.server.line import UP
+from feishuperm.server.outgoing import UP
 from feishuperm.server.redis import RedisLine
 from tests.server.conftest import LoopDriver
 

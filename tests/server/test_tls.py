@@ -12,7 +12,7 @@ import pytest
 
 from feishuperm.errors import SettingError
 from feishuperm.server.connection import NOT_NOW
-from feishuperm.server.tls import server_side
+from feishuperm.server.listen import server_side
 
 
 class Pair:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from feishuperm.danger.reader import Finding, Reading
-from feishuperm.lib.text import text
+from feishuperm.messages import text
 from feishuperm.models.payload import PermissionRequestPayload
 from feishuperm.services import dangers
 from feishuperm.services.dangers import is_clear, names, read_danger, sentences

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 
 from feishuperm.lib import files
 from feishuperm.services import ledger as ledger_module
-from feishuperm.services import ledger_check, ledger_lines
-from feishuperm.services.ledger import Ledger, head_path_of
-from feishuperm.services.ledger_check import Report, check
-from feishuperm.services.ledger_lines import (
+from feishuperm.services import ledger_check
+from feishuperm.services.ledger import (
     MAX_LINE,
+    Ledger,
+    head_path_of,
 )
+from feishuperm.services.ledger_check import Report, check
 from tests.conftest import ROOT, is_thorough
 
 
@@ -142,7 +143,7 @@ def test_recent_reads_the_end_of_a_large_file_only(
         read.append(length)
         return real(fd, length, offset)
 
-    monkeypatch.setattr(ledger_lines.os, "pread", pread)
+    monkeypatch.setattr(ledger_module.os, "pread", pread)
     later = Ledger(ledger.path, clock=lambda: 5000.0)
     assert [entry["id"] for entry in later.recent(4500)] == ["id-0"]
     assert sum(read) == path.stat().st_size  # within an hour of the limit: read on
@@ -416,7 +417,7 @@ def test_full_disk_leaves_no_half_entry_and_loses_none(
         os.write(fd, data[:10])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(ledger_lines, "write_all", write)
+    monkeypatch.setattr(ledger_module, "write_all", write)
     with pytest.raises(OSError, match="No space left"):
         ledger.append({"id": "refused"})
     with pytest.raises(OSError, match="No space left"):
@@ -425,7 +426,7 @@ def test_full_disk_leaves_no_half_entry_and_loses_none(
     assert ledger.flush() == 1
     assert ledger.problem == "No space left on device"
     assert path.read_bytes() == before
-    monkeypatch.setattr(ledger_lines, "write_all", files.write_all)
+    monkeypatch.setattr(ledger_module, "write_all", files.write_all)
     assert ledger.flush() == 0
     assert ids(ledger) == ["id-0", "id-1", "kept"]
     assert check(ledger).sound()

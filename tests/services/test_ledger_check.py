@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from feishuperm.services import ledger as ledgers
 from feishuperm.services import ledger_check
-from feishuperm.services.ledger import Ledger
-from feishuperm.services.ledger_check import Report, check
-from feishuperm.services.ledger_lines import decode, peek, seal
+from feishuperm.services.ledger import Ledger, decode, seal
+from feishuperm.services.ledger_check import Report, check, peek
 from tests.conftest import examples
 from tests.services.test_ledger import fill, ids
 

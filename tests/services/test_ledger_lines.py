@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from feishuperm.services import ledger_lines
-from feishuperm.services.ledger import Ledger
-from feishuperm.services.ledger_check import check
-from feishuperm.services.ledger_lines import (
+from feishuperm.services import ledger as module
+from feishuperm.services.ledger import (
     MAX_TEXT,
     Head,
+    Ledger,
     Place,
     clean,
     decode,
@@ -32,6 +31,7 @@ from feishuperm.services.ledger_lines import (
     unseal,
     write_head,
 )
+from feishuperm.services.ledger_check import check
 from tests.tables import every_row
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -50,7 +50,7 @@ def test_lines_backwards_are_the_lines_forwards(
     path = tmp_path_factory.mktemp("lines") / "file"
     path.write_bytes(b"\n".join(lines))
     with pytest.MonkeyPatch.context() as patch, path.open("rb") as file:
-        patch.setattr(ledger_lines, "BLOCK", block)
+        patch.setattr(module, "BLOCK", block)
         backwards = list(reversed_lines(file.fileno(), path.stat().st_size))
     assert backwards[::-1] == (lines or [b""])
 

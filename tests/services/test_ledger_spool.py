@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from feishuperm.services.ledger_spool import SIZE, Spool
+from feishuperm.services.ledger import SPOOL_BYTES, Spool
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def spool(tmp_path: Path) -> Spool:
 
 def test_room_is_taken_at_once_and_for_this_user_alone(spool: Spool) -> None:
     state = os.stat(spool.path)
-    assert (state.st_size, stat.S_IMODE(state.st_mode)) == (SIZE, 0o600)
-    assert state.st_blocks * 512 >= SIZE
+    assert (state.st_size, stat.S_IMODE(state.st_mode)) == (SPOOL_BYTES, 0o600)
+    assert state.st_blocks * 512 >= SPOOL_BYTES
     spool.add([b"a"])
     spool.prepare()
     assert spool.read() == [b"a"]
@@ -39,15 +39,15 @@ def test_lines_are_kept_in_order_and_given_up_together(spool: Spool) -> None:
     assert Spool(spool.path).read() == []
     assert again.add([b"e"])
     assert Spool(spool.path).read() == [b"e"], "nothing of what was there before"
-    assert os.stat(spool.path).st_size == SIZE
+    assert os.stat(spool.path).st_size == SPOOL_BYTES
 
 
 def test_no_more_is_taken_than_there_is_room(spool: Spool) -> None:
-    assert spool.add([b"x" * (SIZE - 100)])
+    assert spool.add([b"x" * (SPOOL_BYTES - 100)])
     assert not spool.add([b"y" * 100])
     assert spool.add([b"z"])
     assert len(spool.read()) == 2
-    assert os.stat(spool.path).st_size == SIZE
+    assert os.stat(spool.path).st_size == SPOOL_BYTES
 
 
 def test_without_its_file_nothing_is_kept_and_nothing_raised(tmp_path: Path) -> None:
@@ -73,6 +73,6 @@ def test_every_cut_leaves_whole_lines(
     spool.add(lines)
     path = Path(spool.path)
     data = path.read_bytes()
-    path.write_bytes(data[:size] + b"\0" * (SIZE - size))
+    path.write_bytes(data[:size] + b"\0" * (SPOOL_BYTES - size))
     kept = Spool(spool.path).read()
     assert kept == lines[: len(kept)]

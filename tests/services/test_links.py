@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from feishuperm.models.kind import KINDS
-from feishuperm.services.links import Links, load_key
+from feishuperm.services.web_access import Links, load_key
 from tests.tables import every_row
 
 ID = "1700000000-0123abcd"

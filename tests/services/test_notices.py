@@ -11,7 +11,8 @@ import pytest
 from feishuperm.models.payload import HookPayload, parse_payload
 from feishuperm.services import notices as module
 from feishuperm.services.notices import Notices
-from tests.services.test_desk import Channel
+from feishuperm.services.notifier import Notifier
+from tests.services.test_approvals import Channel
 from tests.tables import every_row
 
 STOP = {"hook_event_name": "Stop", "last_assistant_message": "done"}
@@ -24,7 +25,8 @@ def payload(event: dict[str, Any]) -> HookPayload:
 
 def made(*kinds: str) -> tuple[Notices, Channel, Channel]:
     first, second = Channel("app"), Channel("webhook")
-    return Notices((first, second), frozenset(kinds), lambda: 100.0), first, second
+    notifier = Notifier([first, second], frozenset(), 0, lambda seconds, fn: None)
+    return Notices(notifier.notify, frozenset(kinds), lambda: 100.0), first, second
 
 
 def test_event_is_told_on_every_channel() -> None:

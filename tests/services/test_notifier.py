@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from feishuperm.models.ask import Ask, Notice, Outcome
-from feishuperm.services.notifier import Notifier, Reports
+from feishuperm.services.notifier import Notifier
 from tests.asks import make_ask
-from tests.services.test_desk import Channel, Timers
+from tests.services.test_approvals import Channel, Timers
 
 KINDS = frozenset(("permission", "denied"))
 
@@ -18,8 +18,14 @@ KINDS = frozenset(("permission", "denied"))
 class Asked:
     """A request, as far as a notifier cares."""
 
-    def __init__(self) -> None:
+    def __init__(self, ask: Ask) -> None:
         self.open = True
+        self.made = ask
+        self.id, self.kind = ask.id, ask.kind
+        self.created, self.seconds = ask.created, ask.seconds
+
+    def ask(self) -> Ask:
+        return self.made
 
     def waits(self) -> bool:
         return self.open
@@ -31,40 +37,44 @@ class Muted(Channel):
 
 
 class Bench:
-    """Channels, a clock, and what the desk is told."""
+    """Channels, a clock, and a listener that writes down what it is told."""
 
-    def __init__(self, *channels: Channel, delay: int = 0) -> None:
+    def __init__(self, *channels: Channel, delay: int = 0, **options: bool) -> None:
         self.inbox = Channel("inbox", passive=True)
         self.card, self.bot = Channel("app"), Channel("webhook")
         self.channels: Sequence[Channel] = channels or (self.inbox, self.card, self.bot)
         self.timers = Timers()
-        self.queue: list[Any] = []  # what came from other threads
         self.changes: list[int] = []
-        self.request: Any = Asked()
+        self.request: Any = None
         self.said: list[str] = []
-        self.told = Reports(
-            lambda request: self.said.append("shown"),
-            lambda request, detail: self.said.append(f"failed: {detail}"),
-            lambda request: self.said.append("lost"),
-        )
+        self.delays: list[float] = []
         self.notifier = Notifier(
             self.channels, KINDS, delay,
             lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
-            self.queue.append, lambda: self.changes.append(1),
+            lambda: self.changes.append(1), **options,
         )  # fmt: skip
 
-    def announce(self, ask: Ask | None = None, **options: Any) -> None:
-        ask = ask or make_ask()
-        self.notifier.announce(self.request, ask, self.told, **options)
-
-    def run(self) -> None:
-        """The loop's turn."""
-        while self.queue:
-            self.queue.pop(0)()
+    def announce(self, ask: Ask | None = None, push: bool = True) -> None:
+        self.request = Asked(ask or make_ask())
+        self.notifier.announce(self.request, self, push)
 
     def report(self, channel: Channel, shown: bool, detail: str = "") -> None:
-        channel.asks[-1][1].done(shown, detail)
-        self.run()
+        announcement = channel.asks[-1][1]
+        announcement.shown() if shown else announcement.failed(detail)
+
+    # The listener.
+
+    def on_shown(self, request: Any) -> None:
+        self.said.append("shown")
+
+    def on_unseen(self, request: Any, why: str) -> None:
+        self.said.append(f"failed: {why}")
+
+    def on_lost(self, request: Any) -> None:
+        self.said.append("lost")
+
+    def card_delay(self, request: Any) -> float:
+        return self.delays.pop(0) if self.delays else 0.0
 
 
 @pytest.fixture
@@ -75,14 +85,6 @@ def bench() -> Bench:
 def test_request_is_shown_on_every_channel_once(bench: Bench) -> None:
     bench.announce()
     assert [len(channel.asks) for channel in bench.channels] == [1, 1, 1]
-
-
-def test_report_of_a_channel_waits_for_the_loops_own_thread(bench: Bench) -> None:
-    bench.announce()
-    bench.card.asks[0][1].done(True, "")
-    assert bench.said == []
-    bench.run()
-    assert bench.said == ["shown"]
 
 
 def test_request_that_every_channel_failed_to_show_is_told_with_all_reasons(
@@ -128,10 +130,8 @@ def test_card_that_nobody_can_answer_any_more_is_lost_when_it_was_the_last(
     bench.report(bench.card, True)
     bench.report(bench.bot, True)
     bench.card.asks[0][1].lost()
-    bench.run()
     assert bench.said == ["shown", "shown"]
     bench.bot.asks[0][1].lost()
-    bench.run()
     assert bench.said[-1] == "lost"
 
 
@@ -186,17 +186,57 @@ def test_card_goes_out_after_the_delay_if_it_is_still_waited_for() -> None:
     assert len(channels[1].asks) == 1
 
 
-def test_card_is_held_while_a_person_is_there_and_made_when_it_leaves(
+def test_card_is_delayed_while_a_person_is_there_and_made_when_it_leaves(
     bench: Bench,
 ) -> None:
-    waits = [3.0, 2.0, 0.0]
-    late = make_ask(why="known by then")
-    bench.announce(hold=lambda: waits.pop(0), renew=lambda: late)
+    bench.delays = [3.0, 2.0, 0.0]
+    bench.announce()
+    bench.request.made = late = make_ask(why="known by then")
     assert bench.card.asks == [] and bench.inbox.asks[0][0].why == ""
     bench.timers.turn(3)
     assert bench.card.asks == []
     bench.timers.turn(2)
-    assert bench.card.asks[0][0] is late and waits == []
+    assert bench.card.asks[0][0] is late and bench.delays == []
+
+
+def test_second_failure_of_one_channel_is_not_the_failure_of_another(
+    bench: Bench,
+) -> None:
+    """A hook that came back announces again what is on its way already."""
+    bench.announce()
+    bench.announce()
+    for _, announcement in bench.card.asks:
+        announcement.failed("no app")
+    assert bench.said == []
+
+
+def test_report_on_a_request_that_has_ended_is_nothing(bench: Bench) -> None:
+    bench.announce()
+    bench.notifier.settle(Outcome(bench.request.id))
+    for channel in (bench.card, bench.bot):
+        ((_, announcement),) = channel.asks
+        assert not announcement.is_wanted()
+        announcement.shown()
+        announcement.lost()
+        announcement.failed("too late")
+        announcement.stand_in()
+    assert bench.said == []
+
+
+def test_where_cards_are_titles_only_the_inbox_is_told_more() -> None:
+    bench = Bench(titles_only=True)
+    bench.announce()
+    outcome = Outcome("1-a", done="x", summary="npm test")
+    bench.notifier.settle(outcome)
+    bench.notifier.update(outcome)
+    bench.notifier.notify(Notice("stop", 1.0, text="all of it"))
+    assert bench.inbox.asks[0][0].blocks and bench.inbox.outcomes == [outcome]
+    assert bench.inbox.notices[0].text == "all of it"
+    for channel in (bench.card, bench.bot):
+        ask = channel.asks[0][0]
+        assert ask.titled and not ask.blocks and not ask.summary
+        assert channel.outcomes == channel.updates == [outcome.bare()]
+        assert channel.notices[0].text == ""
 
 
 def test_end_and_news_reach_every_channel_and_open_page(bench: Bench) -> None:

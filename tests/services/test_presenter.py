@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from feishuperm.lib.feishu import build_permission_card
-from feishuperm.lib.text import text
+from feishuperm.messages import text
 from feishuperm.models import request as states
 from feishuperm.models.ask import Ask
 from feishuperm.models.decision import Decision
@@ -21,6 +21,7 @@ from feishuperm.services.passes import Pass
 from feishuperm.services.presenter import (
     BRIEF,
     Presenter,
+    at_once,
     brief_ask,
     last_paragraph,
 )
@@ -44,7 +45,9 @@ def request_of(tool_name: str = "Bash", **tool_input: Any) -> Request:
     payload = payload_of(tool_name, tool_input or None)
     raw = json.dumps(payload.fields).encode()
     hook = HookRequest(ID, "", "/home/me/shop", raw)
-    return new_request(hook, payload, 1700000000.0, 0.0)
+    request = new_request(hook, payload, 1700000000.0, 0.0)
+    request.seconds = 55
+    return request
 
 
 def whole(tool_name: str = "Bash", **tool_input: Any) -> Ask:
@@ -52,7 +55,8 @@ def whole(tool_name: str = "Bash", **tool_input: Any) -> Ask:
 
 
 def brief(tool_name: str = "Bash", **tool_input: Any) -> Ask:
-    return presenter().brief(request_of(tool_name, **tool_input))
+    request = request_of(tool_name, **tool_input)
+    return at_once(presenter().brief(request, request.payload()))
 
 
 # What waits.
@@ -135,7 +139,8 @@ def test_new_kind_and_button_are_on_the_card(extra: Kind) -> None:
 
 def test_short_request_is_brief_by_itself() -> None:
     request = request_of(command="npm test")
-    assert presenter().brief(request) == presenter().ask(request)
+    brief = at_once(presenter().brief(request, request.payload()))
+    assert brief == presenter().ask(request)
 
 
 @every_row(
@@ -183,7 +188,7 @@ def test_page_shows_all_of_a_large_request_and_offers_everything() -> None:
 def test_large_request_is_made_whole_in_many_steps() -> None:
     """One turn of the loop must not mask megabytes: others wait for the server."""
     command = "echo " + "TOKEN=Hunter22secret; " * 20_000
-    steps = presenter().in_steps(request_of(command=command))
+    steps = presenter().whole(request_of(command=command))
     count = 0
     try:
         while True:
@@ -303,7 +308,10 @@ def test_outcome_says_what_a_person_did(
 
 def test_always_that_wrote_nothing_is_called_what_it_was() -> None:
     request = ended(states.ALLOWED, "always")
-    request.note = "rule.wildcard"
+    request.note = (
+        "The command holds a *, and its rule would allow other commands too; it was "
+        "allowed once"
+    )
     outcome = presenter().outcome(request)
     assert outcome.done == "已批准运行"
     assert len(outcome.lines) == 1

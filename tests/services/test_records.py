@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from feishuperm.models import request as states
-from feishuperm.services.records import ledger_entry, remembered
-from tests.services.test_desk import ID, Bench
+from feishuperm.services.request_manager import ledger_entry, remembered
+from tests.services.test_approvals import ID, Bench
 from tests.tables import every_row
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feishuperm.errors import PayloadError, ProtocolError
-from feishuperm.lib.text import text
+from feishuperm.messages import text
 from feishuperm.models import request as states
 from feishuperm.models.ask import Answer
 from feishuperm.models.decision import Decision

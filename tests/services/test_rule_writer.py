@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from feishuperm.errors import FileError
-from feishuperm.lib.text import TEXTS
+from feishuperm.messages import text
 from feishuperm.services import rule_writer
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
 from tests.conftest import ROOT
@@ -103,60 +102,317 @@ def test_rule_of_each_tool(
 @every_row(
     ("tool", "tool_input", "refusal"),
     [
-        ("Bash", {"command": "rm *.o"}, "rule.wildcard"),
-        ("Bash", {"command": "node x:*"}, "rule.wildcard"),
-        ("Bash", {"command": "*"}, "rule.wildcard"),
-        ("Bash", {"command": " npm test"}, "rule.space"),
-        ("Bash", {"command": "\nnpm test"}, "rule.space"),
-        ("Bash", {"command": "touch a\\ "}, "rule.space"),
-        ("Bash", {"command": ""}, "rule.none"),
-        ("Bash", {"command": "   "}, "rule.space"),
-        ("Bash", {"command": "a\0b"}, "rule.none"),
-        ("Bash", {"command": "a\ud800"}, "rule.none"),
-        ("Bash", {"command": 5}, "rule.none"),
-        ("Bash", {}, "rule.none"),
-        ("Edit", {"file_path": "/a/what?.js"}, "rule.question"),
-        ("Write", {"file_path": "/a/b."}, "rule.path"),
-        ("Write", {"file_path": "/a./b"}, "rule.path"),
-        ("Write", {"file_path": "/a/b "}, "rule.path"),
-        ("Write", {"file_path": "/a/b\nc"}, "rule.path"),
-        ("Write", {"file_path": "/a/\ud800"}, "rule.path"),
-        ("Write", {"file_path": "/"}, "rule.path"),
-        ("Write", {"file_path": "/.."}, "rule.path"),
-        ("Write", {"file_path": "~/x"}, "rule.none"),
-        ("Write", {"file_path": ""}, "rule.none"),
-        ("Grep", {"pattern": "x"}, "rule.search"),
-        ("Grep", {"pattern": "x", "path": "/srv/app"}, "rule.search"),
-        ("Glob", {"pattern": "*", "path": "/srv/app/a.js"}, "rule.search"),
-        ("Write", {"file_path": "/srv/new/"}, "rule.folder"),
-        ("Edit", {"file_path": "/srv/new//"}, "rule.folder"),
-        ("Read", {"file_path": "new/."}, "rule.folder"),
-        ("NotebookEdit", {"notebook_path": "a/b/.."}, "rule.folder"),
-        ("WebFetch", {"url": "https://user@example.com/"}, "rule.none"),
-        ("WebFetch", {"url": "https://例子.测试/"}, "rule.none"),
-        ("WebFetch", {"url": "https://[::1]/"}, "rule.none"),
-        ("WebFetch", {"url": "https://a.com\\@b.com"}, "rule.none"),
-        ("WebFetch", {"url": "file:///etc/passwd"}, "rule.none"),
-        ("AskUserQuestion", {"questions": []}, "rule.none"),
-        ("ExitPlanMode", {"plan": "x"}, "rule.none"),
-        ("mcp__lab", {}, "rule.none"),
-        ("mcp__lab__", {}, "rule.none"),
-        ("mcp____echo", {}, "rule.none"),
-        ("mcp__lab__*", {}, "rule.none"),
-        ("Tool(x)", {}, "rule.none"),
-        ("*", {}, "rule.none"),
-        ("Skill", {"skill": "team:commit"}, "rule.none"),
-        ("Skill", {}, "rule.none"),
-        ("Agent", {"subagent_type": "general-purpose", "prompt": "x"}, "rule.none"),
-        ("Task", {"subagent_type": "x"}, "rule.none"),
-        ("PowerShell", {"command": "Get-Date"}, "rule.none"),
-        ("Monitor", {"command": "tail -f x"}, "rule.none"),
-        ("Unheard", {"x": 1}, "rule.none"),
-        ("Unheard", {"x": None}, "rule.none"),
-        ("Bash", {"command": "echo " + "x" * 2048}, "rule.long"),
-        ("Bash", {"command": "echo " + "中" * 700}, "rule.long"),
-        ("Bash", {"command": "(" * 1100}, "rule.long"),
-        ("Write", {"file_path": "/a/" + "b" * 2048}, "rule.long"),
+        (
+            "Bash",
+            {"command": "rm *.o"},
+            (
+                "The command holds a *, and its rule would allow other commands too; "
+                "it was allowed once"
+            ),
+        ),
+        (
+            "Bash",
+            {"command": "node x:*"},
+            (
+                "The command holds a *, and its rule would allow other commands too; "
+                "it was allowed once"
+            ),
+        ),
+        (
+            "Bash",
+            {"command": "*"},
+            (
+                "The command holds a *, and its rule would allow other commands too; "
+                "it was allowed once"
+            ),
+        ),
+        (
+            "Bash",
+            {"command": " npm test"},
+            (
+                "No rule can match the blank the command begins or ends with; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Bash",
+            {"command": "\nnpm test"},
+            (
+                "No rule can match the blank the command begins or ends with; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Bash",
+            {"command": "touch a\\ "},
+            (
+                "No rule can match the blank the command begins or ends with; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Bash",
+            {"command": ""},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Bash",
+            {"command": "   "},
+            (
+                "No rule can match the blank the command begins or ends with; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Bash",
+            {"command": "a\0b"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Bash",
+            {"command": "a\ud800"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Bash",
+            {"command": 5},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        ("Bash", {}, "There is no exact rule for this request; it was allowed once"),
+        (
+            "Edit",
+            {"file_path": "/a/what?.js"},
+            (
+                "The path holds a ?, and its rule would allow other files too; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Write",
+            {"file_path": "/a/b."},
+            "This path cannot be written as an exact rule; it was allowed once",
+        ),
+        (
+            "Write",
+            {"file_path": "/a./b"},
+            "This path cannot be written as an exact rule; it was allowed once",
+        ),
+        (
+            "Write",
+            {"file_path": "/a/b "},
+            "This path cannot be written as an exact rule; it was allowed once",
+        ),
+        (
+            "Write",
+            {"file_path": "/a/b\nc"},
+            "This path cannot be written as an exact rule; it was allowed once",
+        ),
+        (
+            "Write",
+            {"file_path": "/a/\ud800"},
+            "This path cannot be written as an exact rule; it was allowed once",
+        ),
+        (
+            "Write",
+            {"file_path": "/"},
+            "This path cannot be written as an exact rule; it was allowed once",
+        ),
+        (
+            "Write",
+            {"file_path": "/.."},
+            "This path cannot be written as an exact rule; it was allowed once",
+        ),
+        (
+            "Write",
+            {"file_path": "~/x"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Write",
+            {"file_path": ""},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Grep",
+            {"pattern": "x"},
+            (
+                "A rule for a search would allow reading the whole folder; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Grep",
+            {"pattern": "x", "path": "/srv/app"},
+            (
+                "A rule for a search would allow reading the whole folder; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Glob",
+            {"pattern": "*", "path": "/srv/app/a.js"},
+            (
+                "A rule for a search would allow reading the whole folder; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Write",
+            {"file_path": "/srv/new/"},
+            (
+                "The path is a folder, and its rule would allow everything in it; it "
+                "was allowed once"
+            ),
+        ),
+        (
+            "Edit",
+            {"file_path": "/srv/new//"},
+            (
+                "The path is a folder, and its rule would allow everything in it; it "
+                "was allowed once"
+            ),
+        ),
+        (
+            "Read",
+            {"file_path": "new/."},
+            (
+                "The path is a folder, and its rule would allow everything in it; it "
+                "was allowed once"
+            ),
+        ),
+        (
+            "NotebookEdit",
+            {"notebook_path": "a/b/.."},
+            (
+                "The path is a folder, and its rule would allow everything in it; it "
+                "was allowed once"
+            ),
+        ),
+        (
+            "WebFetch",
+            {"url": "https://user@example.com/"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "WebFetch",
+            {"url": "https://例子.测试/"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "WebFetch",
+            {"url": "https://[::1]/"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "WebFetch",
+            {"url": "https://a.com\\@b.com"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "WebFetch",
+            {"url": "file:///etc/passwd"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "AskUserQuestion",
+            {"questions": []},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "ExitPlanMode",
+            {"plan": "x"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "mcp__lab",
+            {},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "mcp__lab__",
+            {},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "mcp____echo",
+            {},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "mcp__lab__*",
+            {},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        ("Tool(x)", {}, "There is no exact rule for this request; it was allowed once"),
+        ("*", {}, "There is no exact rule for this request; it was allowed once"),
+        (
+            "Skill",
+            {"skill": "team:commit"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        ("Skill", {}, "There is no exact rule for this request; it was allowed once"),
+        (
+            "Agent",
+            {"subagent_type": "general-purpose", "prompt": "x"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Task",
+            {"subagent_type": "x"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "PowerShell",
+            {"command": "Get-Date"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Monitor",
+            {"command": "tail -f x"},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Unheard",
+            {"x": 1},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Unheard",
+            {"x": None},
+            "There is no exact rule for this request; it was allowed once",
+        ),
+        (
+            "Bash",
+            {"command": "echo " + "x" * 2048},
+            (
+                "The rule would be longer than 2 kB and is not written; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Bash",
+            {"command": "echo " + "中" * 700},
+            (
+                "The rule would be longer than 2 kB and is not written; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Bash",
+            {"command": "(" * 1100},
+            (
+                "The rule would be longer than 2 kB and is not written; it was "
+                "allowed once"
+            ),
+        ),
+        (
+            "Write",
+            {"file_path": "/a/" + "b" * 2048},
+            (
+                "The rule would be longer than 2 kB and is not written; it was "
+                "allowed once"
+            ),
+        ),
     ],
 )
 def test_no_exact_rule_no_rule_and_a_reason(
@@ -173,7 +429,12 @@ def test_folder_gets_no_rule_as_it_would_open_everything_in_it(
     (project / "linked").symlink_to("src")
     for path in ("src", "src/", "src/.", "src/../src", "linked", "."):
         plan = WRITER.plan(tool, {"file_path": path}, str(project))
-        assert plan == RulePlan(refusal="rule.folder")
+        assert plan == RulePlan(
+            refusal=(
+                "The path is a folder, and its rule would allow everything in it; it "
+                "was allowed once"
+            )
+        )
 
 
 @pytest.mark.parametrize("tool", ["Edit", "Write", "Read"])
@@ -186,7 +447,12 @@ def test_path_through_a_link_gets_no_rule_as_the_client_would_ask_again(
     (project / "dangling").symlink_to(tmp_path / "gone")
     for path in ("file", "away/secret", "away/new", "dangling"):
         plan = WRITER.plan(tool, {"file_path": path}, str(project))
-        assert plan == RulePlan(refusal="rule.link")
+        assert plan == RulePlan(
+            refusal=(
+                "The path goes through a symbolic link, and no rule would mean "
+                "exactly the file behind it; it was allowed once"
+            )
+        )
 
 
 @every_row(
@@ -206,7 +472,10 @@ def test_rule_for_every_call_of_a_tool_is_marked_as_such(
     tool: str, tool_input: dict[str, Any], broad: bool
 ) -> None:
     assert WRITER.plan(tool, tool_input, PROJECT).broad is broad
-    assert TEXTS["rule.broad"][0] == "这个工具的任何调用都将直接通过"
+    assert (
+        text("zh", "Every call of this tool will pass without asking")
+        == "这个工具的任何调用都将直接通过"
+    )
 
 
 # As the client was seen to ask, or not to ask, in spite of the exact rule.
@@ -227,14 +496,14 @@ NOT_ASKED_AGAIN = [
 def test_command_that_writes_files_is_told_that_it_will_ask_again(command: str) -> None:
     plan = WRITER.plan("Bash", {"command": command}, PROJECT)
     assert plan.rules
-    assert plan.note == ("rule.writes" if command in ASKED_AGAIN else "")
-
-
-def test_every_reason_is_a_sentence() -> None:
-    source = Path(rule_writer.__file__).read_text()
-    keys = set(re.findall(r'"(rule\.\w+)"', source))
-    assert len(keys) >= 8
-    assert keys <= set(TEXTS)
+    assert plan.note == (
+        (
+            "The command writes to a file by > or tee: even with the rule, Claude "
+            "Code asks for that every time."
+        )
+        if command in ASKED_AGAIN
+        else ""
+    )
 
 
 def test_relative_path_starts_at_the_working_folder() -> None:
@@ -391,7 +660,15 @@ def test_rule_that_is_there_is_not_written_again(settings: Path, project: Path) 
 
 
 def test_refused_plan_touches_nothing(project: Path) -> None:
-    assert WRITER.write(str(project), RulePlan(refusal="rule.none")) == WriteResult()
+    assert (
+        WRITER.write(
+            str(project),
+            RulePlan(
+                refusal="There is no exact rule for this request; it was allowed once"
+            ),
+        )
+        == WriteResult()
+    )
     assert os.listdir(project) == []
 
 
@@ -437,18 +714,90 @@ def test_everything_else_in_the_file_keeps_its_bytes(
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b'{"permissions": {', "rule.unparsable"),
-        (b'{"a": 1} // comment', "rule.unparsable"),
-        (b'{"a": "\xff"}', "rule.unparsable"),
-        (b'{"a": NaN}', "rule.unparsable"),
-        (b"[" * 100_000, "rule.unparsable"),
-        (b"[]", "rule.unparsable"),
-        (b'"text"', "rule.unparsable"),
-        (b'{"permissions": []}', "rule.structure"),
-        (b'{"permissions": null}', "rule.structure"),
-        (b'{"permissions": {"allow": {}}}', "rule.structure"),
-        (b'{"permissions": {"allow": "Bash"}}', "rule.structure"),
-        (b'{"permissions": {"allow": null}}', "rule.structure"),
+        (
+            b'{"permissions": {',
+            (
+                ".claude/settings.local.json is not a JSON object and was left as it "
+                "is; this request was allowed"
+            ),
+        ),
+        (
+            b'{"a": 1} // comment',
+            (
+                ".claude/settings.local.json is not a JSON object and was left as it "
+                "is; this request was allowed"
+            ),
+        ),
+        (
+            b'{"a": "\xff"}',
+            (
+                ".claude/settings.local.json is not a JSON object and was left as it "
+                "is; this request was allowed"
+            ),
+        ),
+        (
+            b'{"a": NaN}',
+            (
+                ".claude/settings.local.json is not a JSON object and was left as it "
+                "is; this request was allowed"
+            ),
+        ),
+        (
+            b"[" * 100_000,
+            (
+                ".claude/settings.local.json is not a JSON object and was left as it "
+                "is; this request was allowed"
+            ),
+        ),
+        (
+            b"[]",
+            (
+                ".claude/settings.local.json is not a JSON object and was left as it "
+                "is; this request was allowed"
+            ),
+        ),
+        (
+            b'"text"',
+            (
+                ".claude/settings.local.json is not a JSON object and was left as it "
+                "is; this request was allowed"
+            ),
+        ),
+        (
+            b'{"permissions": []}',
+            (
+                "permissions.allow in .claude/settings.local.json is not a list; the "
+                "file was left as it is, and this request was allowed"
+            ),
+        ),
+        (
+            b'{"permissions": null}',
+            (
+                "permissions.allow in .claude/settings.local.json is not a list; the "
+                "file was left as it is, and this request was allowed"
+            ),
+        ),
+        (
+            b'{"permissions": {"allow": {}}}',
+            (
+                "permissions.allow in .claude/settings.local.json is not a list; the "
+                "file was left as it is, and this request was allowed"
+            ),
+        ),
+        (
+            b'{"permissions": {"allow": "Bash"}}',
+            (
+                "permissions.allow in .claude/settings.local.json is not a list; the "
+                "file was left as it is, and this request was allowed"
+            ),
+        ),
+        (
+            b'{"permissions": {"allow": null}}',
+            (
+                "permissions.allow in .claude/settings.local.json is not a list; the "
+                "file was left as it is, and this request was allowed"
+            ),
+        ),
     ],
 )
 def test_file_that_cannot_be_understood_is_left_byte_for_byte(
@@ -465,17 +814,29 @@ def test_file_that_cannot_be_understood_is_left_byte_for_byte(
 
 def test_place_that_cannot_be_written_is_reported(project: Path) -> None:
     gone = str(project / "gone")
-    assert WRITER.write(gone, BUILD).problem == "rule.unwritable"
+    assert WRITER.write(gone, BUILD).problem == (
+        ".claude/settings.local.json could not be written and the rule is not "
+        "saved; this request was allowed"
+    )
     assert not os.path.exists(gone)
-    assert WRITER.write("", BUILD).problem == "rule.unwritable"
+    assert WRITER.write("", BUILD).problem == (
+        ".claude/settings.local.json could not be written and the rule is not "
+        "saved; this request was allowed"
+    )
     (project / ".claude").write_text("a file, not a folder")
-    assert WRITER.write(str(project), BUILD).problem == "rule.unwritable"
+    assert WRITER.write(str(project), BUILD).problem == (
+        ".claude/settings.local.json could not be written and the rule is not "
+        "saved; this request was allowed"
+    )
 
 
 def test_read_only_file_is_respected(settings: Path, project: Path) -> None:
     settings.write_text("{}")
     settings.chmod(0o444)
-    assert WRITER.write(str(project), BUILD).problem == "rule.unwritable"
+    assert WRITER.write(str(project), BUILD).problem == (
+        ".claude/settings.local.json could not be written and the rule is not "
+        "saved; this request was allowed"
+    )
     assert settings.read_text() == "{}"
 
 
@@ -504,8 +865,18 @@ def test_link_in_place_of_the_settings_is_not_followed(
         target.write_text("{}")
     before = os.listdir(other)
     plan = WRITER.plan("Bash", {"command": "npm run build"}, str(project))
-    assert plan == RulePlan(refusal="rule.linked")
-    assert WRITER.write(str(project), BUILD) == WriteResult(problem="rule.linked")
+    assert plan == RulePlan(
+        refusal=(
+            ".claude/settings.local.json is a link, or goes through one; no rule is "
+            "written, and this request was allowed once"
+        )
+    )
+    assert WRITER.write(str(project), BUILD) == WriteResult(
+        problem=(
+            ".claude/settings.local.json is a link, or goes through one; no rule is "
+            "written, and this request was allowed once"
+        )
+    )
     with pytest.raises(FileError, match="goes through a link"):
         WRITER.undo(str(project), BUILD.rules)
     assert os.listdir(other) == before
@@ -524,7 +895,10 @@ def test_link_that_appears_while_the_rule_is_written_is_not_followed(
         real(path, data, **options)
 
     monkeypatch.setattr(rule_writer, "write_atomic", write)
-    assert WRITER.write(str(project), BUILD).problem == "rule.linked"
+    assert WRITER.write(str(project), BUILD).problem == (
+        ".claude/settings.local.json is a link, or goes through one; no rule is "
+        "written, and this request was allowed once"
+    )
     assert shared.read_text() == "{}"
 
 
@@ -578,7 +952,10 @@ def test_file_that_keeps_changing_is_given_up(
         real(path, data, **options)
 
     monkeypatch.setattr(rule_writer, "write_atomic", write)
-    assert WRITER.write(str(project), BUILD).problem == "rule.unwritable"
+    assert WRITER.write(str(project), BUILD).problem == (
+        ".claude/settings.local.json could not be written and the rule is not "
+        "saved; this request was allowed"
+    )
     assert settings.read_text() == '{"n": 3}'
 
 

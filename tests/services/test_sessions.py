@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm.services.sessions import (
+from feishuperm.services.web_access import (
     IDLE_SECONDS,
     MAX_SESSIONS,
-    MAX_TICKETS,
+    MAX_TOKENS,
     SEEN_SECONDS,
     SESSION_SECONDS,
-    TICKET_SECONDS,
+    TOKEN_SECONDS,
+    LoginTokens,
     Session,
     Sessions,
-    Tickets,
 )
 from tests.tables import every_row
 
@@ -54,11 +54,11 @@ def cookie(header: str) -> str:
     return header.partition(";")[0]
 
 
-# Tickets.
+# LoginTokens.
 
 
 def test_ticket_is_good_once(clock: Clock) -> None:
-    tickets = Tickets(clock)
+    tickets = LoginTokens(clock)
     ticket = tickets.make()
     assert tickets.is_good(ticket) and tickets.is_good(ticket)
     assert tickets.spend(ticket)
@@ -67,9 +67,9 @@ def test_ticket_is_good_once(clock: Clock) -> None:
 
 
 def test_ticket_is_good_for_ten_minutes(clock: Clock) -> None:
-    tickets = Tickets(clock)
+    tickets = LoginTokens(clock)
     ticket = tickets.make()
-    clock.now += TICKET_SECONDS - 1
+    clock.now += TOKEN_SECONDS - 1
     assert tickets.is_good(ticket)
     clock.now += 2
     assert not tickets.is_good(ticket)
@@ -77,14 +77,14 @@ def test_ticket_is_good_for_ten_minutes(clock: Clock) -> None:
 
 
 def test_oldest_ticket_gives_way(clock: Clock) -> None:
-    tickets = Tickets(clock)
-    made = [tickets.make() for _ in range(MAX_TICKETS + 1)]
+    tickets = LoginTokens(clock)
+    made = [tickets.make() for _ in range(MAX_TOKENS + 1)]
     assert [tickets.is_good(ticket) for ticket in made] == [False] + [True] * 20
 
 
 @every_row("ticket", ["", "x", "ü\udc80"])
 def test_wrong_ticket_opens_nothing(ticket: str) -> None:
-    tickets = Tickets()
+    tickets = LoginTokens()
     tickets.make()
     assert not tickets.spend(ticket)
 

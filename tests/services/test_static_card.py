@@ -11,7 +11,7 @@ import pytest
 from feishuperm.lib import post
 from feishuperm.lib.post import Call, Reply
 from feishuperm.models.settings import Settings
-from feishuperm.services.static_card import send_static_card, tell_unreadable
+from feishuperm.services.notices import send_static_card, tell_unreadable
 from tests.asks import ID, payload_of
 from tests.fakes.feishu import every_url
 

@@ -8,10 +8,10 @@ import pytest
 
 from feishuperm.models import ask as statuses
 from feishuperm.models import request as states
-from feishuperm.services import desk as desks
+from feishuperm.services import approvals as module
 from feishuperm.services import watcher
 from feishuperm.services.transcript import Result, Transcripts
-from tests.services.test_desk import Bench, called, ran, spoken
+from tests.services.test_approvals import Bench, called, ran, spoken
 
 
 @pytest.fixture
@@ -64,7 +64,9 @@ def test_transcripts_are_looked_at_while_anything_waits(
     bench.timers.turn(watcher.TRANSCRIPT_SECONDS)
     assert bench.request.state == states.TERMINAL
     bench.timers.turn(watcher.TRANSCRIPT_SECONDS)
-    looks = [call for call in bench.timers.calls if call[2] == bench.desk.watcher._look]
+    looks = [
+        call for call in bench.timers.calls if call[2] == bench.approvals.watcher._look
+    ]
     assert looks == []
 
 
@@ -98,13 +100,13 @@ def test_card_does_not_wait_long_for_words_that_never_come(tmp_path: Path) -> No
     path.write_text(spoken("Of an earlier call"))
     bench = Bench(tmp_path)
     bench.ask(command="npm test", transcript_path=str(path))
-    bench.timers.turn(desks.WORDS_SECONDS + 0.1)
+    bench.timers.turn(module.WORDS_SECONDS + 0.1)
     ((ask, _),) = bench.channel.asks
     assert ask.why == ""
     with path.open("a") as file:
         file.write(called())
     bench.timers.turn(1.0)
-    assert bench.desk.requests.waiting()[0].why == "Of an earlier call"
+    assert bench.approvals.requests.waiting()[0].why == "Of an earlier call"
     assert bench.inbox.renewed == 1
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from feishuperm import __version__
 from feishuperm.lib.control import NotRunningError
-from feishuperm.setup import checks_server
-from feishuperm.setup.case import OK, Result
+from feishuperm.setup import doctor
+from feishuperm.setup.checks import OK, Result
 from feishuperm.setup.doctor import CHECKS
-from feishuperm.setup.manifest import Step
+from feishuperm.setup.steps import Step
 from tests.setup.patient import HEALTH, Patient
 
 
@@ -63,8 +63,8 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Patient
         "listens": "http://127.0.0.1:8080",
         "started": time.time() + 60,
     }
-    monkeypatch.setattr(checks_server, "ask_server", lambda *a, **k: dict(status))
-    monkeypatch.setattr(checks_server, "fetch", lambda *a, **k: (200, HEALTH))
+    monkeypatch.setattr(doctor, "ask_server", lambda *a, **k: dict(status))
+    monkeypatch.setattr(doctor, "fetch", lambda *a, **k: (200, HEALTH))
     monkeypatch.setitem(CHECKS, "loop", lambda case: iter([Result(OK, "")]))
     yield Patient(tmp_path)
 
@@ -74,5 +74,5 @@ def absent(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Patient:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotRunningError("the server is not running")
 
-    monkeypatch.setattr(checks_server, "ask_server", refuse)
+    monkeypatch.setattr(doctor, "ask_server", refuse)
     return patient

@@ -11,7 +11,7 @@ from typing import Any
 
 from feishuperm.lib.post import Reply
 from feishuperm.models.names import PROGRAMS
-from feishuperm.setup.case import FAIL, OK, WARN, Case
+from feishuperm.setup.checks import FAIL, OK, WARN, DoctorContext
 from feishuperm.setup.doctor import examine
 
 HEALTH = '{"ok": true, "version": "1"}'
@@ -64,7 +64,7 @@ class Patient:
 
     def examine(self, name: str) -> list[tuple[str, str, str]]:
         """Run the checks up to one; its findings."""
-        found = examine(Case(self.environ, str(self.home / "project")))
+        found = examine(DoctorContext(self.environ, str(self.home / "project")))
         rows = []
         for finding in found:
             if finding.check == name:

@@ -9,11 +9,11 @@ import pytest
 
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
-from feishuperm.setup import app_setup
-from feishuperm.setup.app_setup import FEISHU, LARK, AppSetup
-from feishuperm.setup.manifest import Manifest
-from feishuperm.setup.registration import ADDONS, Created
-from feishuperm.setup.wanted_config import WantedConfig
+from feishuperm.setup import feishu_setup
+from feishuperm.setup.config_env import WantedConfig
+from feishuperm.setup.feishu_setup import FEISHU, LARK, AppSetup
+from feishuperm.setup.scan import ADDONS, Created
+from feishuperm.setup.steps import Manifest
 from tests.fakes.feishu import APP_ID, APP_SECRET
 from tests.fakes.feishu_app import BOT, OWNER
 from tests.fakes.feishu_registration import Platform, Registration
@@ -28,7 +28,7 @@ class Person:
         self.answers: list[str] = []
         self.asked: list[str] = []
         monkeypatch.setattr("builtins.input", self.answer)
-        monkeypatch.setattr(app_setup.getpass, "getpass", self.answer)
+        monkeypatch.setattr(feishu_setup.getpass, "getpass", self.answer)
 
     def answer(self, prompt: str) -> str:
         self.asked.append(prompt)

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from feishuperm.lib import settings_editor as editor
-from feishuperm.setup.ask_list import (
+from feishuperm.setup.claude_settings import (
     LIST,
     RULES,
+    ClaudeStep,
     ask_list,
     listing,
+    registrations,
     rules_of,
+    undo_claude,
 )
-from feishuperm.setup.claude_step import ClaudeStep, Wishes, undo_claude
-from feishuperm.setup.hook_entries import registrations
-from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.steps import Manifest
 from tests.setup.conftest import run
 from tests.setup.test_claude_step import random_settings
 
@@ -25,7 +26,7 @@ HOOKS = [(registrations(55)[0], "/opt/feishuperm-hook")]
 
 
 def step(manifest: Manifest, path: Path, **wishes: object) -> ClaudeStep:
-    return ClaudeStep(manifest, str(path), HOOKS, Wishes(**wishes))  # type: ignore[arg-type]
+    return ClaudeStep(manifest, str(path), HOOKS, **wishes)  # type: ignore[arg-type]
 
 
 def test_list_is_short_and_says_each_rule_once() -> None:

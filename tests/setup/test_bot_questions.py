@@ -10,10 +10,14 @@ from feishuperm.commands.install import parser
 from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
 from feishuperm.models.settings import Settings
-from feishuperm.setup import bot_questions
-from feishuperm.setup.bot_questions import BotQuestions, tell_out_of_reach
-from feishuperm.setup.reach import IN_NETWORK, Address
-from feishuperm.setup.wanted_config import WantedConfig
+from feishuperm.setup import feishu_setup
+from feishuperm.setup.config_env import WantedConfig
+from feishuperm.setup.feishu_setup import (
+    IN_NETWORK,
+    Address,
+    BotQuestions,
+    tell_out_of_reach,
+)
 
 BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/"
 TAKEN, GONE = SendResult(True, 0, ""), SendResult(False, 19001, "no such bot")
@@ -30,12 +34,12 @@ class Person:
         self.judge: Callable[[str, str], SendResult] = lambda url, secret: TAKEN
         patch.setattr("builtins.input", lambda prompt: self.typed.pop(0))
         patch.setattr(
-            bot_questions.getpass,
+            feishu_setup.getpass,
             "getpass",
             lambda prompt: self.secrets.pop(0) if self.secrets else "",
         )
-        patch.setattr(bot_questions, "send_hello", self._send)
-        patch.setattr(bot_questions, "addresses", lambda: [])
+        patch.setattr(feishu_setup, "send_hello", self._send)
+        patch.setattr(feishu_setup, "addresses", lambda: [])
 
     def _send(self, settings: Settings) -> SendResult:
         given = settings.feishu_webhook_url, settings.feishu_webhook_secret
@@ -151,9 +155,9 @@ def test_chosen_address_gets_a_port_that_a_server_can_have(
 ) -> None:
     person = Person(monkeypatch, "0", "3", "2")
     rows = [Address("10.0.0.7", IN_NETWORK), Address("fd00::7", IN_NETWORK)]
-    monkeypatch.setattr(bot_questions, "addresses", lambda: rows)
-    monkeypatch.setattr(bot_questions, "can_listen", lambda hosts, port: not taken)
-    monkeypatch.setattr(bot_questions, "free_port", lambda hosts: 8083)
+    monkeypatch.setattr(feishu_setup, "addresses", lambda: rows)
+    monkeypatch.setattr(feishu_setup, "can_listen", lambda hosts, port: not taken)
+    monkeypatch.setattr(feishu_setup, "free_port", lambda hosts: 8083)
     made = questions(bare, port=own_port)
     made.offer_addresses()
     assert person.typed == []
@@ -179,7 +183,7 @@ def test_without_a_person_the_setting_to_make_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rows = [Address("10.0.0.7", IN_NETWORK)]
-    monkeypatch.setattr(bot_questions, "addresses", lambda: rows)
+    monkeypatch.setattr(feishu_setup, "addresses", lambda: rows)
     tell_out_of_reach(questions(bare, "--webhook", BOT).config)
     assert "http://10.0.0.7:8080" in capsys.readouterr().out.splitlines()[-1]
     public = questions(bare, "--callback-url", "https://box.example")

@@ -9,7 +9,7 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
-from feishuperm.setup.card_test import bot_problem, is_late, watch
+from feishuperm.setup.checks import bot_problem, is_late, watch
 from tests.tables import every_row
 
 

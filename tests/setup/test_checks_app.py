@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from feishuperm.lib.feishu_app import NO_ANSWER, Result
+from feishuperm.app.api import NO_ANSWER, Result
 from feishuperm.models.settings import Settings
-from feishuperm.setup.case import FAIL, OK, WARN
-from feishuperm.setup.checks_app import AppCheck, is_connected
-from feishuperm.setup.registration import ADDONS, SCOPES
+from feishuperm.setup.checks import FAIL, OK, WARN, AppCheck, is_connected
+from feishuperm.setup.scan import ADDONS, SCOPES
 from tests.fakes.feishu import APP_ID, APP_SECRET, Refusal
 from tests.fakes.feishu_app import OWNER, FakePlatform
 from tests.fakes.feishu_registration import Platform

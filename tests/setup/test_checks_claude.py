@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.setup.case import FAIL, OK, WARN
-from feishuperm.setup.hook_entries import guarded
+from feishuperm.setup.checks import FAIL, OK, WARN
+from feishuperm.setup.claude_settings import guarded
 from tests.setup.patient import HOOK, Patient, fixes, states
 
 

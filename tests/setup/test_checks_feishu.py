@@ -10,9 +10,8 @@ import pytest
 
 from feishuperm.lib.post import Reply
 from feishuperm.models.settings import Settings
-from feishuperm.setup import checks_feishu
-from feishuperm.setup.case import FAIL, OK, WARN
-from feishuperm.setup.checks_feishu import send_hello
+from feishuperm.setup import checks
+from feishuperm.setup.checks import FAIL, OK, WARN, send_hello
 from tests.setup.patient import Patient, answer, fixes, states
 from tests.tables import every_row
 
@@ -30,7 +29,7 @@ def test_bot_is_really_called(
     patient.write_config(
         FEISHU_WEBHOOK_URL="http://127.0.0.1:9/open-apis/bot/v2/hook/x"
     )
-    monkeypatch.setattr(checks_feishu, "post_json", answer(code))
+    monkeypatch.setattr(checks, "post_json", answer(code))
     assert states(patient, "feishu") == state
 
 
@@ -44,7 +43,7 @@ def test_clock(
         FEISHU_WEBHOOK_URL="http://127.0.0.1:9/open-apis/bot/v2/hook/x"
     )
     date = formatdate(time.time() - skew, usegmt=True)
-    monkeypatch.setattr(checks_feishu, "post_json", answer(0, date))
+    monkeypatch.setattr(checks, "post_json", answer(0, date))
     assert states(patient, "clock") == state
 
 
@@ -66,7 +65,7 @@ def test_wrong_bot_names_what_is_wrong(
     patient.write_config(FEISHU_WEBHOOK_URL=url)
     if key:
         patient.environ[key] = url
-    monkeypatch.setattr(checks_feishu, "post_json", answer(code))
+    monkeypatch.setattr(checks, "post_json", answer(code))
     assert fixes(patient, "feishu") == [fix + key]
 
 
@@ -93,7 +92,7 @@ def test_certificates_of_a_company_are_trusted(
         trusted.append(ca_file)
         return Reply(200, {}, b'{"code": 0}')
 
-    monkeypatch.setattr(checks_feishu, "post_json", post)
+    monkeypatch.setattr(checks, "post_json", post)
     patient.write_config(FEISHU_WEBHOOK_URL=BOT, FEISHUPERM_CA_FILE="/etc/ca.pem")
     assert states(patient, "feishu") == OK
     values = {"FEISHU_WEBHOOK_URL": BOT, "FEISHUPERM_CA_FILE": "/etc/ca.pem"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feishuperm.services.ledger import Ledger
-from feishuperm.setup.case import FAIL, OK, WARN
+from feishuperm.setup.checks import FAIL, OK, WARN
 from tests.setup.patient import Patient, fixes, states
 
 

@@ -14,8 +14,8 @@ from feishuperm.lib import enrolment
 from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
-from feishuperm.setup import checks_server
-from feishuperm.setup.case import FAIL, OK, WARN
+from feishuperm.setup import doctor
+from feishuperm.setup.checks import FAIL, OK, WARN
 from feishuperm.setup.doctor import CHECKS
 from tests.setup.patient import HEALTH, Patient, fixes, states
 from tests.tables import every_row
@@ -25,7 +25,7 @@ def test_server_absent(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Non
     def absent(*args: Any, **kwargs: Any) -> Any:
         raise NotRunningError("the server is not running")
 
-    monkeypatch.setattr(checks_server, "ask_server", absent)
+    monkeypatch.setattr(doctor, "ask_server", absent)
     assert states(patient, "server") == FAIL
 
 
@@ -33,7 +33,7 @@ def test_server_of_another_version(
     patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status = {"version": "0.0.9", "pid": 7, "http": "http://localhost:8080"}
-    monkeypatch.setattr(checks_server, "ask_server", lambda *a, **k: status)
+    monkeypatch.setattr(doctor, "ask_server", lambda *a, **k: status)
     assert states(patient, "server") == FAIL
 
 
@@ -71,7 +71,7 @@ def test_address_that_does_not_answer(
             raise reply
         return reply
 
-    monkeypatch.setattr(checks_server, "fetch", fetch)
+    monkeypatch.setattr(doctor, "fetch", fetch)
     assert states(patient, "http") == FAIL
 
 
@@ -112,8 +112,8 @@ def test_socket_that_a_dead_server_left_is_told(absent: Patient) -> None:
 def test_server_that_lives_and_does_not_answer_is_restarted(
     absent: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks_server, "background_pid", lambda environ: 7)
-    monkeypatch.setattr(checks_server, "is_server", lambda pid, program: True)
+    monkeypatch.setattr(doctor, "background_pid", lambda environ: 7)
+    monkeypatch.setattr(doctor, "is_server", lambda pid, program: True)
     ((state, text, fix),) = absent.examine("server")
     assert (state, fix) == (FAIL, "feishuperm restart")
     assert "though process 7 lives" in text
@@ -138,7 +138,7 @@ def test_both_loopback_families_have_to_be_ours(
             raise six
         return six
 
-    monkeypatch.setattr(checks_server, "fetch", fetch)
+    monkeypatch.setattr(doctor, "fetch", fetch)
     assert states(patient, "loopback") == state
 
 
@@ -160,9 +160,9 @@ def test_request_of_the_doctor_must_come_back_decided(
     def start(event: Any, environ: Any, command: Any) -> None:
         asked.append((event["tool_name"], command))
 
-    monkeypatch.setitem(CHECKS, "loop", checks_server.check_loop)
-    monkeypatch.setattr(checks_server, "start_hook", start)
-    monkeypatch.setattr(checks_server, "hook_output", lambda hook, seconds: output)
+    monkeypatch.setitem(CHECKS, "loop", doctor.check_loop)
+    monkeypatch.setattr(doctor, "start_hook", start)
+    monkeypatch.setattr(doctor, "hook_output", lambda hook, seconds: output)
     assert states(patient, "loop") == state
     assert asked == [(DOCTOR_TOOL, ["/bin/sh", "-c", "feishuperm-hook"])]
 
@@ -170,7 +170,7 @@ def test_request_of_the_doctor_must_come_back_decided(
 def test_without_a_server_no_request_is_tried(
     absent: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(CHECKS, "loop", checks_server.check_loop)
+    monkeypatch.setitem(CHECKS, "loop", doctor.check_loop)
     assert states(absent, "loop") == FAIL
 
 
@@ -179,7 +179,7 @@ def test_clock_of_a_gateway_that_runs_here_is_looked_at(
 ) -> None:
     up = {"state": "up", "detail": ""}
     said = {"app": up, "engine": up, "machines": 2, "problem": "", "clock": "120 s"}
-    monkeypatch.setattr(checks_server, "read_gateway", lambda environ: said)
+    monkeypatch.setattr(doctor, "read_gateway", lambda environ: said)
     assert (WARN, "120 s") in [row[:2] for row in patient.examine("gateway")]
 
 
@@ -188,7 +188,7 @@ def test_gateway_that_shares_its_app_is_a_fault(
 ) -> None:
     up = {"state": "up", "detail": ""}
     said = {"app": up, "engine": up, "machines": 2, "problem": "another program"}
-    monkeypatch.setattr(checks_server, "read_gateway", lambda environ: said)
+    monkeypatch.setattr(doctor, "read_gateway", lambda environ: said)
     assert [row[:2] for row in patient.examine("gateway")] == [
         (FAIL, "another program")
     ]
@@ -209,9 +209,9 @@ def joined(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     enrolment.save_coming(OWN, patient.environ)
     enrolment.promote(patient.environ)
     row: dict[str, Any] = {"name": "gateway", "state": "up", "url": OWN.url}
-    status = checks_server.ask_server({"command": "status"})
+    status = doctor.ask_server({"command": "status"})
     status["channels"] = [row]
-    monkeypatch.setattr(checks_server, "ask_server", lambda *a, **k: status)
+    monkeypatch.setattr(doctor, "ask_server", lambda *a, **k: status)
     return row
 
 

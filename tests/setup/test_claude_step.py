@@ -13,16 +13,15 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib import settings_editor as editor
-from feishuperm.setup.claude_step import (
+from feishuperm.setup.claude_settings import (
     ClaudeStep,
-    SlashStep,
-    Wishes,
+    find_hooks,
     permission_mode,
+    put_hook,
+    registrations,
     undo_claude,
-    undo_slash,
 )
-from feishuperm.setup.hook_entries import find_hooks, put_hook, registrations
-from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.steps import Manifest, SlashStep, undo_slash
 from tests.setup.conftest import run
 from tests.tables import full
 
@@ -32,10 +31,10 @@ COMMAND = "/opt/feishuperm-hook"
 def settings_step(
     path: Path, manifest: Manifest, timeout: int = 55, **wishes: Any
 ) -> ClaudeStep:
-    others = Wishes(wishes.pop("values", {}))
+    values = wishes.pop("values", {})
     rows = registrations(timeout, **wishes)
     hooks = [(row, f"/opt/{row.program}") for row in rows]
-    return ClaudeStep(manifest, str(path), hooks, others)
+    return ClaudeStep(manifest, str(path), hooks, values)
 
 
 def undo(manifest: Manifest, path: Path) -> list[str]:
@@ -279,7 +278,7 @@ def test_value_that_somebody_set_is_not_replaced_when_only_wanted_if_absent(
     path.write_text('{"env": {"CAP": "3"}}')
     manifest = Manifest(environ)
     absent = {("env", "CAP"): "20", ("env", "OTHER"): "1"}
-    run(ClaudeStep(manifest, str(path), [], Wishes(absent=absent)))
+    run(ClaudeStep(manifest, str(path), [], absent=absent))
     assert json.loads(path.read_text())["env"] == {"CAP": "3", "OTHER": "1"}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.setup import case, checks_program
-from feishuperm.setup.case import FAIL, OK, Case
+from feishuperm.setup import checks, doctor
+from feishuperm.setup.checks import FAIL, OK, DoctorContext
 from feishuperm.setup.doctor import CHECKS, Finding, examine
 from tests.setup.patient import Patient, fixes
 
@@ -36,11 +36,9 @@ def test_command_is_absolute_and_quoted_where_path_lacks_it(
 def test_changed_file_is_never_installed_again(absent: Patient) -> None:
     absent.pin.unlink()
     absent.archive.write_bytes(b"pr0gram")
-    found = list(examine(Case(absent.environ, str(absent.home))))
-    assert [row.fix for row in found if row.check == "file"] == [
-        checks_program.REINSTALL
-    ]
-    assert [row.fix for row in found if row.check == "python"] == [case.FILE_FIRST]
+    found = list(examine(DoctorContext(absent.environ, str(absent.home))))
+    assert [row.fix for row in found if row.check == "file"] == [doctor.REINSTALL]
+    assert [row.fix for row in found if row.check == "python"] == [checks.FILE_FIRST]
     assert not [row.fix for row in found if "feishuperm install" in row.fix]
 
 
@@ -51,7 +49,7 @@ def test_no_secret_in_any_finding(
         FEISHU_WEBHOOK_URL="http://127.0.0.1:9/open-apis/bot/v2/hook/token-token",
         FEISHU_WEBHOOK_SECRET="hush-hush",
     )
-    found = list(examine(Case(patient.environ, str(patient.home))))
+    found = list(examine(DoctorContext(patient.environ, str(patient.home))))
     text = "\n".join(map(str, found))
     assert "token-token" not in text and "hush-hush" not in text
     assert next(row for row in found if row.check == "feishu").state == FAIL
@@ -65,7 +63,7 @@ def test_foreign_text_stays_on_its_line_and_cannot_play_with_the_terminal() -> N
 def test_check_that_cannot_be_made_is_a_finding(
     patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(case: Case) -> Any:
+    def fail(case: DoctorContext) -> Any:
         raise PermissionError(13, "Permission denied", "/x")
 
     monkeypatch.setitem(CHECKS, "config", fail)

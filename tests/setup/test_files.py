@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feishuperm.errors import FileError
-from feishuperm.setup.files import (
+from feishuperm.setup.steps import (
     check_writable,
     make_folder,
     missing_folders,

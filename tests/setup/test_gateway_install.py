@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import FeishupermError
-from feishuperm.setup import gateway_install
-from feishuperm.setup.gateway_install import GatewayInstall, undo_gateway
+from feishuperm.setup import join
+from feishuperm.setup.join import GatewayInstall, undo_gateway
 
 APP = {"FEISHU_APP_ID": "cli_a1", "FEISHU_APP_SECRET": "s3cret"}
 
@@ -30,9 +30,9 @@ def made(
 ) -> GatewayInstall:
     archive = tmp_path / "built.pyz"
     archive.write_bytes(b"#!/bin/sh\n" + b"x" * 100)
-    monkeypatch.setattr(gateway_install, "archive_path", lambda: str(archive))
-    monkeypatch.setattr(gateway_install, "is_listening", lambda path: True)
-    monkeypatch.setattr(gateway_install.ProgramStep, "_check_source", lambda self: None)
+    monkeypatch.setattr(join, "archive_path", lambda: str(archive))
+    monkeypatch.setattr(join, "is_listening", lambda path: True)
+    monkeypatch.setattr(join.ProgramStep, "_check_source", lambda self: None)
     options: Any = SimpleNamespace(
         prefix="", webhook=None, secret=None, callback_url=None, lang=None, port=None,
         wait=None,

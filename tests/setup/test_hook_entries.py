@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from feishuperm import loader, wire
 from feishuperm.lib import settings_editor as editor
 from feishuperm.models.kind import KINDS, NEXT_SECONDS
-from feishuperm.setup.hook_entries import (
+from feishuperm.setup.claude_settings import (
     KIND_EVENTS,
     Registration,
     drop_hooks,

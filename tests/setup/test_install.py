@@ -13,11 +13,10 @@ from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
-from feishuperm.setup import install, ports
-from feishuperm.setup.claude_step import ClaudeStep
-from feishuperm.setup.hook_entries import guarded
+from feishuperm.setup import install, service
+from feishuperm.setup.claude_settings import ClaudeStep, guarded
 from feishuperm.setup.install import Install, event_names
-from feishuperm.setup.program_step import ProgramStep
+from feishuperm.setup.steps import ProgramStep
 from tests.tables import every_row
 
 BOT = "https://open.feishu.cn/open-apis/bot/v2/hook/"
@@ -95,7 +94,7 @@ def test_server_on_the_recorded_socket_is_ours(
     assert (made.socket, made.status) == ("/old.sock", running["/old.sock"])
     tried: list[int] = []
     monkeypatch.setattr(
-        ports, "port_is_free", lambda host, port, optional: not tried.append(port)
+        service, "port_is_free", lambda host, port, optional: not tried.append(port)
     )
     made.config.complete(made.own_port())
     assert set(tried) == {0}
@@ -168,7 +167,7 @@ def test_hooks_in_other_projects_follow_a_program_that_moves(
     assert isinstance(step, ClaudeStep)
     assert step.changes() == [f"register PermissionRequest in {path}"]
     entry["command"] = "/new/bin/feishuperm-hook"
-    assert json.loads(step.texts()[1]) == {"hooks": {"PermissionRequest": [group]}}
+    assert json.loads(step.edit().after) == {"hooks": {"PermissionRequest": [group]}}
 
 
 # A bot that nobody is there to ask about.

@@ -14,7 +14,7 @@ from feishuperm.errors import FeishupermError, SettingError, UsageError
 from feishuperm.lib import enrolment
 from feishuperm.lib.config import config_path, read_config
 from feishuperm.protocol.machine import POLICY, MachineWire
-from feishuperm.setup.joining import Pairing, check_url, leave, take_up
+from feishuperm.setup.join import Pairing, check_url, leave, take_up
 from tests.tables import every_row
 
 URL = "https://g.example"

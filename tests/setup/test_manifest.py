@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feishuperm.errors import FeishupermError
-from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.steps import Manifest
 
 
 def test_home_that_cannot_be_written_is_one_line(environ: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.models.settings import Settings
-from feishuperm.setup.ports import can_listen, check_port, own_socket, port_is_free
+from feishuperm.setup.service import can_listen, check_port, own_socket, port_is_free
 from tests.tables import every_row
 
 

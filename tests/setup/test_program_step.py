@@ -10,8 +10,8 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.models.names import PROGRAMS
-from feishuperm.setup.manifest import Manifest
-from feishuperm.setup.program_step import (
+from feishuperm.setup.steps import (
+    Manifest,
     ProgramStep,
     interpreter,
     own_commands,

@@ -13,18 +13,16 @@ from feishuperm.lib import feishu
 from feishuperm.lib.feishu import SendResult
 from feishuperm.lib.terminal import can_ask
 from feishuperm.models.settings import Settings
-from feishuperm.setup import bot_questions
-from feishuperm.setup.app_setup import AppSetup
-from feishuperm.setup.manifest import Manifest
-from feishuperm.setup.questions import Questions
-from feishuperm.setup.reach import IN_NETWORK, Address
-from feishuperm.setup.wanted_config import WantedConfig
+from feishuperm.setup import feishu_setup
+from feishuperm.setup.config_env import WantedConfig
+from feishuperm.setup.feishu_setup import IN_NETWORK, Address, AppSetup, Questions
+from feishuperm.setup.steps import Manifest
 
 
 @pytest.fixture(autouse=True)
 def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked must not depend on the machine the tests run on."""
-    monkeypatch.setattr(bot_questions, "addresses", lambda: [])
+    monkeypatch.setattr(feishu_setup, "addresses", lambda: [])
 
 
 def asking(environ: dict[str, str], *args: str) -> Questions:
@@ -53,7 +51,7 @@ def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
         monkeypatch.setattr(stream, "isatty", lambda: True)
     answers = iter([f"{bot}good", "n", "n"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
-    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     made = asking(bare, "--webhook", f"{bot}bad")
     assert can_ask()
     made.ask(about_place=False, about_mode=True)
@@ -69,9 +67,9 @@ def test_given_bot_that_was_refused_is_not_written_when_the_person_gives_up(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusal = SendResult(False, feishu.BAD_SIGN, "no")
-    monkeypatch.setattr(bot_questions, "send_hello", lambda settings: refusal)
+    monkeypatch.setattr(feishu_setup, "send_hello", lambda settings: refusal)
     monkeypatch.setattr("builtins.input", lambda prompt: "")
-    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     url = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
     made = asking(bare, "--webhook", url, "--secret", "wrong", "--lang", "en")
     made.ask(about_place=False, about_mode=False)
@@ -108,9 +106,9 @@ def test_answer_of_feishus_cannot_play_with_the_terminal(
 ) -> None:
     answers = iter(["3", "https://open.feishu.cn/open-apis/bot/v2/hook/x", ""])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
-    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     refusal = SendResult(False, 1, "\x1b[2J no")
-    monkeypatch.setattr(bot_questions, "send_hello", lambda settings: refusal)
+    monkeypatch.setattr(feishu_setup, "send_hello", lambda settings: refusal)
     asking(bare).ask(about_place=True, about_mode=False)
     assert "\x1b" not in capsys.readouterr().out
 
@@ -184,9 +182,9 @@ def test_group_bot_is_taken_into_a_list_of_surfaces(
 ) -> None:
     bot = "https://open.feishu.cn/open-apis/bot/v2/hook/x"
     answering(monkeypatch, "3", bot)
-    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     accepted = SendResult(True, 0, "")
-    monkeypatch.setattr(bot_questions, "send_hello", lambda settings: accepted)
+    monkeypatch.setattr(feishu_setup, "send_hello", lambda settings: accepted)
     made = asking({**bare, "FEISHUPERM_SURFACES": "inbox"})
     made.ask(about_place=True, about_mode=False)
     assert made.config.new["FEISHUPERM_SURFACES"] == "inbox,webhook"
@@ -221,9 +219,9 @@ def test_wrong_secret_is_asked_for_alone(
         return SendResult(good, 0 if good else feishu.BAD_SIGN, "bad sign")
 
     secrets, addresses = iter(["wrong", "wrong too", "right"]), iter(["3", BOT])
-    monkeypatch.setattr(bot_questions, "send_hello", send)
+    monkeypatch.setattr(feishu_setup, "send_hello", send)
     monkeypatch.setattr("builtins.input", lambda prompt: next(addresses))
-    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: next(secrets))
+    monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: next(secrets))
     made = asking(bare)
     made.ask(about_place=True, about_mode=False)
     assert made.config.new["FEISHU_WEBHOOK_SECRET"] == "right"
@@ -235,9 +233,9 @@ def test_no_secret_at_all_leads_back_to_the_address(
 ) -> None:
     refusal = SendResult(False, feishu.BAD_SIGN, "bad sign")
     answers = iter(["3", BOT, ""])
-    monkeypatch.setattr(bot_questions, "send_hello", lambda settings: refusal)
+    monkeypatch.setattr(feishu_setup, "send_hello", lambda settings: refusal)
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
-    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     made = asking(bare)
     made.ask(about_place=True, about_mode=False)
     assert "FEISHU_WEBHOOK_URL" not in made.config.new
@@ -261,11 +259,11 @@ def test_address_for_the_phone_is_offered_before_the_card_is_sent(
 
     rows = [Address("10.0.0.7", IN_NETWORK)]
     answers = iter(["3", BOT, typed, ""])  # what is no choice is asked again
-    monkeypatch.setattr(bot_questions, "send_hello", send)
-    monkeypatch.setattr(bot_questions, "addresses", lambda: rows)
-    monkeypatch.setattr(bot_questions, "can_listen", lambda hosts, port: True)
+    monkeypatch.setattr(feishu_setup, "send_hello", send)
+    monkeypatch.setattr(feishu_setup, "addresses", lambda: rows)
+    monkeypatch.setattr(feishu_setup, "can_listen", lambda hosts, port: True)
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
-    monkeypatch.setattr(bot_questions.getpass, "getpass", lambda prompt: "")
+    monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     made = asking(bare, "--lang", "en")
     made.ask(about_place=True, about_mode=False)
     assert "which a phone cannot open" in said[0]

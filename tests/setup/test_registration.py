@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from feishuperm.lib import qr
 from feishuperm.lib.post import Reply
-from feishuperm.setup import registration
-from feishuperm.setup.registration import (
+from feishuperm.setup import scan
+from feishuperm.setup.scan import (
     DENIED,
     EXPIRED,
     FAILED,
@@ -314,4 +314,4 @@ def test_no_answer_is_an_error_of_ours(body: dict[str, Any], status: int) -> Non
 
 
 def test_what_the_page_reads_has_no_key_it_does_not_know() -> None:
-    assert set(registration.ADDONS) == {"preset", "scopes", "events", "callbacks"}
+    assert set(scan.ADDONS) == {"preset", "scopes", "events", "callbacks"}

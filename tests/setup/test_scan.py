@@ -17,8 +17,17 @@ import pytest
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.post import Call, Reply, call
 from feishuperm.setup import scan as scans
-from feishuperm.setup.registration import LARK_ACCOUNTS, Created, Ended
-from feishuperm.setup.scan import APPS, FILE, LOST, Scan, Screen, ink
+from feishuperm.setup.scan import (
+    APPS,
+    FILE,
+    LARK_ACCOUNTS,
+    LOST,
+    Created,
+    Ended,
+    Scan,
+    Screen,
+    ink,
+)
 from tests.fakes.feishu_registration import CUT, Registration
 from tests.tables import every_row, full
 

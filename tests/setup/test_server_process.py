@@ -13,9 +13,8 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
-from feishuperm.setup import server_process
-from feishuperm.setup.service_step import stop_service
-from feishuperm.setup.service_unit import BackgroundService
+from feishuperm.setup import service
+from feishuperm.setup.service import BackgroundService, stop_service
 from tests.conftest import wait_until
 
 STUBBORN = "#!/bin/sh\ntrap '' TERM\n: >$0.ready\nwhile :; do sleep 0.02; done\n"
@@ -30,7 +29,7 @@ def stuck(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, s
     environ = {"HOME": str(tmp_path)}
     process = subprocess.Popen([str(program), "serve"])
     wait_until((tmp_path / "feishuperm.ready").exists)
-    pid = Path(server_process.pid_path(environ))
+    pid = Path(service.pid_path(environ))
     pid.parent.mkdir(parents=True)
     pid.write_text(f"{process.pid}\n")
     yield process, environ
@@ -43,17 +42,17 @@ def test_stopping_kills_a_background_server_that_does_not_listen(
 ) -> None:
     process, environ = stuck
     program = str(tmp_path / "feishuperm")
-    server_process.end_background(environ, program, 0.2)
+    service.end_background(environ, program, 0.2)
     assert process.wait(20) == -signal.SIGKILL
     stop_service(BackgroundService(program, environ), "/nonexistent")
-    assert not os.path.exists(server_process.pid_path(environ))
+    assert not os.path.exists(service.pid_path(environ))
 
 
 def test_process_of_another_with_the_same_number_is_left_alone(
     tmp_path: Path, stuck: tuple[subprocess.Popen[bytes], dict[str, str]]
 ) -> None:
     process, environ = stuck
-    server_process.end_background(environ, "/opt/feishuperm", 0)
+    service.end_background(environ, "/opt/feishuperm", 0)
     assert process.poll() is None
 
 
@@ -67,7 +66,7 @@ def test_server_that_stays_is_not_called_stopped(
     with monkeypatch.context() as patch:
         patch.setattr(os, "kill", lambda pid, number: None)
         with pytest.raises(FeishupermError, match=f"{process.pid}, does not end"):
-            server_process.end_background(environ, program, 0)
+            service.end_background(environ, program, 0)
 
 
 def test_waiting_for_a_server_that_never_comes_ends_with_a_hint(
@@ -75,7 +74,7 @@ def test_waiting_for_a_server_that_never_comes_ends_with_a_hint(
 ) -> None:
     monkeypatch.setenv("PERMISSION_SOCKET_PATH", str(tmp_path / "none"))
     with pytest.raises(FeishupermError, match="it was started, but") as caught:
-        server_process.wait_until_running([None, None])
+        service.wait_until_running([None, None])
     assert "feishuperm serve" in caught.value.hint
 
 
@@ -115,8 +114,8 @@ def test_planned_end_hands_over_what_is_pending(
     monkeypatch: pytest.MonkeyPatch, answers: list[Any], said: str, asked: list[str]
 ) -> None:
     server = Answers(*answers)
-    monkeypatch.setattr(server_process, "ask_server", server)
-    assert server_process.hand_over("/s") == said
+    monkeypatch.setattr(service, "ask_server", server)
+    assert service.hand_over("/s") == said
     assert server.asked == asked
 
 
@@ -124,21 +123,21 @@ def test_server_that_refuses_to_end_is_not_called_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refusal = FeishupermError("not from inside a session")
-    monkeypatch.setattr(server_process, "ask_server", Answers(refusal, refusal))
+    monkeypatch.setattr(service, "ask_server", Answers(refusal, refusal))
     with pytest.raises(FeishupermError, match="not from inside a session"):
-        server_process.hand_over("/s")
+        service.hand_over("/s")
 
 
 def test_tries_are_spread_over_their_time() -> None:
     times, pauses = iter([0.0, 0.0, 1.0, 2.0]), []
-    turns = server_process.tries(2.0, lambda: next(times), pauses.append)
-    assert len(list(turns)) == 3 and pauses == [server_process.STEP] * 2
+    turns = service.tries(2.0, lambda: next(times), pauses.append)
+    assert len(list(turns)) == 3 and pauses == [service.STEP] * 2
 
 
 def test_server_that_goes_on_answering_is_stuck(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server_process, "ask_server", lambda command, path: {})
-    monkeypatch.setattr(server_process, "tries", lambda seconds: iter([None, None]))
-    with pytest.raises(server_process.StuckError, match="does not stop"):
-        server_process.stop_server("/s")
+    monkeypatch.setattr(service, "ask_server", lambda command, path: {})
+    monkeypatch.setattr(service, "tries", lambda seconds: iter([None, None]))
+    with pytest.raises(service.StuckError, match="does not stop"):
+        service.stop_server("/s")

@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import FeishupermError
-from feishuperm.setup import server_process, service_step, service_unit
-from feishuperm.setup.manifest import Manifest
-from feishuperm.setup.server_process import StuckError
-from feishuperm.setup.service_step import ServiceStep, restart, stop, stop_service
-from feishuperm.setup.service_unit import BackgroundService, SystemdService
+from feishuperm.setup import service as service_module
+from feishuperm.setup.service import (
+    BackgroundService,
+    ServiceStep,
+    StuckError,
+    SystemdService,
+    restart,
+    stop,
+    stop_service,
+)
+from feishuperm.setup.steps import Manifest
 from tests.setup.conftest import run
 
 
@@ -29,7 +35,7 @@ def test_server_of_before_is_undone_when_its_kind_or_socket_changes(
 ) -> None:
     stopped: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        service_step,
+        service_module,
         "stop_service",
         lambda service, socket: stopped.append((service.kind, socket)),
     )
@@ -39,7 +45,7 @@ def test_server_of_before_is_undone_when_its_kind_or_socket_changes(
     unit = Path(systemd.path)
     assert unit.exists() and stopped == []
     background = BackgroundService("/opt/feishuperm", environ)
-    monkeypatch.setattr(service_unit, "run_quietly", lambda command: 0)
+    monkeypatch.setattr(service_module, "run_quietly", lambda command: 0)
     for path in ("/old", "/new"):
         step = ServiceStep(manifest, background, path)
         assert step.changes() == ["keep the server running (background)"]
@@ -52,7 +58,7 @@ def test_server_of_before_is_undone_when_its_kind_or_socket_changes(
 def test_socket_that_somebody_still_holds_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(service_step, "stop_server", lambda socket: 0)
+    monkeypatch.setattr(service_module, "stop_server", lambda socket: 0)
     path = str(tmp_path / "s")
     service = SystemdService("/opt/feishuperm", {}, lambda command: 0)
     with socket.socket(socket.AF_UNIX) as hung:
@@ -75,12 +81,12 @@ class Machine:
         }
         service = SystemdService("/opt/feishuperm", environ)
         run(ServiceStep(Manifest(environ), service, "/s"))
-        patch.setattr(service_step, "running_status", lambda path: self.status)
-        patch.setattr(service_step, "is_listening", lambda path: False)
-        patch.setattr(service_step, "stop_server", self.doing("stop", 2))
-        patch.setattr(service_step, "hand_over", self.doing("hand over", "kept"))
-        patch.setattr(service_step, "wait_until_running", lambda: {"pid": 8})
-        patch.setattr(service_step, "check_port", lambda settings, own: None)
+        patch.setattr(service_module, "running_status", lambda path: self.status)
+        patch.setattr(service_module, "is_listening", lambda path: False)
+        patch.setattr(service_module, "stop_server", self.doing("stop", 2))
+        patch.setattr(service_module, "hand_over", self.doing("hand over", "kept"))
+        patch.setattr(service_module, "wait_until_running", lambda: {"pid": 8})
+        patch.setattr(service_module, "check_port", lambda settings, own: None)
         for name in ("start", "halt"):
             patch.setattr(SystemdService, name, self.doing(name, None))
         patch.setattr(SystemdService, "works", lambda service: self.works)
@@ -124,7 +130,7 @@ def test_restart_that_cannot_work_leaves_the_running_server(
     def taken(settings: object, own: int) -> None:
         raise FeishupermError(f"port is taken, ours is {own}")
 
-    monkeypatch.setattr(service_step, "check_port", taken)
+    monkeypatch.setattr(service_module, "check_port", taken)
     with pytest.raises(FeishupermError, match="ours is 8080"):
         restart(environ)
     assert machine.done == []
@@ -133,7 +139,7 @@ def test_restart_that_cannot_work_leaves_the_running_server(
 def test_restart_without_a_server_says_what_keeps_one(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_step, "running_status", lambda path: None)
+    monkeypatch.setattr(service_module, "running_status", lambda path: None)
     with pytest.raises(FeishupermError, match="no server is running") as caught:
         restart(environ)
     assert caught.value.hint.endswith("feishuperm install")
@@ -144,10 +150,9 @@ def test_server_in_a_terminal_restarts_there(
 ) -> None:
     statuses = [{"pid": 9, "started": at} for at in (1.0, 1.0, 2.0)]
     asked: list[dict[str, Any]] = []
-    for place in (service_step, server_process):
-        monkeypatch.setattr(place, "running_status", lambda path: statuses.pop(0))
+    monkeypatch.setattr(service_module, "running_status", lambda path: statuses.pop(0))
     monkeypatch.setattr(
-        server_process, "ask_server", lambda command, path: asked.append(command)
+        service_module, "ask_server", lambda command, path: asked.append(command)
     )
     assert restart(environ) == "restarted (foreground, pid 9)"
     assert asked == [{"command": "handover", "again": True}] and not statuses
@@ -177,7 +182,7 @@ def test_stop_uses_force_on_an_installed_server_that_does_not_heed(
     def refuse(path: str) -> int:
         raise StuckError("the running server does not stop")
 
-    monkeypatch.setattr(service_step, "stop_server", refuse)
+    monkeypatch.setattr(service_module, "stop_server", refuse)
     assert stop(environ).startswith("stopped the server")
     assert machine.done == ["halt"]
 
@@ -190,7 +195,7 @@ def test_stop_uses_no_force_on_a_server_that_refuses(
     def refuse(path: str) -> int:
         raise FeishupermError("not from inside a session")
 
-    monkeypatch.setattr(service_step, "stop_server", refuse)
+    monkeypatch.setattr(service_module, "stop_server", refuse)
     with pytest.raises(FeishupermError, match="not from inside a session"):
         stop(environ)
     assert machine.done == []

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from feishuperm.errors import FeishupermError
-from feishuperm.setup import service_unit
-from feishuperm.setup.server_process import background_pid
-from feishuperm.setup.service_unit import (
-    KINDS,
+from feishuperm.setup import service as service_module
+from feishuperm.setup.service import (
+    SERVICE_MANAGERS,
     BackgroundService,
     LaunchdService,
     SystemdService,
+    background_pid,
     choose_service,
     launchd_plist,
     systemd_unit,
@@ -68,7 +68,7 @@ def test_plist_parses_and_names_the_program(name: str) -> None:
     assert found["KeepAlive"] == {"SuccessfulExit": False}
 
 
-@every_row("kind", KINDS)
+@every_row("kind", SERVICE_MANAGERS)
 def test_unit_holds_no_secret(kind: str) -> None:
     environ = {
         "HOME": "/h",
@@ -76,7 +76,7 @@ def test_unit_holds_no_secret(kind: str) -> None:
         "FEISHU_WEBHOOK_SECRET": "secret",
         "ANTHROPIC_API_KEY": "secret",
     }
-    assert b"secret" not in KINDS[kind]("/opt/feishuperm", environ).content()
+    assert b"secret" not in SERVICE_MANAGERS[kind]("/opt/feishuperm", environ).content()
 
 
 def test_systemd_is_taken_where_its_user_manager_answers() -> None:
@@ -118,7 +118,7 @@ def test_background_server_gets_no_foreign_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A shell's keys and tokens are none of the server's business."""
-    monkeypatch.setattr(service_unit, "stop_server", lambda: 0)
+    monkeypatch.setattr(service_module, "stop_server", lambda: 0)
     program = tmp_path / "program"
     seen = tmp_path / "seen"
     program.write_text(f'#!/bin/sh\nenv >{seen}.part; echo "$@" >>{seen}.part\n'
@@ -138,7 +138,7 @@ def test_manager_that_does_not_answer_is_refused_before_anything_changes(
     kind: str, asks: str
 ) -> None:
     commands = Commands("systemctl", "launchctl")
-    service = KINDS[kind]("/opt/feishuperm", {"HOME": "/h"}, commands)
+    service = SERVICE_MANAGERS[kind]("/opt/feishuperm", {"HOME": "/h"}, commands)
     with pytest.raises(FeishupermError, match="nothing was changed") as caught:
         service.must_work()
     assert asks in str(caught.value)

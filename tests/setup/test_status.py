@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from feishuperm.lib.text import TEXTS
+from feishuperm.lib.language import spoken
+from feishuperm.services.dangers import SENTENCES
 from feishuperm.setup import status as module
 from feishuperm.setup.status import (
     danger_word,
@@ -87,9 +88,10 @@ def test_inbox_link_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_danger_has_a_word_in_the_language_of_the_reader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    names = [key.partition(".")[2] for key in TEXTS if key.startswith("danger.")]
+    names = [key.partition(".")[2] for key in SENTENCES if key.startswith("danger.")]
     assert [danger_word(name) for name in names] == names
     monkeypatch.setenv("FEISHUPERM_LANG", "zh")
+    spoken.cache_clear()
     for name in names:
         assert re.fullmatch(r".*[\u4e00-\u9fff].*[^:：]", danger_word(name)), name
     assert danger_word("something new") == "something new"

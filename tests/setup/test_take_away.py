@@ -10,8 +10,13 @@ import pytest
 
 from feishuperm.commands.install import main, parser
 from feishuperm.errors import UsageError
-from feishuperm.setup.claude_step import ClaudeStep
-from feishuperm.setup.hook_entries import find_hooks, guarded, program_of, unguarded
+from feishuperm.setup.claude_settings import (
+    ClaudeStep,
+    find_hooks,
+    guarded,
+    program_of,
+    unguarded,
+)
 from feishuperm.setup.install import Install
 from tests.setup.conftest import run
 from tests.tables import every_row

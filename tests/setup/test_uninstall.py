@@ -10,7 +10,7 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.setup import uninstall
-from feishuperm.setup.manifest import Manifest
+from feishuperm.setup.steps import Manifest
 from feishuperm.setup.uninstall import clean_up, rehearse, undo
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
-from feishuperm.setup import ports
-from feishuperm.setup.wanted_config import WantedConfig, asked_config
+from feishuperm.setup import service
+from feishuperm.setup.config_env import WantedConfig, asked_config
 
 
 def asked(*args: str, **environ: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ def test_new_user_gets_another_port_when_the_usual_one_is_taken(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        ports, "port_is_free", lambda host, port, optional: port == 8083
+        service, "port_is_free", lambda host, port, optional: port == 8083
     )
     made = WantedConfig(parser().parse_args([]), bare)
     made.complete(0)
@@ -51,7 +51,7 @@ def test_new_user_gets_another_port_when_the_usual_one_is_taken(
 def test_port_that_somebody_chose_is_an_error_when_taken(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ports, "port_is_free", lambda host, port, optional: False)
+    monkeypatch.setattr(service, "port_is_free", lambda host, port, optional: False)
     made = WantedConfig(parser().parse_args(["--port", "9000"]), bare)
     with pytest.raises(FeishupermError, match="port 9000 is taken"):
         made.complete(0)

@@ -28,8 +28,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from feishuperm.services.ledger import SPOOL_BYTES as SPOOL
 from feishuperm.services.ledger_check import check
-from feishuperm.services.ledger_spool import SIZE as SPOOL
 from tests.soak.world import DONE, LONGEST, Hook, World
 
 BEHAVIOUR = {"allow": "allow", "always": "allow", "deny": "deny", "interrupt": "deny"}

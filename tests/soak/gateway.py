@@ -123,14 +123,13 @@ class GatewayWorld:
 
     def _watch(self, machine: SimMachine) -> None:
         """Count what enters the machine, behind the door that applies each tap once."""
-        counter: Any = machine.channel._counter
-        judge: Callable[[Answer], Receipt] = counter.answer
+        judge: Callable[[Answer], Receipt] = machine.answer
 
         def answer(answer: Answer) -> Receipt:
             self.entered[machine.id, answer.id] += 1
             return judge(answer)
 
-        counter.answer = answer
+        machine.answer = answer  # type: ignore[method-assign]
 
     def close(self) -> None:
         with contextlib.suppress(AttributeError):

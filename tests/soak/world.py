@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from feishuperm import wire
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.links import Links, load_key
+from feishuperm.services.web_access import Links, load_key
 
 ROOT = Path(__file__).resolve().parents[2]
 FEISHU = ROOT / "tests" / "fakes" / "feishu.py"

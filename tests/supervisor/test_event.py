@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from feishuperm.supervisor.event import (
+from feishuperm.supervisor.supervisor import (
     CAP_VARIABLE,
     DEFAULT_CAP,
     MAX_MESSAGE,

@@ -10,8 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from feishuperm.supervisor.reviewer import RECURSION, command_line, review
-from feishuperm.supervisor.verdict import ReviewError, Verdict
+from feishuperm.supervisor.reviewer import (
+    FAILED,
+    GARBLED,
+    MISSING,
+    RECURSION,
+    SILENT,
+    SLOW,
+    ReviewError,
+    Verdict,
+    command_line,
+    review,
+)
 from tests.conftest import wait_until
 from tests.fakes import reviewer as fake
 from tests.tables import every_row
@@ -67,7 +77,7 @@ def test_verdict_is_read_and_no_process_is_left(
 
 @pytest.mark.parametrize(
     ("case", "problem"),
-    [("fail", "failed"), ("silent", "silent"), ("flood", "garbled")],
+    [("fail", FAILED), ("silent", SILENT), ("flood", GARBLED)],
 )
 def test_reviewer_without_a_verdict_is_a_problem(
     case: str, problem: str, environ: dict[str, str], left: Processes
@@ -87,7 +97,7 @@ def test_deadline_ends_the_reviewer_and_all_its_children(
     command = [sys.executable, fake.__file__, "hang-with-children"]
     with pytest.raises(ReviewError) as caught:
         review(command, "prompt", environ, time.monotonic(), meanwhile=meanwhile)
-    assert caught.value.problem == "slow"
+    assert caught.value.problem == SLOW
     assert seen == [3]
     assert left() == []
 
@@ -119,7 +129,7 @@ def test_command_that_cannot_start_is_missing(
 ) -> None:
     with pytest.raises(ReviewError) as caught:
         review([command], "", environ, time.monotonic() + 30)
-    assert caught.value.problem == "missing"
+    assert caught.value.problem == MISSING
 
 
 def test_command_line_is_a_list_with_the_safe_flags() -> None:
@@ -137,4 +147,4 @@ def test_command_line_is_a_list_with_the_safe_flags() -> None:
 def test_unusable_supervisor_command_is_missing(command: str) -> None:
     with pytest.raises(ReviewError) as caught:
         command_line(command, "sid")
-    assert caught.value.problem == "missing"
+    assert caught.value.problem == MISSING

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feishuperm.errors import UsageError
-from feishuperm.supervisor.state import (
+from feishuperm.supervisor.supervisor import (
     KEPT_SECONDS,
     KEPT_VERDICTS,
     Row,
@@ -36,7 +36,7 @@ def row(transcript: str = "", agent: str = "", fresh: bool = False) -> Row:
 
 
 def take(state: SupervisorState, prompt: str = "p", limit: int = 20) -> int:
-    return state.take_turn("s", prompt, row(), limit, 0).count
+    return state.take_turn("s", prompt, row(), limit, 0)[0]
 
 
 def test_every_review_is_counted_until_the_limit(state: SupervisorState) -> None:
@@ -71,7 +71,7 @@ def test_processes_at_once_count_exactly_and_stop_at_the_limit(
         pid = os.fork()
         if not pid:
             try:
-                count = state.take_turn("s", "p", row(), 30, 0).count
+                count = state.take_turn("s", "p", row(), 30, 0)[0]
                 os.write(writer, b"%d\n" % count)
             finally:
                 os._exit(0)
@@ -88,10 +88,10 @@ def test_processes_at_once_count_exactly_and_stop_at_the_limit(
 def test_blocks_in_a_row_end_at_the_clients_cap(state: SupervisorState) -> None:
     for expected in range(3):
         turn = state.take_turn("s", "p", row(), 20, 3)
-        assert (turn.count, turn.blocks) == (expected + 1, expected)
+        assert turn == (expected + 1, expected)
         state.record("s", {}, row())
     turn = state.take_turn("s", "p", row(), 20, 3)
-    assert (turn.count, turn.blocks) == (0, 3)
+    assert turn == (0, 3)
     assert state.session("s")["count"] == 3
 
 

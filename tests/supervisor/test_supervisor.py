@@ -13,12 +13,10 @@ from feishuperm.errors import FileError
 from feishuperm.models.settings import Settings
 from feishuperm.services.ledger import Ledger
 from feishuperm.supervisor import reviewer
-from feishuperm.supervisor import state as supervisor_state
-from feishuperm.supervisor.event import CAP_VARIABLE
-from feishuperm.supervisor.prompts import SUPERVISOR
-from feishuperm.supervisor.supervisor import Supervisor, user_prompt
+from feishuperm.supervisor import supervisor as supervisor_state
+from feishuperm.supervisor.reviewer import ReviewError, Verdict, built_in_prompt
+from feishuperm.supervisor.supervisor import CAP_VARIABLE, Supervisor, user_prompt
 from feishuperm.supervisor.switch import wanted_cap
-from feishuperm.supervisor.verdict import ReviewError, Verdict
 
 STOP = {
     "session_id": "s",
@@ -334,7 +332,7 @@ def test_prompt_is_unchanged_and_the_material_follows_as_data(
 ) -> None:
     """系统必须保持 Supervisor prompt 不变"""
     desk.handle(event, FEISHUPERM_LANG=language)
-    prompt, _, rest = desk.prompts[0].partition(SUPERVISOR[language])
+    prompt, _, rest = desk.prompts[0].partition(built_in_prompt(language))
     material = json.loads(rest[rest.index("\n{") :])
     assert prompt == "" and material["hook_event_name"] == event["hook_event_name"]
     if event is QUESTION:
@@ -351,7 +349,7 @@ def test_users_own_prompt_goes_before_the_built_in_one(desk: Desk) -> None:
     own.write_text(" \n")
     desk.handle(STOP)
     assert desk.prompts[0].startswith("  Judge {mildly} %s.\n")
-    assert desk.prompts[1].startswith(SUPERVISOR["en"])
+    assert desk.prompts[1].startswith(built_in_prompt("en"))
 
 
 def test_very_long_message_reaches_the_reviewer_with_both_ends(desk: Desk) -> None:

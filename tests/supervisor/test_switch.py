@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import UsageError
-from feishuperm.supervisor.event import CAP_VARIABLE
-from feishuperm.supervisor.state import SupervisorState
+from feishuperm.supervisor.supervisor import CAP_VARIABLE, SupervisorState
 from feishuperm.supervisor.switch import (
     _session_facts,
     cap_in_force,

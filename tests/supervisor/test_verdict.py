@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm.supervisor.verdict import ReviewError, read_verdict
+from feishuperm.supervisor.reviewer import (
+    FAILED,
+    GARBLED,
+    SILENT,
+    ReviewError,
+    read_verdict,
+)
 from tests.fakes import reviewer as fake
 from tests.tables import every_row
 
@@ -32,11 +38,11 @@ def test_odd_but_readable_answers_block(
 @pytest.mark.parametrize(
     ("case", "problem"),
     [
-        ("silent", "silent"),
-        ("garbled", "garbled"),
-        ("wrong-types", "garbled"),
-        ("half", "garbled"),
-        ("error", "failed"),
+        ("silent", SILENT),
+        ("garbled", GARBLED),
+        ("wrong-types", GARBLED),
+        ("half", GARBLED),
+        ("error", FAILED),
     ],
 )
 def test_unreadable_answers_are_problems(

@@ -2,7 +2,7 @@
 
 Pages are values in, HTML out, one file per page.  Nothing in them decides, waits, or
 knows a kind of request by its name: an `Ask` says what is shown and offered, an
-`Outcome` how it ended, and `lib.text` has the words around them.
+`Outcome` how it ended, and the words around them are in English here.
 
 Every page is one self-contained file: style and script are inlined, and the content
 security policy names them by their hashes, so nothing that a tool call smuggles into a
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from feishuperm.lib.display import visible
-from feishuperm.lib.text import text
+from feishuperm.messages import text
 
 ICONS = {
     "check": "M6 17l7 7L27 9",
@@ -49,8 +49,8 @@ def _load(name: str) -> str:
 
 
 STYLE = _load("style.css")
-PAGE_SCRIPT = _load("page.js")
-INBOX_SCRIPT = _load("inbox.js")
+PAGE_SCRIPT = _load("common.js") + _load("page.js")
+INBOX_SCRIPT = _load("common.js") + _load("inbox.js")
 TOP, BOTTOM = _load("page.html").split("{{body}}")
 INBOX = _load("inbox.html")
 
@@ -90,7 +90,7 @@ def frame(
     for piece in body:
         yield piece if isinstance(piece, bytes) else piece.encode(errors="replace")
     if script is PAGE_SCRIPT:
-        home = say(language, "page.open_inbox")
+        home = said(language, "Open the inbox")
         yield f'<p class="links"><a id="home" hidden>{home}</a></p>'.encode()
     yield fill(BOTTOM, script=script).encode()
 
@@ -108,7 +108,7 @@ def shown(value: str) -> str:
     return escape(visible(value))
 
 
-def say(language: str, key: str, **values: object) -> str:
+def said(language: str, key: str, **values: object) -> str:
     """A sentence as HTML."""
     return shown(text(language, key, **values))
 
@@ -144,7 +144,7 @@ def link_form(link: str, label: str, look: str, kind: str = "stack") -> str:
 def facts(language: str, rows: Iterable[Fact]) -> str:
     """Labels and values as a list; nothing for no rows."""
     items = "".join(
-        f"<dt>{say(language, label)}</dt>"
+        f"<dt>{said(language, label)}</dt>"
         f"<dd>{exactly(value, struck) if exact else shown(value)}</dd>"
         for label, value, exact, struck in rows
         if value

@@ -1,9 +1,9 @@
 """The pieces that a request is drawn from: head, blocks, fields, buttons.
 
 A link is `allow?id=...&sig=...`.  A button posts the query of its link as form fields
-to its path; the inbox script does the same, so an answer always arrives in one shape.
-Each button is a form of its own with the fields it takes along, so that Enter in one
-of them can only mean that button.
+to its path; the inbox's script posts the same form, so an answer always arrives in one
+shape.  Each button is a form of its own with the fields it takes along, so that Enter
+in one of them can only mean that button.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from feishuperm.handlers.pages.layout import (
     exactly,
     facts,
     form,
-    link_form,
     moment,
-    say,
+    said,
     shown,
 )
 from feishuperm.lib import markdown
-from feishuperm.lib.text import at_zero, text
+from feishuperm.lib.feishu import at_zero
+from feishuperm.messages import msg, text
 from feishuperm.models.ask import (
     CUT_FIRST,
     FOREVER,
@@ -48,8 +48,7 @@ LINE_LOOKS = {
 }
 MARKDOWN = "markdown"
 PROSE = (MARKDOWN, "question", "text")
-# How the pieces and spans of a plan are drawn; the inbox's script does the same.  Its
-# headings stand below those of the page.
+# How the pieces and spans of a plan are drawn.  Its headings stand below the page's.
 HEADINGS = {f"h{level}": f"h{level + 2}" for level in range(1, 5)}
 PIECES = {
     **{f"h{level}": f"md h{level}" for level in range(1, 5)},
@@ -67,7 +66,7 @@ GROUPS = {
     "while": (WHILE,),
     "lasting": (FOREVER,),
 }
-MULTIPLE = {"one": "page.answer_single", "many": "page.answer_multi"}
+MULTIPLE = {"one": msg("Choose one"), "many": msg("Choose any")}
 
 
 # What is asked.
@@ -88,12 +87,12 @@ def sheet(ask: Ask, body: Iterable[str], events: str = "") -> Iterator[str]:
 
 def _origin(ask: Ask) -> tuple[Fact, ...]:
     return (
-        Fact("card.project", ask.project),
-        Fact("card.branch", ask.branch),
-        Fact("card.agent", ask.agent),
-        Fact("card.session", ask.session),
-        Fact("card.time", moment(ask.created)),
-        Fact("card.request", ask.id),
+        Fact(msg("Project"), ask.project),
+        Fact(msg("Branch"), ask.branch),
+        Fact(msg("Agent"), ask.agent),
+        Fact(msg("Session"), ask.session),
+        Fact(msg("Time"), moment(ask.created)),
+        Fact(msg("Request"), ask.id),
     )
 
 
@@ -106,30 +105,47 @@ def head(ask: Ask, title: str, clock: str = "") -> str:
     )
 
 
-def clock(ask: Ask, seconds_left: float) -> str:
-    """The time left: a moment for all, a countdown where scripts run; and what then."""
+def clock(ask: Ask, seconds_left: float | None = None, below: str = "") -> str:
+    """The time left: a moment for all, a countdown where scripts run; and what then.
+
+    The inbox's script is told what is left apart, since a card is drawn once.
+    """
     until = time.strftime("%H:%M:%S", time.localtime(ask.created + ask.seconds))
+    left = f' data-seconds="{ask.seconds}"'
+    if seconds_left is not None:
+        left = f' data-left="{seconds_left:.1f}"'
     return (
-        f'<div class="timing"><span class="clock" role="timer"'
-        f' data-left="{seconds_left:.1f}" data-text="{say(ask.language, "page.left")}"'
-        f' data-over="{say(ask.language, "page.time_over")}">'
-        f"{say(ask.language, 'page.until', until=until)}</span>"
-        f'<span class="zero">{shown(at_zero(ask))}</span></div>'
+        f'<div class="timing"><span class="clock" role="timer"{left} data-text="'
+        + said(ask.language, "{left} left")
+        + '" data-over="'
+        + said(ask.language, "Time is over")
+        + '">'
+        + said(ask.language, "Decide before {until}", until=until)
+        + f'</span><span class="zero">{shown(at_zero(ask))}</span>{below}</div>'
     )
 
 
-def blocks(ask: Ask, offers: Sequence[Offer] = ()) -> Iterator[str]:
-    """What the request is about; questions are left to the `offers` that ask them."""
+def blocks(
+    ask: Ask, offers: Sequence[Offer] = (), known: str | None = None
+) -> Iterator[str]:
+    """What the request is about; questions are left to the `offers` that ask them.
+
+    `known` is what stands behind the first block instead of `about`.
+    """
+    known = about(ask) if known is None else known
     asked = any(offer.needs and offer.fields for offer in offers)
     for place, block in enumerate(ask.blocks):
         if ask.cut and place == CUT_FIRST:
-            yield f'<p class="note">{shown(cut_hint(ask))}</p>'
+            left_out = said(
+                ask.language, "⚠ {count} more items are not shown", count=ask.cut
+            )
+            yield f'<p class="note">{left_out}</p>'
         if not (asked and block.kind == "question"):
             yield from _block(ask, block)
         if not place:
-            yield about(ask)
+            yield known
     if not ask.blocks:
-        yield about(ask) if asked else f'<p class="muted">{shown(ask.empty)}</p>'
+        yield known if asked else f'<p class="muted">{shown(ask.empty)}</p>{known}'
 
 
 def about(ask: Ask) -> str:
@@ -144,21 +160,14 @@ def about(ask: Ask) -> str:
     )
 
 
+WORDS = {"why": msg("Claude said:"), "prompt": msg("Working on:")}
+
+
 def _words(ask: Ask, name: str, words: str) -> str:
     if not words:
         return ""
-    label = say(ask.language, f"page.{name}")
+    label = said(ask.language, WORDS[name])
     return f'<p class="{name}"><span>{label}</span> {shown(words)}</p>'
-
-
-def cut_hint(ask: Ask) -> str:
-    """The sentence in the place of blocks that were left out."""
-    return text(ask.language, "card.hidden", count=ask.cut)
-
-
-def gap_hint(ask: Ask, block: Block) -> str:
-    """The sentence in the place of characters that were left out."""
-    return text(ask.language, "card.cut", count=block.hidden)
 
 
 def _block(ask: Ask, block: Block) -> Iterator[str]:
@@ -167,7 +176,10 @@ def _block(ask: Ask, block: Block) -> Iterator[str]:
     yield f'<section class="block">{label}<{tag} class="{look}{escape(block.kind)}">'
     yield from _content(block.kind, block.text)
     if block.hidden:
-        yield f'<span class="gap">{shown(gap_hint(ask, block))}</span>'
+        left_out = said(
+            ask.language, "… ({count} characters left out here) …", count=block.hidden
+        )
+        yield f'<span class="gap">{left_out}</span>'
         yield from _content(block.kind, block.tail)
     yield f"</{tag}></section>"
 
@@ -182,7 +194,7 @@ def _plan(pieces: Iterable[markdown.Piece]) -> Iterator[str]:
     """The paragraphs of a plan, its items in lists."""
     lists: list[tuple[int, str]] = []  # depth and tag of those that are open
     for piece in pieces:
-        tag = list_tag(piece)
+        tag = _list_tag(piece)
         place = (piece.depth if tag else -1, tag)
         while lists and lists[-1][0] >= place[0] and lists[-1] != place:
             yield f"</li></{lists.pop()[1]}>"
@@ -196,28 +208,28 @@ def _plan(pieces: Iterable[markdown.Piece]) -> Iterator[str]:
         yield f"</li></{lists.pop()[1]}>"
 
 
-def list_tag(piece: markdown.Piece) -> str:
+def _list_tag(piece: markdown.Piece) -> str:
     """The kind of list that an item belongs to; empty: it is no item."""
     if piece.kind != "item":
         return ""
-    return "ol" if item_number(piece) is not None else "ul"
+    return "ol" if _item_number(piece) is not None else "ul"
 
 
-def item_number(piece: markdown.Piece) -> int | None:
+def _item_number(piece: markdown.Piece) -> int | None:
     """What an item is counted as; a number that nobody counts to is a text."""
     digits = piece.mark.rstrip(".)")
     return int(digits) if digits.isdecimal() and len(digits) <= COUNTED else None
 
 
-def item_mark(piece: markdown.Piece) -> str:
+def _item_mark(piece: markdown.Piece) -> str:
     """What stands before an item's words: a box, if it has one."""
-    drawn = piece.mark == markdown.BULLET or item_number(piece) is not None
+    drawn = piece.mark == markdown.BULLET or _item_number(piece) is not None
     return "" if drawn else f"{piece.mark} "
 
 
 def _item(piece: markdown.Piece) -> tuple[str, str]:
     """The tags of an item, which is left open: a list may follow in it."""
-    number, mark = item_number(piece), item_mark(piece)
+    number, mark = _item_number(piece), _item_mark(piece)
     value = "" if number is None else f' value="{number}"'
     look = ' class="box"' if mark else ""
     return f"<li{value}{look}><span>{shown(mark)}", "</span>"
@@ -283,12 +295,19 @@ def _pieces(source: str) -> Iterator[str]:
 
 
 def buttons(
-    ask: Ask, links: Links, offers: Sequence[Offer], values: Values | None = None
+    ask: Ask,
+    links: Links,
+    offers: Sequence[Offer],
+    values: Values | None = None,
+    in_inbox: bool = False,
 ) -> str:
-    """What lets it happen first, the refusals apart from it, what outlives it last."""
+    """What lets it happen first, the refusals apart from it, what outlives it last.
+
+    In the inbox a button has its key, and opens its page if a press is not enough.
+    """
     drawn = {
         look: "".join(
-            _form(ask, offer, links[offer.name], values or {})
+            _form(ask, offer, links[offer.name], values or {}, in_inbox)
             for offer in offers
             if offer.look in looks
         )
@@ -312,23 +331,30 @@ def buttons(
 def rule_hint(ask: Ask) -> str:
     """The sentence above the rules, or why there are none."""
     if ask.rule_note and not ask.rules:
-        return text(ask.language, "page.always_none", why=ask.rule_note)
+        return text(ask.language, "No rule will be written: {why}", why=ask.rule_note)
     # With a note it is not true that nobody asks any more.
-    hint = "page.always_rule" if ask.rule_note else "page.always_hint"
+    hint = (
+        msg("Writes this rule for the project:")
+        if ask.rule_note
+        else msg("Never ask again; writes this rule for the project:")
+    )
     return " ".join((ask.rule_note, text(ask.language, hint))).strip()
 
 
-def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:
+def _form(ask: Ask, offer: Offer, link: str, values: Values, in_inbox: bool) -> str:
     """One button with all it sends; a single choice has one for each option too."""
     label = offer.submit if offer.needs else offer.label
     digest = ("digest", ask.digest)
     choice, first = ask.choice(offer), ""
-    if choice is not None:
+    if choice is not None and not (in_inbox and offer.confirm):
         legend = f'<p class="legend">{_asked(ask.language, choice)}</p>'
         options = "".join(_option_button(choice, option) for option in choice.options)
         first = form(link, legend + options, "stack", digest)
         offer = offer._replace(fields=(f"{choice.name}_other",))
-    button = f'<button class="{escape(offer.look)}">{shown(label)}</button>'
+    key = f' data-key="{shown(offer.key)}"' if in_inbox and offer.key else ""
+    if in_inbox and opens_page(offer):
+        return first + open_link(offer.look, link, shown(offer.label), key)
+    button = f'<button class="{escape(offer.look)}"{key}>{shown(label)}</button>'
     drawn = first + form(link, _fields(ask, offer, values) + button, "stack", digest)
     if not ask.edits(offer):
         return drawn
@@ -337,9 +363,15 @@ def _form(ask: Ask, offer: Offer, link: str, values: Values) -> str:
     return f"<details{state}><summary>{shown(label)}</summary>{drawn}</details>"
 
 
-def hold_form(ask: Ask, link: str) -> str:
-    """The button that stops the clock for somebody who reads."""
-    return link_form(link, say(ask.language, "button.hold"), "link", "hold")
+def opens_page(offer: Offer) -> bool:
+    """Whether the inbox has no room for all a button needs: words, or own answers."""
+    has_own_words = any(name.endswith("_other") for name in offer.fields)
+    return bool(offer.confirm) or (offer.needs and has_own_words)
+
+
+def open_link(look: str, link: str, label: str, key: str = "") -> str:
+    """A link that looks like a button; `label` and `key` are HTML."""
+    return f'<a class="button {look}" href="{shown(link)}"{key}>{label}</a>'
 
 
 def _option_button(field: Field, option: Option) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html.parser import HTMLParser
 from typing import Any
 
-from feishuperm.lib.text import text
+from feishuperm.messages import text
 from feishuperm.models.ask import Ask, Block, Outcome
 from feishuperm.models.kind import KINDS, offers
 

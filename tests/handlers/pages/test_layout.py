@@ -10,9 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feishuperm.handlers.pages import inbox, layout
-from feishuperm.handlers.pages.confirm import confirm_page
-from feishuperm.handlers.pages.request import record_page, request_page
-from feishuperm.handlers.pages.result import result_page
+from feishuperm.handlers.pages.request import (
+    confirm_page,
+    outcome_box,
+    record_page,
+    request_page,
+    result_page,
+)
 from feishuperm.lib.display import visible
 from feishuperm.models.ask import ENDED, UNKNOWN, Block, Receipt
 from tests.handlers.pages.page import Page, make_ask, make_links, make_outcome
@@ -55,7 +59,9 @@ def every_page(value: str) -> list[bytes]:
     outcome = outcome._replace(summary=value)
     links = make_links(ask)
     items = [inbox.make_item(shown, make_links(shown)) for shown in (ask, asked)]
-    state = inbox.state_json(items, now=1, recent=[inbox.recent_item(outcome)])
+    recent = inbox.recent_list("zh", [(outcome, "undo?id=1")])
+    boxes = [inbox.ended_box(outcome), outcome_box("late", value, [value])]
+    parts = {"recent": recent, "boxes": "".join(boxes)}
     filled = {"q0_other": [value], "reason": [value]}
     broad = ask.actions[1]._replace(confirm=value)
     return [
@@ -64,7 +70,7 @@ def every_page(value: str) -> list[bytes]:
         b"".join(confirm_page(ask, broad, links["always"], 9)),
         b"".join(record_page(ask, outcome)),
         result_page("zh", Receipt(ENDED, outcome), ask),
-        b"".join(inbox.inbox_page("zh", state, items)),
+        b"".join(inbox.inbox_page("zh", items, 2, parts)),
     ]
 
 
@@ -99,10 +105,9 @@ def test_direction_marks_are_spelled_out_everywhere() -> None:
 
 @every_row("language", ["zh", "en"])
 def test_policy_names_exactly_the_script_and_style_of_each_page(language: str) -> None:
-    state = inbox.state_json([], now=1)
     bodies = (
         result_page(language, Receipt(UNKNOWN)),
-        b"".join(inbox.inbox_page(language, state, [])),
+        b"".join(inbox.inbox_page(language, [])),
     )
     policy = layout.POLICY
     assert policy.startswith("default-src 'none'; ")

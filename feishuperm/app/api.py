@@ -1,0 +1,341 @@
+"""The REST calls of a self-built Feishu app: one call each, and what its answer means.
+
+Queues, limits and retries are not known here.  The tenant token is fetched when a call
+needs one, kept, renewed before it ends, and once more when Feishu refuses it.  Nothing
+is called while nothing is to be sent.  A refusal comes back as a sentence that names
+the page of the console where it is mended; no sentence holds the secret or a token.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from feishuperm.lib.feishu import CODES as BOT_CODES
+from feishuperm.lib.feishu import (
+    FAIL,
+    NO_ANSWER,
+    RENEW,
+    RETRY,
+    SIMPLER,
+    SendResult,
+    encode,
+    judge,
+)
+from feishuperm.lib.post import HEADERS, Call, Reply, call
+from feishuperm.messages import message_of, msg
+from feishuperm.models.fields import decoded, list_at, part_at, value_at
+from feishuperm.models.settings import Settings
+
+Post = Callable[[Call], Reply]
+
+TOKEN = "/open-apis/auth/v3/tenant_access_token/internal"
+MESSAGES = "/open-apis/im/v1/messages"
+FILES = "/open-apis/im/v1/files"
+ENDPOINT = "/callback/ws/endpoint"
+BOT = "/open-apis/bot/v3/info"
+ENABLED = 2  # how a bot is that can be used
+CONNECTIONS = "/open-apis/event/v1/connection"
+EARLY_SECONDS = 600.0  # a token is renewed so long before its end
+MAX_TOKEN_SECONDS = 1e6  # Feishu's live for two hours
+FILE_NAME = "request.txt"  # below a card that could not hold everything
+MAX_UUID = 50  # characters Feishu takes to tell a repeated message
+MAX_CARD = 30_000  # bytes of a whole request, as others measured it
+CARD = "interactive"
+JSON = HEADERS["Content-Type"]
+FORM = "multipart/form-data"
+
+# What an app is told beside a bot; code -> what it means for the call, what is wrong.
+CODES = {
+    **BOT_CODES,
+    1: (RETRY, msg("Feishu is busy")),
+    10003: (FAIL, msg("FEISHU_APP_ID or FEISHU_APP_SECRET is malformed")),
+    10014: (FAIL, msg("the app is unknown or switched off: check FEISHU_APP_ID")),
+    10015: (FAIL, msg("FEISHU_APP_SECRET is wrong")),
+    11205: (FAIL, msg("the app has no bot, or was never published")),
+    11207: (FAIL, msg("the app is not installed: publish a version")),
+    11210: (FAIL, msg("the app is not installed: publish a version")),
+    230001: (SIMPLER, msg("Feishu refused the message's form")),
+    230002: (FAIL, msg("the bot is not in the group of FEISHU_RECEIVE_ID")),
+    230006: (FAIL, msg("the app's bot is switched off: switch it on and publish")),
+    230011: (FAIL, msg("the message was recalled")),
+    230013: (FAIL, msg("the app is not available to this person")),
+    230018: (FAIL, msg("the group does not let the bot write")),
+    230020: (RETRY, msg("too many messages to one person or group")),
+    230023: (FAIL, msg("too many unread urgent messages")),
+    230024: (FAIL, msg("no urgent messages are left this month")),
+    230027: (FAIL, msg("the app lacks a permission; add it and publish")),
+    230031: (FAIL, msg("the message is too old to be changed")),
+    230034: (FAIL, msg("FEISHU_RECEIVE_ID names nobody")),
+    230035: (FAIL, msg("the group does not let the bot write")),
+    230038: (FAIL, msg("FEISHU_RECEIVE_ID belongs to another company")),
+    230053: (FAIL, msg("this person has muted the bot")),
+    230110: (FAIL, msg("the message was deleted")),
+    232009: (FAIL, msg("the group is gone")),
+    234006: (FAIL, msg("the file is too large for Feishu")),
+    234007: (FAIL, msg("the app's bot is switched off: switch it on and publish")),
+    99991403: (FAIL, msg("the company's monthly calls to Feishu are used up")),
+    99991661: (RENEW, msg("Feishu wants a token")),
+    99991663: (RENEW, msg("Feishu refused the token")),
+    99991664: (RENEW, msg("Feishu refused the token")),
+    99991668: (RENEW, msg("Feishu refused the token")),
+    99991671: (RENEW, msg("Feishu refused the token")),
+    99991672: (FAIL, msg("the app lacks a permission; add it and publish")),
+    99991673: (FAIL, msg("the app is not installed: publish a version")),
+    99992361: (FAIL, msg("the open_id belongs to another app")),
+    99992402: (SIMPLER, msg("Feishu refused a field of the message")),
+}
+LACKS_SCOPE = (99991672, 230027)
+# The page of the console where the owner of an app mends it, and the codes it is for.
+MENDED_AT = {
+    "baseinfo": (10003, 10014, 10015),
+    "capability": (11205, 230006, 234007),
+    "version": (11207, 11210, 230013, 99991673),
+    "auth": LACKS_SCOPE,
+}
+
+
+# What can be wrong with an app -> the page that repairs it.
+PAGES = {
+    msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"): "baseinfo",
+    msg(
+        "Feishu refuses the long connection: publish the app and switch its bot on"
+    ): "version",
+    msg("Feishu is busy; if that lasts, the app was never published"): "version",
+    msg(
+        "the app's bot is switched off: switch it on and publish a version"
+    ): "version",  # the ability is there, and waits for its company
+    msg(
+        "taps do not reach the app: subscribe to card.action.trigger by long "
+        "connection and publish a version"
+    ): "callback",
+}
+SCOPE = re.compile(r"[a-z0-9_.:]{3,80}\Z")
+MOST_SCOPES = 3  # of which one is enough; named in a sentence
+
+
+Result = SendResult  # what became of a call
+
+
+class AppApi:
+    """One app. Its outboxes use it from several threads; only one fetches a token."""
+
+    def __init__(
+        self,
+        app_id: str,
+        secret: str,
+        base_url: str,
+        post: Post = call,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app_id = app_id
+        self._secret = secret
+        self._base_url = base_url
+        self._post = post
+        self._clock = clock
+        self._token = ""
+        self._token_until = 0.0
+        self._lock = threading.Lock()
+
+    # Messages.
+
+    def send(
+        self, receiver: str, content: dict[str, Any], uuid: str, kind: str = CARD
+    ) -> Result:
+        """A message to a person or a chat; the same `uuid` within an hour is one."""
+        path = f"{MESSAGES}?receive_id_type={receiver_type(receiver)}"
+        body = {"receive_id": receiver, **_message(kind, content, uuid)}
+        return self.request("POST", path, body)
+
+    def reply(
+        self, message_id: str, content: dict[str, Any], uuid: str, kind: str = CARD
+    ) -> Result:
+        """A message below another one."""
+        path = f"{MESSAGES}/{message_id}/reply"
+        return self.request("POST", path, _message(kind, content, uuid))
+
+    def update(self, message_id: str, card: dict[str, Any]) -> Result:
+        """Change a card that was sent."""
+        body = {"content": encode(card)}
+        return self.request("PATCH", f"{MESSAGES}/{message_id}", body)
+
+    def urge(self, message_id: str, open_id: str) -> Result:
+        """Let a message of ours buzz."""
+        path = f"{MESSAGES}/{message_id}/urgent_app?user_id_type=open_id"
+        return self.request("PATCH", path, {"user_id_list": [open_id]})
+
+    def upload(self, name: str, data: bytes) -> Result:
+        """Hand a file in; `data["file_key"]` of the result is its name to send."""
+        boundary = secrets.token_hex(16)
+        parts = _multipart(boundary, name, data)
+        return self._authorised("POST", FILES, parts, f"{FORM}; boundary={boundary}")
+
+    def request(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> Result:
+        """Any call that needs a token."""
+        data = b"" if body is None else encode(body).encode()
+        return self._authorised(method, path, data, JSON)
+
+    def _authorised(self, method: str, path: str, data: bytes, kind: str) -> Result:
+        refused = ""
+        for _ in range(2):  # a token may be refused once
+            token, result = self._ensure_token(refused)
+            if not result.ok:
+                return result
+            result = self._call(method, path, data, kind, token)
+            if CODES.get(result.code, ("",))[0] != RENEW:
+                return result
+            refused = token
+        return result
+
+    # The token.
+
+    def _ensure_token(self, refused: str) -> tuple[str, Result]:
+        """A token that is not the refused one; another thread may have fetched it."""
+        with self._lock:
+            good = self._token not in ("", refused)
+            if good and self._clock() < self._token_until:
+                return self._token, Result(True, 0, "")
+            result = self._fetch_token()
+            return self._token, result
+
+    def fetch_token(self) -> Result:
+        """A new token; also the test whether id and secret fit together."""
+        with self._lock:
+            return self._fetch_token()
+
+    def _fetch_token(self) -> Result:
+        body = {"app_id": self._app_id, "app_secret": self._secret}
+        result = self._call("POST", TOKEN, encode(body).encode(), JSON)
+        if not result.ok:
+            return result
+        token = result.data.get("tenant_access_token")
+        seconds = result.data.get("expire")
+        if (
+            not (isinstance(token, str) and token)
+            or not isinstance(seconds, int)
+            or not 0 < seconds < MAX_TOKEN_SECONDS
+        ):
+            return Result(False, NO_ANSWER, msg("Feishu gave no token"), retry=True)
+        self._token = token
+        self._token_until = self._clock() + max(seconds - EARLY_SECONDS, seconds / 2)
+        return result
+
+    # The long connection.
+
+    def discover(self) -> Reply:
+        """Where to connect to, as Feishu says it. Raises OSError."""
+        body = {"AppID": self._app_id, "AppSecret": self._secret}
+        headers = {**HEADERS, "locale": "zh"}
+        url = self._base_url + ENDPOINT
+        return self._post(Call("POST", url, encode(body).encode(), headers))
+
+    # One exchange.
+
+    def _call(
+        self, method: str, path: str, data: bytes, kind: str, token: str = ""
+    ) -> Result:
+        headers = {**HEADERS, "Content-Type": kind}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            reply = self._post(Call(method, self._base_url + path, data, headers))
+        except OSError as error:
+            return Result(False, NO_ANSWER, message_of(error), retry=True)
+        return self.judge(reply)
+
+    def judge(self, reply: Reply) -> Result:
+        """What an answer means; a refusal names the page that mends it."""
+        result, answer = judge(reply, CODES), part_at(decoded(reply.body))
+        if result.ok:
+            data = answer.get("data")
+            return result._replace(data=data if isinstance(data, dict) else answer)
+        if result.code in (0, NO_ANSWER):
+            return result
+        said, page = result.message, page_of(result.code)
+        scopes = _scopes(answer) if result.code in LACKS_SCOPE else []
+        if scopes:
+            said = msg("{} ({})", said, " or ".join(scopes))
+            page = f"auth?q={','.join(scopes)}&op_from=openapi&token_type=tenant"
+        if page:
+            said = msg("{}: {}", said, self.console(page))
+        return result._replace(message=said, data=answer)
+
+    def problem(self, sentence: str, **values: object) -> str:
+        """A sentence about what is wrong, and the page that repairs it."""
+        page, said = PAGES.get(sentence, ""), msg(sentence, **values)
+        return msg("{}: {}", said, self.console(page)) if page else said
+
+    def console(self, page: str) -> str:
+        """The address of a page of the developer's console about this app."""
+        return f"{self._base_url}/app/{self._app_id}/{page}"
+
+
+def app_of(
+    settings: Settings, on_reply: Callable[[Reply], object] = lambda reply: None
+) -> AppApi:
+    """The app of these settings; every answer is shown to `on_reply`."""
+
+    def post(request: Call) -> Reply:
+        reply = call(request, ca_file=settings.feishuperm_ca_file)
+        on_reply(reply)
+        return reply
+
+    return AppApi(
+        settings.feishu_app_id,
+        settings.feishu_app_secret,
+        settings.feishu_base_url,
+        post,
+    )
+
+
+def attach(api: AppApi, message_id: str, content: bytes, uuid: str) -> Result:
+    """Put a file below a message."""
+    result = api.upload(FILE_NAME, content)
+    if not result.ok:
+        return result
+    key = {"file_key": result.data.get("file_key")}
+    return api.reply(message_id, key, uuid, "file")
+
+
+def page_of(code: int) -> str:
+    """The page of the console that mends what a code says; empty if none does."""
+    return next((page for page, codes in MENDED_AT.items() if code in codes), "")
+
+
+def _scopes(answer: dict[str, Any]) -> list[str]:
+    """The permissions of which one is missing, as Feishu names them."""
+    listed = list_at(answer, "error", "permission_violations")
+    names = [str(value_at(item, "subject")) for item in listed]
+    return [name for name in names if SCOPE.match(name)][:MOST_SCOPES]
+
+
+def receiver_type(receiver: str) -> str:
+    """Which kind of id this is, by its looks."""
+    prefixes = {"ou_": "open_id", "oc_": "chat_id", "on_": "union_id"}
+    if "@" in receiver:
+        return "email"
+    return prefixes.get(receiver[:3], "user_id")
+
+
+def _message(kind: str, content: dict[str, Any], uuid: str) -> dict[str, Any]:
+    return {"msg_type": kind, "content": encode(content), "uuid": uuid[:MAX_UUID]}
+
+
+def _multipart(boundary: str, name: str, data: bytes) -> bytes:
+    safe = "".join(
+        c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in name
+    )
+    head = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file_type"\r\n\r\n'
+        f'stream\r\n--{boundary}\r\nContent-Disposition: form-data; name="file_name"'
+        f"\r\n\r\n{safe}\r\n--{boundary}\r\n"
+        f'Content-Disposition: form-data; name="file"; filename="{safe}"\r\n'
+        "Content-Type: application/octet-stream\r\n\r\n"
+    )
+    return head.encode() + data + f"\r\n--{boundary}--\r\n".encode()

@@ -1,0 +1,361 @@
+"""Many requests of one session at once: one card, a row and two buttons each.
+
+    collecting   rows are gathered for a moment, then the card leaves
+    leaving      what changes meanwhile is drawn once its message has an id
+    out          further rows change the card; every end changes it too
+    over         no row is pending: the card is a record, the next burst gets its own
+
+"All" means what the card showed when it was drawn: its digest covers the rows it
+offers, and a card that has changed since refuses it.  A row that cannot be judged by
+its few words (something is cut, masked or has to be filled in) offers its refusal only.
+"Allow all" leaves these out, and every row with a danger, and says which.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+from feishuperm.app.api import AppApi, Result
+from feishuperm.app.cards import Mark, button
+from feishuperm.app.store import OpenCard
+from feishuperm.app.taps import is_nonce, toast
+from feishuperm.lib.display import one_line
+from feishuperm.lib.feishu import card_frame, coloured, columns, div, note
+from feishuperm.messages import msg, text
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import NO, YES, Answer, Ask, Offer, Outcome, Receipt
+from feishuperm.models.names import NOT_AS_SHOWN, NOT_OFFERED
+
+GATHER_SECONDS = 0.5  # for more rows, before the card leaves or changes
+MOST_ROWS = 16  # a card may hold 200 elements and 30 kB; a row takes nine, and 2 kB
+WORDS = 200  # characters of a request
+DANGERS = 120  # characters about what is dangerous in it
+NAME, NAMED = 40, 3  # characters of what was left out, and how many are named
+ALL_YES, ALL_NO = "all:yes", "all:no"
+Carry = Callable[[list[Answer]], Awaitable[list[Receipt]]]
+
+
+class Announcement(Protocol):
+    """Whom a row belongs to until its card is out; what it is, its host knows."""
+
+    @property
+    def has_stand_in(self) -> bool: ...
+
+
+class BurstHost(Protocol):
+    """Who sends the card of a burst and keeps its rows."""
+
+    @property
+    def later(self) -> Callable[[float, Callable[[], None]], object]: ...
+
+    @property
+    def api(self) -> AppApi: ...
+
+    def seconds_left(self, burst: Burst, id: str) -> int | None:
+        """Of a pending request; None: it is not there."""
+
+    def send_burst(
+        self,
+        burst: Burst,
+        call: Callable[[], Result],
+        on_sent: Callable[[Result], object],
+        stands_in: bool,
+        is_change: bool,
+    ) -> None:
+        """Queue the card, or a change of it without a new row."""
+
+    def report_row(self, announcement: Any, result: Result) -> None:
+        """A row is out, or will never be."""
+
+    def keep_row(self, card: OpenCard) -> None: ...
+
+    def drop_row(self, burst: Burst, id: str) -> None: ...
+
+    def watch_burst(self, burst: Burst) -> None:
+        """Remind of the card, once."""
+
+    def burst_over(self, burst: Burst) -> None:
+        """Nothing is pending on this card any more."""
+
+
+class BurstRow:
+    """One request of a burst."""
+
+    def __init__(self, ask: Ask, announcement: Announcement | None = None) -> None:
+        self.ask = ask
+        self.announcement = announcement  # until the card with this row is out
+        self.outcome: Outcome | None = None
+
+    def offer(self, look: str) -> Offer | None:
+        """The button of that look, if a row is enough to tap it."""
+        for offer in self.ask.actions:
+            if offer.look == look and not offer.needs and not offer.confirm:
+                return offer if look == NO or self._is_plain() else None
+        return None
+
+    def is_for_all(self, look: str) -> bool:
+        """Whether "all" covers it: what is dangerous is allowed by itself or not."""
+        return self.offer(look) is not None and (look == NO or not self.ask.dangers)
+
+    def _is_plain(self) -> bool:
+        return (
+            not self.ask.partial and not self.ask.masked and len(self._whole()) <= WORDS
+        )
+
+    def answer(self, action: str, who: str, surface: str) -> Answer:
+        return Answer(self.ask.id, action, {}, surface, who, self.ask.digest)
+
+    def words(self) -> str:
+        whole = self._whole()
+        rest = "\n…" if len(whole) > WORDS or self.ask.partial else ""
+        return f"{self.ask.tool}: {whole[:WORDS]}{rest}"
+
+    def _whole(self) -> str:
+        """Everything there is to see of the request."""
+        labelled = len(self.ask.blocks) > 1
+        blocks = [
+            f"{block.label}: {block.text}" if block.label and labelled else block.text
+            for block in self.ask.blocks
+        ]
+        return "\n".join(blocks) or self.ask.empty or self.ask.summary
+
+
+class Burst:
+    """The card of a session that asks for much at once."""
+
+    def __init__(
+        self,
+        host: BurstHost,
+        session: str,
+        nonce: str,
+        receiver: str,
+        machine: str = "",
+    ) -> None:
+        self._host = host
+        self.session = session
+        self.nonce = nonce
+        self.receiver = receiver
+        self.machine = machine
+        self._rows: dict[str, BurstRow] = {}
+        self.is_due = False  # the card is drawn in a moment
+        self._is_leaving = False  # sent, and its message has no id yet
+        self._hurry = ""  # a reminder
+        self.message_id = ""
+        self.is_watched = False  # reminders are on their way
+        self.is_elsewhere = False  # only its rows are known here
+
+    def takes(self) -> bool:
+        """Whether one more row fits, and the card is not over."""
+        waiting = any(row.outcome is None for row in self._rows.values())
+        return waiting and len(self._rows) < MOST_ROWS
+
+    def holds(self, id: str) -> bool:
+        return id in self._rows
+
+    def add(self, ask: Ask, announcement: Announcement | None) -> None:
+        self._rows[ask.id] = BurstRow(ask, announcement)
+        self._redraw()
+
+    def restore(self, asks: list[Ask]) -> None:
+        """Have the rows of a card that is out already."""
+        self._rows = {ask.id: BurstRow(ask, None) for ask in asks}
+
+    def settle(self, outcome: Outcome) -> None:
+        self._rows[outcome.id].outcome = outcome
+        self._redraw()
+
+    def is_over(self) -> bool:
+        return all(row.outcome is not None for row in self._rows.values())
+
+    async def tap(
+        self, value: dict[str, Any], who: str, surface: str, carry: Carry
+    ) -> dict[str, Any]:
+        """The answer to a tap on this card."""
+        if not is_nonce(value, self.nonce):
+            return self._toast("error", NOT_AS_SHOWN)
+        name = value.get("action")
+        if name in (ALL_YES, ALL_NO):
+            if value.get("digest") != self._digest():
+                return self._toast(
+                    "warning", msg("The card has changed: please tap again")
+                )
+            look = YES if name == ALL_YES else NO
+            return await self._answer_all(look, who, surface, carry)
+        row = self._rows.get(str(value.get("id")))
+        if row is None or value.get("digest") != row.ask.digest:
+            return self._toast("error", NOT_AS_SHOWN)
+        if name not in [o.name for o in (row.offer(YES), row.offer(NO)) if o]:
+            return self._toast("error", NOT_OFFERED)
+        (receipt,) = await carry([row.answer(str(name), who, surface)])
+        if receipt.outcome.done:
+            return self._toast_words("success", receipt.outcome.done)
+        return self._failed(receipt)
+
+    async def _answer_all(
+        self, look: str, who: str, surface: str, carry: Carry
+    ) -> dict[str, Any]:
+        covered = [row for row in self._waiting() if row.is_for_all(look)]
+        offers = [(row, row.offer(look)) for row in covered]
+        answers = [row.answer(o.name, who, surface) for row, o in offers if o]
+        receipts = await carry(answers)
+        failed = [receipt for receipt in receipts if not receipt.outcome.done]
+        if failed:
+            return self._failed(failed[0])
+        left_out = [row for row in self._waiting() if row not in covered]
+        if not left_out:
+            return self._toast("success", msg("All of them are settled"))
+        names = "；".join(one_line(row.words(), NAME) for row in left_out[:NAMED])
+        return self._toast(
+            "success",
+            msg("{count} are settled; left out: {what}"),
+            count=len(covered),
+            what=names,
+        )
+
+    def _failed(self, receipt: Receipt) -> dict[str, Any]:
+        again = receipt.status in (statuses.INCOMPLETE, statuses.UNKNOWN)
+        return toast("warning" if again else "error", receipt.error)
+
+    def _toast(self, kind: str, key: str, **values: object) -> dict[str, Any]:
+        return self._toast_words(kind, self._say(key, **values))
+
+    def _toast_words(self, kind: str, words: str) -> dict[str, Any]:
+        """With the card as it is, unless another gateway draws it."""
+        return toast(kind, words, None if self.is_elsewhere else self._card())
+
+    # The card.
+
+    def _waiting(self) -> list[BurstRow]:
+        return [row for row in self._rows.values() if row.outcome is None]
+
+    def _digest(self) -> str:
+        """Of the pending rows, and of what each of them is about."""
+        parts = [f"{row.ask.id} {row.ask.digest}" for row in self._waiting()]
+        return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:16]
+
+    def _card(self) -> dict[str, Any]:
+        elements = [note(self._hurry)] if self._hurry and not self.is_over() else []
+        for row in self._rows.values():
+            elements += self._row_elements(row)
+        elements += self._all_elements()
+        first = next(iter(self._rows.values())).ask
+        title = f"{first.title} ×{len(self._rows)}"
+        colour = "grey" if self.is_over() else first.colour
+        where = " · ".join(filter(None, (first.machine, first.project_name)))
+        return card_frame(title, where, colour, first.summary, elements)
+
+    def _row_elements(self, row: BurstRow) -> list[dict[str, Any]]:
+        if row.outcome is not None:
+            done, result = row.outcome.done, row.outcome.result
+            parts = (done, result, one_line(row.words(), WORDS))
+            return [note(" · ".join(filter(None, parts)))]
+        mark = Mark(row.ask.id, row.ask.digest, self.nonce, self.machine)
+        offers = [o for o in (row.offer(YES), row.offer(NO)) if o is not None]
+        buttons = [[button(o.label, o.look, mark, o.name)] for o in offers]
+        dangers = one_line("；".join(row.ask.dangers), DANGERS)
+        red = [coloured(dangers, "red")] if dangers else []
+        return [div(row.words()), *red, *([columns(buttons)] if buttons else [])]
+
+    def _all_elements(self) -> list[dict[str, Any]]:
+        waiting = self._waiting()
+        if len(waiting) < 2:
+            return []
+        mark = Mark(self.session, self._digest(), self.nonce, self.machine)
+        buttons = [button(self._say(msg("Deny all shown")), NO, mark, ALL_NO)]
+        left_out = sum(not row.is_for_all(YES) for row in waiting)
+        hints = []
+        if left_out < len(waiting):
+            yes = button(self._say(msg("Allow all shown")), YES, mark, ALL_YES)
+            buttons.insert(0, yes)
+            if left_out:
+                hints.append(
+                    note(
+                        self._say(
+                            msg(
+                                "“Allow all shown” leaves out {count} that are "
+                                "dangerous or not shown whole"
+                            ),
+                            count=left_out,
+                        )
+                    )
+                )
+        return [{"tag": "hr"}, *hints, columns([[button] for button in buttons])]
+
+    def _say(self, key: str, **values: object) -> str:
+        first = next(iter(self._rows.values())).ask
+        return text(first.language, key, **values)
+
+    # Time.
+
+    def seconds_left(self) -> int:
+        """Until the first of the pending ones runs out of time."""
+        left = (self._host.seconds_left(self, row.ask.id) for row in self._waiting())
+        # After a restart some hooks are not back yet.
+        return min((seconds for seconds in left if seconds is not None), default=0)
+
+    def hurry(self, words: str) -> None:
+        """Say on the card that time runs out."""
+        self._hurry = words
+        self._redraw()
+
+    # Sending.
+
+    def _redraw(self) -> None:
+        """Send or change the card, a little later: more may come."""
+        if not self.is_due:
+            self.is_due = True
+            if not self._is_leaving:
+                self._host.later(GATHER_SECONDS, self._draw)
+
+    def _draw(self) -> None:
+        self.is_due = False
+        if not self.message_id and self.is_over():
+            self._host.burst_over(self)
+            return
+        new = [row for row in self._rows.values() if row.announcement is not None]
+        self._is_leaving = not self.message_id
+        stands_in = any(
+            row.announcement.has_stand_in for row in new if row.announcement
+        )
+        call, sent = self._call(self._card()), partial(self._on_sent, new)
+        self._host.send_burst(self, call, sent, stands_in, not new)
+
+    def _call(self, card: dict[str, Any]) -> Callable[[], Result]:
+        """What sends the card, or changes it once it is out."""
+        api, receiver = self._host.api, self.receiver
+        if self.message_id:
+            return partial(api.update, self.message_id, card)
+        return partial(api.send, receiver, card, f"b-{self.nonce}")
+
+    def _on_sent(self, new: list[BurstRow], result: Result) -> None:
+        """The card with these rows is out, or will never be."""
+        was_leaving, self._is_leaving = self._is_leaving, False
+        message_id = result.data.get("message_id") if result.ok else None
+        if isinstance(message_id, str) and not self.message_id:
+            self.message_id = message_id
+        for row in new:
+            self._on_row_sent(row, result)
+        if was_leaving and self.is_due:  # something changed while it left
+            self._host.later(GATHER_SECONDS, self._draw)
+        if not result.ok:
+            return
+        for id, row in self._rows.items():
+            if row.outcome is not None:
+                self._host.drop_row(self, id)
+        if self.is_over():
+            self._host.burst_over(self)
+        else:
+            self._host.watch_burst(self)
+
+    def _on_row_sent(self, row: BurstRow, result: Result) -> None:
+        announcement, row.announcement = row.announcement, None
+        if announcement is not None:
+            self._host.report_row(announcement, result)
+        if result.ok and row.outcome is None:
+            self._host.keep_row(
+                OpenCard(row.ask, self.nonce, self.message_id, True,
+                         self.machine, self.receiver if self.machine else "", True)
+            )  # fmt: skip

@@ -1,0 +1,251 @@
+"""What a person writes to the bot: words in, an intention out.
+
+A text below a card answers its request; a text on its own is a command or nothing.  No
+guess is ever made: what cannot be understood is asked back.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from feishuperm.app.cards import confirm_words
+from feishuperm.app.store import OpenCard
+from feishuperm.messages import msg
+from feishuperm.models.ask import (
+    FOREVER,
+    NO,
+    STOP,
+    WHILE,
+    YES,
+    Answer,
+    Ask,
+    Field,
+    Offer,
+)
+from feishuperm.models.names import NOT_OFFERED
+
+# A word for a button -> how that button looks; the same words in every kind.
+WORDS = {
+    "批准": YES, "同意": YES, "allow": YES, "approve": YES, "yes": YES, "ok": YES,
+    "始终": FOREVER, "始终允许": FOREVER, "always": FOREVER,
+    "拒绝": NO, "deny": NO, "no": NO, "reject": NO,
+    "中断": STOP, "interrupt": STOP, "stop": STOP,
+}  # fmt: skip
+COMMANDS = {
+    "状态": "status", "status": "status",
+    "静音": "mute", "mute": "mute",
+    "恢复": "on", "on": "on", "unmute": "on",
+    "撤销": "undo", "undo": "undo",
+    "通行证": "passes", "passes": "passes",
+    "帮助": "help", "help": "help", "?": "help", "？": "help",
+}  # fmt: skip
+REVOKE = re.compile(r"(?:撤销|revoke)\s+([\w-]{1,64})\Z", re.IGNORECASE)
+EVERY = {"全部": "all", "所有": "all", "All": "all", "ALL": "all"}
+MENTION = re.compile(r"@_user_\d+|@_all")
+SPAN = re.compile(r"(\d{1,4})\s*(s|m|h|d|秒|分|分钟|小时|天)?\Z", re.IGNORECASE)
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "秒": 1, "分": 60, "小时": 3600}
+UNITS.update({"分钟": 60, "天": 86400})
+MUTE_SECONDS, MOST_SECONDS = 3600, 7 * 86400
+ALWAYS_SECONDS = 120.0  # between "always" and its second word
+MAX_ALWAYS = 1_000  # first words that are remembered
+LISTED = 10  # requests of a list
+
+
+class Reply(NamedTuple):
+    """An answer to a request: a button, and what was filled in."""
+
+    action: str
+    values: dict[str, tuple[str, ...]]
+
+
+class Command(NamedTuple):
+    """A command to the bot."""
+
+    name: str
+    seconds: int = 0  # of silence
+    revoked: str = ""  # id of a pass to end, or "all"
+
+
+def cleaned(text: str) -> str:
+    """The text without the mention of the bot."""
+    return MENTION.sub("", text).strip()
+
+
+def read_reply(text: str, ask: Ask) -> Reply | None:
+    """The answer that a text below a card is; None if it is none."""
+    said = cleaned(text)
+    word, _, rest = said.partition(" ")
+    offer = _numbered(said, ask) or _named(word.rstrip("：:，,"), ask)
+    if offer is not None and (not offer.needs) and (not rest or offer.fields):
+        return Reply(offer.name, _reason(offer, rest.strip()))
+    talked = next((offer for offer in ask.actions if offer.words), None)
+    if not said or talked is None:
+        return None
+    if talked.needs:
+        return _answered(talked, ask, said)
+    return Reply(talked.name, _reason(talked, said))
+
+
+def _numbered(said: str, ask: Ask) -> Offer | None:
+    """A digit stands for a button, where no number could be an answer."""
+    buttons = [o for o in ask.actions if not o.needs and o.look != WHILE]
+    if not any(offer.grants for offer in buttons) or not said.isascii():
+        return None
+    number = int(said) if said.isdigit() and len(said) == 1 else 0
+    return buttons[number - 1] if 0 < number <= len(buttons) else None
+
+
+def _named(word: str, ask: Ask) -> Offer | None:
+    look = WORDS.get(word.lower())
+    fitting = (offer for offer in ask.actions if look and offer.look == look)
+    return next(fitting, None)
+
+
+def _reason(offer: Offer, rest: str) -> dict[str, tuple[str, ...]]:
+    return {offer.fields[0]: (rest,)} if rest and offer.fields else {}
+
+
+def _answered(offer: Offer, ask: Ask, said: str) -> Reply | None:
+    """The answer to a question: a choice by number or words, else one's own words.
+
+    With several questions a text alone does not tell which one it answers.
+    """
+    fields = [field for field in ask.fields if field.name in offer.fields]
+    choices = [field for field in fields if not field.name.endswith("_other")]
+    if len(choices) != 1:
+        return None
+    (choice,) = choices
+    picked = _picked(choice, said) if choice.options else (said,)
+    if picked:
+        return Reply(offer.name, {choice.name: picked})
+    return Reply(offer.name, {choice.name + "_other": (said,)})
+
+
+def _picked(field: Field, said: str) -> tuple[str, ...]:
+    """The options that a text names, by number or by their words."""
+    parts = re.split(r"[,，、\s]+", said) if field.type == "many" else [said]
+    labels = {option.value.lower(): option.value for option in field.options}
+    picked = []
+    for part in parts:
+        number = int(part) if part.isascii() and part.isdigit() and len(part) < 3 else 0
+        if 0 < number <= len(field.options):
+            picked.append(field.options[number - 1].value)
+        elif part.lower() in labels:
+            picked.append(labels[part.lower()])
+        else:
+            return ()
+    return tuple(picked)
+
+
+def read_command(text: str) -> Command | None:
+    """A command of its own; None if it is none."""
+    word, _, rest = cleaned(text).partition(" ")
+    name = COMMANDS.get(word.lower())
+    if name == "passes" and rest:
+        match = REVOKE.match(rest.strip())
+        return Command(name, revoked=EVERY.get(match[1], match[1])) if match else None
+    if name is None or (rest and name != "mute"):
+        return None
+    if name != "mute":
+        return Command(name)
+    seconds = read_span(rest.strip()) if rest else MUTE_SECONDS
+    return Command("mute", seconds) if seconds else None
+
+
+def read_span(text: str) -> int:
+    """Seconds, from `30m`, `1h`, `2小时`; minutes without a unit; 0: unreadable."""
+    match = SPAN.match(text)
+    if match is None:
+        return 0
+    unit = UNITS[(match[2] or "m").lower()]
+    return min(int(match[1]) * unit, MOST_SECONDS)
+
+
+def names_machine(text: str, names: Iterable[str]) -> tuple[str, str]:
+    """A command without the machine that it names, and that name.
+
+    The longest one that fits: `mute box 2 1h` is for `box 2`, if there is one.
+    """
+    word, _, rest = cleaned(text).partition(" ")
+    rest = rest.strip()
+    if word.lower() in COMMANDS:
+        for name in sorted(names, key=len, reverse=True):
+            if name and (rest == name or rest.startswith(f"{name} ")):
+                return f"{word} {rest[len(name) :].strip()}".strip(), name
+    return text, ""
+
+
+# What is said to it.
+
+
+class Replies:
+    """Texts below cards; what lasts has to be said twice."""
+
+    def __init__(
+        self, say: Callable[..., str], clock: Callable[[], float], surface: str
+    ) -> None:
+        self._say = say
+        self._clock = clock
+        self._surface = surface
+        self._always: dict[tuple[str, str], tuple[str, float]] = {}  # said once
+
+    def forget(self, id: str, machine: str = "") -> None:
+        """A request has ended."""
+        self._always.pop((machine, id), None)
+
+    def read(self, card: OpenCard, said: str, who: str) -> Answer | str:
+        """The answer that a text below a card is, or what to say to it."""
+        reply = read_reply(said, card.ask)
+        if reply is None:
+            return self._say(
+                msg("That is not clear. Reply 1-4, allow, deny [reason] or interrupt.")
+            )
+        offer = card.ask.offer(reply.action)
+        always = offer is not None and offer.look == FOREVER
+        if always and not card.ask.rules:
+            return card.ask.rule_note or self._say(NOT_OFFERED)
+        if offer is None or (offer.grants and not card.grants):
+            return self._say(NOT_OFFERED)
+        words = confirm_words(offer, card.ask)
+        if words and not self._said_twice((card.machine, card.ask.id), offer.name):
+            return self._say(
+                msg(
+                    "This rule would be written:\n"
+                    "{rules}\n"
+                    "Reply “always” once more to write it."
+                ),
+                rules=words,
+            )
+        return Answer(card.ask.id, reply.action, reply.values, self._surface, who,
+                      card.ask.digest, bool(words))  # fmt: skip
+
+    def _said_twice(self, key: tuple[str, str], action: str) -> bool:
+        """Whether these words were said before, and their meaning was told then."""
+        before, now = self._always.pop(key, ("", -math.inf)), self._clock()
+        self._always[key] = (action, now)
+        while len(self._always) > MAX_ALWAYS:
+            del self._always[next(iter(self._always))]
+        return before[0] == action and now - before[1] <= ALWAYS_SECONDS
+
+
+def listed(lines: list[str], none: str) -> str:
+    """Pending requests, in a few lines."""
+    numbered = [f"{n}. {line}" for n, line in enumerate(lines, 1)]
+    more = [f"… +{len(lines) - LISTED}"] if len(lines) > LISTED else []
+    return "\n".join(numbered[:LISTED] + more) or none
+
+
+def undone(say: Callable[..., str], rules: Iterable[str], error: str) -> str:
+    """What became of the wish to undo."""
+    gone = "\n".join(rules)
+    if error:
+        return say("Nothing was taken back: {why}", why=error)
+    if not gone:
+        return say("There is no rule of this chat's to take back.")
+    return say(
+        "This rule is taken back:\n{rules}\nA session that runs keeps it till its end.",
+        rules=gone,
+    )

@@ -1,0 +1,710 @@
+"""The Feishu app: cards whose buttons call back, and words that answer them.
+
+Cards leave through outboxes in threads of their own, which get values and return
+values: what is known of a card changes on the loop only.  Taps and texts come in over
+the long connection, on the loop.  A tap is judged here by the person who tapped (the
+operator's open_id and nothing else), by the nonce of its card and by its message; what
+it means is for the approvals to say.  The final card travels in the answer to the tap,
+and again as a change of the message for other devices.
+
+The life of a card:
+
+    queued (nonce kept: a thumb may be faster than Feishu's answer)
+      -> out (message id known, kept over restarts) -> settled (no button left)
+      -> dropped, if its request ended before it left
+
+A request of which the card could not hold everything gets a file below it; only then
+may anybody grant it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from feishuperm.app.api import AppApi, Result, attach
+from feishuperm.app.bursts import Burst
+from feishuperm.app.cards import (
+    AFTER_ANSWER,
+    CHANGE_SECONDS,
+    HOLD,
+    REVOKE,
+    Extra,
+    Pace,
+    PassRow,
+    ask_card,
+    escalate,
+    file_of,
+    hurried_card,
+    open_card,
+    passes_card,
+    settled_card,
+)
+from feishuperm.app.health import Connection, Health
+from feishuperm.app.store import CardStore, OpenCard
+from feishuperm.app.taps import (
+    is_nonce,
+    read_event,
+    read_tap,
+    receipt_toast,
+    toast,
+    unfit,
+    unoffered,
+)
+from feishuperm.channels.app_chat import AppChat
+from feishuperm.channels.base import Announcement, ApprovalsPort, Channel, Later, gone
+from feishuperm.channels.outbox import Job, OnLoop, Outbox, RateLimit
+from feishuperm.lib.feishu import build_notice_card
+from feishuperm.lib.task import at_once
+from feishuperm.messages import msg, text
+from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
+from feishuperm.models.fields import part_at, text_at
+from feishuperm.models.names import INVALID, NOT_OFFERED
+from feishuperm.wire import MAX_EVENT, RETURN_SECONDS
+
+T = TypeVar("T")
+PERSON_LIMIT = ((5, 1.0), (1000, 60.0))  # messages to one person, and of one app
+CHANGE_LIMIT = ((40, 1.0), (1000, 60.0))
+RECORDS = 200  # settled cards that may still have to tell the result
+NOTICE_SECONDS = 300.0
+REMEMBERED_EVENTS = 2000  # ids of taps and texts that were answered
+STAND_IN_SECONDS = 8.0  # for a card to leave, where another channel could show it
+EXAMINE_SECONDS = 3600.0  # between two looks at the app because nobody answered
+REPAIR_SECONDS = 60.0  # the same while it is known that nobody can
+
+
+class People(NamedTuple):
+    """Who gets cards, and whose taps count."""
+
+    receiver: str
+    owners: frozenset[str]
+
+
+def no_page(id: str) -> str:
+    """A phone can open no page of this server."""
+    return ""
+
+
+class AppChannel(Channel):
+    """One app, one person's machine."""
+
+    name = "app"
+
+    def __init__(
+        self,
+        api: AppApi,
+        people: People,
+        approvals: ApprovalsPort,
+        store: CardStore,
+        connect: Callable[[Callable[..., object], Callable[[], object]], Connection],
+        on_loop: OnLoop,
+        later: Later,
+        language: str = "zh",
+        urgent: bool = False,
+        page: Callable[[str], str] = no_page,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        nonce: Callable[[], str] = lambda: secrets.token_urlsafe(12),
+    ) -> None:
+        self.api = api
+        self.people = people
+        self.approvals = approvals
+        self.store = store
+        self.later = later
+        self._language = language
+        self._urgent = urgent
+        self._page = page
+        self._clock = clock
+        self._wall = wall
+        self._nonce = nonce
+        self._back_by = clock() + RETURN_SECONDS
+        self._shown_to: dict[str, Announcement] = {}  # by pending request, card out
+        self._is_deaf = False  # no tap can arrive
+        self._health = Health(
+            api, people.owners, self._queue, later, clock, self._reach_changed
+        )
+        self._line = connect(self.deliver, self._health.line_changed)
+        self._health.line = self._line
+        heard = lambda result: self._health.note(result.message)  # noqa: E731
+        self._cards = Outbox("app", RateLimit(PERSON_LIMIT), on_loop, heard=heard)
+        self._changes = Outbox(
+            "app changes", RateLimit(CHANGE_LIMIT), on_loop, heard=heard
+        )
+        self._chat = AppChat(self, clock, wall)
+        self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._records: dict[str, OpenCard] = {}  # settled, latest last
+        self._shared: dict[str, Burst] = {}  # the same of those that share a card
+        self._changing = 0  # cards that are changed in a moment
+        self._bursts: list[Burst] = []  # those with a pending row
+        self._pace = Pace(clock)
+
+    # The interface of a channel.
+
+    def start(self) -> None:
+        self._take_bursts_back()
+        self._cards.start()
+        self._changes.start()
+        self._line.start()
+        for card in self.store.all():
+            outcome = self.approvals.outcome(card.ask.id)
+            if outcome is not None:
+                self._end(card, outcome)
+        self.later(RETURN_SECONDS, self._settle_lost)
+
+    def close(self) -> None:
+        self._line.close()
+        self._cards.close()
+        self._changes.close()
+
+    def muted(self) -> bool:
+        return self._wall() < self.store.muted_until
+
+    def keeps(self, id: str, is_back: bool = False) -> bool:
+        card = self.store.get(id)
+        return card is not None and bool(card.message_id)
+
+    def state(self) -> tuple[str, str]:
+        trouble = self._health.trouble()
+        if trouble:
+            return "down", trouble
+        state, detail = self._cards.state()
+        if self.muted():
+            until = time.strftime("%H:%M", time.localtime(self.store.muted_until))
+            return state, msg("muted until {}", until)
+        return state, (state == "up" and self._health.warning()) or detail
+
+    def facts(self) -> Mapping[str, Any]:
+        up = self._line.state == "up"
+        return {"connected_since": round(self._line.since, 3) if up else None}
+
+    def busy(self) -> bool:
+        """Whether a card is still to be changed."""
+        due = self._changing > 0 or any(burst.is_due for burst in self._bursts)
+        return due or self._changes.busy() or self._cards.busy()
+
+    def notify(self, notice: Notice) -> None:
+        build = partial(build_notice_card, notice, self._language)
+        api, receiver, uuid = self.api, self.people.receiver, self._nonce()
+        call = lambda: api.send(receiver, build(), uuid)  # noqa: E731
+        self._cards.add(Job(call, self._clock() + NOTICE_SECONDS, False))
+
+    def announce(self, ask: Ask, announcement: Announcement) -> None:
+        """Show a request, or leave it to another channel while no tap can arrive."""
+        if not announcement.has_stand_in or not self._health.trouble():
+            self._show(ask, announcement)
+            return
+        patience = self._health.patience()
+        if patience > 0:
+            self.later(patience, partial(self._show_or_leave, ask, announcement))
+        else:
+            self._show_or_leave(ask, announcement)
+
+    def report(self, announcement: Announcement, result: Result) -> None:
+        """The card of a request is out, or will never be."""
+        if not result.ok:
+            announcement.failed(result.message)
+            return
+        announcement.shown()
+        if self.approvals.is_pending(announcement.id):
+            self._shown_to[announcement.id] = announcement
+            self._is_deaf = bool(self._health.trouble())
+            if self._is_deaf:
+                announcement.lost()
+
+    def _reach_changed(self) -> None:
+        """Taps cannot arrive any more, or can again: so says each pending request."""
+        was, self._is_deaf = self._is_deaf, bool(self._health.trouble())
+        for announcement in self._shown_to.values() if was != self._is_deaf else ():
+            announcement.lost() if self._is_deaf else announcement.shown()
+
+    def _show_or_leave(self, ask: Ask, announcement: Announcement) -> None:
+        trouble = self._health.trouble()
+        if trouble or not announcement.is_wanted():
+            announcement.failed(trouble)
+            self._health.look(REPAIR_SECONDS)  # it may have been repaired meanwhile
+        else:
+            self._show(ask, announcement)
+
+    def _show(self, ask: Ask, announcement: Announcement) -> None:
+        """Queue the card of a request, or a row of the card of many."""
+        if announcement.has_stand_in:
+            self._health.stand_ins[ask.id] = announcement
+        kept = self.store.get(ask.id)
+        if kept is not None and kept.ask.digest != ask.digest:
+            kept = None
+        if kept is not None and kept.message_id:
+            self._resume(kept, announcement)
+        elif kept is None and self._pace.is_burst(ask.session):
+            self._join_burst(ask, announcement)
+        else:
+            nonce = kept.nonce if kept is not None else self._nonce()
+            self._send_card(ask, nonce, announcement)
+
+    def _send_card(self, ask: Ask, nonce: str, announcement: Announcement) -> None:
+        """Keep what a tap on the card must bring back, then let the card leave."""
+        card, whole = ask_card(ask, nonce, Extra(page=self._page(ask.id)))
+        opened = self.store.put(OpenCard(ask, nonce, "", whole))
+        left = announcement.until - self._wall()
+        if announcement.has_stand_in:
+            left = min(left, STAND_IN_SECONDS)
+        call = partial(self.api.send, self.people.receiver, card, ask.id)
+        done = partial(self._on_card_sent, opened, announcement)
+        self._cards.add(Job(call, self._clock() + left, True, done, ask.id))
+
+    def renew(self) -> None:
+        """An open card stays as it was read, but for the time it has."""
+        for card in [card for card in self.store.all() if card.ask.hold]:
+            ends = card.ask.created + card.ask.seconds
+            if self._wall() + self.approvals.seconds_left(card.ask.id) > ends + 1:
+                self._show_extended(card)
+
+    def settle(self, outcome: Outcome) -> None:
+        """A request ended: its card becomes a record, on every device."""
+        self._chat.forget(outcome.id)
+        self._shown_to.pop(outcome.id, None)
+        self._health.stand_ins.pop(outcome.id, None)
+        self._cards.cancel(outcome.id)
+        self._changes.cancel(outcome.id)
+        burst = self.burst_of(outcome.id)
+        if burst is not None:
+            burst.settle(outcome)
+            _keep(self._shared, outcome.id, burst)
+            if burst.is_over():
+                self._changes.cancel(burst.nonce)
+        shown = self.store.get(outcome.id)
+        if shown is not None and burst is None:
+            self._changing += 1
+            self.later(AFTER_ANSWER, partial(self._change_now, shown, outcome))
+        if shown is not None and outcome.state == "expired":
+            self._health.look(EXAMINE_SECONDS)
+        if not any(self.approvals.is_pending(card.ask.id) for card in self.store.all()):
+            self._line.cards_settled()
+
+    def update(self, outcome: Outcome) -> None:
+        """The result is known: its record says that too."""
+        burst, card = self._shared.get(outcome.id), self._records.get(outcome.id)
+        if burst is not None:
+            burst.settle(outcome)
+        elif card is not None:
+            record = self._record(card.ask, outcome)
+            call = partial(self.api.update, card.message_id, record)
+            self._queue(call, CHANGE_SECONDS)
+
+    # Cards out.
+
+    def _record(self, ask: Ask, outcome: Outcome) -> dict[str, Any]:
+        return settled_card(ask, outcome, self._name(outcome.who))
+
+    def _resume(self, card: OpenCard, announcement: Announcement) -> None:
+        """A request has come back whose card is out since the server before."""
+        burst = self.burst_of(card.ask.id)
+        if burst is not None:
+            self._line.card_sent()
+            announcement.shown()
+            self.watch_burst(burst)
+        else:
+            self.report(announcement, Result(True, 0, ""))
+            self._watch(card)
+
+    def _on_card_sent(
+        self, opened: OpenCard, announcement: Announcement, result: Result
+    ) -> None:
+        """A card is out, or will never be."""
+        id = opened.ask.id
+        self.report(announcement, result)
+        if not result.ok:
+            if not self.approvals.is_pending(id):
+                self.store.drop(id)
+            return
+        card = self.store.get(id) or opened
+        message_id = result.data.get("message_id")
+        if isinstance(message_id, str):
+            card = card._replace(message_id=message_id)
+        if self.approvals.is_pending(id):
+            self._watch(self.store.put(card))
+            return
+        outcome = self.approvals.outcome(id)
+        if outcome is not None:
+            self._change(card, outcome)
+
+    def _watch(self, card: OpenCard) -> None:
+        """A card is out: complete it, and remind of it in time."""
+        id = card.ask.id
+        self._line.card_sent()
+        if not card.grants:
+            self._attach(id)
+        left = self.approvals.seconds_left(id)
+        urge = partial(self._urge, id) if self._urgent else None
+        escalate(self.later, left, partial(self._remind, id), urge)
+
+    def _attach(self, id: str) -> None:
+        """Put the whole below a card that could not hold it, then offer everything."""
+        self.approvals.whole(id, MAX_EVENT, self._attach_whole)
+
+    def _attach_whole(self, whole: Ask) -> None:
+        card = self.store.get(whole.id)
+        # Only its page shows what a mask hides, or what is not told at all.
+        if card is None or whole.veiled or whole.titled:
+            return
+        call = partial(
+            attach, self.api, card.message_id, file_of(whole), f"f-{card.ask.id}"
+        )
+        left = self.approvals.seconds_left(whole.id)
+        self._queue(call, left, partial(self._offer_all, whole), whole.id)
+
+    def _offer_all(self, whole: Ask, result: Result) -> None:
+        """The whole is below the card: now everything may be granted."""
+        card = self.store.get(whole.id)
+        if not result.ok or card is None or not self.approvals.is_pending(whole.id):
+            return
+        extra = Extra(attached=True, page=self._page(whole.id))
+        full, _ = ask_card(whole, card.nonce, extra)
+        change = partial(self.api.update, card.message_id, full)
+        left = self.approvals.seconds_left(whole.id)
+        self._queue(change, left, partial(self._on_whole_shown, whole.id), whole.id)
+
+    def _on_whole_shown(self, id: str, result: Result) -> None:
+        card = self.store.get(id)
+        if result.ok and card is not None:
+            self.store.put(card._replace(grants=True))
+
+    def _change_now(self, card: OpenCard, outcome: Outcome) -> None:
+        self._changing -= 1
+        self._change(card, outcome)
+
+    def _change(self, card: OpenCard, outcome: Outcome) -> None:
+        """Turn a card into the record of how its request ended."""
+        id = card.ask.id
+        if not card.message_id:  # it may have left meanwhile
+            card = self.store.get(id) or card
+        if not card.message_id:
+            self.store.drop(id)
+            return
+        outcome = self.approvals.outcome(id) or outcome  # more may be known
+        record = self._record(card.ask, outcome)
+        _keep(self._records, id, card)
+        call = partial(self.api.update, card.message_id, record)
+        self._queue(call, CHANGE_SECONDS, partial(self._on_recorded, id))
+
+    def _on_recorded(self, id: str, result: Result) -> None:
+        """A card that Feishu did not hear of is kept: the next server tries again."""
+        if result.code >= 0:
+            self.store.drop(id)
+
+    def _queue(
+        self,
+        call: Callable[[], Result],
+        seconds: float,
+        done: Callable[[Result], object] = lambda result: None,
+        key: str = "",
+    ) -> None:
+        until = self._clock() + seconds
+        self._changes.add(Job(call, until, True, done, key, lasts=True))
+
+    def _remind(self, id: str) -> None:
+        """Half the time is over: say so on the card and once below it."""
+        card, ask = self.store.get(id), self.approvals.ask(id)
+        if card is None or ask is None:
+            return
+        left = self.approvals.seconds_left(id)
+        hurry = self._say_left(card.message_id, left, f"r-{id}", id)
+        hurried = hurried_card(card, ask, hurry, self._page(id))
+        if hurried is not None:
+            change = partial(self.api.update, card.message_id, hurried)
+            self._queue(change, left, key=id)
+
+    def _say_left(self, message_id: str, left: int, uuid: str, key: str) -> str:
+        """Say below a card how much time is left; returns what was said."""
+        hurry = text(self._language, msg("{seconds} seconds left"), seconds=left)
+        call = partial(self.api.reply, message_id, {"text": hurry}, uuid, "text")
+        self._queue(call, left, key=key)
+        return hurry
+
+    def _urge(self, id: str) -> None:
+        """Let the card buzz for the last third."""
+        card = self.store.get(id)
+        if card is not None and self.approvals.is_pending(id):
+            self._buzz(card.message_id)
+
+    def _buzz(self, message_id: str) -> None:
+        for owner in sorted(self.people.owners):
+            self._queue(partial(self.api.urge, message_id, owner), 30.0)
+
+    def _settle_lost(self) -> None:
+        """After a restart: what nobody came back for has ended meanwhile."""
+        for card in self.store.all():
+            if not self.approvals.is_pending(card.ask.id):
+                outcome = self.approvals.outcome(card.ask.id)
+                self._end(card, outcome or gone(card.ask, self._wall()))
+
+    def _end(self, card: OpenCard, outcome: Outcome) -> None:
+        burst = self.burst_of(card.ask.id)
+        if burst is not None:
+            burst.settle(outcome)
+        else:
+            self._change(card, outcome)
+
+    def _take_bursts_back(self) -> None:
+        """After a restart: cards that several requests share are bursts."""
+        by_message: dict[str, list[OpenCard]] = {}
+        for card in self.store.all():
+            by_message.setdefault(card.message_id, []).append(card)
+        for message_id, cards in by_message.items():
+            if len(cards) > 1 and message_id:
+                burst = self._new_burst(cards[0].ask.session, cards[0].nonce)
+                burst.message_id = message_id
+                burst.restore([card.ask for card in cards])
+                self._bursts.append(burst)
+
+    # Many requests at once.
+
+    def _join_burst(self, ask: Ask, announcement: Announcement) -> None:
+        bursts = (b for b in self._bursts if b.session == ask.session and b.takes())
+        burst = next(bursts, None)
+        if burst is None:
+            burst = self._new_burst(ask.session, self._nonce())
+            self._bursts.append(burst)
+        burst.add(ask, announcement)
+
+    def _new_burst(self, session: str, nonce: str) -> Burst:
+        return Burst(self, session, nonce, self.people.receiver)
+
+    def seconds_left(self, burst: Burst, id: str) -> int | None:
+        is_pending = self.approvals.is_pending(id)
+        return self.approvals.seconds_left(id) if is_pending else None
+
+    def report_row(self, announcement: Announcement, result: Result) -> None:
+        self.report(announcement, result)
+
+    def keep_row(self, card: OpenCard) -> None:
+        self.store.put(card)
+
+    def drop_row(self, burst: Burst, id: str) -> None:
+        self.store.drop(id)
+
+    def watch_burst(self, burst: Burst) -> None:
+        """Remind of the card of many by its first line that runs out; once."""
+        if burst.is_watched:
+            return
+        burst.is_watched = True
+
+        def remind() -> None:
+            if not burst.is_over():
+                uuid, left = f"r-{burst.nonce}", burst.seconds_left()
+                burst.hurry(self._say_left(burst.message_id, left, uuid, burst.nonce))
+
+        def urge() -> None:
+            if not burst.is_over():
+                self._buzz(burst.message_id)
+
+        buzz = urge if self._urgent else None
+        escalate(self.later, burst.seconds_left(), remind, buzz)
+
+    def send_burst(
+        self,
+        burst: Burst,
+        call: Callable[[], Result],
+        on_sent: Callable[[Result], object],
+        stands_in: bool,
+        is_change: bool,
+    ) -> None:
+        """Queue the card of a burst, or a change of it without a new row."""
+
+        def done(result: Result) -> None:
+            on_sent(result)
+            if result.ok and not all(burst.is_over() for burst in self._bursts):
+                self._line.card_sent()
+
+        until = self._clock() + (STAND_IN_SECONDS if stands_in else CHANGE_SECONDS)
+        self._cards.add(Job(call, until, True, done, lasts=is_change))
+
+    def burst_over(self, burst: Burst) -> None:
+        """Nothing waits on this card any more."""
+        if burst in self._bursts:
+            self._bursts.remove(burst)
+
+    def burst_of(self, id: str) -> Burst | None:
+        return next((burst for burst in self._bursts if burst.holds(id)), None)
+
+    # Taps and texts in.
+
+    def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
+        """A message of the platform: understand it, do it, answer it."""
+        event = read_event(delivery.payload)
+        kind = text_at(event, "header", "event_type")
+        if kind == "card.action.trigger":
+            answer(self._once(event, self._tap))
+        elif kind == "im.message.receive_v1":
+            answer({})  # first: what a text leads to is told by texts
+            self._once(event, self._chat.take, ("event", "message", "message_id"))
+        else:
+            answer({})  # unknown events are acknowledged, or they come again
+
+    def _once(
+        self,
+        event: dict[str, Any],
+        act: Callable[[dict[str, Any]], dict[str, Any]],
+        key: tuple[str, ...] = ("header", "event_id"),
+    ) -> dict[str, Any]:
+        """Act on an event, unless it was delivered before: then answer the same."""
+        id = text_at(event, *key)
+        if id and id in self._answered:
+            return self._answered[id]
+        reply = act(event)
+        self._answered[id] = reply
+        while len(self._answered) > REMEMBERED_EVENTS:
+            self._answered.popitem(last=False)
+        return reply
+
+    def _tap(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a tap: a toast, and the card as it is now."""
+        who = text_at(event, "event", "operator", "open_id")
+        action = part_at(event, "event", "action")
+        value = part_at(action, "value")
+        id = text_at(value, "id")
+        if who not in self.people.owners:
+            self.approvals.note_refused(id, text_at(value, "action"), who)
+            owners = "、".join(map(self._name, sorted(self.people.owners)))
+            return toast("error", self.say("Only {owner} may do this", owner=owners))
+        self._health.tapped()
+        if text_at(value, "action") == REVOKE:
+            return self._revoke(id, who)
+        message_id = text_at(event, "event", "context", "open_message_id")
+        burst = self._burst_at(message_id, value)
+        if burst is not None:
+            return at_once(burst.tap(value, who, "card", self._answer_rows))
+        card = self.store.get(id)
+        if card is None:
+            return self._stale(id)
+        wrong = unfit(card, value, message_id)
+        if wrong:
+            self.approvals.note_refused(id, text_at(value, "action"), who)
+            return toast("error", self.say(wrong))
+        if not card.message_id:
+            card = card._replace(message_id=message_id)
+            self.store.put(card)
+        if text_at(value, "action") == HOLD:
+            return self._extend(card, who)
+        answer = read_tap(card.ask, value, action, who)
+        wrong = unoffered(card, answer.action)
+        if wrong:
+            return toast("error", self.say(wrong))
+        return self._receipt(card, self.approvals.answer(answer))
+
+    async def _answer_rows(self, answers: list[Answer]) -> list[Receipt]:
+        receipts = [self.approvals.answer(answer) for answer in answers]
+        return [r._replace(error=r.error or self.missing()) for r in receipts]
+
+    def _revoke(self, id: str, who: str) -> dict[str, Any]:
+        """A pass ends, by its button; to end one twice is no harm."""
+        count = len(self.approvals.revoke_passes(id, "message", who))
+        said = self.say(msg("{count} passes revoked"), count=count)
+        return toast("success" if count else "info", said, self.passes_card())
+
+    def passes_card(self) -> dict[str, Any]:
+        rows = [PassRow(*row) for row in self.approvals.pass_rows()]
+        return passes_card(rows, self._nonce(), self._language)
+
+    def _extend(self, card: OpenCard, who: str) -> dict[str, Any]:
+        """Somebody reads: give them time, and show until when.
+
+        Where that is new, `renew` changes the card on the other devices.
+        """
+        id = card.ask.id
+        is_extended = self.approvals.extend_deadline(id, who)
+        ask = self.approvals.ask(id)
+        if ask is None:
+            return self._stale(id)
+        if not is_extended:
+            return toast("error", self.say(NOT_OFFERED))
+        ends = self._wall() + self.approvals.seconds_left(id)
+        moment = time.strftime("%H:%M", time.localtime(ends))
+        drawn = self._drawn(card, ask)
+        return toast(
+            "success",
+            self.say(
+                msg("The clock is stopped: please answer before {time}"), time=moment
+            ),
+            drawn,
+        )
+
+    def _show_extended(self, card: OpenCard) -> None:
+        """Draw a card with the time that it has now."""
+        id = card.ask.id
+        ask = self.approvals.ask(id)
+        if ask is None:
+            return
+        known = card.ask._replace(seconds=ask.seconds, hold=ask.hold)
+        self.store.put(card._replace(ask=known))
+        change = partial(self.api.update, card.message_id, self._drawn(card, ask))
+        self.later(AFTER_ANSWER, partial(self._redraw, id, change))
+
+    def _redraw(self, id: str, change: Callable[[], Result]) -> None:
+        if self.approvals.is_pending(id):
+            self._queue(change, CHANGE_SECONDS, key=id)
+
+    def _drawn(self, card: OpenCard, ask: Ask) -> dict[str, Any]:
+        """The card of a pending request as it looks now."""
+        return open_card(card._replace(ask=ask), self._page(ask.id))
+
+    def _receipt(self, card: OpenCard, receipt: Receipt) -> dict[str, Any]:
+        is_late = self._clock() >= self._back_by
+        lost = self._record(card.ask, gone(card.ask, self._wall())) if is_late else None
+        return receipt_toast(card, receipt, self._name, (self.missing(), lost))
+
+    def missing(self) -> str:
+        """What is said of a request that is not here: not yet, or not any more."""
+        is_early = self._clock() < self._back_by
+        return self.say(
+            msg("The server has just restarted: please tap again")
+            if is_early
+            else msg("The session has ended")
+        )
+
+    def _stale(self, id: str) -> dict[str, Any]:
+        """A tap on a card that is not open any more."""
+        outcome = self.approvals.outcome(id)
+        if outcome is None:
+            return toast("warning", self.say(INVALID))
+        moment = time.strftime("%H:%M:%S", time.localtime(outcome.ended))
+        return toast("info", f"{outcome.done} {moment}")
+
+    def _burst_at(self, message_id: str, value: dict[str, Any]) -> Burst | None:
+        """The burst of a tap; before its message has an id, that of the nonce."""
+        for burst in self._bursts:
+            is_early = not burst.message_id and is_nonce(value, burst.nonce)
+            if burst.message_id == message_id or is_early:
+                return burst
+        return None
+
+    def tell(self, message_id: str, said: str) -> None:
+        """Say something below a message."""
+        if message_id:
+            content, uuid = {"text": said}, self._nonce()
+            call = partial(self.api.reply, message_id, content, uuid, "text")
+            self._queue(call, NOTICE_SECONDS)
+
+    def show_passes(self, message_id: str) -> None:
+        """What goes through without asking, with a button to end each of it."""
+        call = partial(self.api.reply, message_id, self.passes_card(), self._nonce())
+        self._queue(call, NOTICE_SECONDS)
+
+    # Small things.
+
+    def say(self, key: str, **values: object) -> str:
+        return text(self._language, key, **values)
+
+    def _name(self, who: str) -> str:
+        """A person as a card names them: by the end of their id, if nothing better."""
+        return self._health.names.get(who) or (f"…{who[-6:]}" if who else "")
+
+
+def _keep(records: dict[str, T], id: str, record: T) -> None:
+    """Remember the last so many."""
+    records[id] = record
+    while len(records) > RECORDS:
+        del records[next(iter(records))]

@@ -1,0 +1,592 @@
+"""Programs that fetch, send and run elsewhere: hosts, containers, git, packages.
+
+Paths on another machine or in a container are not ours; what is shared with a container
+is, and so are its rights.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from feishuperm.danger.command_table import is_harmless, lists, pattern, sections, words
+from feishuperm.danger.files import SSH_HOST
+from feishuperm.danger.interpreter import (
+    DOWNLOADED,
+    HOST,
+    LOCAL,
+    NOTHING,
+    SECRET,
+    SHELL,
+    UNSEEN,
+    Arg,
+    Args,
+    Call,
+    Output,
+    Program,
+    ShellState,
+    shown,
+)
+from feishuperm.danger.paths import OUTSIDE, UNKNOWN
+from feishuperm.danger.unknown_programs import by_words, printed_secret, publishes
+from feishuperm.danger.wrappers import cd
+
+# Another machine.
+
+_SSH_RUNS = re.compile(
+    r"(?:-o)?(?:proxy|local|knownhosts)command[= ]\s*(.+)", re.IGNORECASE | re.DOTALL
+)
+_SSH_OPENS = re.compile(r"(?:-o)?remoteforward[= ]", re.IGNORECASE)
+
+
+def ssh(state: ShellState, call: Call) -> Output:
+    args, given = call.args, call.given
+    rest = _host_and_command(args, call.valued)
+    for option in args:
+        match = _SSH_RUNS.match(option)
+        if match:
+            state.run(Arg(match[1], *option.trace))
+    if not rest:
+        return UNSEEN
+    own = Args(arg for arg in args if not any(arg is word for word in rest))
+    if own.value_of("-R") or any(_SSH_OPENS.match(arg) for arg in own):
+        state.note("danger.tunnel", call.shown)
+    host = rest[0].rpartition("@")[2]
+    state.note("fact.host", host)
+    state.leaks(given, host)
+    if len(rest) > 1:
+        state.note("fact.remote", shown("ssh", rest))
+        state.run(Arg(" ".join(rest[1:])), foreign=True, given=given)
+    elif given.text is not None and given.text.strip():
+        state.run(Arg(given.text), foreign=True)
+    return Output(None, DOWNLOADED, host)
+
+
+def _host_and_command(args: Args, valued: str) -> Args:
+    """A host and the command behind it: options end with the first word."""
+    rest = args.behind(valued)
+    if len(rest) > 1 and rest[1].startswith("-"):
+        return Args([rest[0], *rest[1:].behind(valued)])
+    return rest
+
+
+_ANSIBLE_ENDS = re.compile(r"\bstate=(?:absent|stopped|removed)\b")
+
+
+def ansible(state: ShellState, call: Call) -> Output:
+    """A module on other machines; some are a shell."""
+    state.note("fact.remote", call.shown)
+    text = call.args.value_of("-a", "--args") or Arg("")
+    module = call.args.value_of("-m", "--module-name") or "command"
+    if re.search(r"(?:shell|command|raw|script)\Z", module):
+        return state.run(text, foreign=True)
+    if _ANSIBLE_ENDS.search(text):
+        state.note("danger.machine", call.shown)
+    return UNSEEN
+
+
+def device(state: ShellState, call: Call) -> Output:
+    """adb: a shell on a telephone."""
+    rest = call.args.behind(call.valued)
+    if rest[:1] == ["shell"] and rest[1:]:
+        return state.run(Arg(" ".join(rest[1:])), foreign=True)
+    return by_words(state, call)
+
+
+# Containers.
+
+_ALL = "docker ps"  # what came from a list: all that there are
+_SYSTEM_PART = re.compile(
+    r"/(?:etc|root|home|Users|usr|var|boot|proc|sys|dev)?|.*/docker\.sock"
+)
+_SHARES = re.compile(r"(?:-[a-z]*?v|--volume(?!s)|--mount)=?(.*)", re.DOTALL)
+_POD_RIGHTS = re.compile(
+    r"hostPID|hostPath|hostNetwork|--profile=sysadmin|--privileged|privileged\W+true"
+)
+
+
+def container(state: ShellState, call: Call) -> Output:
+    """docker and its kin: what runs inside, what is shared with it, what is removed."""
+    name = call.name
+    state.recognise(name, call.args)
+    rest = call.args.behind(
+        "-H --host --context -c -f --file -p --project-name -l --log-level"
+    )
+    if rest[:1] == ["compose"]:
+        rest = rest[1:].behind("-f --file -p --project-name --profile --env-file")
+    if rest[:1] in (["run"], ["exec"], ["create"]):
+        return _contained(state, call._replace(args=rest[1:]))
+    listed = rest[:1] in (["ps"], ["images"]) or rest[:2] == ["image", "ls"]
+    if listed and not rest.has("f", "--filter"):
+        return Output(None, "", _ALL)
+    state.outputs(name, rest)
+    if rest[:1] == ["pull"]:
+        state.note("fact.installs", " ".join(rest[1:].operands()[:2]))
+    elif any(arg.what == _ALL for arg in rest):
+        state.note("danger.machine", shown(name, rest))
+    elif rest[:1] == ["cp"]:
+        for path in rest[1:].operands()[-1:]:
+            if ":" not in path:
+                state.writes(path)
+    return UNSEEN
+
+
+def _contained(state: ShellState, call: Call) -> Output:
+    name, args = call.name, call.args
+    is_host_right = pattern("host_rights").fullmatch
+    for arg, following in zip(args, [*args[1:], Arg("")]):
+        match = _SHARES.fullmatch(arg)
+        shared = (match[1] or following) if match else ""
+        if shared and _is_host(state, shared):
+            state.note("danger.root", shown(name, ["-v", shared]))
+        if is_host_right(arg) or is_host_right(f"{arg} {following}"):
+            state.note("danger.root", shown(name, [arg]))
+    image, *command = args.behind(call.valued) or [Arg("")]
+    named = re.sub(r"(?:-cli)?(?:[:@].*)?\Z", "", image.rpartition("/")[2])
+    if state.recognise(named, command):  # the image is what it is called by
+        return UNSEEN
+    return _elsewhere(state, Args(command), call.given)
+
+
+def _elsewhere(state: ShellState, command: Args, given: Output) -> Output:
+    """A command that runs where the paths are not ours."""
+    before, state.foreign = state.foreign, True
+    out = state.call(command, given) if command else UNSEEN
+    state.foreign = before
+    return out
+
+
+def _is_host(state: ShellState, shared: str) -> bool:
+    source = re.search(r"(?:source|src)=([^,]+)", shared)
+    path = source[1] if source else shared.partition(":")[0]
+    path = path.rstrip("/") or "/"
+    return path in ("~", state.rules.home) or bool(_SYSTEM_PART.fullmatch(path))
+
+
+def kubectl(state: ShellState, call: Call) -> Output:
+    args, given = call.args, call.given
+    state.recognise("kubectl", args)
+    if any(_POD_RIGHTS.search(arg[:2000]) for arg in args):
+        state.note("danger.root", call.shown)
+    file = args.value_of("-f", "--filename")
+    if file is not None and (HOST.match(file) or (file == "-" and given.origin)):
+        state.note("danger.downloaded", file if HOST.match(file) else given.what)
+    state.look(args)
+    if "--" in args:
+        return _elsewhere(state, args.behind_dashes(), given)
+    return printed_secret(call.name, args) or UNSEEN
+
+
+# Fetching and sending.
+
+# Deleting on this machine is what one tries out; here it is all of a database.
+_ALL_OF_IT = re.compile(r":9200/|/_all\b|/_delete_by_query")
+_BARE_HOST = re.compile(r"(localhost|[\w-]+(?:\.[\w-]+)+)(?![\w.-])")
+_FILE = re.compile(r"(?:@|=<)([~/.\w][^;,\s]*)")
+_FILES = ("-T", "--upload-file", "--post-file", "--body-file")
+_NAMED = ("-H", "--header", "-u", "--user", "--oauth2-bearer", "-A", "--auth", "-a")
+_VENDOR = re.compile(r"\$([A-Z0-9]+)_")
+
+
+def download(state: ShellState, call: Call) -> Output:
+    """curl, wget: hosts, files written, what is sent."""
+    args = call.args
+    texts = [arg for arg in args if HOST.search(arg[:2000])] or call.operands[:3]
+    hosts = list(filter(None, map(_host, texts)))
+    for host in hosts:
+        state.note("fact.host", host)
+    what = hosts[0] if hosts else "…"
+    origin = Output(None, DOWNLOADED, what)
+    _sent(state, args, call.given, what)
+    if args:
+        _asked_there(state, args, what, texts)
+    for path in _saved(call.name, args, texts):
+        state.writes(path)
+        state.keep(path, origin)
+    return origin
+
+
+def _host(text: str) -> str:
+    match = HOST.search(text[:2000]) or _BARE_HOST.match(text[:2000])
+    return match[1].replace(UNKNOWN, "…") if match else ""
+
+
+def _saved(name: str, args: Args, texts: list[Arg]) -> list[str]:
+    """The files that what is fetched becomes."""
+    to = ("-O", "--output-document") if name.startswith("wget") else ("-o", "--output")
+    target = args.value_of(*to) or "-"
+    if target != "-":
+        return [target]
+    if name == "curl" and not args.has("O", "--remote-name", "--remote-name-all"):
+        return []
+    folder = args.value_of("-P", "--directory-prefix", "--output-dir") or "."
+    paths = (re.split(r"[?#]", text)[0].rstrip("/") for text in texts)
+    return [f"{folder}/{path.rpartition('/')[2] or 'index.html'}" for path in paths]
+
+
+def _asked_there(state: ShellState, args: Args, host: str, texts: list[Arg]) -> None:
+    """Something is deleted there, or posted to a service that moves money."""
+    method = (args.value_of("-X", "--request", "--method") or args[0]).upper()
+    if method == "DELETE" and (
+        host not in LOCAL or any(_ALL_OF_IT.search(text[:2000]) for text in texts)
+    ):
+        state.note("danger.data", shown("DELETE", texts))
+    posts = method in ("POST", "PUT") or args.has("dF", "--json", "--data")
+    asks = args.has("G", "--get") or method == "GET"
+    for text in texts if posts and not asks else ():
+        if pattern("pays").search(text[:2000]):
+            state.note("danger.money", text)
+
+
+def _sent(state: ShellState, args: Args, given: Output, host: str) -> None:
+    """Files among what is sent: keys must not leave silently."""
+    state.leaks(given, host)
+    paths = [match[1] for arg in args for match in _FILE.finditer(arg[:4096])]
+    paths += [path for path in map(args.value_of, _FILES) if path]
+    for path in paths:
+        state.leaks(state.reads(path) or UNSEEN, host)
+    for before, arg in zip(["", *args], args):
+        if arg.origin == SECRET and not _is_its_own(before, arg, host):
+            state.leaks(arg, host)
+
+
+def _is_its_own(option: str, arg: Arg, host: str) -> bool:
+    """A token in a header is what it is for, and so is one sent to its own vendor."""
+    if not arg.what.startswith("$"):
+        return False
+    vendor = _VENDOR.match(arg.what)
+    name = vendor[1] if vendor else "API"
+    name = {"GH": "GITHUB", "AWS": "AMAZON"}.get(name, name)
+    its_own = name in words("anybodys") or name.lower() in host.lower()
+    return its_own or option in _NAMED or option.startswith("--header")
+
+
+_LISTENS = re.compile(r"(?:tcp|udp|openssl|sctp)[46]?-l(?:isten)?:", re.IGNORECASE)
+_LOOPBACK = re.compile(r"bind=(?:127\.|localhost|\[?::1)")
+
+
+def netcat(state: ShellState, call: Call) -> Output:
+    args, rest = call.args, call.operands
+    if rest:
+        state.note("fact.host", rest[0])
+        state.leaks(call.given, rest[0])
+    text = args.value_of("-e", "-c", "--exec", "--sh-exec")
+    runs = [arg for arg in args if re.match(r"(?:exec|system|shell):", arg, re.I)]
+    if any(_LISTENS.match(arg) and not _LOOPBACK.search(arg) for arg in args):
+        state.note("danger.tunnel", call.shown)
+    if text is not None or runs or call.given.origin == SHELL:
+        state.note("danger.downloaded", call.shown)
+    if text is not None:
+        state.run(text)
+    return Output(None, DOWNLOADED, rest[0] if rest else "nc")
+
+
+# git: what is pushed, given up, rewritten, and which settings run programs.
+
+
+def git(state: ShellState, call: Call) -> Output:
+    before = state.cwd
+    rest = call.args.behind(call.valued)
+    own = call.args[: len(call.args) - len(rest)]
+    for option, value in zip(own, own[1:]):
+        if option == "-C":
+            cd(state, Call("cd", Args([value])))
+        elif option == "-c":
+            _git_setting(state, value)
+    out = UNSEEN
+    if rest and not {"--dry-run", "--help"} & set(rest):
+        inner = Call(rest[0], rest[1:], call.given)
+        plain = _git_wipes if rest[0] in _wiping() else _git_plain
+        out = _GIT.get(rest[0], plain)(state, inner)
+    state.cwd = before
+    top = rest == ["rev-parse", "--show-toplevel"]
+    return Output(state.rules.project) if top else Output(None, *out.trace)
+
+
+# Settings for all projects that are only taste.
+_TASTE = re.compile(
+    r"user\.|init\.defaultBranch|color\.|core\.(?:quotepath|autocrlf)|pull\.|safe\."
+)
+
+
+def _git_setting(state: ShellState, setting: str) -> None:
+    name, _, text = setting.partition("=")
+    if text and pattern("git_runs").search(name):
+        state.note("danger.permissions", f"git -c {name}")
+        state.run(Arg(text.lstrip("!")))
+
+
+_DEPLOYS = re.compile(r"heroku|dokku|piku|prod(?:uction)?|live|clever|scalingo|azure")
+_FORCES = re.compile(
+    r"-\w*[fd]\w*|--force(?:-with-lease|-if-includes)?(?:=.*)?|--delete|--mirror|--prune"
+)
+
+
+def _git_push(state: ShellState, call: Call) -> Output:
+    rest = call.args.operands("-o --push-option --receive-pack --exec --repo")
+    own = [arg for arg in call.args if not arg.startswith("--receive")]
+    if "-n" in call.args:
+        return NOTHING
+    if any(map(_DEPLOYS.fullmatch, rest[:1])):
+        state.note("danger.publish", shown("git push", own))
+    refs = any(ref.startswith(("+", ":")) for ref in rest[1:])
+    if refs or any(map(_FORCES.fullmatch, call.args)):
+        state.note("danger.force", shown("git push", own))
+    else:
+        state.note("fact.push", " ".join(rest[:2]))
+    for arg in rest[:1]:
+        state.visit(arg)
+    return NOTHING
+
+
+def _git_checkout(state: ShellState, call: Call) -> Output:
+    files = call.args.behind_dashes()
+    if "--" not in call.args:  # all other words may be those of a branch
+        files = Args(arg for arg in call.args if arg in (".", "*", ":/"))
+    return _put_back(state, call, files, call.args.has("f", "--force"))
+
+
+def _git_restore(state: ShellState, call: Call) -> Output:
+    args = call.args
+    if args.has("W", "--worktree") or not args.has("S", "--staged"):
+        _put_back(state, call, args.operands("-s --source"))
+    return NOTHING
+
+
+def _put_back(
+    state: ShellState, call: Call, files: Args, force: bool = False
+) -> Output:
+    """Files are put back: what was changed in them is gone."""
+    if force or {".", "*", "./", ":/", "/"} & set(files):
+        state.note("danger.wipe", f"git {call.shown}")
+    elif files:
+        state.note("fact.discards", " ".join(files[:3]))
+    for path in files:
+        state.rewrites(path)
+    return NOTHING
+
+
+def _git_wipes(state: ShellState, call: Call) -> Output:
+    """A command that gives something up if its words say so, by the table."""
+    if re.search(_wiping()[call.name], " ".join(call.args)):
+        state.note("danger.wipe", f"git {call.shown}")
+    for option, text in zip(call.args, call.args[1:]):
+        if re.fullmatch(r"--exec|-x|--\w+-filter", option):
+            state.run(text)
+    return NOTHING
+
+
+@cache
+def _wiping() -> dict[str, str]:
+    """Commands of git, and the words with which they wipe something out."""
+    rows = (line.partition(": ") for line in sections("patterns.txt")["git wipes"])
+    return {name: wiping for name, _, wiping in rows}
+
+
+def _git_each(state: ShellState, call: Call) -> Output:
+    """submodule foreach, bisect run: the rest is a command."""
+    rest = call.args[:2].operands()
+    if rest[:1] in (["foreach"], ["run"]):
+        tail = [arg for arg in call.args[1:] if arg != "--recursive"]
+        state.run(tail[0]) if len(tail) == 1 else state.call(tail, NOTHING)
+    elif rest[:1] == ["deinit"] and call.args.has("f", "--force"):
+        state.note("danger.wipe", shown("git submodule", call.args))
+    else:
+        state.look(call.args)
+    return NOTHING
+
+
+def _git_config(state: ShellState, call: Call) -> Output:
+    args = call.args
+    rest = args.operands("-f --file --type --default")
+    rest = rest[1:] if rest[:1] in (["set"], ["add"]) else rest
+    everywhere = args.has("", "--global", "--system")
+    if everywhere and args.has("e", "--edit"):
+        state.note("danger.startup", shown("git config", args))
+    changes = args.has("", "--unset", "--unset-all", "--add", "--replace-all")
+    if rest[:1] not in (["get"], ["list"]) and (changes or len(rest) > 1):
+        _git_changes(state, shown("git config", args), rest, everywhere)
+    return NOTHING
+
+
+def _git_changes(state: ShellState, told: str, rest: Args, everywhere: bool) -> None:
+    """A setting is changed, for this project or for all of them."""
+    name = "".join(rest[:1])
+    runs = pattern("git_runs").search(name)
+    if everywhere and not _TASTE.match(name):
+        state.note("danger.startup", told)
+    elif runs or name.lower().endswith("insteadof"):
+        state.note("danger.permissions", told)
+    for text in rest[1:2] if runs else ():
+        state.run(Arg(text.lstrip("!")))
+
+
+def _git_clone(state: ShellState, call: Call) -> Output:
+    rest = call.args.operands(
+        "-b --branch --depth -o -c --config --reference --filter -j --jobs -u"
+    )
+    for option, value in zip(call.args, call.args[1:]):
+        if option in ("-c", "--config"):
+            _git_setting(state, value)
+        elif option in ("-u", "--upload-pack"):
+            state.run(value)
+    if rest:
+        state.visit(rest[0])
+        host = SSH_HOST.fullmatch(rest[0])
+        if host and "://" not in rest[0]:
+            state.note("fact.host", host[1])
+        leaf = re.sub(r"\.git\Z", "", rest[0].rstrip("/").rpartition("/")[2])
+        where = rest[1] if len(rest) > 1 else leaf
+        state.brings(where, rest[0])
+        target = state.place(where)
+        if target.kind == OUTSIDE:
+            state.note("fact.outside", state.show(target))
+    return NOTHING
+
+
+def _git_remote(state: ShellState, call: Call) -> Output:
+    for arg in call.args:
+        state.visit(arg)
+    return NOTHING
+
+
+def _git_mv(state: ShellState, call: Call) -> Output:
+    for path in call.operands:
+        state.rewrites(path)
+    return NOTHING
+
+
+def _git_rm(state: ShellState, call: Call) -> Output:
+    for path in () if call.args.has("", "--cached") else call.operands:
+        state.deletes(path, call.args.has("r"))
+    return NOTHING
+
+
+_RUN_OPTIONS = re.compile(
+    r"--(?:extcmd|upload-pack|receive-pack|exec|exec-path|open-files-in-pager)=(.+)"
+    r"|-O(\w.*)|ext::(.+)",
+    re.DOTALL,
+)
+
+
+def _git_plain(state: ShellState, call: Call) -> Output:
+    """Anything else: an option or an address may name a program."""
+    for match in filter(None, map(_RUN_OPTIONS.fullmatch, call.args)):
+        state.run(match[1] or match[2] or match[3])
+    for option, text in zip(call.args, call.args[1:]):
+        if option in ("-x", "--extcmd", "--upload-pack", "--exec"):
+            state.run(text)
+    state.look(call.args)
+    return NOTHING
+
+
+_GIT: dict[str, Program] = {
+    "push": _git_push,
+    "checkout": _git_checkout,
+    "restore": _git_restore,
+    "rm": _git_rm,
+    "mv": _git_mv,
+    **dict.fromkeys(("submodule", "bisect"), _git_each),
+    "config": _git_config,
+    "clone": _git_clone,
+    "remote": _git_remote,
+    "send-email": by_words,
+}
+
+
+# Packages: what is installed, published, or fetched to be run.
+
+_ADDRESS = re.compile(
+    r"https?:|git[+@:](?!file)|github:|gitlab:|[\w.-]+/[\w.-]+#|\S+ @ \w+"
+)
+_FROM = ("--git", "-r", "--requirement", "-e", "--editable")
+_PLAIN_HTTP = re.compile(r"http://(?!localhost|127\.|\[::1)")
+_ALIASES = re.compile(r"-(?:tools|cli)\Z|\A@[\w.-]+/(?=\w)|/cli\Z")
+
+
+def packages(state: ShellState, call: Call) -> Output:
+    if _runs_package(state, call):
+        return UNSEEN
+    name, args = call.name, call.args
+    if pattern("sources").match(" ".join([name, *args])[:2000]):
+        state.note("danger.packages", call.shown)
+    if name == "uv" and args[:1] in (["pip"], ["tool"]):
+        name, args = "pip", args[1:]
+    call = call._replace(name=name, args=args)
+    rest = call.operands
+    verbs = lists("installs").get(name, ())
+    started = [arg for arg in args if arg in verbs]
+    if started:
+        _install(state, call, [arg for arg in rest if arg != started[0]])
+    elif rest[:1] and rest[0] in lists("uninstalls").get(name, ()):
+        state.note("danger.machine", call.shown)
+    else:
+        _run_by(state, call, rest)
+    return by_words(state, call)
+
+
+def _install(state: ShellState, call: Call, wanted: list[Arg]) -> None:
+    name, args = call.name, call.args
+    index = args.value_of("-i", "--index-url", "--extra-index-url", "--registry")
+    sources = [
+        *wanted,
+        *(args.value_of(*_FROM) or "").split(),
+        "http:" if _PLAIN_HTTP.match(index or "") else "",
+    ]
+    for source in sources:
+        if _ADDRESS.match(source) and name not in ("helm", "brew", "gh"):
+            state.note("danger.downloaded", source)
+        state.suspicious(state.brought(source))
+    state.note("fact.installs", " ".join([name, *wanted[:6]]))
+    target = args.value_of("-t", "--target", "--prefix", "--root")
+    if target is not None and name.startswith("pip"):
+        state.writes(target)
+
+
+def _run_by(state: ShellState, call: Call, rest: Args) -> None:
+    """What a manager is told to run, each in its own way."""
+    if call.name in ("npm", "pnpm", "yarn", "bun"):  # a script of the project
+        goals = rest[1:2] if rest[:1] in (["run"], ["run-script"]) else rest[:1]
+        if any(map(publishes, goals)) and not is_harmless(call.args):
+            state.note("danger.publish", call.shown)
+    elif call.name == "go" and rest[:1] == ["run"]:
+        for source in rest[1:2]:
+            _run_source(state, source, call.given)
+    elif call.name not in ("go", "cargo", "gh") and rest[:1] in (["run"], ["exec"]):
+        command = call.args[call.args.index(rest[0]) + 1 :]
+        valued = "--with -p --python -n --name --env --extra --group"
+        state.call(command.behind(valued), call.given)
+
+
+def _run_source(state: ShellState, source: Arg, given: Output) -> None:
+    """`go run`: a file, what flows in, or a package from elsewhere."""
+    if "@" in source:
+        state.note("fact.package", source)
+    content = given if source == "-" else state.content(source)
+    state.run_file(content or NOTHING, "python")
+
+
+def _runs_package(state: ShellState, call: Call) -> bool:
+    """`npx NAME`: fetched to be run; whether this is such a command."""
+    for phrase in sections("commands.txt")["runs packages"]:
+        first, *own = phrase.split()
+        if call.name == first and call.args[: len(own)] == own:
+            _run_package(state, call, call.args[len(own) :])
+            return True
+    return False
+
+
+def _run_package(state: ShellState, call: Call, args: Args) -> None:
+    rest = args.behind("-p --package --with --from -c --call --python")
+    state.run_value(call.args, "-c", "--call")
+    source = call.args[:-1].value_of("--from", "-p", "--package", "--with")
+    if not rest:
+        return
+    state.note("fact.package", rest[0])
+    for address in filter(_ADDRESS.match, (rest[0], source or "")):
+        state.note("danger.downloaded", address)
+    bare = Arg(_ALIASES.sub("", re.sub(r"(?<=.)@[^/]*\Z", "", rest[0])))
+    if bare.lower() in state.programs:
+        state.call([bare, *rest[1:]], call.given)
+    else:
+        by_words(state, Call(bare, rest[1:], call.given))

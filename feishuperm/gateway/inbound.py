@@ -1,0 +1,390 @@
+"""What comes in from Feishu: taps and texts, of whom, about what.
+
+A tap is on a request's card, on a card that asks about a machine, or on the list of
+one's machines.  A text is a pairing code, a word about one's machines, or the answer to
+the card it is a reply to.  Identity is the operator's open_id and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from feishuperm.app import chat
+from feishuperm.app.cards import PassRow, passes_card
+from feishuperm.app.store import OpenCard
+from feishuperm.app.taps import is_nonce, is_old, read_event, said_in, toast
+from feishuperm.gateway.hub import Hub
+from feishuperm.gateway.machine_cards import (
+    JOIN,
+    REFUSE,
+    RENAME,
+    REVOKE,
+    join_card,
+    machines_card,
+    note_card,
+)
+from feishuperm.gateway.store import Machine, StoreDown
+from feishuperm.lib.log import log
+from feishuperm.lib.task import run
+from feishuperm.messages import msg
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Receipt
+from feishuperm.models.fields import decoded, part_at, text_at
+
+CODE = re.compile(r"\d{6}\Z")
+MACHINES = ("机器", "machines")
+LOOK_AGAIN_SECONDS = 90.0
+PROBLEM = msg(
+    "another program holds connections of this Feishu app and takes taps away: "
+    "stop it, or let all gateways share FEISHUPERM_ENGINE"
+)
+MOST_ASKED = 50  # machines of one person that a command goes to
+MOST_PASSES = 60  # on one card: Feishu takes 200 elements
+PASS_PARTS = 3  # id, words, end
+PROMPT_SECONDS = 0.4
+
+
+class Inbound:
+    """Every message of the platform, understood and answered."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        language: str,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hub = hub
+        self._language = language
+        self._wall = wall
+        self._clock = clock
+        self._replies = chat.Replies(hub.say, clock, "gateway")
+
+    def deliver(self, delivery: Any, answer: Callable[[dict[str, Any]], bool]) -> None:
+        """A message of the platform; taps are answered when they are carried."""
+        event = read_event(delivery.payload)
+        kind = text_at(event, "header", "event_type")
+        if kind == "card.action.trigger":
+
+            def failed(error: Exception) -> None:
+                if not isinstance(error, StoreDown):
+                    log(f"a tap failed: {type(error).__name__}: {error}", "error")
+                answer(toast("warning", self._hub.say("Please tap again")))
+
+            run(self._answer_tap(event, answer), failed)
+            return
+        answer({})  # first: what a text leads to is told by texts
+        if kind == "im.message.receive_v1":
+            self._hub.go(self._text(event))
+
+    async def _answer_tap(
+        self, event: dict[str, Any], answer: Callable[[dict[str, Any]], bool]
+    ) -> None:
+        answer(await self._tap(event))
+
+    async def _tap(self, event: dict[str, Any]) -> dict[str, Any]:
+        who = text_at(event, "event", "operator", "open_id")
+        action = part_at(event, "event", "action")
+        value = part_at(action, "value")
+        name = text_at(value, "action")
+        if name in (JOIN, REFUSE) and not text_at(value, "digest"):
+            return await self._paired(who, value)
+        if name == REVOKE and text_at(value, "id") and not text_at(value, "digest"):
+            return await self._end_pass(who, value)
+        if name in (REVOKE, RENAME) and not text_at(value, "digest"):
+            return await self._own_machine(who, value, action)
+        return await self._hub.taps.tap(event)
+
+    # Pairing.
+
+    async def _paired(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
+        """The answer to "shall this machine's requests come to you?"."""
+        say, registry = self._hub.say, self._hub.registry
+        joining = await self._hub.store.asked(text_at(value, "id"))
+        if joining is None or not is_nonce(value, joining.nonce):
+            return toast(
+                "warning", say("This pairing is over: run feishuperm join again")
+            )
+        if joining.who.startswith("ou_") and joining.who != who:
+            return toast("error", say("This card is for somebody else"))
+        if not registry.may_join(who):
+            return toast(
+                "error", say("You are not on this gateway's list (GATEWAY_OWNERS)")
+            )
+        if not await self._hub.store.spend_asked(joining.id):
+            return toast(
+                "warning", say("This pairing is over: run feishuperm join again")
+            )
+        if text_at(value, "action") == REFUSE:
+            card = note_card(
+                say("{name} was not added", name=joining.name), self._language
+            )
+            return toast("info", say("{name} was not added", name=joining.name), card)
+        name = await self._hub.cards.name_of(who)
+        if not await self._hub.pairing.confirmed(joining, who, name):
+            return toast(
+                "warning", say("This pairing is over: run feishuperm join again")
+            )
+        done = say("{name} is added", name=joining.name)
+        return toast("success", done, note_card(done, self._language))
+
+    async def _code(self, code: str, who: str) -> str:
+        """A pairing code: ask on a card before anything comes of it."""
+        registry = self._hub.registry
+        if not registry.may_join(who):
+            return self._hub.say("You are not on this gateway's list (GATEWAY_OWNERS)")
+        joining = await registry.spend_code(code, who)
+        if isinstance(joining, str):
+            return self._hub.say(joining)
+        asked = await registry.ask(joining, who)
+        self._hub.cards.send(who, join_card(asked, self._language))
+        return ""
+
+    # One's own machines.
+
+    async def _own_machine(
+        self, who: str, value: dict[str, Any], action: dict[str, Any]
+    ) -> dict[str, Any]:
+        hub = self._hub
+        machine = await hub.store.machine(text_at(value, "machine"))
+        if machine is None or machine.owner != who:
+            return toast("error", hub.say("This machine is not yours"))
+        if text_at(value, "action") == REVOKE:
+            await hub.revoke(machine.id, who)
+            said = hub.say("{machine} is revoked", machine=machine.name)
+        else:
+            name = text_at(action, "form_value", "name")
+            renamed = await hub.registry.rename(machine.id, name)
+            said = hub.say(
+                "Its name is {machine} now", machine=renamed.name if renamed else ""
+            )
+        rows = await hub.listing(who)
+        return toast("success", said, machines_card(rows, self._language))
+
+    # Texts.
+
+    async def _text(self, event: dict[str, Any]) -> None:
+        message = part_at(event, "event", "message")
+        who = text_at(event, "event", "sender", "sender_id", "open_id")
+        is_user = text_at(event, "event", "sender", "sender_type") == "user"
+        message_id = text_at(message, "message_id")
+        private = text_at(message, "chat_type") == "p2p"
+        if not is_user or not who or not private or is_old(message, self._wall()):
+            return
+        if not await self._hub.store.is_new_event(message_id):
+            return
+        said = chat.cleaned(said_in(message))
+        try:
+            reply = await self._respond(said, who, message)
+        except StoreDown:
+            reply = self._hub.say(msg("Please tap again"))
+        if reply:
+            self._hub.cards.reply(message_id, reply)
+
+    async def _respond(self, said: str, who: str, message: dict[str, Any]) -> str:
+        if CODE.match(said) and said.isascii():
+            return await self._code(said, who)
+        if said.lower() in MACHINES:
+            rows = await self._hub.listing(who)
+            self._hub.cards.send(who, machines_card(rows, self._language))
+            return ""
+        for key in ("parent_id", "root_id"):
+            parent = text_at(message, key)
+            sent = await self._hub.store.card_of_message(parent) if parent else None
+            if sent is not None:
+                return await self._reply_to(sent, said, who)
+        return await self._obey(said, who)
+
+    async def _reply_to(self, sent: OpenCard, said: str, who: str) -> str:
+        """A text below a card is an answer, if it can be read as one."""
+        say = self._hub.say
+        machine = await self._hub.store.machine(sent.machine)
+        if machine is None or machine.owner != who:
+            return say("This machine is not yours")
+        if sent.shared:
+            return say("That card holds several requests: please tap its buttons.")
+        answer = self._replies.read(sent, said, who)
+        if isinstance(answer, str):
+            return answer
+        location = await self._hub.store.location(machine.id)
+        _, told = await self._hub.taps.carry(
+            machine, location, sent, answer, self._clock()
+        )
+        return text_at(told, "toast", "content")
+
+    # Commands, for all machines of the person who writes, or for one.
+
+    async def _obey(self, said: str, who: str) -> str:
+        own = await self._machines_of(who)
+        said, name = chat.names_machine(said, [machine.name for machine in own])
+        command = chat.read_command(said)
+        if command is None or command.name == "help":
+            return self._hub.say(
+                msg(
+                    "Send six digits to add a machine, `machines` to see and revoke "
+                    "them; reply to a card to answer it. Commands: status, "
+                    "mute [machine] [time], on, passes, undo."
+                )
+            )
+        machines = [machine for machine in own if name in ("", machine.name)]
+        if not machines:
+            return self._hub.say(
+                msg(
+                    "No machine yet. Run feishuperm join there and send me its "
+                    "six digits."
+                )
+            )
+        return await _CHAT[command.name](self, machines, command, who)
+
+    async def _machines_of(self, who: str) -> list[Machine]:
+        machines = await self._hub.store.machines()
+        return [machine for machine in machines if machine.owner == who][:MOST_ASKED]
+
+    async def _status(
+        self, machines: list[Machine], command: chat.Command, who: str
+    ) -> str:
+        told = await self._hub.taps.command_all(machines, "status", who)
+        none = self._hub.say(msg("Nothing is waiting"))
+        return self._each(told, lambda r: chat.listed(list(r.outcome.lines), none))
+
+    async def _undo(
+        self, machines: list[Machine], command: chat.Command, who: str
+    ) -> str:
+        told = await self._hub.taps.command_all(machines, "undo", who)
+        say = self._hub.say
+        return self._each(told, lambda r: chat.undone(say, r.outcome.lines, r.error))
+
+    def _each(
+        self,
+        told: list[tuple[Machine, Receipt | None]],
+        words: Callable[[Receipt], str],
+    ) -> str:
+        """What each machine told, below its name."""
+        return "\n".join(
+            f"{machine.name}:\n{words(receipt)}"
+            if receipt is not None and receipt.status == statuses.TOLD
+            else self._untold(machine, receipt)
+            for machine, receipt in told
+        )
+
+    def _untold(self, machine: Machine, receipt: Receipt | None) -> str:
+        if receipt is not None:
+            return f"{machine.name}: {receipt.error}"
+        return self._hub.say(msg("{machine} is not connected"), machine=machine.name)
+
+    async def _passes(
+        self, machines: list[Machine], command: chat.Command, who: str
+    ) -> str:
+        if command.revoked:
+            count = await self._revoke(machines, command.revoked, who)
+            return self._hub.say(msg("{count} passes revoked"), count=count)
+        rows = await self._pass_rows(machines, who)
+        if not rows:
+            return self._hub.say(msg("There are no passes"))
+        self._hub.cards.send(who, self._passes_card(rows))
+        return ""
+
+    async def _pass_rows(self, machines: list[Machine], who: str) -> list[PassRow]:
+        told = await self._hub.taps.command_all(machines, "passes", who)
+        return [
+            PassRow(str(row[0]), str(row[1]), str(row[2]), machine.id, machine.name)
+            for machine, receipt in told
+            if receipt is not None and receipt.status == statuses.TOLD
+            for row in map(decoded, receipt.outcome.lines)
+            if isinstance(row, list) and len(row) == PASS_PARTS
+        ][:MOST_PASSES]
+
+    def _passes_card(self, rows: list[PassRow]) -> dict[str, Any]:
+        return passes_card(rows, secrets.token_urlsafe(12), self._language)
+
+    async def _revoke(self, machines: list[Machine], id: str, who: str) -> int:
+        """End a pass, or all; how many ended."""
+        told = await self._hub.taps.command_all(machines, "revoke", who, id=id)
+        lines = [receipt.outcome.lines[:1] for _, receipt in told if receipt]
+        return sum(int(line) for (line,) in filter(None, lines) if line.isdecimal())
+
+    async def _end_pass(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
+        """A pass ends, by its button; to end one twice is no harm."""
+        own, id = await self._machines_of(who), text_at(value, "machine")
+        machines = [machine for machine in own if id in ("", machine.id)]
+        if not machines:
+            return toast("error", self._hub.say(msg("This machine is not yours")))
+        began = self._clock()
+        count = await self._revoke(machines, text_at(value, "id"), who)
+        card = None
+        if self._clock() - began < PROMPT_SECONDS:  # a tap has three seconds
+            card = self._passes_card(await self._pass_rows(own, who))
+        said = self._hub.say(msg("{count} passes revoked"), count=count)
+        return toast("success" if count else "info", said, card)
+
+    async def _mute(
+        self, machines: list[Machine], command: chat.Command, who: str
+    ) -> str:
+        until = self._hub.now() + command.seconds
+        for machine in machines:
+            await self._hub.store.mute(machine.id, until)
+        moment = time.strftime("%m-%d %H:%M", time.localtime(until))
+        return self._hub.say(
+            msg("Muted until {time}; requests stay in the terminal."), time=moment
+        )
+
+    async def _unmute(
+        self, machines: list[Machine], command: chat.Command, who: str
+    ) -> str:
+        for machine in machines:
+            await self._hub.store.mute(machine.id, 0.0)
+        return self._hub.say(msg("On again."))
+
+
+_CHAT: dict[str, Callable[..., Coroutine[Any, None, str]]] = {
+    "status": Inbound._status,
+    "passes": Inbound._passes,
+    "undo": Inbound._undo,
+    "mute": Inbound._mute,
+    "on": Inbound._unmute,
+}
+
+
+class SecondConnection:
+    """Whether another program holds connections of this app: it would take taps away.
+
+    Feishu hands each tap to one connection of an app at random.  How many there are is
+    asked when ours comes up; a connection that was cut may be counted for a while, so
+    only a second look believes that there is another one.  Nothing is asked while all
+    is well.  For a gateway that shares no store, which must be alone.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[], int],
+        on_loop: Callable[[Callable[[], object]], object],
+        later: Callable[[float, Callable[[], object]], object],
+    ) -> None:
+        self._count = count  # blocks
+        self._on_loop = on_loop
+        self._later = later
+        self._was_many = False
+        self.problem = ""
+
+    def look(self) -> None:
+        """Ask, in a thread of its own."""
+        threading.Thread(target=self._work, name="second", daemon=True).start()
+
+    def _work(self) -> None:
+        count = self._count()
+        self._on_loop(lambda: self.seen(count))
+
+    def seen(self, count: int) -> None:
+        """So many connections are counted."""
+        is_many = count > 1
+        if is_many and self._was_many and not self.problem:
+            log(PROBLEM, "error")
+        self.problem = PROBLEM if is_many and self._was_many else ""
+        self._was_many = is_many
+        if is_many:
+            self._later(LOOK_AGAIN_SECONDS, self.look)

@@ -1,0 +1,539 @@
+"""ConfigManager: the one reader of Claude Code's settings files.
+
+It reads the user's, the project's and the local file, keeps what is valid under
+`hooks`, `hookScriptPaths` and `feishuperm.callbacks`, and warns about the rest, naming
+the file, the place inside it and the reason.  A file that cannot be read is a warning,
+never an error.  It runs nothing.
+
+Two homes, one model.  Claude Code skips a whole settings file for a `script` callback
+under PreToolUse or PermissionRequest, older versions for one under any event;
+`feishuperm.callbacks` is a list it does not look at.  So interactive sessions use the
+list, and a headless run registers whatever Claude Code does not run by itself.
+
+Whose files.  The user's own file is the user's word.  The two of a project, the local
+one too, came with the project: with a `trust` they count only where that covers the
+folder, and then their callbacks may refuse and never allow.  Without one (a program
+that uses an SDK) the program has decided for itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import reduce
+
+from feishuperm.errors import FileError
+from feishuperm.hooks.variables import UnsafeTemplate, shell_template
+from feishuperm.lib.config import SHARED_SETTINGS, claude_dir, claude_settings, home
+from feishuperm.lib.files import read_json
+from feishuperm.messages import message_of, msg
+from feishuperm.models.fields import list_at, part_at, value_at
+from feishuperm.models.hooks import (
+    CALLBACK_TYPES,
+    COMMAND,
+    DEFAULT_TIMEOUT,
+    HOOK_EVENTS,
+    SCRIPT,
+    SDK_NOTES,
+    HookCallback,
+    HookGroup,
+    HooksConfig,
+    Origin,
+    matcher_problem,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Warn = Callable[[str], None]
+    Covers = Callable[[str], bool]  # says whose files count: `Trust.covers`
+    Pair = tuple[str, HookGroup]
+
+DEFAULT_SCRIPT_PATHS = ("./.claude/hooks", "./hooks")
+# Kinds and fields that only Claude Code itself can run or honour.
+CLIENT_TYPES = ("agent", "http", "mcp_tool")
+CLIENT_FIELDS = ("args", "async", "asyncRewake", "if", "once", "shell")
+MAX_TIMEOUT = 86400
+# Where things are; the client lets no project set these for a hook.
+PLACES = ("HOME", "CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR")
+PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+class Invalid(Exception):
+    """An entry that is skipped, and why."""
+
+
+class SettingsFile:
+    """One file: what it holds for us, and the rest as Claude Code can read it."""
+
+    def __init__(self, source: str, path: str, data: dict[str, Any]) -> None:
+        self.source = source  # Claude Code's name for it
+        self.path = path
+        self.hooks: list[Pair] = []
+        self.callbacks: list[Pair] = []
+        self.has_script = _has_script(data)
+        self.rest = _readable_for_client(data)
+
+
+class ProjectConfig:
+    """What the settings files say, for one project and one use."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.hooks = HooksConfig()  # from `hooks`
+        self.callbacks = HooksConfig()  # from `feishuperm.callbacks`
+        self.files: list[SettingsFile] = []
+
+    def skippable(self) -> list[SettingsFile]:
+        """The files that Claude Code may skip for a `script` in them."""
+        return [file for file in self.files if file.has_script]
+
+    def left_over(self, loaded: Container[str]) -> HooksConfig:
+        """What Claude Code does not run, once it has loaded these sources.
+
+        Of a file it loads that is each `script`, of a file it skips every callback.
+        """
+        pairs: list[Pair] = []
+        for file in self.files:
+            skipped = file.has_script and file.source not in loaded
+            pairs += file.hooks if skipped else _scripts_only(file.hooks)
+            pairs += file.callbacks
+        return HooksConfig(pairs)
+
+
+class ConfigManager:
+    """Loads and validates; every complaint goes to `warn`."""
+
+    def __init__(
+        self, environ: Mapping[str, str], warn: Warn, trust: Covers | None = None
+    ) -> None:
+        self.environ = environ
+        self.warn = warn
+        self.trust = trust
+        self._read_before: dict[str, list[tuple[str, Origin, dict[str, Any]]]] = {}
+
+    def project_root(self, cwd: str) -> str:
+        """CLAUDE_PROJECT_DIR, else the event's or the process's folder."""
+        return os.path.abspath(self.environ.get("CLAUDE_PROJECT_DIR") or cwd or ".")
+
+    def load_project_config(self, root: str) -> ProjectConfig:
+        """For SDK use: every callback of the three kinds, and all complaints."""
+        config = self._load(root, for_sdk=True)
+        config.hooks = HooksConfig(pair for file in config.files for pair in file.hooks)
+        config.callbacks = HooksConfig(
+            pair for file in config.files for pair in file.callbacks
+        )
+        for file in config.skippable():
+            self.warn(
+                msg(
+                    "{}: Claude Code skips this whole file in interactive sessions, "
+                    "because a `script` stands under `hooks`; move it to "
+                    "`feishuperm.callbacks`",
+                    file.path,
+                )
+            )
+        return config
+
+    def load_headless_config(self, root: str) -> ProjectConfig:
+        """For `run`, which takes `left_over()` of it once the client has loaded."""
+        return self._load(root, for_sdk=False)
+
+    def load_callbacks(self, root: str, event: str) -> HooksConfig:
+        """What one event of an interactive session is to run."""
+        pairs: list[Pair] = []
+        for _, origin, data in self._settings(root):
+            reader = _Reader(origin, self.warn)
+            listed = list(reader.callbacks(data.get("feishuperm"), event))
+            if listed and not self._is_believed(origin):
+                self.warn(
+                    msg(
+                        "{}: its callbacks are skipped, because nobody has trusted "
+                        "{}; look at them with `{}`",
+                        origin.path,
+                        root,
+                        trust_command(root),
+                    )
+                )
+                continue
+            pairs += listed
+        return HooksConfig(pairs)
+
+    def is_trusted(self, root: str) -> bool:
+        return self.trust is None or self.trust(root)
+
+    def own_environ(self, root: str) -> Mapping[str, str]:
+        """The environment as it was before the project set anything in it.
+
+        Claude Code hands a project's `env` to every hook, in print mode before anybody
+        has looked at the folder: PATH or BASH_ENV would make a guard another program.
+        """
+        names: set[str] = set()
+        own: dict[str, str] = {}
+        for _, origin, data in self._settings(root):
+            block = part_at(data, "env")
+            if origin.is_project:
+                names.update(name for name in block if not _is_place(name))
+            else:
+                own = {name: block[name] for name in block if _is_path(block[name])}
+        if not names & set(self.environ):
+            return self.environ
+        before = {**_environ_of_client(self.environ), **own}
+        kept = {key: self.environ[key] for key in self.environ if key not in names}
+        restored = {name: before[name] for name in names if name in before}
+        return {"PATH": PLAIN_PATH, **kept, **restored}
+
+    def _load(self, root: str, for_sdk: bool) -> ProjectConfig:
+        config = ProjectConfig(root)
+        for source, origin, data in self._settings(root):
+            if not self._is_believed(origin):
+                continue
+            file = SettingsFile(source, origin.path, data)
+            reader = _Reader(origin, self.warn, notes=for_sdk)
+            # What the client runs by its own rules is not ours to judge.
+            if for_sdk or file.has_script:
+                file.hooks += reader.hooks(data.get("hooks"))
+            file.callbacks += reader.callbacks(data.get("feishuperm"))
+            config.files.append(file)
+        self._warn_hooks_json(root)
+        return config
+
+    def _settings(self, root: str) -> list[tuple[str, Origin, dict[str, Any]]]:
+        """(source, origin, content) of each settings file with an object in it."""
+        if root not in self._read_before:
+            self._read_before[root] = list(self._read_settings(root))
+        return self._read_before[root]
+
+    def _read_settings(self, root: str) -> Iterator[tuple[str, Origin, dict[str, Any]]]:
+        own, folder = claude_dir(self.environ), os.path.join(root, ".claude")
+        at_home = _identity(own) == _identity(folder)
+        seen = []
+        for source, path in claude_settings(root, self.environ).items():
+            file = _identity(path)
+            data = None if file in seen else self._read(path)
+            seen.append(file)
+            if data is not None:
+                is_project = source != "userSettings" and not at_home
+                yield source, self._origin(path, data, root, is_project), data
+
+    def _read(self, path: str) -> dict[str, Any] | None:
+        try:
+            data = read_json(path)
+        except FileError as error:
+            self.warn(msg("{}; the file is ignored", error))
+            return None
+        if data is None or isinstance(data, dict):
+            return data
+        self.warn(msg("{}: not a JSON object; the file is ignored", path))
+        return None
+
+    def _origin(
+        self, path: str, data: dict[str, Any], root: str, is_project: bool
+    ) -> Origin:
+        """Each callback is judged by the list of its own file."""
+        if is_project:
+            environ = None if self.trust is None else self.environ
+            origin = Origin(path, root, DEFAULT_SCRIPT_PATHS, True, environ)
+        else:
+            # Relative to the project, it would run whatever a project puts there.
+            folders = (os.path.join(claude_dir(self.environ), "hooks"), "./hooks")
+            origin = Origin(path, home(self.environ), folders)
+        paths = data.get("hookScriptPaths")
+        if isinstance(paths, list) and all(_is_path(path) for path in paths):
+            origin.folders = tuple(paths)
+        elif "hookScriptPaths" in data:
+            self.warn(msg("{}: hookScriptPaths: not a list of folders; skipped", path))
+        return origin
+
+    def _is_believed(self, origin: Origin) -> bool:
+        return not origin.is_project or self.is_trusted(origin.root)
+
+    def _warn_hooks_json(self, root: str) -> None:
+        path = os.path.join(root, ".claude", "hooks.json")
+        if os.path.lexists(path):
+            self.warn(
+                msg(
+                    "{} is not read any more: move its content under `hooks` in {} "
+                    "and delete it",
+                    path,
+                    os.path.join(root, SHARED_SETTINGS),
+                )
+            )
+
+
+class _Reader:
+    """Validates one file; every complaint names it and the place inside."""
+
+    def __init__(self, origin: Origin, warn: Warn, notes: bool = False) -> None:
+        self.origin = origin
+        self.path = origin.path
+        self.warn = warn
+        self.notes = notes  # also about what is right, and may still surprise
+
+    def skip(self, place: str, why: str) -> None:
+        self.warn(msg("{}: {}: {}; skipped", self.path, place, why))
+
+    def callbacks(self, value: Any, only: str = "") -> Iterator[Pair]:
+        """`{"callbacks": [{"event": "Stop", "matcher": "", "type": ...}]}`.
+
+        With `only`, entries for another event are passed over in silence: this runs on
+        every event, and the log must not fill with one complaint.
+        """
+        if value is None:
+            return
+        listed = value.get("callbacks", []) if isinstance(value, dict) else None
+        if not isinstance(listed, list):
+            return self.skip("feishuperm.callbacks", msg("not a list"))
+        for number, entry in enumerate(listed):
+            place = f"feishuperm.callbacks[{number}]"
+            if only and isinstance(entry, dict) and entry.get("event") != only:
+                continue
+            try:
+                yield self._listed(entry, place)
+            except Invalid as error:
+                self.skip(place, message_of(error))
+
+    def _listed(self, entry: Any, place: str) -> Pair:
+        if not isinstance(entry, dict):
+            raise Invalid(msg("not an object"))
+        event = entry.get("event")
+        if not isinstance(event, str) or not event:
+            raise Invalid(msg("`event` is missing"))
+        self._check_event(event)
+        if self.notes:
+            self._note_listed(event, place)
+        callback = self._callback(entry, place)
+        if callback is None:
+            raise Invalid(
+                msg("only Claude Code runs {!r}, under `hooks`", entry["type"])
+            )
+        return event, HookGroup(_matcher_of(entry), (callback,))
+
+    def _check_event(self, event: str) -> None:
+        if event == "PermissionRequest" and self.origin.is_bound:
+            raise Invalid(msg("a project does not decide permission requests"))
+
+    def hooks(self, value: Any) -> Iterator[Pair]:
+        """`{"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": ...}]}]}`."""
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            return self.skip("hooks", msg("not an object"))
+        for event, groups in value.items():
+            if not isinstance(groups, list):
+                self.skip(f"hooks.{event}", msg("not a list"))
+                continue
+            if self.notes:
+                self._note_event(event)
+            for number, group in enumerate(groups):
+                yield from self._group(event, group, f"hooks.{event}[{number}]")
+
+    def _group(self, event: str, group: Any, place: str) -> Iterator[Pair]:
+        try:
+            if not isinstance(group, dict):
+                raise Invalid(msg("not an object"))
+            matcher = _matcher_of(group)
+            entries = group.get("hooks")
+            if not isinstance(entries, list):
+                raise Invalid(msg("`hooks` is not a list"))
+            callbacks = list(self._callbacks(entries, place))
+            if callbacks:
+                self._check_event(event)
+                yield event, HookGroup(matcher, callbacks)
+        except Invalid as error:
+            self.skip(place, message_of(error))
+
+    def _callbacks(self, entries: list[Any], place: str) -> Iterator[HookCallback]:
+        for number, entry in enumerate(entries):
+            inside = f"{place}.hooks[{number}]"
+            try:
+                callback = self._callback(entry, inside)
+            except Invalid as error:
+                self.skip(inside, message_of(error))
+                continue
+            if callback is not None:
+                yield callback
+            elif self.notes:
+                self.skip(inside, msg("only Claude Code runs it, and not for an SDK"))
+
+    def _callback(self, entry: Any, place: str) -> HookCallback | None:
+        """One callback; None for a kind that Claude Code runs. Raises Invalid."""
+        if not isinstance(entry, dict):
+            raise Invalid(msg("not an object"))
+        kind: Any = entry.get("type")
+        if kind in CLIENT_TYPES:
+            return None
+        source = f"{self.path}: {place}"
+        blocks = entry.get("onFailure") == "block"
+        try:
+            text, timeout = _checked(entry)
+        except Invalid as error:
+            if not blocks:
+                raise
+            self.warn(msg("{}: {}; it blocks", source, error))
+            kind = SCRIPT if kind == SCRIPT else COMMAND
+            return HookCallback(
+                kind, "", source=source, blocks=True, problem=message_of(error)
+            )
+        return HookCallback(kind, text, timeout, source, self.origin, blocks)
+
+    def _note_listed(self, event: str, place: str) -> None:
+        if event not in HOOK_EVENTS:
+            self.warn(
+                msg("{}: {}: no event {!r} is known; kept", self.path, place, event)
+            )
+        if event == "PermissionRequest":
+            self.warn(
+                msg(
+                    "{}: {}: interactive sessions send PermissionRequest straight to "
+                    "the phone, so this runs under `feishuperm run` only; use "
+                    "PreToolUse",
+                    self.path,
+                    place,
+                )
+            )
+
+    def _note_event(self, event: str) -> None:
+        if event not in HOOK_EVENTS:
+            self.warn(
+                msg("{}: hooks.{}: no such event is known; kept", self.path, event)
+            )
+        elif event in SDK_NOTES:
+            self.warn(msg("{}: hooks.{}: {}", self.path, event, SDK_NOTES[event]))
+
+
+def _checked(entry: dict[str, Any]) -> tuple[str, float]:
+    """The text and the seconds of a callback. Raises Invalid."""
+    kind = entry.get("type")
+    if kind not in CALLBACK_TYPES:
+        raise Invalid(msg("`type` {!r} is none of {}", kind, ", ".join(CALLBACK_TYPES)))
+    text = entry.get(kind)
+    if not isinstance(text, str) or not text.strip() or not _is_clean(text):
+        raise Invalid(msg("`{}` is missing, or no usable text", kind))
+    foreign = [field for field in CLIENT_FIELDS if field in entry]
+    if foreign:
+        raise Invalid(msg("only Claude Code itself knows `{}`", foreign[0]))
+    if entry.get("onFailure", "continue") not in ("block", "continue"):
+        raise Invalid(msg("`onFailure` is neither block nor continue"))
+    timeout = _seconds(entry.get("timeout", DEFAULT_TIMEOUT))
+    if kind == COMMAND:
+        try:
+            shell_template(text)
+        except UnsafeTemplate as error:
+            raise Invalid(message_of(error)) from None
+    return text, timeout
+
+
+def _seconds(timeout: Any) -> float:
+    if type(timeout) not in (int, float) or not 0 < timeout <= MAX_TIMEOUT:
+        raise Invalid(msg("`timeout` is not a number of seconds up to {}", MAX_TIMEOUT))
+    return float(timeout)
+
+
+def _matcher_of(entry: dict[str, Any]) -> str:
+    """The matcher of an entry or a group, empty without one. Raises Invalid."""
+    matcher = entry.get("matcher")
+    if matcher is None:
+        return ""
+    if not isinstance(matcher, str):
+        raise Invalid(msg("`matcher` is no text"))
+    problem = matcher_problem(matcher)
+    if problem:
+        raise Invalid(problem)
+    return matcher
+
+
+def trust_command(root: str) -> str:
+    """What a person types to look at a project; its name is the project's choice."""
+    from shlex import quote
+
+    return f"feishuperm trust {quote(root)}"
+
+
+def _environ_of_client(environ: Mapping[str, str]) -> dict[str, str]:
+    """What Claude Code itself was started with, where the system tells."""
+    pid = environ.get("CLAUDE_PID", "")
+    if not pid.isdecimal():
+        return {}
+    try:
+        with open(f"/proc/{int(pid)}/environ", "rb") as file:
+            entries = os.fsdecode(file.read()).split("\0")
+    except OSError:
+        return {}
+    pairs = (entry.partition("=") for entry in entries)
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _identity(path: str) -> object:
+    """The same for two paths to one file; a path to none is like no other."""
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return object()
+    return state.st_dev, state.st_ino
+
+
+def _is_path(value: Any) -> bool:
+    """An empty one would be the whole project."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_place(name: Any) -> bool:
+    return name in PLACES or str(name).startswith("XDG_")
+
+
+def _is_clean(text: str) -> bool:
+    """Whether a program can be given the text: no NUL, no half of a character."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _has_script(data: dict[str, Any]) -> bool:
+    return any(
+        value_at(entry, "type") == SCRIPT
+        for event in part_at(data, "hooks")
+        for group in list_at(data, "hooks", event)
+        for entry in list_at(group, "hooks")
+    )
+
+
+def _scripts_only(pairs: list[Pair]) -> Iterator[Pair]:
+    for event, group in pairs:
+        scripts = [callback for callback in group.callbacks if callback.type == SCRIPT]
+        if scripts:
+            yield event, HookGroup(group.matcher, scripts)
+
+
+def _readable_for_client(data: dict[str, Any]) -> dict[str, Any]:
+    """A file's content with the hooks that nobody but Claude Code can run."""
+    kept: dict[str, list[dict[str, Any]]] = {}
+    for event in part_at(data, "hooks"):
+        for group in list_at(data, "hooks", event):
+            entries = [
+                entry
+                for entry in list_at(group, "hooks")
+                if value_at(entry, "type") in CLIENT_TYPES
+            ]
+            if entries:
+                kept.setdefault(event, []).append({**group, "hooks": entries})
+    rest = {key: data[key] for key in data if key not in ("hooks", "feishuperm")}
+    return {**rest, "hooks": kept} if kept else rest
+
+
+def merge_settings(files: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several settings files as one: objects and lists grow, else the later wins."""
+    merged: dict[str, Any] = reduce(_merge_value, files, {})
+    return merged
+
+
+def _merge_value(first: Any, second: Any) -> Any:
+    if isinstance(first, dict) and isinstance(second, dict):
+        both = {
+            key: _merge_value(first[key], second[key]) for key in second if key in first
+        }
+        return {**first, **second, **both}
+    if isinstance(first, list) and isinstance(second, list):
+        return first + [value for value in second if value not in first]
+    return second

@@ -1,0 +1,313 @@
+"""HookManager: runs command, script and prompt callbacks, and nothing else.
+
+It is given its configuration and reads no configuration files; `ConfigManager` does.
+Several callbacks for one event run in the order they are written; `hook_output` makes
+one answer of theirs.
+
+What goes wrong inside a callback (time-out, missing or broken script) is a line in the
+log and `{"continue": true}`: a hook that fails must not stop a session.  One that says
+`"onFailure": "block"` is a guard, and blocks then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
+
+from feishuperm.hooks.variables import (
+    PATHS,
+    VARIABLES,
+    expand_prompt,
+    shell_template,
+    used_variables,
+    variables,
+)
+from feishuperm.lib.child import RESULT, SHELL, STDERR, STDOUT, Child
+from feishuperm.messages import message_of, msg
+from feishuperm.models.hooks import (
+    COMMAND,
+    PLAIN,
+    SCRIPT,
+    HookCallback,
+    HookGroup,
+    HooksConfig,
+    Origin,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from feishuperm.hooks.message_router import HookMatcher, SdkCallback
+
+    Fields = dict[str, Any]
+    Output = dict[str, Any]
+
+# One variable must fit into one string of execve (128 KiB on Linux), and all of them
+# beside the user's own environment (1 MiB for everything on macOS).
+MAX_VALUE = 96 << 10
+MAX_VALUES = 384 << 10
+SLACK = 5  # seconds past our own deadlines before a client gives a callback up
+MATCH_SECONDS = 3  # for one matcher; a regular expression can take for ever
+CONTINUE = {"continue": True}
+MAX_REASON = 10_000  # characters of a failed command's output that the model reads
+
+
+class HookManager:
+    """Executes callbacks for the project at `root`; complaints go to `warn`.
+
+    What could not run at all goes to `error`, by default the same.  `alarm` is told
+    how long a matcher may take, and raises TimeoutError then; 0 takes it back.
+    `record` gets an entry for the ledger whenever a callback decides anything.
+    `script_paths` is for callbacks that come from no settings file.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        environ: Mapping[str, str],
+        warn: Callable[[str], None],
+        script_paths: Iterable[str] = (),
+        error: Callable[[str], None] | None = None,
+        alarm: Callable[[int], object] = lambda seconds: None,
+        record: Callable[[dict[str, Any]], object] = lambda entry: None,
+    ) -> None:
+        self.root = root
+        self.environ = environ
+        self.warn = warn
+        self.error = error or warn
+        self.alarm = alarm
+        self.record = record
+        self.origin = Origin("", root, script_paths)
+        self.config = HooksConfig()
+        self.children: set[Child] = set()  # those that run now
+        self.lock = Lock()  # over the set: callbacks may run in threads
+        self.stopped = False
+
+    def load_hooks(self, config: HooksConfig) -> None:
+        """Take over what ConfigManager has found."""
+        self.config = config
+
+    def run(self, fields: Fields, tool_use_id: str | None = None) -> Output | None:
+        """Every callback that matches an event, merged for the client; None if none."""
+        event = str(fields.get("hook_event_name", ""))
+        matching = [
+            callback
+            for group in self.config[event]
+            if self._matches(group, fields)
+            for callback in group.callbacks
+        ]
+        if not matching:
+            return None
+        outputs = [self.execute(callback, fields, tool_use_id) for callback in matching]
+        if all(output == CONTINUE for output in outputs):
+            return dict(CONTINUE)  # the usual case loads nothing more
+        from feishuperm.hooks.hook_output import for_client, merge
+
+        return for_client(event, merge(outputs))
+
+    def execute(
+        self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
+    ) -> Output:
+        """One callback of any kind; what it decides is recorded."""
+        if callback.problem:
+            output = self._failed(callback, callback.problem)
+        elif callback.type == COMMAND:
+            output = self.execute_command(callback, fields)
+        elif callback.type == SCRIPT:
+            output = self.execute_script(callback, fields, tool_use_id)
+        else:
+            output = self.execute_prompt(callback, fields)
+        return output if output == CONTINUE else self._judged(callback, fields, output)
+
+    def _judged(self, callback: HookCallback, fields: Fields, output: Output) -> Output:
+        """An answer within its callback's rights; a decision goes into the record."""
+        from feishuperm.hooks.hook_output import decided, without_allow
+
+        if callback.origin is not None and callback.origin.is_bound:
+            output = without_allow(output)
+        decision = decided(output)
+        if decision:
+            self.record(_entry(callback, fields, decision))
+        return output
+
+    def stop(self, for_good: bool = True) -> None:
+        """End every command and script that runs; afterwards none starts again."""
+        with self.lock:
+            self.stopped = for_good
+            for child in self.children:
+                child.kill()
+
+    def _matches(self, group: HookGroup, fields: Fields) -> bool:
+        if PLAIN.issuperset(group.matcher):  # no regular expression
+            return group.matches(fields)
+        self.alarm(MATCH_SECONDS)
+        try:
+            return group.matches(fields)
+        except TimeoutError:
+            guards = any(callback.blocks for callback in group.callbacks)
+            fate = "it matches" if guards else "it does not match"
+            self.warn(f"matcher {group.matcher!r} takes too long; {fate}")
+            return guards
+        finally:
+            self.alarm(0)
+
+    def execute_prompt(self, callback: HookCallback, fields: Fields) -> Output:
+        """The text with its variables, for the person at the terminal."""
+        text = expand_prompt(callback.text, variables(fields))
+        return {"systemMessage": text, "continue": True}
+
+    def execute_command(self, callback: HookCallback, fields: Fields) -> Output:
+        """Exit 0 continues, anything else blocks with what the command said."""
+        values = self._values(callback, fields)
+        missing = used_variables(callback.text) - set(values)
+        if missing:  # a guard must not pass what it could not be shown
+            return _block(f"hook: ${min(missing)} is too long for the command line")
+        env = self._environ(callback, values)
+        argv = (SHELL, "-c", shell_template(callback.text))
+        ended = self._child(callback, argv, _event_json(fields), env, fields)
+        if isinstance(ended, str):
+            return self._failed(callback, ended)
+        if ended.code == 0:
+            return dict(CONTINUE)
+        said = ended.output(STDERR).strip() or ended.output(STDOUT).strip()
+        reason = said.decode(errors="replace")[:MAX_REASON]
+        return _block(reason or f"hook command ended with exit {ended.code}")
+
+    def execute_script(
+        self, callback: HookCallback, fields: Fields, tool_use_id: str | None = None
+    ) -> Output:
+        """The full output of a script's exported function, shape checked."""
+        from feishuperm.hooks import script_host
+
+        origin = callback.origin or self.origin
+        path = script_host.allowed_path(callback.text, origin)
+        if not path:
+            inside = f" inside of {origin.root}" if origin.is_project else ""
+            folders = ", ".join(origin.folders) + inside
+            return self._failed(callback, f"{callback.text} is outside {folders}")
+        argv = script_host.command(path)
+        request = {"input": fields, "tool_use_id": tool_use_id, "context": {}}
+        env = self._environ(callback, self._values(callback, fields))
+        outputs = (STDOUT, STDERR, RESULT)
+        ended = self._child(callback, argv, _event_json(request), env, fields, outputs)
+        if isinstance(ended, str):
+            return self._failed(callback, ended)
+        output, problem = script_host.read_result(ended, fields)
+        return self._failed(callback, problem) if problem else output
+
+    def convert_to_sdk_format(
+        self, config: HooksConfig | None = None
+    ) -> dict[str, list[HookMatcher]]:
+        """Event -> matchers with one async callback per hook, as the SDKs take them."""
+        from feishuperm.hooks.message_router import matchers
+
+        return matchers(self, self.config if config is None else config)
+
+    def create_sdk_callback(self, callback: HookCallback) -> SdkCallback:
+        """One hook as the async function an SDK calls."""
+        from feishuperm.hooks.message_router import Turns, sdk_callback
+
+        return sdk_callback(self, callback, Turns())
+
+    def _values(self, callback: HookCallback, fields: Fields) -> dict[str, str]:
+        """The variables that can be handed over; the ones in use come first."""
+        used = used_variables(callback.text)
+        room = MAX_VALUES
+        handed = {}
+        values = variables(fields)
+        for name in sorted(values, key=lambda name: name not in used):
+            value = values[name]
+            if "\0" in value:
+                value = value.replace("\0", "")
+                if name in used:
+                    where = callback.source or callback.type
+                    self.warn(f"{where}: ${name} had NUL characters; removed")
+            if name in PATHS and value.startswith("-"):
+                value = f"./{value}"  # the same file, and no option of any program
+            size = len(value.encode("utf-8", "surrogatepass"))
+            if size <= min(MAX_VALUE, room):
+                handed[name] = value
+                room -= size
+        return handed
+
+    def _environ(
+        self, callback: HookCallback, values: dict[str, str]
+    ) -> dict[str, str | bytes]:
+        origin = callback.origin or self.origin
+        env: dict[str, str | bytes] = dict(origin.environ or self.environ)
+        env["CLAUDE_PROJECT_DIR"] = self.root
+        env["PYTHONDONTWRITEBYTECODE"] = "1"  # a trusted folder stays as it was seen
+        for name in VARIABLES:  # one of the user's own would be taken for the event's
+            env.pop(name, None)
+        for name, value in values.items():
+            env[name] = value.encode("utf-8", "surrogatepass")
+        return env
+
+    def _child(
+        self,
+        callback: HookCallback,
+        argv: tuple[str, ...],
+        data: bytes,
+        env: dict[str, str | bytes],
+        fields: Fields,
+        outputs: tuple[int, ...] = (STDOUT, STDERR),
+    ) -> Child | str:
+        """The child after its own end, or why there is none."""
+        folder = fields.get("cwd")
+        # Of a project, the files at its top are those that somebody looked at.
+        bound = callback.origin is not None and callback.origin.is_bound
+        if bound or not isinstance(folder, str) or not _is_folder(folder):
+            folder = self.root
+        with self.lock:
+            if self.stopped:
+                return "the session has ended"
+            try:
+                child = Child(argv, data, env, folder, outputs)
+            except OSError as error:
+                return msg("cannot start {}: {}", argv[0], message_of(error))
+            self.children.add(child)
+        try:
+            code = child.run(callback.timeout)
+        finally:
+            with self.lock:
+                self.children.discard(child)
+        late = f"no end within {callback.timeout:g} s; killed"
+        return child if code is not None else late
+
+    def _failed(self, callback: HookCallback, problem: str) -> Output:
+        """What a callback that could not do its work answers."""
+        self.error(f"{callback.source or callback.type}: {problem}")
+        if callback.blocks:
+            return _block(f"a hook that must not fail has failed: {problem}")
+        return dict(CONTINUE)
+
+
+def _entry(callback: HookCallback, fields: Fields, decision: str) -> dict[str, Any]:
+    """What the ledger keeps of a decision that a callback made."""
+    return {
+        "event": "callback",
+        "decision": decision,
+        "callback": callback.source or callback.type,
+        "hook_event": str(fields.get("hook_event_name", "")),
+        "tool": str(fields.get("tool_name", "")),
+        "session": str(fields.get("session_id", "")),
+    }
+
+
+def _block(reason: str) -> Output:
+    return {"decision": "block", "reason": reason}
+
+
+def _event_json(value: Any) -> bytes:
+    # ASCII: an event may hold half a character, which UTF-8 cannot.
+    return json.dumps(value).encode() + b"\n"
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return path[:1] == "/" and os.path.isdir(path) and os.access(path, os.X_OK)
+    except ValueError:  # a NUL
+        return False

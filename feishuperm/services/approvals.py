@@ -1,0 +1,843 @@
+"""The approvals: requests come in, decisions go out.
+
+It ties the parts together in the order a request lives: register, put into words,
+announce, watch the transcript; then intend, write the rule, decide, record.  Handlers
+and channels (`channels.base.ApprovalsPort`) call it with plain values; it knows neither
+frames nor HTTP.  Everything runs on the loop's thread, so between looking at a request
+and settling it nothing can happen.
+
+What a person decides is on the disk, as an intent, before it takes effect.  If it
+cannot be written nothing is granted: the terminal asks instead, and the person is told.
+A refusal goes through all the same; its record follows when the disk takes it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, TypeVar
+
+from feishuperm.errors import FeishupermError
+from feishuperm.lib.display import one_line
+from feishuperm.lib.log import log
+from feishuperm.messages import message_of, msg
+from feishuperm.models import ask as statuses
+from feishuperm.models import request as states
+from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
+from feishuperm.models.decision import Decision
+from feishuperm.models.form import Wrong
+from feishuperm.models.kind import KINDS, Action, kind_of
+from feishuperm.models.names import (
+    DOCTOR_ANSWER,
+    DOCTOR_TOOL,
+    NOT_AS_SHOWN,
+    NOT_OFFERED,
+)
+from feishuperm.models.payload import AskPayload, PreToolUsePayload
+from feishuperm.models.request import Request
+from feishuperm.models.settings import AUTO, Settings
+from feishuperm.protocol.frames import HookRequest
+from feishuperm.services.dangers import names, read_danger
+from feishuperm.services.history import UNDO, take_back, undo_last
+from feishuperm.services.ledger import Ledger
+from feishuperm.services.notifier import Notifier
+from feishuperm.services.one_time_allows import OneTimeAllows, call_digest
+from feishuperm.services.passes import DAY as PASS_SECONDS
+from feishuperm.services.passes import Call, Pass, Passes, digest_of
+from feishuperm.services.presenter import BROAD, STALE_PASS, Presenter
+from feishuperm.services.request_manager import (
+    LARGE,
+    REMEMBER_SECONDS,
+    RequestManager,
+    Waiter,
+    intent_entry,
+    ledger_entry,
+    refusal_entry,
+    remembered,
+)
+from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
+from feishuperm.services.transcript import is_headless, last_typed
+from feishuperm.services.watcher import (
+    AT_TERMINAL_SECONDS,
+    GIVEN_BACK_SECONDS,
+    Presence,
+    Timers,
+    Watcher,
+)
+
+# A card waits so long for the words before its call: the client writes them down while
+# it starts the hook, and they arrived within 0.1 s whenever that was measured.
+WORDS_SECONDS = 0.3
+WORDS_LOOK_SECONDS = 0.05
+# With a delay of `auto` a card waits so long while a person types, and no longer than a
+# third of the time: the client says within twelve seconds that nobody does any more.
+TYPING_SECONDS = 18.0
+TYPING_LOOK_SECONDS = 0.5
+FORGET_SECONDS = 600
+LEDGER_SECONDS = 0.1  # how long an end that no person decided may wait to be written
+LEDGER_AGAIN_SECONDS = 1.0  # between tries while the disk does not take it
+LEDGER_LAST_TRIES = 20  # when the server ends, LEDGER_SECONDS apart
+# What FEISHUPERM_SURFACES must name for an answer from each surface, if not its name.
+PLACES = {
+    "link": ("webhook", "inbox"),
+    "page": ("webhook", "inbox"),
+    "card": ("app",),
+    "message": ("app",),
+}
+UNDOABLE = ("card", "message", "gateway")  # surfaces whose last rules the chat can undo
+NEXT_TURN = 0.005  # seconds: a timer that is due at once runs in the same turn
+TURN_SECONDS = 0.02  # of work for the words of one request in a turn
+REFUSED_MOST = 1000  # attempts that are written down: a loop must not fill the disk
+SAMPLES_MOST = 50  # kinds of request whose asks are packed well
+NO_PLAN = RulePlan()
+T = TypeVar("T")
+
+
+def _here(work: Callable[[], T], then: Callable[[T], object]) -> None:
+    """Slow work where nobody waits for anything else."""
+    then(work())
+
+
+class Approvals:
+    """One per server."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        presenter: Presenter,
+        notifier: Notifier,
+        rule_writer: RuleWriter,
+        ledger: Ledger,
+        timers: Timers,
+        clock: Callable[[], float] = time.time,
+        in_thread: Callable[..., object] = _here,
+    ) -> None:
+        self.presenter = presenter
+        self.notifier = notifier
+        self._rule_writer = rule_writer
+        self._ledger = ledger
+        self.ledger_state = ledger.state
+        self._surfaces = settings.surfaces()
+        self._timers = timers
+        self._clock = clock
+        self._in_thread = in_thread  # work of its own values, then a call on the loop
+        self._armed = math.inf  # when the next look at the deadlines is due
+        self.presence = Presence()
+        self._delays_cards = settings.permission_notify_delay == AUTO
+        self._longest_delay = min(
+            TYPING_SECONDS, settings.permission_request_timeout / 3
+        )
+        self._timeout = settings.permission_request_timeout
+        self._gives_back = settings.permission_subagent_action == "terminal"
+        self._closed = False
+        self._handed_over = False
+        self._intents: dict[str, int] = {}  # of requests that end right now
+        self._samples: dict[tuple[str, str], bytes] = {}  # asks that others resemble
+        self._flushing = False
+        self._refused: set[tuple[str, str]] = set()  # ids, and what was tried
+        self._one_time_allows = OneTimeAllows(
+            ledger, settings.permission_socket_path, clock, timers.now
+        )
+        self.passes = Passes(ledger, clock, timers.now)
+        self.requests = RequestManager(settings, self._ended, clock)
+        self.watcher = Watcher(
+            self.requests, notifier, self.presence, timers, clock, self._tell_update
+        )
+        self._later(FORGET_SECONDS, self._forget)
+
+    # In.
+
+    def register(self, hook: HookRequest, payload: AskPayload, waiter: Waiter) -> None:
+        """Take a request in and show it to people; `payload` is its event, decoded."""
+        if self._handed_over:
+            return  # its connection is about to be closed, which means "again"
+        if self._closed:
+            waiter.send(b"R")
+            return
+        if payload.tool_name == DOCTOR_TOOL:  # rings no phone, and never means "yes"
+            waiter.send(b"D", Decision.deny(DOCTOR_ANSWER).to_stdout())
+            return
+        now = self._timers.now()
+        if self._user_is_typing(hook, payload):
+            waiter.send(b"R")
+            return
+        patience = self._patience(payload)
+        request = self.requests.register(hook, payload, waiter, now, patience)
+        if request is None:
+            return
+        if KINDS[request.kind].alone:
+            self.presence.notice(payload, self._clock())
+            self.session_over(request.session, request)
+        self._arm()
+        waiter.send(b"A", b"%d" % math.ceil(request.deadline - now))
+        self.requests.tell_extended(request, now)
+        self.watcher.begin(request, payload)
+        if self._is_of_agent(payload) and not patience:
+            self._look_at_terminal(request, payload.transcript_path())
+        request.asked = now
+        show = partial(self._show, request, payload)
+        ask = request.ask()
+        if ask is not None:  # its hook is back at the same server
+            show(ask)
+            return
+        steps = self.presenter.brief(request, payload)
+        if len(hook.raw) > LARGE:
+            self._later(NEXT_TURN, partial(self._in_turns, request, steps, show))
+        else:
+            self._in_turns(request, steps, show)
+
+    def _in_turns(
+        self,
+        request: Request,
+        steps: Generator[None, None, Ask],
+        then: Callable[[Ask], object],
+    ) -> None:
+        """Put a request into words, a large one in many turns; others have theirs."""
+        if not request.waits() or self._handed_over:
+            return
+        until = self._timers.now() + TURN_SECONDS
+        try:
+            while self._timers.now() < until:
+                next(steps)
+        except StopIteration as done:
+            then(done.value)
+        else:
+            self._later(NEXT_TURN, partial(self._in_turns, request, steps, then))
+
+    def _show(self, request: Request, payload: AskPayload, ask: Ask) -> None:
+        """Let a pass answer, or people."""
+        self._keep_ask(request, ask)
+        if request.passable and self._goes_through(request, payload):
+            return
+        if request.stale_pass:
+            changed = self.presenter.say(STALE_PASS, id=request.stale_pass)
+            self._keep_ask(request, ask._replace(facts=(*ask.facts, changed)))
+        self.notifier.announce(request, self, push=not request.shown)
+
+    def _keep_ask(self, request: Request, ask: Ask) -> None:
+        """Let a request hold its ask, beside the first one of its kind and tool."""
+        sample = (request.kind, request.tool_name)
+        whole = request.keep_ask(ask, self._samples.get(sample, b""))
+        if len(self._samples) < SAMPLES_MOST and len(whole) <= LARGE:
+            self._samples.setdefault(sample, whole)
+
+    def _goes_through(self, request: Request, payload: AskPayload) -> bool:
+        """Answer a request by a pass, if one covers it.
+
+        The use is on the disk before anything is allowed; where it cannot be written,
+        people are asked as ever.
+        """
+        row = None
+        if self.passes.rows:
+            call = self._pass_call(request, payload)
+            row = self.passes.find(call)
+            ended = self.passes.end_stale(call)
+            request.stale_pass = ended[0].id if ended and row is None else ""
+        action = KINDS[request.kind].action("allow")
+        if row is None or action is None:
+            return False
+        request.pass_id = row.id
+        answer = Answer(request.id, action.name, surface="pass", who=row.who)
+        if not self._intend(request, action, answer, NO_PLAN):
+            request.pass_id = ""
+            return False
+        self.passes.spend(row.id)
+        self.requests.resolve(answer, action, Decision.allow())
+        return True
+
+    def _pass_call(self, request: Request, payload: AskPayload) -> Call:
+        return Call(
+            self.presenter.pass_rules(request, payload),
+            call_digest(payload),
+            request.session,
+            os.path.realpath(request.project),
+            request.folder,
+            digest_of(request.files),
+        )
+
+    def _user_is_typing(self, hook: HookRequest, payload: AskPayload) -> bool:
+        """Whether somebody has typed since the hook began, or a moment before.
+
+        Where a moment counts, an answer to a dialog of that session does as well.
+        """
+        kind = kind_of(payload.tool_name, payload.EVENT)
+        if not kind.alone and (hook.shown or not kind.typed_seconds):
+            return False
+        if kind.alone:  # nobody had for a minute
+            typed = last_typed(payload.transcript_path())
+            return typed >= int(hook.id.partition("-")[0])
+        idle = self._idle_seconds(payload.session_id(), payload.transcript_path())
+        return 0 <= idle < kind.typed_seconds
+
+    def _idle_seconds(self, session: str, path: str) -> float:
+        """Since somebody typed in a session, or answered a dialog of it."""
+        for other in self.requests.waiting():
+            if other.session == session:
+                self.watcher.settled(other)
+        latest = max(last_typed(path), self.presence.last_answered(session))
+        return self._clock() - latest
+
+    # Subagents: the client shows no dialog for one as long as its hook waits.
+
+    def _patience(self, payload: AskPayload) -> int:
+        """Seconds for a subagent's request while a person is at its terminal.
+
+        0: as many as any other has.
+        """
+        session, path = payload.session_id(), payload.transcript_path()
+        if not self._is_of_agent(payload) or not self._is_locked_out(session, path):
+            return 0
+        return min(GIVEN_BACK_SECONDS, self._timeout)
+
+    def _is_of_agent(self, payload: AskPayload) -> bool:
+        of_a_call = kind_of(payload.tool_name, payload.EVENT).of_a_call
+        return bool(self._gives_back and of_a_call and payload.agent_id())
+
+    def _is_locked_out(self, session: str, path: str) -> bool:
+        """Whether a person sits at a terminal that cannot ask them."""
+        idle = self._idle_seconds(session, path)
+        return 0 <= idle < AT_TERMINAL_SECONDS and not is_headless(path)
+
+    def _look_at_terminal(self, request: Request, path: str) -> None:
+        """Give a subagent's request back once somebody comes to its terminal."""
+
+        def look() -> None:
+            if not request.waits() or request.extended or self._handed_over:
+                return
+            if self._is_locked_out(request.session, path):
+                self.requests.give_back(request, GIVEN_BACK_SECONDS)
+            else:
+                self._later(GIVEN_BACK_SECONDS, look)
+
+        self._later(GIVEN_BACK_SECONDS, look)
+
+    def session_over(self, session: str, newest: Request | None = None) -> None:
+        """A session has ended, or was cleared: nothing may wake what comes after.
+
+        Or it has gone on: of those that wait in it only the newest does.
+        """
+        for request in self.requests.waiting() if session else ():
+            alone = KINDS[request.kind].alone and request.session == session
+            if alone and request is not newest:
+                self.requests.end_session(request.id)
+
+    def let_through(self, payload: PreToolUsePayload, waiter: Waiter) -> None:
+        """A tool call begins: a person may have let it through before, once."""
+        id = "" if self._handed_over else self._one_time_allows.spend(payload)
+        if not id:
+            waiter.send(b"R")
+            return
+        log(f"{id}: the call that auto mode refused is let through")
+        self._flush_later(LEDGER_SECONDS)
+        reason = self.presenter.say("The user lets this call through, once")
+        waiter.send(b"D", Decision.let_through(reason).to_stdout())
+
+    def hook_gone(self, waiter: Waiter) -> None:
+        """The hook ended by itself: so did its session, or the terminal answered."""
+        if self._handed_over:
+            return
+        request = self.requests.of_waiter(waiter)
+        if request is not None and not self.watcher.settled(request):
+            self.requests.disconnect(waiter)
+
+    def extend_deadline(self, id: str, who: str = "") -> bool:
+        """Somebody reads a request, or says so: its hook waits as long as it can.
+
+        That is `PERMISSION_HOLD` more, given once; whether the request has it.
+        """
+        request = self.requests.get(id)
+        if request is None or not request.waits() or self.watcher.settled(request):
+            return False
+        if self.requests.extend(request, self._timers.now()):
+            log(f"{id}: the clock is stopped, {who or 'somebody'} reads")
+            self.notifier.renew()
+        return request.extended
+
+    def tell_pass(self, row: Pass) -> None:
+        """A pass that no card shows: people are told, no matter who typed it."""
+        self.notifier.notify(self.presenter.made_pass(row, self._clock()))
+        self.notifier.renew()
+
+    def revoke_passes(self, id: str, surface: str, who: str = "") -> list[Pass]:
+        """End a pass, or "all"; people who look see it."""
+        ended = self.passes.revoke(id, surface, who)
+        self._flush_later(LEDGER_SECONDS)
+        self.notifier.renew()
+        return ended
+
+    # Out.
+
+    def answer(self, answer: Answer) -> Receipt:
+        """The one door for every answer, whatever surface it comes from."""
+        request = self.requests.get(answer.id)
+        if request is None:
+            return Receipt(statuses.UNKNOWN)
+        if not request.waits() or self.watcher.settled(request):
+            return self._receipt(statuses.ENDED, request)
+        if self._handed_over:  # its hook could not hear it any more
+            return self._refuse(
+                statuses.INCOMPLETE,
+                msg("The server has just restarted: please tap again"),
+            )
+        if not self._may_answer(answer.surface):
+            return self._refuse(
+                statuses.REFUSED,
+                msg(
+                    "FEISHUPERM_SURFACES does not let requests be answered here; "
+                    "nothing was done."
+                ),
+            )
+        row = KINDS[request.kind].action(answer.action)
+        if row is None or (row.tools and request.tool_name not in row.tools):
+            return self._refuse(statuses.REFUSED, NOT_OFFERED)
+        if answer.digest and answer.digest != request.short_digest():
+            return self._refuse(statuses.REFUSED, NOT_AS_SHOWN)
+        if is_hidden_from(request, row, answer.surface):
+            return self._refuse(
+                statuses.REFUSED,
+                msg(
+                    "Part of it is masked here; nothing was done. Open the full "
+                    "request to decide."
+                ),
+            )
+        return self._settle(request, row, answer)
+
+    def undo(self, id: str, surface: str, who: str = "") -> Receipt:
+        """Undo the rules that an answer wrote; the door is that of `log undo`."""
+        request = self.requests.get(id)
+        if request is None:
+            return Receipt(statuses.UNKNOWN)
+        if not self._may_answer(surface):
+            return self._refuse(
+                statuses.REFUSED,
+                msg(
+                    "FEISHUPERM_SURFACES does not let requests be answered here; "
+                    "nothing was done."
+                ),
+            )
+        if request.waits() or not request.rules:
+            return self._refuse(statuses.REFUSED, NOT_OFFERED)
+        try:
+            self._ledger.flush()
+            take_back(
+                self._ledger,
+                self._rule_writer,
+                id,
+                lambda entry: self._record({**entry, "surface": surface, "who": who}),
+                request.created,
+            )
+        except FeishupermError as error:
+            log(f"{id}: its rules were not undone: {error}", "error")
+            return self._refuse(
+                statuses.REFUSED,
+                msg("The rule was not taken back; see feishuperm log."),
+            )
+        request.undone = True
+        log(f"{id}: rules undone")
+        self._tell_update(request)
+        return self._receipt(statuses.SETTLED, request)
+
+    def learn_undo(self, id: str) -> bool:
+        """Rules were undone elsewhere, says the ledger; whether that is new."""
+        request = self.requests.get(id)
+        if request is None or not request.rules or request.undone:
+            return False
+        entries = self._ledger.find(id, request.created)
+        request.undone = any(entry.get("event") == UNDO for entry in entries)
+        if request.undone:
+            self._tell_update(request)
+        return request.undone
+
+    def undo_last(self, who: str, then: Callable[[list[str], str], object]) -> None:
+        """Undo the last rules that were written in the chat; `then` gets them later.
+
+        The ledger may be long, so a thread reads it, with a ledger and a writer of its
+        own, as `log undo` does in a process of its own.
+        """
+        ids: list[str] = []
+
+        def work() -> tuple[list[str], str]:
+            try:
+                return undo_last(Ledger(), RuleWriter(), UNDOABLE, ids.append, who), ""
+            except FeishupermError as error:
+                return [], message_of(error)
+
+        def done(result: tuple[list[str], str]) -> None:
+            for id in ids:
+                self.learn_undo(id)
+            then(*result)
+
+        self._in_thread(work, done)
+
+    def _may_answer(self, surface: str) -> bool:
+        """Whether the user lets requests be answered there."""
+        return not self._surfaces.isdisjoint(PLACES.get(surface, (surface,)))
+
+    def _settle(self, request: Request, row: Action, answer: Answer) -> Receipt:
+        """Write what the button says, then end the request."""
+        kind = KINDS[request.kind]
+        grants_content = kind.content and not row.message
+        payload = request.payload() if grants_content or _looks(row) else None
+        tool_input = payload.tool_input if payload else {}
+        if grants_content and not kind.may_grant(tool_input):
+            return self._refuse(statuses.REFUSED, NOT_OFFERED)
+        decision = kind.reply(row, tool_input, answer, self.presenter.say)
+        if not isinstance(decision, Decision):
+            return self._incomplete(decision)
+        plan: RulePlan | Receipt = NO_PLAN
+        if payload is not None:
+            plan = self._prepare(request, payload, row, answer, decision)
+        if isinstance(plan, Receipt):
+            return plan
+        if not self._intend(request, row, answer, plan, row.ran(decision)):
+            # Nothing is granted that nobody could look up later.
+            self.requests.release(request.id, "the ledger could not be written")
+            return self._refuse(
+                statuses.REFUSED,
+                msg(
+                    "The decision could not be recorded, so nothing was allowed: "
+                    "please answer in the terminal."
+                ),
+            )
+        self._carry_out(request, row, answer, decision, plan)
+        return self._receipt(statuses.SETTLED, request)
+
+    def _incomplete(self, missing: str | Wrong) -> Receipt:
+        """What an answer lacks, in words."""
+        if isinstance(missing, str):
+            return self._refuse(statuses.INCOMPLETE, missing)
+        error = self.presenter.say(missing.key, field=missing.field)
+        return Receipt(statuses.INCOMPLETE, error=error)
+
+    def _prepare(
+        self,
+        request: Request,
+        payload: AskPayload,
+        row: Action,
+        answer: Answer,
+        decision: Decision,
+    ) -> RulePlan | Receipt:
+        """The rules that an answer writes; or what is said instead of doing so."""
+        plan = NO_PLAN
+        if row.writes_rule:
+            plan = self.presenter.plan(request, payload)
+            if plan.broad and not answer.confirmed:
+                return self._refuse(statuses.CONFIRM, BROAD)
+        refusal = None
+        if row.passes:
+            refusal = self._grant(request, payload, row, answer)
+        if refusal is None and row.ran(decision):
+            # The record is of what runs, not of what was asked for.
+            reading = read_danger(payload, request.project, decision.updated_input)
+            request.danger = names(reading)
+        return refusal or plan
+
+    def _carry_out(
+        self,
+        request: Request,
+        row: Action,
+        answer: Answer,
+        decision: Decision,
+        plan: RulePlan,
+    ) -> None:
+        """Do what is on the disk as an intent."""
+        written = WriteResult(problem=plan.refusal)
+        if plan.rules:
+            written = self._rule_writer.write(request.project, plan)
+        request.answers = self.presenter.answers(decision)
+        request.note = plan.note if plan.rules else ""
+        # Nobody is told "this once" and given more.
+        rules = () if written.problem else plan.session_rules
+        decision = decision._replace(updated_rules=rules)
+        if row.reprieves:
+            self._one_time_allows.grant(request)
+        if row.passes:
+            self.passes.add(from_plain(Pass, request.grants))
+        head = self._ledger.head() if request.id in self._intents else ""
+        self.requests.resolve(answer, row, decision, written, head)
+
+    def _grant(
+        self, request: Request, payload: AskPayload, row: Action, answer: Answer
+    ) -> Receipt | None:
+        """Draw up the pass that an answer makes; what is said instead of doing so."""
+        if not request.passable or not self.passes.has_room():
+            return self._refuse(statuses.REFUSED, NOT_OFFERED)
+        call = self._pass_call(request, payload)
+        if not answer.confirmed:
+            words = self.presenter.pass_words(row.name, request, call.rules)
+            return Receipt(statuses.CONFIRM, error=words)
+        scope = Pass(
+            rules=call.rules,
+            call="" if call.rules else call.digest,
+            shown=self.presenter.pass_scope(request, call.rules),
+            session=call.session,
+            project=call.project,
+            folder=call.folder,
+            files=call.files,
+            who=answer.who,
+        )
+        request.grants = to_plain(self.passes.draft(scope, row.passes))
+        return None
+
+    def _intend(
+        self,
+        request: Request,
+        row: Action,
+        answer: Answer,
+        plan: RulePlan,
+        ran: str = "",
+    ) -> bool:
+        """Put on the disk what is about to be done; whether it may be done."""
+        rules = self._rule_writer.fresh(request.project, plan)
+        try:
+            self._intents[request.id] = self._ledger.intend(
+                intent_entry(request, row, answer, rules, ran)
+            )
+        except OSError as error:
+            log(f"{request.id}: the ledger cannot be written: {error}", "error")
+            return bool(row.message)
+        return True
+
+    def _receipt(self, status: str, request: Request) -> Receipt:
+        return Receipt(status, self.outcome_of(request))
+
+    def _refuse(self, status: str, key: str) -> Receipt:
+        return Receipt(status, error=self.presenter.say(key), fixed=True)
+
+    def refuse(self, id: str, what: str, who: str) -> Receipt:
+        """The session that asks tried to answer itself: nothing is done but told.
+
+        It stands in the ledger once for each thing tried, and where the request ends;
+        people are told, since a card that is out cannot say it.
+        """
+        request = self.requests.get(id)
+        error = self.presenter.say(
+            "Nothing was done: this came from {process}, a process of the session "
+            "that asks. Use the phone, or a browser outside the session.",
+            process=who,
+        )
+        if (id, what) not in self._refused and len(self._refused) < REFUSED_MOST:
+            self._refused.add((id, what))
+            log(f"{id}: refused {what!r} to {who}, of the session that asks", "warning")
+            self._record(refusal_entry(request, what, who))
+            if request is not None and self.requests.mark_tried(request, who):
+                self.notifier.notify(self.presenter.tried(request, self._clock()))
+        return Receipt(statuses.REFUSED, error=error)
+
+    def note_refused(self, id: str, action: str, who: str) -> None:
+        """Somebody tapped who must not, or on a card that is not the request's."""
+        request = self.requests.get(id)
+        id, action, who = (one_line(said, 64) for said in (id, action, who))
+        attempt = (id, f"{action} {who}")
+        if attempt in self._refused or len(self._refused) >= REFUSED_MOST:
+            return
+        self._refused.add(attempt)
+        log(f"{id}: refused {action!r} to {who}, who may not", "warning")
+        self._record(refusal_entry(request, action, who))
+
+    # What channels and pages ask; see `channels.base.ApprovalsPort`.
+
+    def is_pending(self, id: str) -> bool:
+        return self._pending(id) is not None
+
+    def _pending(self, id: str) -> Request | None:
+        request = self.requests.get(id)
+        return request if request is not None and request.waits() else None
+
+    def seconds_left(self, id: str) -> int:
+        """How long a person still has for a pending request."""
+        request = self._pending(id)
+        if request is None:
+            return 0
+        return max(0, math.ceil(request.deadline - self._timers.now()))
+
+    def ask(self, id: str) -> Ask | None:
+        """A pending request as cards show it."""
+        request = self._pending(id)
+        return None if request is None else request.ask()
+
+    def whole(self, id: str, most: int, then: Callable[[Ask], object]) -> bool:
+        """The same with nothing cut, later; False if it has more bytes than that."""
+        request = self._pending(id)
+        if request is None or len(request.raw) > most:
+            return False
+        self._in_turns(request, self.presenter.whole(request), then)
+        return True
+
+    def outcome(self, id: str) -> Outcome | None:
+        """How a request ended; None of one that has not."""
+        request = self.requests.get(id)
+        ended = request is not None and not request.waits()
+        return self.outcome_of(request) if request is not None and ended else None
+
+    def outcome_of(self, request: Request) -> Outcome:
+        """How this request ended, in words that are made once."""
+        if request.outcome is None:
+            request.outcome = self.presenter.outcome(request)
+        return request.outcome
+
+    def _tell_update(self, request: Request) -> None:
+        """More is known of a request that has ended."""
+        request.outcome = None
+        self.notifier.update(self.outcome_of(request))
+
+    def status(self) -> list[tuple[str, str]]:
+        """Pending requests: the title of each, and a line about it."""
+        return self.presenter.waiting(self.requests.waiting())
+
+    def pass_rows(self) -> list[tuple[str, str, str]]:
+        """Passes: id, what each lets through, until when."""
+        return self.presenter.pass_rows(self.passes)
+
+    # The end of the server.
+
+    def close(self) -> int:
+        """Release every request, also those that still come; returns how many."""
+        self._closed = True
+        return self.release_all("the server stops")
+
+    def hand_over(self) -> int:
+        """Leave pending requests to the next server; returns how many there are."""
+        self._handed_over, self.watcher.ends_requests = True, False
+        return len(self.requests.waiting())
+
+    def release_all(self, reason: str) -> int:
+        """Hand everything back to the terminals; returns how many."""
+        waiting = self.requests.waiting()
+        for request in waiting:
+            self.requests.release(request.id, reason)
+        return len(waiting)
+
+    # The card, see `notifier.Listener`.
+
+    def on_shown(self, request: Request) -> None:
+        self.requests.mark_shown(request)
+
+    def on_unseen(self, request: Request, why: str) -> None:
+        if self.requests.release(request.id, why):
+            log(f"{request.id}: no surface could show it, left to the terminal: {why}")
+
+    def on_lost(self, request: Request) -> None:
+        self.requests.mark_lost(request)
+
+    def card_delay(self, request: Request) -> float:
+        """How long a card should wait before it is looked at again; 0: send it."""
+        passed = self._timers.now() - request.asked
+        if passed < WORDS_SECONDS and self.watcher.words_may_come(request):
+            return WORDS_LOOK_SECONDS
+        blocks = KINDS[request.kind].blocks_terminal  # a person there can do nothing
+        if not self._delays_cards or blocks or passed >= self._longest_delay:
+            return 0.0
+        there = self.presence.is_there(request.session, request.created, self._clock())
+        return TYPING_LOOK_SECONDS if there else 0.0
+
+    # Time.
+
+    def _later(self, seconds: float, fn: Callable[[], None]) -> None:
+        self._timers.call_at(self._timers.now() + seconds, fn)
+
+    def _arm(self) -> None:
+        """Wake up at the nearest deadline; one timer serves them all."""
+        deadline = self.requests.next_deadline()
+        if deadline is not None and deadline < self._armed:
+            self._armed = deadline
+            self._timers.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._armed = math.inf
+        if not self._handed_over:
+            self.requests.expire(self._timers.now())
+            self._arm()
+
+    # Memory.
+
+    def _ended(self, request: Request) -> None:
+        if request.state == states.TERMINAL:
+            self.presence.answered(request.session, self._clock())
+        elif request.state == states.GONE:  # somebody pressed a key, too
+            self.presence.person(self._clock())
+        self.watcher.end(request)
+        self.notifier.settle(self.outcome_of(request))
+        log(f"{request.id}: {request.tool_name}: {request.action or request.state}")
+        intent = self._intents.pop(request.id, None)
+        if intent is None:
+            self._record(ledger_entry(request))
+            if request.action:  # it has no intent: at least a kill must not take it
+                self._ledger.flush()
+        else:
+            self._ledger.finish(intent, ledger_entry(request))
+            self._flush_later(LEDGER_SECONDS)
+
+    def _record(self, entry: dict[str, Any]) -> None:
+        """Write it down soon: thousands at once cost one write."""
+        self._ledger.note(entry)
+        self._flush_later(LEDGER_SECONDS)
+
+    def _flush_later(self, seconds: float) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._later(seconds, self._flush)
+
+    def _flush(self) -> None:
+        """Write what is not on the disk yet; try again until it is there."""
+        self._flushing = False
+        if self._ledger.flush():
+            failed = self._ledger.problem
+            self._flush_later(LEDGER_AGAIN_SECONDS if failed else LEDGER_SECONDS)
+
+    def write_ledger(self, pause: Callable[[float], object] = time.sleep) -> None:
+        """The server ends: a last chance for what could not be written so far."""
+        for _ in range(LEDGER_LAST_TRIES):
+            if not self._ledger.flush():
+                return
+            pause(LEDGER_SECONDS)
+        log(f"{self._ledger.pending()} ends are not in the ledger", "error")
+
+    def remember(self) -> None:
+        """Learn from the ledger how requests before this start ended."""
+        try:
+            for end in self._ledger.recover():
+                if end.get("rules"):
+                    self._rule_writer.tidy(str(end.get("project")))
+            if self._ledger.pending():
+                self._flush_later(LEDGER_SECONDS)
+            entries = self._ledger.recent(REMEMBER_SECONDS)
+            vouched = self._ledger.vouched(PASS_SECONDS)
+        except OSError as error:
+            log(f"the ledger cannot be read: {error}", "error")
+            return
+        self._one_time_allows.restore(vouched)
+        # What could not be written yet may end some of them.
+        self.passes.restore([] if self._ledger.pending() else vouched)
+        for entry in entries:
+            request = remembered(entry)
+            undone = self.requests.get(str(entry.get("id")))
+            if request is not None:
+                self.requests.restore(request)
+            elif undone is not None and entry.get("event") == UNDO:
+                undone.undone = True
+
+    def _forget(self) -> None:
+        self.requests.forget()
+        self._one_time_allows.forget()
+        self._refused.clear()
+        self._later(FORGET_SECONDS, self._forget)
+
+
+def _looks(row: Action) -> bool:
+    """Most answers need no look at the event, which may have megabytes."""
+    return bool(row.needs or row.writes_rule or row.passes)
+
+
+def is_hidden_from(request: Request, row: Action, surface: str) -> bool:
+    """Whether an answer would grant what its surface has not shown whole.
+
+    A mask leaves an approval of this once, as long as it hides a secret and no more;
+    only the request's own page shows what it hides.
+    """
+    if surface in ("page", "pass") or row.message:
+        return False
+    return request.veiled or (request.masked and bool(row.writes_rule or row.passes))

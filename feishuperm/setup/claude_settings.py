@@ -1,0 +1,610 @@
+"""Claude Code's settings files: our hooks, values and rules in them.
+
+A settings file belongs to its owner: it comes back byte for byte if nobody else changed
+it since, and otherwise loses exactly our own entries.  An entry is ours if it has
+exactly a command that an install wrote; somebody's own call of our program, with more
+words around it, is found too, and is theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from feishuperm.errors import FeishupermError
+from feishuperm.lib import settings_editor as editor
+from feishuperm.lib.config import claude_settings
+from feishuperm.lib.files import read_bytes, write_atomic
+from feishuperm.lib.language import translate
+from feishuperm.lib.terminal import ask, say, show
+from feishuperm.messages import msg, word
+from feishuperm.models.hooks import DEFAULT_TIMEOUT
+from feishuperm.models.kind import NEXT_SECONDS
+from feishuperm.models.names import (
+    ARCHIVE,
+    HOOK_PROGRAM,
+    IDLE_TYPE,
+    PROGRAMS,
+    QUESTION_TOOL,
+    SUPERVISOR_PROGRAM,
+)
+from feishuperm.setup.steps import (
+    Manifest,
+    Record,
+    Step,
+    check_writable,
+    digest,
+    make_folder,
+    missing_folders,
+    own_commands,
+    remove_file,
+    remove_folders,
+)
+from feishuperm.wire import KINDS
+
+HOOK_SLACK = 5  # seconds by which Claude Code's limit must exceed our own wait
+REVIEW_SLACK = 10  # a reviewer is a whole process tree that has to be ended
+# Other events run the user's callbacks, which have so long unless they say otherwise.
+EVENT_TIMEOUT = int(DEFAULT_TIMEOUT) + REVIEW_SLACK
+CALL_TIMEOUT = 20  # for a look before a tool call; it takes milliseconds
+END_TIMEOUT = 5  # to tell that a session is over; the client waits 1.5 s at most
+# What each kind of `wire.KINDS` is asked by: event, matcher and seconds, 0 for those
+# that a person has.
+KIND_EVENTS: dict[str, tuple[tuple[str, str, int], ...]] = {
+    "next": (
+        ("Notification", IDLE_TYPE, NEXT_SECONDS + HOOK_SLACK),
+        ("SessionEnd", "", END_TIMEOUT),
+    ),
+    "denied": (("PermissionDenied", "", 0), ("PreToolUse", "", CALL_TIMEOUT)),
+    "form": (("Elicitation", "", 0),),
+}
+# For a file that others share: anyone who has not installed us must not see a failure,
+# which some hosts take for a refusal.  The exit code of `hook next` means something.
+GUARDED = "command -v {} >/dev/null 2>&1 && {} || true"
+GUARDED_NEXT = "command -v {} >/dev/null 2>&1 || exit 0; exec {}"
+IS_GUARDED = re.compile(
+    r"command -v ([\w-]+) >/dev/null 2>&1 (?:&&|\|\| exit 0; exec)"
+    r" (\1(?: \w+)?)(?: \|\| true)?"
+)
+BACKGROUND = "asyncRewake"  # runs beside the session, and wakes it with exit code 2
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+class Registration(NamedTuple):
+    """One hook entry that should be there."""
+
+    event: str
+    matcher: str
+    program: str
+    timeout: int
+    exactly: bool = False  # a longer time-out that is there does not stay
+    kind: str = ""  # a word after the program: it is there for this alone
+
+
+class Hook(NamedTuple):
+    """One hook entry that runs one of our programs."""
+
+    path: editor.Path
+    event: str
+    matcher: str
+    program: str
+    entry: dict[str, Any]
+
+
+def registrations(
+    timeout: int,
+    events: Iterable[str] = (),
+    supervisor: bool = False,
+    review: int = 0,
+    review_stop: int = 0,
+    exactly: bool = False,
+) -> list[Registration]:
+    """The hook entries for a set of wishes, the permission hook first.
+
+    `timeout` is how long it may wait; `exactly` so, whatever its entry says now.
+    """
+    asks = "PermissionRequest"
+    rows = [Registration(asks, "*", HOOK_PROGRAM, timeout + HOOK_SLACK, exactly)]
+    kinds = [name for name in events if name in KINDS]
+    plain = [name for name in events if name not in (asks, *KINDS)]
+    rows += [Registration(event, "", HOOK_PROGRAM, EVENT_TIMEOUT) for event in plain]
+    rows += [row for kind in kinds for row in _kind_rows(kind, timeout, plain)]
+    if supervisor:
+        question, stop = review + REVIEW_SLACK, review_stop + REVIEW_SLACK
+        rows.append(Registration("Stop", "", SUPERVISOR_PROGRAM, stop))
+        rows.append(
+            Registration("PreToolUse", QUESTION_TOOL, SUPERVISOR_PROGRAM, question)
+        )
+    return rows
+
+
+def _kind_rows(
+    kind: str, timeout: int, plain: Collection[str]
+) -> Iterator[Registration]:
+    """The entries of a kind; but for `next`, one for everything does its work."""
+    for event, matcher, seconds in KIND_EVENTS[kind]:
+        if event in plain and kind != "next":
+            continue
+        yield Registration(
+            event,
+            matcher,
+            HOOK_PROGRAM,
+            seconds or timeout + HOOK_SLACK,
+            kind=kind,
+        )
+
+
+def kind_in(command: object) -> str:
+    """The one kind that our hook command is for; empty: for everything."""
+    word = unguarded(command).rpartition(" ")[2] if isinstance(command, str) else ""
+    return word if word in KINDS else ""
+
+
+def guarded(program: str, kind: str = "") -> str:
+    """A command that does nothing where the program is not installed."""
+    template = GUARDED_NEXT if kind == "next" else GUARDED
+    return template.format(program, f"{program} {kind}".rstrip())
+
+
+def unguarded(command: str) -> str:
+    """What a guarded command runs; any other is what it is."""
+    match = IS_GUARDED.fullmatch(command)
+    return match[2] if match else command
+
+
+def program_of(command: object) -> str:
+    """Which of our programs a hook command runs, empty for another's."""
+    try:
+        words = shlex.split(unguarded(command)) if isinstance(command, str) else []
+    except ValueError:
+        return ""
+    while words and ASSIGNMENT.match(words[0]):
+        words.pop(0)
+    name = words[0].rpartition("/")[2] if words else ""
+    if name in ("feishuperm", ARCHIVE) and len(words) > 1:
+        name = f"feishuperm-{words[1]}"
+    does = PROGRAMS.get(name, "")
+    return f"feishuperm-{does}" if does in ("hook", "supervisor") else ""
+
+
+def find_hooks(text: str) -> list[Hook]:
+    """The entries that run our programs, anybody's, in the text's order."""
+    return [
+        Hook(path, event, matcher, program_of(entry.get("command")), entry)
+        for path, event, matcher, entry in _entries(editor.get_value(text, ("hooks",)))
+        if program_of(entry.get("command"))
+    ]
+
+
+def own_hooks(text: str, own: Collection[str]) -> list[Hook]:
+    """The entries an install wrote: those with exactly one of its commands."""
+    return [hook for hook in find_hooks(text) if hook.entry["command"] in own]
+
+
+def put_hook(
+    text: str, wanted: Registration, command: str, own: Collection[str] = ()
+) -> str:
+    """The text with our entry for an event, as it should be. Raises SettingsError.
+
+    `own` are commands of earlier installs.  An entry of ours that is there is repaired
+    where it stands, and a longer time-out that somebody gave it stays; a second one of
+    the same program is cut out.
+    """
+    program = program_of(command)
+    present = [
+        hook
+        for hook in own_hooks(text, {command, *own})
+        if hook.event == wanted.event
+        and hook.program == program
+        and kind_in(hook.entry["command"]) == kind_in(command)
+    ]
+    for hook in reversed(present[1:]):
+        text = drop_hook(text, hook, "")
+    if present:
+        return _repair(text, present[0], command, wanted)
+    entry = {**_entry(wanted, command), "timeout": wanted.timeout}
+    matcher = {"matcher": wanted.matcher} if wanted.matcher else {}
+    group = {**matcher, "hooks": [entry]}
+    return editor.add_item(text, ("hooks", wanted.event), group)
+
+
+def drop_hooks(text: str, own: Collection[str], original: str = "") -> str:
+    """The text without our entries and without what is empty for it.
+
+    Lists and objects that `original` holds too are kept, empty or not.
+    """
+    for hook in reversed(own_hooks(text, own)):
+        text = drop_hook(text, hook, original)
+    return text
+
+
+def _entries(hooks: Any) -> Iterator[tuple[editor.Path, str, str, dict[str, Any]]]:
+    """Every well-formed entry: path, event, matcher, entry."""
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for index, group in enumerate(groups if isinstance(groups, list) else ()):
+            entries = group.get("hooks") if isinstance(group, dict) else None
+            for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+                if isinstance(entry, dict):
+                    path = ("hooks", event, index, "hooks", place)
+                    yield path, event, str(group.get("matcher", "")), entry
+
+
+def _entry(wanted: Registration, command: str) -> dict[str, Any]:
+    background = wanted.event == "Notification" and kind_in(command)
+    return {
+        "type": "command",
+        "command": command,
+        **({BACKGROUND: True} if background else {}),
+    }
+
+
+def _repair(text: str, hook: Hook, command: str, wanted: Registration) -> str:
+    entry = _entry(wanted, command)
+    given = hook.entry.get("timeout")
+    if not isinstance(given, float) or given < wanted.timeout or wanted.exactly:
+        entry["timeout"] = wanted.timeout
+    for key, value in entry.items():
+        if hook.entry.get(key, editor.MISSING) != value:
+            text = editor.set_value(text, (*hook.path, key), value)
+    return text
+
+
+def drop_hook(text: str, hook: Hook, original: str) -> str:
+    """Cut the entry, or its whole group if it was alone there."""
+    entries = editor.get_value(text, hook.path[:4])
+    if len(entries) > 1:
+        return editor.cut(text, hook.path)
+    group = hook.path[:3]
+    return editor.prune(editor.cut(text, group), group[:2], original)
+
+
+# `install --ask-list`: what Claude Code asks about though it is in auto mode.
+#
+# Interactive sessions start in auto mode, in which Claude Code judges most calls itself
+# and asks about few.  A rule under `permissions.ask` is asked about in every mode but
+# `dontAsk` and `bypassPermissions`, and so reaches the phone; it also wins over a rule
+# that allows the same.  The rules look at the words of a command, no more:
+# `bash -c 'git push'` is no push to them.  tests/e2e/test_ask_list.py says which calls
+# reach our hook and which do not.
+
+
+ASK: editor.Path = ("permissions", "ask")
+# Why, and the rules for it.
+LIST: dict[str, tuple[str, ...]] = {
+    "push": ("Bash(git push *)", "Bash(git -C * push *)"),
+    "publish": (
+        *("Bash(npm publish *)", "Bash(pnpm publish *)", "Bash(cargo publish *)"),
+        *("Bash(twine upload *)", "Bash(docker push *)", "Bash(gh release *)"),
+    ),
+    "deploy": (
+        *("Bash(*deploy*)", "Bash(kubectl apply *)", "Bash(kubectl delete *)"),
+        *("Bash(helm *)", "Bash(terraform apply *)", "Bash(terraform destroy *)"),
+    ),
+    "production": ("Bash(*production*)", "Bash(ssh *)"),
+    "money": ("Bash(stripe *)", "Bash(*payout*)", "Bash(*refund*)"),
+    msg("delete outside the project"): (
+        *("Bash(rm /*)", "Bash(rm * /*)", "Bash(rm ~*)", "Bash(rm * ~*)"),
+        *("Bash(rm ../*)", "Bash(rm * ../*)", "Bash(rm *$HOME*)"),
+    ),
+    "credentials": (
+        *("Read(~/.ssh/**)", "Read(~/.aws/**)", "Read(**/.env)"),
+        *("Bash(*.ssh/*)", "Bash(*.aws/*)", "Bash(* .env*)"),
+    ),
+}
+RULES = tuple(rule for rules in LIST.values() for rule in rules)
+
+
+def listing() -> str:
+    """The list as a person reads it, rule by rule."""
+    rows = ("\n    ".join((f"  {translate(word(why))}:", *LIST[why])) for why in LIST)
+    return "\n".join(rows)
+
+
+def ask_list() -> bool:
+    """Offer the list; Enter takes it."""
+    say(
+        "In auto mode Claude Code asks about little, so few cards come. It can "
+        "always\n"
+        "ask about these:"
+    )
+    show(listing())
+    return ask("Add these rules? [Y/n] ") not in ("n", "no")
+
+
+def rules_of(text: str) -> list[str]:
+    """The rules under `permissions.ask` in a settings text; none if unreadable."""
+    try:
+        rules = editor.get_value(text, ASK)
+    except editor.SettingsError:
+        return []
+    items = rules if isinstance(rules, list) else []
+    return [rule for rule in items if isinstance(rule, str)]
+
+
+def missing_rules(text: str, rules: Sequence[str]) -> list[str]:
+    """Those that are not there yet."""
+    present = rules_of(text) if rules else []
+    return [rule for rule in rules if rule not in present]
+
+
+def put_rules(text: str, rules: Sequence[str]) -> str:
+    """The text with these rules at the end of the list. Raises SettingsError."""
+    missing = missing_rules(text, rules)
+    if missing and editor.get_value(text, ASK) is editor.MISSING:
+        return editor.set_value(text, ASK, missing)
+    for rule in missing:
+        text = editor.add_item(text, ASK, rule)
+    return text
+
+
+def drop_rules(text: str, rules: Collection[str], original: str = "") -> str:
+    """The text without these rules, and without what is empty for it."""
+    value = editor.get_value(text, ASK) if rules else None
+    items = value if isinstance(value, list) else []
+    for place in reversed(range(len(items))):
+        if items[place] in rules:
+            text = editor.cut(text, (*ASK, place))
+    return editor.prune(text, ASK, original) if items else text
+
+
+# The files.
+
+
+DEFAULT_MODE: editor.Path = ("permissions", "defaultMode")
+Values = Mapping[editor.Path, Any]
+NOTHING: Values = {}
+
+
+class Edit(NamedTuple):
+    """One change of a settings file, and what it does."""
+
+    before: str
+    after: str
+    rows: list[str]  # in words
+    values: list[Any]  # that it sets: path and value
+    rules: list[str]  # that it adds
+    gone: list[str]  # rules that it takes out
+
+
+class ClaudeStep(Step):
+    """Puts hooks with their commands, values and rules into one settings file."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        path: str,
+        hooks: Iterable[tuple[Registration, str]],
+        values: Values = NOTHING,
+        absent: Values = NOTHING,
+        rules: Sequence[str] = (),
+        away: Collection[str] = (),
+        away_values: Collection[editor.Path] = (),
+        away_rules: bool = False,
+        rules_shown: bool = False,
+    ) -> None:
+        """`absent` is set where nobody has set it, `values` whatever is there.
+
+        `away` are our hooks that go, by event, kind or program; of `away_values` and
+        rules only those go that we have set.
+        """
+        self.name = f"settings:{path}"
+        super().__init__(manifest)
+        self.path = path
+        key = digest(os.fsencode(path))[:16]
+        self.backup = os.path.join(manifest.folder, "backups", f"{key}-settings.json")
+        self.hooks, self.values, self.absent = list(hooks), values, absent
+        self.rules, self.rules_shown, self.away_rules = rules, rules_shown, away_rules
+        self.away, self.away_values = away, away_values
+        # Every command that an install may have written, this one included.
+        earlier = own_commands(manifest.record("program"))
+        commands = [command for _, command in self.hooks]
+        self.own = sorted({*earlier, *self.record.get("commands", []), *commands})
+
+    def changes(self) -> list[str]:
+        edit = self.edit()
+        if edit.before == edit.after:
+            return []
+        check_writable(self.path)
+        return edit.rows or [msg("mend our entries in {}", self.path)]
+
+    def edit(self) -> Edit:
+        """What has to be changed now. Raises FeishupermError."""
+        try:
+            edit = self._edit(editor.decode(read_bytes(self.path) or b""))
+            editor.encode(edit.after)
+        except editor.SettingsError as error:
+            problem = msg("{} is left as it is: {}", self.path, error)
+            hint = msg("mend it by hand: {}", self.path)
+            raise FeishupermError(problem, hint) from None
+        return edit
+
+    def _edit(self, before: str) -> Edit:
+        away = [hook for hook in own_hooks(before, self.own) if self._goes(hook)]
+        added = self.record.get("rules", []) if self.away_rules else []
+        gone = [rule for rule in rules_of(before) if rule in added] if added else []
+        text = without = self._without(before, away, gone)
+        for row, command in self.hooks:
+            text = put_hook(text, row, command, self.own)
+        hooked = text != without
+        values = self._missing_values(text)
+        for path, value in values.items():
+            text = editor.set_value(text, path, value)
+        rules = missing_rules(text, self.rules)
+        rows = self._rows(hooked, values, rules, away, gone)
+        pairs = [[list(path), value] for path, value in values.items()]
+        after = put_rules(text, self.rules)
+        return Edit(before, after, list(rows), pairs, rules, gone)
+
+    def _rows(
+        self,
+        hooked: bool,
+        values: Values,
+        rules: list[str],
+        away: list[Hook],
+        gone: list[str],
+    ) -> Iterator[str]:
+        """What changes, a line for each thing."""
+        events = ", ".join(dict.fromkeys(row.event for row, _ in self.hooks))
+        if hooked and events:
+            yield msg("register {} in {}", events, self.path)
+        for path, value in values.items():
+            yield msg(
+                "set {} to {!r} in {}", ".".join(map(str, path)), value, self.path
+            )
+        if rules:
+            names = msg("the rules above") if self.rules_shown else ", ".join(rules)
+            yield msg("ask about {} in {}", names, self.path)
+        for hook in away:
+            yield msg("remove {} of {} from {}", hook.program, hook.event, self.path)
+        if gone:
+            yield msg("ask no longer about {} in {}", ", ".join(gone), self.path)
+
+    def _goes(self, hook: Hook) -> bool:
+        is_ours = hook.program == SUPERVISOR_PROGRAM
+        kind = kind_in(hook.entry["command"]) or hook.event
+        return (SUPERVISOR_PROGRAM if is_ours else kind) in self.away
+
+    def _without(self, text: str, away: list[Hook], gone: list[str]) -> str:
+        """The text without what is to go."""
+        if not (away or gone or self.away_values):
+            return text
+        base = (read_bytes(self.backup) or b"").decode()
+        for hook in reversed(away):
+            text = drop_hook(text, hook, base)
+        for path in self.away_values:
+            pair = [list(path), editor.get_value(text, path)]
+            if pair in self.record.get("values", []):
+                text = editor.drop_value(text, path, base)
+        return drop_rules(text, gone, base)
+
+    def _missing_values(self, text: str) -> dict[editor.Path, Any]:
+        """The values that have to be set in a text."""
+        there = {p: editor.get_value(text, p) for p in (*self.absent, *self.values)}
+        new = {p: v for p, v in self.absent.items() if there[p] is editor.MISSING}
+        return {**new, **{p: v for p, v in self.values.items() if there[p] != v}}
+
+    def apply(self) -> None:
+        edit = self.edit()  # again: the file may have been changed meanwhile
+        if edit.before == edit.after:
+            return
+        data = editor.encode(edit.after)
+        self.manifest.save(self.name, self._new_record(edit, data))
+        make_folder(os.path.dirname(os.path.realpath(self.path)))
+        write_atomic(self.path, data)
+
+    def _new_record(self, edit: Edit, data: bytes) -> Record:
+        """How to come back; the base is the file as it would be without us."""
+        old = self.record
+        kept = [v for v in old.get("values", []) if tuple(v[0]) not in self.away_values]
+        rules = {*old.get("rules", []), *edit.rules} - {*edit.gone}
+        common = {
+            "values": kept + edit.values,
+            "commands": self.own,
+            "rules": sorted(rules),
+        }
+        if digest(edit.before.encode()) in old.get("written", ()):
+            return {**old, **common, "written": [*old["written"], digest(data)]}
+        earlier = (read_bytes(self.backup) or b"").decode() if old else ""
+        base = without_us(edit.before, {**old, "commands": self.own}, earlier)
+        make_folder(os.path.dirname(self.backup))
+        write_atomic(self.backup, base.encode(), 0o600)
+        return {
+            **common,
+            "path": self.path,
+            "existed": os.path.exists(self.path),
+            "backup": self.backup,
+            "written": [digest(data)],
+            "folders": missing_folders(os.path.dirname(self.path)),
+        }
+
+
+def written_hooks(record: Record, own: Iterable[str]) -> list[Registration]:
+    """Our entries in a recorded settings file; none when it is unreadable."""
+    text, own = settings_text(record["path"]), {*own, *record.get("commands", [])}
+    return [
+        Registration(
+            h.event,
+            h.matcher,
+            h.program,
+            int(h.entry.get("timeout") or 1),
+            kind=kind_in(h.entry["command"]),
+        )
+        for h in own_hooks(text, own)
+    ]
+
+
+def without_us(text: str, record: Record, base: str = "") -> str:
+    """A settings text without our hooks, rules and the values we set."""
+    text = drop_hooks(text, record.get("commands", []), base)
+    text = drop_rules(text, record.get("rules", []), base)
+    for keys, value in record.get("values", []):
+        path = tuple(keys)
+        if editor.get_value(text, path) == value:
+            text = editor.drop_value(text, path, base)
+            before = editor.get_value(base, path)
+            if before is not editor.MISSING:
+                text = editor.set_value(text, path, before)
+    return text
+
+
+def undo_claude(record: Record) -> list[str]:
+    """Bring a settings file back. Raises FeishupermError and then changes nothing."""
+    path = record["path"]
+    data, base = read_bytes(path), read_bytes(record["backup"])
+    if data is None:
+        return []
+    if base is not None and digest(data) in record["written"]:
+        return [_restore(path, base, record)]
+    try:
+        text = editor.decode(data)
+        after = without_us(text, record, (base or b"").decode())
+    except editor.SettingsError as error:
+        problem = msg("{} is left as it is: {}", path, error)
+        raise FeishupermError(
+            problem, msg("remove the feishuperm hooks by hand")
+        ) from None
+    if after == text:
+        return []
+    write_atomic(path, editor.encode(after))
+    return [msg("removed our hooks from {}", path)]
+
+
+def _restore(path: str, data: bytes, record: Record) -> str:
+    if record["existed"]:
+        write_atomic(path, data)
+        return msg("restored {}", path)
+    remove_file(os.path.realpath(path))
+    remove_folders(record.get("folders", []))
+    return msg("removed {}", path)
+
+
+def settings_text(path: str) -> str:
+    """What a settings file holds; nothing if it cannot be read."""
+    try:
+        return editor.decode(read_bytes(path) or b"")
+    except FeishupermError:
+        return ""
+
+
+def permission_mode(path: str) -> str:
+    """The mode a settings file makes sessions start in; empty when it names none."""
+    try:
+        mode = editor.get_value(settings_text(path), DEFAULT_MODE)
+    except editor.SettingsError:
+        return ""
+    return mode if isinstance(mode, str) else ""
+
+
+def asking_commands(path: str) -> set[str]:
+    """Our commands in a settings file that ask for permission."""
+    hooks = find_hooks(settings_text(path))
+    return {h.entry["command"] for h in hooks if h.event == "PermissionRequest"}
+
+
+def is_registered(program: str, project: str, environ: Mapping[str, str]) -> bool:
+    """Whether any file that Claude Code reads in a project starts this program."""
+    texts = map(settings_text, claude_settings(project, environ).values())
+    return any(hook.program == program for text in texts for hook in find_hooks(text))

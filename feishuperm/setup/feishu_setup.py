@@ -1,0 +1,572 @@
+"""Feishu in `install`: what a person is asked, the group bot, the app and its owner.
+
+It changes nothing but the wanted settings; `install` makes them true.  Only the secret
+of a new app goes to config.env at once.  An empty line skips a question.
+"""
+
+from __future__ import annotations
+
+import getpass
+import ipaddress
+import os
+import socket
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from feishuperm.errors import FeishupermError, SettingError, UsageError
+from feishuperm.lib import feishu
+from feishuperm.lib.config import config_path
+from feishuperm.lib.control import ask_server
+from feishuperm.lib.language import translate
+from feishuperm.lib.post import call
+from feishuperm.lib.program import hook_output, start_hook
+from feishuperm.lib.terminal import ask, complain, say, show
+from feishuperm.messages import message_of, msg, word
+from feishuperm.models.settings import BY_KEY, Settings, parse_setting
+from feishuperm.services.ledger import Ledger
+from feishuperm.setup.checks import (
+    OK,
+    AppCheck,
+    edit,
+    event,
+    is_connected,
+    is_late,
+    last_answer,
+    send_hello,
+    watch,
+)
+from feishuperm.setup.claude_settings import ask_list
+from feishuperm.setup.config_env import (
+    BOT,
+    SURFACES,
+    ConfigStep,
+    WantedConfig,
+    ask_wait,
+)
+from feishuperm.setup.scan import Created, Scan, Screen, is_open_id
+from feishuperm.setup.service import can_listen, free_port, running_status, tries
+from feishuperm.setup.steps import Manifest
+
+# Documentation addresses: nothing is sent, the kernel only says which way it would go.
+FAR = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+TAILNET = ipaddress.ip_network("100.64.0.0/10")
+URL = "CALLBACK_SERVER_URL"
+SHOWN = 4
+IN_TAILNET = msg("for devices in your tailnet (or your provider's network)")
+IN_NETWORK = msg(
+    "for everybody in this network, unencrypted: at home yes, in a cafe no"
+)
+IN_WORLD = msg(
+    "for everybody on the internet, unencrypted: put an https proxy before it"
+)
+
+
+class Address(NamedTuple):
+    """An address of this machine, and who can reach it, in words."""
+
+    host: str
+    exposes: str
+
+
+def addresses(hosts: Iterable[str] | None = None) -> list[Address]:
+    """This machine's addresses for a phone, the narrowest first."""
+    rows = {}
+    for host in own_hosts() if hosts is None else hosts:
+        exposes = exposed_to(host)
+        if exposes:
+            rows[host] = Address(host, exposes)
+    order = (IN_TAILNET, IN_NETWORK, IN_WORLD)
+    return sorted(rows.values(), key=lambda row: order.index(row.exposes))[:SHOWN]
+
+
+def exposed_to(host: str) -> str:
+    """Who reaches an address; empty: no phone does."""
+    address = ipaddress.ip_address(host)
+    if address.is_loopback or address.is_link_local or address.is_unspecified:
+        return ""
+    if address.version == 4 and address in TAILNET:
+        return IN_TAILNET
+    return IN_NETWORK if address.is_private else IN_WORLD
+
+
+def own_hosts() -> list[str]:
+    """Addresses that this machine has, as far as it says so without asking anybody."""
+    hosts = []
+    for family, far in FAR:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((far, 9))
+                hosts.append(str(probe.getsockname()[0]))
+        except OSError:
+            continue
+    try:
+        named = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except OSError:
+        named = []
+    return [*hosts, *(str(row[4][0]).partition("%")[0] for row in named)]
+
+
+def url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def is_out_of_reach(settings: Settings) -> bool:
+    """Whether buttons are sent that no phone can open."""
+    return "webhook" in settings.surfaces() and settings.url_is_local()
+
+
+def advise(settings: Settings, rows: list[Address]) -> None:
+    """Say so, with the addresses that a phone could open and whom each lets in."""
+    url, port = settings.callback_server_url, settings.callback_server_port
+    say("The buttons point to {}, which a phone cannot open. It could open:", url)
+    for number, row in enumerate(rows, 1):
+        show(f"  {number}  {url_of(row.host, port)}  {translate(row.exposes)}")
+
+
+# The group bot: its address, its secret, and how a phone gets here.
+
+
+PORT = "CALLBACK_SERVER_PORT"
+
+
+class BotQuestions:
+    """One conversation about a bot; what it led to is in `config`."""
+
+    def __init__(
+        self,
+        config: WantedConfig,
+        own_port: Callable[[], int] = int,
+    ) -> None:
+        self.config = config
+        self.own_port = own_port  # that our own server holds
+        self.offered = False  # addresses that a phone can open
+        self.tried = False  # whether a bot was given by a person and answered
+
+    def fails(self) -> bool:
+        """Whether a bot that was just given does not take a card; says so."""
+        if not self.config.has_new_bot():
+            return False
+        self.tried = True
+        self.offer_addresses()
+        return not self._taken()
+
+    def ask(self) -> bool:
+        """Ask for the bot until it works or the person gives up; then True too."""
+        say("Feishu: open the group's settings, add a custom bot, copy its address.")
+        later = translate("Webhook address (empty: later, use the inbox): ")
+        while True:
+            url = input(later).strip()
+            if not url:
+                return True
+            if not _is_address(url):
+                continue
+            question = translate("Signing secret (empty: none): ")
+            secret = getpass.getpass(question).strip()
+            if self._accept(url, secret):
+                say("a test card is in the group")
+                self.tried = True
+                self.config.new.update(self.config.with_surface("webhook"))
+                return True
+
+    def offer_addresses(self) -> None:
+        """Before a card is sent whose buttons no phone can open: say so, and choose."""
+        settings = self.config.settings()
+        if self.offered or not settings.url_is_local():
+            return
+        self.offered = True
+        rows = addresses()
+        advise(settings, rows)
+        if not rows:
+            say(
+                "no address of this machine is one for a phone; a tunnel's is set by "
+                "--callback-url"
+            )
+            return
+        while chosen := ask("Choose one [Enter: leave it]: "):
+            if chosen.isdecimal() and 0 < int(chosen) <= len(rows):
+                self._take_address(rows[int(chosen) - 1].host)
+                return
+
+    def _take_address(self, host: str) -> None:
+        settings = self.config.settings()
+        port, hosts = settings.callback_server_port, ("0.0.0.0", "::")
+        if port != self.own_port() and not can_listen(hosts, port):
+            port = free_port(hosts)
+        self.config.new.update({PORT: str(port), URL: url_of(host, port)})
+
+    def _accept(self, url: str, secret: str) -> bool:
+        """Take a bot that works into the settings."""
+        new = self.config.new
+        new[BOT[0]] = url
+        if secret or self.config.old.get(BOT[1]):
+            new[BOT[1]] = secret  # not the old bot's
+        self.offer_addresses()
+        return self._taken()
+
+    def _taken(self) -> bool:
+        """Whether the bot works; what Feishu refused is never written."""
+        if self._takes_card():
+            return True
+        for key in BOT:
+            self.config.new.pop(key, None)
+        return False
+
+    def _takes_card(self) -> bool:
+        """Whether Feishu takes a card; a wrong secret is asked for again, alone."""
+        while True:
+            result = send_hello(self.config.settings())
+            if result.ok:
+                return True
+            say("Feishu did not take the test card: {}", result.message)
+            if result.code != feishu.BAD_SIGN:
+                return False
+            question = msg(
+                "The secret is wrong, the address is right. Secret (empty: "
+                "another address): "
+            )
+            secret = getpass.getpass(translate(question)).strip()
+            if not secret:
+                return False
+            self.config.new[BOT[1]] = secret
+
+
+def tell_out_of_reach(config: WantedConfig) -> None:
+    """Without a person to ask: say which addresses a phone could open."""
+    settings = config.settings()
+    if not is_out_of_reach(settings):
+        return
+    rows = addresses()
+    advise(settings, rows)
+    example = url_of(rows[0].host, settings.callback_server_port) if rows else "URL"
+    say("to set one: feishuperm install --callback-url {}", example)
+
+
+def _is_address(url: str) -> bool:
+    """Whether it can be a bot's; says why not."""
+    try:
+        parse_setting(BY_KEY[BOT[0]], url)
+    except UsageError as error:
+        say(message_of(error))
+        return False
+    return True
+
+
+# The app: made by a scan or given, its owner named, a tap awaited.
+#
+# Open ids belong to one app, so a new app has a new owner.
+
+
+APP_ID, APP_SECRET = "FEISHU_APP_ID", "FEISHU_APP_SECRET"
+OWNER, RECEIVER = "FEISHU_OWNER_ID", "FEISHU_RECEIVE_ID"
+BASE_URL = "FEISHU_BASE_URL"
+FEISHU, LARK = BY_KEY[BASE_URL].default, "https://open.larksuite.com"
+CONNECT_SECONDS = 15.0
+
+
+class AppSetup:
+    """One app on its way into the settings; `is_new` once it is there."""
+
+    def __init__(
+        self,
+        config: WantedConfig,
+        manifest: Manifest,
+        options: Namespace,
+        command: Callable[[], str],
+    ) -> None:
+        self.config = config
+        self.manifest = manifest
+        self.options = options
+        self.command = command  # how a person calls us
+        self.is_new = config.new.get(APP_ID, "") not in ("", config.old.get(APP_ID))
+        self.lists = False  # surfaces, for as long as nobody owns the app
+        self.works = False  # a card was tapped on the phone
+
+    @property
+    def is_set(self) -> bool:
+        return self.config.has(APP_ID) and self.config.has(APP_SECRET)
+
+    # Where it comes from.
+
+    def scan(self, app_id: str = "") -> None:
+        """Make an app, or change the one named. Raises FeishupermError."""
+        settings = self.config.settings()
+        picture = os.path.abspath(self.options.qr) if self.options.qr else ""
+        scan = Scan(
+            settings.feishu_accounts_url,
+            self.manifest.folder,
+            self._keep,
+            Screen(self.manifest.environ, not self.options.no_qr, picture),
+            partial(call, ca_file=settings.feishuperm_ca_file),
+        )
+        scan.run(app_id)
+        self.is_new = True
+        self.name_owner()
+
+    def _keep(self, created: Created) -> None:
+        """Write the app down before anything else happens."""
+        values = {APP_ID: created.app_id, APP_SECRET: created.secret}
+        if created.app_id != self.config.old.get(APP_ID):
+            values.update(self._people(created.open_id))
+        base = self.config.settings().feishu_base_url
+        if base in (FEISHU, LARK) and created.is_lark != (base == LARK):
+            values[BASE_URL] = LARK if created.is_lark else FEISHU
+        self._write(values)
+        left = self.config.old.get(APP_ID, "")
+        if left not in ("", created.app_id):  # its secret is gone from here
+            page = f"{base}/app/{left}"
+            say("the app {} is no longer used here; it stays in Feishu: {}", left, page)
+
+    def _people(self, open_id: str) -> dict[str, str]:
+        """The owner alone; while nobody knows them, the app must not be used."""
+        values = {OWNER: open_id}
+        if self.config.has(RECEIVER):
+            values[RECEIVER] = ""  # another app's
+        settings = self.config.settings()
+        if not open_id:
+            self.lists = self.lists or not settings.feishuperm_surfaces
+            values[SURFACES] = ",".join(sorted(settings.possible_surfaces() - {"app"}))
+        elif self.lists:
+            values[SURFACES] = ""  # or a group bot that comes later would stay unused
+        else:
+            values.update(self.config.with_surface("app"))
+        return values
+
+    def _write(self, values: Mapping[str, str]) -> None:
+        self.config.new.update(values)
+        ConfigStep(self.manifest, values).apply()
+
+    def given(self) -> bool:
+        """Ask for an app that is there; whether it can be used."""
+        while True:
+            app_id = input(translate("App id (cli_..., empty: back): ")).strip()
+            if not app_id:
+                return False
+            secret = getpass.getpass(translate("App secret: ")).strip()
+            problem = self._problem(app_id, secret)
+            if not problem:
+                break
+            say(problem)
+        is_lark = self.config.settings().feishu_base_url == LARK
+        self._keep(Created(app_id, secret, "", is_lark))
+        self.is_new = True
+        self.name_owner(asks=True)
+        return True
+
+    def _problem(self, app_id: str, secret: str) -> str:
+        """What is wrong with an id and a secret, if anything."""
+        if not secret:
+            return msg("an app has a secret too: see the page of its credentials")
+        try:
+            parse_setting(BY_KEY[APP_ID], app_id)
+        except SettingError as error:
+            return message_of(error)
+        values = {**self.config.old, **self.config.new}
+        values.update({APP_ID: app_id, APP_SECRET: secret})
+        token = self._check(Settings(values)).api.fetch_token()
+        return "" if token.ok else msg("Feishu does not take it: {}", token.message)
+
+    # Whose it is.
+
+    def name_owner(self, asks: bool = False) -> None:
+        """See to it that the app has an owner, who is a person and not the bot.
+
+        Who made an app that was given need not be who sits here: a person is asked.
+        """
+        settings = self.config.settings()
+        check = self._check(settings)
+        if self.has_people() and check.bot_id() not in settings.feishu_owner_id:
+            return
+        owner = check.owner()
+        if asks or not owner:
+            owner = self._asked_owner(owner)
+        if owner:
+            self._write(self._people(owner))
+        else:
+            command = self.command()
+            say("the app is not used before it has an owner: {} install", command)
+
+    def needs_owner(self) -> bool:
+        """Whether nobody owns the app, or an install died before that was looked at."""
+        is_looked_at = self.has_people() and self.manifest.record("program")
+        return self.is_set and not is_looked_at
+
+    def has_people(self) -> bool:
+        try:
+            self.config.settings().app_people()
+        except SettingError:
+            return False
+        return True
+
+    def _asked_owner(self, owner: str) -> str:
+        """The person's own word; Enter takes the owner that Feishu names, if any."""
+        usual = msg("{}, the app's owner", owner) if owner else msg("later")
+        prompt = translate("Your open_id, ou_... [{}]: ", usual)
+        while True:
+            open_id = input(prompt).strip() or owner
+            if not open_id or is_open_id(open_id):
+                return open_id
+
+    # Whether it works.
+
+    def verify(self, socket: str) -> None:
+        """Look at all of it; what is missing is named with its cure."""
+        for _ in tries(CONNECT_SECONDS):
+            if is_connected(running_status(socket)):
+                break
+        for state, text, fix in self._check(self.config.settings(), True).results():
+            if state != OK:
+                words = [translate(part) for part in (word(state), text, fix)]
+                show("  {}: {} -> {}".format(*words))
+
+    def _check(self, settings: Settings, held: bool = False) -> AppCheck:
+        return AppCheck(
+            settings,
+            edit(config_path(self.manifest.environ)),
+            f"{self.command()} install --rescan",
+            f"{self.command()} test-card",
+            held,
+        )
+
+    def await_tap(self, socket: str, seconds: float) -> None:
+        """A card to the owner; their tap proves the whole way, and that it is them."""
+        say("a card is on its way to you in Feishu: tap a button (Ctrl-C: later)")
+        command, started = self.command(), time.monotonic()
+        hook = start_hook(event(), os.environ)
+        try:
+            ask = partial(ask_server, {"command": "status"}, path=socket)
+            problem = watch(hook, ask, started + seconds + 10)
+        except KeyboardInterrupt:
+            hook_output(hook, 0.0)
+            say("later: {} test-card", self.command())
+            return
+        output = hook_output(hook, 0.0)
+        if not output or is_late(output):
+            say(problem or msg("no tap came"))
+            say(
+                "a number on the phone? {} doctor NUMBER explains it;\n"
+                "else: {} doctor, and again: {} test-card",
+                command,
+                command,
+                command,
+            )
+            return
+        where, who = last_answer(Ledger())
+        took = f"{time.monotonic() - started:.1f}"
+        self.works = where == "card"
+        if self.works:
+            say("the tap of {} came after {} s: the way to the phone works", who, took)
+            return
+        say(
+            "answered elsewhere ({}): the phone is still to be tried: {} test-card",
+            where,
+            command,
+        )
+
+
+# The conversation.
+
+
+WHERE = msg(
+    "Where shall requests go?\n"
+    "  1  to you in Feishu, by an app that one scan makes (recommended)\n"
+    "  2  to a Feishu app that you have: its id and secret\n"
+    "  3  to a Feishu group: the address of its bot\n"
+    "  4  to the inbox on this machine, for now"
+)
+
+MODE = msg(
+    "Interactive sessions start in auto mode, in which Claude Code asks about "
+    "few\n"
+    'tool calls, so few cards come. With permissions.defaultMode "default" it '
+    "asks."
+)
+
+
+class Questions:
+    """One conversation; what it led to is in `config`, `bot` and `mode`."""
+
+    def __init__(
+        self,
+        config: WantedConfig,
+        app: AppSetup,
+        own_port: Callable[[], int] = int,
+    ) -> None:
+        self.config = config
+        self.app = app
+        self.bot = BotQuestions(config, own_port)
+        self.mode = ""  # of Claude Code, if the person wants another one
+        self.waits = False  # as long as the person said
+        self.wants_list = False  # of rules that make it ask in auto mode
+
+    def ask(
+        self, about_place: bool, about_mode: bool, about_wait: bool = False
+    ) -> None:
+        """Ask for what nothing else says."""
+        try:
+            if about_place:
+                self._ask_place()
+            elif self.bot.fails():
+                self.bot.ask()
+            elif self.app.needs_owner():
+                self.app.name_owner()
+            if about_wait:
+                self.config.new.update(ask_wait())
+                self.waits = True
+            if about_mode:
+                self._ask_mode()
+        except EOFError:  # Ctrl-D: no more answers
+            print()
+
+    def _ask_place(self) -> None:
+        """Where requests go; again, until one of the ways works."""
+        kept = self._place_now()
+        ways = {
+            "1": self._scan,
+            "2": self.app.given,
+            "3": self.bot.ask,
+            "4": self._inbox_only,
+        }
+        say(WHERE)
+        if kept:
+            say("  5  as it is: {}", kept)
+            ways["5"] = lambda: True
+        usual = "5" if kept else "1"
+        while True:
+            way = ways.get(ask("Choose [{}]: ", usual) or usual)
+            if way is not None and way():
+                return
+
+    def _scan(self) -> bool:
+        """Make an app; whether there is one now."""
+        try:
+            self.app.scan()
+        except FeishupermError as error:
+            complain(error)
+            return False
+        return True
+
+    def _place_now(self) -> str:
+        """Where they go already."""
+        settings = self.config.settings()
+        names = {
+            "app": msg("the app {}", settings.feishu_app_id),
+            "webhook": msg("the group bot"),
+        }
+        places = [names[name] for name in names if name in settings.surfaces()]
+        return ", ".join(map(translate, places))
+
+    def _inbox_only(self) -> bool:
+        if self._place_now():
+            self.config.new[SURFACES] = "inbox"  # whatever else is set stays so
+        return True
+
+    def _ask_mode(self) -> None:
+        """Offer to let Claude Code ask; nothing is changed without a yes."""
+        say(MODE)
+        if ask("Set it now? [y/N] ") in ("y", "yes"):
+            self.mode = "default"
+        else:
+            self.wants_list = ask_list()

@@ -1,0 +1,417 @@
+"""Steps of an install: what each changes, its record, and how it is undone.
+
+Every step says what it would change, changes it, and leaves a record in the manifest;
+the record is written before the change, so that even a killed install can be undone.
+Undoing takes records, never guesses: a file that is not as we left it stays.  Steps ask
+nobody and print nothing.  Every folder is for this user alone, whatever the umask.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import shlex
+import stat
+import sys
+import zipfile
+from _imp import source_hash
+from collections.abc import Iterable, Mapping
+from importlib.util import MAGIC_NUMBER
+from typing import Any
+
+from feishuperm.codes import SITE, find_modules, make_pack, mark_of
+from feishuperm.errors import FeishupermError, FileError
+from feishuperm.lib.config import claude_dir, config_dir, state_dir
+from feishuperm.lib.files import (
+    failure,
+    guard_dir,
+    private_dir,
+    read_bytes,
+    read_json,
+    write_atomic,
+)
+from feishuperm.loader import BESIDE, open_beside
+from feishuperm.messages import msg
+from feishuperm.models.fields import part_at
+from feishuperm.models.names import ARCHIVE, HOOK_PROGRAM, PROGRAMS, SUPERVISOR_PROGRAM
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def modified(path: str) -> float:
+    """When a file was written, 0 without one."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def missing_folders(*folders: str) -> list[str]:
+    """The folders that will have to be made, outermost first."""
+    missing: list[str] = []
+    for folder in folders:
+        chain = []
+        while folder and not os.path.isdir(folder):
+            chain.append(folder)
+            folder = os.path.dirname(folder)
+        missing.extend(path for path in reversed(chain) if path not in missing)
+    return missing
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder and those above it."""
+    try:
+        private_dir(folder)
+    except OSError as error:
+        raise failure("cannot make {}: {}", folder, error) from None
+
+
+def remove_folders(folders: Iterable[str]) -> None:
+    """Remove the folders we made, innermost first, unless something is in them."""
+    for folder in sorted(set(folders), key=len, reverse=True):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            pass
+
+
+def remove_file(path: str) -> None:
+    """Remove a file or link if it is there; an empty path is none."""
+    try:
+        if path:
+            os.unlink(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise failure("cannot remove {}: {}", path, error) from None
+
+
+def replace_link(path: str, target: str) -> None:
+    """Make a link, or let one lead elsewhere, with no moment without it."""
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        os.symlink(target, temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise failure("cannot link {}: {}", path, error) from None
+
+
+def check_writable(path: str) -> None:
+    """Raise FileError if a file cannot be replaced; asked before anything changes."""
+    target = os.path.realpath(path)
+    while not os.path.lexists(target):
+        target = os.path.dirname(target)
+    place = target
+    if not os.path.isdir(target) or target == os.path.realpath(path):
+        place = os.path.dirname(target)
+        if not os.stat(target).st_mode & stat.S_IWUSR:
+            raise failure(
+                "cannot write {}: {}", path, ValueError(msg("it is read-only"))
+            )
+    if not os.access(place, os.W_OK) or not os.stat(place).st_mode & stat.S_IWUSR:
+        raise FileError(msg("cannot write {}: its folder {} is read-only", path, place))
+
+
+# The manifest, and what a step is.
+
+
+Record = dict[str, Any]
+
+
+class Manifest:
+    """One record per step, kept in the state folder."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.folder = state_dir(environ)
+        self.path = os.path.join(self.folder, "install.json")
+        rows = part_at(read_json(self.path)).items()
+        self.records: dict[str, Record] = {k: v for k, v in rows if isinstance(v, dict)}
+
+    def record(self, name: str) -> Record:
+        """What the step of this name left, empty without one."""
+        return self.records.get(name, {})
+
+    def open(self) -> None:
+        """Make its folder, and remember what had to be made for it."""
+        made = missing_folders(self.folder)
+        make_folder(self.folder)
+        guard_dir(self.folder)
+        if made and not os.path.lexists(self.path):  # another install is faster
+            self.save("state", {"folders": made})
+
+    def save(self, name: str, record: Record) -> None:
+        """Keep a record, before the change it speaks of."""
+        if self.records.get(name) == record:
+            return
+        self.records[name] = record
+        text = json.dumps(self.records, indent=2)  # ASCII: a path may be no UTF-8
+        write_atomic(self.path, text.encode(), 0o600)
+
+    def remove(self) -> None:
+        """Forget everything."""
+        self.records = {}
+        remove_file(self.path)
+
+
+class Step:
+    """One reversible change. `record` is what an earlier install left, if any."""
+
+    name = ""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.record = manifest.record(self.name)
+
+    def changes(self) -> list[str]:
+        """What `apply` would do, in words; empty when all is as it should be."""
+        raise NotImplementedError
+
+    def apply(self) -> None:
+        """Make the changes, and leave a record before each."""
+        raise NotImplementedError
+
+    def save(self, folders: list[str], record: Record) -> None:
+        """Leave a record, and make the folders that the change needs."""
+        made = [*self.record.get("folders", []), *missing_folders(*folders)]
+        self.manifest.save(self.name, {**record, "folders": made})
+        for folder in folders:
+            make_folder(folder)
+
+
+# The program in its place: the archive, the links to it, the pinned interpreter.
+#
+# Beside the archive lies the code of all its modules for that interpreter, which the
+# archive has of few and for no Python newer than itself.  It is only ever used if it
+# fits (`loader.open_beside`): without it, everything works and starts slower.
+
+
+MAX_ARCHIVE = 64 << 20
+
+
+class ProgramStep(Step):
+    """Puts a copy of the running file below a prefix."""
+
+    name = "program"
+
+    def __init__(
+        self, manifest: Manifest, source: str, prefix: str, python: str
+    ) -> None:
+        super().__init__(manifest)
+        self.source = source
+        self.data = read_bytes(source, MAX_ARCHIVE) or b""
+        self.files = package_files(self.data)
+        self.prefix = prefix
+        self.archive = os.path.join(prefix, "share", "feishuperm", ARCHIVE)
+        self.code = self.archive + BESIDE
+        self.links = [os.path.join(prefix, "bin", name) for name in PROGRAMS]
+        self.pin = pin_path(manifest.environ)
+        self.pinned = os.fsencode(python) + b"\n"
+
+    def changes(self) -> list[str]:
+        self._check_source()
+        rows = [msg("remove {}", self.record["archive"])] if self._moves() else []
+        if self._replaces_archive():
+            rows.append(msg("write {}", self.archive))
+        elif not self._has_code():
+            rows.append(msg("write {}", self.code))
+        for path in self.links:
+            self._check_link(path)
+        rows.extend(msg("link {}", path) for path in self._missing_links())
+        if read_bytes(self.pin) != self.pinned:
+            python = os.fsdecode(self.pinned.rstrip())
+            rows.append(msg("use Python {} ({})", python, self.pin))
+        return rows
+
+    def apply(self) -> None:
+        if self._moves():
+            undo_program(self.record)
+        paths = (self.archive, *self.links, self.pin)
+        record = {
+            "prefix": self.prefix,
+            "archive": self.archive,
+            "sha256": digest(self.data),
+            "links": self.links,
+            "pin": self.pin,
+        }
+        self.save([os.path.dirname(path) for path in paths], record)
+        if self._replaces_archive():
+            write_atomic(self.archive, self.data, 0o755)
+        if not self._has_code():
+            write_atomic(self.code, make_code(self.files), 0o644)
+        write_atomic(self.pin, self.pinned, 0o600)
+        for path in self._missing_links():
+            replace_link(path, self.archive)
+
+    def _replaces_archive(self) -> bool:
+        return read_bytes(self.archive, MAX_ARCHIVE) != self.data
+
+    def _has_code(self) -> bool:
+        """Whether what lies beside the archive is its code, whole, for this Python."""
+        try:
+            archive = os.open(self.archive, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            beside, _ = open_beside(self.archive, archive, mark_of(self.files))
+        except OSError:
+            return not self.files
+        finally:
+            os.close(archive)
+        os.close(beside)
+        return True
+
+    def _moves(self) -> bool:
+        """Whether the earlier install is in another place."""
+        return bool(self.record.get("archive", self.archive) != self.archive)
+
+    def _missing_links(self) -> list[str]:
+        return [path for path in self.links if not _leads(path, self.archive)]
+
+    def _check_source(self) -> None:
+        """Refuse an installed archive that somebody changed where it lies."""
+        archive = self.record.get("archive", "")
+        here = os.path.realpath(self.source) == os.path.realpath(archive)
+        if archive and here and self.record["sha256"] != digest(self.data):
+            problem = msg("{} is not the file that was installed", archive)
+            raise FeishupermError(problem, msg("install a good one: install.sh"))
+
+    def _check_link(self, path: str) -> None:
+        """Refuse to replace what somebody else put there."""
+        if not os.path.lexists(path) or path in self.record.get("links", []):
+            return
+        if not os.path.islink(path) or not os.readlink(path).endswith("/" + ARCHIVE):
+            problem = msg("{} exists and is not ours", path)
+            raise FeishupermError(problem, msg("choose another place: --prefix DIR"))
+
+
+def package_files(archive: bytes) -> dict[str, bytes]:
+    """What the package consists of, by name; nothing if this is no archive."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            names = [name for name in opened.namelist() if name.startswith(SITE)]
+            return {name[len(SITE) :]: opened.read(name) for name in names}
+    except zipfile.BadZipFile:
+        return {}
+
+
+def make_code(files: dict[str, bytes]) -> bytes:
+    """Every module's code for this Python, as `loader.open_beside` reads it."""
+    head, codes = make_pack(find_modules(files))
+    facts = len(head).to_bytes(4, "big") + MAGIC_NUMBER + mark_of(files)
+    return facts + source_hash(0, head) + head + codes
+
+
+def undo_program(record: Record) -> list[str]:
+    """Remove the files and links that are still ours; what was done."""
+    for path in record.get("links", []):
+        if _leads(path, record["archive"]):
+            remove_file(path)
+    archive = record.get("archive", "")
+    for path in (archive, archive and archive + BESIDE, record.get("pin", "")):
+        remove_file(path)
+    remove_folders(record.get("folders", []))
+    return [msg("removed {}", record.get("archive", msg("the program")))]
+
+
+def own_commands(record: Record) -> list[str]:
+    """The hook commands that the install with this program record has written."""
+    links, own = record.get("links", []), (HOOK_PROGRAM, SUPERVISOR_PROGRAM)
+    return [shlex.quote(x) for x in links if os.path.basename(x) in own]
+
+
+def pin_path(environ: Mapping[str, str]) -> str:
+    """The file the archive reads the interpreter from."""
+    return os.path.join(config_dir(environ), "python")
+
+
+def interpreter(executable: str = sys.executable) -> tuple[str, str]:
+    """The Python to pin, and what a person should know about the choice.
+
+    A virtual environment's Python disappears with it, so its base is taken.
+    """
+    folder = os.path.dirname(os.path.dirname(executable))
+    config = read_bytes(os.path.join(folder, "pyvenv.cfg"))
+    if config is None:
+        return executable, ""
+    real = os.path.realpath(executable)
+    for base in (real, os.path.join(_venv_home(config), os.path.basename(real))):
+        if os.access(base, os.X_OK) and not base.startswith(folder + os.sep):
+            note = msg(
+                "{} is a virtual environment's; using its base {}", executable, base
+            )
+            return base, note
+    note = msg("{} is a virtual environment's; it must not be removed", executable)
+    return executable, note
+
+
+def _venv_home(config: bytes) -> str:
+    for line in config.decode(errors="replace").splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "home":
+            return value.strip()
+    return ""
+
+
+def _leads(path: str, target: str) -> bool:
+    return os.path.islink(path) and os.readlink(path) == target
+
+
+# Slash commands beside Claude Code's settings.
+
+
+class SlashStep(Step):
+    """The files of slash commands: writes those that nobody else has written.
+
+    Without `texts` it removes those that nobody has changed.
+    """
+
+    name = "commands"
+
+    def __init__(self, manifest: Manifest, texts: Mapping[str, str]) -> None:
+        super().__init__(manifest)
+        self.folder = os.path.join(claude_dir(manifest.environ), "commands")
+        self.files = {
+            os.path.join(self.folder, name): text.encode()
+            for name, text in texts.items()
+        }
+
+    def changes(self) -> list[str]:
+        if not self.files:
+            ours = filter(os.path.isabs, self.record)
+            return [msg("remove {}", path) for path in ours]
+        return [msg("write {}", path) for path in self.files if self._wants(path)]
+
+    def _wants(self, path: str) -> bool:
+        """Whether to write a file: absent, or our own old one."""
+        old = read_bytes(path)
+        if old is None:
+            return True
+        return old != self.files[path] and self.record.get(path) == digest(old)
+
+    def apply(self) -> None:
+        if self.record and not self.files:
+            undo_slash(self.record)
+            self.manifest.save(self.name, {})
+        wanted = [path for path in self.files if self._wants(path)]
+        if wanted:
+            new = {path: digest(self.files[path]) for path in wanted}
+            self.save([self.folder], {**self.record, **new})
+        for path in wanted:
+            write_atomic(path, self.files[path])
+
+
+def undo_slash(record: Record) -> list[str]:
+    """Remove the slash commands nobody has changed."""
+    removed = []
+    for path, written in record.items():
+        data = read_bytes(path) if path.startswith("/") else None
+        if data is not None and digest(data) == written:
+            remove_file(path)
+            removed.append(msg("removed {}", path))
+    remove_folders(record.get("folders", []))
+    return removed

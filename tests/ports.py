@@ -1,0 +1,81 @@
+"""What stands around a channel in its tests: the approvals, and the notifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from feishuperm.channels.base import Announcement
+from feishuperm.models import ask as statuses
+from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
+
+
+class FakeApprovals:
+    """Knows nothing; a test gives it what it needs."""
+
+    def answer(self, answer: Answer) -> Receipt:
+        return Receipt(statuses.UNKNOWN)
+
+    def is_pending(self, id: str) -> bool:
+        return False
+
+    def seconds_left(self, id: str) -> int:
+        return 0
+
+    def ask(self, id: str) -> Ask | None:
+        return None
+
+    def whole(self, id: str, most: int, then: Callable[[Ask], object]) -> bool:
+        return False
+
+    def outcome(self, id: str) -> Outcome | None:
+        return None
+
+    def extend_deadline(self, id: str, who: str = "") -> bool:
+        return False
+
+    def note_refused(self, id: str, action: str, who: str) -> None: ...
+
+    def status(self) -> list[tuple[str, str]]:
+        return []
+
+    def pass_rows(self) -> list[tuple[str, str, str]]:
+        return []
+
+    def revoke_passes(self, id: str, surface: str, who: str = "") -> list[str]:
+        return []
+
+    def undo_last(self, who: str, then: Callable[[list[str], str], object]) -> None:
+        then([], "")
+
+
+class FakeReports:
+    """Writes down what a channel says of the requests it was given."""
+
+    def __init__(self, is_wanted: Callable[[str], bool] = lambda id: True) -> None:
+        self.is_wanted = is_wanted
+        self.done: list[tuple[bool, str]] = []
+        self.by_id: list[tuple[str, bool, str]] = []
+        self.last: dict[str, bool] = {}  # whether each is shown, or was
+        self.stood_in: list[str] = []
+
+    def shown(self, id: str, channel: str) -> None:
+        self.last[id] = True
+        self._note(id, True, "")
+
+    def failed(self, id: str, channel: str, why: str) -> None:
+        self.last[id] = False
+        self._note(id, False, why)
+
+    def lost(self, id: str, channel: str) -> None:
+        self._note(id, False, "lost")
+
+    def stand_in(self, id: str, channel: str) -> None:
+        self.stood_in.append(id)
+
+    def _note(self, id: str, shown: bool, why: str) -> None:
+        self.done.append((shown, why))
+        self.by_id.append((id, shown, why))
+
+    def announcement(self, id: str, until: float, **more: Any) -> Announcement:
+        return Announcement(id, "test", until, self, **more)
