@@ -46,7 +46,9 @@ def make_ask(
     request = new_request(hook, payload, 1700000000.0, 0.0)
     settings = Settings({"FEISHUPERM_LANG": language})
     request.seconds = settings.permission_request_timeout
-    ask = Presenter(settings, RuleWriter()).ask(request, payload)
+    presenter = Presenter(settings, RuleWriter())
+    request.keep_ask(at_once(presenter.brief(request, payload)))
+    ask = presenter.ask(request, payload)
     return ask._replace(branch="feature/x")._replace(**changes)
 
 

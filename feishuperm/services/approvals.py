@@ -563,7 +563,8 @@ class Approvals:
         self, request: Request, payload: AskPayload, row: Action, answer: Answer
     ) -> Receipt | None:
         """Draw up the pass that an answer makes; what is said instead of doing so."""
-        if not request.passable or not self.passes.has_room():
+        may_pass = request.passable and request.is_worded
+        if not may_pass or not self.passes.has_room():
             return self._refuse(statuses.REFUSED, NOT_OFFERED)
         call = self._pass_call(request, payload)
         if not answer.confirmed:

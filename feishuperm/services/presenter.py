@@ -115,8 +115,13 @@ class Presenter:
         self.say: Say = partial(text, self._language)
 
     def ask(self, request: Request, payload: AskPayload | None = None) -> Ask:
-        """The whole request, as its own page shows it."""
-        return self._ask(request, payload or request.payload(), 0)
+        """The whole request, as its own page shows it.
+
+        Before its words are made, nobody knows whether a mask or a cut hides what a
+        pass would let through: until then none is offered.
+        """
+        ask = self._ask(request, payload or request.payload(), 0)
+        return ask if request.is_worded else _without_passes(ask)
 
     def brief(
         self, request: Request, payload: AskPayload

@@ -96,6 +96,7 @@ def show_requests(stage: Stage) -> None:
     """Every request as its page shows it; some together in the inbox."""
     for name in (*CASES, *OTHERS):
         asked = stage.ask(name)
+        wait_until(asked.is_shown)  # a large one is put into words some turns later
         page = stage.served.get(f"/request?id={asked.id}")
         stage.record.page(name_of("request", name), page)
         if name in ("AskUserQuestion", "form"):

@@ -209,6 +209,11 @@ class Asked:
         card: Json = wait_until(found)
         return card
 
+    def is_shown(self) -> bool:
+        """Whether an open inbox, or a card, shows it."""
+        status = self.stage.served.status() or {"waiting": ()}
+        return any(row["id"] == self.id and row["shown"] for row in status["waiting"])
+
     # The hook.
 
     def end(self) -> Json:

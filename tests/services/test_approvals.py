@@ -324,6 +324,20 @@ def test_large_request_is_shown_a_turn_after_it_was_read(tmp_path: Path) -> None
     assert len(bench.channel.asks) == 1, "what has ended is not shown"
 
 
+@pytest.mark.parametrize("action", ["minutes", "session"])
+def test_no_pass_for_a_large_request_before_it_is_in_words(
+    tmp_path: Path, action: str
+) -> None:
+    """Its page may be open by then; what a mask hides is not known yet."""
+    bench = Bench(tmp_path)
+    bench.ask(command="echo " + "x" * (module.LARGE + 1))
+    page = bench.approvals.presenter.ask(bench.request)
+    assert not any(offer.look == "while" for offer in page.actions)
+    answer = Answer(ID, action, surface="page", confirmed=True)
+    assert bench.approvals.answer(answer).status == statuses.REFUSED
+    assert bench.request.waits()
+
+
 # What is masked.
 
 ELSEWHERE = ["card", "message", "link", "inbox", "gateway"]

@@ -47,6 +47,7 @@ def request_of(tool_name: str = "Bash", **tool_input: Any) -> Request:
     hook = HookRequest(ID, "", "/home/me/shop", raw)
     request = new_request(hook, payload, 1700000000.0, 0.0)
     request.seconds = 55
+    request.keep_ask(at_once(presenter().brief(request, payload)))
     return request
 
 
