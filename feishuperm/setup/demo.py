@@ -157,20 +157,19 @@ class Demo:
         raise FeishupermError(msg("the demo's hook for {} did not ask", sample.title))
 
     def close(self) -> None:
-        """End the processes started here and remove the folder."""
-        if self.server is not None:
-            self.server.terminate()
+        """End the processes started here and remove the folder.
+
+        No wait is without an end: an interrupt within `Popen.poll` leaves its lock
+        taken, and then `wait` would never return.
+        """
+        for process in filter(None, (self.server, *self.hooks.values())):
+            process.terminate()
             try:
-                self.server.wait(STOP_SECONDS)
+                process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                self.server.kill()
-                self.server.wait()
-        for hook in self.hooks.values():
-            if hook.poll() is None:
-                hook.terminate()
-                hook.wait()
-            if hook.stdout is not None:
-                hook.stdout.close()
+                process.kill()
+            if process.stdout is not None:
+                process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _last_words(self) -> str:
