@@ -294,13 +294,15 @@ def app_of(
     )
 
 
-def attach(api: AppApi, message_id: str, content: bytes, uuid: str) -> Result:
-    """Put a file below a message."""
+def attach(
+    api: AppApi, message_id: str, content: bytes, uuid: str, full: dict[str, Any]
+) -> Result:
+    """Put a file below a card, then show the card that counts on it."""
     result = api.upload(FILE_NAME, content)
-    if not result.ok:
-        return result
-    key = {"file_key": result.data.get("file_key")}
-    return api.reply(message_id, key, uuid, "file")
+    if result.ok:
+        key = {"file_key": result.data.get("file_key")}
+        result = api.reply(message_id, key, uuid, "file")
+    return api.update(message_id, full) if result.ok else result
 
 
 def page_of(code: int) -> str:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from feishuperm.app.api import AppApi, Result
-from feishuperm.app.cards import Mark, button
+from feishuperm.app.cards import Mark, button, escalate
 from feishuperm.app.store import OpenCard
 from feishuperm.app.taps import is_nonce, toast
 from feishuperm.lib.display import one_line
@@ -54,6 +54,10 @@ class BurstHost(Protocol):
     @property
     def api(self) -> AppApi: ...
 
+    @property
+    def urgent(self) -> bool:
+        """Whether a card may buzz."""
+
     def seconds_left(self, burst: Burst, id: str) -> int | None:
         """Of a pending request; None: it is not there."""
 
@@ -74,8 +78,10 @@ class BurstHost(Protocol):
 
     def drop_row(self, burst: Burst, id: str) -> None: ...
 
-    def watch_burst(self, burst: Burst) -> None:
-        """Remind of the card, once."""
+    def say_left(self, message_id: str, left: int, key: str) -> str:
+        """Say below a card how much time is left; returns what was said."""
+
+    def buzz(self, message_id: str, receiver: str) -> None: ...
 
     def burst_over(self, burst: Burst) -> None:
         """Nothing is pending on this card any more."""
@@ -296,10 +302,23 @@ class Burst:
         # After a restart some hooks are not back yet.
         return min((seconds for seconds in left if seconds is not None), default=0)
 
-    def hurry(self, words: str) -> None:
-        """Say on the card that time runs out."""
-        self._hurry = words
-        self._redraw()
+    def watch(self) -> None:
+        """Remind of the card by its first row that runs out of time; once."""
+        if not self.is_watched:
+            self.is_watched = True
+            urge = self._urge if self._host.urgent else None
+            escalate(self._host.later, self.seconds_left(), self._remind, urge)
+
+    def _remind(self) -> None:
+        """Say below the card, and on it, that time runs out."""
+        if not self.is_over():
+            left = self.seconds_left()
+            self._hurry = self._host.say_left(self.message_id, left, self.nonce)
+            self._redraw()
+
+    def _urge(self) -> None:
+        if not self.is_over():
+            self._host.buzz(self.message_id, self.receiver)
 
     # Sending.
 
@@ -348,7 +367,7 @@ class Burst:
         if self.is_over():
             self._host.burst_over(self)
         else:
-            self._host.watch_burst(self)
+            self.watch()
 
     def _on_row_sent(self, row: BurstRow, result: Result) -> None:
         announcement, row.announcement = row.announcement, None

@@ -116,7 +116,7 @@ class AppChannel(Channel):
         self.store = store
         self.later = later
         self._language = language
-        self._urgent = urgent
+        self.urgent = urgent
         self._page = page
         self._clock = clock
         self._wall = wall
@@ -305,7 +305,7 @@ class AppChannel(Channel):
         if burst is not None:
             self._line.card_sent()
             announcement.shown()
-            self.watch_burst(burst)
+            burst.watch()
         else:
             self.report(announcement, Result(True, 0, ""))
             self._watch(card)
@@ -338,7 +338,7 @@ class AppChannel(Channel):
         if not card.grants:
             self._attach(id)
         left = self.approvals.seconds_left(id)
-        urge = partial(self._urge, id) if self._urgent else None
+        urge = partial(self._urge, id) if self.urgent else None
         escalate(self.later, left, partial(self._remind, id), urge)
 
     def _attach(self, id: str) -> None:
@@ -350,24 +350,16 @@ class AppChannel(Channel):
         # Only its page shows what a mask hides, or what is not told at all.
         if card is None or whole.veiled or whole.titled:
             return
-        call = partial(
-            attach, self.api, card.message_id, file_of(whole), f"f-{card.ask.id}"
-        )
-        left = self.approvals.seconds_left(whole.id)
-        self._queue(call, left, partial(self._offer_all, whole), whole.id)
-
-    def _offer_all(self, whole: Ask, result: Result) -> None:
-        """The whole is below the card: now everything may be granted."""
-        card = self.store.get(whole.id)
-        if not result.ok or card is None or not self.approvals.is_pending(whole.id):
-            return
-        extra = Extra(attached=True, page=self._page(whole.id))
+        id, extra = whole.id, Extra(attached=True, page=self._page(whole.id))
         full, _ = ask_card(whole, card.nonce, extra)
-        change = partial(self.api.update, card.message_id, full)
-        left = self.approvals.seconds_left(whole.id)
-        self._queue(change, left, partial(self._on_whole_shown, whole.id), whole.id)
+        call = partial(
+            attach, self.api, card.message_id, file_of(whole), f"f-{id}", full
+        )
+        left = self.approvals.seconds_left(id)
+        self._queue(call, left, partial(self._on_whole_shown, id), id)
 
     def _on_whole_shown(self, id: str, result: Result) -> None:
+        """The whole is below the card: now everything may be granted."""
         card = self.store.get(id)
         if result.ok and card is not None:
             self.store.put(card._replace(grants=True))
@@ -411,16 +403,16 @@ class AppChannel(Channel):
         if card is None or ask is None:
             return
         left = self.approvals.seconds_left(id)
-        hurry = self._say_left(card.message_id, left, f"r-{id}", id)
+        hurry = self.say_left(card.message_id, left, id)
         hurried = hurried_card(card, ask, hurry, self._page(id))
         if hurried is not None:
             change = partial(self.api.update, card.message_id, hurried)
             self._queue(change, left, key=id)
 
-    def _say_left(self, message_id: str, left: int, uuid: str, key: str) -> str:
+    def say_left(self, message_id: str, left: int, key: str) -> str:
         """Say below a card how much time is left; returns what was said."""
         hurry = text(self._language, msg("{seconds} seconds left"), seconds=left)
-        call = partial(self.api.reply, message_id, {"text": hurry}, uuid, "text")
+        call = partial(self.api.reply, message_id, {"text": hurry}, f"r-{key}", "text")
         self._queue(call, left, key=key)
         return hurry
 
@@ -428,9 +420,9 @@ class AppChannel(Channel):
         """Let the card buzz for the last third."""
         card = self.store.get(id)
         if card is not None and self.approvals.is_pending(id):
-            self._buzz(card.message_id)
+            self.buzz(card.message_id)
 
-    def _buzz(self, message_id: str) -> None:
+    def buzz(self, message_id: str, receiver: str = "") -> None:
         for owner in sorted(self.people.owners):
             self._queue(partial(self.api.urge, message_id, owner), 30.0)
 
@@ -485,24 +477,6 @@ class AppChannel(Channel):
 
     def drop_row(self, burst: Burst, id: str) -> None:
         self.store.drop(id)
-
-    def watch_burst(self, burst: Burst) -> None:
-        """Remind of the card of many by its first line that runs out; once."""
-        if burst.is_watched:
-            return
-        burst.is_watched = True
-
-        def remind() -> None:
-            if not burst.is_over():
-                uuid, left = f"r-{burst.nonce}", burst.seconds_left()
-                burst.hurry(self._say_left(burst.message_id, left, uuid, burst.nonce))
-
-        def urge() -> None:
-            if not burst.is_over():
-                self._buzz(burst.message_id)
-
-        buzz = urge if self._urgent else None
-        escalate(self.later, burst.seconds_left(), remind, buzz)
 
     def send_burst(
         self,

@@ -130,7 +130,7 @@ class Cards:
         urgent: bool = False,
         language: str = "zh",
     ) -> None:
-        self._urgent = urgent
+        self.urgent = urgent
         self._language = language
         self.api = api
         self._store = store
@@ -277,9 +277,8 @@ class Cards:
         content = file_of(ask)
         full, _ = ask_card(ask, sent.nonce, Extra(attached=True, machine=sent.machine))
 
-        def call() -> Result:
-            result = attach(self.api, sent.message_id, content, f"f-{sent.nonce}")
-            return self.api.update(sent.message_id, full) if result.ok else result
+        uuid = f"f-{sent.nonce}"
+        call = partial(attach, self.api, sent.message_id, content, uuid, full)
 
         def done(result: Result) -> None:
             self._weigh(sent.machine, -len(content))
@@ -374,23 +373,6 @@ class Cards:
     def drop_row(self, burst: Burst, id: str) -> None:
         self._go(self._insist, self._store.drop_card, burst.machine, id)
 
-    def watch_burst(self, burst: Burst) -> None:
-        if burst.is_watched:
-            return
-        burst.is_watched = True
-        urge = partial(self._urge_burst, burst) if self._urgent else None
-        left = burst.seconds_left()
-        escalate(self.later, left, partial(self._remind_burst, burst), urge)
-
-    def _remind_burst(self, burst: Burst) -> None:
-        if not burst.is_over():
-            left = burst.seconds_left()
-            burst.hurry(self._say_left(burst.message_id, burst.nonce, left))
-
-    def _urge_burst(self, burst: Burst) -> None:
-        if not burst.is_over():
-            self._buzz(burst.message_id, burst.receiver)
-
     def burst_over(self, burst: Burst) -> None:
         place = burst.machine, burst.session
         if self._bursts.get(place) is burst:
@@ -416,7 +398,7 @@ class Cards:
     def _watch(self, sent: OpenCard, until: float) -> None:
         """A card is out: remind of it in time."""
         key = sent_key(sent)
-        urge = partial(self._urge, key, sent) if self._urgent else None
+        urge = partial(self._urge, key, sent) if self.urgent else None
         remind = partial(self._go, self._remind, *key)
         escalate(self.later, until - self._clock(), remind, urge)
 
@@ -426,7 +408,7 @@ class Cards:
         if sent is None or (machine, id) not in self._ends:
             return
         left = max(0, round(self._ends[machine, id] - self._clock()))
-        hurry = self._say_left(sent.message_id, sent.nonce, left)
+        hurry = self.say_left(sent.message_id, left, sent.nonce)
         hurried = None if sent.ask.is_cut else hurried_card(sent, sent.ask, hurry)
         if hurried is not None:
             update = partial(self.api.update, sent.message_id, hurried)
@@ -435,18 +417,18 @@ class Cards:
     def _urge(self, key: tuple[str, str], sent: OpenCard) -> None:
         """Let the card buzz for the last third."""
         if key in self._ends:
-            self._buzz(sent.message_id, sent.owner)
+            self.buzz(sent.message_id, sent.owner)
 
-    def _say_left(self, message_id: str, nonce: str, left: int) -> str:
+    def say_left(self, message_id: str, left: int, key: str) -> str:
         """Say below a card how much time is left; returns what was said."""
         hurry = text(self._language, "{seconds} seconds left", seconds=left)
-        content, uuid = {"text": hurry}, f"r-{nonce}"
+        content, uuid = {"text": hurry}, f"r-{key}"
         call = partial(self.api.reply, message_id, content, uuid, "text")
         self._change(message_id, call, left)
         return hurry
 
-    def _buzz(self, message_id: str, owner: str) -> None:
-        call = partial(self.api.urge, message_id, owner)
+    def buzz(self, message_id: str, receiver: str) -> None:
+        call = partial(self.api.urge, message_id, receiver)
         self._change(message_id, call, URGE_SECONDS)
 
     async def _show_extended(self, kept: OpenCard, ask: Ask) -> None:

@@ -168,7 +168,7 @@ def test_last_third_buzzes_if_the_gateway_is_set_so(
         return Result(True, 0, "")
 
     monkeypatch.setattr(bench.api, "urge", urge, raising=False)
-    bench.cards._urgent = urgent
+    bench.cards.urgent = urgent
     pair = Pair(bench)
     pair.request(seconds=90)
     bench.clock.turn(61)
