@@ -133,14 +133,11 @@ def answer_event(raw: bytes, started: float) -> None:
     from feishuperm.hooks.config_manager import ConfigManager
     from feishuperm.lib.config import load_settings
     from feishuperm.lib.log import log
-    from feishuperm.supervisor.supervisor import CAP_VARIABLE, Supervisor
+    from feishuperm.supervisor.supervisor import Supervisor
 
     # What a project's `env` sets may not choose the reviewer.
     config = ConfigManager(os.environ, lambda message: log(message, "warning"))
-    environ = dict(config.own_environ(config.project_root("")))
-    cap = os.environ.get(CAP_VARIABLE)
-    if cap:  # the client obeys it, no matter who has set it
-        environ[CAP_VARIABLE] = cap
+    environ = config.own_environ(config.project_root(""))
     settings = load_settings(environ, lenient=True)
     supervisor = Supervisor(settings, environ, started=started)
     answer = supervisor.handle(raw)

@@ -68,8 +68,7 @@ from feishuperm.setup.steps import (
     modified,
     own_commands,
 )
-from feishuperm.supervisor.supervisor import CAP_VARIABLE
-from feishuperm.supervisor.switch import slash_commands, wanted_cap
+from feishuperm.supervisor.switch import CAP_VARIABLE, slash_commands, wanted_cap
 
 
 class Install:

@@ -6,9 +6,9 @@ nothing where the event is none of its business.  Whatever goes wrong, the answe
 neither stdin nor how a reviewer runs (`supervisor.reviewer`).
 
 `SupervisorState` is what it remembers: one file per session, one list of projects.  A
-session's file counts its reviews, keeps the last verdicts, and knows how many stops in
-a row were blocked.  Every change happens under a lock and replaces the file whole, so a
-hundred hooks at once count to exactly a hundred.
+session's file counts its reviews and keeps the last verdicts.  Every change happens
+under a lock and replaces the file whole, so a hundred hooks at once count to exactly a
+hundred.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from feishuperm.errors import FeishupermError, FileError, UsageError
 from feishuperm.lib import log
 from feishuperm.lib.config import claude_dir, state_dir
 from feishuperm.lib.control import ask_server
-from feishuperm.lib.files import discard, locked, private_dir, read_json, write_atomic
+from feishuperm.lib.files import (
+    discard,
+    locked,
+    private_dir,
+    read_bytes,
+    read_json,
+    write_atomic,
+)
 from feishuperm.messages import message_of, msg, text
 from feishuperm.models.fields import decoded, list_at, number_at, part_at, text_at
 from feishuperm.models.names import QUESTION_TOOL
@@ -49,15 +55,7 @@ LAST = msg(
     "(Review {count} of {limit}: this is the last one; what follows is "
     "allowed without a review.)"
 )
-LAST_BLOCK = msg(
-    "(Block {cap} in a row: Claude Code takes no more of them, so the "
-    "next stop is allowed.)"
-)
 LIMIT = msg("The supervisor has done its {limit} reviews: allowed without a review.")
-CAPPED = msg(
-    "{cap} stops in a row were blocked, which is Claude Code's own limit "
-    "(CLAUDE_CODE_STOP_HOOK_BLOCK_CAP): allowed without a review."
-)
 MAX_FEEDBACK = 8000  # characters; the client cuts a hook's text at about 10 000
 MAX_PROMPT = 1 << 20  # bytes of a SUPERVISOR.md
 NOTICE_SECONDS = 0.05  # for handing a card to the server; the session is waiting
@@ -66,20 +64,12 @@ STOPS = ("Stop", "SubagentStop")
 MAX_MESSAGE = 50_000  # characters of the last message that the reviewer gets
 RUNNING = ("running", "pending")  # a background task in another state is over
 
-# The client ends a turn after so many blocked stops in a row (no tool in between).  It
-# takes the number from its environment or from `env` in any of its settings files, and
-# hands the latter on to hooks; 0 means no cap, anything unreadable means the default.
-CAP_VARIABLE = "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"
-DEFAULT_CAP = 8
-
 SESSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")  # no path, no option
 SESSION_FILE = re.compile(rf"session-({SESSION.pattern})\.json")
 KEPT_SECONDS = 30 * 86400  # a session that was idle for a month is not resumed
 KEPT_VERDICTS = 20
 KEPT_PROMPTS = 32
 LOCK_SECONDS = 20.0  # a hundred hooks at once on a slow disk still get their turn
-TOOL_RAN = b'"type":"tool_result"'  # inside a JSON string the quotes would be escaped
-MAX_SCAN = 16 << 20  # bytes of transcript between two stops
 
 
 class Supervisor:
@@ -97,7 +87,7 @@ class Supervisor:
         self.clock = clock
         self.started = clock() if started is None else started
         self.state = SupervisorState(os.path.join(state_dir(environ), "supervisor"))
-        self.reports: list[Callable[[], object]] = []
+        self.done: tuple[Event, dict[str, Any]] | None = None  # to be reported
 
     def handle(self, raw: bytes) -> dict[str, Any] | None:
         """What to print for an event; None means nothing at all."""
@@ -127,32 +117,32 @@ class Supervisor:
 
     def _review(self, event: Event) -> dict[str, Any]:
         limit = self.settings.supervisor_max_iterations
-        cap = client_cap(self.environ) if event.is_stop() else 0
         left = self._until(event) - self.clock()
         self.state.lock_seconds = max(0.0, min(self.state.lock_seconds, left))
-        count, blocks = self.state.take_turn(
-            event.session_id, event.prompt_id, event.row(), limit, cap
-        )
+        count = self.state.take_turn(event.session_id, event.prompt_id, limit)
         if not count:
-            capped = bool(cap) and blocks >= cap
-            name = "capped" if capped else "limit"
-            self._log(f"{event.session_id}: {name} reached, allowed")
-            sentence = CAPPED if capped else LIMIT
-            return event.allow(notice=self._text(sentence, limit=limit, cap=cap))
+            self._log(f"{event.session_id}: limit reached, allowed")
+            return event.allow(notice=self._text(LIMIT, limit=limit))
         began = self.clock()
         try:
             verdict, notice = self._ask(event), ""
         except ReviewError as error:
             self._log(f"{error}, allowed", "warning")
             verdict, notice = Verdict(True, ""), self._text(error.problem)
-        self._keep(event, verdict, notice, count, self.clock() - began)
+        outcome = "failed" if notice else "allow" if verdict.allow_stop else "block"
+        entry = {
+            "event": event.name,
+            "outcome": outcome,
+            "count": count,
+            "seconds": round(self.clock() - began, 3),
+            "feedback": notice or verdict.feedback[:MAX_FEEDBACK],
+        }
+        self.done = event, entry
         if verdict.allow_stop:
             return event.allow(verdict.feedback, notice)
         feedback = verdict.feedback.strip()[:MAX_FEEDBACK] or self._text(NO_FEEDBACK)
         if count == limit:
             feedback += "\n" + self._text(LAST, count=count, limit=limit)
-        elif cap and blocks + 1 == cap:
-            feedback += "\n" + self._text(LAST_BLOCK, cap=cap)
         return event.block(feedback)
 
     def _ask(self, event: Event) -> Verdict:
@@ -188,31 +178,16 @@ class Supervisor:
 
     def report(self) -> None:
         """Tell of the review, after the answer is out: nothing here may change it."""
-        for report in self.reports:
+        if self.done is None:
+            return
+        for step in (self._remember, self._enter, self._tell):
             try:
-                report()
+                step(*self.done)
             except (FeishupermError, OSError) as error:
                 self._log(f"not reported: {error}", "warning")
 
-    def _keep(
-        self, event: Event, verdict: Verdict, notice: str, count: int, seconds: float
-    ) -> None:
-        """Prepare what the state, the ledger and the card will say."""
-        outcome = "failed" if notice else "allow" if verdict.allow_stop else "block"
-        entry = {
-            "event": event.name,
-            "outcome": outcome,
-            "count": count,
-            "seconds": round(seconds, 3),
-            "feedback": notice or verdict.feedback[:MAX_FEEDBACK],
-        }
-        steps = (self._remember, self._enter, self._tell)
-        self.reports = [partial(step, event, entry) for step in steps]
-
     def _remember(self, event: Event, entry: dict[str, Any]) -> None:
-        blocked = entry["outcome"] == "block" and event.is_stop()
-        row = event.row() if blocked else None
-        self.state.record(event.session_id, {"time": int(time.time()), **entry}, row)
+        self.state.record(event.session_id, {"time": int(time.time()), **entry})
 
     def _enter(self, event: Event, entry: dict[str, Any]) -> None:
         from feishuperm.services.ledger import Ledger  # see load_ledger
@@ -261,23 +236,13 @@ def user_prompt(environ: Mapping[str, str]) -> str:
     """The user's SUPERVISOR.md; empty when there is none, or nothing in it."""
     path = os.path.join(claude_dir(environ), "SUPERVISOR.md")
     try:
-        if not os.path.isfile(path):  # a pipe would keep us waiting
-            return ""
-        with open(path, "rb") as file:
-            prompt = file.read(MAX_PROMPT).decode("utf-8", "replace")
-    except OSError:
+        prompt = (read_bytes(path, MAX_PROMPT) or b"").decode("utf-8", "replace")
+    except FileError:
         return ""
     return prompt if prompt.strip() else ""
 
 
 # The event.
-
-
-def client_cap(environ: Mapping[str, str]) -> int:
-    """How many blocked stops in a row the client takes; 0 means any number."""
-    value = environ.get(CAP_VARIABLE, "")
-    is_number = value.isascii() and value.isdigit() and len(value) < 10
-    return int(value) if is_number else DEFAULT_CAP
 
 
 class Event:
@@ -292,10 +257,6 @@ class Event:
         self.session_id = text_at(fields, "session_id")
         self.prompt_id = text_at(fields, "prompt_id")
         self.cwd = text_at(fields, "cwd")
-        self.agent = text_at(fields, "agent_id") if self.name == "SubagentStop" else ""
-        self.transcript = text_at(
-            fields, "agent_transcript_path" if self.agent else "transcript_path"
-        )
 
     def is_stop(self) -> bool:
         return self.name in STOPS
@@ -327,14 +288,10 @@ class Event:
         if len(message) > MAX_MESSAGE:
             half = MAX_MESSAGE // 2
             message = f"{message[:half]}\n[...]\n{message[-half:]}"
-        agent_type = text_at(self.fields, "agent_type")
-        agent = {"agent_type": agent_type} if self.agent else {}
-        last = {"last_assistant_message": message}
-        return {"hook_event_name": self.name, **agent, **last}
-
-    def row(self) -> Row:
-        fresh = self.fields.get("stop_hook_active") is False
-        return Row(self.agent, self.transcript, fresh)
+        material = {"hook_event_name": self.name, "last_assistant_message": message}
+        if self.name == "SubagentStop":
+            material["agent_type"] = text_at(self.fields, "agent_type")
+        return material
 
     # The two formats.
 
@@ -358,32 +315,6 @@ class Event:
 # The state.
 
 
-class Row:
-    """Whose stops are counted while they are blocked one after the other.
-
-    The client starts to count again with a turn, and when a tool ran in between; the
-    transcript, from where it ended at the last block, tells whether one did.
-    """
-
-    def __init__(self, agent: str, transcript: str, fresh: bool) -> None:
-        self.agent = agent
-        self.transcript = transcript
-        self.fresh = fresh  # the first stop of a turn
-
-    def blocks(self, state: dict[str, Any]) -> int:
-        """How many stops in a row were blocked so far."""
-        row = part_at(state, "rows").get(self.agent)
-        if self.fresh or not isinstance(row, dict):
-            return 0
-        ran = _tool_ran(self.transcript, _whole(row, "size"))
-        return 0 if ran else _whole(row, "blocks")
-
-    def block(self, state: dict[str, Any]) -> None:
-        """Count one more."""
-        row = {"blocks": self.blocks(state) + 1, "size": _size(self.transcript)}
-        state["rows"] = {**part_at(state, "rows"), self.agent: row}
-
-
 class SupervisorState:
     """The state folder. Every method may raise FileError."""
 
@@ -394,35 +325,33 @@ class SupervisorState:
 
     # Counting.
 
-    def take_turn(
-        self, session: str, prompt: str, row: Row, limit: int, cap: int
-    ) -> tuple[int, int]:
-        """The number of the next review, and how many stops in a row were blocked.
+    def take_turn(self, session: str, prompt: str, limit: int) -> int:
+        """The number of the next review, counted in advance; 0: the limit is reached.
 
-        It counts in advance; 0: the limit or the client's cap is reached.  A `cap` of 0
-        means that the client has none.
+        A prompt that was not seen before starts a new count.  An earlier one that comes
+        back (a background agent of the last turn) does not: two prompts taking turns
+        would otherwise never reach the limit.
         """
         with locked(self._session(session), self.lock_seconds):
             state = self.session(session)
             if not state:
                 self.prune()
-            _start_prompt(state, prompt)
-            blocks = row.blocks(state)
-            count = _whole(state, "count")
-            if count >= limit or (cap and blocks >= cap):
-                return 0, blocks
+            seen = list_at(state, "prompts")
+            if prompt and prompt not in seen:
+                state.update(prompts=[*seen, prompt][-KEPT_PROMPTS:], count=0)
+            count = max(0, int(number_at(state, "count")))
+            if count >= limit:
+                return 0
             state["count"] = count + 1
             self._write(session, state)
-        return count + 1, blocks
+        return count + 1
 
-    def record(self, session: str, verdict: dict[str, Any], row: Row | None) -> None:
-        """Remember a verdict; `row` is given when it blocked a stop."""
+    def record(self, session: str, verdict: dict[str, Any]) -> None:
+        """Remember a verdict."""
         with locked(self._session(session), self.lock_seconds):
             state = self.session(session)
             verdicts = [*list_at(state, "verdicts"), verdict]
             state["verdicts"] = verdicts[-KEPT_VERDICTS:]
-            if row:
-                row.block(state)
             self._write(session, state)
 
     def session(self, session: str) -> dict[str, Any]:
@@ -509,45 +438,12 @@ def check_session(session: str) -> str:
     return session
 
 
-def _start_prompt(state: dict[str, Any], prompt: str) -> None:
-    """A prompt that was not seen before starts a new count.
-
-    An earlier one that comes back (a background agent of the last turn) does not: two
-    prompts taking turns would otherwise never reach the limit.
-    """
-    seen = list_at(state, "prompts")
-    if prompt and prompt not in seen:
-        state["prompts"] = [*seen, prompt][-KEPT_PROMPTS:]
-        state["count"] = 0
-        state.pop("rows", None)
-
-
-def _whole(state: dict[str, Any], key: str) -> int:
-    return max(0, int(number_at(state, key)))
-
-
 def object_in(path: str) -> dict[str, Any]:
     """A JSON object; a damaged file counts as none, because counting must go on."""
     try:
         return part_at(read_json(path))
     except FileError:
         return {}
-
-
-def _tool_ran(transcript: str, offset: int) -> bool:
-    try:
-        with open(transcript, "rb") as file:
-            file.seek(offset)
-            return TOOL_RAN in file.read(MAX_SCAN)
-    except (OSError, ValueError):
-        return False
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except (OSError, ValueError):
-        return 0
 
 
 def _mtime(path: str) -> float:

@@ -16,14 +16,16 @@ from feishuperm.lib.terminal import say
 from feishuperm.messages import msg, word
 from feishuperm.models.fields import list_at, number_at, part_at
 from feishuperm.supervisor.supervisor import (
-    CAP_VARIABLE,
-    DEFAULT_CAP,
     SupervisorState,
     check_session,
-    client_cap,
     object_in,
 )
 
+# The client ends a turn after so many blocked stops in a row (no tool in between).  It
+# takes the number from its environment or from `env` in any of its settings files; 0
+# means no cap, anything unreadable means the default.
+CAP_VARIABLE = "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"
+DEFAULT_CAP = 8
 SHOWN_SESSIONS = 5  # --json has them all
 SHOWN_VERDICTS = 5
 SLASH_COMMANDS = {"supervisor.md": "on", "supervisoroff.md": "off"}
@@ -161,9 +163,15 @@ def configured_cap() -> tuple[int, str]:
         # Like the client, which skips a file that it cannot read.
         value = part_at(object_in(path), "env").get(CAP_VARIABLE)
         if value is not None:
-            return client_cap({CAP_VARIABLE: str(value)}), path
+            return client_cap(str(value)), path
     place = msg("its environment") if CAP_VARIABLE in os.environ else msg("its default")
-    return client_cap(os.environ), place
+    return client_cap(os.environ.get(CAP_VARIABLE, "")), place
+
+
+def client_cap(value: str) -> int:
+    """How many blocked stops in a row the client takes; 0 means any number."""
+    is_number = value.isascii() and value.isdigit() and len(value) < 10
+    return int(value) if is_number else DEFAULT_CAP
 
 
 def print_session(entry: dict[str, Any], limit: int) -> None:

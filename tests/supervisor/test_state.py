@@ -11,7 +11,6 @@ from feishuperm.errors import UsageError
 from feishuperm.supervisor.supervisor import (
     KEPT_SECONDS,
     KEPT_VERDICTS,
-    Row,
     SupervisorState,
     check_session,
 )
@@ -31,12 +30,8 @@ def state(home: Path) -> SupervisorState:
     return SupervisorState(str(home / "supervisor"), clock=lambda: NOW)
 
 
-def row(transcript: str = "", agent: str = "", fresh: bool = False) -> Row:
-    return Row(agent, transcript, fresh)
-
-
 def take(state: SupervisorState, prompt: str = "p", limit: int = 20) -> int:
-    return state.take_turn("s", prompt, row(), limit, 0)[0]
+    return state.take_turn("s", prompt, limit)
 
 
 def test_every_review_is_counted_until_the_limit(state: SupervisorState) -> None:
@@ -71,7 +66,7 @@ def test_processes_at_once_count_exactly_and_stop_at_the_limit(
         pid = os.fork()
         if not pid:
             try:
-                count = state.take_turn("s", "p", row(), 30, 0)[0]
+                count = state.take_turn("s", "p", 30)
                 os.write(writer, b"%d\n" % count)
             finally:
                 os._exit(0)
@@ -85,49 +80,9 @@ def test_processes_at_once_count_exactly_and_stop_at_the_limit(
     assert state.session("s")["count"] == 30
 
 
-def test_blocks_in_a_row_end_at_the_clients_cap(state: SupervisorState) -> None:
-    for expected in range(3):
-        turn = state.take_turn("s", "p", row(), 20, 3)
-        assert turn == (expected + 1, expected)
-        state.record("s", {}, row())
-    turn = state.take_turn("s", "p", row(), 20, 3)
-    assert turn == (0, 3)
-    assert state.session("s")["count"] == 3
-
-
-def test_tool_that_ran_in_between_starts_a_new_row(
-    state: SupervisorState, tmp_path: Path
-) -> None:
-    transcript = tmp_path / "t.jsonl"
-    transcript.write_text('{"content":[{"type":"tool_result"}]}\n')
-    there = row(str(transcript))
-    state.take_turn("s", "p", there, 20, 8)
-    state.record("s", {}, there)
-    with transcript.open("a") as file:
-        file.write('{"text":"he wrote \\"type\\":\\"tool_result\\""}\n')
-    assert there.blocks(state.session("s")) == 1
-    with transcript.open("a") as file:
-        file.write('{"content":[{"type":"tool_result"}]}\n')
-    assert there.blocks(state.session("s")) == 0
-
-
-def test_first_stop_of_a_turn_starts_a_new_row(state: SupervisorState) -> None:
-    state.record("s", {}, row())
-    assert row().blocks(state.session("s")) == 1
-    assert row(fresh=True).blocks(state.session("s")) == 0
-
-
-def test_agents_have_rows_of_their_own(state: SupervisorState) -> None:
-    state.record("s", {}, row(agent="a"))
-    state.record("s", {}, row())
-    state.record("s", {}, row(agent="a"))
-    known = state.session("s")
-    assert [row(agent=agent).blocks(known) for agent in ("a", "", "b")] == [2, 1, 0]
-
-
 def test_only_the_last_verdicts_are_kept(state: SupervisorState) -> None:
     for number in range(KEPT_VERDICTS + 5):
-        state.record("s", {"n": number}, None)
+        state.record("s", {"n": number})
     kept = [verdict["n"] for verdict in state.session("s")["verdicts"]]
     assert kept == list(range(5, KEPT_VERDICTS + 5))
 
@@ -145,13 +100,13 @@ def test_files_are_private_and_nothing_else_is_left(state: SupervisorState) -> N
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b'{"count": "many", "prompts": 3, "rows": [], "verdicts": {}}'],
+    [b"", b"{", b"[]", b'{"count": "many", "prompts": 3, "verdicts": {}}'],
 )
 def test_damaged_file_counts_as_none(state: SupervisorState, content: bytes) -> None:
     os.makedirs(state.folder)
     Path(state.folder, "session-s.json").write_bytes(content)
     assert take(state) == 1
-    state.record("s", {"n": 1}, row())
+    state.record("s", {"n": 1})
     assert state.session("s")["verdicts"] == [{"n": 1}]
 
 

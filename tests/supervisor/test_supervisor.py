@@ -15,8 +15,7 @@ from feishuperm.services.ledger import Ledger
 from feishuperm.supervisor import reviewer
 from feishuperm.supervisor import supervisor as supervisor_state
 from feishuperm.supervisor.reviewer import ReviewError, Verdict, built_in_prompt
-from feishuperm.supervisor.supervisor import CAP_VARIABLE, Supervisor, user_prompt
-from feishuperm.supervisor.switch import wanted_cap
+from feishuperm.supervisor.supervisor import Supervisor, user_prompt
 
 STOP = {
     "session_id": "s",
@@ -254,27 +253,6 @@ def test_new_prompt_is_reviewed_again_after_the_limit(desk: Desk) -> None:
         desk.handle(STOP, SUPERVISOR_MAX_ITERATIONS="2")
     answer = desk.handle({**STOP, "prompt_id": "q"}, SUPERVISOR_MAX_ITERATIONS="2")
     assert answer == BLOCKED_STOP
-
-
-def test_ninth_block_in_a_row_is_announced_and_never_made(desk: Desk) -> None:
-    outputs = [desk.handle(STOP) or {} for _ in range(9)]
-    assert [output.get("decision") for output in outputs] == ["block"] * 8 + [None]
-    assert outputs[6] == BLOCKED_STOP
-    assert "Block 8 in a row" in outputs[7]["reason"]
-    assert CAP_VARIABLE in outputs[8]["systemMessage"]
-    assert desk.state()["count"] == 8
-
-
-def test_raised_cap_makes_twenty_blocks_reachable(desk: Desk) -> None:
-    desk.environ[CAP_VARIABLE] = wanted_cap(20)
-    outputs = [desk.handle(STOP) or {} for _ in range(21)]
-    assert [output.get("decision") for output in outputs] == ["block"] * 20 + [None]
-
-
-def test_questions_are_not_held_to_the_cap_on_stops(desk: Desk) -> None:
-    for _ in range(8):
-        desk.handle(STOP)
-    assert desk.handle(QUESTION) == decision("deny", "more")
 
 
 # Failing reviews.

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from feishuperm.errors import UsageError
-from feishuperm.supervisor.supervisor import CAP_VARIABLE, SupervisorState
+from feishuperm.supervisor.supervisor import SupervisorState
 from feishuperm.supervisor.switch import (
+    CAP_VARIABLE,
+    DEFAULT_CAP,
     _session_facts,
     cap_in_force,
+    client_cap,
     configured_cap,
     current_session,
     print_session,
@@ -163,3 +166,17 @@ def test_cap_that_is_too_low_is_told_with_its_remedy(
     number, reason = cap_in_force(20)
     assert number == int(cap) and words in reason
     assert ("install --supervisor" in reason) is (cap == "3")
+
+
+@every_row(
+    ("value", "cap"),
+    [("", 8), ("12", 12), ("0", 0), ("x", 8), ("-1", 8), ("１２", 8)],
+)
+def test_cap_is_read_as_the_client_reads_it(value: str, cap: int) -> None:
+    assert client_cap(value) == cap
+
+
+@every_row("value", ["9" * 5000, "²"])
+def test_cap_that_no_machine_can_count_to_is_the_default(value: str) -> None:
+    """It may come from a repository's settings."""
+    assert client_cap(value) == DEFAULT_CAP
