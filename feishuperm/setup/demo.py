@@ -2,7 +2,7 @@
 
 Its server, socket, settings and ledger are its own, so it works on a machine where
 nothing is configured and leaves a running server alone.  The requests go through real
-hook processes; with `--auto` a `PageClient` answers them the way a person would.
+hook processes; with `--auto` they are answered over their pages, as a person would.
 """
 
 from __future__ import annotations
@@ -195,10 +195,10 @@ def clean_up_on_signals() -> None:
 
 def answer_all(demo: Demo, as_json: bool = False) -> int:
     """Ask and answer one request after the other; the exit code."""
-    client = PageClient(demo.status()["http"])
+    base_url = demo.status()["http"]
     answered = True
     for sample in samples(demo.project):
-        client.press(demo.ask(sample), sample.answer)
+        press(base_url, demo.ask(sample), sample.answer)
         output = hook_output(demo.hooks.pop(sample.title), 10.0)
         tell(f"{sample.title}, {sample.answer}", output, as_json)
         answered = answered and bool(output)
@@ -257,24 +257,18 @@ def open_browser(url: str, environ: Mapping[str, str]) -> None:
 FIELDS = ("input", "button")  # an option may be a button of its own
 
 
-class PageClient:
-    """Somebody who opens a request's page and presses a button."""
-
-    def __init__(self, base_url: str) -> None:
-        self.base_url = base_url
-
-    def press(self, request_id: str, path: str) -> None:
-        """Send the form of one button; the first option answers a question."""
-        url = find_page(self.base_url, request_id)
-        status, page = fetch(url)
-        forms, target = read_forms(page, url), self.base_url + path
-        if status != 200 or target not in forms:
-            raise FeishupermError(
-                msg("the page of {} has no {} ({})", request_id, path, status)
-            )
-        status, _ = fetch(target, forms[target])
-        if status != 200:
-            raise FeishupermError(msg("{} answered with status {}", path, status))
+def press(base_url: str, request_id: str, path: str) -> None:
+    """Send the form of one button; the first option answers a question."""
+    url = find_page(base_url, request_id)
+    status, page = fetch(url)
+    forms, target = read_forms(page, url), base_url + path
+    if status != 200 or target not in forms:
+        raise FeishupermError(
+            msg("the page of {} has no {} ({})", request_id, path, status)
+        )
+    status, _ = fetch(target, forms[target])
+    if status != 200:
+        raise FeishupermError(msg("{} answered with status {}", path, status))
 
 
 def find_page(base_url: str, request_id: str) -> str:

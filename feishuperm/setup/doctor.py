@@ -425,7 +425,8 @@ def check_joined(here: DoctorContext, url: str) -> Result:
     if own is None:
         return Result(FAIL, msg("this machine has not joined {}", url), join)
     if "gateway" not in here.settings.surfaces():
-        return Result(WARN, msg("FEISHUPERM_SURFACES leaves it out"), edit_config(here))
+        fix = edit(config_path(here.environ), "FEISHUPERM_SURFACES")
+        return Result(WARN, msg("FEISHUPERM_SURFACES leaves it out"), fix)
     if here.status is None:
         return Result(WARN, msg("not checked: no server"), here.install())
     rows = [row for row in here.status["channels"] if row["name"] == "gateway"]
@@ -440,10 +441,6 @@ def check_joined(here: DoctorContext, url: str) -> Result:
     return Result(
         FAIL, text, join if is_out else msg("ask the people who run the gateway")
     )
-
-
-def edit_config(here: DoctorContext) -> str:
-    return edit(config_path(here.environ), "FEISHUPERM_SURFACES")
 
 
 def check_server(here: DoctorContext) -> Iterator[Result]:
