@@ -615,11 +615,12 @@ class AppChannel(Channel):
         known = card.ask._replace(seconds=ask.seconds, hold=ask.hold)
         self.store.put(card._replace(ask=known))
         change = partial(self.api.update, card.message_id, self._drawn(card, ask))
-        self.later(AFTER_ANSWER, partial(self._redraw, id, change))
 
-    def _redraw(self, id: str, change: Callable[[], Result]) -> None:
-        if self.approvals.is_pending(id):
-            self._queue(change, CHANGE_SECONDS, key=id)
+        def redraw() -> None:
+            if self.approvals.is_pending(id):
+                self._queue(change, CHANGE_SECONDS, key=id)
+
+        self.later(AFTER_ANSWER, redraw)
 
     def _drawn(self, card: OpenCard, ask: Ask) -> dict[str, Any]:
         """The card of a pending request as it looks now."""

@@ -385,17 +385,13 @@ class Hub:
         key = self._proven(machine, link, nonce, message) if machine else ""
         if machine is not None and key:
             return machine._replace(key=key)
-        is_revoked = machine is None and await self.store.is_revoked(id)
-        self._refuse_login(link, id, is_revoked)
-        return None
-
-    def _refuse_login(self, link: MachineLink, id: str, is_revoked: bool) -> None:
-        if is_revoked:
+        if machine is None and await self.store.is_revoked(id):
             link.end(POLICY, REVOKED)
-            return
+            return None
         self.metrics.refused_logins += 1
         log(f"refused a login as {one_line(id, 40)!r} from {link.address}", "warning")
         link.end(POLICY, msg("unknown machine or wrong key"))
+        return None
 
     def _proven(
         self, machine: Machine, link: MachineLink, nonce: str, message: dict[str, Any]

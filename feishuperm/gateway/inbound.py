@@ -105,11 +105,10 @@ class Inbound:
     async def _paired(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
         """The answer to "shall this machine's requests come to you?"."""
         say, registry = self._hub.say, self._hub.registry
+        over = toast("warning", say("This pairing is over: run feishuperm join again"))
         joining = await self._hub.store.asked(text_at(value, "id"))
         if joining is None or not is_nonce(value, joining.nonce):
-            return toast(
-                "warning", say("This pairing is over: run feishuperm join again")
-            )
+            return over
         if joining.who.startswith("ou_") and joining.who != who:
             return toast("error", say("This card is for somebody else"))
         if not registry.may_join(who):
@@ -117,19 +116,13 @@ class Inbound:
                 "error", say("You are not on this gateway's list (GATEWAY_OWNERS)")
             )
         if not await self._hub.store.spend_asked(joining.id):
-            return toast(
-                "warning", say("This pairing is over: run feishuperm join again")
-            )
+            return over
         if text_at(value, "action") == REFUSE:
-            card = note_card(
-                say("{name} was not added", name=joining.name), self._language
-            )
-            return toast("info", say("{name} was not added", name=joining.name), card)
+            done = say("{name} was not added", name=joining.name)
+            return toast("info", done, note_card(done, self._language))
         name = await self._hub.cards.name_of(who)
         if not await self._hub.pairing.confirmed(joining, who, name):
-            return toast(
-                "warning", say("This pairing is over: run feishuperm join again")
-            )
+            return over
         done = say("{name} is added", name=joining.name)
         return toast("success", done, note_card(done, self._language))
 
@@ -325,20 +318,17 @@ class Inbound:
     async def _mute(
         self, machines: list[Machine], command: chat.Command, who: str
     ) -> str:
-        until = self._hub.now() + command.seconds
+        """Want no card for a while, or want them again."""
+        is_over = command.name == "on"
+        until = 0.0 if is_over else self._hub.now() + command.seconds
         for machine in machines:
             await self._hub.store.mute(machine.id, until)
+        if is_over:
+            return self._hub.say(msg("On again."))
         moment = time.strftime("%m-%d %H:%M", time.localtime(until))
         return self._hub.say(
             msg("Muted until {time}; requests stay in the terminal."), time=moment
         )
-
-    async def _unmute(
-        self, machines: list[Machine], command: chat.Command, who: str
-    ) -> str:
-        for machine in machines:
-            await self._hub.store.mute(machine.id, 0.0)
-        return self._hub.say(msg("On again."))
 
 
 _CHAT: dict[str, Callable[..., Coroutine[Any, None, str]]] = {
@@ -346,7 +336,7 @@ _CHAT: dict[str, Callable[..., Coroutine[Any, None, str]]] = {
     "passes": Inbound._passes,
     "undo": Inbound._undo,
     "mute": Inbound._mute,
-    "on": Inbound._unmute,
+    "on": Inbound._mute,
 }
 
 
