@@ -19,10 +19,10 @@ from feishuperm.danger.interpreter import (
     Call,
     Output,
     ShellState,
+    printed_secret,
     shown,
 )
 from feishuperm.danger.paths import OUTSIDE, TEMPORARY, UNSURE
-from feishuperm.danger.unknown_programs import printed_secret
 
 SSH_HOST = re.compile(r"(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*):(?!//)(.*)", re.DOTALL)
 # A filter of jq that gives a package a script to run when it is installed.
@@ -31,22 +31,22 @@ _SETS_INSTALL = re.compile(
 )
 
 
-def deletes(state: ShellState, call: Call) -> Output:
+def deletes(state: ShellState, call: Call) -> None:
     recursive = call.args.has("rR", "--recursive", "--no-preserve-root")
     for path in call.operands:
         state.deletes(path, recursive or path.origin != "")
-    return NOTHING
 
 
 def desktop(state: ShellState, call: Call) -> Output:
     """gio trash: the first word says what is done."""
     if call.args[:1] in (["trash"], ["remove"]):
-        return deletes(state, call._replace(args=call.args[1:]))
+        deletes(state, call._replace(args=call.args[1:]))
+        return NOTHING
     state.look(call.args)
     return UNSEEN
 
 
-def shreds(state: ShellState, call: Call) -> Output:
+def shreds(state: ShellState, call: Call) -> None:
     for path in call.operands:
         place = state.place(path)
         if place.kind == TEMPORARY:
@@ -54,19 +54,17 @@ def shreds(state: ShellState, call: Call) -> Output:
         else:
             key = "danger.device" if place.device else "danger.wipe"
             state.note(key, shown("shred", [state.show(place)]))
-    return NOTHING
 
 
-def truncates(state: ShellState, call: Call) -> Output:
+def truncates(state: ShellState, call: Call) -> None:
     empties = call.args.value_of("-s", "--size") == "0"
     for path in call.operands:
         state.writes(path)
         if state.place(path).kind not in (OUTSIDE, TEMPORARY) and empties:
             state.note("danger.wipe", shown("truncate", [path]))
-    return NOTHING
 
 
-def makes(state: ShellState, call: Call) -> Output:
+def makes(state: ShellState, call: Call) -> None:
     """Something new; outside of the project a fact."""
     for path in call.operands:
         place = state.place(path)
@@ -74,7 +72,6 @@ def makes(state: ShellState, call: Call) -> Output:
             state.note(place.protected, state.show(place))
         elif place.kind == OUTSIDE:
             state.note("fact.outside", state.show(place))
-    return NOTHING
 
 
 def writes(state: ShellState, call: Call) -> Output:
@@ -85,11 +82,10 @@ def writes(state: ShellState, call: Call) -> Output:
     return call.given
 
 
-def patches(state: ShellState, call: Call) -> Output:
+def patches(state: ShellState, call: Call) -> None:
     folder = call.args.value_of("-d", "--directory")
     if "--dry-run" not in call.args:
         in_place(state, call.operands[:1] if folder is None else Args([folder]))
-    return NOTHING
 
 
 def in_place(state: ShellState, files: Args) -> None:
@@ -105,13 +101,12 @@ def rewrites(state: ShellState, call: Call) -> Output:
     return state.look(call.args).mixed(call.given)
 
 
-def keygen(state: ShellState, call: Call) -> Output:
+def keygen(state: ShellState, call: Call) -> None:
     path = call.args.value_of("-f")
     if "-R" in call.args:
         state.note("danger.keys", call.shown)
     if path is not None and not call.args.has("lyFBe"):
         state.writes(path)
-    return NOTHING
 
 
 def dd(state: ShellState, call: Call) -> Output:
@@ -310,7 +305,7 @@ _FOR_ALL = re.compile(r"0?777|a?[+=]\w*w\w*|[ug]*o[ug]*[+=]\w*w\w*")
 _PRIVATE = re.compile(r"0?[4-7]00")
 
 
-def changes_mode(state: ShellState, call: Call) -> Output:
+def changes_mode(state: ShellState, call: Call) -> None:
     less = [arg for arg in call.args if _LESS.fullmatch(arg)]  # `-w` is no option
     rest = [*less[:1], *call.operands]
     mode = "".join(rest[:1])
@@ -319,13 +314,11 @@ def changes_mode(state: ShellState, call: Call) -> Output:
         state.note("danger.permissions", call.shown)
     for path in rest[1:]:
         _opened(state, call.name, path, mode, recursive)
-    return NOTHING
 
 
-def changes_owner(state: ShellState, call: Call) -> Output:
+def changes_owner(state: ShellState, call: Call) -> None:
     for path in call.operands[1:]:
         _opened(state, call.name, path, "", call.args.has("R", "--recursive"))
-    return NOTHING
 
 
 def _opened(
@@ -340,7 +333,7 @@ def _opened(
         state.note("danger.permissions", told)
 
 
-def unlocks(state: ShellState, call: Call) -> Output:
+def unlocks(state: ShellState, call: Call) -> None:
     """chattr, chflags: whether a file may be changed at all."""
     rest = [arg for arg in call.operands if not re.fullmatch(r"[+=]\w+", arg)]
     for path in rest[call.name == "chflags" :]:
@@ -348,7 +341,6 @@ def unlocks(state: ShellState, call: Call) -> Output:
         if place.kind == OUTSIDE:
             told = shown(call.name, [state.show(place)])
             state.note("danger.permissions", told)
-    return NOTHING
 
 
 # Archives, and what is coded.

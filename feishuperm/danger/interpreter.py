@@ -49,7 +49,7 @@ from feishuperm.shell.reader import (
     parse,
 )
 
-Program = Callable[["ShellState", "Call"], "Output"]
+Program = Callable[["ShellState", "Call"], "Output | None"]  # None: `NOTHING`
 
 MAX_SEARCHED = 150_000  # characters; Linux runs no command that is longer
 MAX_NESTED = 12  # texts that run texts
@@ -250,6 +250,13 @@ def shown(name: str, args: Sequence[str]) -> str:
     """A command as it is named to a person."""
     short = [arg for arg in args[:8] if len(arg) < 40 and "\n" not in arg]
     return " ".join([name, *short[:4]]).replace(UNKNOWN, "…")
+
+
+def printed_secret(name: str, args: Args) -> Output | None:
+    """What a program prints that is told to print a secret."""
+    if pattern("prints_secret").match(" ".join([name, *args[:3]])):
+        return Output(None, SECRET, f"$({shown(name, args)})")
+    return None
 
 
 class Findings:
@@ -569,7 +576,8 @@ class ShellState:
         """A program that the table knows, or a row of it for others."""
         row = programs().get(name)
         call = Call(name, Args(args), given, row.valued if row else "")
-        return self.programs[program or name](self, call)
+        out = self.programs[program or name](self, call)
+        return NOTHING if out is None else out
 
     def _may_run(self, words: Iterable[str]) -> None:
         """Remember what could be files that this call runs."""

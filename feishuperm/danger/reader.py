@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from feishuperm.danger import code, files, remote, unknown_programs, wrappers
+from feishuperm.danger import code, files, remote, wrappers
 from feishuperm.danger.code import judge_sql, read_powershell
 from feishuperm.danger.command_table import pattern, programs
 from feishuperm.danger.interpreter import (
@@ -53,10 +53,10 @@ class Reading(NamedTuple):
 def functions() -> dict[str, Program]:
     """Every program of the table with its function."""
     found: dict[str, Program] = {}
-    for module in (code, files, remote, unknown_programs, wrappers):
+    for module in (code, files, remote, wrappers):
         found.update(vars(module))
     table = {name: found[row.function] for name, row in programs().items()}
-    return {**table, ANY: unknown_programs.unknown}
+    return {**table, ANY: wrappers.unknown}
 
 
 def read_call(

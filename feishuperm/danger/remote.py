@@ -25,11 +25,11 @@ from feishuperm.danger.interpreter import (
     Output,
     Program,
     ShellState,
+    printed_secret,
     shown,
 )
 from feishuperm.danger.paths import OUTSIDE, UNKNOWN
-from feishuperm.danger.unknown_programs import by_words, printed_secret, publishes
-from feishuperm.danger.wrappers import cd
+from feishuperm.danger.wrappers import by_words, cd, publishes
 
 # Another machine.
 
@@ -297,7 +297,7 @@ def git(state: ShellState, call: Call) -> Output:
     if rest and not {"--dry-run", "--help"} & set(rest):
         inner = Call(rest[0], rest[1:], call.given)
         plain = _git_wipes if rest[0] in _wiping() else _git_plain
-        out = _GIT.get(rest[0], plain)(state, inner)
+        out = _GIT.get(rest[0], plain)(state, inner) or UNSEEN
     state.cwd = before
     top = rest == ["rev-parse", "--show-toplevel"]
     return Output(state.rules.project) if top else Output(None, *out.trace)
@@ -322,11 +322,11 @@ _FORCES = re.compile(
 )
 
 
-def _git_push(state: ShellState, call: Call) -> Output:
+def _git_push(state: ShellState, call: Call) -> None:
     rest = call.args.operands("-o --push-option --receive-pack --exec --repo")
     own = [arg for arg in call.args if not arg.startswith("--receive")]
     if "-n" in call.args:
-        return NOTHING
+        return
     if any(map(_DEPLOYS.fullmatch, rest[:1])):
         state.note("danger.publish", shown("git push", own))
     refs = any(ref.startswith(("+", ":")) for ref in rest[1:])
@@ -336,7 +336,6 @@ def _git_push(state: ShellState, call: Call) -> Output:
         state.note("fact.push", " ".join(rest[:2]))
     for arg in rest[:1]:
         state.visit(arg)
-    return NOTHING
 
 
 def _git_checkout(state: ShellState, call: Call) -> Output:
@@ -346,11 +345,10 @@ def _git_checkout(state: ShellState, call: Call) -> Output:
     return _put_back(state, call, files, call.args.has("f", "--force"))
 
 
-def _git_restore(state: ShellState, call: Call) -> Output:
+def _git_restore(state: ShellState, call: Call) -> None:
     args = call.args
     if args.has("W", "--worktree") or not args.has("S", "--staged"):
         _put_back(state, call, args.operands("-s --source"))
-    return NOTHING
 
 
 def _put_back(
@@ -366,14 +364,13 @@ def _put_back(
     return NOTHING
 
 
-def _git_wipes(state: ShellState, call: Call) -> Output:
+def _git_wipes(state: ShellState, call: Call) -> None:
     """A command that gives something up if its words say so, by the table."""
     if re.search(_wiping()[call.name], " ".join(call.args)):
         state.note("danger.wipe", f"git {call.shown}")
     for option, text in zip(call.args, call.args[1:]):
         if re.fullmatch(r"--exec|-x|--\w+-filter", option):
             state.run(text)
-    return NOTHING
 
 
 @cache
@@ -383,7 +380,7 @@ def _wiping() -> dict[str, str]:
     return {name: wiping for name, _, wiping in rows}
 
 
-def _git_each(state: ShellState, call: Call) -> Output:
+def _git_each(state: ShellState, call: Call) -> None:
     """submodule foreach, bisect run: the rest is a command."""
     rest = call.args[:2].operands()
     if rest[:1] in (["foreach"], ["run"]):
@@ -393,10 +390,9 @@ def _git_each(state: ShellState, call: Call) -> Output:
         state.note("danger.wipe", shown("git submodule", call.args))
     else:
         state.look(call.args)
-    return NOTHING
 
 
-def _git_config(state: ShellState, call: Call) -> Output:
+def _git_config(state: ShellState, call: Call) -> None:
     args = call.args
     rest = args.operands("-f --file --type --default")
     rest = rest[1:] if rest[:1] in (["set"], ["add"]) else rest
@@ -406,7 +402,6 @@ def _git_config(state: ShellState, call: Call) -> Output:
     changes = args.has("", "--unset", "--unset-all", "--add", "--replace-all")
     if rest[:1] not in (["get"], ["list"]) and (changes or len(rest) > 1):
         _git_changes(state, shown("git config", args), rest, everywhere)
-    return NOTHING
 
 
 def _git_changes(state: ShellState, told: str, rest: Args, everywhere: bool) -> None:
@@ -421,7 +416,7 @@ def _git_changes(state: ShellState, told: str, rest: Args, everywhere: bool) -> 
         state.run(Arg(text.lstrip("!")))
 
 
-def _git_clone(state: ShellState, call: Call) -> Output:
+def _git_clone(state: ShellState, call: Call) -> None:
     rest = call.args.operands(
         "-b --branch --depth -o -c --config --reference --filter -j --jobs -u"
     )
@@ -441,25 +436,21 @@ def _git_clone(state: ShellState, call: Call) -> Output:
         target = state.place(where)
         if target.kind == OUTSIDE:
             state.note("fact.outside", state.show(target))
-    return NOTHING
 
 
-def _git_remote(state: ShellState, call: Call) -> Output:
+def _git_remote(state: ShellState, call: Call) -> None:
     for arg in call.args:
         state.visit(arg)
-    return NOTHING
 
 
-def _git_mv(state: ShellState, call: Call) -> Output:
+def _git_mv(state: ShellState, call: Call) -> None:
     for path in call.operands:
         state.rewrites(path)
-    return NOTHING
 
 
-def _git_rm(state: ShellState, call: Call) -> Output:
+def _git_rm(state: ShellState, call: Call) -> None:
     for path in () if call.args.has("", "--cached") else call.operands:
         state.deletes(path, call.args.has("r"))
-    return NOTHING
 
 
 _RUN_OPTIONS = re.compile(
@@ -469,7 +460,7 @@ _RUN_OPTIONS = re.compile(
 )
 
 
-def _git_plain(state: ShellState, call: Call) -> Output:
+def _git_plain(state: ShellState, call: Call) -> None:
     """Anything else: an option or an address may name a program."""
     for match in filter(None, map(_RUN_OPTIONS.fullmatch, call.args)):
         state.run(match[1] or match[2] or match[3])
@@ -477,7 +468,6 @@ def _git_plain(state: ShellState, call: Call) -> Output:
         if option in ("-x", "--extcmd", "--upload-pack", "--exec"):
             state.run(text)
     state.look(call.args)
-    return NOTHING
 
 
 _GIT: dict[str, Program] = {

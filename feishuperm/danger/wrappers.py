@@ -1,4 +1,4 @@
-"""Programs that run others on this machine, what a shell does itself, and processes.
+"""Programs that run others on this machine, what a shell does itself, unknown programs.
 
 `shell/programs.py` has the table of shells, wrappers and interpreters.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 import shlex
 
-from feishuperm.danger.code import run_code
+from feishuperm.danger.code import destroys, run_code
 from feishuperm.danger.command_table import is_harmless, pattern, words
 from feishuperm.danger.files import in_place
 from feishuperm.danger.interpreter import (
+    DOWNLOADED,
     HOST,
     MAX_VALUES,
     NOTHING,
+    PATHLIKE,
     SECRET,
     SHELL,
     UNSEEN,
@@ -23,17 +25,10 @@ from feishuperm.danger.interpreter import (
     Call,
     Output,
     ShellState,
+    printed_secret,
     shown,
 )
 from feishuperm.danger.paths import OUTSIDE, UNKNOWN, UNSURE
-from feishuperm.danger.unknown_programs import (
-    RUN_BY_OTHERS,
-    by_name,
-    fed_sql,
-    publishes,
-    runs_among,
-    unknown,
-)
 from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS
 
 MAX_SPLIT = 100  # words of a text in an option
@@ -43,6 +38,16 @@ _CARRIES = (
     ("-c", "--command", "--exec"),
     *((name,) for name in ("--prepare", "--cleanup", "--setup", "--conclude")),
 )
+
+# What a first word says of a program that is not known otherwise.
+_VERBS = {
+    **dict.fromkeys(("publish", "unpublish", "deploy", "shipit"), "danger.publish"),
+    **dict.fromkeys(("destroy", "nuke", "teardown"), "danger.machine"),
+}
+# Behind a program that is not known: what it may well run.
+RUN_BY_OTHERS = frozenset(["rm", "sudo", "doas", "dd", "shred", *SHELLS])
+_DATABASE = {"dbshell", "dbconsole", "--stdin", "db", "sql", "query"}
+_SOMEBODY = re.compile(r"[\w.-]+:|[\w.+-]+@[\w-]+\.\w")
 
 
 def wrapped(state: ShellState, call: Call) -> Output:
@@ -400,15 +405,14 @@ def crontab(state: ShellState, call: Call) -> Output:
     return UNSEEN
 
 
-def at(state: ShellState, call: Call) -> Output:
+def at(state: ShellState, call: Call) -> None:
     if call.args.has("lrdcV"):
-        return NOTHING
+        return
     state.note("danger.startup", call.shown)
     if call.given.text:
         state.run(Arg(call.given.text))
     elif call.given is not NOTHING:
         state.run_input(call.given)
-    return NOTHING
 
 
 # Processes.
@@ -435,7 +439,7 @@ def process(state: ShellState, call: Call) -> Output:
     return Output(None, "", " ".join(call.operands))
 
 
-def kill_named(state: ShellState, call: Call) -> Output:
+def kill_named(state: ShellState, call: Call) -> None:
     """pkill, killall: what a process is called, or whose it is."""
     args, rest = call.args, call.operands
     state.recognise(call.name, args)
@@ -443,10 +447,9 @@ def kill_named(state: ShellState, call: Call) -> Output:
     asks = args.has("0l", "--list") and not args.has("f")
     if not asks and (everything or any(map(_is_server, rest))):
         state.note("danger.machine", call.shown)
-    return NOTHING
 
 
-def kill(state: ShellState, call: Call) -> Output:
+def kill(state: ShellState, call: Call) -> None:
     is_signal = re.compile(r"(?!-1\Z)-(?:[A-Z]\w*|s|\d{1,2})").fullmatch
     rest = [arg for arg in call.args if not is_signal(arg)]
     if any("feishuperm" in arg.what for arg in rest):
@@ -454,7 +457,6 @@ def kill(state: ShellState, call: Call) -> Output:
     named = any(_is_server(arg.what) for arg in rest) and "-0" not in call.args
     if rest[-1:] in (["1"], ["-1"]) or named:
         state.note("danger.machine", shown("kill", call.args))
-    return NOTHING
 
 
 # What a shell does itself, and programs whose output can be told.
@@ -513,8 +515,8 @@ def passes(state: ShellState, call: Call) -> Output:
     return Output(None, *call.given.trace)
 
 
-def nothing(state: ShellState, call: Call) -> Output:
-    return NOTHING
+def nothing(state: ShellState, call: Call) -> None:
+    """Neither does anything of note nor prints anything."""
 
 
 def set_options(state: ShellState, call: Call) -> Output:
@@ -524,7 +526,7 @@ def set_options(state: ShellState, call: Call) -> Output:
     return NOTHING if call.args else Output(None, SECRET, call.name)
 
 
-def cd(state: ShellState, call: Call) -> Output:
+def cd(state: ShellState, call: Call) -> None:
     rest = call.operands
     if not rest:
         state.cwd = state.rules.home or UNKNOWN
@@ -534,7 +536,6 @@ def cd(state: ShellState, call: Call) -> Output:
         full = state.rules.full(rest[0], "" if state.cwd == UNKNOWN else state.cwd)
         unsure = state.cwd == UNKNOWN and not rest[0].startswith(("/", "~"))
         state.cwd = UNKNOWN if unsure else full
-    return NOTHING
 
 
 def declare(state: ShellState, call: Call) -> Output:
@@ -544,24 +545,114 @@ def declare(state: ShellState, call: Call) -> Output:
     return NOTHING if call.operands else Output(None, SECRET, call.name)
 
 
-def read_variable(state: ShellState, call: Call) -> Output:
+def read_variable(state: ShellState, call: Call) -> None:
     lines = (call.given.text or "").split("\n")[:MAX_VALUES]
     values = [Arg(line, *call.given.trace) for line in lines if line.strip()]
     for name in call.operands:
         state.variables[name] = tuple(values) or (Arg(UNKNOWN, *call.given.trace),)
-    return NOTHING
 
 
-def trap(state: ShellState, call: Call) -> Output:
+def trap(state: ShellState, call: Call) -> None:
     """Runs when the shell ends: now, as far as we are concerned."""
     rest = call.operands
     if len(rest) > 1 and rest[0] not in ("", "-"):
         state.run(rest[0])
-    return NOTHING
 
 
-def alias(state: ShellState, call: Call) -> Output:
+def alias(state: ShellState, call: Call) -> None:
     for arg in call.operands:
         if "=" in arg:
             state.run(Arg(arg.partition("=")[2]))
-    return NOTHING
+
+
+# Programs that are not known, and what may still be said of them: by their first word,
+# by the name of a script, by a command among their arguments, by what they print and to
+# whom they send it.
+
+
+def unknown(state: ShellState, call: Call) -> Output:
+    """A program that nobody has told us about; its name is the first word."""
+    word, args = call.args[0], call.args[1:]
+    name = word.rpartition("/")[2]
+    recognised = state.recognise(name, args) or _by_verb(state, name, args)
+    if PATHLIKE.match(word) and not recognised:
+        state.reads(word)
+    if "/" in word:
+        by_name(state, word, args)
+    runs_among(state, args)
+    fed_sql(state, args, call.given)
+    state.outputs(name, args)
+    out = state.look(args)
+    rest = args.operands()
+    for path in rest if name in words("runs its file") else ():
+        state.suspicious(state.brought(path))
+    for somebody in filter(_SOMEBODY.match, rest[-1:]):
+        state.leaks(out if out.origin else call.given, somebody)
+    return _printed(name, call.args, out).mixed(call.given)
+
+
+def by_words(state: ShellState, call: Call) -> Output:
+    return unknown(state, call._replace(args=Args([Arg(call.name), *call.args])))
+
+
+def _printed(name: str, args: Args, out: Output) -> Output:
+    """What a program prints that reads something: that, or what others keep for it."""
+    secret = printed_secret(name, args[1:])
+    if secret is not None:
+        return secret
+    text = " ".join(args[:4])[:2000]
+    remote = pattern("prints_remote").match(text)
+    if remote or (not out.origin and HOST.search(text)):
+        return Output(None, DOWNLOADED, text)
+    return out
+
+
+def _by_verb(state: ShellState, name: str, args: Args) -> bool:
+    key = _VERBS.get(args[0]) if args else None
+    if key is None or pattern("naming").fullmatch(name) or is_harmless(args):
+        return False
+    state.note(key, shown(name, args))
+    return True
+
+
+def fed_sql(state: ShellState, args: Args, given: Output) -> None:
+    """Statements that a framework hands to its database."""
+    statement = destroys(given.text or "") if _DATABASE & set(args) else ""
+    if statement:
+        state.note("danger.data", statement)
+
+
+def publishes(goal: str) -> bool:
+    """Whether a target or a script is called by what it does."""
+    return pattern("publishes").fullmatch(goal) is not None
+
+
+def by_name(state: ShellState, path: str, args: Args) -> None:
+    """A script whose name tells what it does."""
+    goal = re.sub(r"\.\w+\Z", "", path.rpartition("/")[2])
+    if publishes(goal) and not is_harmless(args):
+        state.note("danger.publish", path)
+
+
+def runs_among(state: ShellState, args: Args) -> None:
+    """`anything sh -c TEXT`, `-c TEXT`, `-- command`: any program may run that."""
+    command = args.behind_dashes() or args
+    if len(command) > 1 and _is_command(state, command[0], command is not args):
+        state.call(command, NOTHING)
+        return
+    for place, (arg, text) in enumerate(zip(args, args[1:])):
+        if arg in SHELLS and re.fullmatch(r"-\w*c", text):
+            state.call(args[place:], NOTHING)
+            return
+        if arg in ("-c", "-C", "--command", "--exec", "--run") and " " in text:
+            state.run(text)
+        if arg in ("run", "exec", "-c", "--command") and text in RUN_BY_OTHERS:
+            state.call(args[place + 1 :], NOTHING)
+        if arg in ("-c", "-e", "--eval", "--execute", "runner", "--command"):
+            state.call([Arg("python"), Arg("-c"), text], NOTHING)
+
+
+def _is_command(state: ShellState, word: str, dashed: bool) -> bool:
+    """Whether a command begins with a word: by itself, or behind `--`."""
+    leaf = word.rpartition("/")[2]
+    return word in RUN_BY_OTHERS or (dashed and leaf in state.programs)

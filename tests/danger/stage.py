@@ -56,7 +56,7 @@ class Stage:
         if row is None:
             args = [Arg(name), *args]
         call = Call(name, Args(args), given, row.valued if row else "")
-        return functions()[name if row else ANY](self.state, call)
+        return functions()[name if row else ANY](self.state, call) or NOTHING
 
     @property
     def notes(self) -> list[str]:

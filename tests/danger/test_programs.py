@@ -6,7 +6,7 @@ from feishuperm.danger import files, remote, wrappers
 from feishuperm.danger.command_table import programs, sections
 from feishuperm.danger.interpreter import ANY, Program
 from feishuperm.danger.reader import functions
-from feishuperm.danger.unknown_programs import RUN_BY_OTHERS, by_words, unknown
+from feishuperm.danger.wrappers import RUN_BY_OTHERS, by_words, unknown
 from feishuperm.shell.programs import INTERPRETERS, ROOT, SHELLS, WRAPPERS
 from tests.tables import every_row
 

@@ -11,7 +11,7 @@ from feishuperm.danger.interpreter import (
     Call,
     Output,
 )
-from feishuperm.danger.unknown_programs import unknown
+from feishuperm.danger.wrappers import unknown
 from tests.danger.stage import Stage
 from tests.tables import every_row
 

@@ -14,8 +14,7 @@ from feishuperm.danger.interpreter import (
     Output,
 )
 from feishuperm.danger.paths import UNKNOWN
-from feishuperm.danger.unknown_programs import RUN_BY_OTHERS
-from feishuperm.danger.wrappers import script
+from feishuperm.danger.wrappers import RUN_BY_OTHERS, script
 from tests.danger.stage import Stage
 from tests.tables import every_row
 
