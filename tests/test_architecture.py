@@ -25,8 +25,6 @@ ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "client": {"commands", "lib"},  # late: no server, or another agent's event
     "codes": set(),
-    "catalogue": set(),
-    "messages": {"catalogue"},  # late: in the sources alone
     "loader": {"cli", "client"},
     "errors": set(),
     "wire": set(),
@@ -65,7 +63,7 @@ ROOT_NAMES = {
 }
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
-    *("codes.py", "loader.py", "messages.py", "catalogue.py", "locale"),
+    *("codes.py", "loader.py", "messages.py", "locale"),
     *(
         "models",
         "protocol",
