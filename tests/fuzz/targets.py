@@ -19,7 +19,6 @@ from feishuperm.hooks.config_manager import ConfigManager
 from feishuperm.hooks.variables import UnsafeTemplate, shell_template, used_variables
 from feishuperm.lib import settings_editor
 from feishuperm.lib.config import read_config
-from feishuperm.lib.diff import unified_diff
 from feishuperm.lib.display import one_line, visible
 from feishuperm.lib.files import parse_json
 from feishuperm.lib.git import current_branch
@@ -33,7 +32,7 @@ from feishuperm.lib.process_tree import (
 )
 from feishuperm.lib.secrets import mask
 from feishuperm.lib.socket_owner import Packed, find_row, parse_diag, parse_pcblist
-from feishuperm.lib.tool import TOOLS, extract_tool_detail, format_rules
+from feishuperm.lib.tool import TOOLS, extract_tool_detail, format_rules, unified_diff
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
 from feishuperm.models.hooks import matcher_problem, matches
 from feishuperm.models.payload import PermissionRequestPayload, parse_payload

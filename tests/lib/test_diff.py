@@ -7,7 +7,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feishuperm.lib.diff import CHUNK, Budget, unified_diff
+from feishuperm.lib.tool import CHUNK, Budget, unified_diff
 from tests.tables import every_row
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "c d", " x"]), max_size=30)
