@@ -46,6 +46,23 @@ MAX_RULE = 2048  # bytes: what nobody reads to its end nobody should allow for e
 WAIT = 2.0  # seconds; other holders keep the lock for one write
 TRIES = 3  # how often another program may change the file while we write it
 
+# Why no rule is written, where several places say so.
+NO_EXACT = msg("There is no exact rule for this request; it was allowed once")
+TOO_LONG = msg(
+    "The rule would be longer than 2 kB and is not written; it was allowed once"
+)
+FOLDER = msg(
+    "The path is a folder, and its rule would allow everything in it; it was "
+    "allowed once"
+)
+SEARCH = msg(
+    "A rule for a search would allow reading the whole folder; it was allowed once"
+)
+LINKED = msg(
+    ".claude/settings.local.json is a link, or goes through one; no rule is "
+    "written, and this request was allowed once"
+)
+
 # What makes an exact rule impossible, by the tool a rule names; the first match counts.
 _COMMAND = (
     (
@@ -63,10 +80,7 @@ _COMMAND = (
             "allowed once"
         ),
     ),
-    (
-        re.compile(r"[\x00\ud800-\udfff]"),
-        msg("There is no exact rule for this request; it was allowed once"),
-    ),
+    (re.compile(r"[\x00\ud800-\udfff]"), NO_EXACT),
 )
 _PATH = (
     (
@@ -76,35 +90,17 @@ _PATH = (
             "allowed once"
         ),
     ),  # as `*`, for one character
-    (
-        re.compile(r"[^/]/\Z"),
-        msg(
-            "The path is a folder, and its rule would allow everything in it; it was "
-            "allowed once"
-        ),
-    ),
+    (re.compile(r"[^/]/\Z"), FOLDER),
     # Controls; names ending in a dot or a blank, which never match; the root itself.
     (
         re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|[.\s](/|\Z)|\A/+\Z"),
         msg("This path cannot be written as an exact rule; it was allowed once"),
     ),
 )
-_NAME = (
-    (
-        re.compile(r"[^\w ./:@-]|\A\s|\s\Z"),
-        msg("There is no exact rule for this request; it was allowed once"),
-    ),
-)
+_NAME = ((re.compile(r"[^\w ./:@-]|\A\s|\s\Z"), NO_EXACT),)
 _TEMPORARY = re.compile(r"\.feishuperm-[0-9a-f]{16}")  # as `lib.files` names them
 # Tools that have a rule in the client's grammar, and why it is never written.
-_NO_RULE = {
-    "Glob": msg(
-        "A rule for a search would allow reading the whole folder; it was allowed once"
-    ),
-    "Grep": msg(
-        "A rule for a search would allow reading the whole folder; it was allowed once"
-    ),
-}
+_NO_RULE = {"Glob": SEARCH, "Grep": SEARCH}
 _REFUSALS = {"Bash": _COMMAND, "Edit": _PATH, "Read": _PATH}
 # `mcp__server` alone would allow every tool of the server.
 _BARE = re.compile(
@@ -158,12 +154,7 @@ class RuleWriter:
         """The rules for exactly this call; a relative path starts at `cwd`."""
         wanted = format_rules(tool_name, _absolute(tool_input, cwd or project))
         if not wanted:
-            return RulePlan(
-                refusal=_NO_RULE.get(
-                    tool_name,
-                    msg("There is no exact rule for this request; it was allowed once"),
-                )
-            )
+            return RulePlan(refusal=_NO_RULE.get(tool_name, NO_EXACT))
         refusal = next(filter(None, (_refusal(*rule) for rule in wanted)), "")
         if refusal:
             return RulePlan(refusal=refusal)
@@ -314,15 +305,9 @@ def _refusal(tool: str, content: str) -> str:
     """Why this rule would not be exact; empty when it is."""
     if not content:
         fits = len(tool) <= MAX_NAME and _BARE.fullmatch(tool)
-        return (
-            ""
-            if fits
-            else msg("There is no exact rule for this request; it was allowed once")
-        )
+        return "" if fits else NO_EXACT
     if len(content) > MAX_RULE:  # before some MB are searched for what else is wrong
-        return msg(
-            "The rule would be longer than 2 kB and is not written; it was allowed once"
-        )
+        return TOO_LONG
     for pattern, key in _REFUSALS.get(tool, _NAME):
         if pattern.search(content):
             return key
@@ -333,10 +318,7 @@ def _file_refusal(content: str) -> str:
     """Why the rule would not mean this very file, by what is on the disk."""
     path = "/" + content.lstrip("/")
     if os.path.isdir(path):
-        return msg(
-            "The path is a folder, and its rule would allow everything in it; it "
-            "was allowed once"
-        )
+        return FOLDER
     # The client also wants a rule for where the link leads, which nobody was shown.
     return (
         ""
@@ -351,18 +333,9 @@ def _file_refusal(content: str) -> str:
 def _text_refusal(project: str, rules: tuple[str, ...]) -> str:
     """Why these texts must not be written, or not there."""
     if any(len(rule.encode()) > MAX_RULE for rule in rules):
-        return msg(
-            "The rule would be longer than 2 kB and is not written; it was allowed once"
-        )
+        return TOO_LONG
     linked = os.path.isdir(project) and not _is_plain(project)
-    return (
-        msg(
-            ".claude/settings.local.json is a link, or goes through one; no rule is "
-            "written, and this request was allowed once"
-        )
-        if linked
-        else ""
-    )
+    return LINKED if linked else ""
 
 
 def _in_project(tool: str, content: str) -> bool:
@@ -389,13 +362,7 @@ def _own_file(project: str) -> str:
     """Where the settings are, without a link on the way. Raises RuleFileError."""
     if not _is_plain(project):
         message = msg("{} is or goes through a link", settings_path(project))
-        raise RuleFileError(
-            message,
-            msg(
-                ".claude/settings.local.json is a link, or goes through one; no rule "
-                "is written, and this request was allowed once"
-            ),
-        )
+        raise RuleFileError(message, LINKED)
     return settings_path(os.path.realpath(project))
 
 
