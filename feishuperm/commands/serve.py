@@ -62,11 +62,10 @@ from feishuperm.server.loop import Loop, caps, raise_file_limit
 from feishuperm.server.machine_line import MachineLine
 from feishuperm.server.outgoing import Link
 from feishuperm.services.approvals import Approvals
-from feishuperm.services.dangers import load_tables
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
-from feishuperm.services.presenter import Presenter
+from feishuperm.services.presenter import Presenter, load_tables
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.services.web_access import Links, LoginTokens, Sessions, load_key
 

@@ -1,9 +1,14 @@
-"""Forms of MCP servers: a schema in, fields to fill in; what was filled in, checked.
+"""Forms: what Claude or an MCP server asks; what was filled in, checked.
 
-The client passes an answer on as it is, so whatever a server's schema demands is
-checked here: types, choices, what is required, formats, limits.  A schema that says
-anything not known here is not read at all, and its form is left to the terminal.
-Patterns are among that: a server's regular expression must not keep ours busy.
+Questions are those of AskUserQuestion; the client takes answers by question text.  What
+comes from a browser is checked against what was asked, since a page can be changed
+before it is sent.
+
+The rest is for MCP servers: a schema in, fields to fill in.  The client passes an
+answer on as it is, so whatever a server's schema demands is checked here: types,
+choices, what is required, formats, limits.  A schema that says anything not known here
+is not read at all, and its form is left to the terminal.  Patterns are among that: a
+server's regular expression must not keep ours busy.
 """
 
 from __future__ import annotations
@@ -16,9 +21,8 @@ from typing import Any, NamedTuple
 
 from feishuperm.messages import msg
 from feishuperm.models.ask import TEXT_LIMIT, Field, Option
-from feishuperm.models.fields import text_at
+from feishuperm.models.fields import list_at, text_at
 from feishuperm.models.names import NOT_OFFERED
-from feishuperm.models.question import in_form
 
 Say = Callable[..., str]
 
@@ -50,6 +54,74 @@ MOMENT = re.compile(
 EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)+")
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
 DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+# Questions.
+
+
+class Question(NamedTuple):
+    """One question, whatever shape it came in."""
+
+    text: str
+    header: str
+    options: tuple[tuple[str, str], ...]  # label, description
+    multiple: bool
+
+
+def read_questions(questions: object) -> list[Question]:
+    """The questions that can be asked; what has no text is left out."""
+    if not isinstance(questions, list):
+        return []
+    asked = [_question(entry) for entry in questions if isinstance(entry, dict)]
+    return [question for question in asked if question.text]
+
+
+def _question(entry: dict[str, Any]) -> Question:
+    return Question(
+        text_at(entry, "question"),
+        text_at(entry, "header"),
+        tuple(
+            (text_at(row, "label"), text_at(row, "description"))
+            for row in list_at(entry, "options")
+            if text_at(row, "label")
+        ),
+        entry.get("multiSelect") is True,
+    )
+
+
+def parse_answers(
+    questions: object, form: Mapping[str, Sequence[str]]
+) -> dict[str, str] | str:
+    """The answers by question text, or the text key of what is wrong.
+
+    Fields are `q0`, `q0_other` and so on.  One's own words replace a single choice and
+    join several ones; a question without an answer is left out.
+    """
+    answers: dict[str, str] = {}
+    for number, question in enumerate(read_questions(questions)):
+        offered = {in_form(label): label for label, _ in question.options}
+        chosen = [in_form(value) for value in form.get(f"q{number}", ())]
+        if not offered.keys() >= set(chosen):
+            return msg("One choice was not offered. Please choose again.")
+        own = " ".join(form.get(f"q{number}_other", ())).strip()
+        answer = _answer(question.multiple, [offered[value] for value in chosen], own)
+        if answer:
+            answers[question.text] = answer
+    return answers or msg("Answer at least one question.")
+
+
+def _answer(multiple: bool, chosen: list[str], own: str) -> str:
+    if multiple:
+        return ", ".join([*chosen, own] if own else chosen)
+    return own or "".join(chosen[:1])
+
+
+def in_form(label: str) -> str:
+    """A label as it survives a form: browsers rewrite line ends and lone surrogates."""
+    return " ".join(label.encode(errors="replace").decode().split())
+
+
+# Schemas.
 
 
 class Wrong(NamedTuple):

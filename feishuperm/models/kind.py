@@ -32,10 +32,11 @@ from feishuperm.models.form import (
     Wrong,
     form_fields,
     is_address,
+    parse_answers,
     parse_content,
+    read_questions,
 )
 from feishuperm.models.names import EXPIRED, NOT_OFFERED, PLAN_TOOL, QUESTION_TOOL
-from feishuperm.models.question import parse_answers, read_questions
 from feishuperm.models.request import ALLOWED, ANSWERED, DENIED
 
 Say = Callable[..., str]

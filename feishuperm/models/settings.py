@@ -1,7 +1,8 @@
-"""Every setting: one row with its default, what is allowed, and what it is for.
+"""Every setting: a row of `Settings` says what it is for, its default, what is allowed.
 
 `Settings` is made from plain strings, whatever they came from; it reads no file and no
-environment (see `lib.config`).  Attributes are the keys in lower case.
+environment (see `lib.config`).  Attributes are the keys in lower case; the type of each
+is what its parser returns.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from feishuperm.models.names import LANGUAGES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 NOTIFY = "permission,question,plan"  # what makes a card if nobody says otherwise
 SURFACES = ("inbox", "webhook", "app", "gateway")
@@ -29,24 +32,34 @@ class Setting:
 
     def __init__(
         self,
-        key: str,
         default: str,
         parse: Callable[[str], Any],
         allowed: str | Callable[[], str],
-        help: str,
-        secret: bool = False,
+        secret: bool,
     ) -> None:
-        self.key = key
         self.default = default
         self.parse = parse
         self._allowed = allowed
-        self.help = help
         self.secret = secret  # never shown in an error, a log or a status
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.key = name.upper()
 
     @property
     def allowed(self) -> str:
         """What a value may be."""
         return self._allowed if isinstance(self._allowed, str) else self._allowed()
+
+
+def _row(
+    default: str,
+    parse: Callable[[str], T],
+    allowed: str | Callable[[], str],
+    secret: bool = False,
+) -> T:
+    """A row of `Settings`; an instance has the parsed value in its place."""
+    row: Any = Setting(default, parse, allowed, secret)
+    return row  # type: ignore[no-any-return]
 
 
 def _text(value: str) -> str:
@@ -104,9 +117,13 @@ def _choice(*names: str) -> Callable[[str], str]:
     return parse
 
 
+def _parts(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
 def _names(*allowed: str) -> Callable[[str], frozenset[str]]:
     def parse(value: str) -> frozenset[str]:
-        names = frozenset(part.strip() for part in value.split(",") if part.strip())
+        names = frozenset(_parts(value))
         if not names <= frozenset(allowed):
             raise ValueError
         return names
@@ -126,10 +143,21 @@ def _notify(value: str) -> frozenset[str]:
     return _names(*NOTIFY.split(",") if value == NOTIFY else notify_kinds())(value)
 
 
-def _app_id(value: str) -> str:
-    if value and not (value.startswith("cli_") and value[4:].isalnum()):
-        raise ValueError
-    return value
+def _if(fits: Callable[[str], bool]) -> Callable[[str], str]:
+    """Nothing, or a text that fits."""
+
+    def parse(value: str) -> str:
+        if value and not fits(value):
+            raise ValueError
+        return value
+
+    return parse
+
+
+_app_id = _if(lambda value: value.startswith("cli_") and value[4:].isalnum())
+_path = _if(lambda value: value.startswith("/"))
+# sun_path holds 104 bytes on macOS and 108 on Linux, the closing NUL included.
+_socket_path = _if(lambda value: value.startswith("/") and len(value.encode()) <= 103)
 
 
 def _engine(value: str) -> str:
@@ -140,194 +168,147 @@ def _engine(value: str) -> str:
 
 
 def _open_ids(value: str) -> frozenset[str]:
-    ids = frozenset(part.strip() for part in value.split(",") if part.strip())
+    ids = frozenset(_parts(value))
     if not all(id.startswith("ou_") for id in ids):
         raise ValueError
     return ids
 
 
 def _networks(value: str) -> tuple[Any, ...]:
-    parts = [part.strip() for part in value.split(",") if part.strip()]
-    if not parts:
+    if not value:
         return ()
     from ipaddress import ip_network  # for gateways behind a proxy alone
 
-    return tuple(ip_network(part, strict=False) for part in parts)
-
-
-def _path(value: str) -> str:
-    if value and not value.startswith("/"):
-        raise ValueError
-    return value
-
-
-def _socket_path(value: str) -> str:
-    # sun_path holds 104 bytes on macOS and 108 on Linux, the closing NUL included.
-    if not value.startswith("/") or len(value.encode()) > 103:
-        raise ValueError
-    return value
+    return tuple(ip_network(part, strict=False) for part in _parts(value))
 
 
 _URL = msg("an http:// or https:// address")
 _SECONDS = msg("whole seconds from 1 to 86400")
 
-SETTINGS = (
-    Setting("FEISHU_WEBHOOK_URL", "", _webhook,
-            msg("the address of a custom bot, .../open-apis/bot/v2/hook/..., or its "
-"token"),
-            "custom bot of a Feishu group; its cards carry URL buttons", secret=True),
-    Setting("FEISHU_WEBHOOK_SECRET", "", _text, msg("any text"),
-            "the custom bot's signing secret", secret=True),
-    Setting("FEISHU_APP_ID", "", _app_id, msg("the id of a self-built app, cli_..."),
-            "self-built app: buttons inside the card, answered with no public address"),
-    Setting("FEISHU_APP_SECRET", "", _text, msg("any text"),
-            "the app's secret", secret=True),
-    Setting("FEISHU_RECEIVE_ID", "", _text,
-            msg("an open_id (ou_), a chat (oc_), an e-mail address or a user_id"),
-            "who gets the app's cards; the owner, if there is exactly one"),
-    Setting("FEISHU_OWNER_ID", "", _open_ids, msg("a comma list of open_ids (ou_)"),
-            "whose taps and texts count; the receiver, if that is a person"),
-    Setting("FEISHU_URGENT", "off", _choice("off", "app"), msg("off or app"),
-            "app: buzz for the last third of the wait"),
-    Setting("FEISHU_ACCOUNTS_URL", "https://accounts.feishu.cn", _url, _URL,
-            "where an app is created by a scan"),
-    Setting("FEISHU_BASE_URL", "https://open.feishu.cn", _url, _URL,
-            "where a bot given by its token lives; Lark: https://open.larksuite.com"),
-    Setting("FEISHU_AT", "", _text, msg("`all`, an open_id, or nothing"),
-            "whom the card mentions"),
-    Setting("CALLBACK_SERVER_URL", "http://localhost:8080", _url, _URL,
-            "what the buttons point to; must be reachable from the phone"),
-    Setting("CALLBACK_SERVER_HOST", "", _text, msg("an address of this machine"),
-            "where HTTP listens; loopback if the URL above is local, else everywhere"),
-    Setting("CALLBACK_SERVER_PORT", "8080", _number(0, 65535), msg("0 to 65535"),
-            "the port HTTP listens on; 0 takes a free one"),
-    Setting("CALLBACK_LINK_SIGNING", "on", _choice("on", "off"), msg("on or off"),
-            "adds `&sig=` to button links; off: for a machine with one user"),
-    Setting("CALLBACK_CONFIRM", "auto", _choice("auto", "on", "off"),
-            msg("auto, on or off"),
-            "a button link opens a page whose button decides; auto = for what allows"
-            " something, unless the URL is loopback"),
-    Setting("CALLBACK_SHARE_INSTALLER", "auto", _choice("auto", "on", "off"),
-            msg("auto, on or off"),
-            "serve /install.sh and /feishuperm.pyz; auto = on loopback only"),
-    Setting("PERMISSION_SOCKET_PATH", "/tmp/claude-permission.sock", _socket_path,
-            msg("an absolute path of at most 103 bytes"),
-            "unix socket between hook and server"),
-    # Claude Code ends a hook at its own `timeout`; `install` writes this and the hold
-    # below plus 5.
-    Setting("PERMISSION_REQUEST_TIMEOUT", "55", _number(1, 86400), _SECONDS,
-            "seconds a person has"),
-    Setting("PERMISSION_TIMEOUT_ACTION", "deny", _choice("deny", "terminal"),
-            msg("deny or terminal"),
-            "when they are over: deny, or leave it to the terminal"),
-    Setting("PERMISSION_SUBAGENT_ACTION", "terminal", _choice("deny", "terminal"),
-            msg("deny or terminal"),
-            "the same for a subagent's request, which has no dialog while it waits"),
-    Setting("PERMISSION_HOLD", "0", _number(0, 86400),
-            msg("whole seconds from 0 to 86400"),
-            "seconds that reading a request, or the hold button, may stop the clock"),
-    Setting("PERMISSION_NOTIFY_DELAY", "0", _delay,
-            msg("whole seconds from 0 to 86400, or auto"),
-            "seconds before the card; none is sent if the terminal answered; auto:"
-            " while somebody types"),
-    Setting("FEISHUPERM_SURFACES", "", _names(*SURFACES),
-            msg("a comma list of {}", ', '.join(SURFACES)),
-            "where a request may be answered; empty: wherever that is set up"),
-    Setting("FEISHUPERM_NOTIFY", NOTIFY, _notify,
-            lambda: msg("a comma list of {}", ", ".join(notify_kinds())),
-            "which events make a card"),
-    Setting("FEISHUPERM_CARD", "full", _choice("full", "title"), msg("full or title"),
-            "title: cards carry no command, path or text, and can only refuse"),
-    Setting("FEISHUPERM_CA_FILE", "", _path, msg("an absolute path"),
-            "a certificate file trusted beside the system's, for a company proxy"),
-    Setting("FEISHUPERM_GATEWAY", "", _url, _URL,
-            "address of the team's gateway; `feishuperm join` sets it"),
-    Setting("FEISHUPERM_GATEWAY_GRANTS", "off", _choice("off", "on"), msg("off or on"),
-            "on: Always, passes and the next prompt may come through a gateway too"),
-    Setting("FEISHUPERM_ENGINE", "", _engine,
-            msg("redis:// or rediss:// and an address"),
-            "Redis or Valkey, for a gateway with replicas", secret=True),
-    Setting("GATEWAY_HOST", "", _text, msg("an address of this machine"),
-            "where a gateway listens; empty: everywhere"),
-    Setting("GATEWAY_PORT", "8443", _number(0, 65535), msg("0 to 65535"),
-            "the port of a gateway"),
-    Setting("GATEWAY_CERT", "", _path, msg("an absolute path"),
-            "certificate file of a gateway; without one plain HTTP, for a proxy"),
-    Setting("GATEWAY_KEY", "", _path, msg("an absolute path"),
-            "key file of that certificate, if it is apart"),
-    Setting("GATEWAY_OWNERS", "", _open_ids, msg("a comma list of open_ids (ou_)"),
-            "who may join machines; empty: everybody the app is visible to"),
-    Setting("GATEWAY_METRICS_TOKEN", "", _text, msg("any text"),
-            "what /metrics asks for, from everywhere; without it: this machine alone",
-            secret=True),
-    Setting("GATEWAY_TRUSTED_PROXIES", "", _networks,
-            msg("a comma list of addresses or networks, such as 10.0.0.0/8"),
-            "proxies in front of a gateway, beside those on its own machine, whose"
-            " X-Forwarded-For is believed"),
-    Setting("FEISHUPERM_LANG", "zh", _choice(*LANGUAGES), msg("zh or en"),
-            "language of cards, pages and messages"),
-    Setting("FEISHUPERM_LOG_LEVEL", "info", _choice(*LOG_LEVELS),
-            ", ".join(LOG_LEVELS), "how much the log holds"),
-    Setting("SUPERVISOR_MAX_ITERATIONS", "20", _number(0, 1000), msg("0 to 1000"),
-            "reviews per user prompt; at the limit everything is allowed"),
-    Setting("SUPERVISOR_TIMEOUT", "30", _number(1, 3600), msg("1 to 3600"),
-            "seconds for the review of a question"),
-    Setting("SUPERVISOR_STOP_TIMEOUT", "300", _number(1, 3600), msg("1 to 3600"),
-            "seconds for the review of a stop"),
-    Setting("SUPERVISOR_COMMAND", "claude", _text, msg("a command"),
-            "the reviewer"),
-)  # fmt: skip
-
 LOOPBACK = ("127.0.0.1", "::1")
 EVERY_ADDRESS = ("0.0.0.0", "::")
-BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
 class Settings:
     """The values in force. Unknown keys are the caller's business."""
 
-    feishu_webhook_url: str
-    feishu_webhook_secret: str
-    feishu_app_id: str
-    feishu_app_secret: str
-    feishu_receive_id: str
-    feishu_owner_id: frozenset[str]
-    feishu_urgent: str
-    feishu_accounts_url: str
-    feishu_base_url: str
-    feishu_at: str
-    callback_server_url: str
-    callback_server_host: str
-    callback_server_port: int
-    callback_link_signing: str
-    callback_confirm: str
-    callback_share_installer: str
-    permission_socket_path: str
-    permission_request_timeout: int
-    permission_timeout_action: str
-    permission_subagent_action: str
-    permission_hold: int
-    permission_notify_delay: int
-    feishuperm_surfaces: frozenset[str]
-    feishuperm_notify: frozenset[str]
-    feishuperm_card: str
-    feishuperm_ca_file: str
-    feishuperm_gateway: str
-    feishuperm_gateway_grants: str
-    feishuperm_engine: str
-    gateway_host: str
-    gateway_port: int
-    gateway_cert: str
-    gateway_key: str
-    gateway_owners: frozenset[str]
-    gateway_metrics_token: str
-    gateway_trusted_proxies: tuple[Any, ...]
-    feishuperm_lang: str
-    feishuperm_log_level: str
-    supervisor_max_iterations: int
-    supervisor_timeout: int
-    supervisor_stop_timeout: int
-    supervisor_command: str
+    # Custom bot of a Feishu group; its cards carry URL buttons
+    feishu_webhook_url = _row(
+        "",
+        _webhook,
+        msg("the address of a custom bot, .../open-apis/bot/v2/hook/..., or its token"),
+        secret=True,
+    )
+    # The custom bot's signing secret
+    feishu_webhook_secret = _row("", _text, msg("any text"), secret=True)
+    # Self-built app: buttons inside the card, answered with no public address
+    feishu_app_id = _row("", _app_id, msg("the id of a self-built app, cli_..."))
+    # The app's secret
+    feishu_app_secret = _row("", _text, msg("any text"), secret=True)
+    # Who gets the app's cards; the owner, if there is exactly one
+    feishu_receive_id = _row(
+        "", _text, msg("an open_id (ou_), a chat (oc_), an e-mail address or a user_id")
+    )
+    # Whose taps and texts count; the receiver, if that is a person
+    feishu_owner_id = _row("", _open_ids, msg("a comma list of open_ids (ou_)"))
+    # app: buzz for the last third of the wait
+    feishu_urgent = _row("off", _choice("off", "app"), msg("off or app"))
+    # Where an app is created by a scan
+    feishu_accounts_url = _row("https://accounts.feishu.cn", _url, _URL)
+    # Where a bot given by its token lives; Lark: https://open.larksuite.com
+    feishu_base_url = _row("https://open.feishu.cn", _url, _URL)
+    # Whom the card mentions
+    feishu_at = _row("", _text, msg("`all`, an open_id, or nothing"))
+    # What the buttons point to; must be reachable from the phone
+    callback_server_url = _row("http://localhost:8080", _url, _URL)
+    # Where HTTP listens; loopback if the URL above is local, else everywhere
+    callback_server_host = _row("", _text, msg("an address of this machine"))
+    # The port HTTP listens on; 0 takes a free one
+    callback_server_port = _row("8080", _number(0, 65535), msg("0 to 65535"))
+    # Adds `&sig=` to button links; off: for a machine with one user
+    callback_link_signing = _row("on", _choice("on", "off"), msg("on or off"))
+    # A button link opens a page whose button decides; auto = for what allows
+    # something, unless the URL is loopback
+    callback_confirm = _row(
+        "auto", _choice("auto", "on", "off"), msg("auto, on or off")
+    )
+    # Serve /install.sh and /feishuperm.pyz; auto = on loopback only
+    callback_share_installer = _row(
+        "auto", _choice("auto", "on", "off"), msg("auto, on or off")
+    )
+    # Unix socket between hook and server
+    permission_socket_path = _row(
+        "/tmp/claude-permission.sock",
+        _socket_path,
+        msg("an absolute path of at most 103 bytes"),
+    )
+    # Seconds a person has.  Claude Code ends a hook at its own `timeout`; `install`
+    # writes this and the hold below plus 5.
+    permission_request_timeout = _row("55", _number(1, 86400), _SECONDS)
+    # When they are over: deny, or leave it to the terminal
+    permission_timeout_action = _row(
+        "deny", _choice("deny", "terminal"), msg("deny or terminal")
+    )
+    # The same for a subagent's request, which has no dialog while it waits
+    permission_subagent_action = _row(
+        "terminal", _choice("deny", "terminal"), msg("deny or terminal")
+    )
+    # Seconds that reading a request, or the hold button, may stop the clock
+    permission_hold = _row("0", _number(0, 86400), msg("whole seconds from 0 to 86400"))
+    # Seconds before the card; none is sent if the terminal answered; auto: while
+    # somebody types
+    permission_notify_delay = _row(
+        "0", _delay, msg("whole seconds from 0 to 86400, or auto")
+    )
+    # Where a request may be answered; empty: wherever that is set up
+    feishuperm_surfaces = _row(
+        "", _names(*SURFACES), msg("a comma list of {}", ", ".join(SURFACES))
+    )
+    # Which events make a card
+    feishuperm_notify = _row(
+        NOTIFY, _notify, lambda: msg("a comma list of {}", ", ".join(notify_kinds()))
+    )
+    # title: cards carry no command, path or text, and can only refuse
+    feishuperm_card = _row("full", _choice("full", "title"), msg("full or title"))
+    # A certificate file trusted beside the system's, for a company proxy
+    feishuperm_ca_file = _row("", _path, msg("an absolute path"))
+    # Address of the team's gateway; `feishuperm join` sets it
+    feishuperm_gateway = _row("", _url, _URL)
+    # on: Always, passes and the next prompt may come through a gateway too
+    feishuperm_gateway_grants = _row("off", _choice("off", "on"), msg("off or on"))
+    # Redis or Valkey, for a gateway with replicas
+    feishuperm_engine = _row(
+        "", _engine, msg("redis:// or rediss:// and an address"), secret=True
+    )
+    # Where a gateway listens; empty: everywhere
+    gateway_host = _row("", _text, msg("an address of this machine"))
+    # The port of a gateway
+    gateway_port = _row("8443", _number(0, 65535), msg("0 to 65535"))
+    # Certificate file of a gateway; without one plain HTTP, for a proxy
+    gateway_cert = _row("", _path, msg("an absolute path"))
+    # Key file of that certificate, if it is apart
+    gateway_key = _row("", _path, msg("an absolute path"))
+    # Who may join machines; empty: everybody the app is visible to
+    gateway_owners = _row("", _open_ids, msg("a comma list of open_ids (ou_)"))
+    # What /metrics asks for, from everywhere; without it: this machine alone
+    gateway_metrics_token = _row("", _text, msg("any text"), secret=True)
+    # Proxies in front of a gateway, beside those on its own machine, whose
+    # X-Forwarded-For is believed
+    gateway_trusted_proxies = _row(
+        "", _networks, msg("a comma list of addresses or networks, such as 10.0.0.0/8")
+    )
+    # Language of cards, pages and messages
+    feishuperm_lang = _row("zh", _choice(*LANGUAGES), msg("zh or en"))
+    # How much the log holds
+    feishuperm_log_level = _row("info", _choice(*LOG_LEVELS), ", ".join(LOG_LEVELS))
+    # Reviews per user prompt; at the limit everything is allowed
+    supervisor_max_iterations = _row("20", _number(0, 1000), msg("0 to 1000"))
+    # Seconds for the review of a question
+    supervisor_timeout = _row("30", _number(1, 3600), msg("1 to 3600"))
+    # Seconds for the review of a stop
+    supervisor_stop_timeout = _row("300", _number(1, 3600), msg("1 to 3600"))
+    # The reviewer
+    supervisor_command = _row("claude", _text, msg("a command"))
 
     def __init__(self, values: Mapping[str, str], lenient: bool = False) -> None:
         """Parse every key; `lenient` takes the default for a bad value (`hook`)."""
@@ -427,6 +408,10 @@ class Settings:
         if url_host(self.callback_server_url) != "localhost":
             return (host,)
         return (host, *(LOOPBACK[1:] if host == EVERY_ADDRESS[0] else LOOPBACK))
+
+
+SETTINGS = tuple(row for row in vars(Settings).values() if isinstance(row, Setting))
+BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
 def parse_setting(setting: Setting, value: str) -> Any:

@@ -40,14 +40,19 @@ from feishuperm.models.payload import AskPayload, PreToolUsePayload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import AUTO, Settings
 from feishuperm.protocol.frames import HookRequest
-from feishuperm.services.dangers import names, read_danger
 from feishuperm.services.history import UNDO, take_back, undo_last
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.one_time_allows import OneTimeAllows, call_digest
 from feishuperm.services.passes import DAY as PASS_SECONDS
 from feishuperm.services.passes import Call, Pass, Passes, digest_of
-from feishuperm.services.presenter import BROAD, STALE_PASS, Presenter
+from feishuperm.services.presenter import (
+    BROAD,
+    STALE_PASS,
+    Presenter,
+    names,
+    read_danger,
+)
 from feishuperm.services.request_manager import (
     LARGE,
     REMEMBER_SECONDS,

@@ -81,7 +81,7 @@ def lines(status: Status, now: float) -> Iterator[str]:
 
 def danger_word(name: str) -> str:
     """What a mark is called: by its name, in Chinese as cards say it."""
-    from feishuperm.services.dangers import SENTENCES  # late: it reads whole commands
+    from feishuperm.services.presenter import SENTENCES  # late: it reads whole commands
 
     sentence = SENTENCES.get(f"danger.{name}", "")
     if not sentence or spoken() == "en":

@@ -34,9 +34,9 @@ from feishuperm.lib.secrets import mask
 from feishuperm.lib.socket_owner import Packed, find_row, parse_diag, parse_pcblist
 from feishuperm.lib.tool import TOOLS, extract_tool_detail, format_rules, unified_diff
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
+from feishuperm.models.form import parse_answers, read_questions
 from feishuperm.models.hooks import matcher_problem, matches
 from feishuperm.models.payload import PermissionRequestPayload, parse_payload
-from feishuperm.models.question import parse_answers, read_questions
 from feishuperm.models.settings import SETTINGS, parse_setting, url_host
 from feishuperm.protocol.frames import (
     FrameReader,
@@ -53,9 +53,9 @@ from feishuperm.protocol.http1 import (
 )
 from feishuperm.protocol.stream_json import StreamJson
 from feishuperm.services import transcript
-from feishuperm.services.dangers import SENTENCES
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import check
+from feishuperm.services.presenter import SENTENCES
 from feishuperm.services.rule_writer import RuleWriter
 from feishuperm.supervisor.reviewer import read_verdict
 from feishuperm.wire import frame

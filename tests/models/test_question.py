@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feishuperm.models.question import parse_answers
+from feishuperm.models.form import parse_answers
 from tests.tables import every_row
 
 QUESTIONS = [

@@ -10,8 +10,8 @@ import pytest
 from feishuperm.danger.reader import Finding, Reading
 from feishuperm.messages import text
 from feishuperm.models.payload import PermissionRequestPayload
-from feishuperm.services import dangers
-from feishuperm.services.dangers import is_clear, names, read_danger, sentences
+from feishuperm.services import presenter as dangers
+from feishuperm.services.presenter import is_clear, names, read_danger, sentences
 from tests.asks import payload_of
 
 SAY = partial(text, "en")

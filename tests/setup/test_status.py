@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from feishuperm.lib.language import spoken
-from feishuperm.services.dangers import SENTENCES
+from feishuperm.services.presenter import SENTENCES
 from feishuperm.setup import status as module
 from feishuperm.setup.status import (
     danger_word,

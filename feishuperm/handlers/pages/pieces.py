@@ -37,7 +37,7 @@ from feishuperm.models.ask import (
     Offer,
     Option,
 )
-from feishuperm.models.question import in_form
+from feishuperm.models.form import in_form
 
 Values = Mapping[str, Sequence[str]]
 Links = Mapping[str, str]  # by the name of the action
