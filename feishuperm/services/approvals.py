@@ -97,6 +97,9 @@ NEXT_TURN = 0.005  # seconds: a timer that is due at once runs in the same turn
 TURN_SECONDS = 0.02  # of work for the words of one request in a turn
 REFUSED_MOST = 1000  # attempts that are written down: a loop must not fill the disk
 SAMPLES_MOST = 50  # kinds of request whose asks are packed well
+NOT_HERE = msg(
+    "FEISHUPERM_SURFACES does not let requests be answered here; nothing was done."
+)
 NO_PLAN = RulePlan()
 T = TypeVar("T")
 
@@ -388,13 +391,7 @@ class Approvals:
                 msg("The server has just restarted: please tap again"),
             )
         if not self._may_answer(answer.surface):
-            return self._refuse(
-                statuses.REFUSED,
-                msg(
-                    "FEISHUPERM_SURFACES does not let requests be answered here; "
-                    "nothing was done."
-                ),
-            )
+            return self._refuse(statuses.REFUSED, NOT_HERE)
         row = KINDS[request.kind].action(answer.action)
         if row is None or (row.tools and request.tool_name not in row.tools):
             return self._refuse(statuses.REFUSED, NOT_OFFERED)
@@ -416,13 +413,7 @@ class Approvals:
         if request is None:
             return Receipt(statuses.UNKNOWN)
         if not self._may_answer(surface):
-            return self._refuse(
-                statuses.REFUSED,
-                msg(
-                    "FEISHUPERM_SURFACES does not let requests be answered here; "
-                    "nothing was done."
-                ),
-            )
+            return self._refuse(statuses.REFUSED, NOT_HERE)
         if request.waits() or not request.rules:
             return self._refuse(statuses.REFUSED, NOT_OFFERED)
         try:
