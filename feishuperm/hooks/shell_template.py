@@ -3,8 +3,8 @@
 A template that mentions no variable is the author's own business and stays as it is.
 One that does is read by `shell.reader`, and each placeholder in it becomes an expansion
 that suits the quotes around it (`hooks.variables` says how), and so does each variable
-that the template gives a value.  `hooks.shell_programs` then judges the commands: by
-their words, by where their input comes from, and by which files are written.
+that the template gives a value.  `judge` then looks at the commands: at their
+words, at where their input comes from, and at which files are written.
 
 Taken are simple commands, joined by `;`, `&&`, `||`, `|`, `&` and line ends; if, for,
 while, until, case, `{ }` and `( )` around them; redirections and here-documents;
@@ -12,25 +12,34 @@ substitutions of commands of the same kind; `[[ ]]` with one comparison of texts
 Refused are arithmetic, functions, arrays, and everything that shells read differently:
 the text is for whatever /bin/sh is, and where two shells disagree about a word, one of
 them may make it a program.
+
+What the commands of a template may do with a value:
+
+A program has a literal name, or is a file of the author's.  It may take a value as an
+argument, unless it runs its arguments; `SHAPES` says which words such a program may
+have.  Input can bring a value too: what reads a pipe or a redirection is one of
+`READERS`, or a file of the author's.  Values are written into files of data only, and
+what another command names does not run.  Variables that a template sets are its own, in
+small letters, or `HARMLESS`.  All else is refused, with the form to use instead.
+
+What the author's program does with its arguments remains the author's duty, and so is
+`--` before a value that could begin with a dash; that of a path never does.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 
-from feishuperm.hooks.shell_programs import (
-    CWD,
-    MADE,
-    OTHER,
-    OWN,
-    PRINTED,
-    VALUE,
-    Judged,
-    judge,
-    refuse,
+from feishuperm.hooks.variables import VARIABLES, UnsafeTemplate
+from feishuperm.shell.programs import (
+    EVALUATES,
+    INTERPRETERS,
+    PLAIN,
+    SHELLS,
+    TAKEN,
+    words_of,
 )
-from feishuperm.hooks.variables import VARIABLES
-from feishuperm.shell.programs import words_of
 from feishuperm.shell.reader import (
     CLOSERS,
     LITERAL,
@@ -44,8 +53,138 @@ from feishuperm.shell.reader import (
     parse,
 )
 
-_NAMES = "|".join(VARIABLES)
-PLACEHOLDER = re.compile(rf"\$(?:\{{({_NAMES})\}}|({_NAMES})(?![A-Za-z0-9_]))")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# In the text of a word: an event's value, the author's variable, what a command prints.
+VALUE, OTHER, PRINTED = "\1", "\2", "\3"
+CWD = VALUE + "\4"  # the one value that is a folder of the author's
+MADE = VALUE + "\5"  # what a command prints that was given a value
+SCRIPT_HINT = 'write a script, and let it read the value from its environment: "$FILE"'
+INPUT_HINT = "let it read its input (`< $FILE`), or " + SCRIPT_HINT
+DATA_HINT = "write into a file whose name ends in .log or .txt, or " + SCRIPT_HINT
+NAME_HINT = "give the variable a name in small letters, or " + SCRIPT_HINT
+
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[.*\])?\+?=", re.DOTALL)
+# A variable that only the template knows; some mean something to a shell, or to npm.
+OWN = (
+    r"(?!npm_|(?:\w*path|prompt|argv|\w*status|psvar|\w*aliases|functions|commands"
+    r"|options|parameters|signals|histchars|watch)\b)[a-z_][a-z0-9_]*"
+)
+HARMLESS = (
+    r"(?:DEBUG|CI|LANG|LC_[A-Z]+|TZ|TERM|NO_COLOR|FORCE_COLOR|VERBOSE|LOG_LEVEL|NODE_ENV"
+    r"|RUST_LOG|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE)=[^\0\x01]*"
+)
+# A file of the author's; behind `/proc` and `/dev` are programs by other names.
+_FOLDERS = r"(?!-|(?:[^\0]*/)?(?:proc|dev)/)(?:\x02/)?(?:[\w.~@+,: -]*/)*"
+FILE = rf"{_FOLDERS}[\w.@+,:][\w.@+,:-]*"
+SYSTEM = re.compile(r"/[./]*(?:s?bin|lib\w*|opt|snap)/|(?:.*/)?usr/")
+PROGRAM = re.compile(rf"{_FOLDERS}(\[|\.|[\w+@:][\w.+@:-]*)")
+DATA_FILE = (
+    r"(?:/dev/(?:null|stderr|stdout|tty)"
+    r"|(?:[^\0]*/)?(?!CMakeLists|requirements|constraints)[^/\0]*"
+    r"\.(?:log|txt|jsonl|csv|tsv|md|out|err|tmp|bak)"
+    r"|(?!(?:[^\0]*/)?(?:\.\w[^/\0]*|s?bin|hooks|etc|proc|dev|cron[^/\0]*)/)"
+    r"(?:[^\0]*/)?(?!\w*[Ff]ile\b)\w[\w-]*)"
+)
+
+# They change what later words mean, or run them: never beside a value.
+REFUSED = words_of(
+    "eval trap alias let declare typeset local integer float nameref enable bind "
+    "complete compgen fc jobs builtin emulate autoload print vared sched function "
+    "select coproc repeat foreach nocorrect noglob namespace end pushd popd"
+)
+BUILTINS = words_of(
+    "unset mapfile readarray getopts set shift exit return break continue wait kill "
+    "hash type ulimit umask history dirs shopt disown"
+)
+# Their input is data to them.
+READERS = words_of(
+    "cat head tail wc grep egrep fgrep rg sort uniq cut tr tee nl fold fmt column rev "
+    "tac od xxd hexdump base64 md5sum sha1sum sha256sum sha512sum shasum cksum jq yq "
+    "logger read diff cmp comm paste iconv strings true false : echo printf test [ "
+    "exit cd pwd date sleep basename dirname awk gawk mawk sed gsed curl pbcopy xclip"
+)
+LOOKERS = words_of("test [ echo printf cat ls stat chmod cd which type grep")
+COPIERS = words_of("cp mv ln install tee sort")
+_MODULE = (
+    r"-m\0(?:autopep8|bandit|black|compileall|flake8|isort|json\.tool|mypy|py_compile"
+    r"|pycodestyle|pyflakes|pylint|pyright|pytest|ruff|tabnanny|vulture|yapf)\0"
+)
+_CODE = {
+    **{name: code for name, code in INTERPRETERS.items() if name in PLAIN},
+    **dict.fromkeys(("python", "pypy"), rf"{_MODULE}.*|-\w*c|-m\0"),
+    **dict.fromkeys(SHELLS, "(?!)"),
+}
+_NAMES = sorted({*PLAIN, *TAKEN, *EVALUATES}, key=len, reverse=True)
+_VERSION = r"(?:[-.]?\d[\w.+-]*|[-.](?:static|dbg|distrib|real|orig|exe))"
+_VERSIONED = re.compile(rf"({'|'.join(_NAMES)}){_VERSION}")
+_ADDRESS = r"(?:\d+|\$|/[^/\0\n]*/)"
+_SED = (
+    rf"(?:(?:{_ADDRESS}(?:,{_ADDRESS})?)?!?\s*(?:[pdqDPNnGhHgx=]"
+    r"|s(?P<mark>[/|#,@])(?:(?:\\.|(?!(?P=mark))[^\0\x01\\])*(?P=mark)){2}[gpiI0-9]*)"
+    r"\s*(?:[;\n]\s*|(?=\0)))+"
+)
+# An option that carries a command in many a program, and one that names a language.
+_CARRIER = (
+    r"(?:-\w{0,3}[ceE]|--?(?:eval|exec|execute|command|cmd|run|shell|print|require|import"
+    r"|plugin|pager|editor|rsh|[\w-]*filter|wrapper|on-[\w-]+"
+    r"|[\w-]+-(?:command|cmd|action|program)))"
+)
+_LANGUAGE = r"(?:-(?:s|l|ln|t|L|f)|--(?:shell|lang|language|dialect|syntax|parser))"
+_INTERPRETER = rf"(?:[^\0]*/)?(?:{'|'.join(PLAIN)}){_VERSION}?"
+_FOUND = r"-(?:i?name|i?path|wholename|newer|samefile)"
+# The words that a program may have, each ended by NUL, and what to write instead.
+_ROWS = (
+    ("rg ag ack fd fdfind sort", r"(?:(?!--\0)[^\0\x01]*\0)*(?:--\0.*)?",
+     "put `--` before the value"),
+    ("export readonly", rf"(?:{HARMLESS}\0)*", NAME_HINT),
+    ("awk gawk mawk nawk", r"(?!.*(?:system|getline))[^\x01|>@]*", INPUT_HINT),
+    ("sed gsed", rf"(?:-[nEr]+\0)*(?:-e\0)?{_SED}\0[^\x01]*", INPUT_HINT),
+    ("jq yq", r"(?:--(?:arg|rawfile|slurpfile)\0[^\0]*\0[^\0]*\0|-[^\0\x01]*\0)*"
+     r"(?:[^\0\x01-][^\0\x01]*\0.*)?", "--arg f $FILE, and $f in the text"),
+    # Some shells compute what stands beside a comparison of numbers.
+    ("test [", r"(?!(?:.*\0)?-[vR]\0)(?!.*\x01[^\0]*\0[^\0]*\x01)"
+     r"(?!(?:.*\0)?\x01\0-(?:eq|ne|[lg][te])\0|.*\0-(?:eq|ne|[lg][te])\0\x01\0).*",
+     "compare texts by =, with no -v and no two values in a row"),
+    (".", rf"{FILE}\0", SCRIPT_HINT),
+    ("cd", r"(?:(?!(?:[^\0]*/)?(?:proc|dev)[/\0])[^\0]*\0)*", SCRIPT_HINT),
+    ("curl", r"(?!(?:.*\0)?(?:-\w*K|--config)).*", SCRIPT_HINT),
+    ("find", r"(?!(?:.*\0)?-(?:exec|ok|delete|fprint|fls))"
+     rf"(?:{_FOUND}\0[^\0]*\0|(?!{_FOUND}\0)[^\0\x01]*\0)*",
+     "a value stands behind -name or -path only"),
+    ("git", r"(?:-C\0(?:\x01\x04|[^\0\x01]*)\0|--no-pager\0)*(?:add|blame|check-ignore"
+     r"|commit|diff|hash-object|log|ls-files|mv|restore|rm|show|status)\0.*|[^\x01]*",
+     SCRIPT_HINT),
+    ("npm", r"(?:run|run-script|test)\0(?:(?!--\0)[^\0\x01]*\0)*(?:--\0.*)?|[^\x01]*",
+     "npm run NAME -- $FILE"),
+    ("printf", r"(?:--\0)?(?:(?![\x01-\x03-])(?:[^\0]*\0"
+     r"|(?:[^%\0\x01]|%[-\d.]*[sbqc%])*\0.*))?",
+     "begin with the format: printf %s"),
+    ("read", rf"(?:(?:-r|{OWN})\0)*", "`read` takes names in small letters, and -r"),
+    ("tee", rf"(?:(?:-a|{DATA_FILE})\0)*", DATA_HINT),
+)  # fmt: skip
+SHAPES = {
+    **dict.fromkeys(BUILTINS | EVALUATES, (r"[^\x01]*", SCRIPT_HINT)),
+    **{
+        name: (
+            rf"(?:(?:{plain})\0)*(?:{FILE}\0.*|(?:{_CODE[name]})[^\x01]*)",
+            SCRIPT_HINT,
+        )
+        for name, plain in PLAIN.items()
+    },
+    **{name: (shape, hint) for names, shape, hint in _ROWS for name in names.split()},
+}
+# Of any other program: no value where many expect a command.
+ANY = (
+    rf"(?!(?:.*\0)?{_CARRIER}(?:\0|=)[^\0]*\x01)"
+    rf"(?!(?:{_LANGUAGE}\0[^\0]*\0|(?!{_LANGUAGE}\0)[^\0]*\0)*{_INTERPRETER}\0.*\x01).*"
+)
+
+# The text of a template.
+_VARIABLE = "|".join(VARIABLES)
+PLACEHOLDER = re.compile(rf"\$(?:\{{({_VARIABLE})\}}|({_VARIABLE})(?![A-Za-z0-9_]))")
 BRACED = re.compile(r"\$\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])([^}]*)\}")
 # No quote, `$` or bracket inside: a pattern or a default that every shell reads alike.
 OPERATOR = re.compile(r"(?:##?|%%?|//?|\^\^?|,,?|:?[-+?=])[\w./*?@%+=:,~^ -]*")
@@ -57,7 +196,7 @@ SETS = re.compile(
 )
 SHELL_SETS = words_of("_ REPLY OPTARG BASH_REMATCH MATCH")
 BLOCKS = words_of("if while until for case {")
-TAKEN = words_of("then else elif do ! time") | BLOCKS
+KEYWORDS = words_of("then else elif do ! time") | BLOCKS
 FOLDERS = ("$(git rev-parse --show-toplevel)", "$(pwd)")  # they may lead to a program
 UNARY = words_of("-e -f -d -r -w -x -s -L -h -n -z !")  # of `[[ ]]`
 
@@ -141,7 +280,7 @@ class _Walk:
                 if not blocks:
                     refuse(f"`{keyword}` closes nothing")
                 since = blocks.pop()[0]
-            elif keyword not in TAKEN:
+            elif keyword not in KEYWORDS:
                 refuse(f"`{keyword}` could evaluate a value")
             elif keyword in BLOCKS:
                 blocks.append((len(self.done), fed))
@@ -243,3 +382,157 @@ class _Walk:
             part.start, part.end, expansion if part.quoted else f'"{expansion}"'
         )
         return CWD if expansion == "${CWD}" else VALUE
+
+
+def refuse(why: str, hint: str = SCRIPT_HINT) -> NoReturn:
+    raise UnsafeTemplate(f"{why}; {hint}")
+
+
+class Judged:
+    """A simple command, and whether its input is a pipe or was redirected."""
+
+    def __init__(self, fed: bool = False) -> None:
+        self.words: list[str] = []  # once judged, those behind the program
+        self.fed = fed
+        self.name = ""
+        self.runs: list[str] = []  # its files
+
+
+def judge(commands: list[Judged], written: list[str]) -> None:
+    """Raises UnsafeTemplate for commands that could evaluate a value."""
+    for path in written:
+        if not re.fullmatch(DATA_FILE, path):
+            refuse("what is written there could run", DATA_HINT)
+    moved = False
+    for command in commands:
+        _judge_command(command, moved)
+        folder = "".join(command.words)
+        moved |= command.name == "cd" and VALUE in folder and folder != CWD
+    touched = [(text, True) for text in written]
+    for one in commands:
+        named = [] if one.name in LOOKERS else one.words
+        touched += [(text, one.name in COPIERS) for text in named]
+    for one in commands:
+        for text, copied in touched:
+            _judge_touched(one, text, copied)
+
+
+def _judge_touched(command: Judged, text: str, copied: bool) -> None:
+    """A file that is named elsewhere is not run: it may hold a value by then."""
+    for run in command.runs:
+        if _is_same_file(run, text) or (copied and _leaf(text) in _folders(run)):
+            refuse(f"`{run}` would run, and another command may write it")
+    if copied and _reads(command, _leaf(text)):
+        refuse(f"`{command.name}` may run what is in `{text}`")
+
+
+def _leaf(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _folders(run: str) -> set[str]:
+    return {*run.rpartition("/")[0].split("/")} - {"."}
+
+
+def _is_same_file(run: str, text: str) -> bool:
+    """Whether a word may name the file that runs: `x.sh`, `-ox.sh`, `of=x.sh`."""
+    _, slash, name = run.rpartition("/")
+    same = rf"(?s:.*[^\w.-]|-\w)?{re.escape(name)}/?"
+    return bool((slash or "/" in text) and re.fullmatch(same, text))
+
+
+def _reads(command: Judged, leaf: str) -> bool:
+    """Whether a command that may run what it reads is given such a file."""
+    runs = command.name in EVALUATES or not command.runs or "awk" in command.name
+    if not runs or leaf.startswith("-"):
+        return False
+    named = re.compile(rf"(?:(?<![\w.])|(?<=-\w)){re.escape(leaf)}(?!\w)")
+    return any(map(named.search, command.words))
+
+
+def _judge_command(command: Judged, moved: bool, held: bool = False) -> None:
+    """One command: its assignments, its wrappers, then its words."""
+    held |= _judge_assignments(command.words)
+    if not command.words:
+        if command.name == "exec" and command.fed:
+            refuse("`exec` changes the input of all that follows")
+        return
+    first = command.words.pop(0)
+    command.name = program(first)
+    if command.name in REFUSED:
+        refuse(f"`{command.name}` could evaluate a value")
+    line = "".join(f"{text}\0" for text in command.words)
+    if command.name == "command" and re.match("-[vV]\0", line):
+        command.words = []
+    elif command.name in TAKEN:
+        _unwrap(command, line)
+        _judge_command(command, moved, held)
+    else:
+        _judge_words(command, first, line, held)
+        if moved:
+            _judge_moved(command)
+
+
+def _judge_assignments(words: list[str]) -> bool:
+    """Those before a command are taken off; whether one of them holds a value."""
+    held = False
+    while words and ASSIGNMENT.match(words[0]):
+        text = words.pop(0)
+        held |= VALUE in text
+        if not re.match(OWN + r"\+?=", text) and not re.fullmatch(HARMLESS, text):
+            name = text.partition("=")[0]
+            refuse(f"`{name}` may mean something to a program", NAME_HINT)
+    return held
+
+
+def _unwrap(command: Judged, line: str) -> None:
+    """Leave the command that a wrapper runs."""
+    own = re.match(f"(?:{TAKEN[command.name]})*", line)
+    del command.words[: own[0].count("\0") if own else 0]
+    if command.name not in ("env", "sudo", "doas"):  # to these, `X=1` is a program
+        program("".join(command.words[:1]) or ":")
+
+
+def _judge_moved(command: Judged) -> None:
+    loose = any("/" in run and run[0] not in "/~" + OTHER for run in command.runs)
+    if loose or command.name in EVALUATES or command.name == "npm":
+        refuse(f"`{command.name}` runs files of the folder that a value names")
+
+
+def _judge_words(command: Judged, first: str, line: str, held: bool) -> None:
+    name = command.name
+    is_file = _is_authors(first, name)
+    shape, hint = SHAPES.get(name, (".*" if is_file else ANY, SCRIPT_HINT))
+    if not re.fullmatch(shape, line, re.DOTALL) or (held and name in EVALUATES):
+        refuse(f"`{name}` can run what its arguments say", hint)
+    command.runs = [first]
+    if name in PLAIN or name == ".":
+        is_file = _find_script(command) or bool(re.search(_MODULE, line))
+    if command.fed and not is_file and name not in READERS:
+        refuse(f"`{name}` could run what it reads")
+
+
+def _is_authors(first: str, name: str) -> bool:
+    """Whether a program is a file of the author's."""
+    return "/" in first and not SYSTEM.match(first) and name not in EVALUATES
+
+
+def _find_script(command: Judged) -> bool:
+    """Tell the script of an interpreter from its words; whether there is one."""
+    is_option = re.compile(PLAIN.get(command.name, "(?!)")).fullmatch
+    left = list(itertools.dropwhile(is_option, command.words))
+    is_file = left[0][0] != "-"
+    command.runs = [left[0] if "/" in left[0] else f"./{left[0]}"] * is_file
+    command.words = left[is_file:]
+    return is_file
+
+
+def program(text: str) -> str:
+    """What a command is, without folder, version and case. Raises UnsafeTemplate."""
+    match = PROGRAM.fullmatch(text)
+    if match is None:
+        refuse("it cannot be told which program would run")
+    name = match[1].lower()
+    versioned = _VERSIONED.fullmatch(name)
+    plain = versioned[1] if versioned else name
+    return {"nodejs": "node", "source": "."}.get(plain, plain)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from feishuperm.hooks.shell_programs import (
+from feishuperm.hooks.shell_template import (
     DATA_FILE,
     FILE,
     VALUE,
