@@ -31,8 +31,7 @@ from feishuperm.channels.webhook import WebhookChannel
 from feishuperm.errors import FileError
 from feishuperm.handlers.access import Gate
 from feishuperm.handlers.callback import Callback, Share
-from feishuperm.handlers.control import Control
-from feishuperm.handlers.permission import PermissionHandler
+from feishuperm.handlers.permission import Control, PermissionHandler
 from feishuperm.lib import (
     enrolment,
     secret_finders,  # noqa: F401 - see above

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from feishuperm.handlers.control import COMMANDS, FOR_PERSONS, FOR_SESSIONS, Control
+from feishuperm.handlers.permission import COMMANDS, FOR_PERSONS, FOR_SESSIONS, Control
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.passes import Passes
 from feishuperm.services.web_access import Links, LoginTokens
