@@ -43,21 +43,26 @@ DEFAULT_SOCKET = b"/tmp/claude-permission.sock"
 KINDS = ("next", "denied", "form")  # what a hook may be for, and for nothing else
 MARK = b".retry"  # beside the socket while a refused call may run after all
 
-# What agents leave on the hooks of Claude Code's settings that they run: variables
-# of their own, fields and folders in their events: `lib.other_agents`, here as bytes.
-HOST_VARIABLES = (
-    *(b"COPILOT_CLI", b"COPILOT_PROJECT_DIR", b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
-    *(b"QWEN_PROJECT_DIR", b"QWEN_CODE_SESSION_ID", b"GEMINI_SESSION_ID"),
-    *(b"GEMINI_PROJECT_DIR", b"FACTORY_PROJECT_DIR", b"DROID_PROJECT_DIR"),
-    *(b"QODER_HOOK_SOURCE", b"QODER_HOOK_VERSION", b"AUGMENT_HOOK_EVENT"),
-)
-HOST_MARKS = (
-    *(b'"turn_id"', b'"timestamp"', b'"hookName"', b'"hookEventName"', b'"sessionId"'),
-    *(b'"workspaceRoot"', b'"message_id"', b'"client_type"', b'"is_mcp_tool"'),
-    *(b'"event_type"', b'"working_directory"', b'"conversation_id"', b'"model"'),
-    *(b'"generation_id"', b'"workspace_roots"', b"/.codex/", b"/.qwen/", b"/.copilot/"),
-    *(b"/.grok/", b"/.gemini/", b"/.factory/", b"/.qoder/"),
-)
+# Each agent that runs the hooks of Claude Code's settings, with what tells it: its
+# variables; the fields of its events, and where its transcripts are.  A variable is
+# handed down to all below, so none of this speaks against an event of Claude's own.
+AGENTS: tuple[tuple[str, tuple[bytes, ...], tuple[bytes, ...]], ...] = (
+    ("Codex", (), (b'"turn_id"', b"/.codex/")),
+    ("Qwen Code", (b"QWEN_PROJECT_DIR", b"QWEN_CODE_SESSION_ID"), (b"/.qwen/",)),
+    ("Copilot CLI", (b"COPILOT_CLI", b"COPILOT_PROJECT_DIR"),
+     (b'"hookName"', b"/.copilot/")),
+    ("Grok", (b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
+     (b'"hookEventName"', b'"workspaceRoot"', b"/.grok/")),
+    ("Gemini CLI", (b"GEMINI_SESSION_ID", b"GEMINI_PROJECT_DIR"), (b"/.gemini/",)),
+    ("droid", (b"FACTORY_PROJECT_DIR", b"DROID_PROJECT_DIR"),
+     (b'"message_id"', b"/.factory/")),
+    ("Kimi Code", (), (b'"client_type"',)),
+    ("Qoder", (b"QODER_HOOK_SOURCE", b"QODER_HOOK_VERSION"), (b"/.qoder/",)),
+    ("Auggie", (b"AUGMENT_HOOK_EVENT",), (b'"is_mcp_tool"',)),
+    ("Letta", (), (b'"event_type"', b'"working_directory"')),
+    ("Cursor", (), (b'"conversation_id"', b'"generation_id"', b'"workspace_roots"')),
+    ("another agent", (), (b'"timestamp"', b'"sessionId"')),
+)  # fmt: skip
 
 
 class NoServer(Exception):
@@ -131,13 +136,14 @@ def may_be_strange(raw: bytes, environ: Environ) -> bool:
     """Whether somebody has to look closer: no sign of Claude's, but another host's."""
     if is_claude(raw, environ):
         return False
-    for name in HOST_VARIABLES:
-        if name in environ:
-            return True
-    for mark in HOST_MARKS:  # noqa: SIM110 - `any` would start a generator
-        if mark in raw:
-            return True
-    return False
+    for _, variables, marks in AGENTS:
+        for name in variables:
+            if name in environ:
+                return True
+        for mark in marks:
+            if mark in raw:
+                return True
+    return b'"model"' in raw  # with a session of another kind it tells Codex
 
 
 def config_path(environ: Environ) -> bytes:

@@ -16,31 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from feishuperm.models.fields import decoded, part_at
+from feishuperm.wire import AGENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     Environ = Mapping[bytes, bytes]
 
-# Each agent with what tells it: its variables, the fields of its events, where its
-# transcripts are.  A variable is handed down to all below, so none of this speaks
-# against an event of Claude's own.  `wire` has the same as bytes.
-AGENTS: tuple[tuple[str, tuple[bytes, ...], tuple[str, ...], str], ...] = (
-    ("Codex", (), ("turn_id",), "/.codex/"),
-    ("Qwen Code", (b"QWEN_PROJECT_DIR", b"QWEN_CODE_SESSION_ID"), (), "/.qwen/"),
-    ("Copilot CLI", (b"COPILOT_CLI", b"COPILOT_PROJECT_DIR"), ("hookName",),
-     "/.copilot/"),
-    ("Grok", (b"GROK_HOOK_EVENT", b"GROK_SESSION_ID"),
-     ("hookEventName", "workspaceRoot"), "/.grok/"),
-    ("Gemini CLI", (b"GEMINI_SESSION_ID", b"GEMINI_PROJECT_DIR"), (), "/.gemini/"),
-    ("droid", (b"FACTORY_PROJECT_DIR", b"DROID_PROJECT_DIR"), ("message_id",),
-     "/.factory/"),
-    ("Kimi Code", (), ("client_type",), ""),
-    ("Qoder", (b"QODER_HOOK_SOURCE", b"QODER_HOOK_VERSION"), (), "/.qoder/"),
-    ("Auggie", (b"AUGMENT_HOOK_EVENT",), ("is_mcp_tool",), ""),
-    ("Letta", (), ("event_type", "working_directory"), ""),
-    ("Cursor", (), ("conversation_id", "generation_id", "workspace_roots"), ""),
-    ("another agent", (), ("timestamp", "sessionId"), ""),
-)  # fmt: skip
 NOTE_SECONDS = 24 * 3600  # between two lines in the log about the same agent
 UUID_VERSION = 14  # where a UUID says which kind it is; Claude's are of version 4
 
@@ -77,18 +58,20 @@ def is_claude(fields: dict[str, Any], environ: Environ) -> bool:
 
 def _marked(fields: dict[str, Any], environ: Environ) -> str:
     """The agent whose mark an event bears; fields count before the environment."""
-    transcript = str(fields.get("transcript_path"))
-    for agent, _, names, folder in AGENTS[:-1]:
-        if not fields.keys().isdisjoint(names) or (folder and folder in transcript):
+    names = {b'"%s"' % name.encode(errors="replace") for name in fields}
+    transcript = str(fields.get("transcript_path")).encode(errors="replace")
+    for agent, _, marks in AGENTS[:-1]:
+        folders = [mark for mark in marks if mark.startswith(b"/")]
+        if not names.isdisjoint(marks) or any(part in transcript for part in folders):
             return agent
     version = str(fields.get("session_id"))[UUID_VERSION : UUID_VERSION + 1]
     if "model" in fields and version == "7":
         return "Codex"
-    for agent, variables, _, _ in AGENTS:
+    for agent, variables, _ in AGENTS:
         if any(name in environ for name in variables):
             return agent
-    last, _, names, _ = AGENTS[-1]
-    return "" if fields.keys().isdisjoint(names) else last
+    last, _, marks = AGENTS[-1]
+    return "" if names.isdisjoint(marks) else last
 
 
 def _note(agent: str) -> None:

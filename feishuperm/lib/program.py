@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import feishuperm
-from feishuperm.wire import HOST_VARIABLES
+from feishuperm.wire import AGENTS
 
 INSIDE = "/site-packages/feishuperm/__init__.py"
 FROM_SOURCE = (
@@ -67,7 +67,7 @@ def permission_event(
 
 
 # Whatever agent's shell this is typed in, the hook must not take us for that agent.
-STRANGE = frozenset(HOST_VARIABLES)
+STRANGE = frozenset(name for _, names, _ in AGENTS for name in names)
 
 
 def start_hook(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from feishuperm import __version__
 from feishuperm.lib.program import archive_path, hook_output, self_command, start_hook
-from feishuperm.wire import HOST_VARIABLES
+from feishuperm.wire import AGENTS
 
 
 def test_source_tree_is_no_archive() -> None:
@@ -45,7 +45,7 @@ def test_hook_we_start_is_no_strangers_whatever_shell_it_is_typed_in(
 ) -> None:
     """Nor does it say that we are its session: then we could not answer it."""
     seen = tmp_path / "environ"
-    marks = {name.decode(): "1" for name in HOST_VARIABLES}
+    marks = {name.decode(): "1" for _, names, _ in AGENTS for name in names}
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **marks}
     command = ["/bin/sh", "-c", f"cat >/dev/null; env >{seen}"]
     assert hook_output(start_hook({"session_id": "x"}, environ, command), 20) == ""
