@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from feishuperm import wire
 from feishuperm.hooks.application import RUN_VARIABLE, Interactive, is_of_a_run
 from feishuperm.models.fields import decoded, part_at
-from feishuperm.models.names import IDLE_TYPE, LAST_WORDS
-from feishuperm.models.notice import NOTICE_EVENTS
+from feishuperm.models.names import IDLE_TYPE, LAST_WORDS, NOTICE_EVENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,8 +1,12 @@
-"""Names that several rooms must agree on: programs, commands, languages, tools."""
+"""Names that several rooms must agree on: programs, commands, tools, notices."""
 
 from __future__ import annotations
 
 from feishuperm.messages import msg
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.models.payload import HookPayload
 
 ARCHIVE = "feishuperm.pyz"
 # What the file may be called by, and the command each name means; the bare name takes
@@ -74,4 +78,31 @@ SURFACES = {
     "gateway": msg("Feishu card"),
     "pass": msg("pass"),
     "control": msg("command line"),
+}
+
+
+class NoticeEvent:
+    """A row: the kind of FEISHUPERM_NOTIFY that asks for it, and the fields that tell.
+
+    The first field that holds text is shown; a tool's name goes before it.
+    """
+
+    def __init__(self, kind: str, *fields: str) -> None:
+        self.kind = kind
+        self.fields = fields
+
+    def text(self, payload: HookPayload) -> str:
+        """What the notice says."""
+        values = (payload.fields.get(field) for field in self.fields)
+        said = next((value for value in values if value and isinstance(value, str)), "")
+        tool = payload.fields.get("tool_name")
+        return f"{tool}: {said}" if isinstance(tool, str) and tool else said
+
+
+# Which events make a notice.
+NOTICE_EVENTS = {
+    "Stop": NoticeEvent("stop", LAST_WORDS),
+    "Notification": NoticeEvent("notification", "message", "title"),
+    "StopFailure": NoticeEvent("failure", "error_details", "error", "message"),
+    "PostToolUseFailure": NoticeEvent("failure", "error", "message"),
 }

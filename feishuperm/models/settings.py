@@ -134,7 +134,7 @@ def _names(*allowed: str) -> Callable[[str], frozenset[str]]:
 def notify_kinds() -> tuple[str, ...]:
     """The words of FEISHUPERM_NOTIFY: every kind of request, every kind of notice."""
     from feishuperm.models.kind import KINDS  # late: a hook seldom needs it
-    from feishuperm.models.notice import NOTICE_EVENTS
+    from feishuperm.models.names import NOTICE_EVENTS
 
     return (*KINDS, *dict.fromkeys(row.kind for row in NOTICE_EVENTS.values()))
 

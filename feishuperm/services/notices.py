@@ -26,7 +26,7 @@ from feishuperm.lib.git import current_branch
 from feishuperm.lib.log import log
 from feishuperm.lib.post import post_json
 from feishuperm.models.ask import NOTICES, Notice
-from feishuperm.models.notice import NOTICE_EVENTS
+from feishuperm.models.names import NOTICE_EVENTS
 from feishuperm.models.payload import AskPayload, HookPayload
 from feishuperm.models.settings import Settings
 from feishuperm.services.presenter import brief_ask

@@ -15,7 +15,7 @@ import pytest
 
 from feishuperm.models.ask import NOTICES
 from feishuperm.models.kind import KINDS
-from feishuperm.models.notice import NOTICE_EVENTS
+from feishuperm.models.names import NOTICE_EVENTS
 from tests.conftest import wait_until
 from tests.e2e.test_app import app_settings
 from tests.e2e.test_next import ATTENDED

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from feishuperm.models.ask import NOTICES
-from feishuperm.models.notice import NOTICE_EVENTS
+from feishuperm.models.names import NOTICE_EVENTS
 from feishuperm.models.payload import parse_payload
 from tests.tables import every_row
 
