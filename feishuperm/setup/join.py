@@ -285,7 +285,9 @@ class GatewayInstall:
             if is_listening(gateway_socket(self.manifest.environ)):
                 return
         problem = msg("the gateway was started, but does not answer")
-        raise FeishupermError(problem, self._service.journal())
+        raise FeishupermError(
+            problem, self._service.hint.format(unit=self._service.unit)
+        )
 
     def _steps(self) -> list[Step]:
         settings = self._config.settings()

@@ -18,7 +18,8 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -92,29 +93,31 @@ def check_port(settings: Settings, own: int) -> None:
 def can_listen(hosts: Sequence[str], port: int) -> bool:
     """Whether a server could listen on all of its addresses.
 
-    Only the first has to be there. Raises FeishupermError for one that is not here.
+    Only the first has to be there: an address of a missing family is free. Raises
+    FeishupermError for a first one that is not here.
     """
-    return all(port_is_free(host, port, host != hosts[0]) for host in hosts)
-
-
-def port_is_free(host: str, port: int, optional: bool = False) -> bool:
-    """Whether nobody listens there; an address of a missing family is free."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            probe.bind((host, port))
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            return False
-        if not optional:
-            raise FeishupermError(
-                msg("cannot listen on {}:{}: {}", host, port, message_of(error)),
-                msg("set CALLBACK_SERVER_HOST to an address of this machine"),
-            ) from None
+    for host in hosts:
+        try:
+            _bind(host, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            if host == hosts[0]:
+                raise FeishupermError(
+                    msg("cannot listen on {}:{}: {}", host, port, message_of(error)),
+                    msg("set CALLBACK_SERVER_HOST to an address of this machine"),
+                ) from None
     return True
+
+
+def _bind(host: str, port: int) -> None:
+    """Try an address as the server would. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind((host, port))
 
 
 def free_port(hosts: Sequence[str]) -> int:
@@ -131,9 +134,6 @@ def free_port(hosts: Sequence[str]) -> int:
 # The running server: is it there, wait until it is, end it.
 
 
-Clock = Callable[[], float]
-Sleep = Callable[[float], None]
-
 START_SECONDS = 20.0  # a loaded machine needs a few; one that needs more is stuck
 STOP_SECONDS = 10.0
 END_SECONDS = 3.0  # for each way to end a process, from waiting to killing
@@ -145,7 +145,9 @@ class StuckError(FeishupermError):
 
 
 def tries(
-    seconds: float, clock: Clock = time.monotonic, sleep: Sleep = time.sleep
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
     """One turn after the other, with a pause between, until the time is over."""
     deadline = clock() + seconds
@@ -163,11 +165,14 @@ def running_status(socket: str = "") -> dict[str, Any] | None:
         return None
 
 
-def wait_until_running(turns: Iterable[None] = ()) -> dict[str, Any]:
-    """The status of a server that has just been started. Raises NotRunningError."""
-    for _ in turns or tries(START_SECONDS):
-        status = running_status()
-        if status is not None:
+def wait_until_running(socket: str = "", before: Any = None) -> dict[str, Any]:
+    """The status of a server that has just been started; not that of the one `before`.
+
+    Raises NotRunningError.
+    """
+    for _ in tries(START_SECONDS):
+        status = running_status(socket)
+        if status is not None and status.get("started") != before:
             return status
     raise NotRunningError(
         msg("it was started, but does not answer"), "feishuperm serve"
@@ -193,18 +198,6 @@ def hand_over(socket: str = "") -> str:
     """End the server for one that starts at once; how many requests it hands over."""
     waiting = stop_server(socket, "handover")
     return msg("handed over to the new server: {} waiting", waiting) if waiting else ""
-
-
-def restart_in_place(socket: str, status: dict[str, Any]) -> None:
-    """Let a server in a terminal start again there. Raises FeishupermError."""
-    ask_server({"command": "handover", "again": True}, path=socket)
-    for _ in tries(START_SECONDS):
-        now = running_status(socket)
-        if now is not None and now["started"] != status["started"]:
-            return
-    raise NotRunningError(
-        msg("it was started, but does not answer"), "feishuperm serve"
-    )
 
 
 # The process, where no service manager looks after it.
@@ -253,18 +246,12 @@ def end_background(
     pid = background_pid(environ)
     for number in (0, signal.SIGTERM, signal.SIGKILL):
         if is_server(pid, program):
-            _send_signal(pid, number)
+            with suppress(OSError):  # gone, or another user's: looked at again below
+                os.kill(pid, number)
         for _ in tries(seconds):
             if not is_server(pid, program):
                 return
     raise StuckError(msg("the server, process {}, does not end", pid))
-
-
-def _send_signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except OSError:  # gone, or not ours to end: the caller looks again
-        pass
 
 
 def fetch(
@@ -275,19 +262,14 @@ def fetch(
     secure = address.scheme == "https"
     connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     target = (address.path or "/") + (f"?{address.query}" if address.query else "")
+    method, body = ("GET", None) if form is None else ("POST", urlencode(form))
     try:
-        connection = connect(address.hostname or "", address.port, timeout=timeout)
-        try:
-            if form is None:
-                connection.request("GET", target)
-            else:
-                headers = {"Content-Type": FORM}
-                connection.request("POST", target, urlencode(form), headers)
-            response = connection.getresponse()
-            body = response.read(MAX_PAGE)
-            return response.status, body.decode("utf-8", "replace")
-        finally:
-            connection.close()
+        with closing(
+            connect(address.hostname or "", address.port, timeout=timeout)
+        ) as c:
+            c.request(method, target, body, {"Content-Type": FORM} if body else {})
+            response = c.getresponse()
+            return response.status, response.read(MAX_PAGE).decode("utf-8", "replace")
     except (ValueError, http.client.HTTPException) as error:
         raise OSError(f"{address.hostname}: {error or type(error).__name__}") from None
 
@@ -297,7 +279,6 @@ def fetch(
 
 Run = Callable[[list[str]], int]
 
-UNIT = "feishuperm.service"
 LABEL = "com.feishuperm.serve"
 # What decides where `serve` finds its files; without them it would read other ones.
 PLACES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "FEISHUPERM_CONFIG")
@@ -322,19 +303,30 @@ def run_quietly(command: list[str]) -> int:
 
 
 class Service:
-    """One way to keep the server running; `program` is the path of the link."""
+    """One way to keep the server running; `program` is the path of the link.
+
+    A service manager is reached by commands.  Behind `||` stands what is tried when the
+    first fails; a command after a dash may fail.
+    """
 
     kind = ""
     keeps = ""  # what a person should know about it
     asks = ""  # what has to answer for it to work
+    unit = ""  # its name there
+    hint = ""  # the command that shows what it said last
+    works_by: Sequence[str] = ()
+    starts: Sequence[str] = ()  # also a server that runs, with the files of today
+    halts: Sequence[str] = ()  # until the next login
+    stops: Sequence[str] = ()  # and forgets the unit
 
     def __init__(
-        self, program: str, environ: Mapping[str, str], run: Run = run_quietly
+        self, program: str, environ: Mapping[str, str], run: Run | None = None
     ) -> None:
         self.program = program
         self.environ = environ
-        self.run = run
+        self.run = run or run_quietly
         self.path = self.unit_path()
+        self.places = {key: environ[key] for key in PLACES if environ.get(key)}
 
     def unit_path(self) -> str:
         """The unit file, if any."""
@@ -346,23 +338,37 @@ class Service:
 
     def works(self) -> bool:
         """Whether this machine has it."""
-        return True
+        return self._failing(self.works_by) == ""
 
     def start(self) -> None:
-        """Start the server, or restart it with the files of today."""
-        raise NotImplementedError
+        """Start the server, or restart it. Raises FeishupermError."""
+        failed = self._failing(self.starts)
+        if failed:
+            hint = self.hint.format(unit=self.unit)
+            raise FeishupermError(msg("{} failed", failed), hint)
 
     def halt(self) -> None:
         """End the server, however it feels about that; it may be started again."""
-        raise NotImplementedError
+        self._failing(self.halts)
 
     def stop(self) -> None:
         """End the server and forget the unit, if it was known."""
-        raise NotImplementedError
+        self._failing(self.stops)
 
-    def must(self, command: list[str], hint: str) -> None:
-        if self.run(command):
-            raise FeishupermError(msg("{} failed", " ".join(command)), hint)
+    def _failing(self, rows: Sequence[str]) -> str:
+        """Run commands up to one that fails and must not; that one, if any."""
+        for row in rows:
+            for command in row.lstrip("-").split(" || "):
+                words = [
+                    word.format(unit=self.unit, path=self.path)
+                    for word in command.split()
+                ]
+                if self.run(words) == 0:
+                    break
+            else:
+                if not row.startswith("-"):
+                    return " ".join(words)
+        return ""
 
     def must_work(self) -> None:
         """Raise FeishupermError where it would fail, before anything is changed."""
@@ -384,32 +390,51 @@ class SystemdService(Service):
     kind = "systemd"
     keeps = msg("to keep it running after you log out: loginctl enable-linger")
     asks = "`systemctl --user`"
-    unit, role = UNIT, "serve"
+    unit, role = "feishuperm.service", "serve"
+    hint = "journalctl --user -u {unit} -n 20"
+    works_by = ("systemctl --user show-environment",)
+    starts = (
+        "systemctl --user daemon-reload",
+        "systemctl --user enable {unit}",
+        "systemctl --user restart {unit}",
+    )
+    halts = ("systemctl --user stop {unit}",)
+    stops = ("systemctl --user disable --now {unit}",)
 
     def unit_path(self) -> str:
         base = self.environ.get("XDG_CONFIG_HOME") or f"{home(self.environ)}/.config"
         return f"{base}/systemd/user/{self.unit}"
 
-    def works(self) -> bool:
-        return self.run(["systemctl", "--user", "show-environment"]) == 0
-
     def content(self) -> bytes:
-        return systemd_unit(self.program, self.environ, self.role).encode()
+        """A user unit. "Always allow" writes in project folders, so no ProtectHome.
 
-    def start(self) -> None:
-        unit = self.unit
-        for words in (["daemon-reload"], ["enable", unit], ["restart", unit]):
-            self.must(["systemctl", "--user", *words], self.journal())
+        The program is a script for sh; naming sh takes paths that systemd would refuse.
+        """
+        places = "".join(
+            f"Environment={_systemd_quoted(f'{key}={value}', dollar='$')}\n"
+            for key, value in self.places.items()
+        )
+        return f"""\
+[Unit]
+Description=feishuperm, answers for Claude Code from Feishu
 
-    def journal(self) -> str:
-        """The command that shows what it said last."""
-        return f"journalctl --user -u {self.unit} -n 20"
+[Service]
+ExecStart=/bin/sh {_systemd_quoted(self.program)} {self.role}
+{places}Restart=on-failure
+RestartSec=2
+NoNewPrivileges=yes
+LimitNOFILE=65536
 
-    def halt(self) -> None:
-        self.run(["systemctl", "--user", "stop", self.unit])
+[Install]
+WantedBy=default.target
+""".encode()
 
-    def stop(self) -> None:
-        self.run(["systemctl", "--user", "disable", "--now", self.unit])
+
+def _systemd_quoted(text: str, dollar: str = "$$") -> str:
+    """A word; a dollar sign starts a variable in a command, but not in a setting."""
+    for sign, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", dollar)):
+        text = text.replace(sign, escaped)
+    return f'"{text}"'
 
 
 class LaunchdService(Service):
@@ -418,29 +443,35 @@ class LaunchdService(Service):
     kind = "launchd"
     keeps = msg("it starts again at every login")
     asks = "`launchctl`"
-    target = f"gui/{os.getuid()}"
+    unit = f"gui/{os.getuid()}/{LABEL}"
+    hint = "launchctl print {unit}"
+    works_by = ("launchctl list",)
+    starts = (
+        "-launchctl bootout {unit}",
+        f"launchctl bootstrap gui/{os.getuid()} {{path}} || launchctl load -w {{path}}",
+    )
+    halts = ("launchctl bootout {unit}",)
+    stops = ("launchctl bootout {unit} || launchctl unload -w {path}",)
 
     def unit_path(self) -> str:
         return f"{home(self.environ)}/Library/LaunchAgents/{LABEL}.plist"
 
     def works(self) -> bool:
-        return sys.platform == "darwin" and self.run(["launchctl", "list"]) == 0
+        return sys.platform == "darwin" and super().works()
 
     def content(self) -> bytes:
-        return launchd_plist(self.program, self.environ)
+        import plistlib
 
-    def start(self) -> None:
-        self.run(["launchctl", "bootout", f"{self.target}/{LABEL}"])
-        if self.run(["launchctl", "bootstrap", self.target, self.path]):
-            hint = f"launchctl print {self.target}/{LABEL}"
-            self.must(["launchctl", "load", "-w", self.path], hint)
-
-    def halt(self) -> None:
-        self.run(["launchctl", "bootout", f"{self.target}/{LABEL}"])
-
-    def stop(self) -> None:
-        if self.run(["launchctl", "bootout", f"{self.target}/{LABEL}"]):
-            self.run(["launchctl", "unload", "-w", self.path])
+        return plistlib.dumps(
+            {
+                "Label": LABEL,
+                "ProgramArguments": [self.program, "serve"],
+                "EnvironmentVariables": self.places,
+                "RunAtLoad": True,
+                "KeepAlive": {"SuccessfulExit": False},
+                "SoftResourceLimits": {"NumberOfFiles": 8192},
+            }
+        )
 
 
 class BackgroundService(Service):
@@ -452,14 +483,13 @@ class BackgroundService(Service):
     def start(self) -> None:
         stop_server()
         end_background(self.environ, self.program)
-        environ = {key: self.environ[key] for key in INHERITED if key in self.environ}
         private_dir(state_dir(self.environ))
         self.process = subprocess.Popen(
             [self.program, "serve"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # it keeps a log of its own
             stderr=subprocess.DEVNULL,
-            env=environ,
+            env={key: self.environ[key] for key in INHERITED if key in self.environ},
             cwd="/",
             start_new_session=True,
         )
@@ -479,64 +509,11 @@ SERVICE_MANAGERS: dict[str, type[Service]] = {
 
 
 def choose_service(
-    program: str, environ: Mapping[str, str], run: Run = run_quietly
+    program: str, environ: Mapping[str, str], run: Run | None = None
 ) -> Service:
     """The first way that works on this machine."""
     services = (kind(program, environ, run) for kind in SERVICE_MANAGERS.values())
     return next(service for service in services if service.works())
-
-
-# Unit files.
-
-
-def systemd_unit(program: str, environ: Mapping[str, str], role: str = "serve") -> str:
-    """A user unit. "Always allow" writes in project folders, so no ProtectHome.
-
-    The program is a script for sh; naming sh takes paths that systemd would refuse.
-    """
-    places = "".join(
-        f"Environment={_systemd_quoted(f'{key}={environ[key]}', dollar='$')}\n"
-        for key in PLACES
-        if environ.get(key)
-    )
-    return f"""\
-[Unit]
-Description=feishuperm, answers for Claude Code from Feishu
-
-[Service]
-ExecStart=/bin/sh {_systemd_quoted(program)} {role}
-{places}Restart=on-failure
-RestartSec=2
-NoNewPrivileges=yes
-LimitNOFILE=65536
-
-[Install]
-WantedBy=default.target
-"""
-
-
-def _systemd_quoted(text: str, dollar: str = "$$") -> str:
-    """A word; a dollar sign starts a variable in a command, but not in a setting."""
-    for sign, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", dollar)):
-        text = text.replace(sign, escaped)
-    return f'"{text}"'
-
-
-def launchd_plist(program: str, environ: Mapping[str, str]) -> bytes:
-    """A launch agent."""
-    import plistlib
-
-    places = {key: environ[key] for key in PLACES if environ.get(key)}
-    return plistlib.dumps(
-        {
-            "Label": LABEL,
-            "ProgramArguments": [program, "serve"],
-            "EnvironmentVariables": places,
-            "RunAtLoad": True,
-            "KeepAlive": {"SuccessfulExit": False},
-            "SoftResourceLimits": {"NumberOfFiles": 8192},
-        }
-    )
 
 
 # The unit file and its server, as an install has recorded them.
@@ -583,28 +560,31 @@ def recorded_service(record: Record, environ: Mapping[str, str]) -> Service:
     return SERVICE_MANAGERS[record["kind"]](record["program"], environ)
 
 
-def stop_service(service: Service, socket: str) -> None:
-    """Stop a server for good: ask, then use force. Raises while one still listens."""
+def end_server(service: Service | None, socket: str, for_good: bool = False) -> int:
+    """Ask a server to end, then let its service use force; how many requests waited.
+
+    Raises FeishupermError when it refuses, and while one still listens.
+    """
+    released = 0
     try:
-        stop_server(socket)
-    except StuckError:  # it is told once more, by its manager or by a signal
-        pass
-    service.stop()
-    _must_be_gone(socket)
-
-
-def _must_be_gone(socket: str) -> None:
+        released = stop_server(socket)
+    except StuckError:
+        if service is None:
+            raise
+    if service is not None:
+        service.stop() if for_good else service.halt()
     if is_listening(socket):
         raise FeishupermError(
             msg("a server still listens on {}", socket),
             msg("end it by hand: feishuperm status"),
         )
+    return released
 
 
 def undo_service(record: Record, environ: Mapping[str, str]) -> list[str]:
     """Stop the server and remove its unit. Raises FeishupermError while it lives."""
     service = recorded_service(record, environ)
-    stop_service(service, record["socket"])
+    end_server(service, record["socket"], for_good=True)
     remove_file(record.get("path", ""))
     if record["kind"] == "systemd":
         service.run(["systemctl", "--user", "daemon-reload"])
@@ -626,15 +606,8 @@ def stop(environ: Mapping[str, str]) -> str:
     socket, status = find_server(record, environ)
     if status is None and not is_listening(socket):
         return msg("the server is not running")
-    released = 0
-    try:
-        released = stop_server(socket)
-    except StuckError:
-        if not record:
-            raise
-    if record:
-        recorded_service(record, environ).halt()
-    _must_be_gone(socket)
+    service = recorded_service(record, environ) if record else None
+    released = end_server(service, socket)
     more = msg("; it starts again at the next login") if record.get("path") else ""
     if released:
         more = msg("; {} waiting went back to the terminal{}", released, more)
@@ -649,7 +622,8 @@ def restart(environ: Mapping[str, str]) -> str:
     record = Manifest(environ).record("service")
     socket, status = find_server(record, environ)
     if status and kept_by(status["pid"], environ) == "foreground":
-        restart_in_place(socket, status)
+        ask_server({"command": "handover", "again": True}, path=socket)
+        wait_until_running(socket, status["started"])
         return msg("restarted (foreground, pid {})", status["pid"])
     if not record:
         raise FeishupermError(

@@ -94,7 +94,7 @@ def test_server_on_the_recorded_socket_is_ours(
     assert (made.socket, made.status) == ("/old.sock", running["/old.sock"])
     tried: list[int] = []
     monkeypatch.setattr(
-        service, "port_is_free", lambda host, port, optional: not tried.append(port)
+        service, "can_listen", lambda hosts, port: not tried.append(port)
     )
     made.config.complete(made.own_port())
     assert set(tried) == {0}

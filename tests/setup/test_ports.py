@@ -8,7 +8,7 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.models.settings import Settings
-from feishuperm.setup.service import can_listen, check_port, own_socket, port_is_free
+from feishuperm.setup.service import can_listen, check_port, own_socket
 from tests.tables import every_row
 
 
@@ -25,8 +25,8 @@ def test_taken_port_is_noticed() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        assert not port_is_free("127.0.0.1", other.getsockname()[1])
-    assert port_is_free("127.0.0.1", 0)
+        assert not can_listen(("127.0.0.1",), other.getsockname()[1])
+    assert can_listen(("127.0.0.1",), 0)
 
 
 def test_port_that_is_taken_on_either_loopback_family_is_taken() -> None:
@@ -38,7 +38,7 @@ def test_port_that_is_taken_on_either_loopback_family_is_taken() -> None:
             pytest.skip("no IPv6 here")
         other.listen()
         port = other.getsockname()[1]
-        assert port_is_free("127.0.0.1", port)
+        assert can_listen(("127.0.0.1",), port)
         assert not can_listen(("127.0.0.1", "::1"), port)
 
 

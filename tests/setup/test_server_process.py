@@ -14,7 +14,7 @@ import pytest
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
 from feishuperm.setup import service
-from feishuperm.setup.service import BackgroundService, stop_service
+from feishuperm.setup.service import BackgroundService, end_server
 from tests.conftest import wait_until
 
 STUBBORN = "#!/bin/sh\ntrap '' TERM\n: >$0.ready\nwhile :; do sleep 0.02; done\n"
@@ -44,7 +44,7 @@ def test_stopping_kills_a_background_server_that_does_not_listen(
     program = str(tmp_path / "feishuperm")
     service.end_background(environ, program, 0.2)
     assert process.wait(20) == -signal.SIGKILL
-    stop_service(BackgroundService(program, environ), "/nonexistent")
+    end_server(BackgroundService(program, environ), "/nonexistent", for_good=True)
     assert not os.path.exists(service.pid_path(environ))
 
 
@@ -73,8 +73,9 @@ def test_waiting_for_a_server_that_never_comes_ends_with_a_hint(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PERMISSION_SOCKET_PATH", str(tmp_path / "none"))
+    monkeypatch.setattr(service, "tries", lambda seconds: [None, None])
     with pytest.raises(FeishupermError, match="it was started, but") as caught:
-        service.wait_until_running([None, None])
+        service.wait_until_running()
     assert "feishuperm serve" in caught.value.hint
 
 

@@ -15,9 +15,9 @@ from feishuperm.setup.service import (
     ServiceStep,
     StuckError,
     SystemdService,
+    end_server,
     restart,
     stop,
-    stop_service,
 )
 from feishuperm.setup.steps import Manifest
 from tests.setup.conftest import run
@@ -36,8 +36,8 @@ def test_server_of_before_is_undone_when_its_kind_or_socket_changes(
     stopped: list[tuple[str, str]] = []
     monkeypatch.setattr(
         service_module,
-        "stop_service",
-        lambda service, socket: stopped.append((service.kind, socket)),
+        "end_server",
+        lambda service, socket, for_good: stopped.append((service.kind, socket)),
     )
     manifest = Manifest(environ)
     systemd = SystemdService("/opt/feishuperm", environ, lambda command: 0)
@@ -65,8 +65,8 @@ def test_socket_that_somebody_still_holds_is_told(
         hung.bind(path)
         hung.listen()
         with pytest.raises(FeishupermError, match="still listens"):
-            stop_service(service, path)
-    stop_service(service, path)
+            end_server(service, path, for_good=True)
+    end_server(service, path, for_good=True)
 
 
 class Machine:

@@ -19,8 +19,6 @@ from feishuperm.setup.service import (
     SystemdService,
     background_pid,
     choose_service,
-    launchd_plist,
-    systemd_unit,
 )
 from tests.tables import every_row
 
@@ -48,7 +46,7 @@ def test_unit_passes_systemd_analyze_verify(tmp_path: Path, name: str) -> None:
     program.chmod(0o755)
     environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / name)}
     unit = tmp_path / "feishuperm.service"
-    unit.write_text(systemd_unit(str(program), environ))
+    unit.write_bytes(SystemdService(str(program), environ).content())
     result = subprocess.run(
         ["systemd-analyze", "verify", "--user", str(unit)],
         env={**environ, "PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path)},
@@ -62,7 +60,8 @@ def test_unit_passes_systemd_analyze_verify(tmp_path: Path, name: str) -> None:
 
 @every_row("name", NAMES)
 def test_plist_parses_and_names_the_program(name: str) -> None:
-    found = plistlib.loads(launchd_plist(f"/opt/{name}", {"XDG_STATE_HOME": "/s"}))
+    environ = {"HOME": "/h", "XDG_STATE_HOME": "/s"}
+    found = plistlib.loads(LaunchdService(f"/opt/{name}", environ).content())
     assert found["ProgramArguments"] == [f"/opt/{name}", "serve"]
     assert found["EnvironmentVariables"] == {"XDG_STATE_HOME": "/s"}
     assert found["KeepAlive"] == {"SuccessfulExit": False}

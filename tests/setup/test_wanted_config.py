@@ -6,7 +6,7 @@ import pytest
 
 from feishuperm.commands.install import parser
 from feishuperm.errors import FeishupermError
-from feishuperm.setup import service
+from feishuperm.setup import config_env, service
 from feishuperm.setup.config_env import WantedConfig, asked_config
 
 
@@ -39,9 +39,8 @@ def test_port_brings_the_address_along_unless_that_is_given() -> None:
 def test_new_user_gets_another_port_when_the_usual_one_is_taken(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        service, "port_is_free", lambda host, port, optional: port == 8083
-    )
+    for module in (service, config_env):
+        monkeypatch.setattr(module, "can_listen", lambda hosts, port: port == 8083)
     made = WantedConfig(parser().parse_args([]), bare)
     made.complete(0)
     assert made.new["CALLBACK_SERVER_PORT"] == "8083"
@@ -51,7 +50,7 @@ def test_new_user_gets_another_port_when_the_usual_one_is_taken(
 def test_port_that_somebody_chose_is_an_error_when_taken(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "port_is_free", lambda host, port, optional: False)
+    monkeypatch.setattr(service, "can_listen", lambda hosts, port: False)
     made = WantedConfig(parser().parse_args(["--port", "9000"]), bare)
     with pytest.raises(FeishupermError, match="port 9000 is taken"):
         made.complete(0)
