@@ -21,6 +21,8 @@ HELP = ("--help", "-h", "help")
 TOPICS = ("security",)  # of `help TOPIC`; its pages are in help/, one per language
 # These leave no file behind, or are a session's, which they must not disturb.
 FOR_ANY_USER = ("hook", "supervisor", "version")
+# Commands that live in the file of another one, as a function of their own name.
+BESIDE = {"restart": "stop", "leave": "join"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -116,7 +118,8 @@ def run(command: str, args: list[str]) -> int:
         return run_hook(args)
     if os.geteuid() == 0 and command not in FOR_ANY_USER:
         check_home(command, args)
-    code: int = import_module(module_name(command)).main(args)
+    module = import_module(module_name(command))
+    code: int = getattr(module, command if command in BESIDE else "main")(args)
     return code
 
 
@@ -130,7 +133,7 @@ def check_home(command: str, args: list[str]) -> None:
 
 
 def module_name(command: str) -> str:
-    return "feishuperm.commands." + command.replace("-", "_")
+    return "feishuperm.commands." + BESIDE.get(command, command).replace("-", "_")
 
 
 def run_hook(args: list[str]) -> int:

@@ -145,6 +145,7 @@ def test_root_leaves_no_file_in_the_home_of_another_user(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(files, "owner", lambda path: 4_000_000_000)
     monkeypatch.setattr(cli, "import_module", lambda name: version)
+    monkeypatch.setattr(cli, "BESIDE", {})
     monkeypatch.setattr(version, "main", lambda args: 0)
     monkeypatch.setattr(cli, "run_hook", lambda args: 0)
     free = command in ("hook", "supervisor", "version")

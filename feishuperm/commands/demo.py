@@ -16,11 +16,9 @@ from feishuperm.setup.demo import (
 )
 from feishuperm.setup.status import inbox_link
 
-EPILOG = msg(
-    "Starts a server of its own on a free port, asks one request of each kind "
-    "through real\n"
-    "hooks, and shows what each hook prints for your tap."
-)
+EPILOG = msg("""\
+Starts a server of its own on a free port, asks one request of each kind through real
+hooks, and shows what each hook prints for your tap.""")
 
 
 def main(args: list[str]) -> int:

@@ -15,13 +15,10 @@ from feishuperm.messages import msg
 from feishuperm.setup.checks import FAIL, DoctorContext
 from feishuperm.setup.doctor import CODES, Finding, examine
 
-EPILOG = msg(
-    "One line per check: ok, warn or fail, what was found, and the command that "
-    "mends it.\n"
-    "Sends one test card to a group bot. Exit code 1 if anything fails.\n"
-    "With a NUMBER that a phone shows when a tap fails: what it means and what "
-    "mends it."
-)
+EPILOG = msg("""\
+One line per check: ok, warn or fail, what was found, and the command that mends it.
+Sends one test card to a group bot. Exit code 1 if anything fails.
+With a NUMBER that a phone shows when a tap fails: what it means and what mends it.""")
 
 
 def main(args: list[str]) -> int:

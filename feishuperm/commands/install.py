@@ -19,14 +19,10 @@ from feishuperm.setup.join import GatewayInstall
 from feishuperm.setup.service import SERVICE_MANAGERS, port_number
 from feishuperm.setup.steps import Manifest
 
-EPILOG = msg(
-    "Installs the file it runs from for the current user: the program, hooks in "
-    "Claude Code's\n"
-    "settings, config.env, a running server. Running it again is safe, and "
-    "upgrades.\n"
-    "Settings in the environment, such as FEISHU_WEBHOOK_URL, are kept in "
-    "config.env."
-)
+EPILOG = msg("""\
+Installs the file it runs from for the current user: the program, hooks in Claude Code's
+settings, config.env, a running server. Running it again is safe, and upgrades.
+Settings in the environment, such as FEISHU_WEBHOOK_URL, are kept in config.env.""")
 FLAGS = {
     "--project": msg("register the hooks in this folder's .claude/settings.local.json"),
     "--shared": msg("with --project: in its settings.json, harmless for who lacks us"),

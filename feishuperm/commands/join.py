@@ -1,4 +1,4 @@
-"""`feishuperm join URL`: let a team's gateway carry this machine's requests."""
+"""`feishuperm join URL`: let a gateway carry our requests; `leave` undoes it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ from feishuperm.lib.post import dial
 from feishuperm.lib.process_tree import require_outside
 from feishuperm.lib.terminal import ask, say
 from feishuperm.messages import msg
-from feishuperm.setup.join import Pairing, check_url, take_up
-from feishuperm.setup.service import try_restart
+from feishuperm.setup.join import Pairing, check_url, leave_gateway, take_up
+from feishuperm.setup.service import running_status, try_restart
 
-EPILOG = msg(
-    "Prints six digits and waits; send them to the bot in Feishu and confirm "
-    "there. Only the\n"
-    "person who confirmed can answer this machine's requests through the gateway. "
-    "People who\n"
-    "run the gateway could press the buttons of its cards in that person's name."
-)
+EPILOG = msg("""\
+Prints six digits and waits; send them to the bot in Feishu and confirm there. Only the
+person who confirmed can answer this machine's requests through the gateway. People who
+run the gateway could press the buttons of its cards in that person's name.""")
 
 
 def main(args: list[str]) -> int:
@@ -50,6 +47,19 @@ def main(args: list[str]) -> int:
     take_up(own, _grants())
     say("joined {} as {} ({})", url, own.name, own.machine)
     say(try_restart(os.environ))  # it takes the gateway up, running or not
+    return 0
+
+
+def leave(args: list[str]) -> int:
+    """Forget the gateway, and let the server know."""
+    ArgumentParser("leave").parse_args(args)
+    url = leave_gateway()
+    if not url:
+        say("this machine has joined no gateway")
+        return 0
+    say("left {}; its owner can revoke the machine there as well", url)
+    if running_status() is not None:
+        say(try_restart(os.environ))
     return 0
 
 

@@ -25,11 +25,9 @@ SHOWN = 20
 USAGE = """feishuperm log [-n N] [--json|--csv]
        feishuperm log verify [--head HEAD]
        feishuperm log undo ID"""
-EPILOG = msg(
-    "verify checks that no line was changed, taken out or put in, and that none "
-    "is missing;\n"
-    'undo ID takes back the rules that "always allow" wrote for a request.'
-)
+EPILOG = msg("""\
+verify checks that no line was changed, taken out or put in, and that none is missing;
+undo ID takes back the rules that "always allow" wrote for a request.""")
 
 
 def main(args: list[str]) -> int:

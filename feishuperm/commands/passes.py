@@ -25,19 +25,13 @@ USAGE = """feishuperm passes [--json]
        feishuperm passes add RULE [--calls N] [--minutes N] [--session ID]
                                   [--project DIR]
        feishuperm passes revoke ID|all"""
-EPILOG = msg(
-    'RULE is exact, as "always allow" would write it: Bash(npm test), '
-    "Edit(//abs/path),\n"
-    "Read(//abs/path), WebFetch(domain:host). It holds in the project (this "
-    "folder, or\n"
-    "--project) for calls made in that very folder, or in the session that "
-    "--session names\n"
-    "for calls that run no local file; for 10 minutes if nothing else is said, "
-    "and for 24\n"
-    "hours at most. It ends when a local file that the call runs is changed. What "
-    "bears a\n"
-    "danger mark still asks."
-)
+EPILOG = msg("""\
+RULE is exact, as "always allow" would write it: Bash(npm test), Edit(//abs/path),
+Read(//abs/path), WebFetch(domain:host). It holds in the project (this folder, or
+--project) for calls made in that very folder, or in the session that --session names
+for calls that run no local file; for 10 minutes if nothing else is said, and for 24
+hours at most. It ends when a local file that the call runs is changed. What bears a
+danger mark still asks.""")
 MINUTES, DAY = 10, 24 * 60
 NO_PASSES = msg("there are no passes")
 

@@ -19,35 +19,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-EPILOG = msg(
-    "Without an argument it reads one hook event (Stop, SubagentStop, or "
-    "PreToolUse of\n"
-    "AskUserQuestion) on stdin. Registered in settings.json it is on; the "
-    "switches are for\n"
-    "this project, or for one session.\n"
-    "\n"
-    "SUPERVISOR_COMMAND (default: claude) is the reviewer. It is started in the "
-    "project with\n"
-    "  -p --resume SESSION --fork-session --output-format json --json-schema "
-    "SCHEMA\n"
-    "  --tools Read,Glob,Grep --permission-mode dontAsk --max-budget-usd 2 (and "
-    "hooks off),\n"
-    "gets the prompt on stdin (~/.claude/SUPERVISOR.md, or the built-in one), and "
-    "must print\n"
-    '{"type": "result", "structured_output": {"allow_stop": true, "feedback": '
-    '"..."}}. True\n'
-    "lets Claude stop, or ask you; false sends it back to work with the feedback. "
-    "A reviewer\n"
-    "that fails, is late or prints anything else counts as true, and the log says "
-    "so.\n"
-    "\n"
-    "What it may cost: a review reads the session once more, for 2 dollars at "
-    "most. There are\n"
-    "up to SUPERVISOR_MAX_ITERATIONS for one prompt of yours. Claude Code itself "
-    "ends a turn\n"
-    "after CLAUDE_CODE_STOP_HOOK_BLOCK_CAP blocked stops in a row; install raises "
-    "that."
-)
+EPILOG = msg("""\
+Without an argument it reads one hook event (Stop, SubagentStop, or PreToolUse of
+AskUserQuestion) on stdin. Registered in settings.json it is on; the switches are for
+this project, or for one session.
+
+SUPERVISOR_COMMAND (default: claude) is the reviewer. It is started in the project with
+  -p --resume SESSION --fork-session --output-format json --json-schema SCHEMA
+  --tools Read,Glob,Grep --permission-mode dontAsk --max-budget-usd 2 (and hooks off),
+gets the prompt on stdin (~/.claude/SUPERVISOR.md, or the built-in one), and must print
+{"type": "result", "structured_output": {"allow_stop": true, "feedback": "..."}}. True
+lets Claude stop, or ask you; false sends it back to work with the feedback. A reviewer
+that fails, is late or prints anything else counts as true, and the log says so.
+
+What it may cost: a review reads the session once more, for 2 dollars at most. There are
+up to SUPERVISOR_MAX_ITERATIONS for one prompt of yours. Claude Code itself ends a turn
+after CLAUDE_CODE_STOP_HOOK_BLOCK_CAP blocked stops in a row; install raises that.""")
 SWITCHES = ("on", "off", "status")
 THIS = object()  # a session that is not named
 STDIN_SECONDS = 10  # the client closes stdin at once; who does not is no client

@@ -23,11 +23,9 @@ from feishuperm.setup.checks import (
 from feishuperm.setup.feishu_setup import addresses, advise, is_out_of_reach
 from feishuperm.setup.status import inbox_link
 
-EPILOG = msg(
-    "Needs a running server with a Feishu app or group bot. Exit code 1 if the "
-    "card does not\n"
-    "get out or nobody taps in time."
-)
+EPILOG = msg("""\
+Needs a running server with a Feishu app or group bot. Exit code 1 if the card does not
+get out or nobody taps in time.""")
 
 
 def main(args: list[str]) -> int:

@@ -31,13 +31,10 @@ from feishuperm.services.history import pad
 from feishuperm.services.ledger import Ledger
 
 USAGE = "feishuperm trust [DIR] | trust list | trust revoke DIR"
-NOTE = msg(
-    "DIR is the folder a session starts in, by default this one. Trust holds for "
-    "the\n"
-    "very content that was shown; any change needs it again. Folders that Claude "
-    "Code\n"
-    "itself trusts need none."
-)
+NOTE = msg("""\
+DIR is the folder a session starts in, by default this one. Trust holds for the
+very content that was shown; any change needs it again. Folders that Claude Code
+itself trusts need none.""")
 
 
 def main(args: list[str]) -> int:

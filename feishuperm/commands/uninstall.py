@@ -20,11 +20,9 @@ from feishuperm.setup.uninstall import (
     undo,
 )
 
-EPILOG = msg(
-    "Claude Code's settings come back byte for byte if nobody else changed them "
-    "since;\n"
-    "otherwise exactly our own hooks leave them."
-)
+EPILOG = msg("""\
+Claude Code's settings come back byte for byte if nobody else changed them since;
+otherwise exactly our own hooks leave them.""")
 PURGE = msg("also remove config.env, the decision log and everything else of ours")
 
 

@@ -12,11 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-EPILOG = msg(
-    "As JSON also the build id, the interpreter's path, and whether the code is "
-    "compiled for\n"
-    'it ("fast").'
-)
+EPILOG = msg("""\
+As JSON also the build id, the interpreter's path, and whether the code is compiled for
+it ("fast").""")
 
 
 def main(args: list[str]) -> int:

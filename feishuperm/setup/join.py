@@ -182,7 +182,7 @@ def change_config(change: Callable[[bytes], bytes], environ: Mapping[str, str]) 
         write_atomic(path, changed, 0o600 if not data else None)
 
 
-def leave(environ: Mapping[str, str] = os.environ) -> str:
+def leave_gateway(environ: Mapping[str, str] = os.environ) -> str:
     """Forget the gateway; returns its address, empty if there was none."""
     try:
         own = enrolment.load(environ)
@@ -285,9 +285,7 @@ class GatewayInstall:
             if is_listening(gateway_socket(self.manifest.environ)):
                 return
         problem = msg("the gateway was started, but does not answer")
-        raise FeishupermError(
-            problem, self._service.hint.format(unit=self._service.unit)
-        )
+        raise FeishupermError(problem, self._service.hint)
 
     def _steps(self) -> list[Step]:
         settings = self._config.settings()

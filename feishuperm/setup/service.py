@@ -264,11 +264,11 @@ def fetch(
     target = (address.path or "/") + (f"?{address.query}" if address.query else "")
     method, body = ("GET", None) if form is None else ("POST", urlencode(form))
     try:
-        with closing(
-            connect(address.hostname or "", address.port, timeout=timeout)
-        ) as c:
-            c.request(method, target, body, {"Content-Type": FORM} if body else {})
-            response = c.getresponse()
+        opened = connect(address.hostname or "", address.port, timeout=timeout)
+        with closing(opened) as connection:
+            headers = {} if form is None else {"Content-Type": FORM}
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
             return response.status, response.read(MAX_PAGE).decode("utf-8", "replace")
     except (ValueError, http.client.HTTPException) as error:
         raise OSError(f"{address.hostname}: {error or type(error).__name__}") from None
@@ -326,6 +326,7 @@ class Service:
         self.environ = environ
         self.run = run or run_quietly
         self.path = self.unit_path()
+        self.hint = self.hint.format(unit=self.unit)
         self.places = {key: environ[key] for key in PLACES if environ.get(key)}
 
     def unit_path(self) -> str:
@@ -344,8 +345,7 @@ class Service:
         """Start the server, or restart it. Raises FeishupermError."""
         failed = self._failing(self.starts)
         if failed:
-            hint = self.hint.format(unit=self.unit)
-            raise FeishupermError(msg("{} failed", failed), hint)
+            raise FeishupermError(msg("{} failed", failed), self.hint)
 
     def halt(self) -> None:
         """End the server, however it feels about that; it may be started again."""

@@ -14,7 +14,7 @@ from feishuperm.errors import FeishupermError, SettingError, UsageError
 from feishuperm.lib import enrolment
 from feishuperm.lib.config import config_path, read_config
 from feishuperm.protocol.machine import POLICY, MachineWire
-from feishuperm.setup.join import Pairing, check_url, leave, take_up
+from feishuperm.setup.join import Pairing, check_url, leave_gateway, take_up
 from tests.tables import every_row
 
 URL = "https://g.example"
@@ -290,7 +290,7 @@ def test_other_lines_of_the_settings_stay_as_they_are(environ: dict[str, str]) -
     assert "FEISHUPERM_GATEWAY_GRANTS=on\n" in path.read_text()
     take_up(Joiner(FakeGateway()).join(), False, environ)
     assert "FEISHUPERM_GATEWAY_GRANTS=off\n" in path.read_text()
-    leave(environ)
+    leave_gateway(environ)
     assert path.read_text() == "# mine\nFEISHUPERM_LANG=en\n"
     assert path.stat().st_mode & 0o777 == 0o640
 
@@ -304,16 +304,16 @@ def test_machine_that_leaves_forgets_key_and_address(environ: dict[str, str]) ->
     own = Joiner(FakeGateway()).join()
     take_up(own, True, environ)
     Joiner(FakeGateway()).join()  # cut before it was taken up
-    assert leave(environ) == own.url
+    assert leave_gateway(environ) == own.url
     assert enrolment.load(environ) is None
     assert "GATEWAY" not in Path(config_path(environ)).read_text()
     assert enrolment.find(URL, environ) is None
-    assert leave(environ) == "", "and once more is no error"
+    assert leave_gateway(environ) == "", "and once more is no error"
 
 
 def test_machine_leaves_whatever_its_file_is_like(environ: dict[str, str]) -> None:
     take_up(Joiner(FakeGateway()).join(), None, environ)
     Path(enrolment.path(environ)).write_text("{")
-    leave(environ)
+    leave_gateway(environ)
     assert enrolment.load(environ) is None
     assert "GATEWAY" not in Path(config_path(environ)).read_text()
