@@ -14,13 +14,12 @@ from importlib import import_module
 
 from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.messages import message_of, msg
-from feishuperm.models.names import COMMANDS, PROGRAMS
+from feishuperm.models.names import COMMANDS, PROGRAMS, TOPICS
 from feishuperm.wire import KINDS
 
 HELP = ("--help", "-h", "help")
-TOPICS = ("security",)  # of `help TOPIC`; its pages are in help/, one per language
 # These leave no file behind, or are a session's, which they must not disturb.
-FOR_ANY_USER = ("hook", "supervisor", "version")
+FOR_ANY_USER = ("hook", "supervisor", "version", "help")
 # Commands that live in the file of another one, as a function of their own name.
 BESIDE = {"restart": "stop", "leave": "join"}
 
@@ -111,9 +110,6 @@ def unknown(word: str) -> tuple[str, str]:
 
 def run(command: str, args: list[str]) -> int:
     """Import one command and call it."""
-    if command == "help":
-        print(topic(*args) if args else overview())
-        return 0
     if command == "hook":
         return run_hook(args)
     if os.geteuid() == 0 and command not in FOR_ANY_USER:
@@ -147,31 +143,3 @@ def run_hook(args: list[str]) -> int:
 
     client.main()
     return 0
-
-
-def topic(name: str) -> str:
-    """`feishuperm help TOPIC`: a page of the manual, as it is written."""
-    import pkgutil
-
-    from feishuperm.lib.language import spoken
-
-    page = pkgutil.get_data("feishuperm", f"help/{name}.{spoken()}.md") or b""
-    return page.decode().rstrip()
-
-
-def overview() -> str:
-    """`feishuperm --help`."""
-    from feishuperm.lib.language import translate
-
-    rows = [f"  {name:<11} {translate(words)}" for name, words in COMMANDS.items()]
-    return "\n".join(
-        [
-            f"{translate('usage:')} feishuperm COMMAND [ARGUMENTS]",
-            "",
-            translate("Answer Claude Code's permission requests from Feishu."),
-            "",
-            *rows,
-            "",
-            translate("`feishuperm COMMAND --help` says more about one of them."),
-        ]
-    )

@@ -19,31 +19,48 @@ PROGRAMS = {
     SUPERVISOR_PROGRAM: "supervisor",
     "permission-notify": "hook",
 }
-# What each command does, in the order of `--help`.
-COMMANDS = {
-    "serve": msg("run the server in the foreground"),
-    "hook": msg("read one hook event on stdin, print the decision"),
-    "supervisor": msg(
-        "reviews stops and questions (a hook); on, off and status switch it"
-    ),
-    "run": msg("a headless Claude session with your hooks and Feishu approval"),
-    "trust": msg("look at what a project would run, and trust exactly that"),
-    "passes": msg("what goes through without asking for a while: list, make, revoke"),
-    "install": msg("register hooks, service and config file"),
-    "uninstall": msg("undo exactly what install did"),
-    "doctor": msg("check every hop from hook to phone"),
-    "stop": msg("end the server; what waits goes back to the terminals"),
-    "restart": msg("start the server anew; what waits goes on waiting"),
-    "status": msg("is it running, which channels are up, what is waiting"),
-    "demo": msg("try it without Feishu and without Claude Code"),
-    "test-card": msg("send a real card and wait for the tap"),
-    "log": msg("the decision ledger: show, verify, take a rule back"),
-    "gateway": msg("one Feishu app for many machines, in the foreground"),
-    "join": msg("let a team's gateway carry this machine's requests"),
-    "leave": msg("leave the gateway that this machine has joined"),
-    "machines": msg("on a gateway: list, rename and revoke machines"),
-    "version": msg("version, commit, Python"),
+# What each command does, by who runs it, in the order of `--help`.
+COMMAND_GROUPS = {
+    msg("Every day"): {
+        "status": msg("is it running, which channels are up, what is pending"),
+        "log": msg("the decision ledger: show, verify, undo a rule"),
+        "passes": msg("temporary approvals: list, add, revoke"),
+        "run": msg("a headless Claude session with your hooks and Feishu approval"),
+        "test-card": msg("send a real card and wait for the tap"),
+        "demo": msg("try it without Feishu and without Claude Code"),
+        "help": msg("the manual: feishuperm help TOPIC"),
+        "version": msg("version, commit, Python"),
+    },
+    msg("Set-up"): {
+        "install": msg("register hooks, service and config file"),
+        "uninstall": msg("undo exactly what install did"),
+        "doctor": msg("check every hop from hook to phone"),
+        "restart": msg("restart the server; pending requests are kept"),
+        "stop": msg("stop the server; pending requests return to the terminal"),
+        "trust": msg("look at what a project would run, and trust exactly that"),
+        "join": msg("let a team's gateway carry this machine's requests"),
+        "leave": msg("leave the gateway that this machine has joined"),
+        "gateway": msg("one Feishu app for many machines, in the foreground"),
+        "machines": msg("on a gateway: list, rename and revoke machines"),
+    },
+    msg("Run by other programs"): {
+        "serve": msg("run the server in the foreground"),
+        "hook": msg("read one hook event on stdin, print the decision"),
+        "supervisor": msg(
+            "reviews stops and questions (a hook); on, off and status switch it"
+        ),
+    },
 }
+COMMANDS = {
+    name: summary
+    for group in COMMAND_GROUPS.values()
+    for name, summary in group.items()
+}
+# Of `help TOPIC`: pages of help/, one per language
+TOPICS = (
+    *("settings", "feishu", "phone", "buttons", "chat", "sessions", "agents", "hooks"),
+    *("supervisor", "team", "security", "trouble"),
+)
 LANGUAGES = ("zh", "en")
 PATH_KEYS = ("file_path", "notebook_path")  # where a tool's input names a file
 # Tools of the client whose calls are something else than a permission.

@@ -1,0 +1,191 @@
+"""`help [TOPIC]`: the manual, whose pages are Markdown in `help/`, one per language.
+
+A terminal gets them wrapped, with bold words, in a pager if they are long.  A pipe gets
+the Markdown as it is.  The page of settings shows the values in force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pkgutil
+import re
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import cycle
+
+from feishuperm.errors import SettingError, UsageError
+from feishuperm.lib.arguments import ArgumentParser
+from feishuperm.lib.config import config_path, read_config
+from feishuperm.lib.display import visible
+from feishuperm.lib.language import spoken, translate
+from feishuperm.messages import msg
+from feishuperm.models.names import COMMAND_GROUPS, COMMANDS, TOPICS
+from feishuperm.models.settings import SETTINGS, Setting, parse_setting
+
+WIDEST = 96  # columns: longer lines are hard to read
+NARROWEST = 30
+BOLD, PLAIN = "\033[1m", "\033[22m"
+MARK = "\0"  # stands for the beginning and the end of bold words while lines are cut
+# A word, or one Chinese character with the punctuation that may not leave it.
+WORDS = re.compile(
+    "[（「“《]*(?:[\u2e80-\u9fff\uac00-\ud7ff]|[^\\s\u2e80-\u9fff\uff00-\uffef“”]+)"
+    "[，。、；：？！）」”》…]*|\\S"
+)
+VALUE_SHOWN = 120  # characters
+
+
+def main(args: list[str]) -> int:
+    """Print a page of the manual, or the list of commands."""
+    parser = ArgumentParser("help")
+    parser.add_argument("topic", nargs="?", choices=TOPICS, metavar="TOPIC")
+    topic = parser.parse_args(args).topic
+    if topic is None:
+        print(overview())
+    else:
+        show(page(topic))
+    return 0
+
+
+def overview() -> str:
+    """`feishuperm --help`: the commands by who runs them, and the topics."""
+    lines = [f"{translate('usage:')} feishuperm COMMAND [ARGUMENTS]", ""]
+    lines += [translate("Answer Claude Code's permission requests from Feishu."), ""]
+    for title, commands in COMMAND_GROUPS.items():
+        lines.append(f"{translate(title)}:")
+        lines += [f"  {name:<11} {translate(commands[name])}" for name in commands]
+        lines.append("")
+    lines.append(translate("`feishuperm COMMAND --help` shows the options of one."))
+    topics = translate("`feishuperm help TOPIC`: {}", ", ".join(TOPICS))
+    return "\n".join([*lines, *wrapped(topics, 78)]).replace(MARK, "`")
+
+
+def page(topic: str) -> str:
+    """A page as Markdown; the page of a command ends with its usage."""
+    data = pkgutil.get_data("feishuperm", f"help/{topic}.{spoken()}.md") or b""
+    text = data.decode().rstrip()
+    if topic == "settings":
+        return with_values(text)
+    return f"{text}\n\n```\n{usage(topic)}\n```" if topic in COMMANDS else text
+
+
+def usage(command: str) -> str:
+    """What `COMMAND --help` prints."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        import_module(f"feishuperm.commands.{command}").main(["--help"])
+    return said.getvalue().rstrip()
+
+
+# The settings.
+
+
+def with_values(text: str) -> str:
+    """The page of settings with each value in force and where that comes from."""
+    try:
+        config = read_config(config_path())
+    except UsageError:  # `doctor` says what is wrong with it
+        config = {}
+    for setting in SETTINGS:
+        row = f"| `{setting.key}` |"
+        text = text.replace(row, f"| `{setting.key}` = {in_force(setting, config)} |")
+    return text
+
+
+def in_force(setting: Setting, config: dict[str, str]) -> str:
+    """The value of one setting, and its source; a secret is only said to be there."""
+    value, source = setting.default, msg("default")
+    for name, values in (("config.env", config), (msg("environment"), os.environ)):
+        if values.get(setting.key):
+            value, source = values[setting.key], name
+    try:
+        parse_setting(setting, value)
+        wrong = ""
+    except SettingError:
+        wrong = translate(", not allowed: {}", setting.allowed)
+    shown = visible(value).replace("|", "\\|").replace("`", "'")[:VALUE_SHOWN]
+    told = "***" if value and setting.secret else f"`{shown}`" if value else "-"
+    return f"{told} ({translate(source)}{wrong})"
+
+
+# Drawing.
+
+
+def show(markdown: str) -> None:
+    """Print a page as fits what stdout is."""
+    if not sys.stdout.isatty():
+        print(markdown)
+        return
+    size = shutil.get_terminal_size()
+    lines = list(draw(markdown, max(NARROWEST, min(size.columns - 1, WIDEST))))
+    turns = cycle((BOLD, PLAIN))
+    text = re.sub(MARK, lambda mark: next(turns), "\n".join(lines) + "\n")
+    if len(lines) < size.lines:
+        sys.stdout.write(text)
+        return
+    import pydoc  # late: it loads a lot; it finds a pager, or is one
+
+    os.environ.setdefault("LESS", "-FRX")  # with bold words, and no screen of its own
+    pydoc.pager(text)
+
+
+def draw(markdown: str, width: int) -> Iterator[str]:
+    """The lines of a page on a terminal of so many columns, bold words marked."""
+    in_code, head = False, [""]
+    for line in markdown.splitlines():
+        if line.startswith("```"):
+            in_code = not in_code
+        elif in_code:
+            yield f"    {line}"
+        elif line.startswith("| "):
+            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            if head == [""]:
+                head = cells
+            else:
+                yield from drawn_row(head, cells, width)
+        elif not line.startswith("|---"):
+            head = [""]
+            yield from drawn_text(line, width)
+
+
+def drawn_row(head: list[str], cells: list[str], width: int) -> Iterator[str]:
+    """A row of a table: its first cell as a heading, the others below it."""
+    yield from wrapped(f"**{cells[0].replace('`', '')}**", width)
+    for name, cell in zip(head[1:], cells[1:]):
+        words = f"{name}: {cell}" if len(cells) > 2 else cell
+        yield from (f"    {part}" for part in wrapped(words, width - 4))
+
+
+def drawn_text(line: str, width: int) -> Iterator[str]:
+    """A heading, a paragraph or a point of a list; what follows is indented alike."""
+    if line.startswith("#"):
+        line = f"**{line.lstrip('# ')}**"
+    begin = re.match(r" *(?:- |\d+\. )?", line)
+    indent = begin.end() if begin else 0
+    for number, part in enumerate(wrapped(line[indent:], width - indent)):
+        yield (" " * indent if number else line[:indent]) + part
+
+
+def wrapped(text: str, width: int) -> Iterator[str]:
+    """Cut a text into lines; a Chinese character is as wide as two others."""
+    text = re.sub(r"\*\*|`", MARK, text.replace("\\|", "|"))
+    line, used = "", 0
+    for match in WORDS.finditer(text):
+        word = match[0]
+        gap = " " if match.start() and text[match.start() - 1] == " " else ""
+        size = columns(word)
+        if line and used + len(gap) + size > width:
+            yield line
+            line, used, gap = "", 0, ""
+        line, used = line + gap + word, used + len(gap) + size
+    yield line
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - text.count(MARK)
