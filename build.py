@@ -43,6 +43,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from feishuperm import codes, loader
+from feishuperm.catalogue import compile_po
 from feishuperm.messages import CATALOGUE
 from feishuperm.models.names import PROGRAMS
 
@@ -228,14 +229,16 @@ class Source(NamedTuple):
 
 
 def package_files() -> dict[str, bytes]:
-    """The package as it is built in."""
+    """The package as it is built in: its catalogue of sentences is compiled."""
     files = {
         path.relative_to(ROOT).as_posix(): path.read_bytes()
         for path in (ROOT / "feishuperm").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    if f"feishuperm/{CATALOGUE}" not in files:
-        raise BuildError(f"{CATALOGUE} is missing: nothing could be said in Chinese")
+    catalogue = f"feishuperm/{CATALOGUE}"
+    if f"{catalogue}.po" not in files:
+        raise BuildError(f"{catalogue}.po is missing: nothing could be said in Chinese")
+    files[f"{catalogue}.mo"] = compile_po(files.pop(f"{catalogue}.po").decode())
     return files
 
 

@@ -4,9 +4,7 @@ A sentence is written where it is used.  `text()` says it in a language at once,
 cards and pages do.  `msg()` makes a `Message`: English to the log, to JSON and to other
 programs, and told in the reader's language where it is printed (`lib/language.py`).
 The Chinese of both is in `locale/`, found by the English template; a sentence without
-it stays English.  `python3 build.py words` brings the catalogue up to date.  It is a
-.po file as gettext has it, and read as it is: that takes less time than to import
-`gettext`.
+it stays English.  `python3 build.py words` brings the catalogue up to date.
 """
 
 from __future__ import annotations
@@ -14,16 +12,16 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from gettext import GNUTranslations
     from typing import Any
 
-CATALOGUE = "locale/zh_CN/LC_MESSAGES/feishuperm.po"
+CATALOGUE = "locale/zh_CN/LC_MESSAGES/feishuperm"
 ENGLISH, CHINESE = "en", "zh"
 # The contexts of what no call names: what the system says, and names in our data.
 SYSTEM, WORD = "system", "word"
 MADE = "messages"  # the key of a reply under which they are
 NONE: Mapping[str, Any] = {}
-CONTEXT = "\x04"  # between context and sentence, as gettext has it
-_chinese: dict[str, str] = {}  # the catalogue, once somebody needs it
+_open: list[GNUTranslations] = []  # the catalogue, once somebody needs it
 
 
 class Message(str):
@@ -132,14 +130,11 @@ def _find(message: str, language: str) -> str:
         return template
     if language != CHINESE:
         raise ValueError(f"no sentence is told in {language!r}")
-    if not _chinese:
-        # By the loader: in a built file the catalogue is in the archive.
-        read = __spec__.loader.get_data  # type: ignore[union-attr]
-        base = __file__[: -len("messages.py")]
-        _chinese.update(read_po(read(base + CATALOGUE).decode()))
-    if context and context + CONTEXT + template in _chinese:
-        return _chinese[context + CONTEXT + template]
-    return _chinese.get(template, template) if context in ("", SYSTEM) else template
+    catalogue = _open[0] if _open else _catalogue()
+    found = catalogue.pgettext(context, template) if context else template
+    if context not in ("", SYSTEM) or found != template:
+        return found
+    return catalogue.gettext(template)
 
 
 def _fill(
@@ -164,22 +159,23 @@ def _kept(value: Any) -> Any:
     return str(value)
 
 
-def read_po(po: str) -> dict[str, str]:
-    """Every sentence of a .po file, behind its context, and its translation."""
-    import json  # late: English does without
+def _catalogue() -> GNUTranslations:
+    if not _open:
+        _open.append(_load())
+    return _open[0]
 
-    found: dict[str, str] = {}
-    entry: dict[str, str] = {}
-    part = ""
-    for line in [*po.splitlines(), ""]:
-        if not line:
-            context = entry["msgctxt"] + CONTEXT if "msgctxt" in entry else ""
-            if entry.get("msgstr"):
-                found[context + entry["msgid"]] = entry["msgstr"]
-            entry = {}
-        elif line.startswith('"'):
-            entry[part] += json.loads(line)
-        elif not line.startswith("#"):
-            part, _, rest = line.partition(" ")
-            entry[part] = json.loads(rest)
-    return found
+
+def _load() -> GNUTranslations:
+    """The compiled catalogue of a built file; in the sources it is compiled here."""
+    import gettext  # late: English needs neither
+    import io
+
+    read = __spec__.loader.get_data  # type: ignore[union-attr]
+    base = __file__[: -len("messages.py")] + CATALOGUE
+    try:
+        data = read(base + ".mo")
+    except OSError:
+        from feishuperm.catalogue import compile_po
+
+        data = compile_po(read(base + ".po").decode())
+    return gettext.GNUTranslations(io.BytesIO(data))

@@ -25,6 +25,8 @@ ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "client": {"commands", "lib"},  # late: no server, or another agent's event
     "codes": set(),
+    "catalogue": set(),
+    "messages": {"catalogue"},  # late: in the sources alone
     "loader": {"cli", "client"},
     "errors": set(),
     "wire": set(),
@@ -63,7 +65,7 @@ ROOT_NAMES = {
 }
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
-    *("codes.py", "loader.py", "messages.py", "locale"),
+    *("codes.py", "loader.py", "messages.py", "catalogue.py", "locale"),
     *(
         "models",
         "protocol",

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import struct
 import zipfile
 from pathlib import Path
 
 import pytest
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 
 import build
 from feishuperm import messages
+from feishuperm.catalogue import compile_po
+from feishuperm.catalogue import read_po as read_own
 from feishuperm.messages import (
     CATALOGUE,
     SYSTEM,
@@ -25,7 +31,6 @@ from feishuperm.messages import (
     unpack,
     word,
 )
-from feishuperm.messages import read_po as read_own
 from feishuperm.models.settings import SETTINGS
 from feishuperm.services.history import width
 from tests import words
@@ -104,15 +109,30 @@ def test_what_a_setting_may_be_has_its_chinese() -> None:
             assert text("zh", setting.allowed) != setting.allowed
 
 
-def test_our_reader_reads_what_babel_reads() -> None:
-    ours = read_own(words.PO.read_text("utf-8"))
-    del ours[""]
-    theirs = {
-        f"{context}\x04{english}" if context else english: chinese
-        for (context, english), chinese in words.read().items()
-        if chinese
+def test_our_compiler_makes_what_babel_makes() -> None:
+    data = words.PO.read_bytes()
+    catalogue = read_po(io.BytesIO(data), locale="zh_CN", charset="utf-8")
+    file = io.BytesIO()
+    write_mo(file, catalogue)
+    ours, theirs = compile_po(data.decode()), file.getvalue()
+    assert {k: v for k, v in rows(ours).items() if k} == {
+        k: v for k, v in rows(theirs).items() if k
     }
-    assert ours == theirs
+    assert list(rows(ours)) == sorted(rows(ours))
+    assert compile_po(data.decode()) == ours
+
+
+def rows(data: bytes) -> dict[bytes, bytes]:
+    """Every pair of a .mo file."""
+    _, _, count, keys, values = struct.unpack_from("<5I", data)
+    found = {}
+    for number in range(count):
+        parts = []
+        for table in (keys, values):
+            length, place = struct.unpack_from("<2I", data, table + 8 * number)
+            parts.append(data[place : place + length])
+        found[parts[0]] = parts[1]
+    return found
 
 
 def test_the_file_is_as_the_command_writes_it(
@@ -125,11 +145,12 @@ def test_the_file_is_as_the_command_writes_it(
 
 
 def test_built_file_has_the_catalogue_of_the_sources(pyz: Path) -> None:
+    po = words.PO.read_text("utf-8")
     with zipfile.ZipFile(pyz) as archive:
         names = [name for name in archive.namelist() if "/locale/" in name]
         (name,) = [name for name in names if not name.endswith("/")]
-        assert name.endswith(f"feishuperm/{CATALOGUE}")
-        assert archive.read(name) == words.PO.read_bytes()
+        assert name.endswith(f"feishuperm/{CATALOGUE}.mo")
+        assert archive.read(name) == compile_po(po)
 
 
 def test_build_without_a_catalogue_fails(

@@ -22,7 +22,7 @@ from babel.messages.pofile import read_po, write_po
 from feishuperm.messages import CATALOGUE, SYSTEM, WORD
 
 PACKAGE = Path(__file__).parents[1] / "feishuperm"
-PO = PACKAGE / CATALOGUE
+PO = PACKAGE / f"{CATALOGUE}.po"
 # The functions that are given a sentence, and as which argument.
 KEYWORDS = {
     "msg": (1,), "pmsg": ((1, "c"), 2), "text": (2,), "say": (1,), "said": (2,),
