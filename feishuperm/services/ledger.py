@@ -16,10 +16,11 @@ How to use it, in a process with one thread and a loop:
 `intend()` and `flush()` hold the thread for `QUICK` seconds at most beside the disk's
 own time.  What cannot be written (a lock held by another process, a full disk, a folder
 that is read-only or gone) waits in memory, in its order, and is tried again by every
-later call.  Past `MAX_WAITING` entries the further ones are only counted; that number
-becomes an entry of its own (`event: lost`) as soon as anything can be written.  A
-process that lives a moment calls `append()`, which waits longer, and raises.  Several
-processes may write; they take turns by a lock on the file.
+later call; what fits into the spool survives even a kill.  Past `MAX_WAITING` entries
+the further ones are only counted; that number becomes an entry of its own (`event:
+lost`) as soon as anything can be written.  A process that lives a moment calls
+`append()`, which waits longer, and raises.  Several processes may write; they take
+turns by a lock on the file.
 
 A line.  Entries say what their caller wants; they get `time`, `seq` (1, 2, 3, ...),
 `prev` (the hash of the line before) and `hash`, which is keyed: HMAC-SHA256 over the
@@ -30,11 +31,12 @@ which `exact()` finds it again in a settings file.
 The head is the last `seq` and `hash` that are safely on the disk.  It is kept in the
 configuration folder, where nobody reaches it who cleans out, restores or rewrites the
 state folder.  It is written in place, in one write of its full length, after the line
-is synced: it may be behind the ledger for a moment, never ahead.  A first one, of no
-line, comes before the first line, so that one which is missing was removed.  A writer
-that finds the ledger's end missing or the head gone goes on, and says so in its line
-(`gap`); nothing repairs itself silently.  A line that a crash cut off stays, and the
-next one vouches for it (`torn`).  `services.ledger_check` judges.
+is synced: it may be behind the ledger for a moment, never ahead.  `base` in a line is
+the last head that was synced when the line was written, if that is not the line before;
+so a head that a crash or a power cut left behind can be told from one that somebody put
+back.  A writer that finds the ledger's end missing or the head gone goes on, and says
+so in its line (`gap`); nothing repairs itself silently.  A line that a crash cut off
+stays, and the next one vouches for it (`torn`).  `services.ledger_check` judges.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
@@ -76,7 +79,6 @@ MAX_RECENT = 20_000  # entries that are handed out at once
 DAY = 24 * 3600.0
 SLACK = 3600.0  # how far back clocks are turned: entries are nearly in order of time
 INTENT, REQUEST, LOST = "intent", "request", "lost"
-MISSING, UNREADABLE = "missing", "unreadable"  # why a head is not known
 UNKNOWN = "unknown"  # the state of a request whose server died while it decided
 BLOCK = 4 << 10  # what is read at first from the end of the file: a few lines
 MAX_BLOCK = 64 << 10  # and at last, for a reader that goes on
@@ -88,26 +90,28 @@ TOO_LONG = b"\0"
 KEY_BYTES = 32
 # What others look up by its exact text; none of it comes out of a tool call.
 EXACT = frozenset(("event", "id", "state", "action", "surface", "project", "session"))
-RESERVED = ("seq", "prev", "gap", "torn", "hash")
+RESERVED = ("seq", "prev", "base", "gap", "torn", "hash")
 _SEAL = (b', "hash": "', b'"}')
 _SEAL_LENGTH = 64 + len(_SEAL[0]) + len(_SEAL[1])
+SPOOL_BYTES = 16 << 10  # bytes: some twenty decisions, which is hours of tapping
+SPOOL_END = b"\0"
 
 
 class Place(NamedTuple):
-    """A point in the chain; of the head, also why it is not known."""
+    """A point in the chain, and the last synced head when it was written."""
+
+    seq: int = 0
+    hash: str = ""
+    base: int = 0
+
+
+class Head(NamedTuple):
+    """The last place that was safely on the disk, or why that is not known."""
 
     seq: int = 0
     hash: str = ""
     why: str = ""
-
-
-class Line(NamedTuple):
-    """What a line of the file is."""
-
-    entry: Entry | None  # None: it holds none
-    place: Place | None = None  # as far as it says so
-    has_hash: bool = False
-    sealed: bool = False  # written with the key, and not changed since
+    synced: int = 0  # the last one that survives a power cut
 
 
 class Ledger:
@@ -129,6 +133,8 @@ class Ledger:
         self.problem = ""  # why the last attempt failed
         self._clock = clock
         self._waiting: list[Entry] = []
+        self._spool = Spool(os.path.splitext(self.path)[0] + ".late")
+        self._spooled = 0  # how many of the waiting are there too
         self._lost = 0
         self._unsynced = False
         self._head = ""  # the last hash this process has put on the disk
@@ -149,8 +155,10 @@ class Ledger:
         """
         intent = clean({**entry, "event": INTENT, "pid": os.getpid()})
         backlog = self._backlog()
-        stored = self._write([*backlog, intent], QUICK)[-1]
-        self._written(len(backlog))
+        # The head is synced with the end, a tenth of a second later: a tap waits for
+        # the disk once.
+        stored = self._write([*backlog, intent], QUICK, sync_head=False)[-1]
+        self._written(len(backlog), sync=False)
         return place_in(stored)
 
     def finish(self, intent: int, entry: Entry) -> None:
@@ -178,6 +186,7 @@ class Ledger:
                 self._write(backlog, QUICK if sync else 0.0, sync)
             except OSError as error:
                 self.problem = message_of(error)
+                self._spill()
             else:
                 self._written(len(backlog), sync)
         return self.pending() + self._unsynced
@@ -205,12 +214,21 @@ class Ledger:
         return self._head[:8]
 
     def recover(self) -> list[Entry]:
-        """Close the intents that the last server left open; returns their ends."""
+        """Write what the last server left to be written, and close its open intents.
+
+        Returns the ends of those.
+        """
+        self._spool.prepare()
+        if not self._waiting:
+            self._waiting = self.late()
+            self._spooled = len(self._waiting)
+        ended = {end_of(entry) for entry in self._waiting}
         ends = []
         for intent in self.open_intents():
             when = entry_time(intent)
             # A process of that number may be another one: no intent takes a minute.
-            if self._clock() - when < 60 and _lives_elsewhere(intent.get("pid")):
+            lives = self._clock() - when < 60 and _lives_elsewhere(intent.get("pid"))
+            if lives or intent["seq"] in ended:
                 continue
             own = (*RESERVED, "time", "pid")
             end = {name: intent[name] for name in intent if name not in own}
@@ -219,6 +237,30 @@ class Ledger:
             self.note(end)
         self.flush()
         return ends
+
+    def late(self) -> list[Entry]:
+        """The entries in the spool that did not reach the ledger."""
+        lines = self._spool.read()
+        if not lines:
+            return []
+        key = read_key(self.key_path)
+        entries = [decode(line) for line in lines if key and is_sealed(key, line)]
+        # Written, and then there was no time to clear the spool.
+        written = {str(entry.get("late")) for entry in self.recent(DAY)}
+        return [row for row in entries if row and row.get("late") not in written]
+
+    def _spill(self) -> None:
+        """Put pending entries where a kill cannot take them."""
+        try:
+            key = read_key(self.key_path)
+        except OSError:
+            return
+        entries = self._waiting[self._spooled :]
+        for entry in entries:
+            entry.setdefault("late", os.urandom(8).hex())
+        lines = [seal(key, with_marks(key, entry))[0] for entry in entries]
+        if key and lines and self._spool.add(lines):
+            self._spooled = len(self._waiting)
 
     def _backlog(self) -> list[Entry]:
         """What is to be written next; what was lost is told at the end."""
@@ -231,11 +273,18 @@ class Ledger:
         if count > len(self._waiting):
             self._lost = 0
         del self._waiting[:count]
+        self._spooled = max(0, self._spooled - count)
         self.problem = ""
         self._unsynced = not sync
+        if sync and not self._waiting:
+            self._spool.clear()
 
     def _write(
-        self, entries: Sequence[Entry], wait: float, sync: bool = True
+        self,
+        entries: Sequence[Entry],
+        wait: float,
+        sync: bool = True,
+        sync_head: bool = True,
     ) -> list[Entry]:
         fd = self._open(wait)
         try:
@@ -243,15 +292,14 @@ class Ledger:
             size = os.fstat(fd).st_size
             last, torn = read_tail(fd, size, key)
             head = read_head(self.head_path, key)
-            if head.why == MISSING and not last.seq:
-                self._unkept = write_head(self.head_path, key, last)
             chain = Chain(key, last, torn, head, round(self._clock(), 3))
             stored = [chain.add(entry) for entry in entries]
             append_data(fd, size, bytes(chain.data) if stored else b"", sync)
             # Without a new line, the last one becomes the head unless that hides a gap.
             if sync and (stored or (last.seq and not chain.gap)):
                 self._head = chain.last.hash
-                self._unkept = write_head(self.head_path, key, chain.last)
+                kept = chain.last.seq if sync_head else head.synced
+                self._unkept = write_head(self.head_path, key, chain.last, kept)
             return stored
         finally:
             os.close(fd)
@@ -314,22 +362,22 @@ class Ledger:
         Each line is sealed and follows from the one before, up to the head.
         """
         key, since = read_key(self.key_path), self._clock() - seconds
-        head = read_head(self.head_path, key)
+        head = read_head(self.head_path, key) if key else Head(why="missing")
         latest: list[Entry] = []
         lines = self._backward_lines() if key else iter(())
         next(lines, b"")  # what follows the last line end
-        for data in lines:
-            line = read_line(key, data)
-            if line.entry is None or line.place is None or not line.sealed:
+        for line in lines:
+            place, entry = place_of(line), decode(line)
+            if place is None or entry is None or not is_sealed(key, line):
                 break
             follows = (
-                latest[-1].get("prev") == line.place.hash
+                latest[-1].get("prev") == place.hash
                 if latest
-                else not gap_between(head, line.place)
+                else not gap_between(head, place)
             )
-            if not follows or entry_time(line.entry) < since:
+            if not follows or entry_time(entry) < since:
                 break
-            latest.append(line.entry)
+            latest.append(entry)
         return latest[::-1]
 
     def find(self, id: str, since: float = 0.0) -> list[Entry]:
@@ -412,7 +460,7 @@ class Chain:
     """Lines that follow from the last one."""
 
     def __init__(
-        self, key: bytes, last: Place, torn: bytes, head: Place, now: float
+        self, key: bytes, last: Place, torn: bytes, head: Head, now: float
     ) -> None:
         self.last = last
         self.data = bytearray(b"\n" if torn else b"")
@@ -421,6 +469,7 @@ class Chain:
         self._now = now
         # What was there has numbers of its own, even if it is gone.
         self._seq = max(last.seq, head.seq)
+        self._base = head.synced
         self._first: Entry = {"gap": self.gap} if self.gap else {}  # for one line only
         if torn:
             self._first["torn"] = hashlib.sha256(torn).hexdigest()
@@ -430,11 +479,75 @@ class Chain:
         stored = {"time": self._now, **with_marks(self._key, entry), **self._first}
         self._first = {}
         self._seq += 1
+        if self._base != self._seq - 1:
+            stored["base"] = self._base
         stored.update(seq=self._seq, prev=self.last.hash)
         line, digest = seal(self._key, stored)
         self.data += line + b"\n"
-        self.last = Place(self._seq, digest)
+        self.last = Place(self._seq, digest, self._base)
         return {**stored, "hash": digest}
+
+
+class Spool:
+    """Lines that the ledger cannot take now, kept where there is room for them already.
+
+    A full disk has no room for another line, and a lock that another process holds
+    keeps the ledger shut; a server that is killed meanwhile must not lose its entries.
+    So this file is made when a server starts, at its full length, and is overwritten
+    in place: its lines, then a zero byte.  A line is only ever added behind the others
+    or given up with all of them, so a crash at any moment leaves whole lines.  Nothing
+    here raises: it is the second best place already.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._end = 0  # where the next line goes
+
+    def prepare(self) -> None:
+        """Take the room while there is some."""
+        with suppress(OSError):
+            private_dir(os.path.dirname(self.path))
+            size = os.path.getsize(self.path) if os.path.exists(self.path) else 0
+            if size < SPOOL_BYTES:
+                self._put(SPOOL_END * (SPOOL_BYTES - size), size, os.O_CREAT)
+
+    def read(self) -> list[bytes]:
+        """The lines that are kept."""
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(SPOOL_BYTES).partition(SPOOL_END)[0]
+        except OSError:
+            return []
+        *lines, _ = data.split(b"\n")
+        self._end = sum(len(line) + 1 for line in lines)
+        return lines
+
+    def add(self, lines: Sequence[bytes]) -> bool:
+        """Keep some more; whether there was room."""
+        data = b"\n".join([*lines, b""])
+        fits = self._end + len(data) < SPOOL_BYTES
+        if not fits or not self._put(data + SPOOL_END, self._end):
+            return False
+        self._end += len(data)
+        return True
+
+    def clear(self) -> None:
+        """Give all of them up."""
+        if self._end and self._put(SPOOL_END, 0):
+            self._end = 0
+
+    def _put(self, data: bytes, place: int, flags: int = 0) -> bool:
+        flags |= os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            fd = os.open(self.path, flags, 0o600)
+            try:
+                whole = os.pwrite(fd, data, place) == len(data)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError:
+            return False
+        return whole
 
 
 # What an entry holds.
@@ -485,64 +598,72 @@ def seal(key: bytes, entry: Entry) -> tuple[bytes, str]:
     return body[:-1] + _SEAL[0] + digest.encode() + _SEAL[1], digest
 
 
-def read_line(key: bytes, data: bytes) -> Line:
-    """A line without its end, decoded and held against its hash."""
-    entry, start = decode(data), len(data) - _SEAL_LENGTH
-    if start < 1 or not data.startswith(_SEAL[0], start) or data[-2:] != _SEAL[1]:
-        return Line(entry)
-    digest = data[start + len(_SEAL[0]) : -2]
+def unseal(line: bytes) -> tuple[bytes, str]:
+    """What a line's hash is about, and that hash; empty for a line without one."""
+    start = len(line) - _SEAL_LENGTH
+    if start < 1 or not line.startswith(_SEAL[0], start) or line[-2:] != _SEAL[1]:
+        return b"", ""
+    return line[:start] + b"}", line[start + len(_SEAL[0]) : -2].decode("latin-1")
+
+
+def is_sealed(key: bytes, line: bytes) -> bool:
+    """Whether a line was written with this key and not changed since."""
+    body, digest = unseal(line)
+    return bool(body) and is_mac(key, body, digest)
+
+
+def is_mac(key: bytes, body: bytes, digest: str) -> bool:
+    """Whether this is the hash of that."""
     # As bytes: of texts it takes none that is not ASCII, and a file holds anything.
-    sealed = hmac.compare_digest(_mac(key, data[:start] + b"}").encode(), digest)
-    seq = entry.get("seq") if entry else None
-    place = Place(seq, digest.decode("latin-1")) if isinstance(seq, int) else None
-    return Line(entry, place, True, sealed)
+    return hmac.compare_digest(_mac(key, body).encode(), digest.encode("latin-1"))
 
 
-def gap_between(head: Place, last: Place) -> str:
+def gap_between(head: Head, last: Place) -> str:
     """What is missing between the ledger's end and its head; empty when nothing is."""
-    if head.why:
-        return "" if head.why == MISSING and not last.seq else head.why
-    # A writer may have been stopped before the head was written: that hides nothing.
-    is_behind = head.seq < last.seq
-    return "" if is_behind or head == last else f"{head.seq} {head.hash[:8]}"
+    if head.seq == last.seq and (head.hash == last.hash or not last.seq):
+        return head.why if head.why and head.why != "missing" else ""
+    if not head.why and last.base <= head.seq < last.seq:
+        return ""  # written, but the head not yet
+    if head.why == "missing" and last.base == 0 and last.seq:
+        return ""
+    return head.why or f"{head.seq} {head.hash[:8]}"
 
 
-def read_head(path: str, key: bytes) -> Place:
+def read_head(path: str, key: bytes) -> Head:
     """The head, if it was written with this key. Raises OSError if out of files."""
     try:
         with open(path, "rb") as file:
             data = file.read(1024)
     except FileNotFoundError:
-        return Place(why=MISSING)
+        return Head(why="missing")
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise  # it will be read a little later
-        return Place(why=UNREADABLE)
-    body, _, digest = data.rpartition(b" ")
-    fields = body.decode("latin-1").split(" ")
-    if len(fields) != 4 or not fields[0].isdecimal():
-        return Place(why=UNREADABLE)
+        return Head(why="unreadable")
+    fields = data.decode("latin-1").split()
+    if len(fields) != 5 or not (fields[0] + fields[1]).isdecimal():
+        return Head(why="unreadable")
+    head = Head(int(fields[0]), fields[2], synced=int(fields[1]))
     if fields[3] != key_name(key):
-        return Place(why=msg("of another key"))
-    if not hmac.compare_digest(_head_digest(key, body), digest):
-        return Place(why=UNREADABLE)
-    return Place(int(fields[0]), fields[2])
+        return Head(why=msg("of another key"))
+    return head if _packed_head(key, head) == data else Head(why="unreadable")
 
 
-def write_head(path: str, key: bytes, place: Place) -> str:
-    """Keep the head, synced; returns why not. That is no failure of the entry."""
-    # The second number is for earlier versions, which wrote before they synced.
-    name = key_name(key)
-    body = f"{place.seq:020d} {place.seq:020d} {place.hash} {name}".encode()
+def write_head(path: str, key: bytes, place: Place, synced: int) -> str:
+    """Keep the head; returns why not. That is no failure of the entry.
+
+    It is synced if `synced`, the last head that is, is to be itself.
+    """
+    data = _packed_head(key, Head(place.seq, place.hash, synced=synced))
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         private_dir(os.path.dirname(path))
         fd = os.open(path, flags, 0o600)
         try:
             # It is always of the same length, if nobody meddled.
-            data = b"%s %s" % (body, _head_digest(key, body))
             os.ftruncate(fd, os.pwrite(fd, data, 0))
-            os.fsync(fd)
+            if synced == place.seq:
+                os.fsync(fd)
         finally:
             os.close(fd)
     except OSError as error:
@@ -550,8 +671,9 @@ def write_head(path: str, key: bytes, place: Place) -> str:
     return ""
 
 
-def _head_digest(key: bytes, body: bytes) -> bytes:
-    return _mac(key, b"head " + body).encode() + b"\n"
+def _packed_head(key: bytes, head: Head) -> bytes:
+    body = f"{head.seq:020d} {head.synced:020d} {head.hash} {key_name(key)}"
+    return f"{body} {_mac(key, b'head ' + body.encode())}\n".encode()
 
 
 def read_key(path: str) -> bytes:
@@ -616,6 +738,21 @@ def decode(line: bytes) -> Entry | None:
     return entry if isinstance(entry, dict) else None
 
 
+def place_of(line: bytes) -> Place | None:
+    """Where a keyed line stands, as far as it says so."""
+    body, digest = unseal(line)
+    return entry_place(decode(body) if body else None, digest)
+
+
+def entry_place(entry: Entry | None, digest: str) -> Place | None:
+    """The same of a line that is decoded."""
+    seq = entry.get("seq") if entry else None
+    if entry is None or not isinstance(seq, int):
+        return None
+    base = entry.get("base", seq - 1)
+    return Place(seq, digest, base if isinstance(base, int) else seq - 1)
+
+
 def reversed_lines(fd: int, size: int) -> Iterator[bytes]:
     """The lines of a file from its end; what follows the last line end comes first.
 
@@ -641,11 +778,13 @@ def read_tail(fd: int, size: int, key: bytes) -> tuple[Place, bytes]:
     lines = reversed_lines(fd, size)
     torn = next(lines, b"")
     likely = None
-    for data in itertools.islice(lines, LOOK_BACK):
-        line = read_line(key, data)
-        likely = likely or line.place
-        if line.place is not None and line.sealed:
-            return line.place, torn
+    for number, line in enumerate(lines):
+        place = place_of(line)
+        if place is not None and is_sealed(key, line):
+            return place, torn
+        likely = likely or place
+        if number >= LOOK_BACK:
+            break
     return likely or Place(), torn
 
 

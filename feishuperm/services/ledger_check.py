@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from typing import NamedTuple
 
 from feishuperm.lib.files import acquire
@@ -20,18 +21,20 @@ from feishuperm.messages import message_of, msg
 from feishuperm.services.ledger import (
     INTENT,
     LOST,
-    UNKNOWN,
     WAIT,
     Entry,
+    Head,
     Ledger,
-    Line,
     Place,
+    decode,
     end_of,
+    entry_place,
     entry_time,
     gap_between,
+    is_mac,
     read_head,
     read_key,
-    read_line,
+    unseal,
 )
 
 READ = 16 << 20  # bytes of a look at its end: some twenty thousand entries
@@ -39,6 +42,12 @@ MOST = 100  # sentences of one sort; a file full of rubbish needs no more
 # How long entries may stand without their head being written: a server syncs its ends
 # every tenth of a second.
 LAG_SECONDS = 10.0
+# How most lines begin and end.
+_BEGIN = re.compile(rb'\{"time": ([0-9]{1,11}(?:\.[0-9]{1,6})?), "event": "(\w{1,20})"')
+_END = re.compile(
+    rb'(?:, "intent": (\d{1,18}))?(?:, "base": (\d{1,18}))?, "seq": (\d{1,18})'
+    rb', "prev": "([0-9a-f]{0,64})", "hash": "[0-9a-f]{64}"\}\Z'
+)
 
 
 class Report(NamedTuple):
@@ -72,34 +81,38 @@ def check(ledger: Ledger, head: str = "", most: int = 0) -> Report:
         else:
             reader.begin()
     reader.end()
+    late = len(ledger.late())
+    if late:
+        reader.missing.append(msg("{} entries wait for being written", late))
     if locked:
         reader.missing.append(msg("entries cannot be written now: {}", locked))
     return reader.report()._replace(part=begin > 0)
 
 
-def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Place, str]:
+def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Head, str]:
     """Size and head of one moment, and why nothing could be written in it."""
-    fd, locked = -1, ""
     try:
         fd = os.open(ledger.path, os.O_RDWR | os.O_CLOEXEC)
-        acquire(fd, WAIT)
     except FileNotFoundError:
         return 0, read_head(ledger.head_path, key), ""
-    except BlockingIOError:
-        locked = msg("another process holds the lock")
     except OSError as error:
-        locked = message_of(error)
+        size = os.stat(ledger.path).st_size
+        return size, read_head(ledger.head_path, key), message_of(error)
     try:
-        return os.stat(ledger.path).st_size, read_head(ledger.head_path, key), locked
+        locked = ""
+        try:
+            acquire(fd, WAIT)
+        except OSError:
+            locked = msg("another process holds the lock")
+        return os.fstat(fd).st_size, read_head(ledger.head_path, key), locked
     finally:
-        if fd >= 0:
-            os.close(fd)
+        os.close(fd)
 
 
 class _Reader:
     """Follows the chain through a file."""
 
-    def __init__(self, key: bytes, head: Place, wanted: str) -> None:
+    def __init__(self, key: bytes, head: Head, wanted: str) -> None:
         self.problems: list[str] = []
         self.missing: list[str] = []
         self.notes: list[str] = []
@@ -113,7 +126,7 @@ class _Reader:
         self._gap = ""  # of the last line
         self._torn: tuple[int, bytes] = (0, b"")  # a line that may be vouched for
         self._strange: tuple[int, int] = (0, 0)  # lines of no key, or another
-        self._intents: dict[int, tuple[int, object, object]] = {}  # line, id, action
+        self._intents: dict[int, tuple[int, bytes]] = {}
         self._after = -1
         self._inside = False  # whether the next line follows from one that is unknown
 
@@ -123,25 +136,27 @@ class _Reader:
         """Lines that are not read came before."""
         self._inside = True
 
-    def line(self, data: bytes) -> None:
-        """Judge the next line."""
+    def line(self, line: bytes) -> None:
         self._number += 1
-        data, end, _ = data.partition(b"\n")
-        line = read_line(self._key, data)
-        if end and line.has_hash:
-            self._keyed_line(line)
+        whole, line = line.endswith(b"\n"), line.rstrip(b"\n")
+        body, digest = unseal(line) if whole else (b"", "")
+        if body:
+            self._keyed_line(line, body, digest)
             return
         self._settle()
-        if end and line.entry is not None:
-            self._problem(msg("line {}: written without the key", self._number))
-        else:
+        entry = decode(line) if whole else None
+        if entry is None:
             self._judge_torn()
-            self._torn = self._number, data
+            self._torn = self._number, line
+        else:
+            self._problem(msg("line {}: written without the key", self._number))
 
-    def _keyed_line(self, line: Line) -> None:
-        entry, place = line.entry, line.place
+    def _keyed_line(self, line: bytes, body: bytes, digest: str) -> None:
+        sealed = is_mac(self._key, body, digest)
+        entry = (peek(line) if sealed else None) or decode(line)
+        place = entry_place(entry, digest)
         self._count += 1
-        if entry is None or place is None or not line.sealed:
+        if entry is None or place is None or not sealed:
             first, last = self._strange
             if not first or last != self._number - 1:
                 self._settle()
@@ -152,7 +167,7 @@ class _Reader:
         self._settle()
         self._judge_torn(entry.get("torn"))
         self._follow(entry, place)
-        self._watch(entry, place)
+        self._watch(entry, place, line)
         self._last, self._when = place, entry_time(entry)
 
     def _follow(self, entry: Entry, place: Place) -> None:
@@ -179,7 +194,7 @@ class _Reader:
                 msg("line {}: does not follow from {}", self._number, self._before())
             )
 
-    def _watch(self, entry: Entry, place: Place) -> None:
+    def _watch(self, entry: Entry, place: Place, line: bytes) -> None:
         """What the entry means for the report, beside being one."""
         if place.seq == self._head.seq + 1:
             self._since = entry_time(entry)
@@ -189,11 +204,10 @@ class _Reader:
             self._after = 0
         event = entry.get("event")
         if event == INTENT:
-            about = entry.get("id"), entry.get("action")
-            self._intents[place.seq] = self._number, *about
+            self._intents[place.seq] = self._number, line
         elif end_of(entry):
             self._intents.pop(end_of(entry), None)
-            if entry.get("state") == UNKNOWN:
+            if entry.get("state") == "unknown":
                 self._note(
                     msg(
                         "line {}: request {}: the server ended while it decided ({}); "
@@ -247,12 +261,15 @@ class _Reader:
             self._note(
                 msg("line {}: cut off, the last write did not finish", self._torn[0])
             )
-        for intent in self._intents.values():
+        for number, line in self._intents.values():
+            entry = decode(line) or {}
             self.missing.append(
                 msg(
                     "line {}: request {} was being decided ({}) and its end is not "
                     "written",
-                    *intent,
+                    number,
+                    entry.get("id"),
+                    entry.get("action"),
                 )
             )
         gap = gap_between(self._head, self._last)
@@ -318,7 +335,7 @@ def _gap_sentence(gap: str) -> str:
     return msg("when it was written, the head was {}", gap)
 
 
-def _end_sentence(gap: str, head: Place, last: Place) -> str:
+def _end_sentence(gap: str, head: Head, last: Place) -> str:
     if head.why:
         return msg("the head is {}: whether entries were cut off cannot be told", gap)
     if head.seq > last.seq:
@@ -326,3 +343,25 @@ def _end_sentence(gap: str, head: Place, last: Place) -> str:
     return msg(
         "the head is that of entry {} ({}), put back by hand", head.seq, head.hash[:8]
     )
+
+
+def peek(line: bytes) -> Entry | None:
+    """What a check wants to know of a sealed line; None if it has to be decoded.
+
+    A quote inside a value has a backslash before it, so what looks like a name is one.
+    """
+    if b'"gap": ' in line or b'"torn": ' in line or b'"state": "unknown"' in line:
+        return None
+    places = (
+        line.find(name) for name in (b', "intent": ', b', "base": ', b', "seq": ')
+    )
+    place = next((place for place in places if place >= 0), len(line))
+    begin, end = _BEGIN.match(line), _END.match(line, place)
+    if begin is None or end is None or begin[2] == b"lost":
+        return None
+    entry = {"time": float(begin[1]), "event": begin[2].decode()}
+    if end[1] is not None:
+        entry["intent"] = int(end[1])
+    seq = int(end[3])
+    base = seq - 1 if end[2] is None else int(end[2])
+    return {**entry, "base": base, "seq": seq, "prev": end[4].decode()}

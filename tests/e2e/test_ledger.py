@@ -121,10 +121,15 @@ def test_nothing_is_allowed_while_the_ledger_cannot_be_written(
             assert result.returncode == 1
             assert "nothing was changed" not in result.stdout
             assert "entries wait in the server" in result.stdout
+            hook, third = served.ask(event())
+            served.get(f"/deny?id={third}")
+            finish(hook)
+            served.kill()  # which takes nothing along
+        served.start()
         wait_until(lambda: not ledger_state(served)["pending"])
         ends = {entry["id"]: entry for entry in entries(served) if entry.get("state")}
         assert ends[id]["state"] == "released"
-        assert ends[denied]["action"] == "deny"
+        assert ends[denied]["action"] == ends[third]["action"] == "deny"
         result = run(served, "verify")
         assert result.stdout.endswith("nothing was changed\n")
 

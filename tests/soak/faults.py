@@ -28,6 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from feishuperm.services.ledger import SPOOL_BYTES as SPOOL
 from feishuperm.services.ledger_check import check
 from tests.soak.world import DONE, LONGEST, Hook, World
 
@@ -111,8 +112,8 @@ def lock_ledger(world: World, hooks: list[Hook], rng: random.Random) -> None:
 def fill_disk(world: World, hooks: list[Hook], rng: random.Random) -> None:
     """No file of the server can grow: to it, a full disk."""
     # What is overwritten in its place, which a full disk allows, is no longer than
-    # this: the head of the ledger.
-    with world.limited(resource.RLIMIT_FSIZE, 1024):
+    # this: the head of the ledger, and the spool.
+    with world.limited(resource.RLIMIT_FSIZE, SPOOL):
         time.sleep(rng.uniform(0, AWAY))
 
 
