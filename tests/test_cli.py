@@ -242,7 +242,7 @@ def test_page_on_a_terminal_is_wrapped_with_bold_words() -> None:
     )
     drawn = list(help.draw(page, 12))
     assert drawn[:2] == ["\0标题\0", ""]
-    assert drawn[2:5] == ["一二三四五，", "六 \0code", "word\0 here"]
+    assert drawn[2:5] == ["一二三四五，", "六 \0code word\0", "here"]
     assert drawn[-2:] == ["\0x\0", "    y"]
     assert all(help.columns(line) <= 12 for line in drawn)
 

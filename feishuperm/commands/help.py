@@ -19,7 +19,6 @@ from importlib import import_module
 from itertools import cycle
 
 from feishuperm.errors import SettingError, UsageError
-from feishuperm.lib.arguments import ArgumentParser
 from feishuperm.lib.config import config_path, read_config
 from feishuperm.lib.display import visible
 from feishuperm.lib.language import spoken, translate
@@ -41,13 +40,14 @@ VALUE_SHOWN = 120  # characters
 
 def main(args: list[str]) -> int:
     """Print a page of the manual, or the list of commands."""
-    parser = ArgumentParser("help")
-    parser.add_argument("topic", nargs="?", choices=TOPICS, metavar="TOPIC")
-    topic = parser.parse_args(args).topic
-    if topic is None:
+    if not args:
         print(overview())
-    else:
-        show(page(topic))
+        return 0
+    from feishuperm.lib.arguments import ArgumentParser  # late: the overview is light
+
+    parser = ArgumentParser("help")
+    parser.add_argument("topic", choices=TOPICS, metavar="TOPIC")
+    show(page(parser.parse_args(args).topic))
     return 0
 
 
