@@ -24,7 +24,7 @@ import build
 from feishuperm.lib import enrolment
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.setup.demo import fetch, find_page, read_forms
-from feishuperm.setup.service import systemd_unit
+from feishuperm.setup.service import SystemdService
 from tests.conftest import ROOT, clean_env, free_port, need, wait_until
 from tests.fakes.feishu import FakeFeishu
 from tests.served import event
@@ -390,7 +390,8 @@ def test_bad_port_or_host_leaves_the_running_server(machine: Machine) -> None:
 
 def test_server_starts_the_way_the_unit_says(machine: Machine) -> None:
     machine.installed("--no-service")
-    unit = systemd_unit(str(machine.bin / "feishuperm"), machine.environ)
+    program = str(machine.bin / "feishuperm")
+    unit = SystemdService(program, machine.environ).content().decode()
     [line] = [row for row in unit.splitlines() if row.startswith("ExecStart=")]
     command = shlex.split(line.partition("=")[2])
     with subprocess.Popen(command, env=machine.environ, stderr=-3) as server:
