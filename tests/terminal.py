@@ -18,8 +18,14 @@ from typing import NamedTuple
 PIXELS = 4  # of a module's side; a cell is one module wide and two high
 GREYS = {"16": 0, "231": 255}  # the colours of a code that sets its own
 BLOCKS = {"▀": (True, False), "▄": (False, True), "█": (True, True)}
-# tmux itself sometimes does not know how a program ended.
-KEEP_CODE = 'trap : INT; "$@"; echo "$?" >"$0"'
+# tmux itself sometimes does not know how a program ended, and it drops what it has
+# not read when the last process goes: so the shell asks where the cursor stands, and
+# goes once tmux, which answers in order, has read everything before the question.
+KEEP_CODE = """trap : INT; "$@"; code=$?
+stty -icanon -echo min 0 time 20; printf '\\033[6n'
+dd bs=32 count=1 of=/dev/null 2>/dev/null
+echo "$code" >"$0"
+"""
 STYLE = re.compile("\x1b\\[([0-9;]*)m")
 
 
