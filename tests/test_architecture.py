@@ -45,7 +45,9 @@ ARROWS: dict[str, set[str]] = {
         *("supervisor", "services", "app", "lib", "protocol", "models"),
         *("codes", "loader"),  # `install` puts the modules' code beside the archive
     },
-    "gateway": {"services", "channels", "app", "lib", "protocol", "models"},
+    "gateway": {
+        *("services", "channels", "app", "lib", "server", "protocol", "models"),
+    },
     "server": {"protocol", "models"},
     "commands": {
         *("handlers", "help", "hooks", "supervisor", "setup", "gateway", "services"),

@@ -282,7 +282,7 @@ class AppChannel(Channel):
         if shown is not None and outcome.state == "expired":
             self._health.look(EXAMINE_SECONDS)
         if not any(self.approvals.is_pending(card.ask.id) for card in self.store.all()):
-            self._line.cards_settled()
+            self._line.watch(False)
 
     def update(self, outcome: Outcome) -> None:
         """The result is known: its record says that too."""
@@ -303,7 +303,7 @@ class AppChannel(Channel):
         """A request has come back whose card is out since the server before."""
         burst = self.burst_of(card.ask.id)
         if burst is not None:
-            self._line.card_sent()
+            self._line.watch(True)
             announcement.shown()
             burst.watch()
         else:
@@ -334,7 +334,7 @@ class AppChannel(Channel):
     def _watch(self, card: OpenCard) -> None:
         """A card is out: complete it, and remind of it in time."""
         id = card.ask.id
-        self._line.card_sent()
+        self._line.watch(True)
         if not card.grants:
             self._attach(id)
         left = self.approvals.seconds_left(id)
@@ -491,7 +491,7 @@ class AppChannel(Channel):
         def done(result: Result) -> None:
             on_sent(result)
             if result.ok and not all(burst.is_over() for burst in self._bursts):
-                self._line.card_sent()
+                self._line.watch(True)
 
         until = self._clock() + (STAND_IN_SECONDS if stands_in else CHANGE_SECONDS)
         self._cards.add(Job(call, until, True, done, lasts=is_change))

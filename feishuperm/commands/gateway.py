@@ -18,9 +18,10 @@ from feishuperm.gateway.hub import Hub
 from feishuperm.gateway.inbound import Inbound, SecondConnection
 from feishuperm.gateway.machine_connection import Room, Source
 from feishuperm.gateway.redis_store import (
-    RedisDialler,
+    RedisLine,
     RedisStore,
     StoreRefusal,
+    dial_redis,
     read_address,
 )
 from feishuperm.gateway.registry import Registry
@@ -44,7 +45,6 @@ from feishuperm.server.listen import (
 from feishuperm.server.loop import Loop, gateway_caps, raise_file_limit
 from feishuperm.server.machine import upgrade
 from feishuperm.server.outgoing import Link
-from feishuperm.server.redis import RedisLine
 from feishuperm.services.ledger import Ledger
 
 EPILOG = msg(
@@ -105,7 +105,7 @@ class Gateway:
         )
         self.line = self._make_line(settings, api)
         self.hub.line_state = self._line_state
-        self.hub.watch_line = self._watch_line
+        self.hub.watch_line = self.line.watch
         hosts = (settings.gateway_host,) if settings.gateway_host else ("0.0.0.0", "::")
         http = listen_http(hosts, settings.gateway_port)
         web = Web(
@@ -148,7 +148,7 @@ class Gateway:
                 settings.feishu_app_id, path, secret=settings.feishu_app_secret
             )
         address = read_address(settings.feishuperm_engine)
-        dialling = RedisDialler(address, settings.feishuperm_ca_file)
+        dialling = partial(dial_redis, address, settings.feishuperm_ca_file)
         return RedisStore(
             settings.feishu_app_id,
             lambda on_change: RedisLine(self.loop, dialling, on_change, self._refused),
@@ -165,9 +165,6 @@ class Gateway:
         """Without a shared store we must be the only one on this app."""
         if self.line.state == "up" and isinstance(self.store, FileStore):
             self.second.look()
-
-    def _watch_line(self, is_card_out: bool) -> None:
-        self.line.card_sent() if is_card_out else self.line.cards_settled()
 
     def _line_state(self) -> tuple[str, str]:
         return self.line.state, self.line.detail

@@ -58,7 +58,7 @@ from feishuperm.server.listen import (
     listen_unix,
 )
 from feishuperm.server.loop import Loop, caps, raise_file_limit
-from feishuperm.server.machine_line import MachineLine
+from feishuperm.server.machine import MachineLine
 from feishuperm.server.outgoing import Link
 from feishuperm.services.approvals import Approvals
 from feishuperm.services.ledger import Ledger

@@ -5,8 +5,10 @@
 What is kept where, and the operations, are told in `store`; the steps of one are one
 batch of commands.  One connection is for commands, another waits for the bus.
 
-What a person has to repair (a wrong password, a cluster) is a StoreRefusal; everything
-else passes by itself.  No sentence holds the password.
+A batch is promised its replies.  A reply that comes too late would answer the next
+command, so a connection on which one was late is closed; every promise still open then
+fails.  What a person has to repair (a wrong password, a cluster) is a StoreRefusal;
+everything else passes by itself.  No sentence holds the password.
 """
 
 from __future__ import annotations
@@ -14,21 +16,26 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Optional
 from urllib.parse import unquote, urlsplit
 
-from feishuperm.errors import FeishupermError, SettingError
-from feishuperm.gateway.store import Store, StoreDown
+from feishuperm.errors import FeishupermError, ProtocolError, SettingError
+from feishuperm.gateway.store import Step, Store, StoreDown
 from feishuperm.lib.log import log
 from feishuperm.lib.post import trusting
-from feishuperm.lib.task import Promise
+from feishuperm.lib.task import Promise, run
 from feishuperm.messages import message_of, msg
 from feishuperm.protocol.resp import PENDING, Failure, Part, ReplyReader, command
+from feishuperm.server.connection import Connection
+from feishuperm.server.loop import Loop, Timer
+from feishuperm.server.outgoing import CLOSED, UP, Backoff, OutgoingConnection
 
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between tries
 RUN_SECONDS = 1.0  # of the 2.5 that a tap has
 BLOCK_SECONDS = 2.0  # of one read of the bus: as soon as that a dead line is noticed
-BUS_LENGTH = 10_000  # entries that the bus keeps, about
 COUNT = 500  # entries read at once
 NOTHING = "0-0"
 # After these the server is another one, or not itself: look for it again.
@@ -39,27 +46,128 @@ MUTE = (socket.timeout, ConnectionError)
 SECONDS = 3.0  # a TLS hello to a plain port ends in silence, not in an error
 FATAL = frozenset(("WRONGPASS", "NOPERM", "MOVED", "CROSSSLOT"))
 MASTER = b"master"
-Step = tuple[tuple[Part, ...], Callable[[Any], Any]]
+Replies = Promise[Optional[list[Any]]]  # None: nobody knows what happened
 
 
-class RedisConnection(Protocol):
-    """See `server.redis`."""
+class _Batch(NamedTuple):
+    """Some commands on their way."""
 
-    state: str
-    detail: str  # why it is not up; empty while it is
+    size: int
+    replies: list[Any]
+    promise: Replies
+    timer: Timer
 
-    def start(self) -> None: ...
 
-    def close(self) -> None: ...
+class RedisSocket(Connection):
+    """One connection, and the batches on their way."""
 
-    def drop(self, problem: str) -> None: ...
+    __slots__ = ("_batches", "_on_close", "_reader", "problem")
 
-    def run(
+    def __init__(
+        self, loop: Loop, sock: socket.socket, on_close: Callable[[], object]
+    ) -> None:
+        self._reader = ReplyReader()
+        self._batches: deque[_Batch] = deque()
+        self._on_close = on_close
+        self.problem = ""  # why it is of no use
+        super().__init__(loop, sock)
+
+    def run(self, commands: Sequence[Sequence[Part]], seconds: float) -> Replies:
+        # First, for it may raise: a batch that never left would be given the replies
+        # of the next one.
+        data = b"".join(command(*parts) for parts in commands)
+        too_late = partial(self.drop, "it does not answer in time")
+        timer = self.loop.call_at(self.loop.now() + seconds, too_late)
+        promise = Replies()
+        self._batches.append(_Batch(len(commands), [], promise, timer))
+        self.write(data)
+        return promise
+
+    def drop(self, problem: str) -> None:
+        """This connection is of no use."""
+        self.problem = problem
+        self.abort()
+
+    def received(self, data: bytes) -> None:
+        self._reader.receive_data(data)
+        problem = ""
+        try:
+            reply = self._reader.next_reply()
+            while reply is not PENDING:
+                self._take(reply)
+                reply = self._reader.next_reply()
+        except ProtocolError as error:
+            problem = str(error)
+        # Not above: errors of those who wait would hold this one, with all that came.
+        if problem:
+            self.drop(problem)
+
+    def _take(self, reply: Any) -> None:
+        if not self._batches:
+            raise ProtocolError("a reply that nobody asked for")
+        batch = self._batches[0]
+        batch.replies.append(reply)
+        if len(batch.replies) == batch.size:
+            self._batches.popleft()
+            batch.timer.cancel()
+            batch.promise.resolve(batch.replies)
+
+    def closed(self) -> None:
+        for batch in self._batches:
+            batch.timer.cancel()
+        self._on_close()
+        for batch in self._batches:
+            batch.promise.resolve(None)
+
+
+class RedisLine(OutgoingConnection):
+    """One connection that comes back; `on_change()` when it went up or down."""
+
+    def __init__(
         self,
-        commands: Sequence[Sequence[Part]],
-        seconds: float,
-        done: Callable[[list[Any] | None], object],
-    ) -> None: ...
+        loop: Loop,
+        dial: Callable[[], socket.socket],
+        on_change: Callable[[], object],
+        fatal: Callable[[Exception], object] = lambda error: None,
+    ) -> None:
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        super().__init__(loop, lambda: (dial(),), on_change, backoff)
+        self._fatal = fatal
+        self._live: RedisSocket | None = None
+
+    def close(self) -> None:
+        self.state = CLOSED
+        if self._live is not None:
+            self._live.close()
+
+    def run(self, commands: Sequence[Sequence[Part]], seconds: float) -> Replies:
+        """Send a batch, and promise its replies."""
+        if self._live is not None:
+            return self._live.run(commands, seconds)
+        promise = Replies()
+        promise.resolve(None)
+        return promise
+
+    def drop(self, problem: str) -> None:
+        """This connection is of no use: get another one."""
+        if self._live is not None:
+            self._live.drop(problem)
+
+    def _failed(self, error: Exception) -> None:
+        super()._failed(error)
+        if isinstance(error, FeishupermError) and self.state != CLOSED:
+            self._fatal(error)
+
+    def _connected(self, dialled: tuple[socket.socket]) -> None:
+        self._live = RedisSocket(self._loop, dialled[0], self._ended)
+        self._backoff.worked()
+        self._enter(UP, "")
+
+    def _ended(self) -> None:
+        ended, self._live = self._live, None
+        if ended is not None and self.state != CLOSED:
+            why = ended.problem or msg("the connection was cut")
+            self._wait(why, self._backoff.failed())
 
 
 class RedisStore(Store):
@@ -68,7 +176,7 @@ class RedisStore(Store):
     def __init__(
         self,
         app_id: str,
-        connect: Callable[[Callable[[], object]], RedisConnection],
+        connect: Callable[[Callable[[], object]], RedisLine],
         secret: str = "",
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -81,7 +189,7 @@ class RedisStore(Store):
     @property
     def ready(self) -> bool:
         both = (self._commands, self._reader)
-        return all(one.state == "up" for one in both) and not self._failure
+        return all(one.state == UP for one in both) and not self._failure
 
     @property
     def problem(self) -> str:
@@ -95,131 +203,79 @@ class RedisStore(Store):
         self._commands.close()
         self._reader.close()
 
-    # Steps are commands; with them what makes the same reply of Redis' own.
+    async def _do(self, *steps: Step) -> list[Any]:
+        named = [self._named(step) for step in steps]
+        replies = await self._run(self._commands, named, RUN_SECONDS)
+        try:
+            return [
+                READERS.get(step[0], _text)(reply)
+                for step, reply in zip(steps, replies)
+            ]
+        except (ValueError, TypeError, AttributeError):
+            raise StoreDown("nonsense") from None
 
-    def _do(self, *steps: Step) -> Promise[list[Any]]:
-        promise: Promise[list[Any]] = Promise()
-
-        def done(replies: list[Any] | None) -> None:
-            failure = self._failed(replies, self._commands)
-            if replies is None or failure:
-                promise.fail(StoreDown(failure or self._commands.detail))
-                return
-            try:
-                pairs = zip(steps, replies)
-                promise.resolve([read(reply) for (_, read), reply in pairs])
-            except (ValueError, TypeError, AttributeError):
-                promise.fail(StoreDown("nonsense"))
-
-        self._commands.run([command for command, _ in steps], RUN_SECONDS, done)
-        return promise
-
-    def _row(self, table: str, field: str) -> Step:
-        return ("HGET", table, field), _text
-
-    def _rows(self, table: str) -> Step:
-        return ("HGETALL", table), _texts
-
-    def _size(self, table: str) -> Step:
-        return ("HLEN", table), int
-
-    def _put(self, table: str, field: str, text: str) -> Step:
-        return ("HSET", table, field, text), int
-
-    def _drop(self, table: str, field: str) -> Step:
-        return ("HDEL", table, field), bool
-
-    def _drop_all(self, table: str) -> Step:
-        return ("DEL", table), bool
-
-    def _value(self, key: str) -> Step:
-        return ("GET", key), _text
-
-    def _keep(self, key: str, text: str, seconds: int) -> Step:
-        return ("SET", key, text, "EX", seconds), bool
-
-    def _keep_new(self, key: str, text: str, seconds: int) -> Step:
-        return ("SET", key, text, "NX", "EX", seconds), bool
-
-    def _count(self, key: str, by: int = 1) -> Step:
-        return ("INCRBY", key, by), int
-
-    def _extend(self, key: str, seconds: int) -> Step:
-        return ("EXPIRE", key, seconds), bool
-
-    def _forget(self, key: str) -> Step:
-        return ("DEL", key), bool
-
-    def _now(self) -> Step:
-        return ("TIME",), _moment
-
-    def _say(self, entry: str) -> Step:
-        bus = self._key("bus")
-        return ("XADD", bus, "MAXLEN", "~", BUS_LENGTH, "*", "d", entry), _text
-
-    def _failed(self, replies: list[Any] | None, connection: RedisConnection) -> str:
-        failures = [reply for reply in replies or () if isinstance(reply, Failure)]
+    async def _run(
+        self, line: RedisLine, commands: Sequence[Step], seconds: float
+    ) -> list[Any]:
+        """The replies to some commands. Raises StoreDown."""
+        replies = await line.run(commands, seconds)
+        if replies is None:
+            raise StoreDown(line.detail)
+        failures = [reply for reply in replies if isinstance(reply, Failure)]
+        said = str(failures[0]) if failures else ""
+        was, self._failure = self._failure, said
         if not failures:
-            self._failure = self._failure if replies is None else ""
-            return ""
-        said = str(failures[0])
-        if said != self._failure:
+            return replies
+        if said != was:
             log(f"the engine refuses: {said}", "error")
-        self._failure = said
-        if failures[0].code in MOVED:
-            connection.drop(said)
-        return said
+        if failures[0].code in MOVED or line is self._reader:
+            line.drop(said)
+        raise StoreDown(said)
 
     # The bus.
 
     def _reader_changed(self) -> None:
-        if self._reader.state == "up":
-            last = ("XREVRANGE", self._key("bus"), "+", "-", "COUNT", 1)
-            self._reader.run([last], RUN_SECONDS, self._find_place)
+        if self._reader.state == UP:
+            run(self._follow(), _report)
 
-    def _find_place(self, replies: list[Any] | None) -> None:
+    async def _follow(self) -> None:
+        """Hear the bus for as long as this connection is up."""
+        bus = self._prefix + "bus"
+        newest = "XREVRANGE", bus, "+", "-", "COUNT", 1
+        (entries,) = await self._run(self._reader, [newest], RUN_SECONDS)
+        self._find_place(entries[0][0].decode() if entries else NOTHING)
+        while True:
+            read = ("XREAD", "COUNT", COUNT, "BLOCK", int(BLOCK_SECONDS * 1000),
+                    "STREAMS", bus, self._last)  # fmt: skip
+            seconds = BLOCK_SECONDS + RUN_SECONDS
+            (streams,) = await self._run(self._reader, [read], seconds)
+            for _, entries in streams or ():
+                self._hear_all(entries)
+
+    def _find_place(self, newest: str) -> None:
         """Where to read on: where it was, or from now; all of it if time ran back."""
-        if replies is None:
-            return
-        if self._failed(replies, self._reader):
-            self._reader.drop(self._failure)
-            return
-        newest = replies[0][0][0].decode() if replies[0] else NOTHING
         if not self._last:
             self._last = newest
         elif _place(newest) < _place(self._last):
             self._last = NOTHING
-        self._read_on()
 
-    def _read_on(self) -> None:
-        read = ("XREAD", "COUNT", COUNT, "BLOCK", int(BLOCK_SECONDS * 1000),
-                "STREAMS", self._key("bus"), self._last)  # fmt: skip
-        self._reader.run([read], BLOCK_SECONDS + RUN_SECONDS, self._read)
-
-    def _read(self, replies: list[Any] | None) -> None:
-        if replies is None:
-            return
-        if self._failed(replies, self._reader):
-            self._reader.drop(self._failure)
-            return
-        for _, entries in replies[0] or ():
-            for id, fields in entries:
-                self._last = id.decode()
+    def _hear_all(self, entries: list[Any]) -> None:
+        for id, fields in entries:
+            self._last = id.decode()
+            try:
                 if fields:
-                    self._hear(fields[1])
-        self._read_on()
+                    self.hear(fields[1])
+            except EDITED as error:
+                log(f"an entry of the bus cannot be read: {error!r}", "warning")
 
-    def _hear(self, entry: bytes) -> None:
-        try:
-            self.hear(entry)
-        except (
-            FeishupermError,
-            LookupError,
-            ValueError,
-            TypeError,
-            AttributeError,
-        ) as error:  # somebody edited it
-            log(f"an entry of the bus cannot be read: {error!r}", "warning")
+
+# What hearing an entry raises that somebody edited.
+EDITED = (FeishupermError, LookupError, ValueError, TypeError, AttributeError)
+
+
+def _report(error: Exception) -> None:
+    if not isinstance(error, StoreDown):  # of which the connection tells itself
+        log(f"the engine said something odd: {error!r}", "error")
 
 
 def _place(id: str) -> tuple[int, int]:
@@ -227,17 +283,26 @@ def _place(id: str) -> tuple[int, int]:
     return int(first), int(second or 0)
 
 
-def _text(reply: bytes | None) -> str | None:
-    return None if reply is None else reply.decode(errors="surrogatepass")
+def _text(reply: Any) -> Any:
+    is_text = isinstance(reply, bytes)
+    return reply.decode(errors="surrogatepass") if is_text else reply
 
 
-def _texts(reply: list[bytes]) -> dict[str | None, str | None]:
+def _texts(reply: list[bytes]) -> dict[str, str]:
     return {_text(field): _text(text) for field, text in zip(reply[::2], reply[1::2])}
 
 
 def _moment(reply: list[bytes]) -> float:
     seconds, micros = reply
     return int(seconds) + int(micros) / 1e6
+
+
+# What makes a reply the same as a `FileStore`'s, by the command.
+READERS: dict[str, Callable[[Any], Any]] = {
+    "HGETALL": _texts,
+    "TIME": _moment,
+    "INCRBY": int,
+}
 
 
 # How it is reached: an address in, a connected socket out; blocks.
@@ -281,29 +346,6 @@ def read_address(url: str) -> Address:
         ) from None
 
 
-class MuteError(OSError):
-    """It closed or said nothing: it restarts, or speaks TLS where we do not."""
-
-
-class RedisDialler:
-    """Dials one server; what may be a wrong scheme is said until it has worked once."""
-
-    def __init__(self, address: Address, ca_file: str = "") -> None:
-        self._address = address
-        self._ca_file = ca_file
-        self._has_worked = False
-
-    def __call__(self) -> socket.socket:
-        try:
-            sock = dial_redis(self._address, self._ca_file)
-        except MuteError as error:
-            if self._has_worked:
-                raise
-            raise OSError(f"{error}; {SCHEMES}") from None
-        self._has_worked = True
-        return sock
-
-
 def dial_redis(address: Address, ca_file: str = "") -> socket.socket:
     """A connection that is logged in and in its database. Raises OSError, or above."""
     place = f"{address.host}:{address.port}"
@@ -327,7 +369,7 @@ def _secure(sock: socket.socket, host: str, ca_file: str) -> socket.socket:
     try:
         return trusting(ca_file).wrap_socket(sock, server_hostname=host)
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError, *MUTE) as error:
-        raise MuteError(_mute(error)) from None
+        raise _mute(error) from None
     except OSError as error:
         said = message_of(error)
         raise OSError(
@@ -373,9 +415,11 @@ def _ask(sock: socket.socket, *parts: Any) -> Any:
             reader.receive_data(data)
         return reply
     except MUTE as error:
-        raise MuteError(_mute(error)) from None
+        raise _mute(error) from None
 
 
-def _mute(error: Exception) -> str:
+def _mute(error: Exception) -> OSError:
+    """It closed or said nothing: it restarts, or speaks TLS where we do not."""
     is_late = isinstance(error, socket.timeout)
-    return "the engine does not answer" if is_late else "the engine closes"
+    said = "the engine does not answer" if is_late else "the engine closes"
+    return OSError(f"{said}; {SCHEMES}")

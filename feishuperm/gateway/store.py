@@ -37,14 +37,12 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from feishuperm.app.store import OpenCard, lock_app
 from feishuperm.errors import FeishupermError, FileError, PayloadError
 from feishuperm.lib.files import open_append, write_all, write_atomic
 from feishuperm.lib.log import log
-from feishuperm.lib.task import Promise
 from feishuperm.messages import message_of, msg
 from feishuperm.models.ask import from_plain, to_plain
 from feishuperm.models.fields import decoded, part_at
@@ -65,8 +63,11 @@ SWEEP = 1000  # values in memory, or twice as many as last stayed, before ended 
 SEAL, SEAL_SIZE = "feishuperm bus v1", 64  # characters of a proof
 SEEN, CARRIED = "seen", "carried"  # what is known of an event
 
+JOURNALED = ("HSET", "HDEL", "DEL")
+BUS_LENGTH = 10_000  # entries that the bus keeps, about
+
 T = TypeVar("T")
-Steps = Callable[..., Any]
+Step = tuple[Any, ...]  # a command of Redis; its key without the app's prefix
 
 
 class StoreDown(FeishupermError):
@@ -143,26 +144,10 @@ class TapFacts(NamedTuple):
 class Store:
     """The operations, and the bus.
 
-    Each is made of steps on tables, on values that end, and on the bus; `FileStore`
-    takes such steps in memory and in its file, `RedisStore` sends them in one batch.
+    Each is made of steps, which are commands of Redis: `RedisStore` sends them in one
+    batch, `FileStore` takes them in memory and in its file.  Replies are texts,
+    numbers, or None; of HGETALL a dict, of TIME seconds.
     """
-
-    # Steps, each a store's own. Their replies are the same in both.
-    _row: Steps  # table, field: its text, or None
-    _rows: Steps  # table: a dict of its texts
-    _size: Steps  # table: how many rows it has
-    _put: Steps  # table, field, text
-    _drop: Steps  # table, field
-    _drop_all: Steps  # table
-    _value: Steps  # key: the text that has not ended, or None
-    _keep: Steps  # key, text, seconds
-    _keep_new: Steps  # key, text, seconds: whether there was none, else it stays
-    _count: Steps  # key, by: the number then; one that begins here has no end
-    _extend: Steps  # key, seconds
-    _forget: Steps  # key: whether there was one
-    _now: Steps  # the store's clock, in seconds
-    _say: Steps  # append an entry to the bus
-    _do: Callable[..., Promise[list[Any]]]  # steps together: replies, or StoreDown
 
     def __init__(self, app_id: str, secret: str, wall: Callable[[], float]) -> None:
         self._seal_key = hashlib.sha256(f"feishuperm bus {secret}".encode()).digest()
@@ -180,7 +165,19 @@ class Store:
     def ready(self) -> bool:
         return not self.problem
 
-    # Names, seals, the bus.
+    async def _do(self, *steps: Step) -> list[Any]:
+        """Take some steps together. Raises StoreDown."""
+        raise NotImplementedError
+
+    async def _one(self, *step: Any) -> Any:
+        """The reply to one step. Raises StoreDown."""
+        return (await self._do(step))[0]
+
+    def _named(self, step: Step) -> Step:
+        """A step with its key as it is in the store."""
+        return (*step[:1], *(self._prefix + key for key in step[1:2]), *step[2:])
+
+    # Seals, the bus.
 
     def listen(self, on_entry: Callable[[dict[str, Any]], object]) -> None:
         """Whom to tell of every entry of the bus."""
@@ -221,12 +218,10 @@ class Store:
         """
         return prove(self._seal_key, *parts)[:24]
 
-    def _key(self, *parts: str) -> str:
-        return self._prefix + ":".join(parts)
-
-    def _tell(self, kind: str, **parts: Any) -> Any:
+    def _tell(self, kind: str, **parts: Any) -> Step:
         """The step that tells every replica something."""
-        return self._say(self.sealed({"e": os.urandom(8).hex(), "k": kind, **parts}))
+        entry = self.sealed({"e": os.urandom(8).hex(), "k": kind, **parts})
+        return "XADD", "bus", "MAXLEN", "~", BUS_LENGTH, "*", "d", entry
 
     # Machines.
 
@@ -236,45 +231,34 @@ class Store:
         A revoke is a row of its own, for ever: a replica that had read the machine
         before may write it back after.
         """
-        raw, revoked = await self._do(
-            self._row(self._key("machines"), id), self._revoked(id)
-        )
+        raw, revoked = await self._do(("HGET", "machines", id), ("HGET", "revoked", id))
         return read(Machine, raw) if revoked is None else None
-
-    def _revoked(self, id: str) -> Any:
-        return self._row(self._key("revoked"), id)
 
     async def machines(self) -> list[Machine]:
         """Every machine, the oldest first."""
-        rows, revoked = await self._do(
-            self._rows(self._key("machines")), self._rows(self._key("revoked"))
-        )
+        rows, revoked = await self._do(("HGETALL", "machines"), ("HGETALL", "revoked"))
         machines = [read(Machine, rows[id]) for id in rows if id not in revoked]
         kept = [machine for machine in machines if machine is not None]
         return sorted(kept, key=lambda machine: machine.created)
 
     async def is_revoked(self, id: str) -> bool:
-        (revoked,) = await self._do(self._revoked(id))
-        return revoked is not None
+        return await self._one("HGET", "revoked", id) is not None
 
     async def put_machine(self, machine: Machine) -> None:
-        await self._do(self._enrol(machine))
-
-    def _enrol(self, machine: Machine) -> Any:
-        return self._put(self._key("machines"), machine.id, as_text(machine))
+        await self._do(_enrol(machine))
 
     async def rename_machine(self, machine: Machine) -> None:
         """Keep a machine by its new name, and tell every replica."""
         told = self._tell("renamed", machine=machine.id, name=machine.name)
-        await self._do(self._enrol(machine), told)
+        await self._do(_enrol(machine), told)
 
     async def revoke_machine(self, id: str) -> None:
         """Forget a machine, here and on every replica."""
         await self._do(
-            self._put(self._key("revoked"), id, str(round(self._wall()))),
-            self._drop(self._key("machines"), id),
-            self._drop_all(self._key("taps", id)),
-            self._drop(self._key("muted"), id),
+            ("HSET", "revoked", id, str(round(self._wall()))),
+            ("HDEL", "machines", id),
+            ("DEL", f"taps:{id}"),
+            ("HDEL", "muted", id),
             self._tell("revoked", machine=id),
         )
 
@@ -282,30 +266,28 @@ class Store:
         """A machine is here, with a new key; False if it is revoked meanwhile."""
         peer, instance = location.peer, location.instance
         *_, revoked = await self._do(
-            self._enrol(machine),
-            self._put(self._key("at"), machine.id, as_text(location)),
+            _enrol(machine),
+            ("HSET", "at", machine.id, as_text(location)),
             self._tell("login", machine=machine.id, peer=peer, instance=instance),
-            self._revoked(machine.id),
+            ("HGET", "revoked", machine.id),
         )
         return revoked is None
 
     # Where they are, and which replicas live.
 
     async def location(self, id: str) -> Location | None:
-        (raw,) = await self._do(self._row(self._key("at"), id))
-        return read(Location, raw)
+        return read(Location, await self._one("HGET", "at", id))
 
     async def put_location(self, id: str, location: Location) -> None:
-        await self._do(self._put(self._key("at"), id, as_text(location)))
+        await self._one("HSET", "at", id, as_text(location))
 
     async def drop_location(self, id: str) -> None:
-        await self._do(self._drop(self._key("at"), id))
+        await self._one("HDEL", "at", id)
 
     async def census(self, ids: Sequence[str]) -> list[tuple[Location | None, int]]:
         """Where each machine is, and how many of its cards are out."""
         rows, *counts = await self._do(
-            self._rows(self._key("at")),
-            *(self._size(self._key("cards", id)) for id in ids),
+            ("HGETALL", "at"), *(("HLEN", f"cards:{id}") for id in ids)
         )
         return [(read(Location, rows.get(id)), n) for id, n in zip(ids, counts)]
 
@@ -314,42 +296,35 @@ class Store:
 
         Returns the store's clock, and the replica that said last that it has.
         """
-        feishu = self._key("feishu")
+        lives = "SET", f"alive:{replica}", "1", "EX", ALIVE_SECONDS
+        holds = "SET", "feishu", replica, "EX", ALIVE_SECONDS
         _, now, holder, *_ = await self._do(
-            self._keep(self._key("alive", replica), "1", ALIVE_SECONDS),
-            self._now(),
-            self._value(feishu),
-            *((self._keep(feishu, replica, ALIVE_SECONDS),) if has_feishu else ()),
+            lives, ("TIME",), ("GET", "feishu"), *((holds,) if has_feishu else ())
         )
         return now, holder or ""
 
     async def sign_off(self, replica: str) -> None:
-        await self._do(self._forget(self._key("alive", replica)))
+        await self._one("DEL", f"alive:{replica}")
 
     async def alive(self, replicas: Sequence[str]) -> set[str]:
         """Which of these replicas live."""
         names = [name for name in replicas if name]
-        keys = (self._key("alive", name) for name in names)
-        signs = await self._do(*map(self._value, keys)) if names else []
+        steps = [("GET", f"alive:{name}") for name in names]
+        signs = await self._do(*steps) if names else []
         return {name for name, sign in zip(names, signs) if sign is not None}
 
     async def may_warn(self, machine: str) -> bool:
         """Whether it is time to warn that a machine's key is used twice."""
-        key = self._key("twice", machine)
-        (is_first,) = await self._do(self._keep_new(key, "1", TWICE_SECONDS))
-        return bool(is_first)
+        return bool(await self._one(*_new(f"twice:{machine}", "1", TWICE_SECONDS)))
 
     async def mute(self, machine: str, until: float) -> None:
         """Its owner wants no card until then; tell the replica that holds it."""
-        await self._do(
-            self._put(self._key("muted"), machine, repr(until)),
-            self._tell("muted", machine=machine, until=until),
-        )
+        told = self._tell("muted", machine=machine, until=until)
+        await self._do(("HSET", "muted", machine, repr(until)), told)
 
     async def muted_until(self, machine: str) -> float:
-        (raw,) = await self._do(self._row(self._key("muted"), machine))
         try:
-            return float(raw or 0)
+            return float(await self._one("HGET", "muted", machine) or 0)
         except ValueError:  # somebody edited it
             return 0.0
 
@@ -357,64 +332,58 @@ class Store:
 
     def _code_key(self, code: str) -> str:
         # Behind the app's id: the same code is another one at another gateway.
-        digest = hashlib.sha256(self._key("code", code).encode()).hexdigest()
-        return self._key("code", digest)
+        whole = f"{self._prefix}code:{code}"
+        return f"code:{hashlib.sha256(whole.encode()).hexdigest()}"
 
     async def open_code(self, code: str, joining: Joining) -> bool:
         """Keep a code; False if another machine has it."""
-        kept = self._keep_new(self._code_key(code), as_text(joining), CODE_SECONDS)
-        (is_free,) = await self._do(kept)
-        return bool(is_free)
+        kept = _new(self._code_key(code), as_text(joining), CODE_SECONDS)
+        return bool(await self._one(*kept))
 
     async def drop_code(self, code: str) -> None:
-        await self._do(self._forget(self._code_key(code)))
+        await self._one("DEL", self._code_key(code))
 
     async def try_code(self, code: str, who: str) -> CodeTry:
         """Count a try of somebody's, then look: many at once are not all the first."""
-        mine = self._key("wrong", who)
         _, tries, wrong, raw = await self._do(
-            self._keep_new(mine, "0", WRONG_SECONDS),
-            self._count(mine),
-            self._value(self._key("wrong")),
-            self._value(self._code_key(code)),
+            _new(f"wrong:{who}", "0", WRONG_SECONDS),
+            ("INCRBY", f"wrong:{who}", 1),
+            ("GET", "wrong"),
+            ("GET", self._code_key(code)),
         )
         return CodeTry(tries, int(wrong or 0), read(Joining, raw))
 
     async def extend_tries(self, who: str) -> None:
         """Remember somebody's tries for the whole time again."""
-        await self._do(self._extend(self._key("wrong", who), WRONG_SECONDS))
+        await self._one("EXPIRE", f"wrong:{who}", WRONG_SECONDS)
 
     async def count_wrong_code(self) -> None:
-        key = self._key("wrong")
-        await self._do(self._count(key), self._extend(key, WRONG_SECONDS))
+        await self._do(("INCRBY", "wrong", 1), ("EXPIRE", "wrong", WRONG_SECONDS))
 
     async def spend_code(self, code: str, who: str) -> bool:
         """Forgive a try that was right; False if another was faster."""
-        forgiven = self._count(self._key("wrong", who), -1)
-        _, is_spent = await self._do(forgiven, self._forget(self._code_key(code)))
+        forgiven = "INCRBY", f"wrong:{who}", -1
+        _, is_spent = await self._do(forgiven, ("DEL", self._code_key(code)))
         return bool(is_spent)
 
     async def put_asked(self, joining: Joining) -> None:
         """Keep whom a machine's card went to."""
-        key = self._key("join", joining.id)
-        await self._do(self._keep(key, as_text(joining), CODE_SECONDS))
+        key = f"join:{joining.id}"
+        await self._one("SET", key, as_text(joining), "EX", CODE_SECONDS)
 
     async def asked(self, id: str) -> Joining | None:
-        (raw,) = await self._do(self._value(self._key("join", id)))
-        return read(Joining, raw)
+        return read(Joining, await self._one("GET", f"join:{id}"))
 
     async def spend_asked(self, id: str) -> bool:
         """Whether this answer is the first."""
-        (is_first,) = await self._do(self._forget(self._key("join", id)))
-        return bool(is_first)
+        return bool(await self._one("DEL", f"join:{id}"))
 
     async def count_asked(self, who: str) -> tuple[bool, int]:
         """Whether a person was not asked lately; how many people were."""
-        in_all = self._key("asked")
         is_free, _, count = await self._do(
-            self._keep_new(self._key("asked", who), "1", ASKED_SECONDS),
-            self._keep_new(in_all, "0", ASKED_SECONDS),
-            self._count(in_all),
+            _new(f"asked:{who}", "1", ASKED_SECONDS),
+            _new("asked", "0", ASKED_SECONDS),
+            ("INCRBY", "asked", 1),
         )
         return bool(is_free), count
 
@@ -425,64 +394,59 @@ class Store:
     # Cards.
 
     async def card(self, machine: str, id: str) -> OpenCard | None:
-        (raw,) = await self._do(self._row(self._key("cards", machine), id))
-        return read(OpenCard, raw)
+        return read(OpenCard, await self._one("HGET", f"cards:{machine}", id))
 
     async def cards_of(self, machine: str) -> list[OpenCard]:
-        (rows,) = await self._do(self._rows(self._key("cards", machine)))
+        rows = await self._one("HGETALL", f"cards:{machine}")
         cards = (read(OpenCard, raw) for raw in rows.values())
         return [card for card in cards if card is not None]
 
     async def put_card(self, card: OpenCard) -> None:
         """Keep a card; one that is out is found by its message too."""
-        table = self._key("cards", card.machine)
-        steps = [self._put(table, card.ask.id, as_text(card))]
+        table = f"cards:{card.machine}"
+        steps: list[Step] = [("HSET", table, card.ask.id, as_text(card))]
         if card.message_id:
             about = json.dumps([card.machine, card.ask.id])
-            key = self._key("message", card.message_id)
-            steps.append(self._keep(key, about, MESSAGE_SECONDS))
+            key = f"message:{card.message_id}"
+            steps.append(("SET", key, about, "EX", MESSAGE_SECONDS))
         await self._do(*steps)
 
     async def drop_card(self, machine: str, id: str) -> None:
-        await self._do(self._drop(self._key("cards", machine), id))
+        await self._one("HDEL", f"cards:{machine}", id)
 
     async def card_of_message(self, message_id: str) -> OpenCard | None:
         """The card that a reply belongs to."""
-        (raw,) = await self._do(self._value(self._key("message", message_id)))
+        raw = await self._one("GET", f"message:{message_id}")
         return await self.card(*json.loads(raw)) if raw is not None else None
 
     async def put_record(self, card: OpenCard) -> None:
         """Keep a settled card, if this machine's records are not too much already."""
-        kept, count = as_text(card), self._key("recorded", card.machine)
+        kept, count = as_text(card), f"recorded:{card.machine}"
         _, size = await self._do(
-            self._keep_new(count, "0", RECORD_SECONDS), self._count(count, len(kept))
+            _new(count, "0", RECORD_SECONDS), ("INCRBY", count, len(kept))
         )
         if size <= MAX_RECORDS:
-            key = self._key("record", card.machine, card.ask.id)
-            await self._do(self._keep(key, kept, RECORD_SECONDS))
+            key = f"record:{card.machine}:{card.ask.id}"
+            await self._one("SET", key, kept, "EX", RECORD_SECONDS)
 
     async def record(self, machine: str, id: str) -> OpenCard | None:
-        (raw,) = await self._do(self._value(self._key("record", machine, id)))
-        return read(OpenCard, raw)
+        return read(OpenCard, await self._one("GET", f"record:{machine}:{id}"))
 
     # Events and taps.
 
     async def is_new_event(self, id: str) -> bool:
         """Whether an event comes for the first time; it does not again."""
-        key = self._key("seen", id)
-        (is_new,) = await self._do(self._keep_new(key, SEEN, SEEN_SECONDS))
-        return bool(is_new)
+        return bool(await self._one(*_new(f"seen:{id}", SEEN, SEEN_SECONDS)))
 
     async def tap_facts(self, event: str, machine: str, request: str) -> TapFacts:
         """Note an event, and tell everything that it is judged by."""
-        seen = self._key("seen", event)
         is_new, state, card, enrolled, revoked, location = await self._do(
-            self._keep_new(seen, SEEN, SEEN_SECONDS),
-            self._value(seen),
-            self._row(self._key("cards", machine), request),
-            self._row(self._key("machines"), machine),
-            self._revoked(machine),
-            self._row(self._key("at"), machine),
+            _new(f"seen:{event}", SEEN, SEEN_SECONDS),
+            ("GET", f"seen:{event}"),
+            ("HGET", f"cards:{machine}", request),
+            ("HGET", "machines", machine),
+            ("HGET", "revoked", machine),
+            ("HGET", "at", machine),
         )
         return TapFacts(
             bool(is_new),
@@ -497,34 +461,32 @@ class Store:
 
         Its event, if it is one, is known as carried from then on.
         """
-        table, carried = self._key("taps", tap["machine"]), []
-        if event:
-            key = self._key("seen", event)
-            carried = [self._keep(key, CARRIED, SEEN_SECONDS)]
-        kept = self._put(table, tap["tap"], self.sealed(tap))
-        await self._do(kept, *carried, self._tell("tap", tap=tap))
+        carried = "SET", f"seen:{event}", CARRIED, "EX", SEEN_SECONDS
+        await self._do(
+            ("HSET", f"taps:{tap['machine']}", tap["tap"], self.sealed(tap)),
+            *((carried,) if event else ()),
+            self._tell("tap", tap=tap),
+        )
 
     async def note_sent(self, tap: dict[str, Any]) -> None:
         """A machine was given a tap: it may be given again when it comes back."""
-        table, kept = self._key("taps", tap["machine"]), {**tap, "sent": True}
+        kept = self.sealed({**tap, "sent": True})
         await self._do(
-            self._put(table, tap["tap"], self.sealed(kept)),
+            ("HSET", f"taps:{tap['machine']}", tap["tap"], kept),
             self._tell("sent", tap=tap["tap"]),
         )
 
     async def drop_tap(self, machine: str, tap: str) -> None:
-        await self._do(self._drop(self._key("taps", machine), tap))
+        await self._one("HDEL", f"taps:{machine}", tap)
 
     async def tell_receipt(self, machine: str, tap: str, receipt: Any) -> None:
         """A tap is judged: tell the replica that a person waits at."""
-        await self._do(
-            self._drop(self._key("taps", machine), tap),
-            self._tell("receipt", tap=tap, receipt=receipt),
-        )
+        told = self._tell("receipt", tap=tap, receipt=receipt)
+        await self._do(("HDEL", f"taps:{machine}", tap), told)
 
     async def kept_taps(self, machine: str) -> dict[str, dict[str, Any]]:
         """Taps on their way to a machine; an empty one for what nobody sealed."""
-        (rows,) = await self._do(self._rows(self._key("taps", machine)))
+        rows = await self._one("HGETALL", f"taps:{machine}")
         return {id: self._unsealed_tap(raw) for id, raw in rows.items()}
 
     def _unsealed_tap(self, raw: str) -> dict[str, Any]:
@@ -534,16 +496,21 @@ class Store:
             return {}
 
 
-Step = Callable[[], Any]
+def _enrol(machine: Machine) -> Step:
+    return "HSET", "machines", machine.id, as_text(machine)
+
+
+def _new(key: str, text: str, seconds: int) -> Step:
+    """The step that keeps a text for a while, if there is none; whether it did."""
+    return "SET", key, text, "NX", "EX", seconds
 
 
 class FileStore(Store):
     """One gateway alone: a journal, read at the start, written again when it is long.
 
     Tables are in the file, synced, before an operation returns and before any entry
-    is heard; what ends by itself is only in memory.  A line of the file is a list:
-    "HSET", table, field and text, or "HDEL", table and field, or "DEL" and a table,
-    as version 0.2.0 wrote them.
+    is heard; what ends by itself is only in memory.  A line of the file is a step that
+    changes a table.
     """
 
     def __init__(
@@ -557,7 +524,7 @@ class FileStore(Store):
         self._path = path
         self._tables: dict[str, dict[str, str]] = {}
         self._values = Expiring(wall)
-        self._changes: list[list[str]] = []  # not yet in the file
+        self._changes: list[Step] = []  # not yet in the file
         self._entries: list[str] = []  # not yet told
         self._lines = 0
         self._torn = False  # the file may end in the middle of a line
@@ -587,11 +554,8 @@ class FileStore(Store):
     def close(self) -> None:
         """Nothing is open between two calls."""
 
-    # Steps are calls.
-
-    def _do(self, *steps: Step) -> Promise[list[Any]]:
-        promise: Promise[list[Any]] = Promise()
-        replies = [step() for step in steps]
+    async def _do(self, *steps: Step) -> list[Any]:
+        replies = [self._take(step) for step in steps]
         changes, self._changes = self._changes, []
         entries, self._entries = self._entries, []
         try:
@@ -599,84 +563,62 @@ class FileStore(Store):
         except (OSError, FileError) as error:
             self._problem = message_of(error)
             log(f"the gateway's file cannot be written: {self._problem}", "error")
-            promise.fail(StoreDown(self._problem))
-            return promise
+            raise StoreDown(self._problem) from None
         for entry in entries:  # only now: what somebody acts on is on the disk
             self.hear(entry)
-        promise.resolve(replies)
-        return promise
+        return replies
 
-    def _row(self, table: str, field: str) -> Step:
-        return lambda: self._tables.get(table, {}).get(field)
+    def _take(self, step: Step) -> Any:
+        verb, *parts = self._named(step)
+        return self._verbs[verb](self, *parts)
 
-    def _rows(self, table: str) -> Step:
-        return lambda: dict(self._tables.get(table, {}))
+    def _rows(self, table: str) -> dict[str, str]:
+        return self._tables.get(table, {})
 
-    def _size(self, table: str) -> Step:
-        return lambda: len(self._tables.get(table, {}))
+    def _put(self, table: str, field: str, text: str) -> None:
+        self._tables.setdefault(table, {})[field] = text
+        self._changes.append(("HSET", table, field, text))
 
-    def _put(self, table: str, field: str, text: str) -> Step:
-        return partial(self._change, "HSET", table, field, text)
+    def _drop(self, table: str, field: str) -> None:
+        rows = self._rows(table)
+        if rows.pop(field, None) is not None:
+            self._changes.append(("HDEL", table, field))
+            if not rows:
+                del self._tables[table]
 
-    def _drop(self, table: str, field: str) -> Step:
-        return partial(self._change, "HDEL", table, field)
+    def _forget(self, key: str) -> bool:
+        if self._tables.pop(key, None) is None:
+            return self._values.forget(key)
+        self._changes.append(("DEL", key))
+        return True
 
-    def _drop_all(self, table: str) -> Step:
-        return partial(self._change, "DEL", table)
-
-    def _value(self, key: str) -> Step:
-        return partial(self._values.get, key)
-
-    def _keep(self, key: str, text: str, seconds: int) -> Step:
-        return partial(self._values.keep, key, text, seconds)
-
-    def _keep_new(self, key: str, text: str, seconds: int) -> Step:
-        return partial(self._values.keep_new, key, text, seconds)
-
-    def _count(self, key: str, by: int = 1) -> Step:
-        return partial(self._values.count, key, by)
-
-    def _extend(self, key: str, seconds: int) -> Step:
-        return partial(self._values.extend, key, seconds)
-
-    def _forget(self, key: str) -> Step:
-        return partial(self._values.forget, key)
-
-    def _now(self) -> Step:
-        return self._wall
-
-    def _say(self, entry: str) -> Step:
-        return lambda: self._entries.append(entry)
+    _verbs: ClassVar[dict[str, Callable[..., Any]]] = {
+        "HGET": lambda self, table, field: self._rows(table).get(field),
+        "HGETALL": lambda self, table: dict(self._rows(table)),
+        "HLEN": lambda self, table: len(self._rows(table)),
+        "HSET": _put,
+        "HDEL": _drop,
+        "DEL": _forget,
+        "GET": lambda self, key: self._values.get(key),
+        "SET": lambda self, *parts: self._values.keep(*parts),
+        "INCRBY": lambda self, key, by: self._values.count(key, by),
+        "EXPIRE": lambda self, key, seconds: self._values.extend(key, seconds),
+        "TIME": lambda self: self._wall(),
+        "XADD": lambda self, *parts: self._entries.append(parts[-1]),
+    }
 
     # The file.
 
-    def _change(self, verb: str, table: str, *rest: str) -> None:
-        """Do what a line of the file says. Raises ValueError, LookupError."""
-        rows = self._tables.get(table, {})
-        if verb == "HSET":
-            field, text = rest
-            self._tables.setdefault(table, rows)[field] = text
-        elif verb == "HDEL":
-            if rows.pop(rest[0], None) is None:
-                return
-            if not rows:
-                del self._tables[table]
-        elif verb != "DEL":
-            raise ValueError(verb)
-        elif self._tables.pop(table, None) is None:
-            return
-        self._changes.append([verb, table, *rest])
-
     def _replay(self, line: bytes) -> None:
         try:
-            parts = decoded(line)
-            if not isinstance(parts, list) or {*map(type, parts)} != {str}:
+            verb, *parts = decoded(line)
+            if verb not in JOURNALED or {*map(type, parts)} != {str}:
                 raise ValueError
-            self._change(*parts)
+            self._verbs[verb](self, *parts)
         except (ValueError, LookupError, TypeError):
             log("a line of the gateway's file cannot be read", "warning")
 
-    def _save(self, changes: list[list[str]]) -> None:
+    def _save(self, changes: list[Step]) -> None:
         if not changes and not self._torn:
             return
         if self._torn:  # nothing can be appended to half a line
@@ -688,7 +630,7 @@ class FileStore(Store):
         if self._lines > COMPACT:
             self._compact()
 
-    def _append(self, changes: list[list[str]]) -> None:
+    def _append(self, changes: list[Step]) -> None:
         fd = open_append(self._path)
         try:
             write_all(fd, as_lines(changes))
@@ -699,7 +641,7 @@ class FileStore(Store):
 
     def _compact(self) -> None:
         lines = [
-            ["HSET", table, field, text]
+            ("HSET", table, field, text)
             for table, rows in self._tables.items()
             for field, text in rows.items()
         ]
@@ -722,17 +664,16 @@ class Expiring:
             return None
         return text
 
-    def keep(self, key: str, text: str, seconds: float) -> None:
-        self._texts[key] = text, self._wall() + seconds
+    def keep(self, key: str, text: str, *options: Any) -> bool:
+        """Whether it is kept: with "NX" only if there is none. The last is its time."""
+        if "NX" in options and self.get(key) is not None:
+            return False
+        self._texts[key] = text, self._wall() + options[-1]
         self._sweep()
-
-    def keep_new(self, key: str, text: str, seconds: float) -> bool:
-        is_new = self.get(key) is None
-        if is_new:
-            self.keep(key, text, seconds)
-        return is_new
+        return True
 
     def count(self, key: str, by: int) -> int:
+        """The number then; one that begins here has no end."""
         self.get(key)
         text, until = self._texts.get(key, ("0", 0.0))
         self._texts[key] = str(int(text) + by), until
@@ -765,7 +706,7 @@ def as_text(value: Any) -> str:
     return json.dumps(to_plain(value))
 
 
-def as_lines(lines: list[list[str]]) -> bytes:
+def as_lines(lines: list[Step]) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 

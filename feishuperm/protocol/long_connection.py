@@ -153,6 +153,7 @@ class LongConnection(Conversation):
     """One connection, from its handshake to its end."""
 
     asleep = "the machine was asleep"
+    goodbye = NORMAL
 
     def __init__(self, endpoint: Endpoint, now: float, wall: float) -> None:
         super().__init__(WebSocket(client=True), now, wall)
@@ -244,14 +245,13 @@ class LongConnection(Conversation):
         )
         return True
 
-    def card_sent(self, now: float) -> None:
-        """A card went out: make sure that its tap can come in."""
-        self._card_out = min(self._card_out, now)
-        self._ping(now)
-
-    def cards_settled(self) -> None:
-        """No card waits for a tap any more."""
-        self._card_out = math.inf
+    def watch(self, is_card_out: bool, now: float) -> None:
+        """Make sure that the tap on a card that went out can come in."""
+        if is_card_out:
+            self._card_out = min(self._card_out, now)
+            self._ping(now)
+        else:
+            self._card_out = math.inf
 
     def close(self, code: int = NORMAL, reason: str = "") -> None:
         """Queue a close; what is wrong with Feishu's bytes is not told to Feishu."""

@@ -103,7 +103,7 @@ class MachineWire(Conversation):
         self._heard = now
         self._next_ping = now + (first_ping or PING_SECONDS)
         self._asked = now  # when the first ping left that nothing was heard after
-        self.is_card_out = False
+        self._is_card_out = False
 
     # In.
 
@@ -146,6 +146,9 @@ class MachineWire(Conversation):
             self._next_ping = now + PING_SECONDS
             self._out += self._socket.send_ping()
 
+    def watch(self, is_card_out: bool, now: float) -> None:
+        self._is_card_out = is_card_out
+
     def _is_dead(self, now: float) -> bool:
         if now - self._heard > DEAD_SECONDS:
             return True
@@ -154,5 +157,5 @@ class MachineWire(Conversation):
 
     def _is_ping_due(self, now: float) -> bool:
         if self._client:
-            return self.is_card_out and now - self._heard >= QUICK_PING_SECONDS
+            return self._is_card_out and now - self._heard >= QUICK_PING_SECONDS
         return now >= self._next_ping

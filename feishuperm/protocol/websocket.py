@@ -351,6 +351,7 @@ class Conversation:
     """
 
     asleep = "this machine slept"
+    goodbye = GOING_AWAY
 
     def __init__(self, socket: WebSocket, now: float, wall: float) -> None:
         self._socket = socket
@@ -415,6 +416,10 @@ class Conversation:
 
     def tick(self, now: float, wall: float) -> None:
         """Do what time asks for."""
+        raise NotImplementedError
+
+    def watch(self, is_card_out: bool, now: float) -> None:
+        """Whether a card waits for a tap: then a dead end has to be found soon."""
         raise NotImplementedError
 
     def notice_sleep(self, now: float, wall: float) -> None:

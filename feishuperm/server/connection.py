@@ -30,6 +30,7 @@ import math
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from feishuperm.errors import ProtocolError
 from feishuperm.protocol.frames import FrameReader
@@ -43,6 +44,7 @@ from feishuperm.protocol.http1 import (
     plain_response,
     stream_head,
 )
+from feishuperm.protocol.websocket import Conversation
 from feishuperm.server.loop import READ, WRITE, Handler, Loop
 from feishuperm.wire import frame
 
@@ -59,6 +61,8 @@ PER_TURN = 4  # frames or requests of one peer, before others have their turn
 
 FIRST_FRAME_SECONDS = 15.0  # a hook sends its event at once
 HOOK_BACKLOG = 1 << 20  # unread bytes after which a hook must be a stopped process
+
+WIRE_BACKLOG = 4 << 20  # unread bytes after which the other end must be gone
 
 SECONDS = {
     "idle": 75.0,  # of keep-alive; longer than most proxies keep theirs
@@ -281,6 +285,85 @@ class HookConnection(Connection):
         """The handler raised: the terminal decides. Just closing would mean "again"."""
         self.send(b"R")
         self.close()
+
+    def closed(self) -> None:
+        self._on_close(self)
+
+
+class WireConnection(Connection):
+    """An open WebSocket, whichever end dialled; `wire` is what is spoken over it.
+
+    `on_message(connection, message)` for each message; `on_close(connection)` once.
+    """
+
+    __slots__ = ("_held", "_on_close", "_on_message", "_wall", "wire")
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        wire: Conversation,
+        on_message: Callable[[Any, Any], object],
+        on_close: Callable[[Any], object],
+        wall: Callable[[], float] = lambda: 0.0,  # whose sleep is noticed otherwise
+    ) -> None:
+        self.wire: Any = wire
+        self._on_message = on_message
+        self._on_close = on_close
+        self._wall = wall
+        self._held = False
+        super().__init__(loop, sock)
+
+    def flush(self) -> None:
+        """Write what is due; a connection in trouble goes at once."""
+        data = self.wire.data_to_send()
+        if data:
+            self.write(data)
+        if self.wire.trouble or self.backlog > WIRE_BACKLOG:
+            self.abort()
+
+    def end(self, code: int = 0, reason: str = "") -> None:
+        """Close, and say why."""
+        self.wire.close(code or self.wire.goodbye, reason)
+        self.write(self.wire.data_to_send())
+        self.close()
+
+    def hold(self, held: bool) -> None:
+        """Whether what the peer says next has to wait in its own buffer."""
+        self._held = held
+        if not held:
+            self.leave_rest()
+
+    def tick(self, now: float) -> None:
+        """Time has passed: look for silence, and for sleep."""
+        self.wire.tick(now, self._wall())
+        self.flush()
+        if self._finishing:
+            self.abort()  # it had the time since the last tick to read why
+
+    def received(self, data: bytes) -> None:
+        now = self.loop.now()
+        self.wire.notice_sleep(now, self._wall())
+        self.wire.receive_data(data, now)
+        if not self._more:
+            self.go_on()
+
+    def go_on(self) -> None:
+        message = None
+        for _ in range(PER_TURN):
+            message = None if self._held else self.wire.next_event()
+            if message is None:
+                break
+            self._on_message(self, message)
+        if not self._held and (message is not None or self.wire.is_behind):
+            self.leave_rest()
+        self.flush()
+
+    def pace(self) -> None:
+        if self._held:
+            self._want(self._mask & ~READ)
+        else:
+            super().pace()
 
     def closed(self) -> None:
         self._on_close(self)

@@ -3,7 +3,7 @@
 Dialling (names, proxies, TLS, handshakes) blocks, so a short-lived thread does it and
 hands over what it has connected; from then on the loop reads and writes it.  What is
 spoken over it is a subclass's: `Link` below for Feishu's long connection, the others
-are `server.machine_line` and `server.redis`.
+are `server.machine.MachineLine` and `gateway.redis_store.RedisLine`.
 
     state       meaning                                       leads to
     dialling    a thread is on its way to the first socket    up, waiting
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import random
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -32,16 +31,16 @@ from feishuperm.protocol.long_connection import (
     LongConnection,
     Refusal,
 )
-from feishuperm.server.connection import PER_TURN, Connection
+from feishuperm.protocol.websocket import Conversation
+from feishuperm.server.connection import WireConnection
 from feishuperm.server.loop import Loop
 
-BACKLOG = 4 << 20  # unread bytes after which the other end must be gone
 DIALLING, UP, WAITING, CLOSED = "dialling", "up", "waiting", "closed"
 # A connection whose handshake is done, and what came behind it.
 Dialled = tuple[socket.socket, bytes, Endpoint]
 
 FRESH_SECONDS = 60.0  # between two connections made because one seemed deaf
-REPAIR_SECONDS = 60.0  # until the next try after a refusal that a person has to mend
+REPAIR_SECONDS = 60.0  # until the next try after a refusal that a person has to repair
 LOOK_SECONDS = 5.0
 
 
@@ -67,38 +66,6 @@ class Backoff:
 
     def worked(self) -> None:
         self._failures = 0
-
-
-class OutgoingSocket(Connection):
-    """A connected socket, plain or TLS, on the loop."""
-
-    __slots__ = ("_on_close", "_on_data")
-
-    def __init__(
-        self,
-        loop: Loop,
-        sock: socket.socket,
-        on_data: Callable[[bytes], object],
-        on_close: Callable[[], object],
-    ) -> None:
-        self._on_data = on_data
-        self._on_close = on_close
-        super().__init__(loop, sock)
-
-    def received(self, data: bytes) -> None:
-        if self.is_half_read():
-            self.leave_rest()
-        self._on_data(data)
-
-    def is_half_read(self) -> bool:
-        """Whether decrypted bytes are left inside, which no selector knows of."""
-        return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
-
-    def go_on(self) -> None:
-        self._read()
-
-    def closed(self) -> None:
-        self._on_close()
 
 
 class OutgoingConnection:
@@ -136,8 +103,12 @@ class OutgoingConnection:
         """In the thread: connect, and say how that went."""
         try:
             done = partial(self._dialled, self._dial())
+        except (OSError, FeishupermError) as error:
+            done = partial(self._failed, error)
         except Exception as error:  # a thread that ends silently would be the last one
-            done = partial(self._failed, _tellable(error))
+            # Only its kind: nobody knows whether its text holds the address.
+            told = msg("cannot dial: {}", type(error).__name__)
+            done = partial(self._failed, OSError(told))
         self._loop.call_soon_threadsafe(done)
 
     def _dialled(self, dialled: Any) -> None:
@@ -173,15 +144,8 @@ class OutgoingConnection:
         self._on_change()
 
 
-def _tellable(error: Exception) -> Exception:
-    """The error, or its kind: only some are known to hold no address."""
-    if isinstance(error, (OSError, FeishupermError)):
-        return error
-    return OSError(msg("cannot dial: {}", type(error).__name__))
-
-
 class SpokenConnection(OutgoingConnection):
-    """A line with a protocol that finds its other end dead, if it is asked often."""
+    """A WebSocket whose protocol finds its other end dead, if it is asked often."""
 
     def __init__(
         self,
@@ -190,13 +154,14 @@ class SpokenConnection(OutgoingConnection):
         on_change: Callable[[], object],
         look_seconds: float,
         wall: Callable[[], float],
-        backoff: Backoff,
+        backoff: Backoff | None,
     ) -> None:
-        super().__init__(loop, dial, on_change, backoff)
+        super().__init__(loop, dial, on_change, backoff or Backoff())
         self._look_seconds = look_seconds
         self.wall = wall
-        self._live: LiveSocket | None = None
-        self._watch()
+        self._live: WireConnection | None = None
+        self._is_card_out = False
+        self._look()
 
     def close(self) -> None:
         """The end, politely."""
@@ -204,11 +169,31 @@ class SpokenConnection(OutgoingConnection):
         if self._live is not None:
             self._live.end()
 
-    def heard(self, live: LiveSocket, message: Any) -> None:
+    def watch(self, is_card_out: bool) -> None:
+        """While a card is out its tap must be able to come in: find a dead end soon."""
+        self._is_card_out = is_card_out
+        if self._live is not None:
+            self._live.wire.watch(is_card_out, self._loop.now())
+            self._live.flush()
+
+    def _take_over(self, sock: socket.socket, wire: Conversation, rest: bytes) -> None:
+        """Use a connection that was dialled; the one before it, if any, goes."""
+        old, self._live = (
+            self._live,
+            WireConnection(self._loop, sock, wire, self.heard, self.over, self.wall),
+        )
+        self._enter(UP, "")
+        if old is not None:
+            old.end()
+        self.watch(self._is_card_out)
+        if rest and self._live is not None:
+            self._live.received(rest)
+
+    def heard(self, live: WireConnection, message: Any) -> None:
         """A connection has brought something."""
         raise NotImplementedError
 
-    def over(self, live: LiveSocket) -> None:
+    def over(self, live: WireConnection) -> None:
         """A connection has ended."""
         if live is not self._live:
             return
@@ -217,68 +202,14 @@ class SpokenConnection(OutgoingConnection):
             why = live.wire.trouble or msg("the connection was cut")
             self._wait(why, self._backoff.failed())
 
-    def _watch(self) -> None:
+    def _look(self) -> None:
         """Look at the time now and then: for silence, and for sleep."""
         if self.state == CLOSED:
             return
         now = self._loop.now()
-        self._loop.call_at(now + self._look_seconds, self._watch)
+        self._loop.call_at(now + self._look_seconds, self._look)
         if self._live is not None:
-            self._live.wire.tick(now, self.wall())
-            self._live.flush()
-
-
-class LiveSocket(OutgoingSocket):
-    """One connection of a line, and what is spoken over it."""
-
-    __slots__ = ("_line", "wire")
-
-    def __init__(
-        self, line: SpokenConnection, loop: Loop, sock: socket.socket, wire: Any
-    ) -> None:
-        self._line = line
-        self.wire = wire  # a `Conversation`
-        super().__init__(loop, sock, self._take, lambda: line.over(self))
-
-    def end(self) -> None:
-        """Say goodbye, and close."""
-        self.wire.close()
-        self.write(self.wire.data_to_send())
-        self.close()
-
-    def flush(self) -> None:
-        """Write what is due; a connection in trouble goes at once."""
-        data = self.wire.data_to_send()
-        if data:
-            self.write(data)
-        if self.wire.trouble or self.backlog > BACKLOG:
-            self.abort()
-
-    def begin(self, rest: bytes) -> None:
-        """What came behind the handshake comes first."""
-        self._take(rest) if rest else self.flush()
-
-    def _take(self, data: bytes) -> None:
-        now = self.loop.now()
-        self.wire.notice_sleep(now, self._line.wall())
-        self.wire.receive_data(data, now)
-        self._hand_over()
-
-    def go_on(self) -> None:
-        self._hand_over()
-        if not self._more and self.sock is not None and self.is_half_read():
-            self._read()
-
-    def _hand_over(self) -> None:
-        """Tell of what came, so much in a turn: others have theirs."""
-        for _ in range(PER_TURN):
-            message = self.wire.next_event()
-            if message is None:
-                break
-            self._line.heard(self, message)
-        if message is not None or self.wire.is_behind:
-            self.leave_rest()
-        self.flush()
+            self._live.tick(now)
 
 
 class Link(SpokenConnection):
@@ -301,27 +232,11 @@ class Link(SpokenConnection):
     ) -> None:
         self._on_delivery = on_delivery
         self._may_freshen = may_freshen
-        self._is_card_out = False
         self._freshened = -FRESH_SECONDS
         self.since = 0.0  # wall clock: up, or down, for so long
-        super().__init__(
-            loop, dial, on_change, LOOK_SECONDS, wall, backoff or Backoff()
-        )
+        super().__init__(loop, dial, on_change, LOOK_SECONDS, wall, backoff)
 
-    def card_sent(self) -> None:
-        """A card is out: its tap must be able to come in."""
-        self._is_card_out = True
-        if self._live is not None:
-            self._live.wire.card_sent(self._loop.now())
-            self._live.flush()
-
-    def cards_settled(self) -> None:
-        """Nothing waits for a tap."""
-        self._is_card_out = False
-        if self._live is not None:
-            self._live.wire.cards_settled()
-
-    def heard(self, live: LiveSocket, delivery: Delivery) -> None:
+    def heard(self, live: WireConnection, delivery: Delivery) -> None:
         """A message came; the owner answers, at once or a little later."""
 
         def answer(reply: dict[str, Any]) -> bool:
@@ -337,19 +252,12 @@ class Link(SpokenConnection):
 
     def _connected(self, dialled: Dialled) -> None:
         sock, rest, endpoint = dialled
-        long = LongConnection(endpoint, self._loop.now(), self.wall())
-        live = LiveSocket(self, self._loop, sock, long)
-        old, self._live = self._live, live
         self._backoff.worked()
-        self._enter(UP, "")
-        if old is not None:
-            old.end()
-        if self._is_card_out:
-            long.card_sent(self._loop.now())
-        live.begin(rest)
+        wire = LongConnection(endpoint, self._loop.now(), self.wall())
+        self._take_over(sock, wire, rest)
 
-    def _watch(self) -> None:
-        super()._watch()
+    def _look(self) -> None:
+        super()._look()
         now = self._loop.now()
         is_due = self._may_freshen and now - self._freshened >= FRESH_SECONDS
         if is_due and self._live is not None and self._live.wire.is_deaf(now):

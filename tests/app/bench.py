@@ -119,13 +119,10 @@ class Line:
         self.state, self.detail = state, detail
         self.changed()
 
-    def card_sent(self) -> None:
-        self.sent += 1
-        self.is_watched = True
-
-    def cards_settled(self) -> None:
-        self.settled += 1
-        self.is_watched = False
+    def watch(self, is_card_out: bool) -> None:
+        self.sent += is_card_out
+        self.settled += not is_card_out
+        self.is_watched = is_card_out
 
 
 class Bench(FakeApprovals):

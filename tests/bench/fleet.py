@@ -22,7 +22,7 @@ from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Block, Offer, Outcome, Receipt, to_plain
 from feishuperm.protocol.resp import PENDING, ReplyReader, command
 from feishuperm.server.loop import Loop, raise_file_limit
-from feishuperm.server.machine_line import MachineLine
+from feishuperm.server.machine import MachineLine
 from tests.ports import FakeApprovals, FakeReports
 
 ACTIONS = (

@@ -267,17 +267,15 @@ class SharedStore(FileStore):
     def ready(self) -> bool:
         return self.is_up
 
-    def _do(self, *steps: Any) -> Promise[list[Any]]:
-        promise: Promise[list[Any]] = Promise()
+    async def _do(self, *steps: Any) -> list[Any]:
         if not self.is_up:
-            promise.fail(StoreDown("down"))
-            return promise
-        promise.resolve([step() for step in steps])
+            raise StoreDown("down")
+        replies = [self._take(step) for step in steps]
         entries, self._entries = self._entries, []
         for entry in entries:
             for replica in self._replicas:
                 replica.hear(entry)
-        return promise
+        return replies
 
 
 def shared(path: Path, clock: Clock, count: int = 2) -> list[SharedStore]:

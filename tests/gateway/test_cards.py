@@ -61,7 +61,7 @@ def test_card_is_a_record_in_the_end_wherever_the_store_fails_meanwhile(
     wire = bench.wire(bench.enrol())
     do, count = store._do, [0]
 
-    def frozen(*given: Any) -> Promise[list[Any]]:
+    def frozen(*given: Any) -> Any:
         count[0] += 1
         store.is_up = count[0] <= steps
         return do(*given)
@@ -255,8 +255,7 @@ def test_settling_what_was_never_shown_sends_nothing(bench: Bench) -> None:
 
 @pytest.mark.parametrize("raw", ["", "{", "[]", '{"ask": 7}'])
 def test_edited_row_is_no_card(bench: Bench, raw: str) -> None:
-    table = bench.store._key("cards", "m-laptop")
-    done(bench.store._do(bench.store._put(table, "1-a", raw)))
+    done(bench.store._do(("HSET", "cards:m-laptop", "1-a", raw)))
     assert done(bench.store.card("m-laptop", "1-a")) is None
     assert done(bench.store.cards_of("m-laptop")) == []
 

@@ -355,10 +355,9 @@ def test_tap_that_somebody_wrote_to_the_engine_is_none(
             assert old in good
             with pytest.raises(ValueError, match="not sealed"):
                 two.store.unsealed(good.replace(old, new, 1).encode())
-    table = one.store._key("taps", machine.id)
     edited = sealed[0].replace('"confirmed": false', '"confirmed": true')
     for id, raw in (("t8", edited), ("t9", edited[64:])):
-        done(one.store._do(one.store._put(table, id, raw)))
+        done(one.store._do(("HSET", f"taps:{machine.id}", id, raw)))
     again = two.wire(machine)
     assert {tap["tap"] for tap in again.got("tap")} <= {wire.got("tap")[0]["tap"]}
     assert len(done(one.store.kept_taps(machine.id))) <= 1, "and it is not kept"

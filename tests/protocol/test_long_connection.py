@@ -423,10 +423,10 @@ def test_card_is_followed_by_a_ping_and_the_oldest_unanswered_one_counts() -> No
     platform = Platform()
     platform.deliver(PONG_FRAME)
     platform.frames()
-    platform.client.card_sent(platform.now)
+    platform.client.watch(True, platform.now)
     assert [is_ping(frame) for frame in platform.frames()] == [True]
     platform.pass_time(15)
-    platform.client.card_sent(platform.now)
+    platform.client.watch(True, platform.now)
     platform.pass_time(10)
     assert platform.client.trouble
 
@@ -448,7 +448,7 @@ def test_small_step_of_the_clock_means_nothing() -> None:
 
 def test_card_out_with_nothing_but_pongs_makes_it_deaf() -> None:
     platform = Platform()
-    platform.client.card_sent(platform.now)
+    platform.client.watch(True, platform.now)
     for _ in range(4):
         platform.deliver(PONG_FRAME)
         platform.pass_time(5)
@@ -458,16 +458,16 @@ def test_card_out_with_nothing_but_pongs_makes_it_deaf() -> None:
 
 def test_settled_card_ends_the_watch() -> None:
     platform = Platform()
-    platform.client.card_sent(platform.now)
+    platform.client.watch(True, platform.now)
     platform.deliver(PONG_FRAME)
-    platform.client.cards_settled()
+    platform.client.watch(False, platform.now)
     platform.now += lc.DEAF_SECONDS
     assert not platform.client.is_deaf(platform.now)
 
 
 def test_event_shows_that_it_hears_and_the_watch_over_other_cards_goes_on() -> None:
     platform = Platform()
-    platform.client.card_sent(platform.now)
+    platform.client.watch(True, platform.now)
     platform.deliver(PONG_FRAME)
     platform.now += lc.DEAF_SECONDS - 1
     platform.deliver(event_frame(b"{}"))
@@ -480,12 +480,12 @@ def test_event_shows_that_it_hears_and_the_watch_over_other_cards_goes_on() -> N
 def test_while_a_card_is_out_pings_are_frequent() -> None:
     """A connection that falls silent must not be found out by the next rare ping."""
     platform = Platform()
-    platform.client.card_sent(platform.now)
+    platform.client.watch(True, platform.now)
     platform.deliver(PONG_FRAME)
     platform.frames()
     platform.pass_time(lc.CARD_PING_SECONDS)
     assert [is_ping(frame) for frame in platform.frames()] == [True]
-    platform.client.cards_settled()
+    platform.client.watch(False, platform.now)
     platform.deliver(PONG_FRAME)
     platform.pass_time(lc.CARD_PING_SECONDS)
     platform.pass_time(lc.CARD_PING_SECONDS)

@@ -223,7 +223,7 @@ def test_sleep_is_noticed_by_the_clock(world: World) -> None:
 def test_deaf_connection_is_replaced_before_it_goes(world: World) -> None:
     old = world.up()
     world.hold.clear()
-    world.link.card_sent()
+    world.link.watch(True)
     for _ in range(5):
         old.pong()
         world.pass_time(5)
@@ -241,7 +241,7 @@ def test_deaf_connection_is_replaced_before_it_goes(world: World) -> None:
 def test_fresh_connection_is_made_once_a_minute_at_most(world: World) -> None:
     world.up()
     for second in range(0, int(FRESH_SECONDS) + 40, 5):
-        world.link.card_sent()
+        world.link.watch(True)
         world.far[-1].pong()
         world.pass_time(5)
         world.driver.until(lambda: not world.link._is_dialling)
@@ -254,7 +254,7 @@ def test_silence_while_a_card_is_out_is_noticed_whatever_came_before(
     world: World,
 ) -> None:
     """Half-open right after a fresh connection, which is not made again so soon."""
-    world.link.card_sent()
+    world.link.watch(True)
     world.up().push(b"a tap on another card")
     world.driver.until(lambda: world.deliveries)
     for _ in range(5):
@@ -273,7 +273,7 @@ def test_silence_after_a_card_is_noticed_wherever_the_looks_fall(
     far = world.up()
     far.pong()
     world.driver.advance(moment)
-    world.link.card_sent()
+    world.link.watch(True)
     far.pong()
     world.driver.step()
     world.link._freshened = world.driver.clock()  # no fresh connection in this minute
@@ -284,10 +284,10 @@ def test_silence_after_a_card_is_noticed_wherever_the_looks_fall(
 
 def test_new_connection_knows_nothing_waits_any_more(world: World) -> None:
     far = world.up()
-    world.link.card_sent()
+    world.link.watch(True)
     far.sock.close()
     world.driver.until(lambda: world.link.state == WAITING)
-    world.link.cards_settled()
+    world.link.watch(False)
     world.driver.advance(0.5)
     far = world.up()
     far.pong()
@@ -300,7 +300,7 @@ def test_new_connection_knows_nothing_waits_any_more(world: World) -> None:
 def test_failed_replacement_leaves_the_old_connection_up(world: World) -> None:
     far = world.up()
     world.failures = [OSError("h: refused")]
-    world.link.card_sent()
+    world.link.watch(True)
     for _ in range(5):
         far.pong()
         world.pass_time(5)

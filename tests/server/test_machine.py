@@ -13,7 +13,7 @@ from feishuperm.protocol import websocket
 from feishuperm.protocol.http1 import Request, Response
 from feishuperm.protocol.machine import POLICY, PROTOCOLS, MachineWire
 from feishuperm.protocol.websocket import accept_key
-from feishuperm.server import machine as module
+from feishuperm.server import connection as module
 from feishuperm.server.machine import MachineConnection, upgrade
 from tests.server.conftest import LoopDriver
 
@@ -198,7 +198,7 @@ def test_silent_machine_is_asked_and_then_given_up(bench: Bench) -> None:
 def test_machine_that_does_not_read_is_let_go(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BACKLOG", 100_000)
+    monkeypatch.setattr(module, "WIRE_BACKLOG", 100_000)
     bench.open()
     for _ in range(50):
         bench.connection.send("n", text="x" * 20_000)
@@ -217,7 +217,7 @@ def flood(bench: Bench, data: bytes, turns: int = 40) -> int:
         except (BlockingIOError, BrokenPipeError):
             pass
         bench.driver.step()
-        most = max(most, bench.connection._wire._socket.buffered)
+        most = max(most, bench.connection.wire._socket.buffered)
     return most
 
 
@@ -249,7 +249,7 @@ def test_flood_of_pings_leaves_others_their_turn(
 ) -> None:
     bench.open()
     pongs: list[bytes] = []
-    wire = bench.connection._wire._socket
+    wire = bench.connection.wire._socket
     monkeypatch.setattr(wire, "send_pong", lambda data: pongs.append(data) or b"")
     bench.far.sendall(bytes((0x89, 0x80, 0, 0, 0, 0)) * 10_000)
     bench.driver.step()
@@ -258,11 +258,20 @@ def test_flood_of_pings_leaves_others_their_turn(
 
 
 def test_nothing_is_kept_of_what_comes_behind_the_end(bench: Bench) -> None:
-    """A machine that broke a rule, does not read why, and goes on sending."""
+    """A machine that is told to go, does not read why, and goes on sending."""
     bench.open()
     bench.connection.write(b"x" * (3 << 20))
+    bench.connection.end(POLICY, "log in first")
     assert bench.connection.backlog
-    bench.far.sendall(b"\xff" * 64)
     assert flood(bench, b"x" * 65_536) <= 65_536 and bench.closed == []
     bench.connection.tick(bench.driver.clock())
     assert bench.closed == [bench.connection]
+
+
+def test_machine_that_breaks_a_rule_and_does_not_read_is_gone_at_once(
+    bench: Bench,
+) -> None:
+    bench.open()
+    bench.connection.write(b"x" * (3 << 20))
+    bench.far.sendall(b"\xff" * 64)
+    bench.driver.until(lambda: bench.closed)

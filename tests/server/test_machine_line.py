@@ -11,7 +11,7 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.protocol.machine import GOING_AWAY, POLICY, TRY_LATER, MachineWire
-from feishuperm.server.machine_line import LOOK_SECONDS, MachineLine
+from feishuperm.server.machine import LOOK_SECONDS, MachineLine
 from feishuperm.server.outgoing import Backoff
 from tests.server.conftest import LoopDriver
 

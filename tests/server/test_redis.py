@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from feishuperm.server import redis as redis_module
+from feishuperm.gateway import redis_store
+from feishuperm.gateway.redis_store import RedisLine
 from feishuperm.server.outgoing import UP
-from feishuperm.server.redis import RedisLine
+from tests.gateway.parts import done
 from tests.server.conftest import LoopDriver
 
 
@@ -27,7 +28,8 @@ class Near:
         driver.until(lambda: self.line.state == UP)
 
     def run(self, name: str, *parts: str) -> None:
-        self.line.run([parts], 60.0, lambda got: self.replies.update({name: got}))
+        promise = self.line.run([parts], 60.0)
+        promise.then(lambda: self.replies.update({name: done(promise)}))
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_command_that_cannot_be_written_takes_nobodys_reply(
         raise UnicodeEncodeError("utf-8", "", 0, 1, "half a character")
 
     with monkeypatch.context() as patch:
-        patch.setattr(redis_module, "command", broken)
+        patch.setattr(redis_store, "command", broken)
         with pytest.raises(UnicodeEncodeError):
             near.run("broken", "GET", "x")
     near.run("mine", "GET", "mine")
@@ -85,7 +87,8 @@ def test_cut_connection_fails_what_was_on_its_way(near: Near) -> None:
 def test_error_of_a_broken_reply_is_kept_by_nobody_who_waited(near: Near) -> None:
     """It holds what came so far, which may be a hundred megabytes."""
     held: list[Any] = []
-    near.line.run([("GET", "a")], 60.0, lambda got: held.append(sys.exc_info()[1]))
+    promise = near.line.run([("GET", "a")], 60.0)
+    promise.then(lambda: held.append(sys.exc_info()[1]))
     near.far.sendall(b"?\r\n")
     near.driver.until(lambda: len(held) == 1)
     assert held == [None] and near.line.state != UP
