@@ -230,10 +230,8 @@ def test_keys_of_redis_are_those_of_other_versions_and_end(tmp_path: Path) -> No
         both.count_asked(OWNER)
         both.may_warn("m-1")
         both.revoke_machine("m-9")
-        (names,) = running.run(
-            running.do((("KEYS", "*"), lambda keys: [k.decode() for k in keys]))
-        )
-        rest = {name.removeprefix("fp:cli_x:") for name in names}
+        (names,) = running.run(running.do(("KEYS", "*")))
+        rest = {name.decode().removeprefix("fp:cli_x:") for name in names}
         code = next(name for name in rest if name.startswith("code:"))
         lasting = {"machines", "revoked", "at", "cards:m-1", "taps:m-1", "bus"}
         brief = {
@@ -243,8 +241,6 @@ def test_keys_of_redis_are_those_of_other_versions_and_end(tmp_path: Path) -> No
         }  # fmt: skip
         assert rest == lasting | brief and "123456" not in code
         keys = sorted(rest)
-        ends = running.run(
-            running.do(*((("TTL", f"fp:cli_x:{key}"), int) for key in keys))
-        )
+        ends = running.run(running.do(*(("TTL", key) for key in keys)))
         assert {key for key, end in zip(keys, ends) if end == -1} == lasting
         assert all(end <= 86400 for end in ends) and SEEN_SECONDS in ends
