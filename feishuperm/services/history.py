@@ -30,10 +30,9 @@ from feishuperm.services.ledger import (
     Entry,
     Ledger,
     Name,
-    end_of,
     entry_time,
     masked,
-    place_in,
+    number_of,
     rule_names,
 )
 from feishuperm.services.ledger_check import Report
@@ -373,12 +372,12 @@ def _written(
     ledger: Ledger, entries: Sequence[Entry], present: Sequence[str]
 ) -> list[tuple[Name, str]]:
     """The rules that a request wrote, by name and as they stand in the file."""
-    ended = {end_of(entry) for entry in entries}
+    ended = {number_of(entry, "intent") for entry in entries}
     sources = [
         entry
         for entry in entries
         if entry.get("event") == REQUEST
-        or (entry.get("event") == INTENT and place_in(entry) not in ended)
+        or (entry.get("event") == INTENT and number_of(entry, "seq") not in ended)
     ]
     return [
         pair

@@ -47,11 +47,13 @@ import hmac
 import itertools
 import json
 import os
+import re
 import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
@@ -91,27 +93,27 @@ KEY_BYTES = 32
 # What others look up by its exact text; none of it comes out of a tool call.
 EXACT = frozenset(("event", "id", "state", "action", "surface", "project", "session"))
 RESERVED = ("seq", "prev", "base", "gap", "torn", "hash")
-_SEAL = (b', "hash": "', b'"}')
-_SEAL_LENGTH = 64 + len(_SEAL[0]) + len(_SEAL[1])
+SEAL = re.compile(rb', "hash": "([^"]{64})"\}\Z')
+SEAL_LENGTH = 77  # bytes of the above
 SPOOL_BYTES = 16 << 10  # bytes: some twenty decisions, which is hours of tapping
 SPOOL_END = b"\0"
 
 
 class Place(NamedTuple):
-    """A point in the chain, and the last synced head when it was written."""
+    """A point in the chain: that of a line, or the one that the head names."""
 
     seq: int = 0
     hash: str = ""
-    base: int = 0
+    base: int = 0  # the last head that survives a power cut, as far as it was known
+    why: str = ""  # of a head that cannot be told
 
 
-class Head(NamedTuple):
-    """The last place that was safely on the disk, or why that is not known."""
+class Line(NamedTuple):
+    """What a line of the file holds."""
 
-    seq: int = 0
-    hash: str = ""
-    why: str = ""
-    synced: int = 0  # the last one that survives a power cut
+    entry: Entry | None = None
+    place: Place | None = None  # where it stands, as far as it says so
+    sealed: bool = False  # whether the key wrote it, and nobody has changed it since
 
 
 class Ledger:
@@ -140,13 +142,11 @@ class Ledger:
         self._head = ""  # the last hash this process has put on the disk
         self._unkept = ""  # why it could not be kept apart
 
-    # Writing, for callers that can wait.
+    # Writing.
 
     def append(self, entry: Entry) -> Entry:
-        """Add an entry and return it as stored. Raises OSError."""
+        """Add an entry and return it as stored; may wait. Raises OSError."""
         return self._write([clean(entry)], WAIT)[0]
-
-    # Writing, for the loop.
 
     def intend(self, entry: Entry) -> int:
         """Put on the disk what is about to be done; returns its number.
@@ -159,7 +159,7 @@ class Ledger:
         # the disk once.
         stored = self._write([*backlog, intent], QUICK, sync_head=False)[-1]
         self._written(len(backlog), sync=False)
-        return place_in(stored)
+        return number_of(stored, "seq")
 
     def finish(self, intent: int, entry: Entry) -> None:
         """Write the result of an intent, at once or as soon as possible."""
@@ -205,12 +205,10 @@ class Ledger:
 
     def head(self) -> str:
         """The first characters of the last hash on the disk, for a person to keep."""
-        try:
-            key = b"" if self._head else read_key(self.key_path)
-            if key:
-                self._head = read_head(self.head_path, key).hash
-        except OSError:
-            pass  # it is read at the next call
+        if not self._head:
+            with suppress(OSError):  # it is read at the next call
+                key = read_key(self.key_path)
+                self._head = read_head(self.head_path, key).hash if key else ""
         return self._head[:8]
 
     def recover(self) -> list[Entry]:
@@ -222,7 +220,7 @@ class Ledger:
         if not self._waiting:
             self._waiting = self.late()
             self._spooled = len(self._waiting)
-        ended = {end_of(entry) for entry in self._waiting}
+        ended = {number_of(entry, "intent") for entry in self._waiting}
         ends = []
         for intent in self.open_intents():
             when = entry_time(intent)
@@ -244,10 +242,11 @@ class Ledger:
         if not lines:
             return []
         key = read_key(self.key_path)
-        entries = [decode(line) for line in lines if key and is_sealed(key, line)]
+        kept = [read_line(line, key) for line in lines]
         # Written, and then there was no time to clear the spool.
         written = {str(entry.get("late")) for entry in self.recent(DAY)}
-        return [row for row in entries if row and row.get("late") not in written]
+        entries = [row.entry for row in kept if row.entry and row.sealed]
+        return [entry for entry in entries if entry.get("late") not in written]
 
     def _spill(self) -> None:
         """Put pending entries where a kill cannot take them."""
@@ -286,20 +285,36 @@ class Ledger:
         sync: bool = True,
         sync_head: bool = True,
     ) -> list[Entry]:
+        """Chain entries to the last line, all of them or none. Raises OSError."""
         fd = self._open(wait)
         try:
             key = read_key(self.key_path) or make_key(self.key_path)
             size = os.fstat(fd).st_size
             last, torn = read_tail(fd, size, key)
             head = read_head(self.head_path, key)
-            chain = Chain(key, last, torn, head, round(self._clock(), 3))
-            stored = [chain.add(entry) for entry in entries]
-            append_data(fd, size, bytes(chain.data) if stored else b"", sync)
+            gap = gap_between(head, last)
+            said: Entry = {"gap": gap} if gap else {}  # by the first line alone
+            if torn:
+                said["torn"] = hashlib.sha256(torn).hexdigest()
+            # What was there has numbers of its own, even if it is gone.
+            seq, lines, stored = max(last.seq, head.seq), [b""] if torn else [], []
+            now = round(self._clock(), 3)
+            for entry in entries:
+                row = {"time": now, **with_marks(key, entry), **said}
+                if head.base != seq:
+                    row["base"] = head.base
+                said, seq = {}, seq + 1
+                row.update(seq=seq, prev=last.hash)
+                line, digest = seal(key, row)
+                lines.append(line)
+                stored.append({**row, "hash": digest})
+                last = Place(seq, digest, head.base)
+            append_lines(fd, size, lines if stored else [], sync)
             # Without a new line, the last one becomes the head unless that hides a gap.
-            if sync and (stored or (last.seq and not chain.gap)):
-                self._head = chain.last.hash
-                kept = chain.last.seq if sync_head else head.synced
-                self._unkept = write_head(self.head_path, key, chain.last, kept)
+            if sync and (stored or (last.seq and not gap)):
+                self._head = last.hash
+                kept = last._replace(base=last.seq if sync_head else head.base)
+                self._unkept = write_head(self.head_path, key, kept)
             return stored
         finally:
             os.close(fd)
@@ -331,19 +346,20 @@ class Ledger:
         Decoding a line takes twenty times as long as looking for a part of it.
         """
         wanted = [part.encode() for part in parts]
-        for line in self.lines():
-            if not wanted or any(part in line for part in wanted):
-                entry = decode(line)
-                if entry is not None:
-                    yield entry
+        with suppress(FileNotFoundError), open(self.path, "rb") as file:
+            for line in iter(partial(file.readline, MAX_LINE), b""):
+                if not wanted or any(part in line for part in wanted):
+                    entry = decode(line)
+                    if entry is not None:
+                        yield entry
 
     def latest(self, most: int) -> list[Entry]:
         """The last entries, 0 for all, oldest first; of an intent only its end."""
         ended: set[int] = set()
         latest: list[Entry] = []
         for entry in self._backwards():
-            ended.add(end_of(entry))
-            if entry.get("event") != INTENT or place_in(entry) not in ended:
+            ended.add(number_of(entry, "intent"))
+            if entry.get("event") != INTENT or number_of(entry, "seq") not in ended:
                 latest.append(entry)
                 if len(latest) == most:
                     break
@@ -352,7 +368,7 @@ class Ledger:
     def recent(self, seconds: float) -> list[Entry]:
         """The entries of the last so many seconds, oldest first."""
         since = self._clock() - seconds
-        newer = self._newer(since - SLACK)
+        newer = self._backwards(since - SLACK)
         entries = (entry for entry in newer if entry_time(entry) >= since)
         return list(itertools.islice(entries, MAX_RECENT))[::-1]
 
@@ -362,13 +378,15 @@ class Ledger:
         Each line is sealed and follows from the one before, up to the head.
         """
         key, since = read_key(self.key_path), self._clock() - seconds
-        head = read_head(self.head_path, key) if key else Head(why="missing")
+        if not key:
+            return []
+        head = read_head(self.head_path, key)
         latest: list[Entry] = []
-        lines = self._backward_lines() if key else iter(())
+        lines = self._backward_lines()
         next(lines, b"")  # what follows the last line end
         for line in lines:
-            place, entry = place_of(line), decode(line)
-            if place is None or entry is None or not is_sealed(key, line):
+            entry, place, sealed = read_line(line, key)
+            if not sealed or place is None or entry is None:
                 break
             follows = (
                 latest[-1].get("prev") == place.hash
@@ -382,16 +400,10 @@ class Ledger:
 
     def find(self, id: str, since: float = 0.0) -> list[Entry]:
         """All entries about one request, oldest first; `since` it came, if known."""
-        if not since:
-            return [e for e in self.entries(json.dumps(id)) if e.get("id") == id]
-        entries = self._newer(since - SLACK)
-        return [entry for entry in entries if entry.get("id") == id][::-1]
-
-    def _newer(self, oldest: float) -> Iterator[Entry]:
-        """From the end, up to the first that is older."""
-        return itertools.takewhile(
-            lambda entry: entry_time(entry) >= oldest, self._backwards()
-        )
+        entries = self.entries(json.dumps(id))
+        if since:
+            entries = reversed(list(self._backwards(since - SLACK)))
+        return [entry for entry in entries if entry.get("id") == id]
 
     def open_intents(self) -> list[Entry]:
         """Intents without an end, oldest first.
@@ -404,8 +416,8 @@ class Ledger:
         latest = 0.0
         for entry in self._backwards():
             event, when = entry.get("event"), entry_time(entry)
-            ended.add(end_of(entry))
-            if event == INTENT and place_in(entry) not in ended:
+            ended.add(number_of(entry, "intent"))
+            if event == INTENT and number_of(entry, "seq") not in ended:
                 intents.append(entry)
             if event in (INTENT, REQUEST):
                 latest = max(latest, when)
@@ -424,24 +436,12 @@ class Ledger:
         marked = {rule_mark(key, rule): rule for rule in present} if key else {}
         return [marked.get(mark, "") if mark else rule for rule, mark in names]
 
-    def lines(self, size: int = -1, begin: int = 0) -> Iterator[bytes]:
-        """Every line with its end, up to a size; too long ones come in pieces."""
-        size -= begin
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(begin)
-                while size:
-                    line = file.readline(min(size, MAX_LINE) if size > 0 else MAX_LINE)
-                    if not line:
-                        return
-                    size -= len(line) if size > 0 else 0
-                    yield line
-        except FileNotFoundError:
-            return
-
-    def _backwards(self) -> Iterator[Entry]:
+    def _backwards(self, oldest: float = 0.0) -> Iterator[Entry]:
+        """From the end, up to the first that is older."""
         for line in self._backward_lines():
             entry = decode(line)
+            if entry is not None and entry_time(entry) < oldest:
+                return
             if entry is not None:
                 yield entry
 
@@ -454,38 +454,6 @@ class Ledger:
             yield from reversed_lines(fd, os.fstat(fd).st_size)
         finally:
             os.close(fd)
-
-
-class Chain:
-    """Lines that follow from the last one."""
-
-    def __init__(
-        self, key: bytes, last: Place, torn: bytes, head: Head, now: float
-    ) -> None:
-        self.last = last
-        self.data = bytearray(b"\n" if torn else b"")
-        self.gap = gap_between(head, last)
-        self._key = key
-        self._now = now
-        # What was there has numbers of its own, even if it is gone.
-        self._seq = max(last.seq, head.seq)
-        self._base = head.synced
-        self._first: Entry = {"gap": self.gap} if self.gap else {}  # for one line only
-        if torn:
-            self._first["torn"] = hashlib.sha256(torn).hexdigest()
-
-    def add(self, entry: Entry) -> Entry:
-        """Chain an entry; returns it as stored."""
-        stored = {"time": self._now, **with_marks(self._key, entry), **self._first}
-        self._first = {}
-        self._seq += 1
-        if self._base != self._seq - 1:
-            stored["base"] = self._base
-        stored.update(seq=self._seq, prev=self.last.hash)
-        line, digest = seal(self._key, stored)
-        self.data += line + b"\n"
-        self.last = Place(self._seq, digest, self._base)
-        return {**stored, "hash": digest}
 
 
 class Spool:
@@ -591,116 +559,6 @@ def masked(value: Any) -> Any:
     return value if value is None or isinstance(value, (int, float)) else str(value)
 
 
-def seal(key: bytes, entry: Entry) -> tuple[bytes, str]:
-    """An entry as a line without its end, and the hash it carries."""
-    body = json.dumps(entry).encode()
-    digest = _mac(key, body)
-    return body[:-1] + _SEAL[0] + digest.encode() + _SEAL[1], digest
-
-
-def unseal(line: bytes) -> tuple[bytes, str]:
-    """What a line's hash is about, and that hash; empty for a line without one."""
-    start = len(line) - _SEAL_LENGTH
-    if start < 1 or not line.startswith(_SEAL[0], start) or line[-2:] != _SEAL[1]:
-        return b"", ""
-    return line[:start] + b"}", line[start + len(_SEAL[0]) : -2].decode("latin-1")
-
-
-def is_sealed(key: bytes, line: bytes) -> bool:
-    """Whether a line was written with this key and not changed since."""
-    body, digest = unseal(line)
-    return bool(body) and is_mac(key, body, digest)
-
-
-def is_mac(key: bytes, body: bytes, digest: str) -> bool:
-    """Whether this is the hash of that."""
-    # As bytes: of texts it takes none that is not ASCII, and a file holds anything.
-    return hmac.compare_digest(_mac(key, body).encode(), digest.encode("latin-1"))
-
-
-def gap_between(head: Head, last: Place) -> str:
-    """What is missing between the ledger's end and its head; empty when nothing is."""
-    if head.seq == last.seq and (head.hash == last.hash or not last.seq):
-        return head.why if head.why and head.why != "missing" else ""
-    if not head.why and last.base <= head.seq < last.seq:
-        return ""  # written, but the head not yet
-    if head.why == "missing" and last.base == 0 and last.seq:
-        return ""
-    return head.why or f"{head.seq} {head.hash[:8]}"
-
-
-def read_head(path: str, key: bytes) -> Head:
-    """The head, if it was written with this key. Raises OSError if out of files."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(1024)
-    except FileNotFoundError:
-        return Head(why="missing")
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise  # it will be read a little later
-        return Head(why="unreadable")
-    fields = data.decode("latin-1").split()
-    if len(fields) != 5 or not (fields[0] + fields[1]).isdecimal():
-        return Head(why="unreadable")
-    head = Head(int(fields[0]), fields[2], synced=int(fields[1]))
-    if fields[3] != key_name(key):
-        return Head(why=msg("of another key"))
-    return head if _packed_head(key, head) == data else Head(why="unreadable")
-
-
-def write_head(path: str, key: bytes, place: Place, synced: int) -> str:
-    """Keep the head; returns why not. That is no failure of the entry.
-
-    It is synced if `synced`, the last head that is, is to be itself.
-    """
-    data = _packed_head(key, Head(place.seq, place.hash, synced=synced))
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        private_dir(os.path.dirname(path))
-        fd = os.open(path, flags, 0o600)
-        try:
-            # It is always of the same length, if nobody meddled.
-            os.ftruncate(fd, os.pwrite(fd, data, 0))
-            if synced == place.seq:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        return f"{path}: {message_of(error)}"
-    return ""
-
-
-def _packed_head(key: bytes, head: Head) -> bytes:
-    body = f"{head.seq:020d} {head.synced:020d} {head.hash} {key_name(key)}"
-    return f"{body} {_mac(key, b'head ' + body.encode())}\n".encode()
-
-
-def read_key(path: str) -> bytes:
-    """The key; empty when there is none. Raises OSError when it may not be read."""
-    try:
-        with open(path, "rb") as file:
-            key = file.read(KEY_BYTES + 1)
-    except FileNotFoundError:
-        return b""
-    return key if len(key) == KEY_BYTES else b""
-
-
-def make_key(path: str) -> bytes:
-    """A new key; only who holds a lock may call. Raises OSError."""
-    key = os.urandom(KEY_BYTES)
-    try:
-        write_atomic(path, key, mode=0o600)
-    except FileError as error:
-        raise OSError(errno.EIO, str(error)) from None
-    return key
-
-
-def key_name(key: bytes) -> str:
-    """By what a key is told from another without showing it."""
-    return _mac(key, b"name")[:16]
-
-
 def rule_mark(key: bytes, rule: str) -> str:
     """What the ledger keeps of a rule that must not stand in it."""
     return _mac(key, b"rule " + rule.encode("utf-8", "surrogatepass"))[:32]
@@ -722,14 +580,19 @@ def entry_time(entry: Entry) -> float:
     return value if 0 <= value < LATEST else 0.0
 
 
-def place_in(entry: Entry) -> int:
-    """An entry's number; 0 for one without."""
-    return int(number_at(entry, "seq"))
+def number_of(entry: Entry, name: str) -> int:
+    """An entry's own number (`seq`), or of the intent that it ends; 0: it has none."""
+    return int(number_at(entry, name))
 
 
-def end_of(entry: Entry) -> int:
-    """The number of the intent that an entry ends; 0 if it ends none."""
-    return int(number_at(entry, "intent"))
+# Lines.
+
+
+def seal(key: bytes, entry: Entry) -> tuple[bytes, str]:
+    """An entry as a line without its end, and the hash it carries."""
+    body = json.dumps(entry).encode()
+    digest = _mac(key, body)
+    return body[:-1] + b', "hash": "%s"}' % digest.encode(), digest
 
 
 def decode(line: bytes) -> Entry | None:
@@ -738,19 +601,19 @@ def decode(line: bytes) -> Entry | None:
     return entry if isinstance(entry, dict) else None
 
 
-def place_of(line: bytes) -> Place | None:
-    """Where a keyed line stands, as far as it says so."""
-    body, digest = unseal(line)
-    return entry_place(decode(body) if body else None, digest)
-
-
-def entry_place(entry: Entry | None, digest: str) -> Place | None:
-    """The same of a line that is decoded."""
-    seq = entry.get("seq") if entry else None
-    if entry is None or not isinstance(seq, int):
-        return None
-    base = entry.get("base", seq - 1)
-    return Place(seq, digest, base if isinstance(base, int) else seq - 1)
+def read_line(line: bytes, key: bytes) -> Line:
+    """What a line holds; one without a hash at its end is not sealed."""
+    entry, found = decode(line), SEAL.search(line, max(0, len(line) - SEAL_LENGTH))
+    if entry is None or found is None:
+        return Line(entry)
+    # As bytes: of texts `hmac` takes none that is not ASCII, and a file holds anything.
+    digest = _mac(key, line[: found.start()] + b"}").encode()
+    sealed = bool(key) and hmac.compare_digest(digest, found[1])
+    seq, base = entry.get("seq"), entry.get("base")
+    if not isinstance(seq, int):
+        return Line(entry, None, sealed)
+    base = base if isinstance(base, int) else seq - 1
+    return Line(entry, Place(seq, found[1].decode("latin-1"), base), sealed)
 
 
 def reversed_lines(fd: int, size: int) -> Iterator[bytes]:
@@ -778,20 +641,18 @@ def read_tail(fd: int, size: int, key: bytes) -> tuple[Place, bytes]:
     lines = reversed_lines(fd, size)
     torn = next(lines, b"")
     likely = None
-    for number, line in enumerate(lines):
-        place = place_of(line)
-        if place is not None and is_sealed(key, line):
+    for line in itertools.islice(lines, LOOK_BACK):
+        _, place, sealed = read_line(line, key)
+        if place is not None and sealed:
             return place, torn
         likely = likely or place
-        if number >= LOOK_BACK:
-            break
     return likely or Place(), torn
 
 
-def append_data(fd: int, size: int, data: bytes, sync: bool) -> None:
+def append_lines(fd: int, size: int, lines: Sequence[bytes], sync: bool) -> None:
     """Write lines at the end, all or none. Raises OSError."""
     try:
-        write_all(fd, data)
+        write_all(fd, b"".join(line + b"\n" for line in lines))
         if sync:
             os.fsync(fd)
     except OSError:
@@ -799,14 +660,99 @@ def append_data(fd: int, size: int, data: bytes, sync: bool) -> None:
         raise
 
 
-def _mac(key: bytes, data: bytes) -> str:
-    return hmac.digest(key, data, "sha256").hex()
+# The head, and the key.
+
+
+def gap_between(head: Place, last: Place) -> str:
+    """What is missing between the ledger's end and its head; empty when nothing is."""
+    if head.seq == last.seq and (head.hash == last.hash or not last.seq):
+        return head.why if head.why and head.why != "missing" else ""
+    if not head.why and last.base <= head.seq < last.seq:
+        return ""  # written, but the head not yet
+    if head.why == "missing" and last.base == 0 and last.seq:
+        return ""
+    return head.why or f"{head.seq} {head.hash[:8]}"
+
+
+def read_head(path: str, key: bytes) -> Place:
+    """The head, if it was written with this key. Raises OSError if out of files."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(1024)
+    except FileNotFoundError:
+        return Place(why="missing")
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # it will be read a little later
+        return Place(why="unreadable")
+    fields = data.decode("latin-1").split()
+    if len(fields) != 5 or not (fields[0] + fields[1]).isdecimal():
+        return Place(why="unreadable")
+    head = Place(int(fields[0]), fields[2], int(fields[1]))
+    if fields[3] != key_name(key):
+        return Place(why=msg("of another key"))
+    return head if _packed_head(key, head) == data else Place(why="unreadable")
+
+
+def write_head(path: str, key: bytes, head: Place) -> str:
+    """Keep the head; returns why not. That is no failure of the entry.
+
+    It is synced if its `base`, the last head that is, is to be itself.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        private_dir(os.path.dirname(path))
+        fd = os.open(path, flags, 0o600)
+        try:
+            # It is always of the same length, if nobody meddled.
+            os.ftruncate(fd, os.pwrite(fd, _packed_head(key, head), 0))
+            if head.base == head.seq:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        return f"{path}: {message_of(error)}"
+    return ""
+
+
+def _packed_head(key: bytes, head: Place) -> bytes:
+    body = f"{head.seq:020d} {head.base:020d} {head.hash} {key_name(key)}"
+    return f"{body} {_mac(key, b'head ' + body.encode())}\n".encode()
 
 
 def head_path_of(path: str, environ: Mapping[str, str]) -> str:
     """Where the head of a ledger is kept; another ledger has another."""
     checksum = zlib.crc32(os.fsencode(os.path.realpath(path)))
     return os.path.join(config_dir(environ), f"ledger-{checksum:08x}.head")
+
+
+def read_key(path: str) -> bytes:
+    """The key; empty when there is none. Raises OSError when it may not be read."""
+    try:
+        with open(path, "rb") as file:
+            key = file.read(KEY_BYTES + 1)
+    except FileNotFoundError:
+        return b""
+    return key if len(key) == KEY_BYTES else b""
+
+
+def make_key(path: str) -> bytes:
+    """A new key; only who holds a lock may call. Raises OSError."""
+    key = os.urandom(KEY_BYTES)
+    try:
+        write_atomic(path, key, mode=0o600)
+    except FileError as error:
+        raise OSError(errno.EIO, str(error)) from None
+    return key
+
+
+def key_name(key: bytes) -> str:
+    """By what a key is told from another without showing it."""
+    return _mac(key, b"name")[:16]
+
+
+def _mac(key: bytes, data: bytes) -> str:
+    return hmac.digest(key, data, "sha256").hex()
 
 
 def _lives_elsewhere(pid: object) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from feishuperm.lib.files import acquire
@@ -21,20 +21,17 @@ from feishuperm.messages import message_of, msg
 from feishuperm.services.ledger import (
     INTENT,
     LOST,
+    MAX_LINE,
     WAIT,
     Entry,
-    Head,
     Ledger,
     Place,
-    decode,
-    end_of,
-    entry_place,
     entry_time,
     gap_between,
-    is_mac,
+    number_of,
     read_head,
     read_key,
-    unseal,
+    read_line,
 )
 
 READ = 16 << 20  # bytes of a look at its end: some twenty thousand entries
@@ -42,12 +39,6 @@ MOST = 100  # sentences of one sort; a file full of rubbish needs no more
 # How long entries may stand without their head being written: a server syncs its ends
 # every tenth of a second.
 LAG_SECONDS = 10.0
-# How most lines begin and end.
-_BEGIN = re.compile(rb'\{"time": ([0-9]{1,11}(?:\.[0-9]{1,6})?), "event": "(\w{1,20})"')
-_END = re.compile(
-    rb'(?:, "intent": (\d{1,18}))?(?:, "base": (\d{1,18}))?, "seq": (\d{1,18})'
-    rb', "prev": "([0-9a-f]{0,64})", "hash": "[0-9a-f]{64}"\}\Z'
-)
 
 
 class Report(NamedTuple):
@@ -73,23 +64,20 @@ def check(ledger: Ledger, head: str = "", most: int = 0) -> Report:
     """
     key = read_key(ledger.key_path)
     size, expected, locked = _snapshot(ledger, key)
-    reader = _Reader(key, expected, head.lower())
     begin = max(0, size - most) if most else 0
-    for number, line in enumerate(ledger.lines(size, begin)):
-        if number or not begin:  # the first is a part of one
-            reader.line(line)
-        else:
-            reader.begin()
+    reader = _Reader(key, expected, head.lower(), begin > 0)
+    for line in _lines(ledger.path, begin, size):
+        reader.line(line)
     reader.end()
     late = len(ledger.late())
     if late:
         reader.missing.append(msg("{} entries wait for being written", late))
     if locked:
         reader.missing.append(msg("entries cannot be written now: {}", locked))
-    return reader.report()._replace(part=begin > 0)
+    return reader.report(part=begin > 0)
 
 
-def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Head, str]:
+def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Place, str]:
     """Size and head of one moment, and why nothing could be written in it."""
     try:
         fd = os.open(ledger.path, os.O_RDWR | os.O_CLOEXEC)
@@ -109,66 +97,73 @@ def _snapshot(ledger: Ledger, key: bytes) -> tuple[int, Head, str]:
         os.close(fd)
 
 
+def _lines(path: str, begin: int, size: int) -> Iterator[bytes]:
+    """Every line with its end, up to a size; too long ones come in pieces."""
+    if not size:
+        return
+    with open(path, "rb") as file:
+        file.seek(begin)
+        if begin:
+            file.readline(size - begin)  # a part of one
+        while file.tell() < size:
+            line = file.readline(min(size - file.tell(), MAX_LINE))
+            if not line:
+                return
+            yield line
+
+
 class _Reader:
     """Follows the chain through a file."""
 
-    def __init__(self, key: bytes, head: Head, wanted: str) -> None:
+    def __init__(self, key: bytes, head: Place, wanted: str, inside: bool) -> None:
         self.problems: list[str] = []
         self.missing: list[str] = []
         self.notes: list[str] = []
         self._key = key
         self._head = head
         self._wanted = wanted
-        self._number = 0  # of the line
+        self._inside = inside  # the next line follows from one that was not read
+        self._number = int(inside)  # of the line
         self._count = 0
         self._last = Place()
         self._when = self._since = 0.0  # of the last line, of the first beyond the head
         self._gap = ""  # of the last line
         self._torn: tuple[int, bytes] = (0, b"")  # a line that may be vouched for
         self._strange: tuple[int, int] = (0, 0)  # lines of no key, or another
-        self._intents: dict[int, tuple[int, bytes]] = {}
+        self._intents: dict[int, str] = {}  # sentences about those without an end
         self._after = -1
-        self._inside = False  # whether the next line follows from one that is unknown
 
     # Line by line.
-
-    def begin(self) -> None:
-        """Lines that are not read came before."""
-        self._inside = True
 
     def line(self, line: bytes) -> None:
         self._number += 1
         whole, line = line.endswith(b"\n"), line.rstrip(b"\n")
-        body, digest = unseal(line) if whole else (b"", "")
-        if body:
-            self._keyed_line(line, body, digest)
+        entry, place, sealed = read_line(line, self._key)
+        if whole and entry is not None and place is not None:
+            self._count += 1
+            if sealed:
+                self._settle()
+                self._judge_torn(entry.get("torn"))
+                self._follow(entry, place)
+                self._learn(entry, place)
+                self._when = entry_time(entry)
+            else:
+                self._note_strange()
+            self._last = place
             return
         self._settle()
-        entry = decode(line) if whole else None
-        if entry is None:
+        if whole and entry is not None:
+            self._problem(msg("line {}: written without the key", self._number))
+        else:
             self._judge_torn()
             self._torn = self._number, line
-        else:
-            self._problem(msg("line {}: written without the key", self._number))
 
-    def _keyed_line(self, line: bytes, body: bytes, digest: str) -> None:
-        sealed = is_mac(self._key, body, digest)
-        entry = (peek(line) if sealed else None) or decode(line)
-        place = entry_place(entry, digest)
-        self._count += 1
-        if entry is None or place is None or not sealed:
-            first, last = self._strange
-            if not first or last != self._number - 1:
-                self._settle()
-                first = self._number
-            self._strange = first, self._number
-            self._last = place or self._last
-            return
-        self._settle()
-        self._judge_torn(entry.get("torn"))
-        self._follow(entry, place)
-        self._watch(entry, place, line)
-        self._last, self._when = place, entry_time(entry)
+    def _note_strange(self) -> None:
+        first, last = self._strange
+        if not first or last != self._number - 1:
+            self._settle()
+            first = self._number
+        self._strange = first, self._number
 
     def _follow(self, entry: Entry, place: Place) -> None:
         """Whether this line comes after the last one."""
@@ -190,11 +185,12 @@ class _Reader:
                 )
             )
         elif entry.get("prev") != self._last.hash or place.seq < expected:
-            self._problem(
-                msg("line {}: does not follow from {}", self._number, self._before())
-            )
+            before = msg("the start")
+            if self._number > 1:
+                before = msg("line {}", self._number - 1)
+            self._problem(msg("line {}: does not follow from {}", self._number, before))
 
-    def _watch(self, entry: Entry, place: Place, line: bytes) -> None:
+    def _learn(self, entry: Entry, place: Place) -> None:
         """What the entry means for the report, beside being one."""
         if place.seq == self._head.seq + 1:
             self._since = entry_time(entry)
@@ -202,22 +198,24 @@ class _Reader:
             self._after += 1
         elif self._wanted and place.hash.startswith(self._wanted):
             self._after = 0
-        event = entry.get("event")
-        if event == INTENT:
-            self._intents[place.seq] = self._number, line
-        elif end_of(entry):
-            self._intents.pop(end_of(entry), None)
+        named = self._number, entry.get("id"), entry.get("action")
+        ends = number_of(entry, "intent")
+        if entry.get("event") == INTENT:
+            self._intents[place.seq] = msg(
+                "line {}: request {} was being decided ({}) and its end is not written",
+                *named,
+            )
+        elif ends:
+            self._intents.pop(ends, None)
             if entry.get("state") == "unknown":
                 self._note(
                     msg(
                         "line {}: request {}: the server ended while it decided ({}); "
                         "the decision may have reached the session",
-                        self._number,
-                        entry.get("id"),
-                        entry.get("action"),
+                        *named,
                     )
                 )
-        elif event == LOST:
+        elif entry.get("event") == LOST:
             self.missing.append(
                 msg(
                     "line {}: {} entries before it could not be written, and were too "
@@ -242,16 +240,15 @@ class _Reader:
         """Tell of lines that were not written with the key, all at once."""
         first, last = self._strange
         self._strange = 0, 0
-        if first:
-            lines = (
-                msg("line {}", first)
-                if first == last
-                else msg("lines {} to {}", first, last)
-            )
-            if self._key:
-                self._problem(msg("{}: changed, or not written with this key", lines))
-            else:
-                self._problem(msg("{}: the key to check it with is missing", lines))
+        if not first:
+            return
+        lines = msg("line {}", first)
+        if first != last:
+            lines = msg("lines {} to {}", first, last)
+        if self._key:
+            self._problem(msg("{}: changed, or not written with this key", lines))
+        else:
+            self._problem(msg("{}: the key to check it with is missing", lines))
 
     # At the end.
 
@@ -261,25 +258,14 @@ class _Reader:
             self._note(
                 msg("line {}: cut off, the last write did not finish", self._torn[0])
             )
-        for number, line in self._intents.values():
-            entry = decode(line) or {}
-            self.missing.append(
-                msg(
-                    "line {}: request {} was being decided ({}) and its end is not "
-                    "written",
-                    number,
-                    entry.get("id"),
-                    entry.get("action"),
-                )
-            )
+        self.missing += self._intents.values()
         gap = gap_between(self._head, self._last)
         if gap:
             self._problem(_end_sentence(gap, self._head, self._last))
         elif self._head.seq < self._last.seq:
-            self._judge_lag()
+            self._judge_lag(self._last.seq - self._head.seq)
 
-    def _judge_lag(self) -> None:
-        count = self._last.seq - self._head.seq
+    def _judge_lag(self, count: int) -> None:
         if self._when - self._since <= LAG_SECONDS:
             self._note(
                 msg(
@@ -297,7 +283,7 @@ class _Reader:
                 )
             )
 
-    def report(self) -> Report:
+    def report(self, part: bool) -> Report:
         return Report(
             self._count,
             self._last.hash,
@@ -305,6 +291,7 @@ class _Reader:
             _some(self.missing),
             _some(self.notes),
             self._after,
+            part,
         )
 
     def _problem(self, sentence: str) -> None:
@@ -314,11 +301,6 @@ class _Reader:
     def _note(self, sentence: str) -> None:
         if len(self.notes) <= MOST:
             self.notes.append(sentence)
-
-    def _before(self) -> str:
-        return (
-            msg("line {}", self._number - 1) if self._number > 1 else msg("the start")
-        )
 
 
 def _some(sentences: list[str]) -> tuple[str, ...]:
@@ -335,7 +317,7 @@ def _gap_sentence(gap: str) -> str:
     return msg("when it was written, the head was {}", gap)
 
 
-def _end_sentence(gap: str, head: Head, last: Place) -> str:
+def _end_sentence(gap: str, head: Place, last: Place) -> str:
     if head.why:
         return msg("the head is {}: whether entries were cut off cannot be told", gap)
     if head.seq > last.seq:
@@ -343,25 +325,3 @@ def _end_sentence(gap: str, head: Head, last: Place) -> str:
     return msg(
         "the head is that of entry {} ({}), put back by hand", head.seq, head.hash[:8]
     )
-
-
-def peek(line: bytes) -> Entry | None:
-    """What a check wants to know of a sealed line; None if it has to be decoded.
-
-    A quote inside a value has a backslash before it, so what looks like a name is one.
-    """
-    if b'"gap": ' in line or b'"torn": ' in line or b'"state": "unknown"' in line:
-        return None
-    places = (
-        line.find(name) for name in (b', "intent": ', b', "base": ', b', "seq": ')
-    )
-    place = next((place for place in places if place >= 0), len(line))
-    begin, end = _BEGIN.match(line), _END.match(line, place)
-    if begin is None or end is None or begin[2] == b"lost":
-        return None
-    entry = {"time": float(begin[1]), "event": begin[2].decode()}
-    if end[1] is not None:
-        entry["intent"] = int(end[1])
-    seq = int(end[3])
-    base = seq - 1 if end[2] is None else int(end[2])
-    return {**entry, "base": base, "seq": seq, "prev": end[4].decode()}

@@ -14,21 +14,19 @@ from hypothesis import strategies as st
 from feishuperm.services import ledger as module
 from feishuperm.services.ledger import (
     MAX_TEXT,
-    Head,
     Ledger,
+    Line,
     Place,
     clean,
     decode,
-    is_sealed,
     key_name,
     make_key,
-    place_of,
     read_head,
     read_key,
+    read_line,
     reversed_lines,
     rule_mark,
     seal,
-    unseal,
     write_head,
 )
 from feishuperm.services.ledger_check import check
@@ -71,33 +69,34 @@ def test_secret_at_the_cut_leaves_nothing_of_itself(ledger: Ledger) -> None:
 
 
 def test_sealed_line_is_known_by_its_key_alone() -> None:
-    line, hash = seal(KEY, {"event": "request", "id": "1", "reason": "不行"})
-    line = line.rstrip(b"\n")
-    assert is_sealed(KEY, line) and not is_sealed(OTHER, line)
-    assert unseal(line)[1] == hash
-    assert not is_sealed(KEY, line.replace(b'"1"', b'"2"'))
-    entry = decode(line)
+    line, hash = seal(KEY, {"id": "1", "reason": "不行", "seq": 4})
+    entry, place, sealed = read_line(line, KEY)
+    assert sealed and place == Place(4, hash, 3)
     assert entry is not None and entry["reason"] == "不行"
+    for other in (OTHER, b""):
+        assert not read_line(line, other).sealed
+    assert not read_line(line.replace(b'"1"', b'"2"'), KEY).sealed
+    forged, _ = seal(b"", {"seq": 4})
+    assert not read_line(forged, b"").sealed
 
 
 @every_row("line", [b"", b"{", b"[]", b"7", b"\xff", b"null"])
 def test_line_that_is_no_entry_reads_as_none(line: bytes) -> None:
-    assert decode(line) is None and place_of(line) is None
-    assert not is_sealed(KEY, line)
+    assert decode(line) is None and read_line(line, KEY) == Line()
 
 
 def test_head_comes_back_as_it_was_and_a_forged_one_does_not(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "head"
     assert read_head(str(path), KEY).why == "missing"
-    assert write_head(str(path), KEY, Place(7, "ab" * 32), 6) == ""
-    assert read_head(str(path), KEY) == Head(7, "ab" * 32, synced=6)
+    assert write_head(str(path), KEY, Place(7, "ab" * 32, 6)) == ""
+    assert read_head(str(path), KEY) == Place(7, "ab" * 32, 6)
     assert read_head(str(path), OTHER).why == "of another key"
     assert path.stat().st_mode & 0o777 == 0o600
     data = path.read_bytes()
     for forged in (data.replace(b"7 ", b"9 "), data[:-2], b"", b"\xff" * 2000):
         path.write_bytes(forged)
         assert read_head(str(path), KEY).why == "unreadable"
-    assert write_head(f"{path}/below", KEY, Place(), 0), "it says why not"
+    assert write_head(f"{path}/below", KEY, Place()), "it says why not"
 
 
 def test_key_is_made_once_and_is_this_users_alone(tmp_path: Path) -> None:
