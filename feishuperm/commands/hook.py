@@ -160,7 +160,7 @@ class _Hook:
         from feishuperm.services.transcript import last_words
 
         path = str(self.fields.get("transcript_path") or "")
-        self.fields[LAST_WORDS] = last_words(os.fsencode(path)).said
+        self.fields[LAST_WORDS] = last_words(path).said
         self.raw = json.dumps(self.fields).encode()
         _end_with_the_session()
         answer = self.person(request_id)

@@ -50,6 +50,7 @@ from feishuperm.services.presenter import (
     BROAD,
     STALE_PASS,
     Presenter,
+    context,
     names,
     read_danger,
 )
@@ -64,13 +65,15 @@ from feishuperm.services.request_manager import (
     remembered,
 )
 from feishuperm.services.rule_writer import RulePlan, RuleWriter, WriteResult
-from feishuperm.services.transcript import is_headless, last_typed
-from feishuperm.services.watcher import (
+from feishuperm.services.transcript import (
     AT_TERMINAL_SECONDS,
     GIVEN_BACK_SECONDS,
     Presence,
     Timers,
     Watcher,
+    Words,
+    is_headless,
+    last_words,
 )
 
 # A card waits so long for the words before its call: the client writes them down while
@@ -152,7 +155,7 @@ class Approvals:
         self.passes = Passes(ledger, clock, timers.now)
         self.requests = RequestManager(settings, self._ended, clock)
         self.watcher = Watcher(
-            self.requests, notifier, self.presence, timers, clock, self._tell_update
+            self.requests, timers, self._hear_words, self._learn_result
         )
         self._later(FORGET_SECONDS, self._forget)
 
@@ -275,7 +278,7 @@ class Approvals:
         if not kind.alone and (hook.shown or not kind.typed_seconds):
             return False
         if kind.alone:  # nobody had for a minute
-            typed = last_typed(payload.transcript_path())
+            typed = last_words(payload.transcript_path()).typed
             return typed >= int(hook.id.partition("-")[0])
         idle = self._idle_seconds(payload.session_id(), payload.transcript_path())
         return 0 <= idle < kind.typed_seconds
@@ -285,7 +288,7 @@ class Approvals:
         for other in self.requests.waiting():
             if other.session == session:
                 self.watcher.settled(other)
-        latest = max(last_typed(path), self.presence.last_answered(session))
+        latest = max(last_words(path).typed, self.presence.last_answered(session))
         return self._clock() - latest
 
     # Subagents: the client shows no dialog for one as long as its hook waits.
@@ -675,6 +678,20 @@ class Approvals:
         if request.outcome is None:
             request.outcome = self.presenter.outcome(request)
         return request.outcome
+
+    def _hear_words(self, request: Request, words: Words) -> None:
+        """What was said before its call has become known."""
+        self.presence.person(words.prompted)
+        request.set_context(*context(words.said, words.prompt))
+        if request.is_worded:
+            self.notifier.renew()
+
+    def _learn_result(self, request: Request) -> None:
+        """How the call went on has become known."""
+        if request.is_given_back():
+            # The dialog at the terminal came after it, and was answered there.
+            self.presence.answered(request.session, self._clock())
+        self._tell_update(request)
 
     def _tell_update(self, request: Request) -> None:
         """More is known of a request that has ended."""

@@ -30,7 +30,7 @@ from feishuperm.models.names import NOTICE_EVENTS
 from feishuperm.models.payload import AskPayload, HookPayload
 from feishuperm.models.settings import Settings
 from feishuperm.services.presenter import brief_ask
-from feishuperm.services.transcript import turn_started
+from feishuperm.services.transcript import Words, last_words
 
 
 class Notices:
@@ -51,7 +51,11 @@ class Notices:
         row = NOTICE_EVENTS.get(payload.hook_event_name())
         if row is None or row.kind not in self._kinds:
             return
-        started = turn_started(payload.transcript_path()) if row.kind == "stop" else 0.0
+        started = (
+            last_words(payload.transcript_path()).prompted
+            if row.kind == "stop"
+            else 0.0
+        )
         seconds = self._clock() - started if started else 0.0
         project = project or payload.base.cwd
         self._tell(row.kind, project, payload.session_id(), row.text(payload), seconds)

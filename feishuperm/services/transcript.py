@@ -10,11 +10,22 @@ A subagent has a transcript of its own, and the main session goes on while it wa
 
 Many requests may wait in one session: its transcript is read once for all of them, a
 chunk at a time, and of a call's input only hashes are kept.
+
+    Watch        the notes on one call
+    Reader       one transcript, for all who watch it
+    Transcripts  those of all sessions
+    Watcher      when they are looked at, and for which requests
+    Presence     whether a person is at a keyboard
+
+While a request is pending, the watcher looks for the words before its call, and for an
+answer that a person gave at the keyboard; once it has ended, for the result of the
+call.  Everything runs on the loop's thread.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -22,10 +33,18 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from feishuperm.messages import msg
+from feishuperm.models import request as states
 from feishuperm.models.fields import decoded, list_at, part_at, text_at, value_at
+from feishuperm.models.kind import KINDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from feishuperm.models.payload import AskPayload, HookPayload
+    from feishuperm.models.request import Request
+    from feishuperm.services.request_manager import RequestManager
 
 PENDING = "pending"
 ANSWERED = "answered"  # the call is over
@@ -59,6 +78,25 @@ STOPS = ("[Request interrupted by user", "Error: [Request interrupted")
 
 RESULT = b'"tool_result"'
 RESULT_IDS = re.compile(rb'"tool_use_id"\s{0,8}:\s{0,8}"([^"\\]{1,200})"')
+
+TRANSCRIPT_SECONDS = 0.5  # how often transcripts are looked at
+TRANSCRIPTS_PER_LOOK = 200  # a millisecond of work, however many requests wait
+LOOK_SECONDS = 0.005  # after which the others have their look soon, not now
+SOON_SECONDS = 0.02
+# What an answer led to is looked for so long, and quickly only at first.
+RESULT_SECONDS = 1800.0
+RESULT_QUICK_SECONDS = 60.0
+RESULT_SLOW_LOOK = 5.0
+RESULTS_MOST = 200  # that are looked for at a time
+RECENT_SECONDS = 60.0  # the client itself calls a keyboard idle after so long
+# A subagent's request has no dialog while its hook waits: where a person was at the
+# terminal less than so long ago, it is given back there after a few seconds.
+AT_TERMINAL_SECONDS = 120.0
+GIVEN_BACK_SECONDS = 8
+SESSIONS = 1000  # of which something is remembered
+# What the client tells when nobody has touched the keyboard.
+IDLE_NOTICES = ("permission_prompt", "idle_prompt")
+RESULT_STATES = (states.ALLOWED, states.ANSWERED, states.TERMINAL)
 
 Shape = dict[str, int]  # of a tool's input: a hash for each of its keys
 
@@ -96,6 +134,7 @@ class Words(NamedTuple):
     said: str = ""  # by Claude, last before the call
     prompt: str = ""  # what the person wrote
     prompted: float = 0.0  # when they wrote it; 0.0 if nobody knows
+    typed: float = 0.0  # the same, or when they queued what comes next
 
 
 class Watch:
@@ -132,10 +171,6 @@ class Watch:
     def may_follow(self) -> bool:
         """Whether there is a transcript in which the call may still appear."""
         return self.search is not None and self.reader.offset > 0
-
-    def words(self) -> Words:
-        """What was said before the call."""
-        return last_words(self.reader.path)
 
     def open_ids(self) -> tuple[bytes, ...]:
         """The ids whose end would say something."""
@@ -343,64 +378,52 @@ def is_headless(path: str) -> bool:
     return bool(found) and found[-1].startswith(b"sdk")
 
 
-def last_typed(path: str) -> float:
-    """When somebody last sent a prompt, be it queued; 0.0 if nobody knows."""
-    lines = _tail(_encoded(path), FIRST_TAIL).split(b"\n")
-    queued = next((row for row in map(_queued, reversed(lines)) if row), 0.0)
-    return max(turn_started(path), queued)
-
-
-def _queued(line: bytes) -> float:
-    """When a person queued what a line tells of; 0.0 if it tells of none."""
-    if b'"queue-operation"' not in line or len(line) > MAX_SPOKEN:
-        return 0.0
-    entry = part_at(decoded(line))
-    if entry.get("operation") != "enqueue":
-        return 0.0
-    machine = str(entry.get("content")).startswith(("<task-notification>", "<channel "))
-    return 0.0 if machine else _seconds(entry.get("timestamp"))
-
-
-def turn_started(path: str) -> float:
-    """When the person's last prompt was written, in seconds; 0.0 if nobody knows."""
-    for line in reversed(_tail(_encoded(path), TAIL).split(b"\n")):
-        entry = _entry(line) if _is_about(line, set(), set()) else {}
-        if _is_prompt(entry):
-            return _seconds(entry.get("timestamp"))
-    return 0.0
-
-
-def last_words(path: bytes) -> Words:
-    """What Claude said last in this turn, and what it works on.
+def last_words(path: str | bytes) -> Words:
+    """What Claude said last in this turn, what it works on, and since when.
 
     Only lines that may hold either are decoded, from the end.  The prompt of a long
     turn is far away; the client notes it again and again, on one line.
     """
-    words = Words()
+    words, name = Words(), _encoded(path)
     for tail in (FIRST_TAIL, TAIL):
-        data = _tail(path, tail)
-        words, is_whole = _words(data.split(b"\n"))
-        if is_whole or len(data) < tail:
+        data = _tail(name, tail)
+        words = _words(data.split(b"\n"))
+        if words.prompted or len(data) < tail:
             break
     return words
 
 
-def _words(lines: list[bytes]) -> tuple[Words, bool]:
-    """The words in these lines, and whether the turn begins in them."""
+def _words(lines: list[bytes]) -> Words:
+    """The words in these lines, up to where the turn begins."""
     said = noted = ""
+    queued = 0.0
     for line in reversed(lines):
-        if len(line) > MAX_SPOKEN or RESULT in line:
+        if RESULT in line:
             continue
-        if b'"assistant"' in line and not said:
+        spoken = len(line) <= MAX_SPOKEN
+        if spoken and b'"assistant"' in line and not said:
             said = _spoken(_entry(line))
-        elif b'"last-prompt"' in line and not noted:
-            noted = _noted(line)
-        elif b'"user"' in line:
+        elif spoken and b'"last-prompt"' in line and not noted:
+            entry = part_at(decoded(line))
+            is_note = entry.get("type") == "last-prompt"
+            noted = text_at(entry, "lastPrompt").strip() if is_note else ""
+        elif spoken and b'"queue-operation"' in line and not queued:
+            queued = _queued(part_at(decoded(line)))
+        elif b'"user"' in line and b'"tool_use"' not in line:
             entry = _entry(line)
             if _is_prompt(entry):
+                prompt = _spoken(entry) if spoken else noted
                 prompted = _seconds(entry.get("timestamp"))
-                return Words(said, _spoken(entry), prompted), True
-    return Words(said, noted), False
+                return Words(said, prompt, prompted, max(prompted, queued))
+    return Words(said, noted, typed=queued)
+
+
+def _queued(entry: dict[str, Any]) -> float:
+    """When a person queued what an entry tells of; 0.0 if it tells of none."""
+    if entry.get("operation") != "enqueue":
+        return 0.0
+    machine = str(entry.get("content")).startswith(("<task-notification>", "<channel "))
+    return 0.0 if machine else _seconds(entry.get("timestamp"))
 
 
 def _spoken(entry: dict[str, Any]) -> str:
@@ -410,12 +433,6 @@ def _spoken(entry: dict[str, Any]) -> str:
         return content.strip()
     texts = [text_at(block, "text").strip() for block in _blocks(entry, "text")]
     return next((piece for piece in reversed(texts) if piece), "")
-
-
-def _noted(line: bytes) -> str:
-    entry = part_at(decoded(line))
-    is_note = entry.get("type") == "last-prompt"
-    return text_at(entry, "lastPrompt").strip() if is_note else ""
 
 
 def _facts(line: bytes, names: set[str], ids: set[bytes]) -> Facts | None:
@@ -526,7 +543,7 @@ def _size(path: bytes) -> int:
         return 0
 
 
-def _encoded(path: str) -> bytes:
+def _encoded(path: str | bytes) -> bytes:
     """A path as the system takes it; empty for one that it cannot take."""
     try:
         return os.fsencode(path)
@@ -563,3 +580,199 @@ def _open_regular(path: bytes) -> int:
         os.close(fd)
         raise OSError(msg("not a regular file"))
     return fd
+
+
+# When transcripts are looked at.
+
+
+class Timers(Protocol):
+    """What is needed of the loop."""
+
+    def now(self) -> float: ...
+
+    def call_at(self, when: float, fn: Callable[[], None]) -> object: ...
+
+
+class Presence:
+    """The last signs of a person, and of nobody, as far as the client reveals them.
+
+    A prompt that was typed and a dialog that was answered are a person; the client's
+    notices say that no key was pressed for six seconds (`permission_prompt`) or a
+    minute (`idle_prompt`).  Times are the wall clock's, as those of a transcript are.
+    """
+
+    def __init__(self) -> None:
+        self._person = 0.0  # at any terminal of this user
+        self._idle: dict[str, float] = {}  # by session
+        self._answered: dict[str, float] = {}  # the same
+
+    def person(self, when: float) -> None:
+        """Somebody typed something."""
+        self._person = max(self._person, when)
+
+    def answered(self, session: str, when: float) -> None:
+        """Somebody answered a dialog of a session."""
+        self.person(when)
+        _note(self._answered, session, when)
+
+    def last_answered(self, session: str) -> float:
+        """When somebody answered a dialog of it last; 0: never, so far."""
+        return self._answered.get(session, 0.0)
+
+    def notice(self, payload: HookPayload, now: float) -> None:
+        """A notice of the client came by."""
+        if payload.fields.get("notification_type") in IDLE_NOTICES:
+            _note(self._idle, payload.session_id(), now)
+
+    def is_there(self, session: str, asked: float, now: float) -> bool:
+        """Whether a person probably looks at what was asked in a session."""
+        if self._idle.get(session, 0.0) >= asked:
+            return False
+        return abs(now - self._person) < RECENT_SECONDS
+
+
+def _note(times: dict[str, float], session: str, when: float) -> None:
+    times.pop(session, None)
+    times[session] = when
+    while len(times) > SESSIONS:
+        del times[next(iter(times))]
+
+
+class Watcher:
+    """One per server; the approvals tell it of each request that begins or ends."""
+
+    def __init__(
+        self,
+        requests: RequestManager,
+        timers: Timers,
+        on_words: Callable[[Request, Words], object],
+        on_result: Callable[[Request], object],
+    ) -> None:
+        self._requests = requests
+        self._timers = timers
+        self._on_words = on_words
+        self._on_result = on_result
+        self._transcripts = Transcripts()
+        self._watches: dict[str, Watch] = {}  # of waiting requests, by id
+        self._unheard: set[str] = set()  # those whose words are not there yet
+        self._results: dict[str, tuple[Watch, float]] = {}  # of ended ones, and since
+        self._look_due = math.inf  # when transcripts are looked at next
+        self._next_look = 0
+        self.ends_requests = True  # not any more, where the next server will
+
+    def begin(self, request: Request, payload: AskPayload) -> None:
+        """A request is pending from now on, or its hook is back."""
+        if request.id in self._watches:
+            return
+        agent, path = payload.agent_id(), payload.transcript_path()
+        if KINDS[request.kind].of_a_call:
+            watch = self._transcripts.begin(
+                path, payload.tool_name, payload.tool_input, agent
+            )
+        else:
+            watch = self._transcripts.follow(path, agent)
+        if watch is None:
+            return
+        self._watches[request.id] = watch
+        if not KINDS[request.kind].alone:  # the last words are what it is about
+            self._unheard.add(request.id)
+        self._hear(request)
+        self._look_soon()
+
+    def end(self, request: Request) -> None:
+        """It has ended: keep looking for how the call went on, if that is not known."""
+        self._unheard.discard(request.id)
+        watch = self._watches.pop(request.id, None)
+        if watch is None:
+            return
+        request.result = watch.result
+        of_a_call = KINDS[request.kind].of_a_call
+        goes_on = request.state in RESULT_STATES or request.is_given_back()
+        if request.result[0] or not goes_on or not of_a_call:
+            watch.close()
+            return
+        self._results[request.id] = watch, self._timers.now()
+        while len(self._results) > RESULTS_MOST:
+            self._results.pop(next(iter(self._results)))[0].close()
+        self._look_soon()
+
+    def settled(self, request: Request) -> bool:
+        """End the request if its session has gone on without it; whether it has."""
+        watch = self._watches.get(request.id)
+        if watch is None or not self.ends_requests or watch.check() not in OVER:
+            return False
+        self._requests.end_in_terminal(request.id)
+        return True
+
+    def words_may_come(self, request: Request) -> bool:
+        """Whether what was said before the call is on its way; it is read if not."""
+        watch = self._watches.get(request.id)
+        if request.id not in self._unheard or watch is None or not watch.may_follow():
+            return False
+        self._look_at(request)
+        return request.id in self._unheard
+
+    def _hear(self, request: Request) -> None:
+        """Tell what was said before the call, as soon as the call is there."""
+        watch = self._watches[request.id]
+        if request.id in self._unheard and watch.has_call():
+            self._unheard.discard(request.id)
+            self._on_words(request, last_words(watch.reader.path))
+
+    def _learn_result(self, request: Request) -> None:
+        watch, since = self._results[request.id]
+        over = watch.check() in OVER
+        if not over and self._timers.now() - since < RESULT_SECONDS:
+            return
+        del self._results[request.id]
+        watch.close()
+        request.result = watch.result
+        if request.result[0]:
+            self._on_result(request)
+
+    # Time.
+
+    def _look_soon(self) -> None:
+        """Look at the transcripts in half a second, if that is not due anyway."""
+        if self._look_due > self._timers.now() + 2 * TRANSCRIPT_SECONDS:
+            self._look_in(TRANSCRIPT_SECONDS)
+
+    def _look_in(self, seconds: float) -> None:
+        self._look_due = self._timers.now() + seconds
+        self._timers.call_at(self._look_due, self._look)
+
+    def _look(self) -> None:
+        """Look at the next few transcripts; go on while anything is watched."""
+        if self._timers.now() < self._look_due:
+            return  # another look was due sooner, and has taken this one's place
+        watched = [*self._watches, *self._results]
+        start = self._next_look if self._next_look < len(watched) else 0
+        until = self._timers.now() + LOOK_SECONDS
+        pause = TRANSCRIPT_SECONDS if self._hurries() else RESULT_SLOW_LOOK
+        self._next_look = start
+        for id in watched[start : start + TRANSCRIPTS_PER_LOOK]:
+            request = self._requests.get(id)
+            if request is not None:
+                self._look_at(request)
+            self._next_look += 1
+            if self._timers.now() > until:
+                pause = SOON_SECONDS
+                break
+        self._look_due = math.inf
+        if self._watches or self._results:
+            self._look_in(pause)
+
+    def _look_at(self, request: Request) -> None:
+        if request.id in self._results:
+            self._learn_result(request)
+        elif request.id in self._watches and not self.settled(request):
+            self._hear(request)
+
+    def _hurries(self) -> bool:
+        """Whether somebody waits for what the transcripts say."""
+        young = self._timers.now() - RESULT_QUICK_SECONDS
+        watched = (self._requests.get(id) for id in self._watches)
+        # What waits for half a day is looked at again before it is answered.
+        return any(r is not None and not KINDS[r.kind].alone for r in watched) or any(
+            since > young for _, since in self._results.values()
+        )

@@ -24,7 +24,7 @@ from feishuperm.models.request import Request
 from feishuperm.services.approvals import Approvals
 from feishuperm.services.notifier import Notifier, Showing
 from feishuperm.services.request_manager import RequestManager
-from feishuperm.services.watcher import Watcher
+from feishuperm.services.transcript import Watcher
 from tests.app.bench import Api, Delivery
 from tests.app.bench import Line as FeishuLine
 from tests.commands.test_serve import folder, make

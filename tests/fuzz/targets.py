@@ -200,7 +200,7 @@ def transcripts(data: bytes) -> None:
         *(transcript.PENDING, transcript.ANSWERED),
         *(transcript.MOVED_ON, transcript.UNKNOWN),
     )
-    transcript.turn_started(path)
+    transcript.last_words(path)
 
 
 # What files say.

@@ -13,7 +13,7 @@ from feishuperm import wire
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers.permission import MAX_PARTS, PermissionHandler
 from feishuperm.protocol.frames import HookRequest
-from feishuperm.services.watcher import Presence
+from feishuperm.services.transcript import Presence
 from tests.handlers.gates import FakeClients
 from tests.served import EVENT
 

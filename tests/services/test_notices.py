@@ -12,6 +12,7 @@ from feishuperm.models.payload import HookPayload, parse_payload
 from feishuperm.services import notices as module
 from feishuperm.services.notices import Notices
 from feishuperm.services.notifier import Notifier
+from feishuperm.services.transcript import Words
 from tests.services.test_approvals import Channel
 from tests.tables import every_row
 
@@ -58,7 +59,8 @@ def test_event_without_a_project_is_of_its_folder() -> None:
 def test_end_of_a_turn_says_how_long_it_took_if_that_is_known(
     monkeypatch: pytest.MonkeyPatch, started: float, seconds: float
 ) -> None:
-    monkeypatch.setattr(module, "turn_started", lambda path: started)
+    words = Words(prompted=started)
+    monkeypatch.setattr(module, "last_words", lambda path: words)
     notices, channel, _ = made("stop", "notification")
     notices.event(payload(STOP), "/p")
     assert channel.notices[0].seconds == seconds

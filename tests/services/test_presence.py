@@ -7,8 +7,8 @@ import json
 import pytest
 
 from feishuperm.models.payload import HookPayload, parse_payload
-from feishuperm.services import watcher as module
-from feishuperm.services.watcher import RECENT_SECONDS, Presence
+from feishuperm.services import transcript as module
+from feishuperm.services.transcript import RECENT_SECONDS, Presence
 from tests.tables import every_row
 
 NOW = 1_700_000_000.0

@@ -24,7 +24,6 @@ from feishuperm.services.transcript import (
     Watch,
     agent_transcript,
     last_words,
-    turn_started,
 )
 from tests.tables import every_row
 
@@ -410,7 +409,7 @@ def test_rubbish_is_unknown(
     watch = begin(str(path), "Bash", {"command": "a"})
     assert watch is not None
     assert watch.check() == UNKNOWN
-    turn_started(str(path))
+    last_words(str(path))
 
 
 def test_odd_entries_are_unknown(path: Path) -> None:
@@ -515,13 +514,13 @@ def test_result_too_long_to_decode_is_known_by_its_id(
 
 def test_turn_started_is_the_time_of_the_last_prompt(path: Path) -> None:
     path.write_text("".join(recorded("terminal-yes")))
-    assert turn_started(str(path)) == pytest.approx(1794801826.634)
+    assert last_words(str(path)).prompted == pytest.approx(1794801826.634)
     path.write_text(line("user", "go", timestamp="soon"))
-    assert turn_started(str(path)) == 0.0
+    assert last_words(str(path)).prompted == 0.0
     path.write_text(line("user", "go"))
-    assert turn_started(str(path)) == 0.0
+    assert last_words(str(path)).prompted == 0.0
     for none in ("", "/none", str(path.parent)):
-        assert turn_started(none) == 0.0
+        assert last_words(none).prompted == 0.0
 
 
 # What was said.

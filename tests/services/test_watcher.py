@@ -9,7 +9,7 @@ import pytest
 from feishuperm.models import ask as statuses
 from feishuperm.models import request as states
 from feishuperm.services import approvals as module
-from feishuperm.services import watcher
+from feishuperm.services import transcript as watcher
 from feishuperm.services.transcript import Result, Transcripts
 from tests.services.test_approvals import Bench, called, ran, spoken
 
