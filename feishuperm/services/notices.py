@@ -51,11 +51,8 @@ class Notices:
         row = NOTICE_EVENTS.get(payload.hook_event_name())
         if row is None or row.kind not in self._kinds:
             return
-        started = (
-            last_words(payload.transcript_path()).prompted
-            if row.kind == "stop"
-            else 0.0
-        )
+        words = last_words(payload.transcript_path()) if row.kind == "stop" else Words()
+        started = words.prompted
         seconds = self._clock() - started if started else 0.0
         project = project or payload.base.cwd
         self._tell(row.kind, project, payload.session_id(), row.text(payload), seconds)
