@@ -25,7 +25,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from feishuperm.errors import FileError
-from feishuperm.lib.config import claude_settings
+from feishuperm.lib.config import LOCAL_SETTINGS
 from feishuperm.lib.files import discard, locked, private_dir, read_bytes, write_atomic
 from feishuperm.lib.log import log
 from feishuperm.lib.settings_editor import (
@@ -55,12 +55,24 @@ FOLDER = msg(
     "The path is a folder, and its rule would allow everything in it; it was "
     "allowed once"
 )
+BEHIND_LINK = msg(
+    "The path goes through a symbolic link, and no rule would mean exactly the file "
+    "behind it; it was allowed once"
+)
 SEARCH = msg(
     "A rule for a search would allow reading the whole folder; it was allowed once"
 )
 LINKED = msg(
     ".claude/settings.local.json is a link, or goes through one; no rule is "
     "written, and this request was allowed once"
+)
+NO_LIST = msg(
+    "permissions.allow in .claude/settings.local.json is not a list; the file was left "
+    "as it is, and this request was allowed"
+)
+NOT_WRITTEN = msg(
+    ".claude/settings.local.json could not be written and the rule is not saved; this "
+    "request was allowed"
 )
 
 # What makes an exact rule impossible, by the tool a rule names; the first match counts.
@@ -146,7 +158,7 @@ class _Changed(Exception):
 
 
 class RuleWriter:
-    """Plans rules, writes them, and takes them back."""
+    """Plans rules, writes them, and undoes them."""
 
     def plan(
         self, tool_name: str, tool_input: dict[str, Any], project: str, cwd: str = ""
@@ -158,15 +170,18 @@ class RuleWriter:
         refusal = next(filter(None, (_refusal(*rule) for rule in wanted)), "")
         if refusal:
             return RulePlan(refusal=refusal)
+        # The form with one slash is specified, but to the client it names a file
+        # inside the project: harmless as long as there is none.
         kept = [
             (tool, _content(tool, content))
             for tool, content in wanted
-            if not _is_taken(project, tool, content)
+            if not (_in_project(tool, content) and os.path.lexists(project + content))
         ]
         rules = tuple(rule_text(*rule) for rule in kept)
-        refusal = _text_refusal(project, rules)
-        if refusal:
-            return RulePlan(refusal=refusal)
+        if any(len(rule.encode()) > MAX_RULE for rule in rules):
+            return RulePlan(refusal=TOO_LONG)
+        if os.path.isdir(project) and not _is_plain(project):
+            return RulePlan(refusal=LINKED)
         return RulePlan(
             rules,
             tuple(rule for rule in kept if not _in_project(*rule)),
@@ -196,14 +211,7 @@ class RuleWriter:
             before, _ = self._edit(project, lambda text: _add(text, plan.rules))
         except FileError as error:
             log(f"rule not written: {error}", "warning")
-            key = (
-                error.key
-                if isinstance(error, RuleFileError)
-                else msg(
-                    ".claude/settings.local.json could not be written and the rule is "
-                    "not saved; this request was allowed"
-                )
-            )
+            key = error.key if isinstance(error, RuleFileError) else NOT_WRITTEN
             return WriteResult(problem=key)
         return WriteResult(
             tuple(rule for rule in plan.rules if rule not in before),
@@ -232,47 +240,34 @@ class RuleWriter:
         if not os.path.isdir(project):
             raise FileError(msg("cannot write {}: there is no such project", path))
         path = _own_file(project)
+
+        def check() -> None:
+            _own_file(project)
+            if read_bytes(path) != data:
+                raise _Changed
+
         with locked(path, WAIT):
             _sweep(os.path.dirname(path))
             for _ in range(TRIES):
+                data = read_bytes(path)
+                text = _settings_text(path, data)
                 try:
-                    return self._attempt(project, path, change)
-                except _Changed:
-                    continue
+                    before, changed = _rules(text), change(text)
+                except SettingsError as error:
+                    raise RuleFileError(msg("{}: {}", path, error), NO_LIST) from None
+                if changed == text:
+                    return before, before
+                with suppress(OSError):  # without a folder the file is refused, too
+                    private_dir(os.path.dirname(path))
+                with suppress(_Changed):
+                    write_atomic(path, encode(changed), check=check)
+                    return before, _rules(changed)
         raise FileError(msg("cannot write {}: another program keeps changing it", path))
-
-    def _attempt(
-        self, project: str, path: str, change: Callable[[str], str]
-    ) -> tuple[list[Any], list[Any]]:
-        data = read_bytes(path)
-        text = _settings_text(path, data)
-        try:
-            before = _rules(text)
-            changed = change(text)
-        except SettingsError as error:
-            raise RuleFileError(
-                msg("{}: {}", path, error),
-                msg(
-                    "permissions.allow in .claude/settings.local.json is not a list; "
-                    "the file was left as it is, and this request was allowed"
-                ),
-            ) from None
-        if changed != text:
-            with suppress(OSError):  # without a folder the file is refused, too
-                private_dir(os.path.dirname(path))
-
-            def check() -> None:
-                _own_file(project)
-                if read_bytes(path) != data:
-                    raise _Changed
-
-            write_atomic(path, encode(changed), check=check)
-        return before, _rules(changed)
 
 
 def settings_path(project: str) -> str:
     """The settings that belong to one person in one project."""
-    return claude_settings(project)["localSettings"]
+    return os.path.join(project, LOCAL_SETTINGS)
 
 
 def rule_text(tool: str, content: str) -> str:
@@ -311,44 +306,17 @@ def _refusal(tool: str, content: str) -> str:
     for pattern, key in _REFUSALS.get(tool, _NAME):
         if pattern.search(content):
             return key
-    return _file_refusal(content) if _REFUSALS.get(tool) is _PATH else ""
-
-
-def _file_refusal(content: str) -> str:
-    """Why the rule would not mean this very file, by what is on the disk."""
+    if _REFUSALS.get(tool) is not _PATH:
+        return ""
     path = "/" + content.lstrip("/")
     if os.path.isdir(path):
         return FOLDER
     # The client also wants a rule for where the link leads, which nobody was shown.
-    return (
-        ""
-        if os.path.realpath(path) == path
-        else msg(
-            "The path goes through a symbolic link, and no rule would mean exactly "
-            "the file behind it; it was allowed once"
-        )
-    )
-
-
-def _text_refusal(project: str, rules: tuple[str, ...]) -> str:
-    """Why these texts must not be written, or not there."""
-    if any(len(rule.encode()) > MAX_RULE for rule in rules):
-        return TOO_LONG
-    linked = os.path.isdir(project) and not _is_plain(project)
-    return LINKED if linked else ""
+    return "" if os.path.realpath(path) == path else BEHIND_LINK
 
 
 def _in_project(tool: str, content: str) -> bool:
     return _REFUSALS.get(tool) is _PATH and not content.startswith("//")
-
-
-def _is_taken(project: str, tool: str, content: str) -> bool:
-    """Whether a rule would mean another file.
-
-    The form with one slash is specified, but to the client it names a file inside the
-    project: harmless as long as there is none.
-    """
-    return _in_project(tool, content) and os.path.lexists(project + content)
 
 
 def _content(tool: str, content: str) -> str:
