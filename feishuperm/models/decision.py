@@ -62,7 +62,11 @@ class Decision(NamedTuple):
             decision["updatedPermissions"] = [
                 {
                     "type": "addRules",
-                    "rules": [rule_object(*rule) for rule in self.updated_rules],
+                    # A bare tool has no content.
+                    "rules": [
+                        {"toolName": tool, **({"ruleContent": rule} if rule else {})}
+                        for tool, rule in self.updated_rules
+                    ],
                     "behavior": "allow",
                     "destination": "session",
                 }
@@ -83,11 +87,3 @@ class Decision(NamedTuple):
             return json.dumps(output, ensure_ascii=False).encode() + b"\n"
         except UnicodeEncodeError:  # half a surrogate pair in the event's own texts
             return json.dumps(output).encode() + b"\n"
-
-
-def rule_object(tool_name: str, content: str) -> dict[str, str]:
-    """One rule as `updatedPermissions` wants it; a bare tool has no content."""
-    rule = {"toolName": tool_name}
-    if content:
-        rule["ruleContent"] = content
-    return rule

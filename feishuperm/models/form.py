@@ -317,11 +317,9 @@ def _text(entry: Entry, given: list[str], say: Say) -> str | Wrong:
     if not low <= len(typed) <= min(high, TEXT_LIMIT):
         return Wrong(msg("“{field}” is too short or too long."))
     fits = FORMATS.get(entry.rules.get("format", ""))
-    return (
-        typed
-        if fits is None or fits(typed)
-        else Wrong(msg("“{field}” is not of the form that is asked for."))
-    )
+    if fits is None or fits(typed):
+        return typed
+    return Wrong(msg("“{field}” is not of the form that is asked for."))
 
 
 NO_NUMBER = {
@@ -342,38 +340,20 @@ def _number(entry: Entry, given: list[str], say: Say) -> int | float | Wrong:
     return number if fits else Wrong(msg("“{field}” is out of range."))
 
 
-def _bool(entry: Entry, given: list[str], say: Say) -> bool | Wrong:
-    words = {say("yes"): True, say("no"): False}
-    chosen = words.get(given[0]) if len(given) == 1 else None
-    return (
-        Wrong(msg("“{field}” holds a choice that was not offered."))
-        if chosen is None
-        else chosen
-    )
-
-
-def _single(entry: Entry, given: list[str], say: Say) -> str | Wrong:
-    chosen = _chosen(entry, given)
-    if len(given) != 1 or len(chosen) != 1:
-        return Wrong(msg("“{field}” holds a choice that was not offered."))
-    return chosen[0]
-
-
-def _many(entry: Entry, given: list[str], say: Say) -> list[str] | Wrong:
-    chosen = _chosen(entry, given)
-    if len(chosen) != len(given) or len(set(chosen)) != len(chosen):
+def _choice(entry: Entry, given: list[str], say: Say) -> Any:
+    """What was chosen of what is offered: of many a list, else the one value."""
+    offered: dict[str, Any] = {in_form(value): value for value, _ in entry.options}
+    if entry.type == "boolean":
+        offered = {say("yes"): True, say("no"): False}
+    chosen = [offered[in_form(value)] for value in given if in_form(value) in offered]
+    is_one = entry.type != "many"
+    if len(set(chosen)) != len(given) or (is_one and len(given) != 1):
         return Wrong(msg("“{field}” holds a choice that was not offered."))
     low, high = entry.rules.get("minItems", 0), entry.rules.get("maxItems", math.inf)
-    return (
-        chosen
-        if low <= len(chosen) <= high
-        else Wrong(msg("“{field}” has too few or too many choices."))
-    )
-
-
-def _chosen(entry: Entry, given: list[str]) -> list[str]:
-    offered = {in_form(value): value for value, _ in entry.options}
-    return [offered[in_form(value)] for value in given if in_form(value) in offered]
+    if is_one:
+        return chosen[0]
+    fits = low <= len(chosen) <= high
+    return chosen if fits else Wrong(msg("“{field}” has too few or too many choices."))
 
 
 def _is_day(typed: str) -> bool:
@@ -406,7 +386,7 @@ CHECKS: dict[str, Callable[[Entry, list[str], Say], Any]] = {
     "string": _text,
     "number": _number,
     "integer": _number,
-    "boolean": _bool,
-    "one": _single,
-    "many": _many,
+    "boolean": _choice,
+    "one": _choice,
+    "many": _choice,
 }

@@ -13,7 +13,7 @@ event without a type of its own becomes a `HookPayload`.  Types can be matched:
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from feishuperm.errors import PayloadError
 from feishuperm.models.fields import part_at, text_at
@@ -24,15 +24,14 @@ from feishuperm.models.names import FORM, IDLE, IDLE_TYPE, LAST_WORDS
 DANGER = "danger"  # with a project: the key of the reading among what is known
 
 
-class BaseFields:
+class BaseFields(NamedTuple):
     """The fields every event carries; absent ones are empty strings."""
 
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.session_id = text_at(fields, "session_id")
-        self.transcript_path = text_at(fields, "transcript_path")
-        self.hook_event_name = text_at(fields, "hook_event_name")
-        self.cwd = text_at(fields, "cwd")
-        self.permission_mode = text_at(fields, "permission_mode")
+    session_id: str
+    transcript_path: str
+    hook_event_name: str
+    cwd: str
+    permission_mode: str
 
 
 class HookPayload:
@@ -42,7 +41,7 @@ class HookPayload:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
-        self.base = BaseFields(fields)
+        self.base = BaseFields(*(text_at(fields, key) for key in BaseFields._fields))
         self.known: dict[object, Any] = {}  # what was found out of it, to know it once
 
     def session_id(self) -> str:
@@ -62,9 +61,6 @@ class HookPayload:
         return type(other) is type(self) and vars(other)["fields"] == self.fields
 
     __hash__ = None  # type: ignore[assignment]  # it holds a dict
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.fields!r})"
 
 
 class ToolPayload(HookPayload):
@@ -130,10 +126,6 @@ class PreToolUsePayload(ToolPayload):
     EVENT = "PreToolUse"
 
 
-class PostToolUsePayload(ToolPayload):
-    EVENT = "PostToolUse"
-
-
 class NotificationPayload(AskPayload):
     """The client's own notice, e.g. that it waits for input."""
 
@@ -147,9 +139,6 @@ class NotificationPayload(AskPayload):
 
     def waits(self) -> bool:
         return text_at(self.fields, "notification_type") == IDLE_TYPE
-
-    def message(self) -> str:
-        return text_at(self.fields, "message")
 
 
 class ElicitationPayload(AskPayload):
@@ -167,26 +156,9 @@ class ElicitationPayload(AskPayload):
         return can_be_answered(self.tool_input)
 
 
-class StopPayload(HookPayload):
-    """The model wants to end its turn."""
-
-    EVENT = "Stop"
-
-    def last_assistant_message(self) -> str:
-        return text_at(self.fields, "last_assistant_message")
-
-    def stop_hook_active(self) -> bool:
-        return self.fields.get("stop_hook_active") is True
-
-
-class SubagentStopPayload(StopPayload):
-    EVENT = "SubagentStop"
-
-
 OWN_TYPES = (
-    *(PermissionRequestPayload, PermissionDeniedPayload),
-    *(PreToolUsePayload, PostToolUsePayload),
-    *(NotificationPayload, ElicitationPayload, StopPayload, SubagentStopPayload),
+    *(PermissionRequestPayload, PermissionDeniedPayload, PreToolUsePayload),
+    *(NotificationPayload, ElicitationPayload),
 )
 
 

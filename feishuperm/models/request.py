@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import pickle
 import zlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from feishuperm.models.ask import Ask, Outcome
@@ -42,61 +44,72 @@ TRANSITIONS = {WAITING: ENDS, **dict.fromkeys(ENDS, frozenset[str]())}
 DECIDED = frozenset((ALLOWED, DENIED, ANSWERED))
 
 
-class Request:
+class Facts:
+    """What is known of a request, and what each fact is at first.
+
+    Times are the wall clock's, which people read, or monotonic, for the loop.
+    """
+
+    __slots__ = ()
+    id: str = ""
+    raw: bytes = b""  # its event; empty when only its end is remembered
+    kind: str = "permission"  # a row of `KINDS`
+    tool_name: str = ""
+    project: str = ""
+    session: str = ""
+    created: float = 0.0  # wall clock
+    deadline: float = 0.0  # monotonic
+    asked: float = 0.0  # monotonic: when its hook asked last
+    state: str = WAITING
+    shown: bool = False  # a card was delivered or a page displayed it
+    from_agent: bool = False  # a subagent asks: the terminal shows no dialog so far
+    patience: int = 0  # seconds, if it is given back soon to a person who types
+    seconds: int = 0  # that a person has, from `created` to `deadline`
+    extended: bool = False  # somebody reads it: its deadline was moved, once
+    summary: str = ""  # one line for lists, without secrets
+    detail: str = ""  # the beginning of what it is about, for the ledger
+    digest: str = ""  # of the event: an answer to something else is refused
+    why: str = ""  # what Claude said last, as it may be shown
+    prompt: str = ""  # the first line of what it works on, the same
+    reading: object = None  # what danger was found in it
+    danger: tuple[str, ...] = ()  # names of its marks, or of what ran instead
+    # Until it is put into words nobody has seen it: only its page could grant it.
+    _ask: bytes = b""  # see `keep_ask`
+    _like: bytes = b""
+    masked: bool = True  # a card may hide secrets
+    veiled: bool = True  # or more than that
+    # Passes, and calls that may run once.
+    passable: bool = False  # a pass may be made for its call, or cover it
+    pass_id: str = ""  # which let it through
+    stale_pass: str = ""  # that would have, had no file changed since
+    folder: str = ""  # where the call was made, links resolved
+    files: tuple[str, ...] = ()  # paths that may be files which it runs
+    grants: Mapping[str, Any] = MappingProxyType({})  # the pass that its answer made
+    call: str = ""  # digest of the call, where an answer may let it run later
+    until: float = 0.0  # monotonic: how long it may
+    # How it ended.
+    ended: float = 0.0  # wall clock
+    decision: Decision | None = None
+    action: str = ""  # of its kind, if a person answered
+    surface: str = ""  # "link", "page", "inbox", "terminal", ...
+    who: str = ""  # as far as the surface can tell
+    reason: str = ""  # what the person typed, or why it ended by itself
+    tried: str = ""  # the process of its own session that tried to answer it
+    rules: tuple[str, ...] = ()  # rule texts an "always" wrote
+    known_rules: tuple[str, ...] = ()  # those that were there already
+    undone: bool = False  # its rules were removed again
+    ran: str = ""  # the command that ran instead, without its secrets
+    answers: tuple[str, ...] = ()  # to a question, as they may be shown
+    note: str = ""  # key of a sentence the result page adds
+    result: tuple[str, str] = ("", "")  # how the call went on, and a detail of that
+    head: str = ""  # the first characters of the ledger's head after it
+    outcome: Outcome | None = None  # made once after each change
+
+
+class Request(Facts):
     """One permission request, from registration until a day after its end."""
 
-    __slots__ = (
-        "_ask",
-        "_like",
-        "action",
-        "answers",
-        "asked",
-        "call",
-        "created",
-        "danger",
-        "deadline",
-        "decision",
-        "detail",
-        "digest",
-        "ended",
-        "extended",
-        "files",
-        "folder",
-        "from_agent",
-        "grants",
-        "head",
-        "id",
-        "kind",
-        "known_rules",
-        "masked",
-        "note",
-        "outcome",
-        "pass_id",
-        "passable",
-        "patience",
-        "project",
-        "prompt",
-        "ran",
-        "raw",
-        "reading",
-        "reason",
-        "result",
-        "rules",
-        "seconds",
-        "session",
-        "shown",
-        "stale_pass",
-        "state",
-        "summary",
-        "surface",
-        "tool_name",
-        "tried",
-        "undone",
-        "until",
-        "veiled",
-        "who",
-        "why",
-    )
+    __slots__ = tuple(Facts.__annotations__)
 
     def __init__(
         self,
@@ -108,54 +121,15 @@ class Request:
         deadline: float = 0.0,
         kind: str = "permission",
     ) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(Facts, name))
         self.id = id
-        self.raw = raw  # empty when only its end is remembered
-        self.kind = kind  # a row of `KINDS`
-        self.tool_name = tool_name
+        self.raw = raw
+        self.kind = kind
+        self.tool_name = self.summary = tool_name
         self.project = project
-        self.created = created  # wall clock: people read it
-        self.deadline = deadline  # monotonic: the loop waits for it
-        self.asked = 0.0  # monotonic: when its hook asked last
-        self.state = WAITING
-        self.shown = False  # a card was delivered or a page displayed it
-        self.from_agent = False  # a subagent asks: the terminal shows no dialog so far
-        self.patience = 0  # seconds, if it is given back soon to a person who types
-        self.seconds = 0  # that a person has, from `created` to `deadline`
-        self.extended = False  # somebody reads it: its deadline was moved, once
-        self.decision: Decision | None = None
-        self.action = ""  # of its kind, if a person answered
-        self.surface = ""  # "link", "page", "inbox", "terminal", ...
-        self.who = ""  # as far as the surface can tell
-        self.reason = ""  # what the person typed, or why it ended by itself
-        self.rules: tuple[str, ...] = ()  # rule texts an "always" wrote
-        self.known_rules: tuple[str, ...] = ()  # those that were there already
-        self.ran = ""  # the command that ran instead, without its secrets
-        self.summary = tool_name  # one line for lists, without secrets
-        self.detail = ""  # the beginning of what it is about, for the ledger
-        self.why = self.prompt = ""  # see `set_context`
-        self.reading: object = None  # what danger was found in it
-        self.danger: tuple[str, ...] = ()  # names of its marks, or of what ran instead
-        # Until it is put into words nobody has seen it: only its page could grant it.
-        self._ask = self._like = b""  # see `keep_ask`
-        self.masked = self.veiled = True  # a card may hide secrets, or more than that
-        self.outcome: Outcome | None = None  # made once after each change
-        self.passable = False  # a pass may be made for its call, or cover it
-        self.pass_id = ""  # which let it through
-        self.stale_pass = ""  # that would have, had no file changed since
-        self.folder = ""  # where the call was made, links resolved
-        self.files: tuple[str, ...] = ()  # paths that may be files which it runs
-        self.grants: dict[str, Any] = {}  # the pass that its answer made, as recorded
-        self.session = ""
-        self.call = ""  # digest of the call, where an answer may let it run later
-        self.until = 0.0  # monotonic: how long it may
-        self.digest = ""  # of the event: an answer to something else is refused
-        self.note = ""  # key of a sentence the result page adds
-        self.tried = ""  # the process of its own session that tried to answer it
-        self.ended = 0.0  # wall clock
-        self.result = ("", "")  # how the call went on, and a detail of that
-        self.undone = False  # its rules were removed again
-        self.answers: tuple[str, ...] = ()  # to a question, as they may be shown
-        self.head = ""  # the first characters of the ledger's head after it
+        self.created = created
+        self.deadline = deadline
 
     def payload(self) -> AskPayload:
         """The event, decoded again."""
@@ -195,13 +169,6 @@ class Request:
     @property
     def is_worded(self) -> bool:
         return bool(self._ask)
-
-    def set_context(self, why: str, prompt: str) -> None:
-        """Why the call is made: what Claude said last, the first line of the prompt.
-
-        Both without secrets, as they may be shown.
-        """
-        self.why, self.prompt = why, prompt
 
     def extend(self, seconds: int) -> None:
         """Move the deadline; it is done once."""

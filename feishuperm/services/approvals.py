@@ -682,7 +682,7 @@ class Approvals:
     def _hear_words(self, request: Request, words: Words) -> None:
         """What was said before its call has become known."""
         self.presence.person(words.prompted)
-        request.set_context(*context(words.said, words.prompt))
+        request.why, request.prompt = context(words.said, words.prompt)
         if request.is_worded:
             self.notifier.renew()
 

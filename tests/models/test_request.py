@@ -63,7 +63,7 @@ def test_request_holds_its_ask_in_few_bytes_and_gives_it_back_as_it_is_now() -> 
         assert held == ask._replace(id=held.id, seconds=55)
         assert (request.masked, request.veiled) == (False, False)
     assert len(second._ask) < 100 < len(whole)
-    second.set_context("because", "the task")
+    second.why, second.prompt = "because", "the task"
     second.extend(300)
     held = second.ask()
     assert held is not None and (held.why, held.prompt) == ("because", "the task")
