@@ -19,7 +19,7 @@ from feishuperm.lib.language import translate
 from feishuperm.lib.process_tree import require_person
 from feishuperm.lib.terminal import ask, say, show
 from feishuperm.messages import msg
-from feishuperm.services.passes import check_rule
+from feishuperm.services.grants import check_rule
 
 USAGE = """feishuperm passes [--json]
        feishuperm passes add RULE [--calls N] [--minutes N] [--session ID]

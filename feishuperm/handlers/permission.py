@@ -29,8 +29,8 @@ from feishuperm.messages import message_of, msg, pack
 from feishuperm.models.payload import AskPayload, PreToolUsePayload, parse_payload
 from feishuperm.protocol.frames import parse_control, parse_notice, parse_request
 from feishuperm.services.approvals import Approvals
+from feishuperm.services.grants import Pass, check_rule, rule_digest
 from feishuperm.services.notices import Notices
-from feishuperm.services.passes import Pass, check_rule, describe, rule_digest
 from feishuperm.services.web_access import Links, LoginTokens
 
 TYPE_CHECKING = False
@@ -223,7 +223,7 @@ class Control:
     def passes(self, command: dict[str, Any]) -> Reply:
         """Every pass that is good now."""
         passes = self._approvals.passes
-        return {"passes": [describe(passes, row) for row in passes.all()]}
+        return {"passes": [passes.describe(row) for row in passes.all()]}
 
     def pass_add(self, command: dict[str, Any]) -> Reply:
         """Make a pass for an exact rule."""
@@ -252,7 +252,7 @@ class Control:
         except FeishupermError as error:
             return {"error": message_of(error)}
         self._approvals.tell_pass(row)
-        return {"pass": describe(passes, row)}
+        return {"pass": passes.describe(row)}
 
     def pass_revoke(self, command: dict[str, Any]) -> Reply:
         """End one pass, or all."""

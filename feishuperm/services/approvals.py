@@ -40,12 +40,18 @@ from feishuperm.models.payload import AskPayload, PreToolUsePayload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import AUTO, Settings
 from feishuperm.protocol.frames import HookRequest
+from feishuperm.services.grants import DAY as PASS_SECONDS
+from feishuperm.services.grants import (
+    Call,
+    OneTimeAllows,
+    Pass,
+    Passes,
+    call_digest,
+    digest_of,
+)
 from feishuperm.services.history import UNDO, take_back, undo_last
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.notifier import Notifier
-from feishuperm.services.one_time_allows import OneTimeAllows, call_digest
-from feishuperm.services.passes import DAY as PASS_SECONDS
-from feishuperm.services.passes import Call, Pass, Passes, digest_of
 from feishuperm.services.presenter import (
     BROAD,
     STALE_PASS,

@@ -39,7 +39,7 @@ from feishuperm.models.kind import KINDS, Action, Kind, Say, kind_of, offers
 from feishuperm.models.payload import DANGER, AskPayload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
-from feishuperm.services.passes import Pass, Passes
+from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.rule_writer import RulePlan, RuleWriter
 from feishuperm.services.transcript import RAN, REFUSED
 

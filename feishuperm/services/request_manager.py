@@ -34,8 +34,8 @@ from feishuperm.models.payload import AskPayload
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HELD, SHOWN, HookRequest
+from feishuperm.services.grants import call_digest
 from feishuperm.services.ledger import LATEST
-from feishuperm.services.one_time_allows import call_digest
 from feishuperm.services.presenter import is_clear, names, read_danger
 from feishuperm.services.rule_writer import WriteResult
 

@@ -12,8 +12,8 @@ from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.http1 import Request, Response
+from feishuperm.services.grants import Passes
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.passes import Passes
 from feishuperm.services.web_access import Links, LoginTokens, Sessions
 from tests.handlers.gates import LOCAL, NOWHERE, OWN, FakeClients, FakeOwners
 from tests.handlers.pages.page import ID, Page, make_ask, make_outcome

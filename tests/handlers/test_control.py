@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from feishuperm.handlers.permission import COMMANDS, FOR_PERSONS, FOR_SESSIONS, Control
+from feishuperm.services.grants import Passes
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.passes import Passes
 from feishuperm.services.web_access import Links, LoginTokens
 from tests.handlers.gates import AGENT, FakeClients
 from tests.tables import every_row

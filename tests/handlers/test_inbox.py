@@ -15,8 +15,8 @@ from feishuperm.handlers import inbox
 from feishuperm.handlers.pages.inbox import Item, make_item
 from feishuperm.models.ask import Ask
 from feishuperm.protocol.http1 import Response
+from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.passes import Pass, Passes
 from tests.handlers.pages.page import ID, Page, make_ask
 from tests.handlers.site import (
     BROWSER,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from feishuperm.models import ask as statuses
-from feishuperm.services.passes import Pass
+from feishuperm.services.grants import Pass
 from tests.served import EVENT
 from tests.services.test_approvals import ID, Bench, Waiter
 

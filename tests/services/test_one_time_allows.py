@@ -11,8 +11,9 @@ import pytest
 
 from feishuperm.models.payload import PreToolUsePayload
 from feishuperm.models.request import Request
+from feishuperm.services.grants import ONCE_SECONDS as SECONDS
+from feishuperm.services.grants import OneTimeAllows, call_digest
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.one_time_allows import SECONDS, OneTimeAllows, call_digest
 from feishuperm.services.request_manager import ledger_entry
 
 CALL: dict[str, Any] = {

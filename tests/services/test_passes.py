@@ -10,8 +10,7 @@ import pytest
 
 from feishuperm.errors import FeishupermError
 from feishuperm.models.ask import to_plain
-from feishuperm.services.ledger import Ledger
-from feishuperm.services.passes import (
+from feishuperm.services.grants import (
     DAY,
     MARK,
     MOST,
@@ -21,6 +20,7 @@ from feishuperm.services.passes import (
     check_rule,
     read_pass,
 )
+from feishuperm.services.ledger import Ledger
 from tests.conftest import examples
 from tests.tables import every_row
 

@@ -17,7 +17,7 @@ from feishuperm.models.kind import KINDS, Kind
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
 from feishuperm.protocol.frames import HookRequest
-from feishuperm.services.passes import Pass
+from feishuperm.services.grants import Pass
 from feishuperm.services.presenter import (
     BRIEF,
     Presenter,

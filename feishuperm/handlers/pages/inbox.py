@@ -40,7 +40,7 @@ from feishuperm.messages import msg, text
 from feishuperm.models.ask import Ask, Block, Outcome, fit, last_name
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
-from feishuperm.services.passes import Pass, Passes
+from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.web_access import Session
 
 ITEM_LENGTH = 16_000  # characters of all blocks of a request

@@ -13,8 +13,8 @@ from feishuperm.handlers.pages.layout import INBOX, INBOX_SCRIPT, STYLE
 from feishuperm.messages import text
 from feishuperm.models.ask import Ask, Block, Field, Offer
 from feishuperm.models.kind import KINDS
+from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.ledger import Ledger
-from feishuperm.services.passes import Pass, Passes
 from feishuperm.services.web_access import Session
 from tests.handlers.pages.page import ID, Page, make_ask, make_links, make_outcome
 from tests.kinds import buttons, refusals

@@ -1,4 +1,4 @@
-"""Passes: the same thing goes through without asking, for a while.
+"""What goes through without asking: passes for a while, and calls that may run once.
 
 A pass is for exactly one call (by its digest), or for rule texts exactly as "always"
 would write them; for some minutes, some calls, a session or a project; in the folder
@@ -6,16 +6,18 @@ where it was made; and for a call that runs local files only as long as they sta
 they were.  It compares texts and nothing else, so it never widens: a rule with a `*` in
 it matches nothing.
 
-The ledger is where passes are kept.  Who makes one is in it before the pass counts;
-each use is in it, synced, before anything is allowed; so is each end.  A server that
-starts again learns from its sealed lines what is left, and whatever breaks in between,
-there is never a use more than was granted.
-
     made -> used ... -> over       by time, by its last use, by a person, by a reboot,
                                    by a change of what it runs
 
-A revocation that the disk does not take must hold too: passes name the era they were
-made in, which is a file that can be removed even then.
+A one-time allow is for one call that auto mode refused and a person allows, in one
+session, for ten minutes; it is spent by the PreToolUse event of the same call.
+
+The ledger is where both are kept.  Who makes one is in it before it counts; each use is
+in it, synced, before anything is allowed; so is each end.  A server that starts again
+learns from its sealed lines what is left, and whatever breaks in between, there is
+never a use more than was granted.  A revocation that the disk does not take must hold
+too: passes name the era they were made in, which is a file that can be removed even
+then.
 
 Time is over by either clock, the wall's or the machine's own: setting one back never
 prolongs anything.
@@ -30,6 +32,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import itertools
+import json
 import os
 import re
 import stat
@@ -42,26 +45,33 @@ from feishuperm.danger.reader import read_call
 from feishuperm.errors import FeishupermError, FileError, PayloadError
 from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.lib.log import log, redact
+from feishuperm.lib.tool import headline, summary
 from feishuperm.messages import message_of, msg
 from feishuperm.models.ask import from_plain, to_plain
+from feishuperm.models.fields import number_at
+from feishuperm.models.payload import AskPayload, ToolPayload
+from feishuperm.models.request import ALLOWED, Request
 from feishuperm.services.ledger import Ledger
+from feishuperm.wire import MARK as ASK_MARK
 
 DAY = 24 * 3600  # seconds: no pass lives longer
-MADE, REVOKED = "pass", "revoke"  # events of the ledger
+ONCE_SECONDS = 600.0  # of a one-time allow
+MADE, REVOKED, RETRY = "pass", "revoke", "retry"  # events of the ledger
 CHANGED = "changed"  # the surface of an end that a changed file brought
 MARK = "passes.era"  # beside the ledger
 MOST = 100  # at a time; nobody oversees more
 SMALL = 64  # bytes of an era, or of a boot
+DETAIL = 200  # characters of a command in the ledger, which masks its secrets
 # Which start of the machine its own clock counts from, where that is told.
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 BASH = "Bash("
+# What the model words differently for the same call, and what changes nothing of it.
+WORDING = {"Bash": ("description",)}
 MAX_FILES = 64  # files of a call
 MAX_NAMES = 500  # names that may be files: some ten milliseconds
 MAX_LISTED = 1000  # names that are compared with a pattern
-MAX_READ = (
-    4 << 20
-)  # bytes of all of them: a few milliseconds; beyond, who and when tells
-_PATTERN = frozenset("*?[")
+# Bytes of all of them: a few milliseconds; beyond, who and when tells.
+MAX_READ = 4 << 20
 _EXACT = re.compile(r"(Bash|Edit|Read|WebFetch)\((.+)\)", re.DOTALL)
 _WIDE = {
     "Bash": re.compile(r".*\*", re.DOTALL),
@@ -89,6 +99,21 @@ class Pass(NamedTuple):
     era: str = ""  # of the file without which it is not restored
     calls: int = 0  # how many are granted; 0: not counted
     who: str = ""
+
+    def covers(self, call: Call) -> bool:
+        """Whether it is for this very call, made where it is; its files apart."""
+        bounds = (
+            (self.folder, call.folder),
+            (self.session, call.session),
+            (self.project, call.project),
+        )
+        if any(own and own != other for own, other in bounds):
+            return False
+        if not self.session and not self.project:
+            return False
+        if self.call:
+            return self.call == call.digest
+        return bool(set(self.rules) & set(call.rules))
 
 
 class Call(NamedTuple):
@@ -174,12 +199,13 @@ class Passes:
 
     def find(self, call: Call) -> Pass | None:
         """The pass for a call, if there is one that is still good."""
-        return next((row for row in self.all() if covers(row, call)), None)
+        covering = (row for row in self.all() if row.covers(call))
+        return next((row for row in covering if row.files == call.files), None)
 
     def end_stale(self, call: Call) -> list[Pass]:
         """End those for this call that were made before its files changed."""
-        rows = [row for row in self.all() if covers(row, call, any_files=True)]
-        stale = [row for row in rows if row.files != call.files]
+        covering = (row for row in self.all() if row.covers(call))
+        stale = [row for row in covering if row.files != call.files]
         return [end for row in stale for end in self.revoke(row.id, CHANGED)]
 
     def spend(self, id: str) -> None:
@@ -260,38 +286,131 @@ class Passes:
             elif isinstance(entry.get("pass"), str):  # an intent, or its end
                 used.setdefault(entry["pass"], set()).add(str(entry.get("id")))
             elif entry.get("event") in (MADE, "request"):
-                self._restore_one(entry)
+                row = read_pass(entry.get("grants"))
+                if row and entry.get("state") != "unknown" and self._is_good(row):
+                    self.rows[row.id] = row
         for id in self.rows:
             self._uses[id] = len(used.get(id, ()))
         self._drop_over()
 
-    def _restore_one(self, entry: dict[str, Any]) -> None:
-        row = read_pass(entry.get("grants"))
-        if row is None or entry.get("state") == "unknown":
-            return
+    def _is_good(self, row: Pass) -> bool:
+        """Whether a pass of an earlier server counts: of this boot, and this era."""
         if not row.era or (row.boot, row.era) != (self._boot, self._era):
-            return
+            return False
+        # What lasts longer than any pass was not written by feishuperm.
         span = row.ends - row.made
-        # What lasts longer than any pass was not written by us.
-        if 0 < span <= DAY and row.until <= self._ticks() + DAY:
-            self.rows[row.id] = row
+        return 0 < span <= DAY and row.until <= self._ticks() + DAY
+
+    def describe(self, row: Pass) -> dict[str, Any]:
+        """A pass as a list shows it."""
+        plain = to_plain(row)
+        names = ("id", "shown", "rules", "session", "project", "folder", "made", "ends")
+        return {
+            **{name: plain[name] for name in names},
+            "seconds_left": self.seconds_left(row),
+            "calls_left": self.left(row),
+            "who": row.who,
+        }
 
 
-def covers(row: Pass, call: Call, any_files: bool = False) -> bool:
-    """Whether a pass is for this very call, made where and as it is."""
-    if row.files != call.files and not any_files:
-        return False
-    if row.folder and row.folder != call.folder:
-        return False
-    if row.session and row.session != call.session:
-        return False
-    if row.project and row.project != call.project:
-        return False
-    if not row.session and not row.project:
-        return False
-    if row.call:
-        return row.call == call.digest
-    return bool(set(row.rules) & set(call.rules))
+class OneTimeAllows:
+    """Those that are not spent.
+
+    A file beside the socket says that there are any: hooks run before every tool call,
+    and only while it is there do they ask.  It grants nothing.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        socket: str,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ledger = ledger
+        self._mark = os.fsencode(socket) + ASK_MARK
+        self._clock = clock
+        self._ticks = ticks
+        self._rows: dict[str, Pass] = {}  # by the id of the request that made each
+
+    def grant(self, request: Request) -> None:
+        """Let the call of a request through, once; the answer is in the ledger."""
+        request.until = self._ticks() + ONCE_SECONDS
+        self._add(request.id, request.session, request.call, request.until)
+        self._show_mark()
+
+    def _add(self, id: str, session: str, call: str, until: float) -> None:
+        self._rows[id] = Pass(id, call=call, session=session, until=until)
+
+    def spend(self, payload: ToolPayload) -> str:
+        """The id of the allow that a call has just used up; empty: it has none.
+
+        Nothing is let through that could not be written down before.
+        """
+        self.forget()
+        session, digest = payload.session_id(), call_digest(payload)
+        for row in self._rows.values():
+            if session and (row.session, row.call) == (session, digest):
+                return row.id if self._record(row, payload) else ""
+        return ""
+
+    def _record(self, row: Pass, payload: ToolPayload) -> bool:
+        entry = {
+            "id": row.id,
+            "action": RETRY,
+            "tool": payload.tool_name,
+            "summary": summary(payload.tool_name, payload.tool_input),
+            "detail": headline(payload.tool_name, payload.tool_input, DETAIL),
+            "call": row.call,
+            "session": row.session,
+            "project": payload.base.cwd,
+        }
+        try:
+            intent = self._ledger.intend(entry)
+        except OSError as error:
+            log(f"{row.id}: the ledger cannot be written: {error}", "error")
+            return False
+        del self._rows[row.id]
+        self._show_mark()
+        self._ledger.finish(intent, {**entry, "event": RETRY})
+        return True
+
+    def forget(self) -> None:
+        """Drop those whose time is over."""
+        now = self._ticks()
+        self._rows = {row.id: row for row in self._rows.values() if row.until > now}
+        self._show_mark()
+
+    def restore(self, entries: Iterable[dict[str, Any]]) -> None:
+        """Learn from the ledger's sealed lines what an earlier server left."""
+        now, ticks = self._clock(), self._ticks()
+        for entry in entries:
+            id = str(entry.get("id"))
+            if entry.get("action") == RETRY:
+                self._rows.pop(id, None)
+                continue
+            passed = now - number_at(entry, "ended")
+            until = number_at(entry, "until")
+            made = entry.get("event") == "request" and entry.get("state") == ALLOWED
+            # By both clocks: one can be set, the other starts again with the machine.
+            timely = ticks < until <= ticks + ONCE_SECONDS
+            if made and 0 <= passed < ONCE_SECONDS and timely:
+                session, call = str(entry.get("session")), str(entry.get("call"))
+                self._add(id, session, call, until)
+        self._show_mark()
+
+    def _show_mark(self) -> None:
+        """Have the file beside the socket while there is anything to ask for."""
+        try:
+            if self._rows:
+                flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+                os.close(os.open(self._mark, flags | os.O_CLOEXEC, 0o600))
+            else:
+                os.unlink(self._mark)
+        except (FileExistsError, FileNotFoundError):
+            pass
+        except OSError as error:  # hooks do not ask, or ask for nothing
+            log(f"{os.fsdecode(self._mark)}: {message_of(error)}", "warning")
 
 
 def read_pass(value: object) -> Pass | None:
@@ -301,23 +420,6 @@ def read_pass(value: object) -> Pass | None:
     except PayloadError:
         return None
     return row if row.id and row.calls >= 0 else None
-
-
-def describe(passes: Passes, row: Pass) -> dict[str, Any]:
-    """A pass as a list shows it."""
-    return {
-        "id": row.id,
-        "shown": row.shown,
-        "rules": list(row.rules),
-        "session": row.session,
-        "project": row.project,
-        "folder": row.folder,
-        "made": row.made,
-        "ends": row.ends,
-        "seconds_left": passes.seconds_left(row),
-        "calls_left": passes.left(row),
-        "who": row.who,
-    }
 
 
 def check_rule(rule: str) -> None:
@@ -347,7 +449,15 @@ def _text_of(path: str) -> str:
         return ""
 
 
-# What is in the files that a call may run.
+# What a call is, and what is in the files that it may run.
+
+
+def call_digest(payload: ToolPayload | AskPayload) -> str:
+    """What makes a call this one and no other: tool, input and folder."""
+    name, wording = payload.tool_name, WORDING.get(payload.tool_name, ())
+    said = {k: v for k, v in payload.tool_input.items() if k not in wording}
+    spelled = json.dumps([name, said, payload.base.cwd], sort_keys=True)
+    return hashlib.sha256(spelled.encode()).hexdigest()
 
 
 def digest_of(paths: Iterable[str]) -> str:
@@ -355,14 +465,14 @@ def digest_of(paths: Iterable[str]) -> str:
 
     Where they cannot all be looked at, it is like no other.
     """
+    files = _files(paths)
+    if files is None:
+        return os.urandom(32).hex()
     digest, left = hashlib.sha256(), MAX_READ
-    files, is_whole = _files(paths)
     for path in files:
         found, size = _content(path, left)
         left -= size
         digest.update(b"%s\0%s\0" % (os.fsencode(path), found))
-    if not is_whole:
-        return os.urandom(32).hex()
     return digest.hexdigest() if files else ""
 
 
@@ -373,42 +483,32 @@ def rule_digest(rule: str, folder: str) -> str:
     return digest_of(read_call("Bash", call, folder, home, folder).files)
 
 
-def _files(paths: Iterable[str]) -> tuple[list[str], bool]:
-    """Those that are files, each once, links resolved; and whether these are all."""
+def _files(paths: Iterable[str]) -> list[str] | None:
+    """Those that are files, each once, links resolved; None: too many to tell.
+
+    A word may mean itself, what a pattern matches, and what runs of a folder.
+    """
     seen: dict[str, None] = {}
     left = MAX_NAMES
     for path in paths:
-        names, known = _named(path, left)
+        names = None if "\0" in path else _matches(path)
+        if names is None or len(names) > left:
+            return None
+        folders = [name for name in names if os.path.isdir(name)]
+        names += [os.path.join(f, entry) for f in folders for entry in ENTRIES]
         left -= len(names)
-        if not known or left < 0 or len(seen) > MAX_FILES:
-            return [], False
         reals = map(os.path.realpath, names)
         seen.update(dict.fromkeys(filter(os.path.isfile, reals)))
-    return list(seen), len(seen) <= MAX_FILES
+        if left < 0 or len(seen) > MAX_FILES:
+            return None
+    return list(seen)
 
 
-def _named(path: str, most: int) -> tuple[list[str], bool]:
-    """What a word may mean: itself, what a pattern matches, what runs of a folder.
-
-    And whether that can be told by a look at so many.
-    """
-    if "\0" in path:
-        return [], False
-    names, known = [path], True
-    if not _PATTERN.isdisjoint(path):
-        matches, known = _matches(path)
-        names += matches
-    if len(names) > most:
-        return [], False
-    folders = [name for name in names if os.path.isdir(name)]
-    return names + [os.path.join(f, entry) for f in folders for entry in ENTRIES], known
-
-
-def _matches(path: str) -> tuple[list[str], bool]:
-    """What a pattern matches, and whether that is all: no disk is searched for it."""
+def _matches(path: str) -> list[str] | None:
+    """A path and what it matches as a pattern; None: too many, no disk is searched."""
     found, left = ["/"], MAX_LISTED
-    for part in path.split("/")[1:]:
-        if _PATTERN.isdisjoint(part):
+    for part in path.split("/")[1:] if _has_pattern(path) else ():
+        if not _has_pattern(part):
             found = [os.path.join(folder, part) for folder in found]
             continue
         folders, found = found, []
@@ -416,9 +516,13 @@ def _matches(path: str) -> tuple[list[str], bool]:
             names = _listed(folder, left)
             left -= len(names)
             if left < 0:
-                return [], False
+                return None
             found += [os.path.join(folder, n) for n in fnmatch.filter(names, part)]
-    return found, True
+    return [path, *(found if _has_pattern(path) else ())]
+
+
+def _has_pattern(path: str) -> bool:
+    return not frozenset("*?[").isdisjoint(path)
 
 
 def _listed(folder: str, most: int) -> list[str]:
