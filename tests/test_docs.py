@@ -7,11 +7,14 @@ from pathlib import Path
 
 import build
 from feishuperm import __version__, cli
+from feishuperm.models.names import TOPICS
 from feishuperm.models.settings import SETTINGS
 from tests.conftest import ROOT
 from tests.tables import every_row
 
 READMES = ("README.md", "README.zh-CN.md")
+LANGUAGES = ("en", "zh")
+SETTING_CELLS = {f"`{setting.key}`" for setting in SETTINGS}
 # Set by systems and shells, or for and by other programs; nobody sets them for us.
 FOREIGN = {
     "HOME", "PATH", "TERM_PROGRAM", "LANG", "DISPLAY", "WAYLAND_DISPLAY",
@@ -21,6 +24,10 @@ FOREIGN = {
 READ_VARIABLE = re.compile(
     r"""environb?(?:\.get\(|\[)b?["']([A-Z][A-Z_]+)["']|getenv\(["']([A-Z][A-Z_]+)["']"""
 )
+
+
+HELP = sorted((ROOT / "feishuperm/help").glob("*.md"))
+DOCUMENTS = (*READMES, *(str(page.relative_to(ROOT)) for page in HELP))
 
 
 def read(name: str) -> str:
@@ -38,43 +45,83 @@ def rows(text: str) -> dict[str, list[str]]:
     return {row[0]: row for row in cells if len(row) > 1}
 
 
-@every_row("name", READMES)
-def test_every_command_has_a_row(name: str) -> None:
-    text = read(name)
-    missing = [
-        command
-        for command in cli.COMMANDS
-        if not re.search(rf"^\| `feishuperm {command}[ `]", text, re.MULTILINE)
-    ]
-    assert missing == []
+def manual(language: str) -> dict[str, str]:
+    """The pages of `feishuperm help`, by topic."""
+    pages = (ROOT / "feishuperm/help").glob(f"*.{language}.md")
+    return {page.name.partition(".")[0]: page.read_text("utf-8") for page in pages}
 
 
-@every_row("name", READMES)
-def test_every_setting_has_a_row_with_its_default(name: str) -> None:
-    table = rows(read(name))
-    for setting in SETTINGS:
-        default = f"`{setting.default}`" if setting.default else "-"
-        assert table[f"`{setting.key}`"][1] == default
+@every_row("language", LANGUAGES)
+def test_every_topic_has_a_page_and_every_page_a_topic(language: str) -> None:
+    assert sorted(manual(language)) == sorted(TOPICS)
 
 
-@every_row("name", READMES)
-def test_no_setting_that_does_not_exist(name: str) -> None:
-    known = {setting.key for setting in SETTINGS}
-    for cell in rows(read(name)):
-        key = cell.strip("`")
-        if re.fullmatch(r"[A-Z]+_[A-Z_]+", key) and cell.startswith("`"):
-            assert key in known or key == "CALLBACK_SERVER_URL"
+@every_row("topic", TOPICS)
+def test_a_page_has_the_same_shape_in_both_languages(topic: str) -> None:
+    english, chinese = (manual(language)[topic] for language in LANGUAGES)
+    assert headings(english) == headings(chinese)
+    assert sorted(rows(english).keys() & SETTING_CELLS) == sorted(
+        rows(chinese).keys() & SETTING_CELLS
+    )
 
 
-@every_row("name", READMES)
-def test_every_environment_variable_we_read_is_named(name: str) -> None:
-    text = read(name)
+@every_row("language", LANGUAGES)
+def test_every_setting_is_explained_once(language: str) -> None:
+    page = manual(language)["settings"]
+    assert [cell for cell in SETTING_CELLS if page.count(f"| {cell} |") != 1] == []
+
+
+@every_row("language", LANGUAGES)
+def test_every_environment_variable_we_read_is_named(language: str) -> None:
+    text = "".join(manual(language).values())
     found = set()
     for path in (ROOT / "feishuperm").rglob("*.py"):
         for match in READ_VARIABLE.finditer(path.read_text("utf-8")):
             found.add(match[1] or match[2])
     assert "FEISHUPERM_CONFIG" in found  # the pattern still finds something
     assert sorted(key for key in found - FOREIGN if f"`{key}" not in text) == []
+
+
+def test_readmes_are_short() -> None:
+    english, chinese = (read(name) for name in READMES)
+    assert len(english.split()) <= 1400
+    assert len(re.findall("[\u4e00-\u9fff]", chinese)) <= 2200
+
+
+def test_no_paragraph_is_a_wall() -> None:
+    paragraphs = re.split(r"\n\n|\n(?=- |\|)", read("README.md"))
+    prose = [text for text in paragraphs if not text.startswith(("```", "[中文"))]
+    assert [text for text in prose if len(text.split()) > 80] == []
+
+
+@every_row(
+    ("name", "words"),
+    [
+        ("README.md", ("an app you already have", "time-out", "Uninstall", "git push")),
+        ("README.zh-CN.md", ("使用已有的应用", "超时", "卸载", "git push")),
+    ],
+)
+def test_what_people_look_for_is_found_by_its_own_words(
+    name: str, words: tuple[str, ...]
+) -> None:
+    assert [word for word in words if word not in read(name)] == []
+
+
+@every_row("name", READMES)
+def test_readme_names_every_topic(name: str) -> None:
+    text = read(name)
+    assert [row for row in TOPICS if f"`feishuperm help {row}`" not in text] == []
+
+
+@every_row("name", READMES)
+def test_contents_line_leads_to_every_section(name: str) -> None:
+    text = read(name)
+    named = re.findall(r"\[([^]]+)\]\(#([^)]+)\)", text)
+    sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert [title for title, _ in named] == sections
+    assert [place for _, place in named] == [
+        title.lower().replace(" ", "-") for title in sections
+    ]
 
 
 def test_both_readmes_have_the_same_headings_in_the_same_order() -> None:
@@ -101,13 +148,13 @@ def test_files_that_are_linked_exist(name: str) -> None:
         assert (ROOT / target).exists(), target
 
 
-@every_row("name", READMES)
+@every_row("name", DOCUMENTS)
 def test_commands_in_the_text_exist(name: str) -> None:
     for word in re.findall(r"`feishuperm ([a-z][a-z-]*)", read(name)):
         assert word in cli.COMMANDS
 
 
-@every_row("name", READMES)
+@every_row("name", DOCUMENTS)
 def test_options_in_the_text_exist(name: str) -> None:
     sources = [ROOT / "install.sh", ROOT / "build.py"]
     sources += (ROOT / "feishuperm/commands").glob("*.py")
@@ -141,30 +188,6 @@ def test_design_names_only_files_that_exist() -> None:
     assert {"client.py", "services/approvals.py"} <= named
     places = (ROOT / "feishuperm", ROOT)
     assert sorted(n for n in named if not any((p / n).exists() for p in places)) == []
-
-
-NEVER = re.compile(r"\b[Nn]ever\b|[绝决永从]不|永远不|绝对不|从来不")
-NAMED_TEST = re.compile(r"`(tests/[\w/.]+)`")
-
-
-@every_row("name", READMES)
-def test_every_never_names_a_test_that_is_there(name: str) -> None:
-    """A promise that no test keeps is an opinion."""
-    kept = 0
-    for line in read(name).replace("never loads", "").splitlines():
-        for promise in NEVER.split(line)[1:]:  # up to the next one
-            assert NAMED_TEST.search(promise), line
-            kept += 1
-    assert kept >= 8
-    for path in NAMED_TEST.findall(read(name)):
-        place = ROOT / path
-        files = [place] if place.is_file() else [*place.glob("test_*.py")]
-        assert any("\ndef test_" in file.read_text("utf-8") for file in files), path
-
-
-def test_both_readmes_promise_by_the_same_tests() -> None:
-    english, chinese = (NAMED_TEST.findall(read(name)) for name in READMES)
-    assert english == chinese
 
 
 @every_row(("name", "language"), [*zip(READMES, ("en", "zh"))])
