@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.display import one_line
@@ -110,12 +110,14 @@ NOT_HERE = msg(
     "FEISHUPERM_SURFACES does not let requests be answered here; nothing was done."
 )
 NO_PLAN = RulePlan()
-T = TypeVar("T")
 
 
-def _here(work: Callable[[], T], then: Callable[[T], object]) -> None:
-    """Slow work where nobody waits for anything else."""
-    then(work())
+class Refusal(Exception):
+    """An answer that is not carried out, and what is said to it."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        super().__init__(receipt.error)
+        self.receipt = receipt
 
 
 class Approvals:
@@ -130,7 +132,7 @@ class Approvals:
         ledger: Ledger,
         timers: Timers,
         clock: Callable[[], float] = time.time,
-        in_thread: Callable[..., object] = _here,
+        in_thread: Callable[..., object] = lambda work, then: then(work()),
     ) -> None:
         self.presenter = presenter
         self.notifier = notifier
@@ -144,10 +146,8 @@ class Approvals:
         self._armed = math.inf  # when the next look at the deadlines is due
         self.presence = Presence()
         self._delays_cards = settings.permission_notify_delay == AUTO
-        self._longest_delay = min(
-            TYPING_SECONDS, settings.permission_request_timeout / 3
-        )
         self._timeout = settings.permission_request_timeout
+        self._longest_delay = min(TYPING_SECONDS, self._timeout / 3)
         self._gives_back = settings.permission_subagent_action == "terminal"
         self._closed = False
         self._handed_over = False
@@ -160,6 +160,7 @@ class Approvals:
         )
         self.passes = Passes(ledger, clock, timers.now)
         self.requests = RequestManager(settings, self._ended, clock)
+        notifier.serve(self.requests, self._card_delay)
         self.watcher = Watcher(
             self.requests, timers, self._hear_words, self._learn_result
         )
@@ -171,17 +172,14 @@ class Approvals:
         """Take a request in and show it to people; `payload` is its event, decoded."""
         if self._handed_over:
             return  # its connection is about to be closed, which means "again"
-        if self._closed:
-            waiter.send(b"R")
-            return
-        if payload.tool_name == DOCTOR_TOOL:  # rings no phone, and never means "yes"
+        if payload.tool_name == DOCTOR_TOOL and not self._closed:
+            # It rings no phone, and never means "yes".
             waiter.send(b"D", Decision.deny(DOCTOR_ANSWER).to_stdout())
             return
-        now = self._timers.now()
-        if self._user_is_typing(hook, payload):
+        if self._closed or self._user_is_typing(hook, payload):
             waiter.send(b"R")
             return
-        patience = self._patience(payload)
+        now, patience = self._timers.now(), self._patience(payload)
         request = self.requests.register(hook, payload, waiter, now, patience)
         if request is None:
             return
@@ -200,11 +198,13 @@ class Approvals:
         if ask is not None:  # its hook is back at the same server
             show(ask)
             return
-        steps = self.presenter.brief(request, payload)
+        work = partial(
+            self._in_turns, request, self.presenter.brief(request, payload), show
+        )
         if len(hook.raw) > LARGE:
-            self._later(NEXT_TURN, partial(self._in_turns, request, steps, show))
+            self._later(NEXT_TURN, work)
         else:
-            self._in_turns(request, steps, show)
+            work()
 
     def _in_turns(
         self,
@@ -232,7 +232,7 @@ class Approvals:
         if request.stale_pass:
             changed = self.presenter.say(STALE_PASS, id=request.stale_pass)
             self._keep_ask(request, ask._replace(facts=(*ask.facts, changed)))
-        self.notifier.announce(request, self, push=not request.shown)
+        self.notifier.announce(request, push=not request.shown)
 
     def _keep_ask(self, request: Request, ask: Ask) -> None:
         """Let a request hold its ask, beside the first one of its kind and tool."""
@@ -247,14 +247,14 @@ class Approvals:
         The use is on the disk before anything is allowed; where it cannot be written,
         people are asked as ever.
         """
-        row = None
-        if self.passes.rows:
-            call = self._pass_call(request, payload)
-            row = self.passes.find(call)
-            ended = self.passes.end_stale(call)
-            request.stale_pass = ended[0].id if ended and row is None else ""
         action = KINDS[request.kind].action("allow")
-        if row is None or action is None:
+        if not self.passes.rows or action is None:
+            return False
+        call = self._pass_call(request, payload)
+        row = self.passes.find(call)
+        ended = self.passes.end_stale(call)
+        if row is None:
+            request.stale_pass = ended[0].id if ended else ""
             return False
         request.pass_id = row.id
         answer = Answer(request.id, action.name, surface="pass", who=row.who)
@@ -339,7 +339,7 @@ class Approvals:
         for request in self.requests.waiting() if session else ():
             alone = KINDS[request.kind].alone and request.session == session
             if alone and request is not newest:
-                self.requests.end_session(request.id)
+                self.requests.end(request, states.GONE)
 
     def let_through(self, payload: PreToolUsePayload, waiter: Waiter) -> None:
         """A tool call begins: a person may have let it through before, once."""
@@ -358,7 +358,7 @@ class Approvals:
             return
         request = self.requests.of_waiter(waiter)
         if request is not None and not self.watcher.settled(request):
-            self.requests.disconnect(waiter)
+            self.requests.end(request, states.GONE, hears=False)
 
     def extend_deadline(self, id: str, who: str = "") -> bool:
         """Somebody reads a request, or says so: its hook waits as long as it can.
@@ -394,27 +394,34 @@ class Approvals:
             return Receipt(statuses.UNKNOWN)
         if not request.waits() or self.watcher.settled(request):
             return self._receipt(statuses.ENDED, request)
+        try:
+            self._settle(request, self._button(request, answer), answer)
+        except Refusal as refusal:
+            return refusal.receipt
+        return self._receipt(statuses.SETTLED, request)
+
+    def _button(self, request: Request, answer: Answer) -> Action:
+        """What was tapped. Raises Refusal: not here, not offered, not as shown."""
         if self._handed_over:  # its hook could not hear it any more
-            return self._refuse(
-                statuses.INCOMPLETE,
+            raise self._refusal(
                 msg("The server has just restarted: please tap again"),
+                statuses.INCOMPLETE,
             )
         if not self._may_answer(answer.surface):
-            return self._refuse(statuses.REFUSED, NOT_HERE)
+            raise self._refusal(NOT_HERE)
         row = KINDS[request.kind].action(answer.action)
         if row is None or (row.tools and request.tool_name not in row.tools):
-            return self._refuse(statuses.REFUSED, NOT_OFFERED)
+            raise self._refusal(NOT_OFFERED)
         if answer.digest and answer.digest != request.short_digest():
-            return self._refuse(statuses.REFUSED, NOT_AS_SHOWN)
+            raise self._refusal(NOT_AS_SHOWN)
         if is_hidden_from(request, row, answer.surface):
-            return self._refuse(
-                statuses.REFUSED,
+            raise self._refusal(
                 msg(
                     "Part of it is masked here; nothing was done. Open the full "
                     "request to decide."
-                ),
+                )
             )
-        return self._settle(request, row, answer)
+        return row
 
     def undo(self, id: str, surface: str, who: str = "") -> Receipt:
         """Undo the rules that an answer wrote; the door is that of `log undo`."""
@@ -422,9 +429,9 @@ class Approvals:
         if request is None:
             return Receipt(statuses.UNKNOWN)
         if not self._may_answer(surface):
-            return self._refuse(statuses.REFUSED, NOT_HERE)
+            return self._refusal(NOT_HERE).receipt
         if request.waits() or not request.rules:
-            return self._refuse(statuses.REFUSED, NOT_OFFERED)
+            return self._refusal(NOT_OFFERED).receipt
         try:
             self._ledger.flush()
             take_back(
@@ -436,10 +443,9 @@ class Approvals:
             )
         except FeishupermError as error:
             log(f"{id}: its rules were not undone: {error}", "error")
-            return self._refuse(
-                statuses.REFUSED,
-                msg("The rule was not taken back; see feishuperm log."),
-            )
+            return self._refusal(
+                msg("The rule was not taken back; see feishuperm log.")
+            ).receipt
         request.undone = True
         log(f"{id}: rules undone")
         self._tell_update(request)
@@ -481,64 +487,43 @@ class Approvals:
         """Whether the user lets requests be answered there."""
         return not self._surfaces.isdisjoint(PLACES.get(surface, (surface,)))
 
-    def _settle(self, request: Request, row: Action, answer: Answer) -> Receipt:
-        """Write what the button says, then end the request."""
+    def _settle(self, request: Request, row: Action, answer: Answer) -> None:
+        """Write what the button says, then end the request. Raises Refusal."""
         kind = KINDS[request.kind]
         grants_content = kind.content and not row.message
-        payload = request.payload() if grants_content or _looks(row) else None
+        # Most answers need no look at the event, which may have megabytes.
+        looks = grants_content or row.needs or row.writes_rule or row.passes
+        payload = request.payload() if looks else None
         tool_input = payload.tool_input if payload else {}
         if grants_content and not kind.may_grant(tool_input):
-            return self._refuse(statuses.REFUSED, NOT_OFFERED)
+            raise self._refusal(NOT_OFFERED)
         decision = kind.reply(row, tool_input, answer, self.presenter.say)
-        if not isinstance(decision, Decision):
-            return self._incomplete(decision)
-        plan: RulePlan | Receipt = NO_PLAN
-        if payload is not None:
-            plan = self._prepare(request, payload, row, answer, decision)
-        if isinstance(plan, Receipt):
-            return plan
-        if not self._intend(request, row, answer, plan, row.ran(decision)):
-            # Nothing is granted that nobody could look up later.
-            self.requests.release(request.id, "the ledger could not be written")
-            return self._refuse(
-                statuses.REFUSED,
-                msg(
-                    "The decision could not be recorded, so nothing was allowed: "
-                    "please answer in the terminal."
-                ),
-            )
-        self._carry_out(request, row, answer, decision, plan)
-        return self._receipt(statuses.SETTLED, request)
-
-    def _incomplete(self, missing: str | Wrong) -> Receipt:
-        """What an answer lacks, in words."""
-        if isinstance(missing, str):
-            return self._refuse(statuses.INCOMPLETE, missing)
-        error = self.presenter.say(missing.key, field=missing.field)
-        return Receipt(statuses.INCOMPLETE, error=error)
-
-    def _prepare(
-        self,
-        request: Request,
-        payload: AskPayload,
-        row: Action,
-        answer: Answer,
-        decision: Decision,
-    ) -> RulePlan | Receipt:
-        """The rules that an answer writes; or what is said instead of doing so."""
-        plan = NO_PLAN
-        if row.writes_rule:
+        if isinstance(decision, str):
+            raise self._refusal(decision, statuses.INCOMPLETE)
+        if isinstance(decision, Wrong):
+            error = self.presenter.say(decision.key, field=decision.field)
+            raise Refusal(Receipt(statuses.INCOMPLETE, error=error))
+        plan, ran = NO_PLAN, row.ran(decision)
+        if payload is not None and row.writes_rule:
             plan = self.presenter.plan(request, payload)
             if plan.broad and not answer.confirmed:
-                return self._refuse(statuses.CONFIRM, BROAD)
-        refusal = None
-        if row.passes:
-            refusal = self._grant(request, payload, row, answer)
-        if refusal is None and row.ran(decision):
+                raise self._refusal(BROAD, statuses.CONFIRM)
+        if payload is not None and row.passes:
+            self._draw_up_pass(request, payload, row, answer)
+        if payload is not None and ran:
             # The record is of what runs, not of what was asked for.
             reading = read_danger(payload, request.project, decision.updated_input)
             request.danger = names(reading)
-        return refusal or plan
+        if not self._intend(request, row, answer, plan, ran):
+            # Nothing is granted that nobody could look up later.
+            self.requests.release(request, "the ledger could not be written")
+            raise self._refusal(
+                msg(
+                    "The decision could not be recorded, so nothing was allowed: "
+                    "please answer in the terminal."
+                )
+            )
+        self._carry_out(request, row, answer, decision, plan)
 
     def _carry_out(
         self,
@@ -564,17 +549,17 @@ class Approvals:
         head = self._ledger.head() if request.id in self._intents else ""
         self.requests.resolve(answer, row, decision, written, head)
 
-    def _grant(
+    def _draw_up_pass(
         self, request: Request, payload: AskPayload, row: Action, answer: Answer
-    ) -> Receipt | None:
-        """Draw up the pass that an answer makes; what is said instead of doing so."""
+    ) -> None:
+        """The pass that an answer makes, kept with the request. Raises Refusal."""
         may_pass = request.passable and request.is_worded
         if not may_pass or not self.passes.has_room():
-            return self._refuse(statuses.REFUSED, NOT_OFFERED)
+            raise self._refusal(NOT_OFFERED)
         call = self._pass_call(request, payload)
         if not answer.confirmed:
             words = self.presenter.pass_words(row.name, request, call.rules)
-            return Receipt(statuses.CONFIRM, error=words)
+            raise Refusal(Receipt(statuses.CONFIRM, error=words))
         scope = Pass(
             rules=call.rules,
             call="" if call.rules else call.digest,
@@ -586,7 +571,6 @@ class Approvals:
             who=answer.who,
         )
         request.grants = to_plain(self.passes.draft(scope, row.passes))
-        return None
 
     def _intend(
         self,
@@ -610,8 +594,9 @@ class Approvals:
     def _receipt(self, status: str, request: Request) -> Receipt:
         return Receipt(status, self.outcome_of(request))
 
-    def _refuse(self, status: str, key: str) -> Receipt:
-        return Receipt(status, error=self.presenter.say(key), fixed=True)
+    def _refusal(self, key: str, status: str = statuses.REFUSED) -> Refusal:
+        """Nothing is done; the sentence that says why quotes no request."""
+        return Refusal(Receipt(status, error=self.presenter.say(key), fixed=True))
 
     def refuse(self, id: str, what: str, who: str) -> Receipt:
         """The session that asks tried to answer itself: nothing is done but told.
@@ -625,24 +610,26 @@ class Approvals:
             "that asks. Use the phone, or a browser outside the session.",
             process=who,
         )
-        if (id, what) not in self._refused and len(self._refused) < REFUSED_MOST:
-            self._refused.add((id, what))
-            log(f"{id}: refused {what!r} to {who}, of the session that asks", "warning")
-            self._record(refusal_entry(request, what, who))
-            if request is not None and self.requests.mark_tried(request, who):
+        told = self._note_attempt(id, what, who, what)
+        if told and request is not None and request.waits():
+            is_new, request.tried = not request.tried, who
+            if is_new:
                 self.notifier.notify(self.presenter.tried(request, self._clock()))
         return Receipt(statuses.REFUSED, error=error)
 
     def note_refused(self, id: str, action: str, who: str) -> None:
         """Somebody tapped who must not, or on a card that is not the request's."""
-        request = self.requests.get(id)
         id, action, who = (one_line(said, 64) for said in (id, action, who))
-        attempt = (id, f"{action} {who}")
-        if attempt in self._refused or len(self._refused) >= REFUSED_MOST:
-            return
-        self._refused.add(attempt)
-        log(f"{id}: refused {action!r} to {who}, who may not", "warning")
-        self._record(refusal_entry(request, action, who))
+        self._note_attempt(id, action, who, f"{action} {who}")
+
+    def _note_attempt(self, id: str, what: str, who: str, once: str) -> bool:
+        """Write down what somebody tried; whether it is new, by `once`."""
+        if (id, once) in self._refused or len(self._refused) >= REFUSED_MOST:
+            return False
+        self._refused.add((id, once))
+        log(f"{id}: refused {what!r} to {who}, who may not", "warning")
+        self._record(refusal_entry(self.requests.get(id), what, who))
+        return True
 
     # What channels and pages ask; see `channels.base.ApprovalsPort`.
 
@@ -728,22 +715,12 @@ class Approvals:
         """Hand everything back to the terminals; returns how many."""
         waiting = self.requests.waiting()
         for request in waiting:
-            self.requests.release(request.id, reason)
+            self.requests.release(request, reason)
         return len(waiting)
 
-    # The card, see `notifier.Listener`.
+    # Time.
 
-    def on_shown(self, request: Request) -> None:
-        self.requests.mark_shown(request)
-
-    def on_unseen(self, request: Request, why: str) -> None:
-        if self.requests.release(request.id, why):
-            log(f"{request.id}: no surface could show it, left to the terminal: {why}")
-
-    def on_lost(self, request: Request) -> None:
-        self.requests.mark_lost(request)
-
-    def card_delay(self, request: Request) -> float:
+    def _card_delay(self, request: Request) -> float:
         """How long a card should wait before it is looked at again; 0: send it."""
         passed = self._timers.now() - request.asked
         if passed < WORDS_SECONDS and self.watcher.words_may_come(request):
@@ -753,8 +730,6 @@ class Approvals:
             return 0.0
         there = self.presence.is_there(request.session, request.created, self._clock())
         return TYPING_LOOK_SECONDS if there else 0.0
-
-    # Time.
 
     def _later(self, seconds: float, fn: Callable[[], None]) -> None:
         self._timers.call_at(self._timers.now() + seconds, fn)
@@ -845,11 +820,6 @@ class Approvals:
         self._one_time_allows.forget()
         self._refused.clear()
         self._later(FORGET_SECONDS, self._forget)
-
-
-def _looks(row: Action) -> bool:
-    """Most answers need no look at the event, which may have megabytes."""
-    return bool(row.needs or row.writes_rule or row.passes)
 
 
 def is_hidden_from(request: Request, row: Action, surface: str) -> bool:

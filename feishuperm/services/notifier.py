@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from feishuperm.channels.base import Announcement, Channel, Later, bare_ask
+from feishuperm.lib.log import log
 from feishuperm.models.ask import Notice, Outcome
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
@@ -24,43 +25,23 @@ from feishuperm.models.request import Request
 BLOCKED_SECONDS = 12
 
 
-class Listener(Protocol):
-    """Who is told how the showing of a request goes."""
+class Requests(Protocol):
+    """Who is told how the showing of a request goes: `RequestManager`."""
 
-    def on_shown(self, request: Request) -> None: ...
+    def mark_shown(self, request: Request) -> None: ...
 
-    def on_unseen(self, request: Request, why: str) -> None:
-        """No person will ever see it."""
+    def mark_lost(self, request: Request) -> None: ...
 
-    def on_lost(self, request: Request) -> None:
-        """It was shown, and nobody can answer it now."""
-
-    def card_delay(self, request: Request) -> float:
-        """Seconds until its card should be thought of again; 0: send it."""
+    def release(self, request: Request, reason: str) -> None: ...
 
 
 class Showing:
     """A pending request, and what became of it on the channels that push."""
 
-    __slots__ = (
-        "announced",
-        "failed",
-        "is_back",
-        "listener",
-        "pushing",
-        "request",
-        "there",
-    )
+    __slots__ = ("announced", "failed", "is_back", "pushing", "request", "there")
 
-    def __init__(
-        self,
-        request: Request,
-        listener: Listener,
-        pushing: list[Channel],
-        is_back: bool,
-    ) -> None:
+    def __init__(self, request: Request, pushing: list[Channel], is_back: bool) -> None:
         self.request = request
-        self.listener = listener
         self.pushing = pushing
         self.is_back = is_back
         self.announced: tuple[str, ...] = ()  # names of channels that were given it
@@ -96,31 +77,36 @@ class Notifier:
         self._titles_only = titles_only
         self._showings: dict[str, Showing] = {}  # of pending requests, by id
 
-    def announce(self, request: Request, listener: Listener, push: bool = True) -> None:
-        """Show the request everywhere; the listener hears how that goes.
+    def serve(self, requests: Requests, delay: Callable[[Request], float]) -> None:
+        """Whose requests these are; `delay`: seconds to think of a card again."""
+        self._requests, self._card_delay = requests, delay
+
+    def announce(self, request: Request, push: bool = True) -> None:
+        """Show the request everywhere.
 
         Without `push` only people who look see it, and a channel whose card is out
         watches over it.
         """
-        muted = any(
-            channel.muted() for channel in self._channels if not channel.passive
-        )
+        muted = any(c.muted() for c in self._channels if not c.passive)
         blocks = KINDS[request.kind].blocks_terminal
         pushing = self._pushing(request, push and not muted, not push)
-        showing = Showing(request, listener, pushing, not push)
+        showing = Showing(request, pushing, not push)
         if pushing:
             self._showings[request.id] = showing
-        self._show(showing, self._passive())
+        self._show(showing, [c for c in self._channels if c.passive])
 
         idle = blocks and not pushing
         if push and (muted or idle) and not self.watched():
-            listener.on_unseen(
-                request, "muted in the chat" if muted else "nobody looks"
-            )
+            self._give_up(request, "muted in the chat" if muted else "nobody looks")
         elif self._delay and not blocks:
             self._later(self._delay, partial(self._show_when_free, showing))
         else:
             self._show_when_free(showing)
+
+    def _give_up(self, request: Request, why: str) -> None:
+        """No person will ever see it."""
+        log(f"{request.id}: no surface could show it, left to the terminal: {why}")
+        self._requests.release(request, why)
 
     def _pushing(self, request: Request, push: bool, is_back: bool) -> list[Channel]:
         """Those that send it out, or have sent it before."""
@@ -147,7 +133,7 @@ class Notifier:
         request = showing.request
         wait = 0.0
         if showing.pushing and request.waits():
-            wait = showing.listener.card_delay(request)
+            wait = self._card_delay(request)
         if wait > 0:
             self._later(wait, partial(self._show_when_free, showing))
         else:
@@ -177,7 +163,7 @@ class Notifier:
         showing = self._showings.get(id)
         if showing is not None:
             showing.there = (*showing.there, channel)
-            showing.listener.on_shown(showing.request)
+            self._requests.mark_shown(showing.request)
 
     def failed(self, id: str, channel: str, why: str) -> None:
         showing = self._showings.get(id)
@@ -187,9 +173,7 @@ class Notifier:
         self._show(showing, showing.stand_ins(channel))
         everywhere = len(showing.failed) == len(showing.pushing)
         if everywhere and not self.watched():
-            showing.listener.on_unseen(
-                showing.request, "; ".join(showing.failed.values())
-            )
+            self._give_up(showing.request, "; ".join(showing.failed.values()))
 
     def lost(self, id: str, channel: str) -> None:
         showing = self._showings.get(id)
@@ -197,7 +181,7 @@ class Notifier:
             return
         showing.there = tuple(name for name in showing.there if name != channel)
         if not showing.there and not self.watched():
-            showing.listener.on_lost(showing.request)
+            self._requests.mark_lost(showing.request)
 
     def stand_in(self, id: str, channel: str) -> None:
         showing = self._showings.get(id)
@@ -205,9 +189,6 @@ class Notifier:
             self._show(showing, showing.stand_ins(channel))
 
     # What channels are told.
-
-    def _passive(self) -> list[Channel]:
-        return [channel for channel in self._channels if channel.passive]
 
     def watched(self) -> bool:
         """Whether somebody looks at a passive channel right now."""
@@ -243,10 +224,8 @@ class Notifier:
 
     def states(self) -> list[dict[str, Any]]:
         """Name, state and detail of every channel, for `status`."""
+        names = ("name", "state", "detail")
         return [
-            {
-                **dict(zip(("name", "state", "detail"), (c.name, *c.state()))),
-                **c.facts(),
-            }
+            {**dict(zip(names, (c.name, *c.state()))), **c.facts()}
             for c in self._channels
         ]

@@ -1,7 +1,7 @@
 """Pending requests: their states, their deadlines, and the hook of each.
 
 The manager is the only place where a request ends, and every way to end one goes
-through `_end()`, so a request ends once and only once whatever happens at the same
+through `end()`, so a request ends once and only once whatever happens at the same
 time.  It knows no sockets (a waiter is anything with `send(kind, body)`), no clock
 (`now` is given) and no pages; a caller that wants to know of an end passes `on_end`.
 
@@ -188,31 +188,12 @@ class RequestManager:
             request.rules, request.known_rules, problem = written
             request.note = problem or request.note
         request.head = head
-        return self._end(request.id, row.state, decision, row.reason(answer))
-
-    def end_in_terminal(self, id: str) -> Request | None:
-        """The person answered at the keyboard."""
-        request = self._requests.get(id)
-        if request is not None and request.waits():
-            request.surface = "terminal"
-        return self._end(id, states.TERMINAL)
-
-    def release(self, id: str, reason: str) -> Request | None:
-        """Hand the request back to the terminal undecided."""
-        return self._end(id, states.RELEASED, reason=reason)
-
-    def end_session(self, id: str) -> Request | None:
-        """Its session has ended or gone on, and its hook is to end as well."""
-        waiter = self._waiters.get(id)
-        request = self._end(id, states.GONE)
-        if request is not None and waiter is not None:
-            waiter.send(b"R")
+        self.end(request, row.state, decision, row.reason(answer))
         return request
 
-    def disconnect(self, waiter: Waiter) -> Request | None:
-        """The hook is gone, and with it the question."""
-        id = self._ids.get(waiter)
-        return None if id is None else self._end(id, states.GONE)
+    def release(self, request: Request, reason: str) -> None:
+        """Hand the request back to the terminal undecided."""
+        self.end(request, states.RELEASED, reason=reason)
 
     def expire(self, now: float, most: int = EXPIRE_MOST) -> list[Request]:
         """End those whose time is over, some at a time; returns what ended."""
@@ -232,12 +213,12 @@ class RequestManager:
 
     def _time_out(self, request: Request) -> None:
         if not request.shown:
-            self.release(request.id, "nothing showed it in time")
+            self.release(request, "nothing showed it in time")
             return
         denies = self._denies(request.from_agent)
         words = KINDS[request.kind].expired if denies else ""
         decision = Decision.deny(text(self._language, words)) if words else None
-        self._end(request.id, states.EXPIRED, decision)
+        self.end(request, states.EXPIRED, decision)
 
     def next_deadline(self) -> float | None:
         """When `expire()` has something to do next."""
@@ -275,33 +256,32 @@ class RequestManager:
             left = math.ceil(request.deadline - now)
             self._waiters[request.id].send(b"H", b"%d" % max(1, left))
 
-    def mark_tried(self, request: Request, who: str) -> bool:
-        """The session itself tried to answer; whether that is new."""
-        fresh = request.waits() and not request.tried
-        if request.waits():
-            request.tried = who
-        return fresh
-
-    def _end(
+    def end(
         self,
-        id: str,
+        request: Request,
         state: str,
         decision: Decision | None = None,
         reason: str = "",
-    ) -> Request | None:
-        request = self._requests.get(id)
-        if request is None or not request.end(state, self._clock()):
-            return None
+        hears: bool = True,
+    ) -> bool:
+        """The one way to end; False when it has ended already.
+
+        Its hook is told, if it is still there and `hears`.
+        """
+        if not request.end(state, self._clock()):
+            return False
         request.decision = decision
         request.reason = reason
-        waiter = self._detach(id)
-        if waiter is not None and state != states.GONE:
+        if state == states.TERMINAL:
+            request.surface = "terminal"
+        waiter = self._detach(request.id)
+        if waiter is not None and hears:
             self._deliver(request, waiter)
         # Ends are kept in the order they happened, for `recent()` and `forget()`.
-        self._requests[id] = self._requests.pop(id)
+        self._requests[request.id] = self._requests.pop(request.id)
         self._on_end(request)
         self._keep_whole(request)
-        return request
+        return True
 
     def _keep_whole(self, request: Request) -> None:
         """Keep its event for a while, and let go of older ones."""

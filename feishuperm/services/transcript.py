@@ -701,7 +701,7 @@ class Watcher:
         watch = self._watches.get(request.id)
         if watch is None or not self.ends_requests or watch.check() not in OVER:
             return False
-        self._requests.end_in_terminal(request.id)
+        self._requests.end(request, states.TERMINAL)
         return True
 
     def words_may_come(self, request: Request) -> bool:

@@ -37,7 +37,7 @@ class Muted(Channel):
 
 
 class Bench:
-    """Channels, a clock, and a listener that writes down what it is told."""
+    """Channels, a clock, and requests that write down what they are told."""
 
     def __init__(self, *channels: Channel, delay: int = 0, **options: bool) -> None:
         self.inbox = Channel("inbox", passive=True)
@@ -53,24 +53,25 @@ class Bench:
             lambda seconds, fn: self.timers.call_at(self.timers.time + seconds, fn),
             lambda: self.changes.append(1), **options,
         )  # fmt: skip
+        self.notifier.serve(self, self.card_delay)
 
     def announce(self, ask: Ask | None = None, push: bool = True) -> None:
         self.request = Asked(ask or make_ask())
-        self.notifier.announce(self.request, self, push)
+        self.notifier.announce(self.request, push)
 
     def report(self, channel: Channel, shown: bool, detail: str = "") -> None:
         announcement = channel.asks[-1][1]
         announcement.shown() if shown else announcement.failed(detail)
 
-    # The listener.
+    # The requests.
 
-    def on_shown(self, request: Any) -> None:
+    def mark_shown(self, request: Any) -> None:
         self.said.append("shown")
 
-    def on_unseen(self, request: Any, why: str) -> None:
-        self.said.append(f"failed: {why}")
+    def release(self, request: Any, reason: str) -> None:
+        self.said.append(f"failed: {reason}")
 
-    def on_lost(self, request: Any) -> None:
+    def mark_lost(self, request: Any) -> None:
         self.said.append("lost")
 
     def card_delay(self, request: Any) -> float:

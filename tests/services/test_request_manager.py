@@ -79,6 +79,11 @@ class Desk:
         assert isinstance(decision, Decision)
         return self.manager.resolve(answer, row, decision)
 
+    def end(self, state: str, hears: bool = True) -> Request | None:
+        request = self.manager.get(ID)
+        assert request is not None
+        return request if self.manager.end(request, state, hears=hears) else None
+
 
 def printed(waiter: FakeWaiter) -> dict[str, Any]:
     kind, body = waiter.frames[-1]
@@ -128,9 +133,9 @@ def test_typed_reason_reaches_the_model_with_a_plain_denial_only() -> None:
 ENDINGS = [
     lambda desk, waiter: desk.tap("allow"),
     lambda desk, waiter: desk.tap("deny"),
-    lambda desk, waiter: desk.manager.end_in_terminal(ID),
-    lambda desk, waiter: desk.manager.release(ID, "why"),
-    lambda desk, waiter: desk.manager.disconnect(waiter),
+    lambda desk, waiter: desk.end(states.TERMINAL),
+    lambda desk, waiter: desk.end(states.RELEASED),
+    lambda desk, waiter: desk.end(states.GONE, hears=False),
     lambda desk, waiter: desk.manager.expire(1e9) or None,
 ]
 
@@ -216,7 +221,7 @@ def test_hook_that_comes_back_takes_over_its_request() -> None:
     request, old = desk.ask()
     again, new = desk.ask(shown="again")
     assert again is request
-    assert desk.manager.disconnect(old) is None
+    assert desk.manager.of_waiter(old) is None
     desk.tap("allow")
     assert printed(new) == {"behavior": "allow"}
 
