@@ -49,7 +49,7 @@ from feishuperm.services.grants import (
     call_digest,
     digest_of,
 )
-from feishuperm.services.history import UNDO, take_back, undo_last
+from feishuperm.services.history import UNDO, Undone, undo_last, undo_rules
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.notifier import Notifier
 from feishuperm.services.presenter import (
@@ -434,18 +434,14 @@ class Approvals:
             return self._refusal(NOT_OFFERED).receipt
         try:
             self._ledger.flush()
-            take_back(
-                self._ledger,
-                self._rule_writer,
-                id,
-                lambda entry: self._record({**entry, "surface": surface, "who": who}),
-                request.created,
-            )
+            done = undo_rules(self._ledger, self._rule_writer, id, request.created)
         except FeishupermError as error:
             log(f"{id}: its rules were not undone: {error}", "error")
             return self._refusal(
                 msg("The rule was not taken back; see feishuperm log.")
             ).receipt
+        if done.entry:
+            self._record({**done.entry, "surface": surface, "who": who})
         request.undone = True
         log(f"{id}: rules undone")
         self._tell_update(request)
@@ -468,20 +464,21 @@ class Approvals:
         The ledger may be long, so a thread reads it, with a ledger and a writer of its
         own, as `log undo` does in a process of its own.
         """
-        ids: list[str] = []
 
-        def work() -> tuple[list[str], str]:
+        def work() -> tuple[Undone | None, str]:
             try:
-                return undo_last(Ledger(), RuleWriter(), UNDOABLE, ids.append, who), ""
+                return undo_last(Ledger(), RuleWriter(), UNDOABLE, who), ""
             except FeishupermError as error:
-                return [], message_of(error)
+                return None, message_of(error)
 
-        def done(result: tuple[list[str], str]) -> None:
-            for id in ids:
-                self.learn_undo(id)
-            then(*result)
+        def tell(result: tuple[Undone | None, str]) -> None:
+            done, error = result
+            if done is not None:
+                self.learn_undo(done.id)
+            rules = done.rules.items() if done is not None else ()
+            then([rule for rule, removed in rules if removed], error)
 
-        self._in_thread(work, done)
+        self._in_thread(work, tell)
 
     def _may_answer(self, surface: str) -> bool:
         """Whether the user lets requests be answered there."""

@@ -15,7 +15,6 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
@@ -47,7 +46,7 @@ FORMULAS = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 HEADINGS = ("TIME", "ID", "TOOL", "DECISION", "BY", "DETAIL")
 NARROW = ("TIME", "ID", "DECISION", "BY", "WHAT")
 WIDE = 120  # columns; with fewer, the command would not be seen
-NARROW_CELL = 14
+NARROW_CELL, WIDE_CELL = 14, 40
 SHORT_ID = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LOOKED_THROUGH = 1000  # entries, for the last rule of a chat
 REFUSED = "refused"  # the event of an entry: nothing was done
@@ -66,15 +65,11 @@ def table(entries: Sequence[Entry], columns: int) -> str:
     """
     undone = {str(entry.get("id")) for entry in entries if entry.get("event") == UNDO}
     narrow = columns < WIDE
-    row = _narrow_row if narrow else _row
     rows = [tuple(translate(word(name)) for name in (NARROW if narrow else HEADINGS))]
-    rows += [row(entry, str(entry.get("id")) in undone) for entry in entries]
+    rows += [_row(e, str(e.get("id")) in undone, narrow) for e in entries]
     widths = [max(map(width, column)) for column in zip(*rows)]
-    lines = []
-    for cells in rows:
-        padded = map(pad, cells, widths)
-        lines.append(cut("  ".join(padded), columns).rstrip())
-    return "\n".join(lines)
+    lines = ("  ".join(map(pad, cells, widths)) for cells in rows)
+    return "\n".join(cut(line, columns).rstrip() for line in lines)
 
 
 def as_json(entries: Sequence[Entry]) -> str:
@@ -126,32 +121,27 @@ def _cell_width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _row(entry: Entry, undone: bool) -> tuple[str, ...]:
+def _row(entry: Entry, undone: bool, narrow: bool) -> tuple[str, ...]:
+    """An entry in the cells of one line; a narrow one names the tool with the rest."""
+    id, tool = str(entry.get("id") or "-"), entry.get("tool")
     rules = entry.get("rules")
-    detail = _detail(entry)
-    if isinstance(rules, list) and rules:
-        detail = ", ".join(map(str, rules))
-    cells = (entry.get("id"), entry.get("tool"), _decision(entry), _by(entry))
-    return (
-        _local_time(entry_time(entry)),
-        *(one_line(mask(str(cell or "-")), 40) for cell in cells),
-        one_line(mask(_with_ends(entry, detail, undone) or "-"), sys.maxsize),
-    )
-
-
-def _narrow_row(entry: Entry, undone: bool) -> tuple[str, ...]:
-    rules = entry.get("rules")
+    written = ", ".join(map(str, rules)) if isinstance(rules, list) else ""
     what = _detail(entry)
-    if entry.get("tool") not in (None, "", "Bash"):
-        what = f"{entry['tool']} {what}"
-    if entry.get("danger"):
-        what = f"! {what}"
-    if isinstance(rules, list) and rules:
-        what = f"{what} => {', '.join(map(str, rules))}"
-    cells = (short_id(str(entry.get("id") or "-")), _decision(entry), _by(entry))
+    cells = [_decision(entry), _by(entry)]
+    if narrow:
+        moment = _local_time(entry_time(entry), "%m-%d %H:%M")
+        cells = [short_id(id), *cells]
+        what = what if tool in (None, "", "Bash") else f"{tool} {what}"
+        what = f"! {what}" if entry.get("danger") else what
+        what = f"{what} => {written}" if written else what
+    else:
+        moment = _local_time(entry_time(entry))
+        cells = [id, str(tool or "-"), *cells]
+        what = written or what
+    most = NARROW_CELL if narrow else WIDE_CELL
     return (
-        _local_time(entry_time(entry), "%m-%d %H:%M"),
-        *(one_line(mask(str(cell or "-")), NARROW_CELL) for cell in cells),
+        moment,
+        *(one_line(mask(cell or "-"), most) for cell in cells),
         one_line(mask(_with_ends(entry, what, undone) or "-"), sys.maxsize),
     )
 
@@ -243,29 +233,60 @@ def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str]
 # Undone.
 
 
+class Undone(NamedTuple):
+    """What an undo did."""
+
+    id: str  # of the request, whole
+    project: str
+    rules: dict[str, bool]  # that it wrote, as they may be shown: was each still there?
+    entry: Entry  # for the ledger; empty: none of them was
+
+
+def undo_rules(
+    ledger: Ledger, writer: RuleWriter, id: str, since: float = 0.0
+) -> Undone:
+    """Take the rules that one request wrote out of the settings, and nothing else.
+
+    `since` says when the request came, if that is known.  An intent that a crash left
+    open counts as written: the file shows whether it was.  The caller records `entry`.
+    Raises FeishupermError.
+    """
+    entries = ledger.find(id, since) or _by_short_id(ledger, id)
+    if not entries:
+        raise FeishupermError(msg("no request {} in the ledger", id), "feishuperm log")
+    whole, project = str(entries[0].get("id")), str(entries[0].get("project"))
+    written = _written(ledger, entries, writer.rules(project))
+    if not written:
+        raise FeishupermError(msg("request {} wrote no rule", id))
+    # A rule that is back since an earlier undo is another request's.
+    done = _undone_names(entries)
+    open_rules = [rule for name, rule in written if rule and name not in done]
+    removed = writer.undo(project, open_rules) if open_rules else ()
+    rules = {mask(shown): rule in removed for (shown, _), rule in written}
+    entry = {"event": UNDO, "id": whole, "project": project, "rules": list(removed)}
+    return Undone(whole, project, rules, entry if removed else {})
+
+
 def undo(
     ledger: Ledger,
     writer: RuleWriter,
     id: str,
     tell: Callable[[str], object] = lambda id: None,
 ) -> list[str]:
-    """Undo what one request's "always" wrote; says what it did.
+    """Undo what one request's "always" wrote, and record it; says what it did.
 
     `tell` gets the id of the request once that is in the ledger.  Raises
     FeishupermError.
     """
-    record = partial(_record, ledger, {"surface": "command"}, tell)
-    project, taken = take_back(ledger, writer, id, record)
+    done = undo_rules(ledger, writer, id)
     said = []
-    if any(taken.values()):
-        said.append(
-            msg(
-                "{}: a session that runs keeps this until it ends",
-                settings_path(project),
-            )
-        )
-    for rule, removed in taken.items():
-        shown = one_line(mask(rule), sys.maxsize)
+    if done.entry:
+        _append(ledger, {**done.entry, "surface": "command"})
+        tell(done.id)
+        path = settings_path(done.project)
+        said.append(msg("{}: a session that runs keeps this until it ends", path))
+    for rule, removed in done.rules.items():
+        shown = one_line(rule, sys.maxsize)
         said.append(
             msg("removed: {}", shown)
             if removed
@@ -275,69 +296,41 @@ def undo(
 
 
 def undo_last(
-    ledger: Ledger,
-    writer: RuleWriter,
-    surfaces: Sequence[str],
-    tell: Callable[[str], object],
-    who: str,
-) -> list[str]:
-    """Undo the last rules that were written from these surfaces; returns them.
+    ledger: Ledger, writer: RuleWriter, surfaces: Sequence[str], who: str
+) -> Undone | None:
+    """Undo the last rules that were written from these surfaces, and record it.
 
-    Rules that are gone already are skipped; `tell` gets the id of the request.
-    Raises FeishupermError.
+    Rules that are gone already are skipped.  Raises FeishupermError.
     """
     entries = ledger.latest(LOOKED_THROUGH)
     undone = {str(entry.get("id")) for entry in entries if entry.get("event") == UNDO}
-    record = partial(_record, ledger, {"surface": "message", "who": who}, tell)
     for entry in reversed(entries):
-        if entry.get("event") != REQUEST or str(entry.get("id")) in undone:
+        id, wrote = str(entry.get("id")), entry.get("rules")
+        if entry.get("event") != REQUEST or id in undone or not wrote:
             continue
-        if entry.get("rules") and entry.get("surface") in surfaces:
-            _, taken = take_back(ledger, writer, str(entry.get("id")), record)
-            if any(taken.values()):
-                return [mask(rule) for rule, removed in taken.items() if removed]
-    return []
+        if entry.get("surface") not in surfaces:
+            continue
+        done = undo_rules(ledger, writer, id)
+        if done.entry:
+            _append(ledger, {**done.entry, "surface": "message", "who": who})
+            return done
+    return None
 
 
-def take_back(
-    ledger: Ledger,
-    writer: RuleWriter,
-    id: str,
-    record: Callable[[Entry], object],
-    since: float = 0.0,
-) -> tuple[str, dict[str, bool]]:
-    """The project, and each rule that one request wrote: whether it was still there.
-
-    Nothing else is touched, and `record` gets the entry that tells of it; `since` says
-    when the request came, if that is known.  An intent that a crash left open counts as
-    written: the file shows whether it was.  Raises FeishupermError.
-    """
-    entries = ledger.find(id, since) or _by_short_id(ledger, id)
-    if not entries:
-        raise FeishupermError(msg("no request {} in the ledger", id), "feishuperm log")
-    project = str(entries[0].get("project"))
-    present = writer.rules(project)
-    written = _written(ledger, entries, present)
-    if not written:
-        raise FeishupermError(msg("request {} wrote no rule", id))
-    # A rule that is back since an earlier undo is another request's.
-    done = _undone_names(entries)
-    open_rules = [rule for name, rule in written if rule and name not in done]
-    removed = writer.undo(project, open_rules) if open_rules else ()
-    if removed:
-        whole = str(entries[0].get("id"))
-        record({"event": UNDO, "id": whole, "project": project, "rules": list(removed)})
-    return project, {shown: rule in removed for (shown, _), rule in written}
+def _append(ledger: Ledger, entry: Entry) -> None:
+    try:
+        ledger.append(entry)
+    except OSError as error:
+        why = message_of(error)
+        raise FeishupermError(
+            msg("removed the rules, but cannot write {}: {}", ledger.path, why)
+        ) from None
 
 
 def _by_short_id(ledger: Ledger, id: str) -> list[Entry]:
     """The entries of the one request whose id ends so; none if there are several."""
-    spelled = json.dumps(id)[1:-1]
-    entries = [
-        entry
-        for entry in ledger.entries(spelled)
-        if short_id(str(entry.get("id"))) == id
-    ]
+    named = ledger.entries(json.dumps(id)[1:-1])
+    entries = [entry for entry in named if short_id(str(entry.get("id"))) == id]
     return entries if len({str(entry.get("id")) for entry in entries}) == 1 else []
 
 
@@ -389,19 +382,3 @@ def _written(
 def _undone_names(entries: Sequence[Entry]) -> set[Name]:
     undone = [entry for entry in entries if entry.get("event") == UNDO]
     return {name for entry in undone for name in rule_names(entry)}
-
-
-def _record(
-    ledger: Ledger, origin: Entry, tell: Callable[[str], object], entry: Entry
-) -> None:
-    try:
-        ledger.append({**entry, **origin})
-    except OSError as error:
-        raise FeishupermError(
-            msg(
-                "removed the rules, but cannot write {}: {}",
-                ledger.path,
-                message_of(error),
-            )
-        ) from None
-    tell(str(entry["id"]))
