@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 
 from feishuperm.errors import FileError
@@ -55,6 +56,7 @@ DEFAULT_SCRIPT_PATHS = ("./.claude/hooks", "./hooks")
 CLIENT_TYPES = ("agent", "http", "mcp_tool")
 CLIENT_FIELDS = ("args", "async", "asyncRewake", "if", "once", "shell")
 MAX_TIMEOUT = 86400
+NO_OBJECT = msg("not an object")
 # Where things are; the client lets no project set these for a hook.
 PLACES = ("HOME", "CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR")
 PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -270,8 +272,13 @@ class _Reader:
         self.warn = warn
         self.notes = notes  # also about what is right, and may still surprise
 
-    def skip(self, place: str, why: str) -> None:
-        self.warn(msg("{}: {}: {}; skipped", self.path, place, why))
+    @contextmanager
+    def skipping(self, place: str) -> Iterator[None]:
+        """What is invalid in here is skipped, and the warning names the place."""
+        try:
+            yield
+        except Invalid as error:
+            self.warn(msg("{}: {}: {}; skipped", self.path, place, message_of(error)))
 
     def callbacks(self, value: Any, only: str = "") -> Iterator[Pair]:
         """`{"callbacks": [{"event": "Stop", "matcher": "", "type": ...}]}`.
@@ -282,20 +289,15 @@ class _Reader:
         if value is None:
             return
         listed = value.get("callbacks", []) if isinstance(value, dict) else None
-        if not isinstance(listed, list):
-            return self.skip("feishuperm.callbacks", msg("not a list"))
-        for number, entry in enumerate(listed):
-            place = f"feishuperm.callbacks[{number}]"
-            if only and isinstance(entry, dict) and entry.get("event") != only:
-                continue
-            try:
-                yield self._listed(entry, place)
-            except Invalid as error:
-                self.skip(place, message_of(error))
+        with self.skipping("feishuperm.callbacks"):
+            for number, entry in enumerate(_need(list, listed, msg("not a list"))):
+                if only and isinstance(entry, dict) and entry.get("event") != only:
+                    continue
+                place = f"feishuperm.callbacks[{number}]"
+                with self.skipping(place):
+                    yield self._listed(_need(dict, entry, NO_OBJECT), place)
 
-    def _listed(self, entry: Any, place: str) -> Pair:
-        if not isinstance(entry, dict):
-            raise Invalid(msg("not an object"))
+    def _listed(self, entry: dict[str, Any], place: str) -> Pair:
         event = entry.get("event")
         if not isinstance(event, str) or not event:
             raise Invalid(msg("`event` is missing"))
@@ -317,49 +319,38 @@ class _Reader:
         """`{"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": ...}]}]}`."""
         if value is None:
             return
-        if not isinstance(value, dict):
-            return self.skip("hooks", msg("not an object"))
-        for event, groups in value.items():
-            if not isinstance(groups, list):
-                self.skip(f"hooks.{event}", msg("not a list"))
-                continue
-            if self.notes:
-                self._note_event(event)
-            for number, group in enumerate(groups):
-                yield from self._group(event, group, f"hooks.{event}[{number}]")
+        with self.skipping("hooks"):
+            for event, groups in _need(dict, value, NO_OBJECT).items():
+                with self.skipping(f"hooks.{event}"):
+                    yield from self._groups(event, groups)
 
-    def _group(self, event: str, group: Any, place: str) -> Iterator[Pair]:
-        try:
-            if not isinstance(group, dict):
-                raise Invalid(msg("not an object"))
-            matcher = _matcher_of(group)
-            entries = group.get("hooks")
-            if not isinstance(entries, list):
-                raise Invalid(msg("`hooks` is not a list"))
-            callbacks = list(self._callbacks(entries, place))
-            if callbacks:
-                self._check_event(event)
-                yield event, HookGroup(matcher, callbacks)
-        except Invalid as error:
-            self.skip(place, message_of(error))
+    def _groups(self, event: str, groups: Any) -> Iterator[Pair]:
+        rows = _need(list, groups, msg("not a list"))
+        if self.notes:
+            self._note_event(event)
+        for number, group in enumerate(rows):
+            place = f"hooks.{event}[{number}]"
+            with self.skipping(place):
+                matcher = _matcher_of(_need(dict, group, NO_OBJECT))
+                why = msg("`hooks` is not a list")
+                entries = _need(list, group.get("hooks"), why)
+                callbacks = list(self._callbacks(entries, place))
+                if callbacks:
+                    self._check_event(event)
+                    yield event, HookGroup(matcher, callbacks)
 
     def _callbacks(self, entries: list[Any], place: str) -> Iterator[HookCallback]:
         for number, entry in enumerate(entries):
             inside = f"{place}.hooks[{number}]"
-            try:
-                callback = self._callback(entry, inside)
-            except Invalid as error:
-                self.skip(inside, message_of(error))
-                continue
-            if callback is not None:
-                yield callback
-            elif self.notes:
-                self.skip(inside, msg("only Claude Code runs it, and not for an SDK"))
+            with self.skipping(inside):
+                callback = self._callback(_need(dict, entry, NO_OBJECT), inside)
+                if callback is not None:
+                    yield callback
+                elif self.notes:
+                    raise Invalid(msg("only Claude Code runs it, and not for an SDK"))
 
-    def _callback(self, entry: Any, place: str) -> HookCallback | None:
+    def _callback(self, entry: dict[str, Any], place: str) -> HookCallback | None:
         """One callback; None for a kind that Claude Code runs. Raises Invalid."""
-        if not isinstance(entry, dict):
-            raise Invalid(msg("not an object"))
         kind: Any = entry.get("type")
         if kind in CLIENT_TYPES:
             return None
@@ -402,6 +393,13 @@ class _Reader:
             self.warn(msg("{}: hooks.{}: {}", self.path, event, SDK_NOTES[event]))
 
 
+def _need(kind: type, value: Any, why: str) -> Any:
+    """The value, if it is of the kind. Raises Invalid."""
+    if not isinstance(value, kind):
+        raise Invalid(why)
+    return value
+
+
 def _checked(entry: dict[str, Any]) -> tuple[str, float]:
     """The text and the seconds of a callback. Raises Invalid."""
     kind = entry.get("type")
@@ -415,19 +413,15 @@ def _checked(entry: dict[str, Any]) -> tuple[str, float]:
         raise Invalid(msg("only Claude Code itself knows `{}`", foreign[0]))
     if entry.get("onFailure", "continue") not in ("block", "continue"):
         raise Invalid(msg("`onFailure` is neither block nor continue"))
-    timeout = _seconds(entry.get("timeout", DEFAULT_TIMEOUT))
+    timeout = entry.get("timeout", DEFAULT_TIMEOUT)
+    if type(timeout) not in (int, float) or not 0 < timeout <= MAX_TIMEOUT:
+        raise Invalid(msg("`timeout` is not a number of seconds up to {}", MAX_TIMEOUT))
     if kind == COMMAND:
         try:
             shell_template(text)
         except UnsafeTemplate as error:
             raise Invalid(message_of(error)) from None
-    return text, timeout
-
-
-def _seconds(timeout: Any) -> float:
-    if type(timeout) not in (int, float) or not 0 < timeout <= MAX_TIMEOUT:
-        raise Invalid(msg("`timeout` is not a number of seconds up to {}", MAX_TIMEOUT))
-    return float(timeout)
+    return text, float(timeout)
 
 
 def _matcher_of(entry: dict[str, Any]) -> str:

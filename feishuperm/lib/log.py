@@ -59,14 +59,17 @@ class Log:
         return one_line(message)
 
     def redact(self, message: str) -> str:
+        """The message with every secret replaced."""
         return finish(self.redacting(message)).text
 
     def redacting(self, message: str) -> Steps:
+        """The same in short steps, and whether it hides more than secrets."""
         for secret in self.hidden:
             message = message.replace(secret, HIDDEN)
         return masking(message)
 
     def hide(self, secret: str) -> None:
+        """Never show this text again, in any line."""
         if secret and secret not in self.hidden:
             # Longest first: a secret inside another must not leave the rest visible.
             self.hidden = tuple(sorted((*self.hidden, secret), key=len, reverse=True))
@@ -100,19 +103,9 @@ def obey(settings: Settings, stderr: bool = False) -> None:
             hide(getattr(settings, setting.key.lower()))
 
 
-def hide(secret: str) -> None:
-    """Never show this text again, in any line."""
-    _LOG.hide(secret)
-
-
-def redact(message: str) -> str:
-    """The message with every secret replaced."""
-    return _LOG.redact(message)
-
-
-def redacting(message: str) -> Steps:
-    """The same in short steps, and whether it hides more than secrets."""
-    return _LOG.redacting(message)
+hide = _LOG.hide
+redact = _LOG.redact
+redacting = _LOG.redacting
 
 
 def call_site(depth: int) -> str:
@@ -141,7 +134,7 @@ def one_line(message: str) -> str:
 
 
 def rotate(path: str, limit: int = MAX_FILE) -> None:
-    """Move a full file aside. Whoever holds the file's lock does it, the rest go on."""
+    """Move a full file aside. The process with its lock does it, the others go on."""
     try:
         if os.stat(path).st_size < limit:
             return
