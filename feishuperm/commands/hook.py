@@ -95,7 +95,7 @@ class _Hook:
         is_call = any(key in self.raw for key in PRE_TOOL_USE)
         if not is_call or not self.interactive.has_callbacks("PreToolUse"):
             return b""
-        from feishuperm.hooks.hook_output import for_client
+        from feishuperm.hooks.hook_manager import for_client
 
         reason = "the tool call is too long for the hooks that would check it"
         block = {"decision": "block", "reason": reason}

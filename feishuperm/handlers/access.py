@@ -21,8 +21,13 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from feishuperm.lib.process_tree import SessionProcesses, Suspect
-from feishuperm.lib.socket_owner import Owner, TcpOwners, is_here
+from feishuperm.lib.process_tree import (
+    Owner,
+    SessionProcesses,
+    Suspect,
+    TcpOwners,
+    is_here,
+)
 from feishuperm.messages import msg
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.protocol.http1 import Request

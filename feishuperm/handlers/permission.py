@@ -23,8 +23,7 @@ from feishuperm import __version__
 from feishuperm.errors import FeishupermError, PayloadError, ProtocolError
 from feishuperm.lib.json import has_more_parts
 from feishuperm.lib.log import log
-from feishuperm.lib.process_tree import SessionProcesses
-from feishuperm.lib.socket_owner import peer_pid
+from feishuperm.lib.process_tree import SessionProcesses, peer_pid
 from feishuperm.messages import message_of, msg, pack
 from feishuperm.models.payload import AskPayload, PreToolUsePayload, parse_payload
 from feishuperm.protocol.frames import parse_control, parse_notice, parse_request

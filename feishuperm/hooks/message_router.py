@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from feishuperm.hooks.config_manager import ProjectConfig, merge_settings
-from feishuperm.hooks.hook_manager import SLACK, HookManager
-from feishuperm.hooks.hook_output import for_client
+from feishuperm.hooks.hook_manager import SLACK, HookManager, for_client
 from feishuperm.models.hooks import HookCallback, HooksConfig
 
 SdkCallback = Callable[..., Awaitable[dict[str, Any]]]

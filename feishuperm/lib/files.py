@@ -156,7 +156,7 @@ def private_dir(path: str) -> str:
 
 
 def guard_dir(path: str) -> None:
-    """Let nobody else write to a folder of ours. Raises FileError if it is theirs.
+    """Let nobody else write to our own folder. Raises FileError if it is theirs.
 
     Who can write to the folder of our keys and records could put others in their place.
     """

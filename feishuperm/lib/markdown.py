@@ -1,6 +1,6 @@
 """Plans as people write them (headings, lists, code, tables), as data, not as markup.
 
-`parse()` makes a flat list of pieces, each with spans of text; whoever draws them
+`parse()` makes a flat list of pieces, each with spans of text; the code that draws them
 escapes the texts.  A link, an image, a tag or a comment is the text it is written as:
 what a person approves must not depend on what a renderer leaves out.  The only
 characters that go are the marks themselves (`#`, `-`, `|`, `**`, backticks, `>`), where
@@ -65,7 +65,7 @@ def parse(text: str) -> Iterator[Piece]:
 
 
 class Part(NamedTuple):
-    """A run of a text for who can draw little: no looks inside of it."""
+    """A run of a text for readers that can draw little: no looks inside of it."""
 
     kind: str  # "heading", "text", "code" or "rule"
     text: str = ""

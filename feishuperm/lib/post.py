@@ -3,7 +3,7 @@
 Redirects are not followed: the answer is handed back as it came.  One deadline holds
 from connecting to the last byte; only looking up a name is the system's own time.  An
 error names the host and never the rest of the address, which holds a bot's token.
-`dial()` only connects, for who speaks another protocol over the same way out.
+`dial()` only connects, for callers that speak another protocol over the same way out.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _exchange(
 class _Wire(io.RawIOBase):
     """A socket as `http.client` wants it, whose every step ends by one deadline.
 
-    A time-out of the socket alone starts anew with each byte that arrives.
+    A time-out of the socket alone starts again with each byte that arrives.
     """
 
     def __init__(self, sock: socket.socket, until: float) -> None:

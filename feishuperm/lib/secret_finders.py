@@ -5,7 +5,7 @@ bounded, and it yields for each place it looks at: the server's loop may do some
 else in between.  A span says what makes it a secret: its shape alone, a telling name,
 or surely its place; an empty span hides nothing.  `lib.secrets` decides what to do with
 them, and loads this only for a text that may hold something: the patterns take longer
-to compile than most processes of ours live.
+to compile than most of feishuperm's processes live.
 """
 
 from __future__ import annotations

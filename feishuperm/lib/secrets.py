@@ -4,8 +4,8 @@
 options and variables, hosts and users.  It works on text of any kind, as it comes:
 shell commands, JSON, YAML, headers, code.  It knows the shapes of common tokens, and
 names that a secret usually stands behind (`API_KEY=`, `--password `, `"token":`); a
-secret without shape and name it cannot know.  Where in doubt it hides: a person who may see
-all of a request sees it on its page.
+secret without shape and name it cannot know.  In doubt it hides: a person who
+may see all of a request sees it on its page.
 
 `masking(text)` does the same in steps, for texts of megabytes, and says whether the
 mask could hide more than a secret: then nobody may approve what they have not seen.

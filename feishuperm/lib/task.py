@@ -1,7 +1,8 @@
 """Steps that wait for something in between, on a loop with one thread.
 
 A `Promise` is a value that comes later; a coroutine awaits it, and `run()` starts one.
-Nothing here knows sockets or clocks: whoever keeps a promise calls `resolve()`.
+Nothing here knows sockets or clocks: the code that keeps a promise
+calls `resolve()`.
 """
 
 from __future__ import annotations

@@ -26,12 +26,15 @@ from feishuperm.lib.json import json_get
 from feishuperm.lib.log import redact
 from feishuperm.lib.process_tree import (
     BSD_INFO_BYTES,
+    Packed,
     find_marks,
+    find_row,
     parse_bsd_info,
+    parse_diag,
+    parse_pcblist,
     printable,
 )
 from feishuperm.lib.secrets import mask
-from feishuperm.lib.socket_owner import Packed, find_row, parse_diag, parse_pcblist
 from feishuperm.lib.tool import TOOLS, extract_tool_detail, format_rules, unified_diff
 from feishuperm.models.ask import Answer, Ask, Outcome, Receipt, from_plain, to_plain
 from feishuperm.models.form import parse_answers, read_questions

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterable
 
 from feishuperm.handlers.access import Gate
-from feishuperm.lib.process_tree import SessionProcesses, Suspect
-from feishuperm.lib.socket_owner import Owner, TcpOwners
+from feishuperm.lib.process_tree import Owner, SessionProcesses, Suspect, TcpOwners
 from feishuperm.services.web_access import Sessions
 
 LOCAL, PUBLIC = "http://localhost:8080", "https://box.example"

@@ -18,7 +18,7 @@ from feishuperm.handlers.access import (
     is_local,
     own_names,
 )
-from feishuperm.lib.socket_owner import Owner
+from feishuperm.lib.process_tree import Owner
 from feishuperm.messages import text
 from feishuperm.protocol.http1 import Request
 from feishuperm.services.web_access import Sessions

@@ -6,7 +6,7 @@ import json
 from urllib.parse import urlencode
 
 from feishuperm.handlers.replies import MAX_SLOW
-from feishuperm.lib.socket_owner import Owner
+from feishuperm.lib.process_tree import Owner
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import Answer, Block, Receipt
 from feishuperm.models.kind import KINDS, Kind

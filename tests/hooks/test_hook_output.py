@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from feishuperm.hooks.hook_output import decided, for_client, merge, without_allow
+from feishuperm.hooks.hook_manager import decided, for_client, merge, without_allow
 from tests.hooks.parts import CONTINUE
 from tests.tables import every_row
 

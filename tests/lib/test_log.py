@@ -24,7 +24,8 @@ from tests.tables import every_row
 @pytest.fixture(autouse=True)
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(log_module, "_LOG", Log(clock=lambda: 1794801600.1239))
+    for name, value in vars(Log(clock=lambda: 1794801600.1239)).items():
+        monkeypatch.setattr(log_module._LOG, name, value)
     return tmp_path / "feishuperm" / "feishuperm.log"
 
 

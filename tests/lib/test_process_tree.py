@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from feishuperm.lib import process_tree
 from feishuperm.lib.process_tree import (
     Linux,
+    Owner,
     Process,
     SessionProcesses,
+    TcpOwners,
     find_marks,
     parse_bsd_info,
     printable,
 )
-from feishuperm.lib.socket_owner import Owner, TcpOwners
 from tests.conftest import wait_until
 from tests.tables import every_row
 

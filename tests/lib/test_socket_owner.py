@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feishuperm.lib import socket_owner
-from feishuperm.lib.socket_owner import (
+from feishuperm.lib import process_tree
+from feishuperm.lib.process_tree import (
     Owner,
     Packed,
     TcpOwners,
@@ -81,9 +81,9 @@ def owners(request: Any, monkeypatch: pytest.MonkeyPatch) -> TcpOwners:
         def refuse(*_: object) -> None:
             raise PermissionError(errno.EPERM, "no netlink here")
 
-        monkeypatch.setattr(socket_owner, "ask_kernel", refuse)
+        monkeypatch.setattr(process_tree, "ask_kernel", refuse)
         # Other tests leave thousands of closed connections in the tables for a minute.
-        monkeypatch.setattr(socket_owner, "TABLE_BYTES", 64 << 20)
+        monkeypatch.setattr(process_tree, "TABLE_BYTES", 64 << 20)
     return TcpOwners("linux")
 
 
@@ -171,7 +171,7 @@ def test_kernel_that_cannot_tell_is_known_by_our_own_end(
     def absent(*_: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "no module")
 
-    monkeypatch.setattr(socket_owner, "ask_kernel", absent)
+    monkeypatch.setattr(process_tree, "ask_kernel", absent)
     owner = TcpOwners("linux").find(*pair.ends())
     assert owner is not None and owner.uid == os.geteuid()
 
@@ -181,7 +181,7 @@ def test_tables_are_not_read_once_netlink_has_answered(
     monkeypatch: pytest.MonkeyPatch, pair: Pair
 ) -> None:
     owners = TcpOwners("linux")
-    monkeypatch.setattr(socket_owner, "read_tables", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(process_tree, "read_tables", lambda *_: pytest.fail("read"))
     assert owners.find(*pair.ends()) is not None
     assert owners.find(("127.0.0.1", 1), ("127.0.0.1", 2)) is None
 
@@ -220,7 +220,7 @@ def test_long_table_is_read_up_to_a_bound(tmp_path: Path) -> None:
     table = tmp_path / "tcp"
     row = ROW.format(state="01", uid=1000, inode=77).encode()
     filler = ROW.replace("1234", "4321").format(state="06", uid=0, inode=0).encode()
-    table.write_bytes(filler * (socket_owner.TABLE_BYTES // len(filler) + 1) + row)
+    table.write_bytes(filler * (process_tree.TABLE_BYTES // len(filler) + 1) + row)
     assert read_tables(NEAR, FAR, (str(table),)) is None
     assert read_tables(NEAR, FAR, (str(tmp_path / "none"),)) is None
 
@@ -228,7 +228,7 @@ def test_long_table_is_read_up_to_a_bound(tmp_path: Path) -> None:
 @given(st.binary(max_size=100))
 def test_any_answer_of_the_kernel_is_survived(body: bytes) -> None:
     owner = parse_diag(body, NEAR, FAR)
-    assert owner is None or body[1] in socket_owner.CONNECTED
+    assert owner is None or body[1] in process_tree.CONNECTED
 
 
 # macOS: records as its kernel writes them, packed to four bytes.
@@ -247,7 +247,7 @@ def mac_connection(
 ) -> bytes:
     v4 = len(near.address) == 4
     pcb = record(
-        socket_owner.MAC_PCB, 104,
+        process_tree.MAC_PCB, 104,
         (16, struct.pack("!HH", far.port, near.port)),
         (44, b"\1" if v4 else b"\2"),
         (48, far.address.rjust(16, b"\0")),
@@ -255,9 +255,9 @@ def mac_connection(
     )  # fmt: skip
     held = struct.pack("=H", so_state)
     owner = struct.pack("=Iii", uid, 4711, 0)
-    sock = record(socket_owner.MAC_SOCKET, 76, (26, held), (64, owner))
+    sock = record(process_tree.MAC_SOCKET, 76, (26, held), (64, owner))
     buffers = record(2, 32) + record(4, 32) + record(8, 136)
-    tcp = record(socket_owner.MAC_TCP, 204, (36, struct.pack("=i", state)))
+    tcp = record(process_tree.MAC_TCP, 204, (36, struct.pack("=i", state)))
     return pcb + sock + buffers + tcp
 
 
@@ -302,7 +302,7 @@ def test_any_table_of_a_mac_is_survived(noise: bytes, cut: int) -> None:
 
 def test_mac_asks_its_own_table(monkeypatch: pytest.MonkeyPatch) -> None:
     table = mac_table(mac_connection(V6_NEAR, V6_FAR))
-    monkeypatch.setattr(socket_owner, "_sysctl", lambda name: table)
+    monkeypatch.setattr(process_tree, "_sysctl", lambda name: table)
     owners = TcpOwners("darwin")
     assert owners.find(("::1", 8080), ("::1", 50000)) == Owner(501, pid=4711)
     assert owners.find(("::1", 8081), ("::1", 50000)) is None
@@ -321,7 +321,7 @@ def test_addresses_of_this_machine_are_here() -> None:
 def test_machine_that_binds_anything_knows_only_loopback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(socket_owner, "_binds", lambda address: True)
+    monkeypatch.setattr(process_tree, "_binds", lambda address: True)
     assert is_here("127.0.0.2") and is_here("::1")
     assert not is_here("198.51.100.7") and not is_here("2001:db8::7")
 
