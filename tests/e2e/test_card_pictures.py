@@ -113,7 +113,7 @@ def test_picture_is_taken_of_the_card(page: Any, tmp_path: Path, name: str) -> N
     assert 10_000 < (folder / f"{name}.png").stat().st_size < MOST_BYTES
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", ["app-card", "app-settled"])
 def test_picture_in_the_readme_says_who_drew_it(tmp_path: Path, name: str) -> None:
     assert "示意图，不是飞书的截图" in card_page(PICTURES[name](tmp_path))
     for readme in ("README.md", "README.zh-CN.md"):
