@@ -484,13 +484,16 @@ def _is_clean(text: str) -> bool:
         return False
 
 
+def _groups_of(data: dict[str, Any]) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Event, group and entries of all that stands under `hooks`, valid or not."""
+    for event in part_at(data, "hooks"):
+        for group in list_at(data, "hooks", event):
+            yield event, group, list_at(group, "hooks")
+
+
 def _has_script(data: dict[str, Any]) -> bool:
-    return any(
-        value_at(entry, "type") == SCRIPT
-        for event in part_at(data, "hooks")
-        for group in list_at(data, "hooks", event)
-        for entry in list_at(group, "hooks")
-    )
+    entries = (entry for _, _, entries in _groups_of(data) for entry in entries)
+    return any(value_at(entry, "type") == SCRIPT for entry in entries)
 
 
 def _scripts_only(pairs: list[Pair]) -> Iterator[Pair]:
@@ -503,15 +506,10 @@ def _scripts_only(pairs: list[Pair]) -> Iterator[Pair]:
 def _readable_for_client(data: dict[str, Any]) -> dict[str, Any]:
     """A file's content with the hooks that nobody but Claude Code can run."""
     kept: dict[str, list[dict[str, Any]]] = {}
-    for event in part_at(data, "hooks"):
-        for group in list_at(data, "hooks", event):
-            entries = [
-                entry
-                for entry in list_at(group, "hooks")
-                if value_at(entry, "type") in CLIENT_TYPES
-            ]
-            if entries:
-                kept.setdefault(event, []).append({**group, "hooks": entries})
+    for event, group, entries in _groups_of(data):
+        own = [entry for entry in entries if value_at(entry, "type") in CLIENT_TYPES]
+        if own:
+            kept.setdefault(event, []).append({**group, "hooks": own})
     rest = {key: data[key] for key in data if key not in ("hooks", "feishuperm")}
     return {**rest, "hooks": kept} if kept else rest
 
