@@ -20,7 +20,7 @@ from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers.access import OPEN_PATHS, Gate, WrongIds, is_local
 from feishuperm.handlers.inbox import CLOSED, Form, Inbox, links_of, own_form
-from feishuperm.handlers.pages.pieces import Values
+from feishuperm.handlers.pages.pieces import CHANGED, Values, pending
 from feishuperm.handlers.pages.request import (
     NOWHERE,
     Ways,
@@ -29,7 +29,6 @@ from feishuperm.handlers.pages.request import (
     request_page,
     result_json,
     result_page,
-    undo_json,
     undone_page,
 )
 from feishuperm.handlers.replies import (
@@ -48,7 +47,7 @@ from feishuperm.lib.program import archive_path
 from feishuperm.messages import msg, text
 from feishuperm.models import ask as statuses
 from feishuperm.models.ask import FOREVER, WHILE, Answer, Receipt
-from feishuperm.models.kind import KINDS
+from feishuperm.models.kind import COMMAND, KINDS, Action
 from feishuperm.models.names import NO_REQUEST
 from feishuperm.models.request import Request
 from feishuperm.models.settings import Settings
@@ -133,7 +132,6 @@ class Callback:
             inbox,
             self._language,
             clock,
-            ticks,
         )
 
     def on_request(self, request: http1.Request, exchange: Exchange) -> None:
@@ -247,7 +245,30 @@ class Callback:
             digest=form.get("digest", [""])[0],
             confirmed=form.get("confirmed", [""])[0] == "1",
         )
+        if not row.message:
+            first = self._before_granting(asked, row, answer)
+            if first is not None:
+                return self._say(request, asked, answer, first)
         return self._answer(request, asked, answer)
+
+    def _before_granting(
+        self, asked: Request, row: Action, answer: Answer
+    ) -> Receipt | None:
+        """Why a page's button does not let it happen yet."""
+        if not row.edits and self._is_changed(asked, answer):
+            changed = text(self._language, CHANGED)
+            return Receipt(statuses.INCOMPLETE, error=changed)
+        if asked.danger and not answer.confirmed:
+            marked = text(self._language, "This call is marked as dangerous.")
+            return Receipt(statuses.CONFIRM, error=marked)
+        return None
+
+    def _is_changed(self, asked: Request, answer: Answer) -> bool:
+        """Whether a page's edit field holds another command than the one asked for."""
+        if COMMAND not in answer.values:
+            return False
+        typed = "".join(answer.values[COMMAND]).replace("\r\n", "\n")
+        return typed != asked.payload().tool_input.get(COMMAND)
 
     def _expose(self, request: http1.Request, suspect: Suspect) -> Response:
         """The session that asks must neither answer nor see the ways to answer."""
@@ -270,7 +291,7 @@ class Callback:
             return self._over(request, asked)
         held = self._approvals.extend_deadline(asked.id)
         if IN_PLACE in request.headers:
-            return as_json({"held": held})
+            return as_json({"over": False, "held": held})
         return self._whole(asked, request)
 
     def _opened(self, request: http1.Request, asked: Request) -> None:
@@ -280,11 +301,16 @@ class Callback:
             self._approvals.extend_deadline(asked.id)
 
     def _answer(self, request: http1.Request, asked: Request, answer: Answer) -> Reply:
-        """Hand an answer in, and say what came of it."""
+        """Hand an answer in, and say what it did."""
         suspect = self._gate.suspect(request, afresh=True)
         if suspect is not None:
             return self._expose(request, suspect)
-        receipt = self._approvals.answer(answer)
+        return self._say(request, asked, answer, self._approvals.answer(answer))
+
+    def _say(
+        self, request: http1.Request, asked: Request, answer: Answer, receipt: Receipt
+    ) -> Reply:
+        """What the approvals said to an answer, as a page or in place."""
         in_place = IN_PLACE in request.headers
         if receipt.status == statuses.CONFIRM and not in_place:
             return self._confirm(
@@ -336,21 +362,29 @@ class Callback:
         error: str = "",
         values: Values | None = None,
     ) -> Slow:
-        """A request's own page: what may be answered, or how it ended."""
-        payload = asked.payload()
+        """A request's own page: what may be answered, or how it ended.
+
+        Beside the inbox's list it is a part of that page, without the secrets.
+        """
+        in_place = IN_PLACE in request.headers and asked.waits()
+        brief = asked.ask() if in_place else None
+        payload = None if brief else asked.payload()
         yield 0.0
-        ask = self._approvals.presenter.ask(asked, payload)
+        ask = brief or self._approvals.presenter.ask(asked, payload)
         if not self._gate.may_read(request):
             ask = ask.without_edit()
         if not self._pages_answer:
-            ask = ask._replace(actions=(), fields=())
+            ask = ask._replace(actions=(), fields=(), hold=False)
         yield 0.0
         ways = self._ways(asked)
+        left = self._approvals.seconds_left(asked.id)
+        links = links_of(self._links, ask)
         if not asked.waits():
             pieces = record_page(ask, self._approvals.outcome_of(asked), ways)
+        elif in_place:
+            drawn = pending(ask, links, left)
+            pieces = (piece.encode(errors="replace") for piece in drawn)
         else:
-            left = self._approvals.seconds_left(asked.id)
-            links = links_of(self._links, ask)
             pieces = request_page(ask, links, left, error, values, ways.events)
         return (yield from in_pieces(pieces, 400 if error else 200))
 
@@ -370,8 +404,7 @@ class Callback:
         yield 0.0
         if offer is None:
             return (yield from self._whole(asked, request))
-        if words:
-            offer = offer._replace(confirm=words)
+        offer = offer._replace(confirm=offer.confirm or words)
         link, left = (
             links_of(self._links, ask)[name],
             self._approvals.seconds_left(asked.id),
@@ -394,18 +427,14 @@ class Callback:
         self.inbox.follow(exchange, asked)
 
     def undo(self, request: http1.Request) -> Response:
-        """Take back the rules that a request wrote."""
+        """Undo the rules that a request wrote."""
         _, asked = self._sent(request)
         suspect = self._gate.suspect(request, afresh=True)
         if suspect is not None:
             return self._expose(request, suspect)
-        in_place = IN_PLACE in request.headers
         receipt = Receipt(statuses.UNKNOWN)
         if asked is not None:
-            receipt = self._approvals.undo(asked.id, "inbox" if in_place else "page")
-        if in_place:
-            status = STATUSES.get(receipt.status, 200)
-            return as_json(undo_json(self._language, receipt), status)
+            receipt = self._approvals.undo(asked.id, "page")
         if receipt.status != statuses.SETTLED:
             return self._result(request, receipt, asked)
         return page(undone_page(self._language, receipt.outcome))

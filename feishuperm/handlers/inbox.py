@@ -1,8 +1,8 @@
 """The inbox over HTTP: its page, its stream, and the browsers that are let in.
 
 Who may read it is the gate's business (`handlers.access`), what it looks like that of
-`pages.inbox`, who listens that of `channels.inbox`.  Here are the pending requests,
-each drawn once, and the way from a ticket to a session.
+`pages.inbox`, who listens that of `channels.inbox`.  Here are the rows of the pending
+requests, each drawn once, and the way from a ticket to a session.
 
 What an open page is sent is a state: who is pending until when, and the fragments of
 HTML that it does not have yet.  A page that connects gets all of them.
@@ -17,11 +17,11 @@ from feishuperm.channels.inbox import InboxChannel
 from feishuperm.errors import ProtocolError
 from feishuperm.handlers.access import Gate
 from feishuperm.handlers.pages.inbox import (
-    Item,
+    Row,
     again_page,
     ended_box,
     inbox_page,
-    make_item,
+    make_row,
     pass_list,
     recent_list,
     session_list,
@@ -55,7 +55,6 @@ Form = dict[str, list[str]]
 
 SHOWN_WAITING = 50  # nobody reads a longer page; the count says how many there are
 SHOWN_RECENT = 30
-ITEM_SECONDS = 0.02  # for new items in one turn of the loop
 CLOSED = (
     403,
     msg(
@@ -77,7 +76,6 @@ class Inbox:
         channel: InboxChannel,
         language: str,
         clock: Callable[[], float],
-        ticks: Callable[[], float],
     ) -> None:
         self._approvals = approvals
         self._gate = gate
@@ -86,8 +84,7 @@ class Inbox:
         self._channel = channel
         self._language = language
         self._clock = clock
-        self._ticks = ticks
-        self._items: dict[str, Item] = {}  # of pending requests, by id
+        self._rows: dict[str, Row] = {}  # of pending requests, by id
         self._sent: dict[str, str] = {}  # fragments that every open page has
         self._streams: list[tuple[Stream, str]] = []  # with the id of their session
 
@@ -124,7 +121,7 @@ class Inbox:
         drawn = self._draw(is_seen=self._gate.looks_human(request))
         made = inbox_page(
             self._language,
-            [self._items[asked.id] for asked in drawn],
+            [self._rows[asked.id] for asked in drawn],
             len(self._approvals.requests.waiting()),
             self._parts(self._recent()),
             session_list(
@@ -192,8 +189,7 @@ class Inbox:
         shown = self._draw()
         now, recent = self._clock(), self._recent()
         fragments = self._parts(recent)
-        for id, item in self._items.items():
-            fragments.update({f"request-{id}": item.card, f"row-{id}": item.row})
+        fragments.update((f"row-{id}", row.html) for id, row in self._rows.items())
         same = {n: html for n, html in fragments.items() if self._sent.get(n) == html}
         self._sent = same if full else fragments
         state = {
@@ -214,7 +210,8 @@ class Inbox:
 
     def _parts(self, recent: list[Outcome]) -> dict[str, str]:
         """The sections that change, by the names of their elements."""
-        rows = ((outcome, self._undo(outcome)) for outcome in recent)
+        link = self._links.path
+        rows = ((outcome, link("/request", outcome.id)[1:]) for outcome in recent)
         return {
             "recent-part": recent_list(self._language, rows),
             "passes": pass_list(self._language, self._approvals.passes),
@@ -224,33 +221,21 @@ class Inbox:
         outcome = self._approvals.outcome_of
         return [outcome(row) for row in self._approvals.requests.recent(SHOWN_RECENT)]
 
-    def _undo(self, outcome: Outcome) -> str:
-        """The link that undoes what was written; empty if nothing was."""
-        return self._links.path("/undo", outcome.id)[1:] if outcome.undoable else ""
-
-    # Items.
-
     def _draw(self, is_seen: bool = True) -> list[Request]:
-        """Draw the pending requests; returns those that are drawn, and marks them.
+        """Draw the pending requests, each once; returns them, and marks them as shown.
 
-        Each is drawn once.  Many large ones at a time would hold the loop: those that
-        are not drawn in this turn are in the next state.
+        One that is not put into words yet is in a later state.
         """
         waiting = self._approvals.requests.waiting()[:SHOWN_WAITING]
-        before, until = self._items, self._ticks() + ITEM_SECONDS
-        self._items = {
-            row.id: before[row.id]
-            for row in waiting
-            if row.id in before and before[row.id].is_fresh(row)
-        }
+        before, self._rows = self._rows, {}
         for asked in waiting:
-            ask = asked.ask() if asked.id not in self._items else None
+            row = before.get(asked.id)
+            ask = None if row and row.is_fresh(asked) else asked.ask()
             if ask is not None:
-                self._items[asked.id] = make_item(ask, links_of(self._links, ask))
-                if self._ticks() > until:
-                    self._channel.refresh()
-                    break
-        drawn = [asked for asked in waiting if asked.id in self._items]
+                row = make_row(ask, links_of(self._links, ask))
+            if row is not None:
+                self._rows[asked.id] = row
+        drawn = [asked for asked in waiting if asked.id in self._rows]
         for asked in drawn if is_seen else ():
             self._approvals.requests.mark_shown(asked)
         return drawn
@@ -267,7 +252,7 @@ def links_of(links: Links, ask: Ask) -> dict[str, str]:
 
 
 def own_form(gate: Gate, request: http1.Request) -> Form:
-    """The fields of a form of ours. Raises ProtocolError for another site's."""
+    """The fields of a form of our pages. Raises ProtocolError for another site's."""
     if not gate.is_own_form(request):
         raise ProtocolError("a form of another site", 403)
     return parse_form(request.body)

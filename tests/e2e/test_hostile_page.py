@@ -21,6 +21,7 @@ from tests.e2e.test_browser import (
     BROWSER_ARGUMENTS,
     BUILD,
     PLAN,
+    WIDE,
     Phone,
     button,
     expect_text,
@@ -261,13 +262,19 @@ def test_cut_request_offers_refusals_in_the_inbox_and_everything_on_its_page(
     asked = Asked(server, command="echo start\n" + "x" * 60_000 + "\nend")
     phone = Phone(browser, asked.base)
     page = phone.open(java_script_enabled=scripts)
-    place = page.locator("article.item")
-    expect_text(place, "echo start", "end")
-    button(place, "拒绝运行").wait_for()
-    button(place, "拒绝并中断").wait_for()
-    assert button(place, "批准运行").count() == 0
-    assert button(place, "始终允许").count() == 0
-    place.get_by_role("link", name="查看完整请求").tap()
+    place = page.locator(".row")
+    expect_text(place, "echo start")
+    assert place.get_by_role("button").count() == 0
+    if scripts:  # beside the list it is cut, and can be refused
+        wide = phone.open(**WIDE)
+        beside = wide.locator("#pane .request")
+        expect_text(beside, "echo start", "end")
+        button(beside, "拒绝运行").wait_for()
+        button(beside, "拒绝并中断").wait_for()
+        assert button(beside, "批准运行").count() == 0
+        assert button(beside, "始终允许").count() == 0
+        beside.get_by_role("link", name="查看完整请求").wait_for()
+    place.get_by_role("link", name="查看").tap()
     page.wait_for_url("**/request?*")
     assert "x" * 60_000 in page.locator("pre.code").text_content()
     button(page, "批准运行").tap()
@@ -287,11 +294,12 @@ def test_rule_for_every_call_of_a_tool_is_written_after_its_words_alone(
     process, id = server.ask(event(tool, sql=f"select '{way}'"))
     phone = Phone(browser, f"http://127.0.0.1:{server.port}")
     start = {"link": f"/always?id={id}", "page": f"/request?id={id}", "inbox": "/"}
-    page = phone.open(server.link(start[way]))
+    screen = {"viewport": WIDE["viewport"]} if way == "inbox" else {}
+    page = phone.open(server.link(start[way]), **screen)
     if way == "page":
         button(page, "始终允许").tap()
     elif way == "inbox":
-        page.get_by_role("link", name="始终允许", exact=True).tap()
+        button(page.locator("#pane"), "始终允许").tap()
     expect_text(page, "请确认操作", WORDS, f"select '{way}'")
     assert server.waiting() == [id]
     settings = server.project / ".claude" / "settings.local.json"
@@ -312,9 +320,13 @@ def test_secret_is_masked_in_the_inbox_and_whole_on_its_page(
     asked = Asked(server, command=f"GITHUB_TOKEN={secret} git push")
     phone = Phone(browser, asked.base)
     page = phone.open(java_script_enabled=scripts)
-    expect_text(page.locator("article.item"), "git push", "***")
+    expect_text(page.locator(".row"), "git push", "***")
     assert secret not in page.content()
-    page.locator("article.item").get_by_role("link", name="查看完整请求").tap()
+    if scripts:
+        wide = phone.open(**WIDE)
+        expect_text(wide.locator("#pane .request"), "git push", "***")
+        assert secret not in wide.content()
+    page.locator(".row").get_by_role("link", name="查看").tap()
     page.wait_for_url("**/request?*")
     assert secret in page.locator("pre.code").first.text_content()
     button(page, "拒绝运行").tap()
@@ -365,6 +377,12 @@ def test_plan_from_elsewhere_is_asked_for_by_its_own_name(
     assert decision(finish(process))["behavior"] == "allow"
 
 
+def unfold(page: Any) -> None:
+    """Open the menu, and in it the list of browsers."""
+    page.locator("#menu > summary").tap()
+    page.locator("#menu summary", has_text="已登录的浏览器").tap()
+
+
 def ticket(served: Served) -> str:
     status = served.control(command="status", inbox=True)
     assert status is not None
@@ -385,10 +403,13 @@ def test_browser_is_let_in_once_listed_and_sent_away(
     expect_text(phone.open(link), "无法打开")  # it was good once
     owner = phone.open(ticket(served), java_script_enabled=scripts)
     owner.goto(phone.url + "/")
+    unfold(owner)
     rows = owner.locator("li", has=owner.get_by_role("button", name="退出", exact=True))
     assert rows.count() == 2
     other = rows.filter(has_not_text="当前浏览器")
     other.get_by_role("button", name="退出", exact=True).tap()
+    owner.wait_for_load_state()
+    unfold(owner)
     wait_until(lambda: rows.count() == 1)
     expect_text(owner, "npm run build")
     guest.goto(phone.url + "/")

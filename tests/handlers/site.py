@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -38,11 +39,12 @@ class Asked:
         self.why = ask.why
         self.extended = False
         self.masked, self.veiled = ask.masked, ask.veiled
+        self.danger = ask.dangers
         self.is_worded = True
         self.grants: dict[str, object] = {}
 
-    def payload(self) -> object:
-        return None
+    def payload(self) -> Any:
+        return SimpleNamespace(tool_input={"command": "npm run build"})
 
     def ask(self) -> Ask | None:
         if not self.is_worded:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import pytest
-
-from feishuperm.handlers import inbox
-from feishuperm.handlers.pages.inbox import Item, make_item
-from feishuperm.models.ask import Ask
 from feishuperm.protocol.http1 import Response
 from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.ledger import Ledger
@@ -46,7 +40,7 @@ def state_of(here: Site, full: bool = True) -> dict[str, Any]:
 def drawn(state: dict[str, Any]) -> list[str]:
     """The ids of the requests that a state brings."""
     names = [name.partition("-") for name in state["fragments"]]
-    return [id for kind, _, id in names if kind == "request"]
+    return [id for kind, _, id in names if kind == "row"]
 
 
 def test_request_is_drawn_once() -> None:
@@ -103,27 +97,10 @@ def test_request_that_is_not_put_into_words_yet_is_listed_later() -> None:
 def test_request_with_a_stopped_clock_is_drawn_again() -> None:
     asked = Asked(make_ask(hold=True))
     here = Site(asked)
-    assert b'action="hold"' in here.send("GET", "/").body
+    assert b'data-hold="1"' in here.send("GET", "/").body
     asked.made, asked.extended = make_ask(hold=False, seconds=355), True
-    page = here.send("GET", "/").body
-    assert b'action="hold"' not in page
+    assert b'data-hold="1"' not in here.send("GET", "/").body
     assert asked.taken == 2
-
-
-def test_many_new_items_are_made_over_several_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    here = Site(*many(10))
-
-    def slow(ask: Ask, links: Mapping[str, str]) -> Item:
-        here.time += 0.012
-        return make_item(ask, links)
-
-    monkeypatch.setattr(inbox, "make_item", slow)
-    counts = []
-    while not counts or here.inbox.refreshed == len(counts):
-        counts.append(len(drawn(state_of(here))))
-    assert counts == [2, 4, 6, 8, 10, 10]
 
 
 def test_what_was_not_shown_is_not_marked_as_shown() -> None:

@@ -1,8 +1,9 @@
 """The inbox: its page, and the same pieces of it as fragments for its script.
 
-A request is drawn once, as HTML: the page holds it for browsers without scripts, and
-the script swaps in what is new or has changed.  Each request is cut to a size; one that
-was cut offers no button that grants: that is for the request's own page, one tap away.
+A pending request is one row: what, where, the time left.  A row is drawn here, once;
+the page holds it for browsers without scripts, and the script swaps in what is new or
+has changed.  A row opens the request's page, or beside it on a wide screen.  It decides
+by itself only where all of the call stands in it and nothing about that is dangerous.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+from unicodedata import east_asian_width
 
 from feishuperm.handlers.pages.layout import (
     INBOX,
@@ -19,39 +21,36 @@ from feishuperm.handlers.pages.layout import (
     exactly,
     facts,
     fill,
+    form,
     frame,
     link_form,
     moment,
     said,
     shown,
 )
-from feishuperm.handlers.pages.pieces import (
-    MARKDOWN,
-    Links,
-    about,
-    blocks,
-    buttons,
-    clock,
-    open_link,
-)
-from feishuperm.handlers.pages.request import outcome_box, surface_name, undo_form
+from feishuperm.handlers.pages.pieces import MARKDOWN, Links
+from feishuperm.handlers.pages.request import outcome_box, surface_name
+from feishuperm.lib.display import one_line
 from feishuperm.lib.markdown import parse
-from feishuperm.messages import msg, text
-from feishuperm.models.ask import Ask, Block, Outcome, fit, last_name
+from feishuperm.messages import msg, pmsg, text
+from feishuperm.models.ask import NO, YES, Ask, Block, Outcome, last_name
 from feishuperm.models.kind import KINDS
 from feishuperm.models.request import Request
 from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.web_access import Session
 
-ITEM_LENGTH = 16_000  # characters of all blocks of a request
-ROW_LENGTH = 120  # characters of a request in the list of a wide screen
+ROW_LENGTH = 120  # characters of a request that does not fit
+ROW_COLUMNS = 80  # of a call that does: two lines on a phone
+SHELL = "bash"  # the language of a block
+FITTING = ("code", "path", "text", "detail")  # kinds of blocks that a row can hold
+SHORT = {
+    YES: pmsg("row", "Allow"),
+    NO: pmsg("row", "Deny"),
+}
 # What the script says by itself.
 TEXTS = {
     "inbox.live": msg("Live"),
     "inbox.lost": msg("Disconnected, reconnecting"),
-    "inbox.expand": msg("Show all {lines} lines"),
-    "inbox.collapse": msg("Show less"),
-    "inbox.hidden": msg("… {lines} lines not shown …"),
     "inbox.sending": msg("Sending…"),
     "inbox.failed": msg("It was not sent. Please try again"),
     "inbox.arrived": msg("New request: {what}"),
@@ -60,10 +59,11 @@ TEXTS = {
     "page.name": msg("Claude Code permission requests"),
 }
 # Keys that are no button's; those follow from `KINDS`.
+MOVES = ("j k ↓ ↑", msg("select a request"))
 KEYS = (
     ("1 9", msg("choose an option by its place")),
     ("r", msg("type a reason for denying")),
-    ("Enter", msg("show all or less, open question")),
+    ("Enter", msg("open the request")),
     ("?", msg("show or close this help")),
 )
 # The buttons that a person without a keyboard wants explained.
@@ -75,17 +75,15 @@ EXPLAINED = (
     ),
     (msg("Deny"), msg("refuses this one; a reason you type reaches Claude")),
     (msg("Deny and interrupt"), msg("refuses, and ends Claude's turn")),
-    (msg("Answer"), msg("opens the question to be answered")),
     (msg("Hold"), msg("stops the clock while you read (with PERMISSION_HOLD)")),
 )
 # The blanks of inbox.html.
 WORDS = {
     "title": msg("Inbox"),
     "live": msg("Live"),
+    "menu": msg("Menu"),
     "help": msg("Help"),
-    "help_close": msg("Close"),
     "noscript": msg("Live updates need JavaScript. Waiting requests:"),
-    "waiting": msg("Waiting"),
     "ring": msg("Ring"),
     "notify": msg("Desktop notices"),
     "none": msg("Nothing is waiting"),
@@ -93,18 +91,18 @@ WORDS = {
         "When Claude Code needs a permission, asks a question or presents a "
         "plan, it appears here at once."
     ),
+    "waiting": msg("Waiting"),
+    "chosen": msg("Selected request"),
 }
-MOVES = ("j k ↓ ↑", msg("select a request"))
 
 
 # Pending requests.
 
 
-class Item(NamedTuple):
+class Row(NamedTuple):
     """A pending request, drawn once."""
 
-    card: str
-    row: str  # its line in the list of a wide screen
+    html: str
     why: str = ""  # as it is drawn: it may be known a little later
     hold: bool = False  # drawn with the button that stops its clock
 
@@ -113,77 +111,87 @@ class Item(NamedTuple):
         return self.why == request.why and not (self.hold and request.extended)
 
 
-def make_item(ask: Ask, links: Links) -> Item:
-    """One pending request. `links` has each offer by name, "request" and "hold"."""
-    ask = fit(ask, ITEM_LENGTH)
-    return Item(_card(ask, links), _row(ask), ask.why, ask.hold)
-
-
-def _card(ask: Ask, links: Links) -> str:
-    known = about(ask)
-    known = f'<div class="about stack"{"" if known else " hidden"}>{known}</div>'
-    asked_here = [offer for offer in ask.offered if ask.choice(offer)]
-    note = (
-        '<p class="note">'
-        + said(ask.language, "⚠ Secrets are masked as ***: the full request shows them")
-        + "</p>"
+def make_row(ask: Ask, links: Links) -> Row:
+    """One pending request. `links` has each offer by name, and "request"."""
+    whole = _whole_call(ask)
+    until = time.strftime("%H:%M", time.localtime(ask.created + ask.seconds))
+    title = f"<b>{shown(_name(ask))}</b>"
+    if whole:  # a command is known as one; of another call the tool says what it does
+        lines = "".join(f"<code>{shown(line)}</code>" for line in whole)
+        what = lines if ask.blocks[0].language == SHELL else title + lines
+    else:
+        line = one_line(_subject(ask), ROW_LENGTH)
+        danger = f"<i>{shown(ask.dangers[0])}</i>" if ask.dangers else ""
+        what = title + danger + (f"<code>{shown(line)}</code>" if line else "")
+    name = f"{_name(ask)} · {ask.project_name}"
+    # What is shown beside the list changes with these two: its script looks at them.
+    state = f' data-why="{shown(ask.why)}" data-hold="{int(ask.hold)}"'
+    html = (
+        f'<li class="row{" risky" if ask.dangers else ""}{"" if whole else " cut"}"'
+        f' id="row-{shown(ask.id)}" data-id="{shown(ask.id)}"'
+        f' data-news="{shown(name)}"{state}>'
+        f'<a class="what" href="{shown(links["request"])}">{what}</a>'
+        f'<p class="where"><span class="left">{until}</span> {_where(ask)}</p>'
+        f'<div class="do">{_row_buttons(ask, links, whole)}</div></li>'
     )
-    return "".join(
-        (
-            _head(ask, clock(ask, below=_hold(ask, links) if ask.hold else "")),
-            *blocks(ask, asked_here, known),
-            note if ask.masked else "",
-            _more(ask, links["request"]),
-            buttons(ask, links, ask.offered, in_inbox=True),
-            "</div></article>",
+    return Row(html, ask.why, ask.hold)
+
+
+def _whole_call(ask: Ask) -> list[str]:
+    """All that would run, line by line; empty if a row has no room for it.
+
+    A person who presses a button of a row has seen nothing else.
+    """
+    kind, lines = KINDS[ask.kind], [block.text for block in ask.blocks]
+    fits = (
+        (kind.of_a_call and not kind.noun)
+        and lines
+        and not (ask.dangers or ask.partial or ask.masked)
+        and all(row.kind in FITTING and row.text.strip() for row in ask.blocks)
+        and not any("\n" in line for line in lines)
+        and sum(map(_columns, lines)) <= ROW_COLUMNS
+    )
+    return lines if fits else []
+
+
+def _columns(line: str) -> int:
+    """How wide a line is: Chinese letters take two places."""
+    return sum(2 if east_asian_width(one) in "WF" else 1 for one in line)
+
+
+def _row_buttons(ask: Ask, links: Links, whole: list[str]) -> str:
+    """Yes on the left and no on the right; or the way to where they are."""
+    offers = [
+        next((o for o in ask.offered if o.look == look and not o.needs), None)
+        for look in (YES, NO)
+    ]
+    if not whole or None in offers or any(o and o.confirm for o in offers):
+        label = said(ask.language, "View")
+        name = shown(f"{text(ask.language, 'View')} {_name(ask)}")
+        link = shown(links["request"])
+        return f'<a class="button plain" aria-label="{name}" href="{link}">{label}</a>'
+    drawn = ""
+    for offer in filter(None, offers):
+        label = text(ask.language, SHORT[offer.look])
+        button = (
+            f'<button class="{offer.look}" data-key="{shown(offer.key)}"'
+            f' aria-label="{shown(f"{label} {_name(ask)} {whole[0]}")}">'
+            f"{shown(label)}</button>"
         )
-    )
-
-
-def _head(ask: Ask, timing: str) -> str:
-    name = _name(ask)
-    label = f"{ask.heading}: {name}, {ask.project_name}"
-    return (
-        f'<article class="sheet item stack" id="request-{shown(ask.id)}" tabindex="-1"'
-        f' aria-label="{shown(label)}"'
-        f' data-news="{shown(f"{name} · {ask.project_name}")}">'
-        f'<header class="head"><div><span class="tool">{shown(name)}</span>'
-        f'<p class="where">{_where(ask)}</p></div>{timing}</header>'
-        f'<div class="bar"><i></i></div><div class="body stack">'
-    )
-
-
-def _hold(ask: Ask, links: Links) -> str:
-    """The button that stops the clock for a person who reads."""
-    return link_form(links["hold"], said(ask.language, "Hold"), "link", "hold")
-
-
-def _more(ask: Ask, link: str) -> str:
-    """The way to the request's page; the script hides it where all is shown here."""
-    look = "link" if ask.partial or ask.masked else "link more"
-    return open_link(look, link, said(ask.language, "See the whole request"))
+        drawn += form(links[offer.name], button, "", ("digest", ask.digest))
+    return drawn
 
 
 def _name(ask: Ask) -> str:
     """What a request is called: its tool, or what else waits for a person."""
     kind = KINDS[ask.kind]
     if kind.of_a_call:
-        return ask.tool
+        return ask.summary or ask.tool
     return ask.heading if kind.noun else f"{ask.heading} · {ask.tool}"
 
 
 def _where(ask: Ask) -> str:
     return shown(" · ".join(filter(None, (ask.project_name, ask.branch, ask.agent))))
-
-
-def _row(ask: Ask) -> str:
-    line = shown(_subject(ask).partition("\n")[0][:ROW_LENGTH])
-    return (
-        f'<a class="button plain{" risky" if ask.dangers else ""}"'
-        f' href="#request-{shown(ask.id)}"><span class="row"><b>{shown(_name(ask))}</b>'
-        f'<span class="left"></span></span>{f"<code>{line}</code>" if line else ""}'
-        f'<span class="muted">{_where(ask)}</span></a>'
-    )
 
 
 def _subject(ask: Ask) -> str:
@@ -201,60 +209,34 @@ def _subject(ask: Ask) -> str:
 
 
 def ended_box(outcome: Outcome) -> str:
-    """What the card of a request says that was settled elsewhere."""
+    """What stands in the place of the buttons of a request settled elsewhere."""
     surface = surface_name(outcome.language, outcome.surface)
     return outcome_box(outcome.look, outcome.done, filter(None, [surface]))
 
 
 def recent_list(language: str, rows: Iterable[tuple[Outcome, str]]) -> str:
-    """The section of settled requests, each with the link that undoes its rules."""
+    """The section of settled requests, one line each, with the link to its page."""
     items = "".join(_recent(*row) for row in rows)
     title = said(language, "Recently settled")
     return (
         f'<section aria-labelledby="recent-title" id="recent-part"{_unless(items)}>'
         f'<h2 class="section" id="recent-title">{title}</h2>'
-        f'<ul class="sheet recent" id="recent">{items}</ul></section>'
+        f'<ul class="sheet lines" id="recent">{items}</ul></section>'
     )
 
 
-def _recent(outcome: Outcome, undo: str) -> str:
-    parts = [
-        f'<div class="row"><span>{shown(outcome.summary)}</span>'
-        f'<span class="done-{outcome.look}">{shown(outcome.done)}</span></div>'
-    ]
-    if outcome.detail:
-        parts.append(f'<code class="detail">{shown(outcome.detail)}</code>')
-    parts.append(_muted(_when_and_where(outcome)))
-    if outcome.result:
-        look = f"done-{outcome.result_look}"
-        parts.append(f'<p class="{look}">{shown(outcome.result)}</p>')
-    if outcome.ran:
-        parts.append(exactly(outcome.ran))
-    parts += (exactly(rule, rule in outcome.undone) for rule in outcome.rules)
-    parts.append(undo_form(outcome, undo, "plain small"))
-    parts += map(_muted, _notes(outcome))
-    return f"<li>{''.join(parts)}</li>"
-
-
-def _when_and_where(outcome: Outcome) -> str:
-    ended = time.strftime("%H:%M:%S", time.localtime(outcome.ended))
-    surface = surface_name(outcome.language, outcome.surface)
-    parts = (last_name(outcome.project), ended, outcome.who, surface)
-    return " · ".join(filter(None, parts))
-
-
-def _notes(outcome: Outcome) -> Iterator[str]:
-    yield from (*outcome.answers, *outcome.lines)
-    for label, value in (
-        (msg("Reason"), outcome.reason),
-        (msg("Ledger"), outcome.head),
-    ):
-        if value:
-            yield f"{text(outcome.language, label)}: {value}"
-
-
-def _muted(line: str) -> str:
-    return f'<p class="muted">{shown(line)}</p>'
+def _recent(outcome: Outcome, link: str) -> str:
+    done = outcome.done
+    if outcome.undone:
+        done += " · " + text(outcome.language, "Taken back")
+    ended = time.strftime("%H:%M", time.localtime(outcome.ended))
+    what = outcome.detail or outcome.summary
+    parts = (what, *outcome.answers, last_name(outcome.project), outcome.result)
+    return (
+        f'<li><a href="{shown(link)}"><b class="done-{outcome.look}">{shown(done)}</b>'
+        f" <span>{shown(' · '.join(filter(None, parts)))}</span>"
+        f" <time>{ended}</time></a></li>"
+    )
 
 
 def _unless(items: str) -> str:
@@ -274,7 +256,7 @@ def pass_list(language: str, passes: Passes) -> str:
         f"{link_form('passes?pass=' + row.id, end, 'plain')}</li>"
         for row in passes.all()
     )
-    every = link_form("passes?pass=all", said(language, "Revoke all"), "no")
+    every = link_form("passes?pass=all", said(language, "Revoke all"), "plain")
     title = '<h2 class="section">' + said(language, "Passes") + "</h2>"
     return (
         f'<section id="passes"{_unless(rows)}>{title}'
@@ -300,11 +282,12 @@ def session_list(language: str, rows: Sequence[Session], own: Session | None) ->
     if not rows:
         return ""
     items = "".join(_session(language, row, own) for row in rows)
-    every = link_form("sessions?all=1", said(language, "Sign all out"), "no")
-    title = (
-        '<h2 class="section">' + said(language, "Browsers that are let in") + "</h2>"
+    every = link_form("sessions?all=1", said(language, "Sign all out"), "plain")
+    title = said(language, "Signed-in browsers")
+    return (
+        f'<details><summary>{title}</summary><ul class="recent">{items}</ul>'
+        f"{every}</details>"
     )
-    return f'<section>{title}<ul class="sheet recent">{items}</ul>{every}</section>'
 
 
 def _session(language: str, row: Session, own: Session | None) -> str:
@@ -325,7 +308,7 @@ def _session(language: str, row: Session, own: Session | None) -> str:
 
 def inbox_page(
     language: str,
-    items: Sequence[Item],
+    rows: Sequence[Row],
     count: int = 0,
     parts: Mapping[str, str] | None = None,
     sessions: str = "",
@@ -335,10 +318,11 @@ def inbox_page(
     values = {
         **{name: said(language, sentence) for name, sentence in WORDS.items()},
         "count": str(count or ""),
-        "any": " hidden" if items else "",
-        "none_yet": "" if items else " hidden",
-        "rows": "".join(item.row for item in items),
-        "parts": "".join((parts or {}).values()) + sessions,
+        "any": " hidden" if rows else "",
+        "none_yet": "" if rows else " hidden",
+        "rows": "".join(row.html for row in rows),
+        "parts": "".join((parts or {}).values()),
+        "sessions": sessions,
         "keys": _help(language),
         "buttons": _button_help(language),
         "note": said(
@@ -348,9 +332,7 @@ def inbox_page(
         ),
         "texts": json.dumps(texts, ensure_ascii=False),
     }
-    top, below = INBOX.split("{{items}}")
-    cards = (item.card for item in items)
-    body = (fill(top, **values), *cards, fill(below, **values))
+    body = [fill(INBOX, **values)]
     return frame(language, text(language, "Inbox"), body, INBOX_SCRIPT)
 
 

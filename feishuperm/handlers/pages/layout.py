@@ -87,11 +87,11 @@ def frame(
     """A whole page around a body, in pieces: a large one is made over many turns."""
     name = "zh-CN" if language == "zh" else "en"
     yield fill(TOP, lang=name, title=shown(title), style=STYLE).encode()
+    if script is PAGE_SCRIPT:
+        home = said(language, "Inbox")
+        yield f'<nav class="links"><a id="home" hidden>‹ {home}</a></nav>'.encode()
     for piece in body:
         yield piece if isinstance(piece, bytes) else piece.encode(errors="replace")
-    if script is PAGE_SCRIPT:
-        home = said(language, "Open the inbox")
-        yield f'<p class="links"><a id="home" hidden>{home}</a></p>'.encode()
     yield fill(BOTTOM, script=script).encode()
 
 
@@ -125,15 +125,20 @@ def icon(name: str) -> str:
     )
 
 
+def hidden_fields(*pairs: tuple[str, str]) -> str:
+    """What a form sends that nobody sees."""
+    return "".join(
+        f'<input type="hidden" name="{shown(name)}" value="{shown(value)}">'
+        for name, value in pairs
+    )
+
+
 def form(link: str, inside: str, kind: str = "stack", *more: tuple[str, str]) -> str:
     """What posts the query of its link, and `more`; `inside` is HTML."""
     path, _, query = link.partition("?")
-    pairs = "".join(
-        f'<input type="hidden" name="{shown(name)}" value="{shown(value)}">'
-        for name, value in (*parse_qsl(query), *more)
-    )
+    hidden = hidden_fields(*parse_qsl(query), *more)
     start = f'<form class="{kind}" method="post" action="{shown(path)}">'
-    return f"{start}{pairs}{inside}</form>"
+    return f"{start}{hidden}{inside}</form>"
 
 
 def link_form(link: str, label: str, look: str, kind: str = "stack") -> str:

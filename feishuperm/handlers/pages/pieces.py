@@ -1,9 +1,14 @@
-"""The pieces that a request is drawn from: head, blocks, fields, buttons.
+"""How a request is drawn: what is asked, and what may be answered.
 
-A link is `allow?id=...&sig=...`.  A button posts the query of its link as form fields
-to its path; the inbox's script posts the same form, so an answer always arrives in one
-shape.  Each button is a form of its own with the fields it takes along, so that Enter
-in one of them can only mean that button.
+The same HTML is the body of a request's page and what the inbox shows beside its list.
+At rest it is what a decision needs, in the order of the card; all else is folded below
+"More".
+
+A request has two forms, one whose buttons let something happen and one whose buttons
+refuse, so that Enter in a field never means the opposite.  A button names its route and
+its signature, and stands where it is wanted: the first of each form in a bar that stays
+at the bottom of the screen.  With a command also comes what somebody made of it: nobody
+changes a command and has the old one run.
 """
 
 from __future__ import annotations
@@ -11,12 +16,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from urllib.parse import parse_qsl
 
 from feishuperm.handlers.pages.layout import (
     Fact,
     exactly,
     facts,
     form,
+    hidden_fields,
     moment,
     said,
     shown,
@@ -27,9 +34,6 @@ from feishuperm.messages import msg, text
 from feishuperm.models.ask import (
     CUT_FIRST,
     FOREVER,
-    NO,
-    STOP,
-    WHILE,
     YES,
     Ask,
     Block,
@@ -40,7 +44,7 @@ from feishuperm.models.ask import (
 from feishuperm.models.form import in_form
 
 Values = Mapping[str, Sequence[str]]
-Links = Mapping[str, str]  # by the name of the action
+Links = Mapping[str, str]  # by the name of the action; a path and its query
 
 # Lines of a block that look different, by their first character.
 LINE_LOOKS = {
@@ -59,34 +63,108 @@ SPANS = {"bold": "b", "code": "code"}
 COUNTED = 6  # digits of an item's number
 PIECE = 50_000  # characters made into HTML at a time: about a millisecond
 MANY_LINES = 20_000  # of a text whose lines are coloured; beyond, it is one colour
-# The parts of a page's foot, and how the buttons look that stand there.
-GROUPS = {
-    "agree": (YES,),
-    "refuse": (NO, STOP),
-    "while": (WHILE,),
-    "lasting": (FOREVER,),
-}
+DETAIL = "detail"  # a block that a decision rarely needs
+# What an approving button says while the edit field holds another command.
+CHANGED = msg("The command was changed: use “Edit and allow”")
 MULTIPLE = {"one": msg("Choose one"), "many": msg("Choose any")}
 
 
-# What is asked.
+# A pending request.
 
 
-def followed(events: str) -> str:
-    """The attribute by which a page's script follows its request."""
-    return f' data-events="{shown(events)}"' if events else ""
+def pending(
+    ask: Ask,
+    links: Links,
+    seconds_left: float,
+    error: str = "",
+    values: Values | None = None,
+) -> Iterator[str]:
+    """Everything about a request that can be answered.
+
+    `error` is the sentence why an answer was not taken, `values` what it had filled in.
+    """
+    answers = _Answers(ask, links, values or {})
+    yield f'<article class="sheet request" data-id="{shown(ask.id)}">'
+    yield answers.forms()
+    yield head(ask, clock(ask, seconds_left))
+    yield f'<p class="note" role="alert">{shown(error)}</p>' if error else ""
+    yield from subject(ask, asked_below=answers.ask_questions)
+    if ask.partial or ask.masked:
+        yield _whole(ask, links["request"])
+    yield answers.fields()
+    yield answers.bar()
+    yield answers.second_row()
+    yield answers.more()
+    yield "</article>"
 
 
-def sheet(ask: Ask, body: Iterable[str], events: str = "") -> Iterator[str]:
-    """The main part of a page about one request, which may follow it."""
-    yield f'<main{followed(events)}><article class="sheet stack">'
-    yield from body
-    below = facts(ask.language, _origin(ask))
-    yield f'</article><section class="sheet">{below}</section></main>'
-
-
-def _origin(ask: Ask) -> tuple[Fact, ...]:
+def head(ask: Ask, timing: str = "", title: str = "") -> str:
+    """What it is and where; the time that is left."""
     return (
+        f'<header class="head"><div><h1>{shown(title or ask.heading)}</h1>'
+        f'<p class="where">{shown(headline(ask))}</p></div>{timing}</header>'
+    )
+
+
+def headline(ask: Ask) -> str:
+    """A request on one line: what, and where."""
+    return " · ".join(filter(None, (ask.summary, ask.project_name)))
+
+
+def clock(ask: Ask, seconds_left: float) -> str:
+    """The time left: a moment for all, a countdown where scripts run; and what then."""
+    until = time.strftime("%H:%M:%S", time.localtime(ask.created + ask.seconds))
+    return (
+        f'<div class="timing"><span class="clock" role="timer"'
+        f' data-left="{seconds_left:.1f}" data-text="'
+        + said(ask.language, "{left} left")
+        + '" data-over="'
+        + said(ask.language, "Time is over")
+        + '">'
+        + said(ask.language, "Decide before {until}", until=until)
+        + f'</span><span class="zero">{shown(at_zero(ask))}</span></div>'
+    )
+
+
+def subject(ask: Ask, asked_below: bool = False) -> Iterator[str]:
+    """What is dangerous, what it is about, why it is asked.
+
+    `asked_below`: its questions are asked by the fields that answer them.
+    """
+    lines = "".join(f'<p class="danger">{shown(line)}</p>' for line in ask.dangers)
+    yield f'<div role="alert">{lines}</div>' if lines else ""
+    for place, block in enumerate(ask.blocks):
+        if ask.cut and place == CUT_FIRST:
+            left_out = said(
+                ask.language, "⚠ {count} more items are not shown", count=ask.cut
+            )
+            yield f'<p class="note">{left_out}</p>'
+        if block.kind != DETAIL and not (asked_below and block.kind == "question"):
+            yield from _block(ask, block)
+    if not ask.blocks and not asked_below:
+        yield f'<p class="muted">{shown(ask.empty)}</p>'
+    label = said(ask.language, "Claude said:")
+    words = f"<span>{label}</span> {shown(ask.why)}" if ask.why else ""
+    yield f'<p class="why"{"" if words else " hidden"}>{words}</p>'
+
+
+def _whole(ask: Ask, link: str) -> str:
+    note = ""
+    if ask.masked:
+        note = said(
+            ask.language, "⚠ Secrets are masked as ***: the full request shows them"
+        )
+    label = said(ask.language, "See the whole request")
+    return (
+        f'<p class="muted">{note}</p>'
+        f'<a class="button plain" href="{shown(link)}">{label}</a>'
+    )
+
+
+def origin(ask: Ask) -> tuple[Fact, ...]:
+    """Where a request comes from, for people who look it up."""
+    return (
+        Fact(msg("Tool"), ask.tool),
         Fact(msg("Project"), ask.project),
         Fact(msg("Branch"), ask.branch),
         Fact(msg("Agent"), ask.agent),
@@ -94,80 +172,6 @@ def _origin(ask: Ask) -> tuple[Fact, ...]:
         Fact(msg("Time"), moment(ask.created)),
         Fact(msg("Request"), ask.id),
     )
-
-
-def head(ask: Ask, title: str, clock: str = "") -> str:
-    branch = f" · {ask.branch}" if ask.branch else ""
-    return (
-        f'<header class="head"><div><h1>{shown(title)}</h1>'
-        f'<p class="where">{shown(ask.project_name + branch)}</p></div>{clock}'
-        f'</header><p><span class="tool">{shown(ask.tool)}</span></p>'
-    )
-
-
-def clock(ask: Ask, seconds_left: float | None = None, below: str = "") -> str:
-    """The time left: a moment for all, a countdown where scripts run; and what then.
-
-    The inbox's script is told what is left apart, since a card is drawn once.
-    """
-    until = time.strftime("%H:%M:%S", time.localtime(ask.created + ask.seconds))
-    left = f' data-seconds="{ask.seconds}"'
-    if seconds_left is not None:
-        left = f' data-left="{seconds_left:.1f}"'
-    return (
-        f'<div class="timing"><span class="clock" role="timer"{left} data-text="'
-        + said(ask.language, "{left} left")
-        + '" data-over="'
-        + said(ask.language, "Time is over")
-        + '">'
-        + said(ask.language, "Decide before {until}", until=until)
-        + f'</span><span class="zero">{shown(at_zero(ask))}</span>{below}</div>'
-    )
-
-
-def blocks(
-    ask: Ask, offers: Sequence[Offer] = (), known: str | None = None
-) -> Iterator[str]:
-    """What the request is about; questions are left to the `offers` that ask them.
-
-    `known` is what stands behind the first block instead of `about`.
-    """
-    known = about(ask) if known is None else known
-    asked = any(offer.needs and offer.fields for offer in offers)
-    for place, block in enumerate(ask.blocks):
-        if ask.cut and place == CUT_FIRST:
-            left_out = said(
-                ask.language, "⚠ {count} more items are not shown", count=ask.cut
-            )
-            yield f'<p class="note">{left_out}</p>'
-        if not (asked and block.kind == "question"):
-            yield from _block(ask, block)
-        if not place:
-            yield known
-    if not ask.blocks:
-        yield known if asked else f'<p class="muted">{shown(ask.empty)}</p>{known}'
-
-
-def about(ask: Ask) -> str:
-    """What has to be known of it: what is dangerous, why it is asked, what it does."""
-    dangers = "".join(f'<p class="danger">{shown(line)}</p>' for line in ask.dangers)
-    plain = "".join(f"<li>{shown(line)}</li>" for line in ask.facts)
-    return (
-        (f'<div role="alert">{dangers}</div>' if dangers else "")
-        + _words(ask, "why", ask.why)
-        + _words(ask, "prompt", ask.prompt)
-        + (f'<ul class="plain-facts">{plain}</ul>' if plain else "")
-    )
-
-
-WORDS = {"why": msg("Claude said:"), "prompt": msg("Working on:")}
-
-
-def _words(ask: Ask, name: str, words: str) -> str:
-    if not words:
-        return ""
-    label = said(ask.language, WORDS[name])
-    return f'<p class="{name}"><span>{label}</span> {shown(words)}</p>'
 
 
 def _block(ask: Ask, block: Block) -> Iterator[str]:
@@ -294,38 +298,131 @@ def _pieces(source: str) -> Iterator[str]:
 # What may be answered.
 
 
-def buttons(
-    ask: Ask,
-    links: Links,
-    offers: Sequence[Offer],
-    values: Values | None = None,
-    in_inbox: bool = False,
-) -> str:
-    """What lets it happen first, the refusals apart from it, what outlives it last.
+class _Answers:
+    """The buttons and fields of one request, each in its place."""
 
-    In the inbox a button has its key, and opens its page if a press is not enough.
-    """
-    drawn = {
-        look: "".join(
-            _form(ask, offer, links[offer.name], values or {}, in_inbox)
-            for offer in offers
-            if offer.look in looks
+    def __init__(self, ask: Ask, links: Links, values: Values) -> None:
+        self._ask = ask
+        self._links = links
+        self._values = values
+        offers = ask.offered
+        self._choice = next((o for o in offers if ask.choice(o)), None)
+        self._edit = next((o for o in offers if ask.edits(o)), None)
+        self.ask_questions = any(o.needs and o.fields for o in offers)
+        rest = [o for o in offers if o not in (self._choice, self._edit)]
+        yes = [o for o in rest if o.look == YES]
+        no = [o for o in rest if not o.grants]
+        # One question is answered by its options: nothing competes with them.
+        self._bar = [] if self._choice else [*yes[:1], *no[:1]]
+        lasting = [] if ask.dangers else [o for o in rest if o.look == FOREVER]
+        self._row = [] if self._choice else [*yes[1:], *lasting, *no[1:]]
+        self._folded = [o for o in rest if o not in (*self._bar, *self._row)]
+
+    def forms(self) -> str:
+        """What the buttons and fields belong to, wherever they stand."""
+        if not self._ask.offered and not self._ask.hold:
+            return ""
+        own = hidden_fields(("id", self._ask.id), ("digest", self._ask.digest))
+        return "".join(
+            f'<form id="{name}" method="post">{own}</form>'
+            for name in ("grant", "refuse")
         )
-        for look, looks in GROUPS.items()
-    }
-    refusals, lasting = drawn["refuse"], drawn["lasting"]
-    parts = [drawn["agree"]]
-    if refusals:
-        parts.append(f'<div class="refuse"><div class="pair">{refusals}</div></div>')
-    if drawn["while"]:
-        parts.append(f'<div class="while pair">{drawn["while"]}</div>')
-    if lasting:
-        rules = "".join(map(exactly, ask.rules))
-        parts.append(
-            f'<div class="lasting"><p class="muted">{shown(rule_hint(ask))}</p>'
-            f"{rules}{lasting}</div>"
+
+    def fields(self) -> str:
+        """Those that an answer cannot do without, and the options of one question."""
+        ask = self._ask
+        needed = [o for o in ask.offered if (o.needs or o.words) and o != self._edit]
+        if self._choice is None:
+            return "".join(map(self._fields_of, needed))
+        choice = ask.choice(self._choice)
+        assert choice is not None
+        link = self._links[self._choice.name]
+        legend = f'<p class="legend">{_asked(ask.language, choice)}</p>'
+        options = "".join(_option_button(choice, option) for option in choice.options)
+        return form(link, legend + options, "stack", ("digest", ask.digest))
+
+    def bar(self) -> str:
+        """The two buttons that most people want, always on the screen."""
+        drawn = "".join(map(self._button, self._bar))
+        return f'<div class="bar">{drawn}<p class="told" role="alert"></p></div>'
+
+    def second_row(self) -> str:
+        drawn = "".join(map(self._button, self._row))
+        return f'<div class="pair">{drawn}</div>' if drawn else ""
+
+    def more(self) -> str:
+        """All that is wanted seldom, folded; open if something in it was filled in."""
+        ask = self._ask
+        parts: list[str] = []
+        if self._choice:
+            own_words = self._choice._replace(
+                fields=tuple(name for name in self._choice.fields if "_other" in name)
+            )
+            parts += (self._fields_of(own_words), self._button(self._choice))
+        parts += (
+            self._fields_of(offer)
+            for offer in ask.offered
+            if not offer.needs and not offer.words
         )
-    return f'<div class="actions">{"".join(parts)}</div>'
+        if self._edit:
+            parts += (self._fields_of(self._edit), self._button(self._edit))
+        if self._folded:
+            drawn = "".join(map(self._button, self._folded))
+            parts.append(f'<div class="pair">{drawn}</div>')
+        parts += (self._hold(), _rules(ask), _known(ask))
+        parts.append(facts(ask.language, origin(ask)))
+        state = " open" if self._values else ""
+        summary = said(ask.language, "More")
+        return (
+            f'<details class="more"{state}><summary>{summary}</summary>'
+            f'<div class="stack">{"".join(parts)}</div></details>'
+        )
+
+    def _hold(self) -> str:
+        """The button that stops the clock for a person who reads."""
+        button = ""
+        if self._ask.hold:
+            label = said(self._ask.language, "Hold")
+            button = self._draw("hold", "refuse", "plain", label)
+        return f'<div class="hold">{button}</div>'
+
+    def _button(self, offer: Offer) -> str:
+        look = offer.look
+        if look == YES and (self._ask.dangers or offer in self._folded):
+            look = "plain"
+        label = shown(offer.submit if offer.needs else offer.label)
+        more = f' data-key="{shown(offer.key)}"' if offer.key else ""
+        asks = offer.confirm or (offer.grants and self._ask.dangers)
+        more += " data-asks" if asks else ""
+        if offer == self._edit:
+            more += f' data-edits="{said(self._ask.language, CHANGED)}"'
+        return self._draw(offer.name, owner_of(offer), look, label, more)
+
+    def _draw(
+        self, name: str, owner: str, look: str, label: str, more: str = ""
+    ) -> str:
+        path, _, query = self._links[name].partition("?")
+        signature = dict(parse_qsl(query)).get("sig", "")
+        return (
+            f'<button class="{escape(look)}" form="{owner}" formaction="{shown(path)}"'
+            f' name="sig" value="{shown(signature)}"{more}>{label}</button>'
+        )
+
+    def _fields_of(self, offer: Offer) -> str:
+        return fields_of(self._ask, offer, self._values, owner_of(offer))
+
+
+def owner_of(offer: Offer) -> str:
+    """The form that a button and its fields belong to."""
+    return "grant" if offer.grants else "refuse"
+
+
+def _rules(ask: Ask) -> str:
+    """The rule that "always" writes, or why there is none."""
+    if not ask.rules and not ask.rule_note:
+        return ""
+    rules = "".join(map(exactly, ask.rules))
+    return f'<div><p class="muted">{shown(rule_hint(ask))}</p>{rules}</div>'
 
 
 def rule_hint(ask: Ask) -> str:
@@ -341,37 +438,47 @@ def rule_hint(ask: Ask) -> str:
     return " ".join((ask.rule_note, text(ask.language, hint))).strip()
 
 
-def _form(ask: Ask, offer: Offer, link: str, values: Values, in_inbox: bool) -> str:
-    """One button with all it sends; a single choice has one for each option too."""
-    label = offer.submit if offer.needs else offer.label
-    digest = ("digest", ask.digest)
-    choice, first = ask.choice(offer), ""
-    if choice is not None and not (in_inbox and offer.confirm):
-        legend = f'<p class="legend">{_asked(ask.language, choice)}</p>'
-        options = "".join(_option_button(choice, option) for option in choice.options)
-        first = form(link, legend + options, "stack", digest)
-        offer = offer._replace(fields=(f"{choice.name}_other",))
-    key = f' data-key="{shown(offer.key)}"' if in_inbox and offer.key else ""
-    if in_inbox and opens_page(offer):
-        return first + open_link(offer.look, link, shown(offer.label), key)
-    button = f'<button class="{escape(offer.look)}"{key}>{shown(label)}</button>'
-    drawn = first + form(link, _fields(ask, offer, values) + button, "stack", digest)
-    if not ask.edits(offer):
-        return drawn
-    # It is wanted seldom; what was typed and not taken is seen again at once.
-    state = " open" if offer.fields[0] in values else ""
-    return f"<details{state}><summary>{shown(label)}</summary>{drawn}</details>"
+def _known(ask: Ask) -> str:
+    """What else is worth knowing."""
+    details = [row for row in ask.blocks if row.kind == DETAIL]
+    lines = [shown(f"{row.label}: {row.text}") for row in details]
+    lines += map(shown, ask.facts)
+    if ask.prompt:
+        lines.insert(0, said(ask.language, "Working on:") + " " + shown(ask.prompt))
+    items = "".join(f"<li>{line}</li>" for line in lines)
+    return f'<ul class="plain-facts">{items}</ul>' if items else ""
 
 
-def opens_page(offer: Offer) -> bool:
-    """Whether the inbox has no room for all a button needs: words, or own answers."""
-    has_own_words = any(name.endswith("_other") for name in offer.fields)
-    return bool(offer.confirm) or (offer.needs and has_own_words)
+# Fields.
 
 
-def open_link(look: str, link: str, label: str, key: str = "") -> str:
-    """A link that looks like a button; `label` and `key` are HTML."""
-    return f'<a class="button {look}" href="{shown(link)}"{key}>{label}</a>'
+def fields_of(ask: Ask, offer: Offer, values: Values, owner: str) -> str:
+    """The fields of a button; a choice and its `..._other` stand together."""
+    fields = [field for field in ask.fields if field.name in offer.fields]
+    own_words = {f"{field.name}_other" for field in fields}
+    drawn, inside = "", ""
+    for field in reversed(fields):
+        if field.type in MULTIPLE:
+            drawn = _choice(ask.language, field, values, inside, owner) + drawn
+            inside = ""
+        elif field.name in own_words:
+            inside = _text_field(field, values, owner, "field own")
+        else:
+            drawn = _text_field(field, values, owner, "field") + drawn
+    return drawn
+
+
+def _text_field(field: Field, values: Values, owner: str, look: str) -> str:
+    value = (values.get(field.name) or (field.value,))[0]
+    name = (
+        f'form="{owner}" name="{shown(field.name)}" maxlength="{field.limit}"'
+        f' autocomplete="off" placeholder="{shown(field.hint)}"'
+    )
+    drawn = f'<input type="text" {name} value="{escape(value)}">'
+    if field.type == "lines":
+        # A browser takes one line end away behind the tag.
+        drawn = f'<textarea {name} spellcheck="false">\n{escape(value)}</textarea>'
+    return f'<label class="{look}">{shown(field.label)}{drawn}</label>'
 
 
 def _option_button(field: Field, option: Option) -> str:
@@ -387,38 +494,6 @@ def _option_words(option: Option) -> str:
     return f"<span>{words}</span>"
 
 
-# Fields.
-
-
-def _fields(ask: Ask, offer: Offer, values: Values) -> str:
-    """The fields of a button; a choice and its `..._other` stand together."""
-    fields = [field for field in ask.fields if field.name in offer.fields]
-    own_words = {f"{field.name}_other" for field in fields}
-    drawn, inside = "", ""
-    for field in reversed(fields):
-        if field.type in MULTIPLE:
-            drawn = _choice(ask.language, field, values, inside) + drawn
-            inside = ""
-        elif field.name in own_words:
-            inside = _text_field(field, values, "field own")
-        else:
-            drawn = _text_field(field, values) + drawn
-    return drawn
-
-
-def _text_field(field: Field, values: Values, look: str = "field") -> str:
-    value = (values.get(field.name) or (field.value,))[0]
-    name = (
-        f'name="{shown(field.name)}" maxlength="{field.limit}" autocomplete="off"'
-        f' placeholder="{shown(field.hint)}"'
-    )
-    drawn = f'<input type="text" {name} value="{escape(value)}">'
-    if field.type == "lines":
-        # A browser takes one line end away behind the tag.
-        drawn = f'<textarea {name} spellcheck="false">\n{escape(value)}</textarea>'
-    return f'<label class="{look}">{shown(field.label)}{drawn}</label>'
-
-
 def _asked(language: str, field: Field) -> str:
     words = [field.heading] if field.heading else []
     if field.options:
@@ -427,13 +502,15 @@ def _asked(language: str, field: Field) -> str:
     return f"<span>{chips}</span>{shown(field.label)}"
 
 
-def _choice(language: str, field: Field, values: Values, inside: str) -> str:
+def _choice(
+    language: str, field: Field, values: Values, inside: str, owner: str
+) -> str:
     first = (field.value,) if field.value else ()
     chosen = frozenset(map(in_form, values.get(field.name) or first))
     kind = "checkbox" if field.type == "many" else "radio"
     options = "".join(
-        f'<label class="option"><input type="{kind}" name="{shown(field.name)}"'
-        f' value="{escape(option.value)}"'
+        f'<label class="option"><input type="{kind}" form="{owner}"'
+        f' name="{shown(field.name)}" value="{escape(option.value)}"'
         f"{' checked' if in_form(option.value) in chosen else ''}>"
         f"{_option_words(option)}</label>"
         for option in field.options

@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from html import escape
-from itertools import chain
 from typing import Any, NamedTuple
 
 from feishuperm.handlers.pages.layout import (
     Fact,
     facts,
+    form,
     frame,
     icon,
     link_form,
@@ -25,16 +25,24 @@ from feishuperm.handlers.pages.layout import (
 from feishuperm.handlers.pages.pieces import (
     Links,
     Values,
-    blocks,
-    buttons,
     clock,
-    followed,
+    fields_of,
     head,
-    sheet,
+    origin,
+    pending,
+    subject,
 )
 from feishuperm.lib.display import one_line, visible
 from feishuperm.messages import msg, pmsg, text
-from feishuperm.models.ask import ENDED, SETTLED, Ask, Offer, Outcome, Receipt
+from feishuperm.models.ask import (
+    ENDED,
+    FOREVER,
+    SETTLED,
+    Ask,
+    Offer,
+    Outcome,
+    Receipt,
+)
 from feishuperm.models.names import INVALID, NO_REQUEST, SURFACES
 
 SUBJECT_LENGTH = 160
@@ -64,17 +72,9 @@ def request_page(
     values: Values | None = None,
     events: str = "",
 ) -> Iterator[bytes]:
-    """Everything about a pending request.
-
-    `error` is the sentence why an answer was not taken, `values` what it had filled in.
-    """
-    note = f'<p class="note" role="alert">{shown(error)}</p>' if error else ""
-    body = chain(
-        (head(ask, ask.heading, clock(ask, seconds_left)), note),
-        blocks(ask, ask.offered),
-        (buttons(ask, links, ask.offered, values),),
-    )
-    return frame(ask.language, ask.heading, sheet(ask, body, events))
+    """Everything about a pending request, as `pending` draws it."""
+    body = pending(ask, links, seconds_left, error, values)
+    return frame(ask.language, ask.heading, _main(body, events))
 
 
 def confirm_page(
@@ -85,28 +85,41 @@ def confirm_page(
     values: Values | None = None,
     events: str = "",
 ) -> Iterator[bytes]:
-    """What a button link opens where a link must not decide by itself.
+    """What a button opens that must not decide by itself.
 
     The request and the one button asked for, with the words one has to agree to.
     """
     title = text(ask.language, "Please confirm")
-    words = f'<p class="note"><strong>{shown(offer.confirm)}</strong></p>'
-    if offer.confirm:
-        link += "&confirmed=1"
-    top = (
-        head(ask, title, clock(ask, seconds_left)),
-        (
-            '<p class="note">'
-            + said(
-                ask.language, "Nothing is decided yet: only the button below decides."
-            )
-            + "</p>"
-        ),
-        *((words,) if offer.confirm else ()),
-    )
-    below = (buttons(ask, {offer.name: link}, (offer,), values),)
-    body = chain(top, blocks(ask), below)
-    return frame(ask.language, title, sheet(ask, body, events))
+    first = said(ask.language, "Nothing is decided yet: only the button below decides.")
+    label = shown(offer.submit if offer.needs else offer.label)
+    look = "plain" if ask.dangers or not offer.grants else "yes"
+    bar = f'<div class="bar"><button class="{look}">{label}</button></div>'
+    typed = fields_of(ask, offer, values or {}, "confirm")
+    agreed = (("confirmed", "1"),) if offer.confirm else ()
+
+    def body() -> Iterator[str]:
+        yield '<article class="sheet request">'
+        yield head(ask, clock(ask, seconds_left), title)
+        yield f'<p class="note">{first}</p>'
+        if offer.confirm:
+            yield f'<p class="note"><strong>{shown(offer.confirm)}</strong></p>'
+        yield from subject(ask)
+        yield form(link, typed + bar, "confirm", ("digest", ask.digest), *agreed)
+        yield facts(ask.language, _rules(ask.rules if offer.look == FOREVER else ()))
+        yield facts(ask.language, origin(ask)) + "</article>"
+
+    return frame(ask.language, title, _main(body(), events))
+
+
+def _main(body: Iterable[str], events: str) -> Iterator[str]:
+    """The main part of a page, which may follow its request."""
+    yield f"<main{_followed(events)}>"
+    yield from body
+    yield "</main>"
+
+
+def _followed(events: str) -> str:
+    return f' data-events="{shown(events)}"' if events else ""
 
 
 # Once it has ended.
@@ -117,14 +130,16 @@ def record_page(ask: Ask, outcome: Outcome, ways: Ways = NOWHERE) -> Iterator[by
     lines = "".join(f"<p>{shown(line)}</p>" for line in outcome.lines)
     lines += _result_line(outcome)
     rows = (*outcome_facts(outcome), *end_facts(outcome), _ledger_fact(outcome))
-    ended = (
-        head(ask, ask.heading),
-        f'<div class="outcome {outcome.look}">{shown(outcome.done)}{lines}</div>',
-        facts(ask.language, rows),
-        undo_form(outcome, ways.undo),
-    )
-    body = chain(ended, blocks(ask))
-    return frame(ask.language, ask.heading, sheet(ask, body, ways.events))
+
+    def body() -> Iterator[str]:
+        yield '<article class="sheet request">'
+        yield head(ask)
+        yield f'<div class="outcome {outcome.look}">{shown(outcome.done)}{lines}</div>'
+        yield facts(ask.language, rows) + undo_form(outcome, ways.undo)
+        yield from subject(ask)
+        yield facts(ask.language, origin(ask)) + "</article>"
+
+    return frame(ask.language, ask.heading, _main(body(), ways.events))
 
 
 def result_page(
@@ -150,7 +165,7 @@ def result_page(
     below.append(_result_line(outcome))
     below += [f'<p class="line">{shown(line)}</p>' for line in lines]
     if ways.revoke:
-        below.append(link_form(ways.revoke, said(language, "Revoke"), "no"))
+        below.append(link_form(ways.revoke, said(language, "Revoke"), "plain"))
     rows = outcome_facts(outcome)
     if receipt.status == ENDED:
         rows += end_facts(outcome)[1:]  # it is said above when
@@ -161,25 +176,21 @@ def result_page(
 
 def undone_page(language: str, outcome: Outcome) -> bytes:
     """The page after "undo"."""
-    below = (
-        '<p class="line">'
-        + said(
-            language,
-            "The rule is out of the project; a session that runs keeps it until "
-            "it ends.",
-        )
-        + "</p>"
+    sentence = said(
+        language,
+        "The rule is out of the project; a session that runs keeps it until it ends.",
     )
+    below = f'<p class="line">{sentence}</p>'
     about = facts(language, outcome_facts(outcome))
     heading = text(language, "Taken back")
     return _verdict(language, heading, below, about, "good", "check")
 
 
-def undo_form(outcome: Outcome, link: str, look: str = "plain") -> str:
+def undo_form(outcome: Outcome, link: str) -> str:
     """The button that undoes what was written, where there is anything."""
     if not link or not outcome.undoable:
         return ""
-    return link_form(link, said(outcome.language, "Undo"), look, "undo")
+    return link_form(link, said(outcome.language, "Undo"), "plain", "undo")
 
 
 def _dated(outcome: Outcome) -> str:
@@ -213,7 +224,7 @@ def _verdict(
     events: str = "",
 ) -> bytes:
     body = (
-        f'<main class="look-{look}"{followed(events)}>'
+        f'<main class="look-{look}"{_followed(events)}>'
         '<section class="sheet verdict" role="status">'
         f"{icon(sign)}<h1>{shown(heading)}</h1>{below}</section>"
         + (f'<section class="sheet stack">{about}</section>' if about else "")
@@ -244,37 +255,17 @@ def live_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def undo_json(language: str, receipt: Receipt) -> dict[str, Any]:
-    """What the inbox shows in the place of its button "undo"."""
-    key = (
-        msg(
-            "The rule is out of the project; a session that runs keeps it until it "
-            "ends."
-        )
-        if receipt.status == SETTLED
-        else NO_REQUEST
-    )
-    line = receipt.error or text(language, key)
-    return {"html": f'<p class="muted">{shown(line)}</p>'}
-
-
 def result_json(language: str, receipt: Receipt) -> dict[str, Any]:
     """What the inbox shows in the place of a request's buttons."""
     outcome, settled = receipt.outcome, receipt.status == SETTLED
     if not settled and receipt.status != ENDED:
-        title = text(
-            language, msg("This cannot be opened") if receipt.error else INVALID
-        )
-        line = receipt.error or text(language, NO_REQUEST)
-        box = outcome_box("late", title, [line])
-        return {"over": not receipt.error, "html": box}
-    title = text(language, pmsg("page", "Done") if settled else INVALID)
-    rows = outcome_facts(outcome) + (() if settled else end_facts(outcome))
-    rows += (_ledger_fact(outcome),)
-    look = outcome.look if settled else "late"
+        title = receipt.error or text(language, NO_REQUEST)
+        return {"over": not receipt.error, "html": outcome_box("late", title)}
+    rows = (*outcome_facts(outcome), *(() if settled else end_facts(outcome)))
+    title = outcome.done if settled else f"{text(language, INVALID)} · {outcome.done}"
     lines = (*outcome.lines, *_lines(language, rows))
-    box = outcome_box(look, f"{title} · {outcome.done}", lines)
-    return {"over": True, "html": box}
+    look = outcome.look if settled else "late"
+    return {"over": True, "html": outcome_box(look, title, lines)}
 
 
 def _lines(language: str, rows: Iterable[Fact]) -> list[str]:
@@ -286,17 +277,21 @@ def _lines(language: str, rows: Iterable[Fact]) -> list[str]:
     ]
 
 
+# Facts about a decision.
+
+
 def outcome_facts(outcome: Outcome) -> tuple[Fact, ...]:
     """What came with a decision."""
     return (
         Fact(msg("Ran instead"), outcome.ran, True),
         *(Fact(pmsg("fact", "Answer"), answer) for answer in outcome.answers),
-        *(
-            Fact(msg("Rule"), rule, True, rule in outcome.undone)
-            for rule in outcome.rules
-        ),
+        *_rules(outcome.rules, outcome.undone),
         Fact(msg("Reason"), outcome.reason),
     )
+
+
+def _rules(rules: tuple[str, ...], undone: tuple[str, ...] = ()) -> Iterator[Fact]:
+    return (Fact(msg("Rule"), rule, True, rule in undone) for rule in rules)
 
 
 def _ledger_fact(outcome: Outcome) -> Fact:
@@ -305,7 +300,7 @@ def _ledger_fact(outcome: Outcome) -> Fact:
 
 
 def end_facts(outcome: Outcome) -> tuple[Fact, ...]:
-    """When and where it ended, for whoever did not do it."""
+    """When and where it ended, for people who did not do it."""
     surface = surface_name(outcome.language, outcome.surface)
     return (
         Fact(msg("Settled at"), moment(outcome.ended)),

@@ -48,9 +48,21 @@ class Page(HTMLParser):
         self.forms: dict[str, Form] = {}  # by where they go
         self._open: list[str] = []
         self._form: Form | None = None
+        self._named: dict[str, Form] = {}  # forms whose buttons say where they go
+        self._routes: list[tuple[dict[str, str], list[str]]] = []
         self.feed(body.decode())
         self.close()
         assert self._open == []
+        self._find_routes()
+
+    def _find_routes(self) -> None:
+        """Each button that names its route is a form, with all its form's fields."""
+        for attributes, label in self._routes:
+            action, owner = attributes["formaction"], self._named[attributes["form"]]
+            made = Form({"method": "post", "action": action})
+            made.inputs = [*owner.inputs, {"type": "hidden", **attributes}]
+            made.buttons = ["".join(label)]
+            self.forms[action] = made
 
     @classmethod
     def of(cls, pieces: Iterable[bytes]) -> Page:
@@ -63,9 +75,16 @@ class Page(HTMLParser):
             self._open.append(tag)
         if tag == "form":
             self._form = Form(self.elements[-1][1])
-            self.forms[self._form.attributes["action"]] = self._form
-        elif tag in ("input", "textarea") and self._form:
-            self._form.inputs.append(self.elements[-1][1])
+            if "id" in self._form.attributes:
+                self._named[self._form.attributes["id"]] = self._form
+            else:
+                self.forms[self._form.attributes["action"]] = self._form
+        elif tag in ("input", "textarea"):
+            owner = self._named.get(self.elements[-1][1].get("form", ""), self._form)
+            if owner:
+                owner.inputs.append(self.elements[-1][1])
+        elif tag == "button" and "formaction" in self.elements[-1][1]:
+            self._routes.append((self.elements[-1][1], []))
         elif tag == "button" and self._form:
             self._form.buttons.append("")
 
@@ -85,6 +104,8 @@ class Page(HTMLParser):
             self.text += data
         if inside == "button" and self._form:
             self._form.buttons[-1] += data
+        elif inside == "button" and self._routes:
+            self._routes[-1][1].append(data)
 
     def all(self, tag: str, **wanted: str) -> list[dict[str, str]]:
         """The attributes of every such element; `class_` for `class`."""
@@ -159,4 +180,5 @@ def make_links(ask: Ask) -> dict[str, str]:
         for name, action in paths.items()
         if action
     }
-    return {**links, "request": f"request?id={ID}&sig=s-request"}
+    hold = f"hold?id={ID}&sig=s-hold"
+    return {**links, "request": f"request?id={ID}&sig=s-request", "hold": hold}

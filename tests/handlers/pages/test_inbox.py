@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from feishuperm.handlers.pages import inbox
 from feishuperm.handlers.pages.layout import INBOX, INBOX_SCRIPT, STYLE
 from feishuperm.messages import text
-from feishuperm.models.ask import Ask, Block, Field, Offer
+from feishuperm.models.ask import Ask, Block, Outcome
 from feishuperm.models.kind import KINDS
 from feishuperm.services.grants import Pass, Passes
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.web_access import Session
 from tests.handlers.pages.page import ID, Page, make_ask, make_links, make_outcome
-from tests.kinds import buttons, refusals
 from tests.tables import every_row
 
 EVIL = "Bash(<script>x</script> \u202e)"
@@ -25,205 +25,145 @@ EVIL_NAME = '"><script>x</script>'
 PHONE = Session("s1", "h", 1.0, 2.0, "192.0.2.7", "Mozilla/5.0 (Linux; Android 14)")
 
 
-def card_of(ask: Ask) -> Page:
-    return Page(inbox.make_item(ask, make_links(ask)).card.encode())
+def row_of(ask: Ask) -> Page:
+    return Page(inbox.make_row(ask, make_links(ask)).html.encode())
 
 
 def page_of(*asks: Ask) -> Page:
-    items = [inbox.make_item(ask, make_links(ask)) for ask in asks]
-    return Page.of(inbox.inbox_page("zh", items, len(items)))
-
-
-def posted(card: Page) -> list[str]:
-    return [form["action"] for form in card.all("form")]
+    rows = [inbox.make_row(ask, make_links(ask)) for ask in asks]
+    return Page.of(inbox.inbox_page("zh", rows, len(rows)))
 
 
 # Pending requests.
 
 
-def test_card_has_every_button_with_its_key_and_its_fields() -> None:
-    card = card_of(make_ask(rules=("Bash(x)",)))
-    assert sorted(posted(card)) == sorted(row.path[1:] for row in buttons())
-    keys = [row.key for row in buttons() if row.key]
-    assert keys[:4] == ["a", "w", "d", "i"]
-    drawn = [row["data-key"] for row in card.all("button") if "data-key" in row]
-    assert sorted(drawn) == sorted(keys)
-    assert card.form("always") == {"id": ID, "sig": "s-always", "digest": "d16e57"}
-    assert card.forms["deny"].names() == ["reason"]
-    assert card.forms["edit"].names() == ["command"]
-    assert card.all("details") and "npm run build" in card.text
-    assert "Bash(x)" in card.text
-    (article,) = card.all("article", id=f"request-{ID}")
-    assert article["data-news"] == "Bash · shop"
-    assert card.all("span", class_="clock", **{"data-seconds": "55"})
+def test_row_of_a_call_that_fits_has_the_two_buttons() -> None:
+    row = row_of(make_ask())
+    assert list(row.forms) == ["allow", "deny"], "left lets it happen"
+    assert (row.button("allow"), row.button("deny")) == ("批准", "拒绝")
+    assert row.form("allow") == {"id": ID, "sig": "s-allow", "digest": "d16e57"}
+    assert [one["data-key"] for one in row.all("button")] == ["a", "d"]
+    for words in ("npm run build", "shop · main"):
+        assert words in row.text
+    (item,) = row.all("li", id=f"row-{ID}")
+    assert item["data-news"] == "Bash · shop"
+    for name, button in zip(("批准", "拒绝"), row.all("button")):
+        assert button["aria-label"] == f"{name} Bash npm run build"
 
 
-def test_button_that_needs_own_words_or_a_confirmation_opens_its_page() -> None:
-    question = card_of(make_ask("question", {"questions": [{"question": "Why?"}]}))
-    (link,) = question.all("a", class_="button yes")
-    assert link["href"] == f"answer?id={ID}&sig=s-answer"
-    assert question.forms["deny"].names() == ["reason"]
-    assert sorted(posted(question)) == ["deny", "interrupt"]
+@every_row(
+    "changes",
+    [
+        {"dangers": ("删除",)},
+        {"masked": True},
+        {"veiled": True},
+        {"cut": 1},
+        {"blocks": ()},
+        {"blocks": (Block("code", "", "x" * 81),)},
+        {"blocks": (Block("code", "", "字" * 41),)},
+        {"blocks": (Block("code", "", "x" * 50), Block("text", "", "y" * 31))},
+        {"blocks": (Block("code", "", "ls\nrm"),)},
+        {"blocks": (Block("code", "", "ls", hidden=9, tail="rm"),)},
+        {"blocks": (Block("code", "", "ls"), Block("diff", "", "-a"))},
+        {"blocks": (Block("code", "", "ls"), Block("odd", "", "a"))},
+        {"blocks": (Block("code", "", " "),)},
+        {"kind": "plan"},
+        {"kind": "denied"},
+        {"kind": "next"},
+        {"blocks": (Block("markdown", "", "# A plan"),)},
+    ],
+)
+def test_row_never_grants_what_it_does_not_show_whole(changes: dict[str, Any]) -> None:
+    ask = make_ask(**{"kind": "permission", **changes})
+    row = row_of(ask)
+    assert row.forms == {} and row.all("button") == []
+    links = row.all("a", href=make_links(ask)["request"])
+    assert [link.get("aria-label", "")[:2] for link in links] == ["", "查看"]
+
+
+def test_row_of_another_call_names_its_tool() -> None:
+    path = Block("path", "文件", "/etc/hosts")
+    row = row_of(make_ask(blocks=(path,), summary="Read hosts"))
+    assert row.text.startswith("Read hosts/etc/hosts") and "allow" in row.forms
+
+
+def test_row_has_no_button_that_its_request_does_not_offer() -> None:
     ask = make_ask()
+    refusing = tuple(offer for offer in ask.actions if not offer.grants)
+    assert row_of(ask._replace(actions=refusing)).forms == {}
     broad = tuple(offer._replace(confirm="all") for offer in ask.actions)
-    links = card_of(ask._replace(actions=broad)).all("a")
-    assert f"allow?id={ID}&sig=s-allow" in [link["href"] for link in links]
-
-
-def test_single_choice_is_one_press_and_asks_its_question_once() -> None:
-    options = [{"label": "Red", "description": "<warm>"}, {"label": "Blue"}]
-    asked = {"question": "Which?", "header": "H", "options": options}
-    ask = make_ask("question", {"questions": [asked]})
-    ask = ask._replace(blocks=(Block("question", "", "Which?"),))
-    card = card_of(ask)
-    values = [row["value"] for row in card.all("button", class_="option")]
-    assert values == ["Red", "Blue"]
-    assert card.text.count("Which?") == 1 and "<warm>" in card.text
-    assert card.all("a", class_="button yes")
-    assert "Which?" in Page(inbox.make_item(ask, make_links(ask)).row.encode()).text
-    broad = tuple(offer._replace(confirm="all") for offer in ask.actions)
-    assert not card_of(ask._replace(actions=broad)).all("button", class_="option")
-
-
-def test_long_content_keeps_both_ends_and_loses_the_buttons_that_grant() -> None:
-    content = "start" + "x" * 50_000 + "end"
-    rules = (f"Bash({content})",)
-    ask = make_ask(blocks=(Block("code", "", content),), rules=rules)
-    card = card_of(ask)
-    assert card.text.index("start") < card.text.index("xend")
-    assert card.text.count("x") <= inbox.ITEM_LENGTH
-    assert str(50_008 - inbox.ITEM_LENGTH) in card.text
-    assert card.all("a", class_="button link", href=make_links(ask)["request"])
-    assert sorted(posted(card)) == refusals()
-    assert "Bash(" not in card.text
-
-
-def test_many_long_blocks_stay_within_the_size_of_an_item() -> None:
-    blocks = tuple(Block("code", "", "é" * 20_000) for _ in range(100))
-    card = card_of(make_ask(blocks=blocks))
-    assert 0 < card.text.count("é") <= inbox.ITEM_LENGTH
-    assert "70 项未显示" in card.text
-
-
-def test_masked_request_says_so_and_leads_to_its_page() -> None:
-    ask = make_ask(masked=True)
-    card = card_of(ask)
-    assert card.all("a", class_="button link", href=make_links(ask)["request"])
-    assert (
-        text("zh", "⚠ Secrets are masked as ***: the full request shows them")
-        in card.text
-    )
-    assert card.button("allow") == "批准运行"
+    assert row_of(ask._replace(actions=broad)).forms == {}
 
 
 def test_request_can_be_answered_without_scripts() -> None:
     ask = make_ask()
     page = page_of(ask)
-    for path, label in (("allow", "批准运行"), ("deny", "拒绝运行")):
-        assert page.button(path) == label
-        assert page.form(path)["id"] == ID
+    assert page.form("allow")["id"] == ID and page.form("deny")["id"] == ID
     assert page.all("a", href=make_links(ask)["request"])
-    assert page.all("a", href=f"#request-{ID}")
-    assert re.search(r"\d\d:\d\d:\d\d", page.text)
+    assert re.search(r"\d\d:\d\d", page.text)
 
 
-def test_clock_is_stopped_by_a_form_of_its_own() -> None:
-    links = {**make_links(make_ask()), "hold": f"hold?id={ID}&sig=h"}
-    card = Page(inbox.make_item(make_ask(hold=True), links).card.encode())
-    assert card.form("hold") == {"id": ID, "sig": "h"}
-    assert card.all("form", class_="hold")
-    assert not card_of(make_ask()).all("form", class_="hold")
+def test_row_says_the_first_danger_and_nothing_unseen() -> None:
+    ask = make_ask(dangers=("删除 a\u202eb", "two"), why="why\u200b")
+    row = row_of(ask)
+    assert "删除 a⟦U+202E⟧b" in row.text
+    (item,) = row.all("li")
+    assert "risky" in item["class"] and item["data-why"] == "why⟦U+200B⟧"
 
 
 @every_row(
     ("blocks", "line"),
     [
-        ((Block("code", "", "first\nsecond"),), "first"),
+        ((Block("code", "", "first\nsecond"),), "first second"),
         ((Block("markdown", "", "# A **plan**\n\ntext"),), "A plan"),
-        ((Block("code", "", "x" * 200),), "x" * inbox.ROW_LENGTH),
-        ((), None),
+        ((Block("code", "", "x" * 200),), "x" * (inbox.ROW_LENGTH - 1) + "…"),
     ],
 )
-def test_row_says_the_first_line(blocks: tuple[Block, ...], line: str | None) -> None:
-    ask = make_ask(blocks=blocks, dangers=("!",) if line == "first" else ())
-    made = inbox.make_item(ask, make_links(ask)).row
-    row = Page(made.encode())
-    for words in ("Bash", "shop · main"):
-        assert words in row.text
-    assert (f"<code>{line}</code>" in made) is (line is not None)
-    (link,) = row.all("a", href=f"#request-{ID}")
-    assert ("risky" in link["class"]) is (line == "first")
+def test_row_of_a_longer_request_says_its_beginning(
+    blocks: tuple[Block, ...], line: str
+) -> None:
+    assert line in row_of(make_ask(blocks=blocks)).text
+
+
+def test_single_choice_is_named_by_its_question() -> None:
+    options = [{"label": "Red", "description": "<warm>"}, {"label": "Blue"}]
+    asked = {"question": "Which?", "header": "H", "options": options}
+    ask = make_ask("question", {"questions": [asked]})
+    ask = ask._replace(blocks=(Block("question", "", "Which?"),))
+    assert "Which?" in row_of(ask).text
 
 
 def test_page_says_how_many_wait_or_that_none_does() -> None:
     page = page_of(make_ask(), make_ask(id="2"))
-    assert [row["id"] for row in page.all("article")] == [f"request-{ID}", "request-2"]
+    assert [row["data-id"] for row in page.all("li", class_="row")] == [ID, "2"]
     assert ">2</span>" in b"".join(inbox.inbox_page("zh", [], 2)).decode()
     assert "hidden" in page.all("div", id="empty")[0]
     none = page_of()
-    assert "hidden" in none.all("div", id="desk")[0]
+    assert "hidden" in none.all("ul", id="waiting")[0]
     assert "hidden" not in none.all("div", id="empty")[0]
-
-
-def test_card_says_what_is_dangerous_and_why_with_nothing_unseen() -> None:
-    ask = make_ask(
-        dangers=("删除 a\u202eb",), why="why\u200b", prompt="p\x07", facts=("f\u2028",)
-    )
-    words = card_of(ask).text
-    for shown in ("删除 a⟦U+202E⟧b", "why⟦U+200B⟧", "p⟦U+0007⟧", "f⟦U+2028⟧"):
-        assert shown in words
-    assert words.index("npm run build") < words.index("删除") < words.index("why")
-
-
-def test_button_and_field_nobody_has_seen_before_are_drawn() -> None:
-    offer = Offer("edit", "Edit", look="yes", key="e", fields=("command",))
-    ask = make_ask(fields=(Field("command", value="ls"),), actions=(offer,))
-    links = {"edit": "edit?id=1", "request": "request?id=1"}
-    card = Page(inbox.make_item(ask, links).card.encode())
-    assert card.button("edit") == "Edit"
-    assert card.all("input", name="command", value="ls")
-    assert card.all("button", **{"data-key": "e"})
 
 
 # Settled requests.
 
 
-def recent_of(outcome: object, undo: str = "") -> Page:
-    return Page(inbox.recent_list("zh", [(outcome, undo)]).encode())  # type: ignore[list-item]
+def recent_of(outcome: Outcome) -> Page:
+    return Page(inbox.recent_list("zh", [(outcome, "request?id=1")]).encode())
 
 
-def test_settled_request_says_who_where_when_and_which_rule() -> None:
+def test_settled_request_is_one_line_that_opens_its_page() -> None:
     outcome = make_outcome(
-        "已始终允许",
-        surface="inbox",
-        who="张三",
-        rules=("Bash(x)",),
-        detail="x --all",
-        ran="y <z>",
-        reason="so",
-        answers=("A：B",),
-        lines=("line",),
-        result="已运行完毕",
-        result_look="good",
-        undoable=True,
+        "已始终允许", rules=("Bash(x)",), detail="x <all>", result="已运行完毕"
     )
-    page = recent_of(outcome, f"undo?id={ID}&sig=s")
-    assert re.search(r"shop · \d\d:\d\d:\d\d · 张三 · 收件箱", page.text)
-    for words in ("Bash", "x --all", "已始终允许", "Bash(x)", "y <z>", "已运行完毕"):
+    page = recent_of(outcome)
+    assert len(page.all("a", href="request?id=1")) == 1
+    for words in ("已始终允许", "x <all> · shop · 已运行完毕"):
         assert words in page.text
-    for words in ("A：B", "line", "理由: so", "账本: a1b2c3"):
-        assert words in page.text
-    assert page.all("span", class_="done-good") and page.all("p", class_="done-good")
-    assert page.form("undo") == {"id": ID, "sig": "s"}
-    assert page.button("undo") == "撤销"
+    assert re.search(r"\d\d:\d\d$", page.text)
+    assert page.all("b", class_="done-good") and not page.forms
+    gone = outcome._replace(undone=("Bash(x)",))
+    assert "已始终允许 · 已撤销" in recent_of(gone).text
     box = inbox.ended_box(outcome)
-    assert "已始终允许" in box and "收件箱" in box and "outcome good" in box
-
-
-def test_rule_that_was_undone_is_struck_through_and_cannot_be_undone_again() -> None:
-    gone = make_outcome(rules=("Bash(x)",), undone=("Bash(x)",), undoable=False)
-    page = recent_of(gone, "undo?id=1")
-    assert len(page.all("s")) == 1 and not page.forms
+    assert "已始终允许" in box and "outcome good" in box
 
 
 def test_section_without_settled_requests_is_there_and_hidden() -> None:
@@ -263,8 +203,9 @@ def test_every_text_the_script_asks_for_is_sent_and_no_more() -> None:
 
 def test_every_blank_of_the_page_has_its_words_and_no_more() -> None:
     made = {"count", "any", "none_yet", "rows", "parts", "keys", "buttons", "note"}
+    made |= {"sessions"}
     blanks = set(re.findall(r"\{\{(\w+)\}\}", INBOX))
-    assert blanks - made - {"items", "texts"} == set(inbox.WORDS)
+    assert blanks - made - {"texts"} == set(inbox.WORDS)
 
 
 def test_help_explains_the_buttons_to_people_without_a_keyboard() -> None:

@@ -58,7 +58,7 @@ def every_page(value: str) -> list[bytes]:
     )
     outcome = outcome._replace(summary=value)
     links = make_links(ask)
-    items = [inbox.make_item(shown, make_links(shown)) for shown in (ask, asked)]
+    items = [inbox.make_row(shown, make_links(shown)) for shown in (ask, asked)]
     recent = inbox.recent_list("zh", [(outcome, "undo?id=1")])
     boxes = [inbox.ended_box(outcome), outcome_box("late", value, [value])]
     parts = {"recent": recent, "boxes": "".join(boxes)}

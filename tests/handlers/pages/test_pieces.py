@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from feishuperm.handlers.pages import pieces
-from feishuperm.handlers.pages.inbox import make_item
 from feishuperm.handlers.pages.pieces import (
     MANY_LINES,
     PIECE,
-    blocks,
-    buttons,
     clock,
     head,
+    pending,
     rule_hint,
-    sheet,
+    subject,
 )
 from feishuperm.handlers.pages.request import request_page
 from feishuperm.models.ask import Block, Field, Offer, Option
+from feishuperm.models.kind import KINDS
 from tests.handlers.pages.page import ID, Page, make_ask, make_links
 from tests.handlers.pages.test_request import QUESTIONS, page_of
 from tests.tables import every_row
@@ -128,43 +129,74 @@ def drawn(*parts: str) -> Page:
 @every_row("kind", ["code", "diff", "text", "question", "markdown", "odd"])
 def test_text_of_a_block_is_never_markup(kind: str) -> None:
     ask = make_ask(blocks=(Block(kind, EVIL, f"# {EVIL}\n`{EVIL}`\n- {EVIL}"),))
-    page = drawn(*blocks(ask))
+    page = drawn(*subject(ask))
     assert page.scripts == [] and EVIL in page.text
 
 
 def test_what_was_cut_out_of_a_block_is_counted_between_its_ends() -> None:
     block = Block("code", "", "begin", hidden=1234, tail="end")
-    text = drawn(*blocks(make_ask(blocks=(block,)))).text
+    text = drawn(*subject(make_ask(blocks=(block,)))).text
     assert text.index("begin") < text.index("1234") < text.index("end")
 
 
 def test_long_text_comes_in_pieces_and_whole() -> None:
     source = "<" * (PIECE * 2 + 5)
-    made = list(blocks(make_ask(blocks=(Block("code", "", source),))))
+    made = list(subject(make_ask(blocks=(Block("code", "", source),))))
     assert source in drawn(*made).text
     assert max(map(len, made)) <= PIECE * len("&lt;")
     lines = "+x\n" * (MANY_LINES + 1)
-    page = drawn(*blocks(make_ask(blocks=(Block("diff", "", lines),))))
+    page = drawn(*subject(make_ask(blocks=(Block("diff", "", lines),))))
     assert page.all("span", class_="add") == []
 
 
 def test_questions_are_left_to_the_form_that_asks_them() -> None:
     ask = make_ask("question", {"questions": QUESTIONS})
     ask = ask._replace(blocks=(Block("question", "", "Which colour?"),))
-    assert "Which colour?" in drawn(*blocks(ask)).text
-    assert "Which colour?" not in drawn(*blocks(ask, ask.actions)).text
+    assert "Which colour?" in drawn(*subject(ask)).text
+    assert "Which colour?" not in drawn(*subject(ask, asked_below=True)).text
 
 
 def test_button_posts_what_its_link_says_and_the_digest() -> None:
-    ask = make_ask()
-    page = drawn(buttons(ask, make_links(ask), ask.actions))
+    page = page_of(make_ask())
     assert page.form("allow") == {"id": ID, "sig": "s-allow", "digest": "d16e57"}
-    assert page.forms["interrupt"].names() == []
+
+
+def test_enter_in_a_field_never_means_the_opposite() -> None:
+    """A browser presses the first button of the field's own form."""
+    page = page_of(make_ask(rules=("Bash(x)",)))
+    first = {
+        form: next(row for row in page.all("button") if row.get("form") == form)
+        for form in ("grant", "refuse")
+    }
+    assert first["refuse"]["formaction"] == "deny"
+    assert [row["form"] for row in page.all("input", name="reason")] == ["refuse"]
+    assert [row["form"] for row in page.all("textarea")] == ["grant"]
+    for action in KINDS["permission"].actions:
+        (button,) = page.all("button", formaction=action.path[1:])
+        assert button["form"] == ("refuse" if action.message else "grant")
+
+
+def test_at_rest_there_are_two_buttons_and_two_plain_ones() -> None:
+    source = "".join(pending(make_ask(rules=("Bash(x)",)), make_links(make_ask()), 9))
+    bar, _, rest = source.partition('<div class="bar">')[2].partition('class="pair"')
+    row, _, more = rest.partition("<details")
+    order = [re.findall(r'formaction="(\w+)"', part) for part in (bar, row, more)]
+    assert order == [
+        ["allow", "deny"],
+        ["always", "interrupt"],
+        ["edit", "minutes", "session"],
+    ]
+    assert 'class="yes" form="grant" formaction="allow"' in bar
+    marked = make_ask(rules=("Bash(x)",), dangers=("!",))
+    source = "".join(pending(marked, make_links(marked), 9))
+    assert 'class="yes"' not in source
+    row, _, more = source.partition('class="pair"')[2].partition("<details")
+    assert "always" not in row and "always" in more
 
 
 def test_choice_has_a_button_for_each_option_and_a_field_of_ones_own() -> None:
     ask = make_ask("question", {"questions": QUESTIONS[:1]})
-    page = drawn(buttons(ask, make_links(ask), ask.actions))
+    page = page_of(ask)
     names = {button["value"] for button in page.all("button", class_="option")}
     assert names == {"Red", "Blue"}
     assert page.all("input", type="text", name="q0_other")
@@ -190,12 +222,13 @@ def test_clock_says_what_is_left_and_what_happens_then() -> None:
     assert timer["data-left"] == "12.3" and "自动拒绝" in page.text
 
 
-def test_head_and_sheet_name_tool_project_and_request() -> None:
+def test_page_names_what_where_and_which_request() -> None:
     ask = make_ask(tool=EVIL, project=f"/p/{EVIL}", branch="topic")
-    page = drawn(head(ask, EVIL), *sheet(ask, ["<p>body</p>"], "events?id=1"))
-    assert page.scripts == [] and "topic" in page.text and ID in page.text
+    page = page_of(ask, events="events?id=1")
+    assert len(page.scripts) == 1 and "topic" in page.text and ID in page.text
     assert page.all("main", **{"data-events": "events?id=1"})
-    assert "data-events" not in "".join(sheet(ask, []))
+    assert not page_of(ask).all("main", **{"data-events": ""})
+    assert EVIL in drawn(head(ask, "", EVIL)).text
 
 
 def test_every_piece_of_a_plan_has_a_look() -> None:
@@ -203,7 +236,7 @@ def test_every_piece_of_a_plan_has_a_look() -> None:
         "# a\n\ntext **b** `c`\n\n> q\n\n- i\n\n1. n\n\n---\n\n"
         "```sh\nls\n```\n\n|a|b|\n|-|-|\n|1|2|\n"
     )
-    page = drawn(*blocks(make_ask(blocks=(Block("markdown", "", plan),))))
+    page = drawn(*subject(make_ask(blocks=(Block("markdown", "", plan),))))
     tags = {tag for tag, _ in page.elements}
     assert {"b", "code", "pre", "table", "hr"} <= tags
     assert set(pieces.SPANS.values()) <= tags
@@ -216,7 +249,7 @@ def test_plan_has_real_headings_and_lists() -> None:
         "3. three\n4. four\n\ntext\n\n- [x] done\n- [ ] open\n999999999. odd\n"
     )
     ask = make_ask(blocks=(Block("markdown", "", plan),))
-    page = drawn(*blocks(ask))
+    page = drawn(*subject(ask))
     inside = [(tag, attrs) for tag, attrs in page.elements if tag not in ("b", "code")]
     tags = [tag for tag, _ in inside if tag in ("ul", "ol", "li") or tag[1:].isdigit()]
     assert tags == [
@@ -227,7 +260,3 @@ def test_plan_has_real_headings_and_lists() -> None:
         *(None, None, "1", None, "3", "4", None, None, None)
     ]
     assert "☑ done" in page.text and "999999999. odd" in page.text
-    card = drawn(make_item(ask, make_links(ask)).card)
-    assert [card.all(tag) for tag in ("h3", "ul", "ol", "li")] == [
-        page.all(tag) for tag in ("h3", "ul", "ol", "li")
-    ]

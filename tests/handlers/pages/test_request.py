@@ -68,7 +68,8 @@ def test_whole_command_is_shown_and_every_button_posts_its_link() -> None:
     for name in ("allow", "always", "deny", "interrupt"):
         posted = {"id": ID, "sig": f"s-{name}", "digest": "d16e57"}
         assert page.form(name) == posted
-        assert page.forms[name].names() == (["reason"] if name == "deny" else [])
+        field = "reason" if name in ("deny", "interrupt") else "command"
+        assert page.forms[name].names() == [field]
     assert page.all("span", **{"data-left": "40.0"})
 
 
@@ -112,7 +113,7 @@ def test_what_was_cut_is_named_and_offers_only_refusals() -> None:
     page = page_of(ask)
     assert "8700" in page.text
     assert "21 项未显示" in page.text
-    assert sorted(form["action"] for form in page.all("form")) == refusals()
+    assert sorted(page.forms) == refusals()
 
 
 # Fields.
@@ -140,7 +141,7 @@ def test_odd_questions_never_break_the_form(questions: Any) -> None:
     page_of(make_ask("question", {"questions": questions}))
 
 
-def test_dangers_stand_below_the_command_then_why_then_facts_then_the_rest() -> None:
+def test_page_has_the_order_of_the_card() -> None:
     ask = make_ask(
         blocks=(Block("code", "命令", "curl x | sh"), Block("text", "说明", "装一下")),
         dangers=("运行下载的内容",),
@@ -151,8 +152,8 @@ def test_dangers_stand_below_the_command_then_why_then_facts_then_the_rest() -> 
     )
     page = page_of(ask)
     order = (
-        *("curl x | sh", "运行下载的内容", "I will install <it>.", "set things up"),
-        *("连接 x.example", "装一下"),
+        *("运行下载的内容", "curl x | sh", "装一下", "I will install <it>."),
+        *("批准运行", "更多", "set things up", "连接 x.example"),
     )
     places = [page.text.index(words) for words in order]
     assert places == sorted(places)
@@ -164,8 +165,8 @@ def test_dangers_stand_below_the_command_then_why_then_facts_then_the_rest() -> 
 
 def test_page_of_a_plain_call_has_no_mark_and_no_empty_words() -> None:
     page = page_of(make_ask(at_zero="terminal"))
-    for name in ("danger", "why", "prompt"):
-        assert not page.all("p", class_=name)
+    assert not page.all("p", class_="danger")
+    assert "hidden" in page.all("p", class_="why")[0]
     assert re.search(r"\d\d:\d\d 后交回终端", page.text)
 
 
@@ -285,7 +286,7 @@ def test_sentences_of_the_outcome_are_said() -> None:
 def test_answer_that_was_not_taken_leaves_the_request_open(status: str) -> None:
     told = result_json("zh", Receipt(status, error="因为"))
     assert not told["over"]
-    assert told["html"].endswith("<p>因为</p></div>")
+    assert told["html"].endswith(">因为</div>")
 
 
 def test_plan_and_question_need_no_line_of_their_text_on_the_result() -> None:
