@@ -187,12 +187,29 @@ build() {
   file=$1/dist/feishuperm.pyz
   if [ ! -f "$file" ] || [ -n "$(find "$1/feishuperm" "$1/archive.py" "$1/build.py" \
     -newer "$file" ! -path '*/__pycache__*' -type f)" ]; then
-    say 'building from source' '正在从源码构建'
-    (cd "$1" && "$python" build.py) >&2 </dev/null ||
+    say 'building from source (about a minute)' '正在从源码构建（约一分钟）'
+    [ ! -t 2 ] || tick &
+    ticker=$!
+    if ! (cd "$1" && "$python" build.py) >"$scratch/build.log" 2>&1 </dev/null; then
+      kill "$ticker" 2>/dev/null || :
+      cat "$scratch/build.log" >&2
       die 'the build failed' '构建失败' \
         'a built file needs no build: ./install.sh --from feishuperm.pyz' \
         '构建好的文件不需要再构建：./install.sh --from feishuperm.pyz'
+    fi
+    kill "$ticker" 2>/dev/null || :
+    [ ! -t 2 ] || printf '\r\033[K' >&2
   fi
+}
+
+# How many seconds have passed, on one line; ends with this script at the latest.
+tick() {
+  seconds=0
+  while [ -d "$scratch" ]; do
+    printf '\r%s s' "$seconds" >&2
+    sleep 1
+    seconds=$((seconds + 1))
+  done
 }
 
 # Sets `file` to a verified archive: the named one, that of the address this script was

@@ -17,19 +17,21 @@ from feishuperm.setup.demo import (
 from feishuperm.setup.status import inbox_link
 
 EPILOG = msg("""\
-Starts a server of its own on a free port, asks one request of each kind through real
-hooks, and shows what each hook prints for your tap.""")
+Starts a separate server on a free port, sends one request of each kind through real
+hooks, and says what Claude is told after your tap.""")
 
 
 def main(args: list[str]) -> int:
     parser = ArgumentParser("demo", EPILOG)
     parser.add_argument(
-        "--auto", action="store_true", help=msg("answer by itself and end")
+        "--auto",
+        action="store_true",
+        help=msg("answer the requests automatically and exit"),
     )
     parser.add_argument(
-        "--no-browser", action="store_true", help=msg("open no browser")
+        "--no-browser", action="store_true", help=msg("do not open a browser")
     )
-    as_json = msg("one JSON object for each answer")
+    as_json = msg("print a JSON object for each answer")
     parser.add_argument("--json", action="store_true", help=as_json)
     options = parser.parse_args(args)
     clean_up_on_signals()

@@ -25,21 +25,24 @@ settings, config.env, a running server. Running it again is safe, and upgrades.
 Settings in the environment, such as FEISHU_WEBHOOK_URL, are kept in config.env.""")
 FLAGS = {
     "--project": msg("register the hooks in this folder's .claude/settings.local.json"),
-    "--shared": msg("with --project: in its settings.json, harmless for who lacks us"),
+    "--shared": msg(
+        "with --project: write to the shared settings.json; does nothing for people "
+        "without feishuperm"
+    ),
     "--no-hooks": msg("leave Claude Code's settings alone"),
     "--supervisor": msg("also review stops and questions before they reach you"),
-    "--no-supervisor": msg("take that out again"),
+    "--no-supervisor": msg("remove the supervisor's hooks"),
     "--ask-list": msg(
-        "let Claude Code ask about pushes, publishing, deleting ... always"
+        "always ask before pushing, publishing, deleting and other risky actions"
     ),
-    "--no-ask-list": msg("take those rules out again"),
-    "--no-service": msg("do not start or keep the server"),
+    "--no-ask-list": msg("remove those rules"),
+    "--no-service": msg("do not start the server or keep it running"),
     "--setup": msg("go through the questions again"),
-    "--rescan": msg("by one more scan, give the app what it lacks"),
+    "--rescan": msg("scan again to add missing permissions to the app"),
     "--no-qr": msg("show the link alone"),
     "--no-input": msg("never ask anything"),
     "--gateway": msg(
-        "keep a gateway running instead, by systemd: one app, many machines"
+        "keep a gateway running instead (systemd): one app for many machines"
     ),
     "--dry-run": msg("only say what would be done"),
 }
@@ -68,12 +71,12 @@ def _check(options: Namespace) -> None:
     for name, other in CONTRARY.items():
         if getattr(options, name) and getattr(options, other):
             raise UsageError(
-                msg("--{} and --{} contradict", name, other).replace("_", "-")
+                msg("--{} and --{} contradict each other", name, other).replace(
+                    "_", "-"
+                )
             )
     if options.shared and not options.project:
-        raise UsageError(
-            msg("--shared goes with --project"), "feishuperm install --help"
-        )
+        raise UsageError(msg("--shared needs --project"), "feishuperm install --help")
     if not archive_path():
         raise FeishupermError(
             msg("only a built file can install itself"), "./install.sh"
@@ -94,11 +97,11 @@ def parser() -> ArgumentParser:
         help=msg("where share/ and bin/ are (default: ~/.local)"),
     )
     more = msg(
-        "more to tell (Stop, Notification, ...) or to ask you (next, denied, form)"
+        "extra events: notify (Stop, Notification, ...) or ask you (next, denied, form)"
     )
     add("--events", metavar="LIST", default="", help=more)
-    mode = msg("let Claude Code ask: sets permissions.defaultMode")
-    fewer = msg("events of ours to take out again")
+    mode = msg("make Claude Code ask: sets permissions.defaultMode")
+    fewer = msg("events to unregister")
     add("--no-events", metavar="LIST", default="", help=fewer)
     add("--permission-mode", choices=("default",), help=mode)
     add(
@@ -108,13 +111,13 @@ def parser() -> ArgumentParser:
     )
     add("--webhook", metavar="URL", help=msg("the Feishu group bot"))
     add("--secret", metavar="TEXT", help=msg("its signing secret"))
-    add("--qr", metavar="FILE", help=msg("draw the QR code to this SVG file"))
-    add("--callback-url", metavar="URL", help=msg("what the buttons point to"))
-    lang = msg("of cards, pages and the command line")
+    add("--qr", metavar="FILE", help=msg("write the QR code to this SVG file"))
+    add("--callback-url", metavar="URL", help=msg("address that the buttons lead to"))
+    lang = msg("language of cards, pages and the command line")
     add("--lang", choices=LANGUAGES, help=lang)
-    wait = msg("how long a request waits, such as 10m; sets the hook's time-out too")
+    wait = msg("how long a request waits, such as 10m; also sets the hook's time-out")
     add("--wait", metavar="TIME", type=duration, help=wait)
-    port = msg("the port of the server; 0: a free one")
+    port = msg("port of the server; 0 picks a free one")
     add("--port", metavar="N", type=port_number, help=port)
     for name, text in FLAGS.items():
         add(name, action="store_true", help=text)

@@ -29,13 +29,17 @@ def main(args: list[str]) -> int:
     parser = ArgumentParser("join", EPILOG)
     parser.add_argument("url", metavar="URL", help="https://perm.example.com")
     parser.add_argument(
-        "--name", default="", help=msg("of this machine; its host name")
+        "--name",
+        default="",
+        help=msg("name shown for this machine (default: host name)"),
     )
-    parser.add_argument("--owner", default="", help=msg("e-mail or open_id to ask"))
+    parser.add_argument(
+        "--owner", default="", help=msg("e-mail or open_id of the person to ask")
+    )
     parser.add_argument(
         "--allow-http",
         action="store_true",
-        help=msg("without encryption, on your own risk"),
+        help=msg("allow unencrypted http, at your own risk"),
     )
     options = parser.parse_args(args)
     require_outside(os.environ)  # who owns the gateway answers for this machine

@@ -32,9 +32,9 @@ from feishuperm.services.ledger import Ledger
 
 USAGE = "feishuperm trust [DIR] | trust list | trust revoke DIR"
 NOTE = msg("""\
-DIR is the folder a session starts in, by default this one. Trust holds for the
-very content that was shown; any change needs it again. Folders that Claude Code
-itself trusts need none.""")
+DIR is the folder a session starts in, by default this one. Trust applies to
+exactly what you saw; after any change you are asked again. Folders that Claude
+Code itself trusts need none.""")
 
 
 def main(args: list[str]) -> int:
@@ -95,7 +95,7 @@ class Review:
 
     def require_folder(self) -> None:
         if not os.path.isdir(self.root):
-            raise FeishupermError(msg("there is no folder {}", self.root))
+            raise FeishupermError(msg("no such folder: {}", self.root))
 
     def is_empty(self) -> bool:
         """Whether the folder has no say in a session at all."""
@@ -119,7 +119,7 @@ class Review:
         if ask("trust exactly this? [y/N] ") not in ("y", "yes"):
             return False
         if content_hash(project_content(self.root)) != content_hash(content):
-            raise FeishupermError(msg("it has changed meanwhile, and is not trusted"))
+            raise FeishupermError(msg("it changed in the meantime and is not trusted"))
         self._record("trusted", content_hash(content))
         return True
 

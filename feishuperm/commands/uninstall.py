@@ -22,8 +22,8 @@ from feishuperm.setup.uninstall import (
 
 EPILOG = msg("""\
 Claude Code's settings come back byte for byte if nobody else changed them since;
-otherwise exactly our own hooks leave them.""")
-PURGE = msg("also remove config.env, the decision log and everything else of ours")
+otherwise only feishuperm's hooks are removed.""")
+PURGE = msg("also remove config.env, the decision log and all other feishuperm files")
 
 
 def main(args: list[str]) -> int:

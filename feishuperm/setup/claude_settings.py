@@ -19,7 +19,6 @@ from feishuperm.lib import settings_editor as editor
 from feishuperm.lib.config import claude_settings
 from feishuperm.lib.files import read_bytes, write_atomic
 from feishuperm.lib.language import translate
-from feishuperm.lib.terminal import ask, say, show
 from feishuperm.messages import msg, word
 from feishuperm.models.hooks import DEFAULT_TIMEOUT
 from feishuperm.models.kind import NEXT_SECONDS
@@ -303,17 +302,6 @@ def listing() -> str:
     return "\n".join(rows)
 
 
-def ask_list() -> bool:
-    """Offer the list; Enter takes it."""
-    say(
-        "In auto mode Claude Code asks about little, so few cards come. It can "
-        "always\n"
-        "ask about these:"
-    )
-    show(listing())
-    return ask("Add these rules? [Y/n] ") not in ("n", "no")
-
-
 def rules_of(text: str) -> list[str]:
     """The rules under `permissions.ask` in a settings text; none if unreadable."""
     try:
@@ -383,12 +371,12 @@ class ClaudeStep(Step):
         away: Collection[str] = (),
         away_values: Collection[editor.Path] = (),
         away_rules: bool = False,
-        rules_shown: bool = False,
+        brief: bool = False,
     ) -> None:
         """`absent` is set where nobody has set it, `values` whatever is there.
 
         `away` are our hooks that go, by event, kind or program; of `away_values` and
-        rules only those go that we have set.
+        rules only those go that we have set.  `brief`: the person could see the rules.
         """
         self.name = f"settings:{path}"
         super().__init__(manifest)
@@ -396,7 +384,7 @@ class ClaudeStep(Step):
         key = digest(os.fsencode(path))[:16]
         self.backup = os.path.join(manifest.folder, "backups", f"{key}-settings.json")
         self.hooks, self.values, self.absent = list(hooks), values, absent
-        self.rules, self.rules_shown, self.away_rules = rules, rules_shown, away_rules
+        self.rules, self.away_rules, self.brief = rules, away_rules, brief
         self.away, self.away_values = away, away_values
         # Every command that an install may have written, this one included.
         earlier = own_commands(manifest.record("program"))
@@ -408,7 +396,7 @@ class ClaudeStep(Step):
         if edit.before == edit.after:
             return []
         check_writable(self.path)
-        return edit.rows or [msg("mend our entries in {}", self.path)]
+        return edit.rows or [msg("repair feishuperm's entries in {}", self.path)]
 
     def edit(self) -> Edit:
         """What has to be changed now. Raises FeishupermError."""
@@ -417,7 +405,7 @@ class ClaudeStep(Step):
             editor.encode(edit.after)
         except editor.SettingsError as error:
             problem = msg("{} is left as it is: {}", self.path, error)
-            hint = msg("mend it by hand: {}", self.path)
+            hint = msg("repair it by hand: {}", self.path)
             raise FeishupermError(problem, hint) from None
         return edit
 
@@ -455,12 +443,12 @@ class ClaudeStep(Step):
                 "set {} to {!r} in {}", ".".join(map(str, path)), value, self.path
             )
         if rules:
-            names = msg("the rules above") if self.rules_shown else ", ".join(rules)
-            yield msg("ask about {} in {}", names, self.path)
+            named = msg("{} rules", len(rules)) if self.brief else ", ".join(rules)
+            yield msg("always ask about {} in {}", named, self.path)
         for hook in away:
             yield msg("remove {} of {} from {}", hook.program, hook.event, self.path)
         if gone:
-            yield msg("ask no longer about {} in {}", ", ".join(gone), self.path)
+            yield msg("no longer ask about {} in {}", ", ".join(gone), self.path)
 
     def _goes(self, hook: Hook) -> bool:
         is_ours = hook.program == SUPERVISOR_PROGRAM
@@ -569,7 +557,7 @@ def undo_claude(record: Record) -> list[str]:
     if after == text:
         return []
     write_atomic(path, editor.encode(after))
-    return [msg("removed our hooks from {}", path)]
+    return [msg("removed feishuperm's hooks from {}", path)]
 
 
 def _restore(path: str, data: bytes, record: Record) -> str:

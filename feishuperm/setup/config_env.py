@@ -45,7 +45,7 @@ def duration(text: str) -> int:
     match = DURATION.fullmatch(text.strip().lower())
     seconds = int(match[1]) * UNITS[match[2]] if match else 0
     if not 0 < seconds <= LONGEST:
-        raise ValueError(msg("{!r} is no duration: from 1s to 24h, such as 10m", text))
+        raise ValueError(msg("{!r} is not a time from 1s to 24h, such as 10m", text))
     return seconds
 
 
@@ -58,9 +58,8 @@ def wait_settings(seconds: int) -> dict[str, str]:
 def ask_wait() -> dict[str, str]:
     """Offer the longer wait; Enter takes it."""
     say(
-        "A request waits 55 seconds for you and is then refused. It can also\n"
-        "wait 10 minutes and then leave the answer to the terminal, where the\n"
-        "dialog stays open."
+        "How long should a request wait for you? After 10 minutes the terminal\n"
+        "decides, where the dialog stays open; otherwise it is denied after 55 s."
     )
     answer = ask("Wait 10 minutes? [Y/n] ")
     return wait_settings(55 if answer in ("n", "no") else USUAL)
@@ -195,7 +194,7 @@ def purge_config(record: Record) -> list[str]:
         data = read_bytes(path)
         if data is not None:
             write_atomic(path, drop_keys(data, record["added"]))
-        return [msg("removed our settings from {}", path), *rows]
+        return [msg("removed feishuperm's settings from {}", path), *rows]
     remove_file(path)
     remove_folders(record.get("folders", []))
     return [msg("removed {}", record.get("path", msg("the settings"))), *rows]
@@ -208,7 +207,11 @@ def _app_that_stays(path: str) -> list[str]:
     except UsageError:  # a broken line must not keep the file
         return []
     app, base = settings.feishu_app_id, settings.feishu_base_url
-    return [msg("the app {} stays in Feishu: {}/app/{}", app, base, app)] if app else []
+    return (
+        [msg("the app {} still exists in Feishu: {}/app/{}", app, base, app)]
+        if app
+        else []
+    )
 
 
 def merge_config(data: bytes, changes: Mapping[str, str]) -> bytes:
@@ -220,7 +223,7 @@ def merge_config(data: bytes, changes: Mapping[str, str]) -> bytes:
     for key, value in changes.items():
         if value != value.strip() or "\n" in value or "\r" in value:
             raise UsageError(
-                msg("{}: a value cannot hold line ends or outer blanks", key)
+                msg("{}: a value cannot have line breaks, or spaces at its ends", key)
             )
         _set(lines, key.encode(), value.encode())
     return b"".join(lines)

@@ -23,7 +23,7 @@ from urllib.parse import urljoin
 
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import ask_server
-from feishuperm.lib.language import translate
+from feishuperm.lib.language import language, translate
 from feishuperm.lib.program import (
     hook_output,
     permission_event,
@@ -32,6 +32,7 @@ from feishuperm.lib.program import (
 )
 from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg, word
+from feishuperm.models.fields import part_at
 from feishuperm.models.names import PLAN_TOOL, QUESTION_TOOL
 from feishuperm.setup.service import fetch, running_status, tries
 
@@ -40,10 +41,7 @@ WAIT_SECONDS = 600  # a person who tries a thing out reads it first
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1
 SHOWN_SECONDS = 5.0
-DONE = msg(
-    "that was all: what the hooks printed is what Claude Code would read. Next: "
-    "feishuperm install"
-)
+DONE = msg("That was all. To use it with Claude Code: feishuperm install")
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends the second
 OLD_CODE = "export function total(items) {\n  return items.length\n}\n"
 NEW_CODE = (
@@ -59,6 +57,8 @@ class Sample(NamedTuple):
     tool_name: str
     tool_input: dict[str, Any]
     answer: str  # the path of the form that is sent
+    allowed: str  # what a person did, in words
+    denied: str
 
 
 def samples(project: str) -> list[Sample]:
@@ -81,10 +81,26 @@ def samples(project: str) -> list[Sample]:
     plan = "# Plan\n\n1. Add a price to every item\n2. Sum the prices\n3. Run the tests"
     command = {"command": "npm run build && npm test", "description": "Build and test"}
     return [
-        Sample("a command", "Bash", command, "/allow"),
-        Sample("an edit", "Edit", edit, "/deny"),
-        Sample("a question", QUESTION_TOOL, {"questions": [question]}, "/answer"),
-        Sample("a plan", PLAN_TOOL, {"plan": plan}, "/allow"),
+        Sample(
+            *("a command", "Bash", command, "/allow"),
+            msg("You allowed the command. Claude runs it."),
+            msg("You denied the command."),
+        ),
+        Sample(
+            *("an edit", "Edit", edit, "/deny"),
+            msg("You allowed the edit. Claude makes it."),
+            msg("You denied the edit."),
+        ),
+        Sample(
+            *("a question", QUESTION_TOOL, {"questions": [question]}, "/answer"),
+            msg("You answered the question."),
+            msg("You skipped the question."),
+        ),
+        Sample(
+            *("a plan", PLAN_TOOL, {"plan": plan}, "/allow"),
+            msg("You approved the plan. Claude carries it out."),
+            msg("You sent the plan back."),
+        ),
     ]
 
 
@@ -102,7 +118,7 @@ class Demo:
             "PERMISSION_SOCKET_PATH": self.socket,
             "PERMISSION_REQUEST_TIMEOUT": str(WAIT_SECONDS),
             "CALLBACK_SERVER_PORT": "0",
-            "FEISHUPERM_LANG": environ.get("FEISHUPERM_LANG", "zh"),
+            "FEISHUPERM_LANG": language(environ),
         }
         self.server: subprocess.Popen[bytes] | None = None
         self.hooks: dict[str, subprocess.Popen[bytes]] = {}
@@ -200,7 +216,7 @@ def answer_all(demo: Demo, as_json: bool = False) -> int:
     for sample in samples(demo.project):
         press(base_url, demo.ask(sample), sample.answer)
         output = hook_output(demo.hooks.pop(sample.title), 10.0)
-        tell(f"{sample.title}, {sample.answer}", output, as_json)
+        tell(sample, output, as_json)
         answered = answered and bool(output)
     if not as_json:
         say(DONE)
@@ -209,31 +225,38 @@ def answer_all(demo: Demo, as_json: bool = False) -> int:
 
 def wait_for_taps(demo: Demo, as_json: bool = False) -> int:
     """Ask everything at once and show each answer as it comes."""
-    for sample in samples(demo.project):
+    asked = {sample.title: sample for sample in samples(demo.project)}
+    for sample in asked.values():
         demo.ask(sample)
-        say("asked: {} ({})", sample.title, sample.tool_name)
-    say("answer them in the inbox; Ctrl-C ends the demo")
+    if not as_json:
+        say("Four requests are in the inbox: answer them there. Ctrl-C ends the demo.")
     while demo.hooks:
         for title, hook in list(demo.hooks.items()):
             if hook.poll() is not None:
-                tell(title, hook_output(demo.hooks.pop(title), 1.0), as_json)
+                output = hook_output(demo.hooks.pop(title), 1.0)
+                tell(asked[title], output, as_json)
         time.sleep(POLL_SECONDS)
     if not as_json:
         say(DONE)
     return 0
 
 
-def tell(title: str, output: str, as_json: bool = False) -> None:
-    """What Claude Code would have read from the hook."""
+def tell(sample: Sample, output: str, as_json: bool = False) -> None:
+    """What was decided, and what Claude Code reads from the hook."""
+    told = json.loads(output or "null")
     if as_json:
-        show(json.dumps({"request": title, "output": json.loads(output or "null")}))
+        show(json.dumps({"request": sample.title, "output": told}))
         return
-    name, comma, answer = title.partition(",")
-    show(f"{translate(word(name))}{comma}{answer}:")
-    if output:
-        show(f"  {output}")
+    decision = part_at(told, "hookSpecificOutput", "decision")
+    if not decision:
+        say("Nobody answered {}: the terminal decides.", word(sample.title))
+    elif decision.get("behavior") == "allow":
+        answers = part_at(decision, "updatedInput", "answers").values()
+        said = translate("Claude was told: {}", ", ".join(map(str, answers)))
+        show(" ".join([translate(sample.allowed), *([said] if answers else [])]))
     else:
-        say("  nothing: the terminal would decide")
+        said = translate("Claude was told: {}", decision.get("message", ""))
+        show(f"{translate(sample.denied)} {said}")
 
 
 def open_browser(url: str, environ: Mapping[str, str]) -> None:

@@ -38,7 +38,7 @@ from feishuperm.setup.checks import (
     send_hello,
     watch,
 )
-from feishuperm.setup.claude_settings import ask_list
+from feishuperm.setup.claude_settings import RULES, listing
 from feishuperm.setup.config_env import (
     BOT,
     SURFACES,
@@ -48,7 +48,7 @@ from feishuperm.setup.config_env import (
 )
 from feishuperm.setup.scan import Created, Scan, Screen, is_open_id
 from feishuperm.setup.service import can_listen, free_port, running_status, tries
-from feishuperm.setup.steps import Manifest
+from feishuperm.setup.steps import Manifest, remove_file
 
 # Documentation addresses: nothing is sent, the kernel only says which way it would go.
 FAR = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
@@ -57,10 +57,10 @@ URL = "CALLBACK_SERVER_URL"
 SHOWN = 4
 IN_TAILNET = msg("for devices in your tailnet (or your provider's network)")
 IN_NETWORK = msg(
-    "for everybody in this network, unencrypted: at home yes, in a cafe no"
+    "for everybody in this network, unencrypted: fine at home, not in a cafe"
 )
 IN_WORLD = msg(
-    "for everybody on the internet, unencrypted: put an https proxy before it"
+    "for everybody on the internet, unencrypted: put an https proxy in front of it"
 )
 
 
@@ -121,7 +121,7 @@ def is_out_of_reach(settings: Settings) -> bool:
 def advise(settings: Settings, rows: list[Address]) -> None:
     """Say so, with the addresses that a phone could open and whom each lets in."""
     url, port = settings.callback_server_url, settings.callback_server_port
-    say("The buttons point to {}, which a phone cannot open. It could open:", url)
+    say("The buttons lead to {}, which a phone cannot open. It could open:", url)
     for number, row in enumerate(rows, 1):
         show(f"  {number}  {url_of(row.host, port)}  {translate(row.exposes)}")
 
@@ -155,7 +155,7 @@ class BotQuestions:
 
     def ask(self) -> bool:
         """Ask for the bot until it works or the person gives up; then True too."""
-        say("Feishu: open the group's settings, add a custom bot, copy its address.")
+        say("In Feishu: open the group's settings, add a custom bot, copy its address.")
         later = translate("Webhook address (empty: later, use the inbox): ")
         while True:
             url = input(later).strip()
@@ -166,7 +166,7 @@ class BotQuestions:
             question = translate("Signing secret (empty: none): ")
             secret = getpass.getpass(question).strip()
             if self._accept(url, secret):
-                say("a test card is in the group")
+                say("a test card was sent to the group")
                 self.tried = True
                 self.config.new.update(self.config.with_surface("webhook"))
                 return True
@@ -181,7 +181,7 @@ class BotQuestions:
         advise(settings, rows)
         if not rows:
             say(
-                "no address of this machine is one for a phone; a tunnel's is set by "
+                "a phone cannot open any address of this computer; with a tunnel, use "
                 "--callback-url"
             )
             return
@@ -220,7 +220,7 @@ class BotQuestions:
             result = send_hello(self.config.settings())
             if result.ok:
                 return True
-            say("Feishu did not take the test card: {}", result.message)
+            say("Feishu did not accept the test card: {}", result.message)
             if result.code != feishu.BAD_SIGN:
                 return False
             question = msg(
@@ -282,7 +282,6 @@ class AppSetup:
         self.command = command  # how a person calls us
         self.is_new = config.new.get(APP_ID, "") not in ("", config.old.get(APP_ID))
         self.lists = False  # surfaces, for as long as nobody owns the app
-        self.works = False  # a card was tapped on the phone
 
     @property
     def is_set(self) -> bool:
@@ -293,15 +292,19 @@ class AppSetup:
     def scan(self, app_id: str = "") -> None:
         """Make an app, or change the one named. Raises FeishupermError."""
         settings = self.config.settings()
-        picture = os.path.abspath(self.options.qr) if self.options.qr else ""
+        own, named = os.path.join(self.manifest.folder, "scan.svg"), self.options.qr
+        picture = "" if self.options.no_qr else os.path.abspath(named or own)
         scan = Scan(
             settings.feishu_accounts_url,
             self.manifest.folder,
             self._keep,
-            Screen(self.manifest.environ, not self.options.no_qr, picture),
+            Screen(self.manifest.environ, picture, draws=not named),
             partial(call, ca_file=settings.feishuperm_ca_file),
         )
-        scan.run(app_id)
+        try:
+            scan.run(app_id)
+        finally:
+            remove_file(own)
         self.is_new = True
         self.name_owner()
 
@@ -317,7 +320,11 @@ class AppSetup:
         left = self.config.old.get(APP_ID, "")
         if left not in ("", created.app_id):  # its secret is gone from here
             page = f"{base}/app/{left}"
-            say("the app {} is no longer used here; it stays in Feishu: {}", left, page)
+            say(
+                "app {} is no longer used here, but still exists in Feishu: {}",
+                left,
+                page,
+            )
 
     def _people(self, open_id: str) -> dict[str, str]:
         """The owner alone; while nobody knows them, the app must not be used."""
@@ -341,7 +348,7 @@ class AppSetup:
     def given(self) -> bool:
         """Ask for an app that is there; whether it can be used."""
         while True:
-            app_id = input(translate("App id (cli_..., empty: back): ")).strip()
+            app_id = input(translate("App ID (cli_..., empty: back): ")).strip()
             if not app_id:
                 return False
             secret = getpass.getpass(translate("App secret: ")).strip()
@@ -358,7 +365,7 @@ class AppSetup:
     def _problem(self, app_id: str, secret: str) -> str:
         """What is wrong with an id and a secret, if anything."""
         if not secret:
-            return msg("an app has a secret too: see the page of its credentials")
+            return msg("the App Secret is missing; it is on the app's credentials page")
         try:
             parse_setting(BY_KEY[APP_ID], app_id)
         except SettingError as error:
@@ -366,7 +373,7 @@ class AppSetup:
         values = {**self.config.old, **self.config.new}
         values.update({APP_ID: app_id, APP_SECRET: secret})
         token = self._check(Settings(values)).api.fetch_token()
-        return "" if token.ok else msg("Feishu does not take it: {}", token.message)
+        return "" if token.ok else msg("Feishu does not accept it: {}", token.message)
 
     # Whose it is.
 
@@ -386,7 +393,7 @@ class AppSetup:
             self._write(self._people(owner))
         else:
             command = self.command()
-            say("the app is not used before it has an owner: {} install", command)
+            say("the app is not used until it has an owner: {} install", command)
 
     def needs_owner(self) -> bool:
         """Whether nobody owns the app, or an install died before that was looked at."""
@@ -432,7 +439,7 @@ class AppSetup:
 
     def await_tap(self, socket: str, seconds: float) -> None:
         """A card to the owner; their tap proves the whole way, and that it is them."""
-        say("a card is on its way to you in Feishu: tap a button (Ctrl-C: later)")
+        say("A card is on its way to you in Feishu: tap its button (Ctrl-C: later).")
         command, started = self.command(), time.monotonic()
         hook = start_hook(event(), os.environ)
         try:
@@ -444,23 +451,22 @@ class AppSetup:
             return
         output = hook_output(hook, 0.0)
         if not output or is_late(output):
-            say(problem or msg("no tap came"))
+            say(problem or msg("no tap arrived"))
             say(
-                "a number on the phone? {} doctor NUMBER explains it;\n"
-                "else: {} doctor, and again: {} test-card",
+                "if the phone shows an error code: {} doctor CODE explains it;\n"
+                "otherwise run {} doctor, then try again: {} test-card",
                 command,
                 command,
                 command,
             )
             return
-        where, who = last_answer(Ledger())
+        where, _ = last_answer(Ledger())
         took = f"{time.monotonic() - started:.1f}"
-        self.works = where == "card"
-        if self.works:
-            say("the tap of {} came after {} s: the way to the phone works", who, took)
+        if where == "card":
+            say("Got your tap ({} s). Your phone is connected.", took)
             return
         say(
-            "answered elsewhere ({}): the phone is still to be tried: {} test-card",
+            "answered elsewhere ({}); to try the phone: {} test-card",
             where,
             command,
         )
@@ -470,18 +476,19 @@ class AppSetup:
 
 
 WHERE = msg(
-    "Where shall requests go?\n"
-    "  1  to you in Feishu, by an app that one scan makes (recommended)\n"
-    "  2  to a Feishu app that you have: its id and secret\n"
-    "  3  to a Feishu group: the address of its bot\n"
-    "  4  to the inbox on this machine, for now"
+    "Where should requests be sent?\n"
+    "  1  To you in Feishu: scan a QR code to create the app (recommended)\n"
+    "  2  An existing Feishu app (App ID and secret)\n"
+    "  3  A Feishu group (the address of its custom bot)\n"
+    "  4  Only the inbox on this computer, for now"
 )
-
 MODE = msg(
-    "Interactive sessions start in auto mode, in which Claude Code asks about "
-    "few\n"
-    'tool calls, so few cards come. With permissions.defaultMode "default" it '
-    "asks."
+    "In auto mode Claude Code rarely asks. What should it always ask you about?\n"
+    "  1  High-risk actions, such as git push, npm publish, kubectl apply,\n"
+    "     rm outside the project, reading ~/.ssh (recommended; ? lists all {})\n"
+    "  2  Everything that is not allowed yet\n"
+    "  3  Leave it as it is",
+    len(RULES),
 )
 
 
@@ -529,12 +536,13 @@ class Questions:
             "3": self.bot.ask,
             "4": self._inbox_only,
         }
-        say(WHERE)
         if kept:
-            say("  5  as it is: {}", kept)
             ways["5"] = lambda: True
         usual = "5" if kept else "1"
         while True:
+            say(WHERE)
+            if kept:
+                say("  5  As it is now: {}", kept)
             way = ways.get(ask("Choose [{}]: ", usual) or usual)
             if way is not None and way():
                 return
@@ -564,9 +572,9 @@ class Questions:
         return True
 
     def _ask_mode(self) -> None:
-        """Offer to let Claude Code ask; nothing is changed without a yes."""
+        """What Claude Code should ask about; Enter takes the list of rules."""
         say(MODE)
-        if ask("Set it now? [y/N] ") in ("y", "yes"):
-            self.mode = "default"
-        else:
-            self.wants_list = ask_list()
+        while (chosen := ask("Choose [{}]: ", "1") or "1") not in ("1", "2", "3"):
+            show(listing())
+        self.wants_list = chosen == "1"
+        self.mode = "default" if chosen == "2" else ""

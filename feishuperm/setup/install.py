@@ -21,7 +21,7 @@ from feishuperm.errors import FeishupermError, UsageError
 from feishuperm.lib import feishu, language
 from feishuperm.lib.config import claude_settings, config_path, home
 from feishuperm.lib.program import archive_path
-from feishuperm.lib.terminal import can_ask, say, show, warn
+from feishuperm.lib.terminal import can_ask, say, warn
 from feishuperm.messages import msg, word
 from feishuperm.models.hooks import HOOK_EVENTS
 from feishuperm.models.names import SUPERVISOR_PROGRAM
@@ -198,16 +198,18 @@ class Install:
         result = send_hello(self.config.settings())
         if result.code in (feishu.BAD_SIGN, feishu.NO_SUCH_BOT):
             problem = msg(
-                "Feishu refuses this bot; nothing was changed: {}", result.message
+                "Feishu rejects this bot; nothing was changed: {}", result.message
             )
-            raise FeishupermError(problem, msg("again, with its own: {}", BOT_OPTIONS))
+            raise FeishupermError(
+                problem, msg("to retry with a different secret: {}", BOT_OPTIONS)
+            )
         if not result.ok:
-            warn("Feishu did not take the test card: {}", result.message)
+            warn("Feishu did not accept the test card: {}", result.message)
             again = f"{self.command('feishuperm')} test-card"
-            warn("the bot is kept all the same; when that is mended: {}", again)
+            warn("the bot is saved anyway; once that is fixed: {}", again)
 
     def tell(self, service: Service | None) -> None:
-        """Three things to do next, and where the inbox is."""
+        """Where the inbox is, what is odd, and what to do now."""
         program = self.command("feishuperm")
         if service is not None:
             say("inbox: {}", inbox_link())
@@ -215,42 +217,55 @@ class Install:
                 say("note: {}", service.keeps)
         for note in self.notes():
             say("note: {}", note)
-        surfaces = self.config.settings().surfaces()
-        rules = rules_of(settings_text(self.settings_path()))
-        asks = not self.needs_mode() or rules
-        steps = [
-            msg("see a card on your phone: {} test-card", program)
-            if surfaces - {"inbox"}
-            else msg("connect Feishu by a scan: {} install --setup", program),
-            msg("check every hop from hook to phone: {} doctor", program),
-            msg("try it without Claude Code: {} demo", program)
-            if asks
-            else msg(
-                "make Claude Code ask in auto mode too: {} install --ask-list", program
-            ),
-        ]
-        if self.app.works:  # the card was there, and its tap came
-            del steps[0]
-        say("next:")
-        for number, step in enumerate(steps, 1):
-            show(f"  {number}. {language.translate(step)}")
+        if not self.options.no_hooks:
+            say(self.what_now(), program=program)
+        trial = "test-card" if self.reaches_phone() else "demo"
+        say(
+            "to try it: {program} {trial}; if something is wrong: {program} doctor",
+            program=program,
+            trial=trial,
+        )
         folder = os.path.dirname(self.link("feishuperm"))
         if folder not in self.environ.get("PATH", "").split(os.pathsep):
             say("hint: {}", f'export PATH={shlex.quote(folder)}:"$PATH"')
+
+    def what_now(self) -> str:
+        """The one thing to do next, and what happens then."""
+        if self.needs_mode() and not rules_of(settings_text(self.settings_path())):
+            return msg(
+                "Now start a new claude session. In auto mode it rarely asks; to be "
+                "asked before\n"
+                "it pushes, publishes or deletes: {program} install --ask-list"
+            )
+        if not self.reaches_phone():
+            return msg(
+                "Now open the inbox and start a new claude session. Its requests "
+                "appear\n"
+                "in the inbox. "
+                "To get them on your phone: {program} install --setup"
+            )
+        return msg(
+            "Now start a new claude session. When it wants to push, publish or delete, "
+            "a card\n"
+            "comes to your phone."
+        )
+
+    def reaches_phone(self) -> bool:
+        return bool(self.config.settings().surfaces() - {"inbox"})
 
     def notes(self) -> Iterator[str]:
         """What does not do what the person who installs may think it does."""
         silent = self.kinds_without_card()
         if silent:
-            yield msg("{} in FEISHUPERM_NOTIFY makes cards of them too", silent)
+            yield msg("add {} to FEISHUPERM_NOTIFY to get cards for them too", silent)
         surfaces = self.config.settings().surfaces()
         if self.config.has_new_bot() and "webhook" not in surfaces:
             yield msg("FEISHUPERM_SURFACES does not list webhook: the bot gets nothing")
         for path in () if self.options.no_hooks else self.other_hooks():
             yield (
                 msg(
-                    "{} has our hook in another form: each request is asked twice "
-                    "where both count; remove feishuperm-hook from one of them",
+                    "{} has feishuperm's hook in another form: where both are used, "
+                    "each request is asked twice; remove feishuperm-hook from one",
                     path,
                 )
             )
@@ -327,7 +342,7 @@ class Install:
             away=gone,
             away_values=(cap,) if options.no_supervisor else (),
             away_rules=options.no_ask_list,
-            rules_shown=self.questions.wants_list,
+            brief=self.questions.wants_list,
         )
 
     def hooks(self, settings: Settings) -> list[tuple[Registration, str]]:
@@ -432,9 +447,9 @@ class Install:
             service.start()
             wait_until_running()
         except FeishupermError as error:
-            warn("the server of before does not start either: {}", error)
+            warn("the previous server does not start either: {}", error)
         else:
-            warn("the server runs again as before ({})", service.kind)
+            warn("the previous server runs again ({})", service.kind)
 
     def is_stale(self) -> bool:
         """Whether the running server has to start again though no step changes a thing.
@@ -508,7 +523,8 @@ def absolute(path: str) -> str:
         return os.path.abspath(path)
     except FileNotFoundError:
         raise FeishupermError(
-            msg("the current folder is gone"), msg("cd, and again")
+            msg("the current folder no longer exists"),
+            msg("cd to another one and retry"),
         ) from None
 
 
@@ -528,5 +544,5 @@ def event_names(given: str) -> list[str]:
         if name not in events:
             near = difflib.get_close_matches(name, events, 1)
             hint = msg("did you mean {}?", near[0]) if near else ", ".join(events)
-            raise UsageError(msg("--events: {!r} is no hook event", name), hint)
+            raise UsageError(msg("--events: unknown hook event {!r}", name), hint)
     return names

@@ -62,9 +62,10 @@ def check_url(url: str, allow_http: bool) -> str:
     if plain and not allow_http and not host_is_local(url_host(url)):
         raise UsageError(
             msg(
-                "{} is not encrypted: whoever is on the way could approve for you", url
+                "{} is not encrypted: anyone on the network could approve in your name",
+                url,
             ),
-            msg("use https://, or --allow-http if you know better"),
+            msg("use https://, or --allow-http if you accept the risk"),
         )
     return url
 

@@ -82,7 +82,7 @@ ENDS = {
         "the scan was refused on the phone, or your company does not let you "
         "create apps"
     ),
-    EXPIRED: msg("the link is no longer good"),
+    EXPIRED: msg("the link has expired"),
     FAILED: "",  # with what was said
 }
 DEAD = {"access_denied": DENIED, "expired_token": EXPIRED, "invalid_grant": EXPIRED}
@@ -92,7 +92,7 @@ class Ended(FeishupermError):
     """There is no app; `kind` is how it ended, `said` what was said of it."""
 
     def __init__(self, kind: str, said: str = "") -> None:
-        super().__init__(ENDS[kind] or msg("no app came of it: {}", said))
+        super().__init__(ENDS[kind] or msg("no app was created: {}", said))
         self.kind = kind
         self.said = said
 
@@ -138,7 +138,7 @@ class Registration:
             own = {"clientID": self.app_id}
         else:
             own = {"name": "feishuperm", "createOnly": "true"}
-        query = {"from": "sdk", "tp": "sdk", "source": "feishuperm", **own}
+        query = {"from": "sdk", "tp": "sdk", "source": "perm", **own}
         words = urlencode({**query, "addons": addons()})
         return f"{self.link}{'&' if '?' in self.link else '?'}{words}"
 
@@ -292,10 +292,10 @@ Save = Callable[[Created], None]
 FILE = "registration.json"
 APPS = "https://open.feishu.cn/app"
 LOST = msg(
-    "if Feishu said that an app was created, its id and secret are on its page at {}",
+    "if Feishu said that an app was created, you find its App ID and secret at {}",
     APPS,
 )
-MANUAL = msg("give the id and secret of an app you have; apps are made at {}", APPS)
+MANUAL = msg("use the id and secret of an app you have, or create one at {}", APPS)
 TICK = 1.0  # seconds between two looks at the clock
 LIGHT_GROUNDS = ("7", "15")  # of COLORFGBG
 
@@ -334,12 +334,12 @@ class Scan:
         except KeyboardInterrupt:
             self._screen.clear()
             minutes = max(0, int(registration.until - self._clock())) // 60
-            say("stopped; for {} min the same command goes on with this link", minutes)
+            say("stopped; this link stays valid for {} min: run install again", minutes)
             raise
         finally:
             self._screen.clear()
         remove_file(self._path)
-        say("the app {} is made, its secret is kept", created.app_id)
+        say("app {} created, its secret is saved", created.app_id)
         return created
 
     def _kept(self, app_id: str) -> Registration | None:
@@ -351,7 +351,7 @@ class Scan:
         except FileError:
             registration = None
         if registration is not None and registration.app_id == app_id:
-            say("going on with the scan that was not finished")
+            say("continuing with the scan that was not finished")
             return registration
         say("another scan was not finished: {}", LOST)
         return None
@@ -360,7 +360,7 @@ class Scan:
         try:
             reply = self._post(begin(self._host))
         except OSError as error:
-            raise FeishupermError(msg("no link: {}", error), MANUAL) from None
+            raise FeishupermError(msg("cannot get a link: {}", error), MANUAL) from None
         try:
             registration = begun(reply, self._host, self._clock(), app_id)
         except Ended as error:
@@ -393,7 +393,7 @@ class Scan:
             app = created.app_id
             raise FeishupermError(
                 msg(
-                    "the app {} was created, but its secret could not be kept: {}",
+                    "the app {} was created, but its secret could not be saved: {}",
                     app,
                     error,
                 ),
@@ -416,7 +416,7 @@ class Scan:
         left = f"{seconds // 60}:{seconds % 60:02d}"
         if registration.answered:
             return msg(
-                "waiting for your scan, {} left (Ctrl-C ends, nothing is lost)", left
+                "waiting for your scan, {} left (Ctrl-C stops, nothing is lost)", left
             )
         return msg(
             "no answer from {}, trying again, {} left",
@@ -426,65 +426,76 @@ class Scan:
 
 
 class Screen:
-    """Where the link and its code are shown."""
+    """Where the link and its code are shown.
+
+    A terminal that cannot show the whole code gets the name of a picture of it.  The
+    size is looked at with every tick, so a window that grows gets its code at once.
+    """
 
     def __init__(
-        self,
-        environ: Mapping[str, str],
-        draws: bool = True,
-        picture: str = "",
+        self, environ: Mapping[str, str], picture: str, draws: bool = True
     ) -> None:
         self._draws = draws and can_show("▀▄█")
-        self._picture = picture  # path of a file for the code
+        self._picture = picture  # path of a file for the code; empty: no code at all
         self._ink = ink(environ)
         self._live = sys.stdout.isatty()
         self._ticked = ""
+        self._link = self._lark = ""
+        self._size = shutil.get_terminal_size()
 
     def show(self, registration: Registration) -> None:
-        link = registration.scan_link()
-        say(
-            "Scan this with Feishu, or open the link. It is for you alone: whoever\n"
-            "confirms it first owns the app.\n"
-        )
-        show(link + "\n")
-        self._show_code(link)
-        lark = registration.lark_link()  # its own scanner takes the code for expired
-        if lark:
-            say("Lark: open {} in a browser", lark)
+        self._link = registration.scan_link()
+        self._lark = registration.lark_link()
+        self._show()
 
-    def _show_code(self, link: str) -> None:
-        if not self._draws and not self._picture:
+    def _show(self) -> None:
+        self._size = shutil.get_terminal_size()
+        say(
+            "Scan the code with Feishu, or open the link. Do not share it: the first\n"
+            "person who confirms it owns the app.\n"
+        )
+        show(self._link + "\n")
+        if self._lark:  # its own scanner takes the code for expired
+            say("Lark: open {} in a browser\n", self._lark)
+        self._show_code()
+
+    def _show_code(self) -> None:
+        """The code, whole and with nothing but the countdown below it, or a picture."""
+        if not self._picture:
             return
         try:
-            code = qr.encode(link.encode())
-        except ValueError:  # the link does
-            return
-        if self._picture:
-            write_atomic(self._picture, qr.svg(code).encode(), 0o600)
-            say("the code is in {}", self._picture)
-            return
-        columns, rows = shutil.get_terminal_size()
-        if columns < qr.width(code):
-            say("(no QR code: it needs {} columns)", qr.width(code))
+            code = qr.encode(self._link.encode())
+        except ValueError:  # too long for a code: the link will do
             return
         lines = qr.half_blocks(code, self._ink)
-        if rows < len(lines) + 2:
-            say("(the code is {} lines high: make the window taller)", len(lines))
-        print("\n".join(lines), flush=True)
+        columns, rows = self._size
+        if self._draws and columns >= qr.width(code) and rows > len(lines):
+            print("\n".join(lines), flush=True)
+            return
+        write_atomic(self._picture, qr.svg(code).encode(), 0o600)
+        say("the QR code is in {}", self._picture)
+        if self._draws:
+            say(
+                "to see it here, make the window at least {} columns by {} rows",
+                qr.width(code),
+                len(lines) + 1,
+            )
 
     def tick(self, text: str) -> None:
         """The last line, written over; once, where nothing can be."""
         text = translate(text)
         if self._live:
-            columns = shutil.get_terminal_size().columns
-            sys.stdout.write(f"\r{cut(text, columns - 1)}\x1b[K")
+            if shutil.get_terminal_size() != self._size:
+                sys.stdout.write("\x1b[H\x1b[2J")
+                self._show()
+            sys.stdout.write(f"\r{cut(text, self._size.columns - 1)}\x1b[K")
             sys.stdout.flush()
         elif not self._ticked:
             show(text)
         self._ticked = text
 
     def clear(self) -> None:
-        """Take the last line away."""
+        """Remove the last line."""
         if self._live and self._ticked:
             sys.stdout.write("\r\x1b[K")
         self._ticked = ""

@@ -53,7 +53,7 @@ def port_number(text: str) -> str:
         return str(BY_KEY["CALLBACK_SERVER_PORT"].parse(text))
     except ValueError:
         raise ValueError(
-            msg("{!r} is no port: a number from 1 to 65535, or 0 for a free one", text)
+            msg("{!r} is not a port: use 1 to 65535, or 0 for a free one", text)
         ) from None
 
 
@@ -175,7 +175,7 @@ def wait_until_running(socket: str = "", before: Any = None) -> dict[str, Any]:
         if status is not None and status.get("started") != before:
             return status
     raise NotRunningError(
-        msg("it was started, but does not answer"), "feishuperm serve"
+        msg("the server was started, but does not answer"), "feishuperm serve"
     )
 
 
@@ -197,7 +197,11 @@ def stop_server(socket: str = "", command: str = "stop") -> int:
 def hand_over(socket: str = "") -> str:
     """End the server for one that starts at once; how many requests it hands over."""
     waiting = stop_server(socket, "handover")
-    return msg("handed over to the new server: {} waiting", waiting) if waiting else ""
+    return (
+        msg("pending requests handed over to the new server: {}", waiting)
+        if waiting
+        else ""
+    )
 
 
 # The process, where no service manager looks after it.
@@ -575,7 +579,7 @@ def end_server(service: Service | None, socket: str, for_good: bool = False) -> 
         service.stop() if for_good else service.halt()
     if is_listening(socket):
         raise FeishupermError(
-            msg("a server still listens on {}", socket),
+            msg("a server is still listening on {}", socket),
             msg("end it by hand: feishuperm status"),
         )
     return released
@@ -610,7 +614,7 @@ def stop(environ: Mapping[str, str]) -> str:
     released = end_server(service, socket)
     more = msg("; it starts again at the next login") if record.get("path") else ""
     if released:
-        more = msg("; {} waiting went back to the terminal{}", released, more)
+        more = msg("; {} pending returned to the terminal{}", released, more)
     return msg("stopped the server{}", more)
 
 
@@ -645,7 +649,7 @@ def try_restart(environ: Mapping[str, str]) -> str:
     try:
         return restart(environ)
     except FeishupermError as error:
-        return msg("the server has to start anew to use it: {}", error)
+        return msg("the server has to be restarted to use it: {}", error)
 
 
 def find_server(

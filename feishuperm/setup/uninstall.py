@@ -130,8 +130,8 @@ def tell(rows: Sequence[Standing]) -> None:
     if not rows:
         return
     say(
-        'rules that "always allow" wrote are still in projects ({}), and log undo '
-        "cannot take them back any more:",
+        'rules that "always allow" wrote are still in projects ({}); after this, log '
+        "undo cannot remove them any more:",
         len(rows),
     )
     for project in dict.fromkeys(row.project for row in rows):
@@ -144,9 +144,9 @@ def tell(rows: Sequence[Standing]) -> None:
 def offer(
     rows: Sequence[Standing], environ: Mapping[str, str], ask: Callable[[str], str]
 ) -> None:
-    """Take them back, unless the person would rather keep them."""
+    """Remove them, unless the person would rather keep them."""
     try:
-        answer = ask(msg("take them back first? [Y/n] ")).strip().lower()
+        answer = ask(msg("remove them first? [Y/n] ")).strip().lower()
     except EOFError:
         answer = "n"
     if answer not in ("", "y", "yes"):

@@ -35,7 +35,7 @@ def test_port_that_cannot_be_is_told_with_what_may_be(given: str, form: str) -> 
     with pytest.raises(UsageError) as caught:
         parser().parse_args(form.format(given).split(" "))
     assert str(caught.value).startswith("--port: ")
-    assert "from 1 to 65535, or 0 for a free one" in str(caught.value)
+    assert "use 1 to 65535, or 0 for a free one" in str(caught.value)
 
 
 @every_row("given", ["0", "1", "65535"])

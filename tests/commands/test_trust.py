@@ -101,7 +101,7 @@ def test_folder_that_is_not_there_is_told_before_anybody_is_asked(
     clone: Path, name: str
 ) -> None:
     code, said = run(clone, str(clone.parent / name))
-    assert code == 1 and f"there is no folder {clone.parent / name}" in said
+    assert code == 1 and f"no such folder: {clone.parent / name}" in said
 
 
 @pytest.mark.parametrize("environ", [{}, {"CLAUDECODE": "1"}])

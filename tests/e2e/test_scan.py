@@ -75,9 +75,9 @@ class Desk:
 
     def finish(self, terminal: Terminal) -> None:
         """Enter to the rest, and the tap."""
-        press_enter_until(terminal, "a card is on its way")
+        press_enter_until(terminal, "A card is on its way")
         self.tap()
-        terminal.wait("the way to the phone works")
+        terminal.wait("Your phone is connected")
         assert terminal.ended() == 0
 
     def hook(self, command: str) -> subprocess.Popen[bytes]:
@@ -131,15 +131,16 @@ def test_scan_and_tap_with_enter_to_everything(desk: Desk) -> None:
         terminal.wait("Choose [1]:")
         terminal.keys("Enter")
         desk.scan(terminal)
-        more = press_enter_until(terminal, "a card is on its way")
+        more = press_enter_until(terminal, "A card is on its way")
         desk.tap()
-        terminal.wait("the way to the phone works")
+        terminal.wait("Your phone is connected")
         took = time.monotonic() - began
         assert terminal.ended() == 0
         screen = terminal.screen()
     print(f"\nfrom ./install.sh to the answered card: {took:.1f} s")
-    assert 1 + more <= 4
-    assert f"tap of {OWNER} came" in screen
+    assert 1 + more <= 3
+    assert "Got your tap (" in screen and OWNER not in screen
+    assert "Now start a new claude session" in screen
     assert "fail:" not in screen and "warn:" not in screen
     assert APP_SECRET not in screen + everything_but_the_config(desk)
     values = desk.values()
@@ -276,17 +277,18 @@ def test_stopped_scan_is_taken_up_by_the_next_run(desk: Desk) -> None:
         terminal.wait("Choose [1]:")
         terminal.keys("Enter")
         screen = terminal.wait("waiting for your scan")
-        assert "no QR code: it needs 77 columns" in screen and "▀" not in screen
+        assert "make the window at least 73 columns" in screen and "▀" not in screen
+        assert "scan.svg" in screen.replace("\n", "")
         terminal.keys("C-c")
         assert terminal.ended() == 130
-        assert "min the same command goes on with this link" in terminal.screen()
+        assert "min: run install again" in terminal.screen()
         assert "Traceback" not in terminal.screen()
     assert not desk.program.exists() and desk.pending.exists()
     assert desk.pending.stat().st_mode & 0o777 == 0o600
     with desk.install() as terminal:
         terminal.wait("Choose [1]:")
         terminal.keys("Enter")
-        terminal.wait("going on with the scan")
+        terminal.wait("continuing with the scan")
         desk.scan(terminal)
         desk.finish(terminal)
     assert desk.accounts.begins == 1
@@ -302,7 +304,7 @@ def test_terminal_closed_after_the_scan_loses_no_secret(desk: Desk) -> None:
     with desk.install() as terminal:
         terminal.wait("Choose [1]:")
         terminal.keys("Enter")
-        terminal.wait("the app cli_a000000000000001 is made")
+        terminal.wait("app cli_a000000000000001 created")
         desk.finish(terminal)
     assert desk.values()["FEISHU_APP_SECRET"] == APP_SECRET
     assert desk.accounts.begins == 1
@@ -315,12 +317,13 @@ def test_refusal_on_the_phone_is_said_and_asked_about_again(desk: Desk) -> None:
         terminal.keys("Enter")
         screen = terminal.wait("the scan was refused on the phone")
         wait_until(lambda: terminal.screen().count("Choose [1]:") == 2)
+        assert terminal.screen().count("Where should requests be sent?") == 2
         assert "hint: if Feishu said that an app was created" in terminal.screen()
         terminal.type("4")
-        press_enter_until(terminal, "next:")
+        press_enter_until(terminal, "Now open the inbox")
         assert terminal.ended() == 0
         screen = terminal.screen()
-    assert "connect Feishu by a scan" in screen
+    assert "To get them on your phone" in screen
     assert "FEISHU_APP_ID" not in desk.values()
 
 
@@ -330,7 +333,7 @@ def test_own_app_is_taken_by_id_and_secret(desk: Desk) -> None:
         terminal.wait("Choose [1]:")
         terminal.type("2")
         for secret in ("wrong", APP_SECRET):
-            terminal.wait_last("App id")
+            terminal.wait_last("App ID")
             terminal.type(APP_ID)
             terminal.wait_last("App secret")
             terminal.type(secret)
@@ -350,7 +353,7 @@ def test_what_the_scan_left_out_is_named_and_mended_by_one_more(desk: Desk) -> N
         terminal.wait("Choose [1]:")
         terminal.keys("Enter")
         desk.scan(terminal)
-        press_enter_until(terminal, "a card is on its way")
+        press_enter_until(terminal, "A card is on its way")
         screen = terminal.screen()
         assert "fail: taps do not reach the app" in screen
         assert "install --rescan, or open http" in screen.replace("\n", "")
@@ -361,9 +364,9 @@ def test_what_the_scan_left_out_is_named_and_mended_by_one_more(desk: Desk) -> N
     with desk.again("install", "--rescan") as terminal:
         link = desk.scan(terminal)
         assert f"clientID={APP_ID}" in link and "createOnly" not in link
-        terminal.wait("a card is on its way")
+        terminal.wait("A card is on its way")
         desk.tap()
-        terminal.wait("the way to the phone works")
+        terminal.wait("Your phone is connected")
         assert "fail:" not in terminal.screen()
         assert terminal.ended() == 0
 

@@ -109,7 +109,7 @@ def test_app_that_nobody_owns_is_kept_and_not_used(
     app = person.app()
     app.scan()
     assert len(person.asked) == 2
-    assert "not used before it has an owner" in capsys.readouterr().out
+    assert "not used until it has an owner" in capsys.readouterr().out
     assert person.values()["FEISHU_APP_SECRET"] == APP_SECRET
     assert "app" not in app.config.settings().surfaces()
     person.answers = ["ou_late"]
@@ -133,7 +133,7 @@ def test_people_of_another_app_do_not_stay(
     assert settings.app_people() == (OWNER, {OWNER})
     assert "old" not in person.config.read_text()
     said = capsys.readouterr().out
-    assert "the app cli_old is no longer used here; it stays in Feishu" in said
+    assert "app cli_old is no longer used here, but still exists in Feishu" in said
 
 
 def test_scan_for_the_same_app_leaves_its_people(
@@ -199,8 +199,8 @@ def test_given_app_is_tried_before_it_is_kept(
     assert app.given() and app.is_new
     said = capsys.readouterr().out
     assert "FEISHU_APP_ID: 'app_1' is not the id" in said
-    assert "an app has a secret too" in said
-    assert "Feishu does not take it: 10015" in said
+    assert "the App Secret is missing" in said
+    assert "Feishu does not accept it: 10015" in said
     assert APP_SECRET not in said and "bad" not in said
     assert person.asked[-1] == f"Your open_id, ou_... [{OWNER}, the app's owner]: "
     assert person.values()["FEISHU_OWNER_ID"] == OWNER

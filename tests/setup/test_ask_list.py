@@ -12,7 +12,6 @@ from feishuperm.setup.claude_settings import (
     LIST,
     RULES,
     ClaudeStep,
-    ask_list,
     listing,
     registrations,
     rules_of,
@@ -75,27 +74,15 @@ def test_list_is_taken_away_alone_and_twice_is_nothing_to_do(
     run(step(manifest, path))
     plain = path.read_text()
     adding = step(manifest, path, rules=RULES)
-    assert adding.changes() == [f"ask about {', '.join(RULES)} in {path}"]
+    assert adding.changes() == [f"always ask about {', '.join(RULES)} in {path}"]
     run(adding)
     assert step(manifest, path, rules=RULES).changes() == []
     assert step(manifest, path).changes() == []  # a later install keeps them
     removing = step(manifest, path, away_rules=True)
-    rows = [f"ask no longer about {', '.join(RULES)} in {path}"]
+    rows = [f"no longer ask about {', '.join(RULES)} in {path}"]
     assert removing.changes() == rows
     run(removing)
     assert path.read_text() == plain
     assert step(manifest, path, away_rules=True).changes() == []
     undo_claude(manifest.records[f"settings:{path}"])
     assert path.read_text() == '{"model": "opus"}'
-
-
-@pytest.mark.parametrize(("typed", "taken"), [("", True), ("y", True), ("n", False)])
-def test_enter_takes_the_list_after_it_was_shown(
-    typed: str,
-    taken: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("builtins.input", lambda prompt: typed)
-    assert ask_list() is taken
-    assert all(rule in capsys.readouterr().out for rule in RULES[:1])

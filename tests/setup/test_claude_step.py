@@ -202,7 +202,7 @@ def test_file_that_others_changed_loses_exactly_our_entries(
     manifest = Manifest(environ)
     run(settings_step(path, manifest))
     path.write_text(path.read_text().replace('"opus"', '"haiku"'))
-    assert undo(manifest, path) == [f"removed our hooks from {path}"]
+    assert undo(manifest, path) == [f"removed feishuperm's hooks from {path}"]
     assert path.read_text() == '{\n    "model": "haiku",\n    "hooks": {}\n}\n'
 
 

@@ -58,7 +58,7 @@ def test_purge_takes_only_our_keys_from_a_file_that_was_there_before(
     [
         ("FEISHUPERM_LANG=en", []),
         ("FEISHU_APP_ID=cli_a1",
-         ["the app cli_a1 stays in Feishu: https://open.feishu.cn/app/cli_a1"]),
+         ["the app cli_a1 still exists in Feishu: https://open.feishu.cn/app/cli_a1"]),
         ("no key at all", []),
     ],
 )  # fmt: skip
@@ -95,7 +95,7 @@ def test_only_asked_keys_change(
 
 @every_row("value", ["a\nFEISHUPERM_LANG=en", "a\r", " a", "a "])
 def test_value_that_a_line_cannot_hold_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="A: a value cannot hold"):
+    with pytest.raises(UsageError, match="A: a value cannot have"):
         merge_config(b"", {"A": value})
 
 

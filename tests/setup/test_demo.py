@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import webbrowser
+from pathlib import Path
 
 import pytest
 
@@ -17,15 +19,46 @@ def test_samples_are_one_of_each_kind() -> None:
     assert tools == ["Bash", "Edit", "AskUserQuestion", "ExitPlanMode"]
 
 
-def test_what_a_hook_printed_is_shown_and_nothing_is_told_as_such(
+def test_each_answer_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    command, edit, question, plan = demo.samples("/shop")
+
+    def output(**decision: object) -> str:
+        return json.dumps({"hookSpecificOutput": {"decision": decision}})
+
+    tell(command, output(behavior="allow"))
+    tell(edit, output(behavior="deny", message="not \x1b now"))
+    answered = {"answers": {"Which database?": "SQLite"}}
+    tell(question, output(behavior="allow", updatedInput=answered))
+    tell(plan, "")
+    assert capsys.readouterr().out.splitlines() == [
+        "You allowed the command. Claude runs it.",
+        "You denied the edit. Claude was told: not ⟦U+001B⟧ now",
+        "You answered the question. Claude was told: SQLite",
+        "Nobody answered a plan: the terminal decides.",
+    ]
+
+
+def test_json_is_what_claude_code_would_read(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tell("a command", '{"x": "\x1b"}')
-    tell("an edit", "")
-    assert capsys.readouterr().out == (
-        'a command:\n  {"x": "⟦U+001B⟧"}\n'
-        "an edit:\n  nothing: the terminal would decide\n"
-    )
+    tell(demo.samples("/shop")[0], '{"x": 1}', as_json=True)
+    tell(demo.samples("/shop")[1], "", as_json=True)
+    assert list(map(json.loads, capsys.readouterr().out.splitlines())) == [
+        {"request": "a command", "output": {"x": 1}},
+        {"request": "an edit", "output": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "language"),
+    [({"LANG": "en_US.UTF-8"}, "en"), ({"LANG": "zh_CN.UTF-8"}, "zh"), ({}, "en")],
+)
+def test_demo_speaks_the_language_of_the_command_line(
+    environ: dict[str, str], language: str, tmp_path: Path
+) -> None:
+    made = demo.Demo({"HOME": str(tmp_path), **environ})
+    made.close()
+    assert made.environ["FEISHUPERM_LANG"] == language
 
 
 @pytest.mark.parametrize(("environ", "opened"), [({}, []), ({"DISPLAY": ":0"}, ["u"])])

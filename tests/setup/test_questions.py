@@ -49,7 +49,7 @@ def test_given_bot_that_fails_is_asked_for_again_on_a_terminal(
     monkeypatch.setattr(feishu, "send_feishu_card", send)
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    answers = iter([f"{bot}good", "n", "n"])
+    answers = iter([f"{bot}good", "3"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     monkeypatch.setattr(feishu_setup.getpass, "getpass", lambda prompt: "")
     made = asking(bare, "--webhook", f"{bot}bad")
@@ -88,15 +88,30 @@ def test_ctrl_d_ends_the_questions(
     assert (made.mode, made.bot.tried, made.config.new) == ("", False, {})
 
 
-def test_mode_is_changed_by_a_yes_only(
-    bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("answers", "mode", "wants_list"),
+    [
+        (["2"], "default", False),
+        ([""], "", True),
+        (["1"], "", True),
+        (["3"], "", False),
+        (["?", "x", "3"], "", False),
+    ],
+)
+def test_what_is_asked_about_is_one_question(
+    bare: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answers: list[str],
+    mode: str,
+    wants_list: bool,
 ) -> None:
-    for answer, mode in (("y", "default"), ("", ""), ("no", "")):
-        answers = iter(["4", answer, "n"])
-        monkeypatch.setattr("builtins.input", lambda prompt: next(answers))  # noqa: B023
-        made = asking(bare)
-        made.ask(about_place=True, about_mode=True)
-        assert made.mode == mode
+    rest, _ = answering(monkeypatch, "4", *answers)
+    made = asking(bare)
+    made.ask(about_place=True, about_mode=True)
+    assert (made.mode, made.wants_list, rest) == (mode, wants_list, [])
+    shown = capsys.readouterr().out
+    assert ("Bash(terraform destroy *)" in shown) == ("?" in answers)
 
 
 def test_answer_of_feishus_cannot_play_with_the_terminal(
@@ -171,7 +186,7 @@ def test_what_is_set_up_stays_with_enter(
     before = dict(made.config.new)
     made.ask(about_place=True, about_mode=False)
     assert (rest, asked) == (["4"], ["Choose [5]: "])
-    assert "5  as it is: the group bot" in capsys.readouterr().out
+    assert "5  As it is now: the group bot" in capsys.readouterr().out
     assert made.config.new == before
     made.ask(about_place=True, about_mode=False)
     assert made.config.new == {**before, "FEISHUPERM_SURFACES": "inbox"}
@@ -274,11 +289,11 @@ def test_address_for_the_phone_is_offered_before_the_card_is_sent(
 def test_enter_to_wait_and_list_takes_both(
     bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = iter(["4", "", "", ""])
+    answers = iter(["4", "", ""])
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     made = asking(bare)
     made.ask(about_place=True, about_mode=True, about_wait=True)
     assert made.waits and made.wants_list and not made.mode
     assert made.config.new["PERMISSION_REQUEST_TIMEOUT"] == "600"
     assert made.config.new["PERMISSION_TIMEOUT_ACTION"] == "terminal"
-    assert next(answers, None) is None  # four questions, no more
+    assert next(answers, None) is None  # three questions, no more

@@ -126,7 +126,7 @@ def test_link_makes_a_new_app_with_exactly_what_is_needed() -> None:
         "user_code": ["AVQP-9HGX"],
         "from": ["sdk"],
         "tp": ["sdk"],
-        "source": ["feishuperm"],
+        "source": ["perm"],
         "name": ["feishuperm"],
         "createOnly": ["true"],
     }

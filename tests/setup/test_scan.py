@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import signal
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ class World:
 
     def run(self, app_id: str = "", screen: Screen | None = None) -> Created:
         made = Scan(
-            HOST, str(self.folder), self.save, screen or Screen({}), self.post,
+            HOST, str(self.folder), self.save, screen or Screen({}, ""), self.post,
             lambda: self.now, self.sleep,
         )  # fmt: skip
         return made.run(app_id)
@@ -113,7 +113,7 @@ def test_secret_is_kept_and_the_code_forgotten(
     assert not world.pending.exists()
     said = capsys.readouterr().out
     assert SECRET not in said and CODE not in said
-    assert "the app cli_a1 is made" in said
+    assert "app cli_a1 created" in said
 
 
 def test_code_is_kept_for_this_user_alone(tmp_path: Path) -> None:
@@ -136,13 +136,13 @@ def test_stopped_scan_goes_on_with_the_same_link(
     with pytest.raises(type(end)):
         world.run()
     said = capsys.readouterr().out
-    assert ("the same command goes on" in said) == isinstance(end, KeyboardInterrupt)
+    assert ("run install again" in said) == isinstance(end, KeyboardInterrupt)
     world.steps = [APP]
     before = world.now
     assert world.run().secret == SECRET
     assert world.begins == 1
     assert world.now == before, "the first question comes at once"
-    assert "going on with the scan" in capsys.readouterr().out
+    assert "continuing with the scan" in capsys.readouterr().out
 
 
 def test_app_whose_secret_went_astray_is_spoken_of(
@@ -199,7 +199,7 @@ def test_host_that_cannot_be_reached_is_one_sentence(tmp_path: Path) -> None:
         raise OSError("accounts.feishu.cn: Connection refused")
 
     world.post = refuse  # type: ignore[method-assign]
-    with pytest.raises(FeishupermError, match="no link: accounts") as error:
+    with pytest.raises(FeishupermError, match="cannot get a link: accounts") as error:
         world.run()
     assert "id and secret" in error.value.hint
     assert not world.pending.exists()
@@ -242,7 +242,7 @@ def test_every_trouble_of_a_real_network_is_waited_out(tmp_path: Path) -> None:
             ]
         )
         scan = Scan(
-            host.url, str(tmp_path), world.save, Screen({}, draws=False), call,
+            host.url, str(tmp_path), world.save, Screen({}, ""), call,
             lambda: world.now, world.sleep,
         )  # fmt: skip
         host.confirmed = True
@@ -259,8 +259,8 @@ def test_link_that_no_host_gives_is_one_sentence(tmp_path: Path) -> None:
     world = World(tmp_path)
     with Registration() as host:
         url = host.url
-    scan = Scan(url, str(tmp_path), world.save, Screen({}, draws=False), call)
-    with pytest.raises(FeishupermError, match=r"no link: 127\.0\.0\.1: "):
+    scan = Scan(url, str(tmp_path), world.save, Screen({}, ""), call)
+    with pytest.raises(FeishupermError, match=r"cannot get a link: 127\.0\.0\.1: "):
         scan.run()
 
 
@@ -319,7 +319,7 @@ def brought_to_an_end(
     said = ""
     while True:
         try:
-            world.run(screen=Screen({}, draws=False))
+            world.run(screen=Screen({}, ""))
             how = "app"
         except Ended as error:
             how, said = error.kind, f"{said}{error}\n{error.hint}\n"
@@ -349,38 +349,62 @@ def sized(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     return size
 
 
-def test_link_stands_above_its_code(
+def screen_of(tmp_path: Path, **environ: str) -> Screen:
+    return Screen({"TERM": "xterm", **environ}, str(tmp_path / "scan.svg"))
+
+
+def test_link_stands_above_its_code_and_only_the_countdown_below(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     sized: Callable[[int, int], None],
 ) -> None:
-    sized(80, 60)
-    lines = shown(tmp_path, capsys, Screen({"TERM": "xterm"}))
+    sized(80, 40)
+    lines = shown(tmp_path, capsys, screen_of(tmp_path))
     link = next(n for n, line in enumerate(lines) if line.startswith("https://open.f"))
-    code = next(n for n, line in enumerate(lines) if "▀" in line)
-    assert link < code
-    assert not any("lines high" in line for line in lines)
+    code = [n for n, line in enumerate(lines) if "▀" in line]
+    assert link < code[0] and not (tmp_path / "scan.svg").exists()
+    drawn = [n for n, line in enumerate(lines) if line.startswith("\x1b[38")]
+    assert len(drawn) < 40 and lines[drawn[-1] + 1].startswith("waiting for your scan")
 
 
-def test_narrow_terminal_gets_the_link_alone(
+@pytest.mark.parametrize("size", [(60, 60), (80, 24), (72, 60), (80, 37)])
+def test_terminal_too_small_for_the_code_gets_link_picture_and_hint(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     sized: Callable[[int, int], None],
+    size: tuple[int, int],
 ) -> None:
-    sized(60, 60)
-    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"})))
+    sized(*size)
+    text = "\n".join(shown(tmp_path, capsys, screen_of(tmp_path)))
+    picture = tmp_path / "scan.svg"
     assert "▀" not in text and "https://open.feishu.cn/page/" in text
-    assert re.search(r"no QR code: it needs \d+ columns", text)
+    assert f"the QR code is in {picture}" in text
+    assert text.index("https://") < text.index("make the window at least 73 columns by")
+    assert picture.read_text().startswith("<svg")
+    assert stat.S_IMODE(picture.stat().st_mode) == 0o600
 
 
-def test_low_terminal_is_told_how_high_the_code_is(
+def test_window_that_grows_gets_the_code(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     sized: Callable[[int, int], None],
 ) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     sized(80, 24)
-    text = "\n".join(shown(tmp_path, capsys, Screen({"TERM": "xterm"})))
-    assert "▀" in text and "lines high: make the window taller" in text
+    world = World(tmp_path, PENDING, APP)
+    sleep = world.sleep
+
+    def grow(seconds: float) -> None:
+        sized(100, 50)
+        sleep(seconds)
+
+    monkeypatch.setattr(world, "sleep", grow)
+    world.run(screen=screen_of(tmp_path))
+    small, cleared, large = capsys.readouterr().out.partition("\x1b[H\x1b[2J")
+    assert cleared and "▀" not in small
+    assert "▀" in large and "make the window" not in large
+    assert "\x1b[2J" not in large  # drawn again once, not with every tick
 
 
 def test_code_can_be_left_out_or_drawn_to_a_file(
@@ -389,10 +413,11 @@ def test_code_can_be_left_out_or_drawn_to_a_file(
     sized: Callable[[int, int], None],
 ) -> None:
     sized(200, 60)
-    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({}, draws=False)))
+    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({}, "")))
     picture = tmp_path / "code.svg"
-    lines = shown(tmp_path, capsys, Screen({}, picture=str(picture)))
-    assert f"the code is in {picture}" in lines and "▀" not in "\n".join(lines)
+    lines = shown(tmp_path, capsys, Screen({}, str(picture), draws=False))
+    assert f"the QR code is in {picture}" in lines and "▀" not in "\n".join(lines)
+    assert "make the window" not in "\n".join(lines)
     assert picture.read_text().startswith("<svg")
     assert stat.S_IMODE(picture.stat().st_mode) == 0o600
 
@@ -405,7 +430,7 @@ def test_terminal_without_the_blocks_gets_the_link_alone(
 ) -> None:
     sized(200, 60)
     monkeypatch.setattr(scans, "can_show", lambda text: False)
-    assert "▀" not in "\n".join(shown(tmp_path, capsys, Screen({})))
+    assert "▀" not in "\n".join(shown(tmp_path, capsys, screen_of(tmp_path)))
 
 
 @every_row(

@@ -74,7 +74,7 @@ def test_waiting_for_a_server_that_never_comes_ends_with_a_hint(
 ) -> None:
     monkeypatch.setenv("PERMISSION_SOCKET_PATH", str(tmp_path / "none"))
     monkeypatch.setattr(service, "tries", lambda seconds: [None, None])
-    with pytest.raises(FeishupermError, match="it was started, but") as caught:
+    with pytest.raises(FeishupermError, match="the server was started, but") as caught:
         service.wait_until_running()
     assert "feishuperm serve" in caught.value.hint
 
@@ -104,7 +104,7 @@ class Answers:
     [
         (
             [{"waiting": 2}],
-            "handed over to the new server: 2 waiting",
+            "pending requests handed over to the new server: 2",
             ["handover"] * 2,
         ),
         ([{"waiting": 0}], "", TWICE),

@@ -64,7 +64,7 @@ def test_socket_that_somebody_still_holds_is_told(
     with socket.socket(socket.AF_UNIX) as hung:
         hung.bind(path)
         hung.listen()
-        with pytest.raises(FeishupermError, match="still listens"):
+        with pytest.raises(FeishupermError, match="still listening"):
             end_server(service, path, for_good=True)
     end_server(service, path, for_good=True)
 
@@ -162,7 +162,7 @@ def test_stop_ends_the_server_and_says_when_it_comes_back(
     machine: Machine, environ: dict[str, str]
 ) -> None:
     assert stop(environ) == (
-        "stopped the server; 2 waiting went back to the terminal; "
+        "stopped the server; 2 pending returned to the terminal; "
         "it starts again at the next login"
     )
     assert machine.done == ["stop", "halt"]
