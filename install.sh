@@ -185,7 +185,7 @@ fetch() {
 # The build of the clone this script lies in, made again if a source is newer.
 build() {
   file=$1/dist/feishuperm.pyz
-  if [ ! -f "$file" ] || [ -n "$(find "$1/feishuperm" "$1/archive.py" "$1/build.py" \
+  if [ ! -f "$file" ] || [ -n "$(find "$1/feishuperm" "$1/build.py" \
     -newer "$file" ! -path '*/__pycache__*' -type f)" ]; then
     say 'building from source (about a minute)' '正在从源码构建（约一分钟）'
     [ ! -t 2 ] || tick &

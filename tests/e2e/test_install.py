@@ -269,7 +269,7 @@ def test_restart_keeps_what_waits_and_stop_hands_it_back(machine: Machine) -> No
 
     result = machine.run("stop")
     assert (result.returncode, result.stderr) == (0, "")
-    assert "1 waiting went back to the terminal" in result.stdout
+    assert "1 pending returned to the terminal" in result.stdout
     assert output(hook) == b""
     wait_until(lambda: not os.path.exists(f"/proc/{status['pid']}/fd"))
     assert machine.run("stop").stdout == "the server is not running\n"
@@ -490,7 +490,7 @@ def test_clone_is_built_first_when_a_source_is_newer(
     source = clone / "feishuperm/new.py"
     source.write_text("")
     os.utime(source, (time.time() + 60,) * 2)
-    assert "building\n" in machine.call(*command).stderr
+    assert "building from source" in machine.call(*command).stderr
     (clone / "dist/SHA256SUMS").write_text(f"{'0' * 64}  feishuperm.pyz\n")
     source.unlink()
     assert "wrong checksum" in machine.call(*command).stderr
