@@ -17,9 +17,7 @@ from unicodedata import east_asian_width
 from feishuperm.handlers.pages.layout import (
     INBOX,
     INBOX_SCRIPT,
-    Fact,
     exactly,
-    facts,
     fill,
     form,
     frame,
@@ -291,16 +289,13 @@ def session_list(language: str, rows: Sequence[Session], own: Session | None) ->
 
 
 def _session(language: str, row: Session, own: Session | None) -> str:
-    mark = (" · " + said(language, "this one")) if own and row.id == own.id else ""
-    rows = (
-        Fact(msg("Address"), row.address),
-        Fact(msg("Since"), moment(row.created)),
-        Fact(msg("Last seen"), moment(row.seen)),
-    )
-    label = said(language, "Sign out")
-    end = link_form(f"sessions?session={row.id}", label, "plain")
-    heading = f'<div class="row"><span>{shown(row.browser)}{mark}</span></div>'
-    return f'<li class="stack">{heading}{facts(language, rows)}{end}</li>'
+    name = row.browser
+    if own and row.id == own.id:
+        name += " · " + text(language, "this one")
+    seen = text(language, "last seen {time}", time=moment(row.seen))
+    end = link_form(f"sessions?session={row.id}", said(language, "Sign out"), "plain")
+    about = f'<p class="muted">{shown(f"{row.address} · {seen}")}</p>'
+    return f'<li class="stack"><span>{shown(name)}</span>{about}{end}</li>'
 
 
 # Pages.
@@ -338,29 +333,20 @@ def inbox_page(
 
 def ticket_page(language: str, ticket: str) -> bytes:
     """What a link to the inbox opens: its button, not the link, uses it up."""
-    label = said(language, "Open the inbox")
-    form = link_form(f".?ticket={ticket}", label, "yes")
-    note = (
-        '<p class="note">'
-        + said(language, "This link works once, within ten minutes.")
-        + "</p>"
-    )
-    return _way_in(language, note + form)
+    button = link_form(f".?ticket={ticket}", said(language, "Open the inbox"), "yes")
+    note = said(language, "This link works once, within ten minutes.")
+    return _way_in(language, f'<p class="note">{note}</p>{button}')
 
 
 def again_page(language: str) -> bytes:
     """For a browser that comes from another site: it keeps its cookie back then."""
-    link = '<p><a href=".">' + said(language, "Open the inbox") + "</a></p>"
-    note = (
-        '<p class="note">'
-        + said(
-            language,
-            "The inbox opens on the machine that runs the server, or with the "
-            "link that feishuperm status prints.",
-        )
-        + "</p>"
+    link = said(language, "Open the inbox")
+    note = said(
+        language,
+        "The inbox opens on the machine that runs the server, or with the link that "
+        "feishuperm status prints.",
     )
-    return _way_in(language, link + note)
+    return _way_in(language, f'<p><a href=".">{link}</a></p><p class="note">{note}</p>')
 
 
 def _way_in(language: str, body: str) -> bytes:
@@ -373,21 +359,17 @@ def _way_in(language: str, body: str) -> bytes:
 # Help.
 
 
-def _pressed() -> dict[str, str]:
-    """The keys of all buttons, each with the label of the first that has it."""
-    actions = [action for kind in KINDS.values() for action in kind.actions]
-    return {
-        key: next(action.label for action in actions if action.key == key)
-        for key in dict.fromkeys(action.key for action in actions if action.key)
-    }
-
-
 def _help(language: str) -> str:
     """What each key does: moving, every button that has one, and the rest."""
-    rows = (MOVES, *_pressed().items(), *KEYS)
+    actions = [action for kind in KINDS.values() for action in kind.actions]
+    labels: dict[str, str] = {}
+    for action in actions:  # of several buttons with a key, the first names it
+        labels.setdefault(action.key, action.label)
+    labels.pop("", None)
     return "".join(
-        f"<dt>{_keys(keys)}</dt><dd>{said(language, label)}</dd>"
-        for keys, label in rows
+        f"<dt>{' '.join(f'<kbd>{shown(key)}</kbd>' for key in keys.split(' '))}</dt>"
+        f"<dd>{said(language, label)}</dd>"
+        for keys, label in (MOVES, *labels.items(), *KEYS)
     )
 
 
@@ -397,7 +379,3 @@ def _button_help(language: str) -> str:
         f"<dt>{said(language, label)}</dt><dd>{said(language, about)}</dd>"
         for label, about in EXPLAINED
     )
-
-
-def _keys(keys: str) -> str:
-    return " ".join(f"<kbd>{shown(key)}</kbd>" for key in keys.split(" "))

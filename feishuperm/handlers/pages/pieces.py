@@ -59,13 +59,14 @@ PIECES = {
     "text": "md",
     "quote": "md quote",
 }
+SIMPLE = {"table": ("<table>", "</table>"), "rule": ("<hr>", "")}
 SPANS = {"bold": "b", "code": "code"}
 COUNTED = 6  # digits of an item's number
 PIECE = 50_000  # characters made into HTML at a time: about a millisecond
 MANY_LINES = 20_000  # of a text whose lines are coloured; beyond, it is one colour
 DETAIL = "detail"  # a block that a decision rarely needs
 # What an approving button says while the edit field holds another command.
-CHANGED = msg("The command was changed: use “Edit and allow”")
+CHANGED = msg("The command was changed: tap “Edit and allow”")
 MULTIPLE = {"one": msg("Choose one"), "many": msg("Choose any")}
 
 
@@ -195,10 +196,10 @@ def _content(kind: str, source: str) -> Iterator[str]:
 
 
 def _plan(pieces: Iterable[markdown.Piece]) -> Iterator[str]:
-    """The paragraphs of a plan, its items in lists."""
+    """The paragraphs of a plan, its items in lists; only we write its tags."""
     lists: list[tuple[int, str]] = []  # depth and tag of those that are open
     for piece in pieces:
-        tag = _list_tag(piece)
+        tag, start, end = _tags(piece)
         place = (piece.depth if tag else -1, tag)
         while lists and lists[-1][0] >= place[0] and lists[-1] != place:
             yield f"</li></{lists.pop()[1]}>"
@@ -207,65 +208,40 @@ def _plan(pieces: Iterable[markdown.Piece]) -> Iterator[str]:
             yield f"<{tag}>"
         elif tag:
             yield "</li>"
-        yield from _piece(piece)
+        yield start
+        for row in piece.rows:
+            yield "<tr>"
+            for cell in row:
+                yield "<td>"
+                yield from _spans(cell)
+                yield "</td>"
+            yield "</tr>"
+        yield from _spans(piece.spans)
+        yield end
     while lists:
         yield f"</li></{lists.pop()[1]}>"
 
 
-def _list_tag(piece: markdown.Piece) -> str:
-    """The kind of list that an item belongs to; empty: it is no item."""
-    if piece.kind != "item":
-        return ""
-    return "ol" if _item_number(piece) is not None else "ul"
+def _tags(piece: markdown.Piece) -> tuple[str, str, str]:
+    """The list that a paragraph belongs to, if any, and its own tags.
 
-
-def _item_number(piece: markdown.Piece) -> int | None:
-    """What an item is counted as; a number that nobody counts to is a text."""
-    digits = piece.mark.rstrip(".)")
-    return int(digits) if digits.isdecimal() and len(digits) <= COUNTED else None
-
-
-def _item_mark(piece: markdown.Piece) -> str:
-    """What stands before an item's words: a box, if it has one."""
-    drawn = piece.mark == markdown.BULLET or _item_number(piece) is not None
-    return "" if drawn else f"{piece.mark} "
-
-
-def _item(piece: markdown.Piece) -> tuple[str, str]:
-    """The tags of an item, which is left open: a list may follow in it."""
-    number, mark = _item_number(piece), _item_mark(piece)
-    value = "" if number is None else f' value="{number}"'
-    look = ' class="box"' if mark else ""
-    return f"<li{value}{look}><span>{shown(mark)}", "</span>"
-
-
-def _piece(piece: markdown.Piece) -> Iterator[str]:
-    """A paragraph of a plan; only we write its tags."""
-    start, end = _tags(piece)
-    yield start
-    for row in piece.rows:
-        yield "<tr>"
-        for cell in row:
-            yield "<td>"
-            yield from _spans(cell)
-            yield "</td>"
-        yield "</tr>"
-    yield from _spans(piece.spans)
-    yield end
-
-
-def _tags(piece: markdown.Piece) -> tuple[str, str]:
-    if piece.kind == "table":
-        return "<table>", "</table>"
-    if piece.kind == "rule":
-        return "<hr>", ""
-    if piece.kind == "item":
-        return _item(piece)
+    An item is left open, since a list may follow in it.  A number that nobody counts
+    to is a text, and so is a box.
+    """
+    if piece.kind in SIMPLE:
+        return ("", *SIMPLE[piece.kind])
     if piece.kind == "code":
         label = f"<b>{shown(piece.mark)}</b>" if piece.mark else ""
-        return f"<pre>{label}", "</pre>"
-    tag = HEADINGS.get(piece.kind, "div")
-    return f'<{tag} class="{PIECES[piece.kind]}">', f"</{tag}>"
+        return "", f"<pre>{label}", "</pre>"
+    if piece.kind != "item":
+        tag = HEADINGS.get(piece.kind, "div")
+        return "", f'<{tag} class="{PIECES[piece.kind]}">', f"</{tag}>"
+    digits = piece.mark.rstrip(".)")
+    if digits.isdecimal() and len(digits) <= COUNTED:
+        return "ol", f'<li value="{int(digits)}"><span>', "</span>"
+    if piece.mark == markdown.BULLET:
+        return "ul", "<li><span>", "</span>"
+    return "ul", f'<li class="box"><span>{shown(piece.mark)} ', "</span>"
 
 
 def _spans(spans: markdown.Spans) -> Iterator[str]:

@@ -244,11 +244,9 @@ def outcome_box(look: str, title: str, lines: Iterable[str] = ()) -> str:
 
 def live_json(outcome: Outcome) -> dict[str, Any]:
     """What a page that is open gets to know of the end of its request."""
-    rows = (*outcome_facts(outcome), *end_facts(outcome))
-    lines = [*outcome.lines, *_lines(outcome.language, rows)]
-    lines += [outcome.result] if outcome.result else []
+    result = (outcome.result,) if outcome.result else ()
     return {
-        "html": outcome_box(outcome.look, outcome.done, lines),
+        "html": _ended(outcome, outcome.look, outcome.done, end_facts(outcome), result),
         "result": outcome.result,
         "result_look": outcome.result_look,
         "undone": [visible(rule) for rule in outcome.undone],
@@ -257,24 +255,33 @@ def live_json(outcome: Outcome) -> dict[str, Any]:
 
 def result_json(language: str, receipt: Receipt) -> dict[str, Any]:
     """What the inbox shows in the place of a request's buttons."""
-    outcome, settled = receipt.outcome, receipt.status == SETTLED
-    if not settled and receipt.status != ENDED:
-        title = receipt.error or text(language, NO_REQUEST)
-        return {"over": not receipt.error, "html": outcome_box("late", title)}
-    rows = (*outcome_facts(outcome), *(() if settled else end_facts(outcome)))
-    title = outcome.done if settled else f"{text(language, INVALID)} · {outcome.done}"
-    lines = (*outcome.lines, *_lines(language, rows))
-    look = outcome.look if settled else "late"
-    return {"over": True, "html": outcome_box(look, title, lines)}
+    outcome = receipt.outcome
+    if receipt.status == SETTLED:
+        return {"over": True, "html": _ended(outcome, outcome.look, outcome.done)}
+    if receipt.status == ENDED:
+        title = f"{text(language, INVALID)} · {outcome.done}"
+        box = _ended(outcome, "late", title, end_facts(outcome))
+        return {"over": True, "html": box}
+    title = receipt.error or text(language, NO_REQUEST)
+    return {"over": not receipt.error, "html": outcome_box("late", title)}
 
 
-def _lines(language: str, rows: Iterable[Fact]) -> list[str]:
+def _ended(
+    outcome: Outcome,
+    look: str,
+    title: str,
+    more: tuple[Fact, ...] = (),
+    last: tuple[str, ...] = (),
+) -> str:
+    """How a request ended, with everything that is to be said about it."""
+    language = outcome.language
     undone = " · " + text(language, "Taken back")
-    return [
+    lines = (
         f"{text(language, row.label)}: {row.value}{undone if row.struck else ''}"
-        for row in rows
+        for row in (*outcome_facts(outcome), *more)
         if row.value
-    ]
+    )
+    return outcome_box(look, title, (*outcome.lines, *lines, *last))
 
 
 # Facts about a decision.
