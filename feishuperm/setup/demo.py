@@ -322,16 +322,29 @@ class _FormReader(html.parser.HTMLParser):
         self.url = url
         self.forms: dict[str, list[tuple[str, str]]] = {}
         self.form: list[tuple[str, str]] | None = None
+        self.named: dict[str, list[tuple[str, str]]] = {}  # forms by their ids
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
         if tag == "form":
             target = urljoin(self.url, values.get("action", ""))
             self.form = self.forms.setdefault(target, [])
-        elif tag in FIELDS and self.form is not None and values.get("name"):
-            name = values["name"]
-            if name not in [field for field, _ in self.form]:
-                self.form.append((name, values.get("value", "")))
+            if "id" in values:
+                self.form = self.named[values["id"]] = []
+        elif tag in FIELDS and values.get("name"):
+            self._add(values["name"], values)
+
+    def _add(self, name: str, values: dict[str, str]) -> None:
+        """A field of the form around it or named by it; a button may have its route."""
+        form = self.named.get(values.get("form", ""), self.form)
+        if form is None:
+            return
+        field = (name, values.get("value", ""))
+        if "formaction" in values:
+            target = urljoin(self.url, values["formaction"])
+            self.forms.setdefault(target, [*form, field])
+        elif name not in [known for known, _ in form]:
+            form.append(field)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":

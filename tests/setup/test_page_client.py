@@ -29,3 +29,14 @@ def test_first_of_the_buttons_that_are_options_is_chosen() -> None:
     )
     forms = read_forms(page, "http://h/request")
     assert forms == {"http://h/answer": [("id", "1"), ("q0", "a"), ("q0_other", "")]}
+
+
+def test_button_that_names_its_route_sends_the_fields_of_its_form() -> None:
+    page = (
+        '<form id="grant" method="post"><input name="id" value="1"></form>'
+        '<input form="grant" type="radio" name="q0" value="Red">'
+        '<button form="grant" formaction="allow" name="sig" value="s">Allow</button>'
+    )
+    forms = read_forms(page, "http://h/request")
+    fields = [("id", "1"), ("q0", "Red"), ("sig", "s")]
+    assert forms["http://h/allow"] == fields
