@@ -27,9 +27,10 @@ from feishuperm.lib.feishu import (
     judge,
 )
 from feishuperm.lib.post import HEADERS, Call, Reply, call
-from feishuperm.messages import message_of, msg
+from feishuperm.messages import Message, message_of, msg
 from feishuperm.models.fields import decoded, list_at, part_at, value_at
 from feishuperm.models.settings import Settings
+from feishuperm.protocol.long_connection import UNPUBLISHED, WRONG_APP
 
 Post = Callable[[Call], Reply]
 
@@ -99,20 +100,11 @@ MENDED_AT = {
 }
 
 
-# What can be wrong with an app -> the page that repairs it.
+# What can be wrong with an app's connection -> the page that repairs it.
 PAGES = {
-    msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"): "baseinfo",
-    msg(
-        "Feishu refuses the long connection: publish the app and switch its bot on"
-    ): "version",
+    WRONG_APP: "baseinfo",
+    UNPUBLISHED: "version",
     msg("Feishu is busy; if that lasts, the app was never published"): "version",
-    msg(
-        "the app's bot is switched off: switch it on and publish a version"
-    ): "version",  # the ability is there, and waits for its company
-    msg(
-        "taps do not reach the app: subscribe to card.action.trigger by long "
-        "connection and publish a version"
-    ): "callback",
 }
 SCOPE = re.compile(r"[a-z0-9_.:]{3,80}\Z")
 MOST_SCOPES = 3  # of which one is enough; named in a sentence
@@ -303,6 +295,20 @@ def attach(
         key = {"file_key": result.data.get("file_key")}
         result = api.reply(message_id, key, uuid, "file")
     return api.update(message_id, full) if result.ok else result
+
+
+REPAIR = "{} -> {}"  # what is wrong, and what repairs it
+
+
+def split_fix(said: str) -> tuple[str, str]:
+    """A sentence of `problem`, `judge` or `REPAIR` alone, and what repairs it."""
+    if isinstance(said, Message) and said.template in (REPAIR, "{}: {}"):
+        sentence, fix = said.args
+        if said.template == REPAIR:
+            return sentence, fix
+        if str(fix).startswith("http"):
+            return sentence, msg("open {}", fix)
+    return said, ""
 
 
 def page_of(code: int) -> str:

@@ -1,9 +1,11 @@
 """Whether a tap can reach the app at all, and who its owners are.
 
-The connection tells by itself when it is down.  What Feishu says of the app is asked
-when the connection is first up, after a card that nobody answered, and while requests
-are left to another channel; never on a timer: calls are counted by the month.  The
-questions are asked in an outbox's thread, which returns what it learnt.
+`examine()` asks Feishu everything about an app, for `doctor` and `install`.  `Health`
+is what the server knows: the connection tells by itself when it is down.  What Feishu
+says of the app is asked when the connection is first up, after a card that nobody
+answered, while requests are left to another channel, and how many connections there
+are when a person asks; never on a timer: calls are counted by the month.  The questions
+are asked in an outbox's thread, which returns what it learnt.
 
     line up, nothing found     taps arrive
     line up, a problem found   they cannot; a tap that comes all the same clears it
@@ -11,27 +13,231 @@ questions are asked in an outbox's thread, which returns what it learnt.
                                by then; after that others show pending requests
 
 A connection that has just been cut may be counted for a while, so a second one is
-believed when it is still there at a second look.
+believed only when this one has been up for AGAIN_SECONDS.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
-from feishuperm.app.api import BOT, CONNECTIONS, ENABLED, AppApi, Result
+from feishuperm.app.api import (
+    BOT,
+    CONNECTIONS,
+    ENABLED,
+    LACKS_SCOPE,
+    REPAIR,
+    AppApi,
+    Result,
+    split_fix,
+)
 from feishuperm.lib.display import one_line
-from feishuperm.lib.feishu import NO_ANSWER
 from feishuperm.lib.log import log
 from feishuperm.messages import msg
-from feishuperm.models.fields import part_at, text_at
+from feishuperm.models.fields import list_at, part_at, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from feishuperm.channels.base import Announcement, Later
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+
+class Finding(NamedTuple):
+    """What a check found, in one sentence, and the command or page that repairs it.
+
+    What keeps taps from arriving is a failure, never a warning.
+    """
+
+    state: str
+    text: str
+    fix: str = ""
+
+
+def ok(text: str) -> Finding:
+    return Finding(OK, text)
+
+
+def warn(text: str, fix: str) -> Finding:
+    return Finding(WARN, text, fix)
+
+
+def fail(text: str, fix: str) -> Finding:
+    return Finding(FAIL, text, fix)
+
+
+# What Feishu says of an app. What it does not tell counts as good: a tap is the proof.
+
+
+ABOUT = "/open-apis/application/v6/applications/me"
+APPLICATION = f"{ABOUT}?lang=zh_cn&user_id_type=open_id"
+VERSIONS = f"{ABOUT}/app_versions?lang=zh_cn&page_size=2"
+GRANTED = "/open-apis/application/v6/scopes"  # needs no permission, but lags behind
+PERSON = "/open-apis/contact/v3/users/{id}?user_id_type=open_id"
+CALLBACK = "card.action.trigger"
+EVENT = "im.message.receive_v1"
+# What the app needs; without the first two nobody can answer.  Either name will do.
+SCOPES = (
+    "im:message:send_as_bot",
+    "im:message:update",
+    "im:message.p2p_msg:readonly",
+    "im:resource:upload",
+    "application:application:self_manage",
+)
+NEEDED = SCOPES[:2]
+SAME = {
+    "im:message:send_as_bot": "im:message",
+    "im:message:update": "im:message",
+    "im:message.p2p_msg:readonly": "im:message.p2p_msg",
+    "im:resource:upload": "im:resource",
+    "application:application:self_manage": "admin:app.info:readonly",
+}
+BOT_STATES = {
+    0: msg("the app's bot has never been used"),
+    1: msg("the company has switched off the app's bot"),
+    3: msg("the company has to switch on the app's bot"),
+    4: msg("the app's bot needs an upgrade before it can be switched on"),
+    5: msg("the app's bot has expired"),
+    6: msg("the app's bot has expired"),
+}
+APP_ENABLED, PUBLISHED = 1, 1
+NAME = 40  # characters of a person's name
+MOST_NAMES = 10  # people whose names are asked for
+RESCAN = "feishuperm install --rescan"
+TEST = "feishuperm test-card"
+END_OTHER = msg(
+    "feishuperm stop on the other machine, or an app of its own for it: feishuperm "
+    "install --setup"
+)
+
+
+def examine(api: AppApi, briefly: bool = False) -> Iterator[Finding]:
+    """Everything, in the order in which one thing needs the other.
+
+    Briefly: only what the server has to know, since calls are counted.
+    """
+    published = None if briefly else _published(api)
+    if published is not None:
+        yield published
+        if published.state == FAIL:  # nothing else is of use before
+            return
+    bot = _bot(api)
+    yield bot
+    if bot.state == FAIL:
+        return
+    about = api.request("GET", APPLICATION)
+    yield from _application(api, about)
+    if not briefly:
+        yield _scopes(api, part_at(about.data, "app"))
+
+
+def _published(api: AppApi) -> Finding | None:
+    """Whether there is a version, and whether it brings texts; None: it is unknown."""
+    result = api.request("GET", VERSIONS)
+    if not result.ok:
+        return None
+    rows = [part_at(item) for item in list_at(result.data, "items")]
+    rows = [row for row in rows if row.get("status") == PUBLISHED]
+    version = next((row for row in rows if row.get("publish_time")), None)
+    if version is None:
+        text = msg("no version of the app is published, so no tap can arrive")
+        return fail(text, _page(api, "version"))
+    events = [part_at(row).get("event_type") for row in list_at(version, "event_infos")]
+    if EVENT not in events:
+        text = msg("messages to the bot do not arrive: {} is not subscribed", EVENT)
+        return warn(text, _rescan_or(api, "event"))
+    return ok(msg("version {} of the app is published", version.get("version", "")))
+
+
+def _bot(api: AppApi) -> Finding:
+    result = api.request("GET", BOT)
+    if not result.ok:
+        text, fix = split_fix(result.message)
+        if fix:
+            return fail(text, fix)
+        text = msg("Feishu does not say whether the app's bot is on: {}", text)
+        return warn(text, TEST)
+    status = part_at(result.data, "bot").get("activate_status")
+    if status in (None, ENABLED):
+        return ok(msg("the app's bot is switched on"))
+    number = status if isinstance(status, int) else -1
+    state = BOT_STATES.get(number, msg("the app's bot cannot be used"))
+    text = msg("{} (status {}): publish a version", state, status)
+    return fail(text, _page(api, "version"))
+
+
+def _application(api: AppApi, result: Result) -> Iterator[Finding]:
+    """Switched on, and subscribed to taps."""
+    app = part_at(result.data, "app") if result.ok else {}
+    if app.get("status") not in (None, APP_ENABLED):
+        yield fail(msg("the app is switched off"), _page(api, "version"))
+    if app.get("unaudit_version_id"):
+        text = msg("a version of the app waits for the company's administrator")
+        yield warn(text, _page(api, "version"))
+    info = app.get("callback_info")
+    if not isinstance(info, dict):
+        text = msg("Feishu does not say whether taps reach the app")
+        yield warn(text, RESCAN if result.code in LACKS_SCOPE else TEST)
+    elif info.get("callback_type") == "webhook":
+        text = msg("taps go to a web address instead of the long connection")
+        yield fail(text, _page(api, "callback"))
+    elif isinstance(listed := info.get("subscribed_callbacks"), list) and (
+        CALLBACK not in listed
+    ):
+        text = msg("taps do not reach the app: {} is not subscribed", CALLBACK)
+        yield fail(text, _rescan_or(api, "callback"))
+    else:
+        yield ok(msg("taps reach the app over its long connection"))
+
+
+def _scopes(api: AppApi, app: Mapping[str, Any]) -> Finding:
+    """By the app's own list; one that may not read that is asked for by another."""
+    listed, name = app.get("scopes"), "scope"
+    if not isinstance(listed, list):
+        listed, name = api.request("GET", GRANTED).data.get("scopes"), "scope_name"
+    if not isinstance(listed, list):
+        return warn(msg("Feishu does not say what the app may do"), TEST)
+    rows = [part_at(row) for row in listed]
+    granted = {row.get(name) for row in rows if row.get("grant_status", 1) == 1}
+    missing = [name for name in SCOPES if granted.isdisjoint((name, SAME[name]))]
+    if not missing:
+        return ok(msg("the app has every permission it needs"))
+    query = f"auth?q={','.join(missing)}&op_from=openapi&token_type=tenant"
+    text = msg("the app lacks permissions: {}", ", ".join(missing))
+    stops = not set(missing).isdisjoint(NEEDED)
+    return Finding(FAIL if stops else WARN, text, _rescan_or(api, query))
+
+
+def _page(api: AppApi, page: str) -> str:
+    return msg("open {}", api.console(page))
+
+
+def _rescan_or(api: AppApi, page: str) -> str:
+    return msg("{}, or open {}", RESCAN, api.console(page))
+
+
+def count_connections(api: AppApi) -> int:
+    """Of this app, on every machine; 1 if Feishu does not tell."""
+    count = api.request("GET", CONNECTIONS).data.get("online_instance_cnt")
+    return count if isinstance(count, int) else 1
+
+
+def name_of(api: AppApi, open_id: str) -> str:
+    """A person's name in the directory; empty if the app may not read it."""
+    path = PERSON.format(id=quote(open_id, safe=""))
+    return one_line(text_at(api.request("GET", path).data, "user", "name"), NAME)
+
+
+# What the server knows.
+
+
+LINE_SECONDS = 3.0
+AGAIN_SECONDS = 90.0  # for which a connection that was cut may still be counted
+ASKED_SECONDS = 30.0  # between two counts because a person asked
+QUEUED_SECONDS = 300.0  # a look that could not be taken for so long is dropped
 
 
 class Connection(Protocol):
@@ -46,74 +252,6 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
     def watch(self, is_card_out: bool) -> None: ...
-
-
-APPLICATION = "/open-apis/application/v6/applications/me?lang=zh_cn"
-PERSON = "/open-apis/contact/v3/users/{id}?user_id_type=open_id"
-CALLBACK = "card.action.trigger"
-NAME = 40  # characters of a person's name
-MOST_NAMES = 10  # people whose names are asked for
-LINE_SECONDS = 3.0
-AGAIN_SECONDS = 90.0  # between two looks at how many connections the app has
-QUEUED_SECONDS = 300.0  # a look that could not be taken for so long is dropped
-
-
-class Finding(NamedTuple):
-    """What is wrong with the app, as far as it can be told."""
-
-    problem: str = ""  # a sentence: no tap can arrive until it is repaired
-    connections: int = 1  # of this app, this one included
-
-
-def examine(api: AppApi) -> Finding:
-    """Ask Feishu about the app; what it does not tell counts as good."""
-    return Finding(_bot(api) or _callback(api), count_connections(api))
-
-
-def _bot(api: AppApi) -> str:
-    result = api.request("GET", BOT)
-    if not result.ok:
-        silent = result.retry or result.code == NO_ANSWER
-        return "" if silent else result.message
-    status = part_at(result.data, "bot").get("activate_status")
-    return (
-        ""
-        if status in (None, ENABLED)
-        else api.problem(
-            msg("the app's bot is switched off: switch it on and publish a version")
-        )
-    )
-
-
-def _callback(api: AppApi) -> str:
-    info = part_at(api.request("GET", APPLICATION).data, "app").get("callback_info")
-    if not isinstance(info, dict):
-        return ""
-    listed = info.get("subscribed_callbacks")
-    missing = isinstance(listed, list) and CALLBACK not in listed
-    elsewhere = info.get("callback_type") == "webhook"
-    return (
-        api.problem(
-            msg(
-                "taps do not reach the app: subscribe to card.action.trigger by long "
-                "connection and publish a version"
-            )
-        )
-        if missing or elsewhere
-        else ""
-    )
-
-
-def count_connections(api: AppApi) -> int:
-    """Of this app, on every machine; 1 if Feishu does not tell."""
-    count = api.request("GET", CONNECTIONS).data.get("online_instance_cnt")
-    return count if isinstance(count, int) else 1
-
-
-def name_of(api: AppApi, open_id: str) -> str:
-    """A person's name in the directory; empty if the app may not read it."""
-    path = PERSON.format(id=quote(open_id, safe=""))
-    return one_line(text_at(api.request("GET", path).data, "user", "name"), NAME)
 
 
 class Health:
@@ -137,9 +275,11 @@ class Health:
         self.line: Connection  # given as soon as it is made
         self.names: dict[str, str] = {}  # from the directory, empty if it has none
         self.stand_ins: dict[str, Announcement] = {}  # pending requests that have one
-        self._finding = Finding()
-        self._counted = 1  # connections at the last look
-        self._examined = -math.inf
+        self.connections = 1  # of this app, this one included, as far as is believed
+        self._problem = ""  # why no tap can arrive until somebody repairs it
+        self._examined = self._counted = -math.inf  # when that was last asked
+        self._is_counting = False
+        self._up_since = clock()
         self._down_since = clock()
         self._noted = ""  # the last trouble that was written down
 
@@ -148,23 +288,18 @@ class Health:
     def trouble(self) -> str:
         """Why no tap can arrive; empty while it can."""
         if self.line.state == "up":
-            return self._finding.problem
+            return self._problem
         return self._api.problem(self.line.detail)
 
     def warning(self) -> str:
         """What else ought to be repaired."""
-        count = self._finding.connections
-        return (
-            self._api.problem(
-                msg(
-                    "the app has {count} connections and each tap reaches one of them: "
-                    "end the server on the other machine, or give it an app of its own"
-                ),
-                count=count,
-            )
-            if count > 1
-            else ""
+        if self.connections <= 1:
+            return ""
+        text = msg(
+            "the app has {} connections, and each tap reaches only one of them",
+            self.connections,
         )
+        return msg(REPAIR, text, END_OTHER)
 
     def patience(self) -> float:
         """Seconds for which a line that went down may come back by itself."""
@@ -176,6 +311,7 @@ class Health:
         """The connection came up, went down, or still is."""
         self._changed()
         if self.line.state == "up":
+            self._up_since = self._clock()
             self._down_since = math.inf
             self.note("")
             self.look(math.inf)
@@ -204,35 +340,55 @@ class Health:
 
     def tapped(self) -> None:
         """A tap has arrived: whatever Feishu said, it can."""
-        self._finding = self._finding._replace(problem="")
+        self._problem = ""
         self._changed()
 
     def look(self, seconds: float) -> None:
         """Ask Feishu about the app, if the last time is so many seconds ago."""
-        if self.line.state == "up" and self._clock() - self._examined >= seconds:
-            self._look()
-
-    def _look(self) -> None:
+        if self.line.state != "up" or self._clock() - self._examined < seconds:
+            return
         self._examined = self._clock()
         unnamed = sorted(self._owners - set(self.names))[:MOST_NAMES]
 
         def call() -> Result:
             names = {owner: name_of(self._api, owner) for owner in unnamed}
-            found = {"names": names, "finding": examine(self._api)}
-            return Result(True, 0, "", data=found)
+            bad = [row for row in examine(self._api, True) if row.state == FAIL]
+            problem = msg(REPAIR, bad[0].text, bad[0].fix) if bad else ""
+            return Result(True, 0, "", data={"names": names, "problem": problem})
 
         self._queue(call, QUEUED_SECONDS, self._learnt)
+        self._count()
 
     def _learnt(self, result: Result) -> None:
         if not result.ok:  # it was never asked
             return
         self.names.update(result.data["names"])
-        finding: Finding = result.data["finding"]
-        counted, self._counted = self._counted, finding.connections
-        if finding.connections > 1 and counted <= 1:
-            # This one of a moment ago may still be counted.
-            finding = finding._replace(connections=1)
-            self._later(AGAIN_SECONDS, self._look)
-        self._finding = finding
+        self._problem = result.data["problem"]
         self._changed()
-        self.note(finding.problem or self.warning())
+        self.note(self._problem or self.warning())
+
+    def count(self) -> bool:
+        """A person asks: see who else is connected; whether that is still unknown."""
+        is_due = self._clock() - self._counted >= ASKED_SECONDS
+        if self.line.state == "up" and is_due and not self._is_counting:
+            self._count()
+        return self._is_counting or self.line.state == "dialling"
+
+    def _count(self) -> None:
+        self._is_counting = True
+
+        def call() -> Result:
+            return Result(True, 0, "", data={"count": count_connections(self._api)})
+
+        self._queue(call, QUEUED_SECONDS, self._told_count)
+
+    def _told_count(self, result: Result) -> None:
+        self._is_counting = False
+        self._counted = self._clock()
+        count = result.data["count"] if result.ok else 1
+        age = self._clock() - self._up_since
+        if count > 1 and age < AGAIN_SECONDS:  # the one before this may be counted
+            self._later(AGAIN_SECONDS - age, self._count)
+            return
+        self.connections = count
+        self.note(self._problem or self.warning())

@@ -172,14 +172,23 @@ class AppChannel(Channel):
         if trouble:
             return "down", trouble
         state, detail = self._cards.state()
-        if self.muted():
+        warning = self._health.warning()
+        if self.muted() and not warning:
             until = time.strftime("%H:%M", time.localtime(self.store.muted_until))
             return state, msg("muted until {}", until)
-        return state, (state == "up" and self._health.warning()) or detail
+        return state, (state == "up" and warning) or detail
+
+    def look(self) -> bool:
+        return self._health.count()
 
     def facts(self) -> Mapping[str, Any]:
         up = self._line.state == "up"
-        return {"connected_since": round(self._line.since, 3) if up else None}
+        since = round(self._line.since, 3) if up else None
+        count = self._health.connections
+        return {
+            "connected_since": since,
+            **({"connections": count} if count > 1 else {}),
+        }
 
     def busy(self) -> bool:
         """Whether a card is still to be changed."""

@@ -79,6 +79,10 @@ class Channel:
         """`up` or `down`, and a detail a person can act on."""
         return "up", ""
 
+    def look(self) -> bool:
+        """See whether taps can arrive, since a person asks; True: it takes a while."""
+        return False
+
     def facts(self) -> Mapping[str, Any]:
         """What else `status` tells of it."""
         return {}

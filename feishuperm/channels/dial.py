@@ -16,7 +16,14 @@ from feishuperm.errors import FeishupermError, ProtocolError
 from feishuperm.lib.post import dial
 from feishuperm.messages import msg
 from feishuperm.models.settings import url_host
-from feishuperm.protocol.long_connection import Endpoint, read_endpoint, refusal
+from feishuperm.protocol.long_connection import (
+    UNPUBLISHED,
+    WRONG_APP,
+    Endpoint,
+    Refusal,
+    read_endpoint,
+    refusal,
+)
 from feishuperm.protocol.machine import PATH, PROTOCOLS
 from feishuperm.protocol.websocket import ClientHandshake, HandshakeRefused
 
@@ -33,7 +40,13 @@ def dial_feishu(
     Raises Refusal, ProtocolError and OSError; none of them holds the address.
     """
     reply = api.discover()
-    endpoint = read_endpoint(reply.status, reply.body)
+    try:
+        endpoint = read_endpoint(reply.status, reply.body)
+    except Refusal as refused:
+        # Feishu says the same of an app that is not published; its token tells.
+        if refused.key == WRONG_APP and api.fetch_token().ok:
+            raise Refusal(UNPUBLISHED, refused.code, fatal=True) from None
+        raise
     sock = connect(endpoint.url)
     try:
         return sock, shake_hands(sock, endpoint.url), endpoint
@@ -81,6 +94,11 @@ def shake_hands(
     while rest is None:
         data = sock.recv(RECEIVE_SIZE)
         if not data:
-            raise ProtocolError("the connection ended in its handshake")
+            raise ProtocolError(
+                msg(
+                    "the other end closed the connection in its handshake: a proxy on "
+                    "the way may not pass WebSockets"
+                )
+            )
         rest = handshake.receive_data(data)
     return rest

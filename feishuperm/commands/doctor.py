@@ -7,47 +7,48 @@ import os
 
 from feishuperm.app.api import CODES as API_CODES
 from feishuperm.app.api import page_of
+from feishuperm.app.health import FAIL
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.arguments import ArgumentParser, number
 from feishuperm.lib.language import translate
 from feishuperm.lib.terminal import say, show
 from feishuperm.messages import msg
-from feishuperm.setup.checks import FAIL, DoctorContext
-from feishuperm.setup.doctor import CODES, Finding, examine
+from feishuperm.setup.doctor import CODES, DoctorContext, Row, examine
 
 EPILOG = msg("""\
-One line per check: ok, warn or fail, what was found, and the command that mends it.
+One line per check: ok, warn or fail, what was found, and the command that repairs it.
 Sends one test card to a group bot. Exit code 1 if anything fails.
-With a NUMBER that a phone shows when a tap fails: what it means and what mends it.""")
+With a NUMBER that a phone shows when a tap fails: what it means, what repairs it.""")
 
 
 def main(args: list[str]) -> int:
     parser = ArgumentParser("doctor", EPILOG)
     shown = msg("such as 200340, as a phone shows it")
     parser.add_argument("number", nargs="?", type=number, help=shown)
-    parser.add_argument("--json", action="store_true", help=msg("for programs"))
+    parser.add_argument("--json", action="store_true", help=msg("print JSON"))
     options = parser.parse_args(args)
     if options.number is not None:
         return explain(options.number)
-    findings: list[Finding] = []
-    for finding in examine(DoctorContext(os.environ, os.getcwd())):
-        findings.append(finding)
-        if not options.json:
-            show(finding.line())  # at once: a slow check must not hide those before it
+    here = DoctorContext(os.environ, os.getcwd())
+    rows: list[Row] = []
+    for row in examine(here):
+        rows.append(row._replace(fix=here.typed(row.fix)))
+        if not options.json:  # at once: a slow check must not hide those before it
+            show(row.line(here.typed))
     if options.json:
-        print(json.dumps([finding._asdict() for finding in findings], indent=2))
-    return 1 if any(finding.state == FAIL for finding in findings) else 0
+        print(json.dumps([row._asdict() for row in rows], indent=2))
+    return 1 if any(row.state == FAIL for row in rows) else 0
 
 
 def explain(code: int) -> int:
-    """Say what a number of Feishu's means, and what mends it."""
+    """Say what a number of Feishu's means, and what repairs it."""
     if code in CODES:
         meaning, cure = CODES[code]
     elif code in API_CODES:
         meaning = API_CODES[code][1]
         cure = msg("feishuperm doctor names the page") if page_of(code) else ""
     else:
-        raise FeishupermError(msg("{} is no number we know", code), "feishuperm doctor")
+        raise FeishupermError(msg("unknown error code: {}", code), "feishuperm doctor")
     say("{}: {}", code, meaning)
     if cure:
         show(f"  -> {translate(cure)}")

@@ -14,8 +14,7 @@ from feishuperm.lib.config import load_settings
 from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.terminal import show
 from feishuperm.messages import msg
-from feishuperm.setup.checks import DoctorContext
-from feishuperm.setup.doctor import asks_enough
+from feishuperm.setup.doctor import DoctorContext, asks_enough
 from feishuperm.setup.status import (
     brief,
     gateway_lines,
@@ -28,7 +27,7 @@ from feishuperm.setup.status import (
 
 def main(args: list[str]) -> int:
     parser = ArgumentParser("status")
-    parser.add_argument("--json", action="store_true", help=msg("for programs"))
+    parser.add_argument("--json", action="store_true", help=msg("print JSON"))
     qr = msg("the inbox for a phone: its link as a QR code")
     parser.add_argument("--qr", action="store_true", help=qr)
     short = msg("where you stand, and the next step")

@@ -40,7 +40,7 @@ Reply = dict[str, Any]
 
 SHOWN_WAITING = 100  # a longer list helps nobody at a terminal
 # What a session may send: its supervisor is one of its hooks, and has things to tell.
-FOR_SESSIONS = ("status", "notice")
+FOR_SESSIONS = ("status", "look", "notice")
 FOR_PERSONS = ("passes", "pass_add", "pass_revoke")
 REFUSAL = "refused to {}, a process of a Claude session; run it outside the session"
 MAX_PARTS = 20_000  # decoding and showing more would be felt by everybody who waits
@@ -194,6 +194,10 @@ class Control:
             ],
         }
 
+    def look(self, command: dict[str, Any]) -> Reply:
+        """A person is about to ask for the status: see who else is connected."""
+        return {"busy": self._approvals.notifier.look()}
+
     def release(self, command: dict[str, Any]) -> Reply:
         """Hand what waits back to the terminals."""
         return {"released": self._approvals.release_all("released by the user")}
@@ -261,6 +265,7 @@ class Control:
 
 COMMANDS: dict[str, Callable[[Control, dict[str, Any]], Reply]] = {
     "status": Control.status,
+    "look": Control.look,
     "release": Control.release,
     "stop": Control.stop,
     "handover": Control.handover,

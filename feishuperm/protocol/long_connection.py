@@ -84,21 +84,18 @@ class Refusal(ProtocolError):
         self.fatal = fatal  # the same will be said again until somebody mends it
 
 
+WRONG_APP = msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong")
+UNPUBLISHED = msg(
+    "Feishu refuses the app's connection: publish a version of the app and switch its "
+    "bot on"
+)
+HANDSHAKE = ("autherrcode", "status", "msg")  # what Feishu says, in headers
 # Code of a discovery or a handshake -> the key of what it means, and whether a person
 # has to do something about it.  What is not here is weather: try again.
 REFUSALS = {
-    1000040345: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
-    1000040344: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
-    10003: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
-    10014: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
-    10015: (msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"), True),
+    **dict.fromkeys((1000040345, 1000040344, 10003, 10014, 10015), (WRONG_APP, True)),
     1000040350: (msg("the app has too many long connections (50 at most)"), True),
-    403: (
-        msg(
-            "Feishu refuses the long connection: publish the app and switch its bot on"
-        ),
-        True,
-    ),
+    403: (UNPUBLISHED, True),
 }
 
 
@@ -133,13 +130,17 @@ def ping_seconds(config: object, otherwise: float = PING_SECONDS) -> float:
 
 
 def refusal(refused: HandshakeRefused) -> Refusal:
-    """What a refused handshake means: its status, or a code in a header."""
-    headers = refused.headers
-    for name in ("handshake-autherrcode", "handshake-status"):
-        code = headers.get(name, "")
-        if code.isascii() and code.isdigit() and int(code) in REFUSALS:
-            return Refusal(*_refused(int(code)))
-    return Refusal(*_refused(refused.status))
+    """What a refused handshake means: Feishu says it in headers, a proxy has none.
+
+    A server error may be of either, and passes.
+    """
+    named = [refused.headers.get(f"handshake-{name}") for name in HANDSHAKE]
+    codes = [int(code) for code in named if code and code.isascii() and code.isdigit()]
+    if any(named) or refused.status >= 500:
+        known = [code for code in codes if code in REFUSALS]
+        return Refusal(*_refused((*known, refused.status)[0]))
+    text = msg("a proxy on the way does not pass WebSockets (HTTP {})", refused.status)
+    return Refusal(text, refused.status, fatal=False)
 
 
 def _refused(code: int) -> tuple[str, int, bool]:

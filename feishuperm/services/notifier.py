@@ -222,6 +222,11 @@ class Notifier:
         for channel in self._channels:
             channel.notify(notice.bare() if self._is_bare(channel) else notice)
 
+    def look(self) -> bool:
+        """Let every channel see how it is; whether one of them is still looking."""
+        looking = [channel.name for channel in self._channels if channel.look()]
+        return bool(looking)
+
     def states(self) -> list[dict[str, Any]]:
         """Name, state and detail of every channel, for `status`."""
         names = ("name", "state", "detail")

@@ -1,54 +1,65 @@
 """Every hop from hook to phone, checked one by one: one row of `CHECKS` per check.
 
-A check looks at one thing and says ok, warn or fail, what it saw, and the command that
-repairs it.  It changes nothing.
+A check is a function that yields what it found: `ok`, `warn` or `fail`, one sentence,
+and the command that repairs it.  It changes nothing, but a group bot gets a test card,
+since nothing else proves that Feishu takes cards.  Facts that several checks need are
+kept on the `DoctorContext`.
 """
 
 from __future__ import annotations
 
 import difflib
+import email.utils
 import errno
 import os
+import re
 import shlex
 import shutil
-import stat
-import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from feishuperm import __version__
+from feishuperm.app.api import app_of
+from feishuperm.app.health import FAIL, OK, WARN, Finding, fail, ok, warn
 from feishuperm.errors import FeishupermError, FileError, SettingError, UsageError
-from feishuperm.lib import enrolment
+from feishuperm.lib import enrolment, feishu
 from feishuperm.lib import settings_editor as editor
-from feishuperm.lib.config import config_path, find_key, read_config, state_dir
-from feishuperm.lib.control import NotRunningError, ask_server
+from feishuperm.lib.config import (
+    SHARED_SETTINGS,
+    claude_settings,
+    config_path,
+    find_key,
+    load_settings,
+    read_config,
+    state_dir,
+)
+from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.display import one_line
 from feishuperm.lib.files import read_bytes
 from feishuperm.lib.language import translate
+from feishuperm.lib.post import Reply, post_json
 from feishuperm.lib.program import (
     hook_output,
     permission_event,
     self_command,
     start_hook,
+    typed_command,
 )
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.fields import decoded, part_at
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
-from feishuperm.models.settings import BY_KEY, LOOPBACK, parse_setting
+from feishuperm.models.settings import BY_KEY, LOOPBACK, Settings, parse_setting
 from feishuperm.services.history import pad
 from feishuperm.services.ledger import Ledger
 from feishuperm.services.ledger_check import READ, check
 from feishuperm.setup.checks import (
-    FAIL,
-    FILE_FIRST,
-    OK,
-    WARN,
-    DoctorContext,
-    Result,
-    check_clock,
-    check_feishu,
+    BOT_OPTIONS,
+    BOTS,
+    app_findings,
+    channel_finding,
     edit,
-    words,
+    send_hello,
 )
 from feishuperm.setup.claude_settings import (
     DEFAULT_MODE,
@@ -58,183 +69,203 @@ from feishuperm.setup.claude_settings import (
     rules_of,
     unguarded,
 )
-from feishuperm.setup.service import background_pid, fetch, is_server, port_of
-from feishuperm.setup.status import read_gateway
-from feishuperm.setup.steps import modified, pin_path
+from feishuperm.setup.service import (
+    background_pid,
+    fetch,
+    is_server,
+    port_of,
+    run_quietly,
+)
+from feishuperm.setup.status import read_gateway, settled_status
+from feishuperm.setup.steps import MAX_ARCHIVE, Manifest, digest, modified, pin_path
 
+INSTALL, RESTART = "feishuperm install", "feishuperm restart"
 REINSTALL = msg("./install.sh in the clone, or: curl https://HOST/install.sh | sh")
+# `install` would take a changed file for the right one, so it is not named before that.
+FILE_FIRST = msg("repair the file first, see the line `file`")
+OWN_COMMAND = re.compile(r"(?<![\w/.-])feishuperm (?=[a-z])")
+NO_SERVER = msg("not checked: the server is not running")
+
+
+class DoctorContext:
+    """One machine, one user, one project."""
+
+    def __init__(self, environ: Mapping[str, str], project: str) -> None:
+        self.environ = environ
+        self.project = project
+        self.manifest = Manifest(environ)
+        self.settings: Settings = load_settings(environ, lenient=True)
+        self.config = config_path(environ)
+        self.status: dict[str, Any] | None = None
+        self.date = ""  # of Feishu's answer
+        self.texts: dict[str, str] = {}  # Claude Code's settings, by path
+        program = self.manifest.record("program")
+        self.archive = str(program.get("archive", ""))
+        data = read_bytes(self.archive, MAX_ARCHIVE) or b""
+        self.intact = not program or digest(data) == program["sha256"]
+        self.program = typed_command(next(iter(program.get("links", [])), ""), environ)
+
+    def settings_paths(self) -> list[str]:
+        """The files Claude Code reads, the strongest last."""
+        paths = claude_settings(self.project, self.environ).values()
+        return list(dict.fromkeys(paths))  # at home, the first two are one
+
+    def register(self, path: str) -> str:
+        """What writes feishuperm's hook again to a settings file of Claude Code."""
+        if path == self.settings_paths()[0]:
+            return INSTALL
+        shared = " --shared" if path.endswith(SHARED_SETTINGS) else ""
+        return f"cd {shlex.quote(self.project)} && {INSTALL} --project{shared}"
+
+    def typed(self, fix: str) -> str:
+        """A fix as this user types it, unless the file that would run is not right."""
+        if not self.intact and OWN_COMMAND.search(fix):
+            return FILE_FIRST
+        return OWN_COMMAND.sub(lambda _: f"{self.program} ", fix)
+
+
+def words(error: Exception) -> str:
+    """An error as a person reads it, without its number."""
+    said, path = message_of(error), getattr(error, "filename", None)
+    return msg("{}: {}", path, said) if path else said
+
+
+# The program, its settings and its records.
+
+
 OUR_KEYS = ("FEISHU", "CALLBACK_", "PERMISSION_", "SUPERVISOR_")
-VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 9))"
 
 
-def check_python(here: DoctorContext) -> Iterator[Result]:
+def check_python(here: DoctorContext) -> Iterator[Finding]:
     path = pin_path(here.environ)
     data = read_bytes(path)
     if data is None:
-        text = msg("no Python is pinned; the hook takes the one in PATH")
-        yield Result(WARN, text, here.install())
+        yield warn(msg("no Python is pinned: the hook uses the one in PATH"), INSTALL)
         return
     python = os.fsdecode(data).rstrip("\n")
-    # By the Python this runs on: the pinned one would be the one to start it.
-    fix = shlex.join(self_command("install")) if here.intact else FILE_FIRST
-    version = output_of([python, "-I", "-S", "-c", VERSION])
-    if not version:
-        yield Result(FAIL, msg("{}, named in {}, does not run", python, path), fix)
-    elif tuple(map(int, version.split("."))) < (3, 9):
-        yield Result(FAIL, msg("{} is {}, too old", python, version), fix)
+    if run_quietly([python, "-I", "-S", "-c", IS_NEW_ENOUGH]) == 0:
+        yield ok(python)
     else:
-        yield Result(OK, f"{python}, {version}")
+        # By the Python this runs on: the pinned one would be the one to start it.
+        fix = shlex.join(self_command("install")) if here.intact else FILE_FIRST
+        text = msg("{}, named in {}, does not run or is too old", python, path)
+        yield fail(text, fix)
 
 
-def check_file(here: DoctorContext) -> Iterator[Result]:
+def check_file(here: DoctorContext) -> Iterator[Finding]:
     record = here.manifest.record("program")
     if not record:
-        text = msg("not installed; this is a file that runs by itself")
-        yield Result(WARN, text, here.install())
+        yield warn(msg("not installed: this file runs by itself"), INSTALL)
         return
     if not here.intact:
-        yield Result(
-            FAIL, msg("{} is not as it was installed", here.archive), REINSTALL
+        yield fail(
+            msg("{} has changed since it was installed", here.archive), REINSTALL
         )
         return
     for link in record["links"]:
         if os.path.realpath(link) != os.path.realpath(here.archive):
-            text = msg("{} does not lead to {}", link, here.archive)
-            yield Result(FAIL, text, here.install())
-    yield Result(OK, msg("{}, version {}", here.archive, __version__))
+            yield fail(msg("{} does not lead to {}", link, here.archive), INSTALL)
+    yield ok(msg("{}, version {}", here.archive, __version__))
 
 
-def check_config(here: DoctorContext) -> Iterator[Result]:
-    path = config_path(here.environ)
-    quoted = shlex.quote(path)
-    if os.path.isdir(path):
-        text = msg("{} is a folder, not a file", path)
-        yield Result(FAIL, text, f"mv {quoted} {quoted}.old")
-        return
+def check_config(here: DoctorContext) -> Iterator[Finding]:
+    path = here.config
     try:
         values = read_config(path)
     except UsageError as error:
-        yield Result(FAIL, message_of(error), edit(path))
+        yield fail(message_of(error), edit(path))
         return
-    yield from bad_values(here, path, values)
-    yield from unknown_keys(path, values)
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        yield Result(OK, msg("no config.env; environment and defaults"))
-        return
-    if stat.S_IMODE(mode) & 0o077:
-        yield Result(WARN, msg("{} can be read by others", path), f"chmod 600 {quoted}")
-    yield Result(OK, path)
-
-
-def bad_values(
-    here: DoctorContext, path: str, values: Mapping[str, str]
-) -> Iterator[Result]:
-    """Every value that is not allowed, and where it stands."""
     for key, setting in BY_KEY.items():
         given = here.environ.get(key)
         try:
             parse_setting(setting, given or values.get(key, ""))
         except SettingError as error:
             if given:
-                yield Result(FAIL, msg("in the environment, {}", error), f"unset {key}")
+                yield fail(msg("in the environment, {}", error), f"unset {key}")
             else:
                 text = msg("{}, line {}: {}", path, find_key(path, key), error)
-                yield Result(FAIL, text, edit(path))
-
-
-def unknown_keys(path: str, values: Mapping[str, str]) -> Iterator[Result]:
-    """Keys that look like ours and are not."""
+                yield fail(text, edit(path))
     for key in values:
         if key.startswith(OUR_KEYS) and key not in BY_KEY:
             near = difflib.get_close_matches(key, BY_KEY, 1, 0.0)[0]
-            text = msg("{}, line {}: {} is no setting", path, find_key(path, key), key)
-            yield Result(WARN, text, edit(path, msg("did you mean {}?", near)))
+            line = find_key(path, key)
+            text = msg("{}, line {}: unknown setting {}", path, line, key)
+            yield warn(text, edit(path, msg("did you mean {}?", near)))
+    if not os.path.exists(path):
+        yield ok(msg("no config.env: environment and defaults are used"))
+    elif os.stat(path).st_mode & 0o077:
+        fix = f"chmod 600 {shlex.quote(path)}"
+        yield warn(msg("{} can be read by others", path), fix)
+    else:
+        yield ok(path)
 
 
-def check_together(here: DoctorContext) -> Iterator[Result]:
+def check_together(here: DoctorContext) -> Iterator[Finding]:
     """Values that are fine alone and not together."""
-    settings = here.settings
-    path = config_path(here.environ)
+    settings, path = here.settings, here.config
     url = settings.callback_server_url
     if not settings.url_is_local() and settings.callback_link_signing == "off":
         text = msg(
-            "who can reach {} may answer for you: CALLBACK_LINK_SIGNING is off", url
+            "anyone who can reach {} may answer for you: CALLBACK_LINK_SIGNING is off",
+            url,
         )
-        yield Result(FAIL, text, edit(path, "CALLBACK_LINK_SIGNING=on"))
+        yield fail(text, edit(path, "CALLBACK_LINK_SIGNING=on"))
     if not settings.url_is_local() and settings.callback_confirm == "off":
-        text = msg("whatever opens a link to {} decides: CALLBACK_CONFIRM is off", url)
-        yield Result(WARN, text, edit(path, "CALLBACK_CONFIRM=auto"))
+        text = msg(
+            "opening a link to {} decides at once, even for a link preview: "
+            "CALLBACK_CONFIRM is off",
+            url,
+        )
+        yield warn(text, edit(path, "CALLBACK_CONFIRM=auto"))
     delay, wait = settings.permission_notify_delay, settings.permission_request_timeout
     if delay >= wait:
         text = msg(
-            "cards come after {} s, but the wait is over after {} s", delay, wait
+            "cards are sent after {} s, but requests end after {} s", delay, wait
         )
-        yield Result(FAIL, text, edit(path, "PERMISSION_NOTIFY_DELAY"))
-    yield from surfaces_without(here, path)
-    yield Result(OK, msg("the settings fit together"))
-
-
-def surfaces_without(here: DoctorContext, path: str) -> Iterator[Result]:
-    """Surfaces that are named and not set up; with no other, nobody can answer."""
-    named = here.settings.feishuperm_surfaces
-    missing = named - here.settings.possible_surfaces()
+        yield fail(text, edit(path, "PERMISSION_NOTIFY_DELAY"))
+    named = settings.feishuperm_surfaces
+    missing = named - settings.possible_surfaces()
     for surface in sorted(missing):
         alone = msg("; nothing can show a request") if named == missing else ""
         text = msg(
             "FEISHUPERM_SURFACES names {}, which is not set up{}", surface, alone
         )
-        state = FAIL if alone else WARN
-        yield Result(state, text, edit(path, "FEISHUPERM_SURFACES"))
+        yield Finding(FAIL if alone else WARN, text, edit(path, "FEISHUPERM_SURFACES"))
+    yield ok(msg("settings are consistent"))
 
 
-def check_state(here: DoctorContext) -> Iterator[Result]:
-    """Who can write to the folder of our keys and records could replace them."""
-    path = state_dir(here.environ)
+def check_state(here: DoctorContext) -> Iterator[Finding]:
+    """Anyone who can write to the folder of keys and records could replace them."""
+    yield private(state_dir(here.environ), 0o022, "XDG_STATE_HOME", "chmod 700 {}")
+
+
+def private(path: str, mask: int, key: str, repair: str) -> Finding:
+    """Whether a path belongs to this user, and others have none of these rights."""
     try:
-        folder = os.stat(path)
+        found = os.stat(path)
     except FileNotFoundError:
-        yield Result(OK, msg("{}, not there yet", path))
-        return
-    if folder.st_uid != os.geteuid():
-        text = msg("{} belongs to user {}", path, folder.st_uid)
-        yield Result(FAIL, text, msg("set XDG_STATE_HOME to a folder of your own"))
-    elif folder.st_mode & 0o022:
-        fix = f"chmod 700 {shlex.quote(path)}"
-        yield Result(FAIL, msg("others can write to {}", path), fix)
-    else:
-        yield Result(OK, msg("{}, this user's alone to write to", path))
+        return ok(msg("{}, not there yet", path))
+    if found.st_uid != os.geteuid():
+        text = msg("{} belongs to user {}", path, found.st_uid)
+        return fail(text, msg("set {} to a path that is yours", key))
+    if found.st_mode & mask:
+        text = msg("{} is open to others", path)
+        return fail(text, repair.format(shlex.quote(path)))
+    return ok(msg("{}, yours alone", path))
 
 
-def check_ledger(here: DoctorContext) -> Iterator[Result]:
-    """Whether the record of decisions is whole."""
+def check_ledger(here: DoctorContext) -> Iterator[Finding]:
+    """Whether the record of decisions is intact."""
     ledger = Ledger(environ=here.environ)
     report = check(ledger, most=READ)
-    if not report.sound():
-        report = check(ledger)  # which names the lines
     problems = [*report.problems, *report.missing]
     if problems:
-        text = f"{ledger.path}: {problems[0]}"
-        if len(problems) > 1:
-            text = msg("{}, and {} more", text, len(problems) - 1)
-        yield Result(FAIL, text, msg("see all: {}", here.command("log verify")))
-    elif report.part:
-        text = msg("{}, {} entries, is whole at its end", ledger.path, report.total)
-        yield Result(OK, text)
+        text = msg("{}: problems found: {}", ledger.path, len(problems))
+        yield fail(text, "feishuperm log verify")
     else:
-        yield Result(OK, msg("{}, {} entries, is whole", ledger.path, report.total))
-
-
-def output_of(command: list[str]) -> str:
-    """What a command prints, empty when it fails."""
-    try:
-        result = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20
-        )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return ""
-    return "" if result.returncode else result.stdout.decode().strip()
+        count = msg("the last {}", report.total) if report.part else report.total
+        yield ok(msg("{}: {} entries, intact", ledger.path, count))
 
 
 # Claude Code's settings: do they parse, is our hook in them, does Claude ask.
@@ -243,27 +274,33 @@ def output_of(command: list[str]) -> str:
 NEVER_ASK = ("auto", "dontAsk", "bypassPermissions")
 # What Claude Code asks about in each mode a session can start in.
 ASKS = {
-    "default": msg("asks about every call that no rule allows"),
-    "acceptEdits": msg("asks about commands, not about edits in the project"),
-    "plan": msg("asks when a plan is ready, and about what reading needs"),
-    "auto": msg(
-        "asks questions, and after three calls in a row that it refused itself"
+    "default": msg("default mode: asks about every call that no rule allows"),
+    "acceptEdits": msg(
+        "acceptEdits mode: asks about commands, not about edits in the project"
     ),
-    "dontAsk": msg("asks nothing, and refuses what no rule allows"),
-    "bypassPermissions": msg("asks nothing, and lets everything run"),
+    "plan": msg(
+        "plan mode: asks when a plan is ready, and about reading that no rule allows"
+    ),
+    "auto": msg(
+        "auto mode: asks only its own questions, or after refusing three calls in a row"
+    ),
+    "dontAsk": msg("dontAsk mode: asks nothing, and refuses what no rule allows"),
+    "bypassPermissions": msg(
+        "bypassPermissions mode: asks nothing, and lets everything run"
+    ),
 }
 
 
-def check_settings(here: DoctorContext) -> Iterator[Result]:
+def check_settings(here: DoctorContext) -> Iterator[Finding]:
     paths = here.settings_paths()
     for path in paths:
         try:
             here.texts[path] = editor.decode(read_bytes(path) or b"")
         except editor.SettingsError as error:
             text = msg("{}: {}; Claude Code ignores the whole file", path, error)
-            yield Result(FAIL, text, edit(path))
+            yield fail(text, edit(path))
     if len(here.texts) == len(paths):
-        yield Result(OK, ", ".join(filter(os.path.exists, paths)) or msg("none yet"))
+        yield ok(", ".join(filter(os.path.exists, paths)) or msg("none yet"))
 
 
 def permission_hooks(here: DoctorContext) -> list[tuple[str, Hook]]:
@@ -276,98 +313,41 @@ def permission_hooks(here: DoctorContext) -> list[tuple[str, Hook]]:
     ]
 
 
-def check_hooks(here: DoctorContext) -> Iterator[Result]:
+def check_hooks(here: DoctorContext) -> Iterator[Finding]:
     own = permission_hooks(here)
+    for path, content in here.texts.items():
+        if editor.get_value(content, ("disableAllHooks",)) is True:
+            text = msg("{} disables all hooks", path)
+            yield fail(text, edit(path, msg("remove disableAllHooks")))
     if not own:
-        text = msg("no PermissionRequest hook of ours in Claude Code")
-        yield Result(FAIL, text, here.install())
+        text = msg("Claude Code has no PermissionRequest hook of feishuperm")
+        yield fail(text, INSTALL)
     for path, hook in own:
         yield check_hook(here, path, hook)
-    paths = [path for path, _ in own]
-    for path in dict.fromkeys(paths):
-        if paths.count(path) > 1:
-            text = msg("{} has our hook more than once", path)
-            yield Result(WARN, text, here.register(path))
     # Claude Code runs equal commands once; of two files the user's own stays.
     places = {hook.entry["command"]: path for path, hook in reversed(own)}
-    paths = [path for path in dict.fromkeys(paths) if path in places.values()]
-    for path in paths[1:]:
-        text = msg("{} has our hook too: each request asks twice", path)
-        yield Result(WARN, text, edit(path, msg("remove feishuperm-hook")))
+    for path in list(places.values())[::-1][1:]:
+        text = msg("{} has feishuperm's hook too: each request asks twice", path)
+        yield warn(text, edit(path, msg("remove feishuperm-hook")))
 
 
-def check_hook(here: DoctorContext, path: str, hook: Hook) -> Result:
+def check_hook(here: DoctorContext, path: str, hook: Hook) -> Finding:
     """One entry: can it run, does it wait long enough, for every tool."""
-    wait = here.settings.permission_request_timeout
-    hold = here.settings.permission_hold
+    least = here.settings.permission_request_timeout + HOOK_SLACK
+    read = least + here.settings.permission_hold  # while somebody is reading
     missing = missing_program(str(hook.entry["command"]), here.environ)
     timeout = hook.entry.get("timeout", 600.0)
     if missing:
         text = msg("{} names {}, which cannot run", path, missing)
-        return Result(FAIL, text, here.register(path))
-    if not isinstance(timeout, float) or timeout < wait + HOOK_SLACK:
-        text = msg(
-            "{}: its timeout is not {} s above the wait of {} s", path, HOOK_SLACK, wait
-        )
-        return Result(FAIL, text, here.register(path))
-    if timeout < wait + hold + HOOK_SLACK:
-        text = msg(
-            "{}: its timeout of {:g} s ends a request that somebody reads: it is "
-            "not {} s above the wait of {} s and the hold of {} s",
-            path,
-            timeout,
-            HOOK_SLACK,
-            wait,
-            hold,
-        )
-        return Result(WARN, text, here.register(path))
+        return fail(text, here.register(path))
+    if not isinstance(timeout, float) or timeout < read:
+        text = msg("{}: the hook's timeout must be at least {} s", path, read)
+        is_short = not isinstance(timeout, float) or timeout < least
+        return Finding(FAIL if is_short else WARN, text, here.register(path))
     if hook.matcher not in ("", "*", ".*"):
-        return Result(
-            WARN, msg("{}: only asked for {!r}", path, hook.matcher), edit(path)
-        )
-    return Result(OK, msg("{}, timeout {:g} s", path, timeout))
-
-
-def check_enabled(here: DoctorContext) -> Iterator[Result]:
-    for path, text in here.texts.items():
-        if editor.get_value(text, ("disableAllHooks",)) is True:
-            yield Result(
-                FAIL,
-                msg("{} sets disableAllHooks", path),
-                msg("remove it from {}", path),
-            )
-            return
-    yield Result(OK, msg("hooks are not disabled"))
-
-
-def check_mode(here: DoctorContext) -> Iterator[Result]:
-    mode, fix = "auto", here.install("--ask-list")
-    rules = [rule for text in here.texts.values() for rule in rules_of(text)]
-    for number, (path, text) in enumerate(here.texts.items()):
-        value = editor.get_value(text, DEFAULT_MODE)
-        if isinstance(value, str):
-            mode = value
-            if number:  # a project's wins over the user's, which `install` sets
-                fix = edit(path, "permissions.defaultMode")
-    if mode in NEVER_ASK and not (mode == "auto" and rules):
-        yield Result(WARN, msg("{}: {}", mode, ASKS[mode]), fix)
-    else:
-        text = msg("{}: {}", mode, ASKS.get(mode, ASKS["default"]))
-        if rules:
-            text = msg("{}; also what permissions.ask names ({})", text, len(rules))
-        yield Result(OK, text)
-    if here.environ.get("TERM_PROGRAM") == "vscode":
-        text = msg(
-            "some versions of the VS Code extension run no PermissionRequest hooks"
-        )
-        yield Result(WARN, text, msg("run claude in a terminal if no card comes"))
-
-
-def asks_enough(here: DoctorContext) -> bool:
-    """Whether sessions start in a mode in which cards come."""
-    for _ in check_settings(here):
-        pass
-    return all(result.state == OK for result in check_mode(here))
+        text = msg("{}: the hook only asks for {!r}", path, hook.matcher)
+        return warn(text, edit(path))
+    return ok(msg("{}, timeout {:g} s", path, timeout))
 
 
 def missing_program(command: str, environ: Mapping[str, str]) -> str:
@@ -383,182 +363,244 @@ def missing_program(command: str, environ: Mapping[str, str]) -> str:
     return "" if shutil.which(program, path=path) else program
 
 
+def check_mode(here: DoctorContext) -> Iterator[Finding]:
+    mode, fix = "auto", "feishuperm install --ask-list"
+    rules = [rule for text in here.texts.values() for rule in rules_of(text)]
+    for number, (path, text) in enumerate(here.texts.items()):
+        value = editor.get_value(text, DEFAULT_MODE)
+        if isinstance(value, str):
+            mode = value
+            if number:  # a project's wins over the user's, which `install` sets
+                fix = edit(path, "permissions.defaultMode")
+    text = ASKS.get(mode, ASKS["default"])
+    if mode in NEVER_ASK and not (mode == "auto" and rules):
+        yield warn(text, fix)
+    elif rules:
+        yield ok(msg("{}; also what permissions.ask names ({})", text, len(rules)))
+    else:
+        yield ok(text)
+    if here.environ.get("TERM_PROGRAM") == "vscode":
+        text = msg(
+            "some versions of the VS Code extension run no PermissionRequest hooks"
+        )
+        yield warn(text, msg("if no card comes, run claude in a terminal"))
+
+
+def asks_enough(here: DoctorContext) -> bool:
+    """Whether sessions start in a mode in which cards come."""
+    for _ in check_settings(here):
+        pass
+    return all(result.state == OK for result in check_mode(here))
+
+
 # The server: does it run, where does it listen; a request there and back.
 
 
 LOOP_SECONDS = 20.0
-# Words of `server.machine_line` for what only a new enrolment repairs.
-REFUSALS = ("revoked", "refuses")
-SET_CLOCKS = msg("set the clocks of both machines")
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 
 
-def check_gateway(here: DoctorContext) -> Iterator[Result]:
+def check_server(here: DoctorContext) -> Iterator[Finding]:
+    try:
+        here.status = settled_status()
+    except NotRunningError as error:
+        pid = background_pid(here.environ)
+        program = here.manifest.record("service").get("program", "-")
+        if is_server(pid, program):
+            yield fail(msg("{}, though process {} is there", error, pid), RESTART)
+        else:
+            yield fail(message_of(error), INSTALL)
+        return
+    version = here.status["version"]
+    if version != __version__:
+        text = msg("the server runs version {}, the file is {}", version, __version__)
+        yield fail(text, RESTART)
+    elif modified(here.archive) > float(here.status["started"]):
+        text = msg("the server started before the file was replaced")
+        yield fail(text, RESTART)
+    else:
+        yield ok(msg("version {}, pid {}", version, here.status["pid"]))
+
+
+def check_socket(here: DoctorContext) -> Iterator[Finding]:
+    path = here.settings.permission_socket_path
+    if here.status is not None and os.path.exists(path):
+        yield private(path, 0o077, "PERMISSION_SOCKET_PATH", RESTART)
+    elif here.status is not None:
+        yield fail(msg("{} is gone", path), RESTART)
+    elif os.path.lexists(path):
+        yield warn(msg("{} is left over from a server that stopped", path), INSTALL)
+    else:
+        yield warn(NO_SERVER, INSTALL)
+
+
+def check_http(here: DoctorContext) -> Iterator[Finding]:
+    """The address of the buttons, and both loopback families.
+
+    A browser may try either, and another user could listen on a free one.
+    """
+    if here.status is None:
+        yield warn(NO_SERVER, INSTALL)
+        return
+    url, port = here.status["http"], port_of(here.status)
+    hosts = [host for host in here.settings.http_hosts() if host in LOOPBACK]
+    places = {url: "feishuperm install --callback-url URL"}
+    for host in hosts if port else ():
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        places[f"http://{place}"] = "feishuperm install --port N"
+    for place, fix in places.items():
+        try:
+            is_ours = is_health(*fetch(f"{place}/healthz", timeout=5.0))
+        except OSError as error:
+            if place != url and "[::1]" in place and error.errno in ABSENT:
+                continue  # a family that this machine does without
+            text = msg("{} does not answer: {}", place, words(error))
+            yield fail(text, fix if place == url else RESTART)
+        else:
+            text = msg("another program answers at {}", place)
+            yield ok(msg("{} answers", place)) if is_ours else fail(text, fix)
+    if here.settings.feishu_webhook_url and here.settings.url_is_local():
+        text = msg("a phone cannot open {}; it works on this machine only", url)
+        yield warn(text, places[url])
+
+
+def is_health(code: int, body: str) -> bool:
+    """Whether this is what our own server answers."""
+    answer = part_at(decoded(body))
+    return code == 200 and answer.get("ok") is True and "version" in answer
+
+
+def check_loop(here: DoctorContext) -> Iterator[Finding]:
+    """A request there and back; the server settles the doctor's own tool at once."""
+    if here.status is None:
+        yield fail(NO_SERVER, INSTALL)
+        return
+    event = permission_event(DOCTOR_TOOL, {}, here.project)
+    command = self_command("hook")
+    for _, hook in permission_hooks(here)[:1]:  # as Claude Code runs it
+        command = ["/bin/sh", "-c", str(hook.entry["command"])]
+    output = hook_output(start_hook(event, here.environ, command), LOOP_SECONDS)
+    if DOCTOR_ANSWER in output:
+        yield ok(msg("a request went from hook to server and back"))
+    elif output:
+        yield fail(msg("the hook printed {!r}", output), INSTALL)
+    else:
+        yield fail(msg("the hook got no answer from the server"), INSTALL)
+
+
+# Feishu: whatever of it is set up.
+
+
+BOT_SETTINGS = (11242, 19007, 19022, 19024)  # codes that only the group's owner repairs
+SIGN_SKEW = 3600  # Feishu refuses signatures that are older, or as much too new
+SMALL_SKEW = 60
+SET_CLOCKS = msg("set the clocks of both machines")
+
+
+def check_feishu(here: DoctorContext) -> Iterator[Finding]:
+    settings = here.settings
+    used, possible = settings.surfaces(), settings.possible_surfaces()
+    fix = edit(here.config, "FEISHUPERM_SURFACES")
+    for name in sorted(possible - used - {"inbox"}):
+        yield warn(msg("FEISHUPERM_SURFACES leaves out {}", BOTS[name]), fix)
+    if settings.feishu_app_id and "app" not in possible - used:
+        api = app_of(settings, lambda reply: note_date(here, reply))
+        fix = edit(here.config, "FEISHU_APP_ID, FEISHU_APP_SECRET")
+        if here.status is not None and not row_of(here, "app"):
+            yield fail(msg("the server does not use the app yet"), RESTART)
+        yield from app_findings(settings, api, here.status, fix)
+    if "webhook" in used:
+        yield check_bot(here)
+    if used == {"gateway", "inbox"}:
+        yield ok(msg("cards come through the gateway: this machine needs no app"))
+    if not possible - {"inbox"} and not settings.feishu_app_id:
+        text = msg("neither an app nor a group bot: only the inbox shows requests")
+        yield warn(text, "feishuperm install --setup")
+
+
+def row_of(here: DoctorContext, name: str) -> dict[str, Any]:
+    """What the running server says of a channel; empty if it has none."""
+    rows = (here.status or {}).get("channels", ())
+    return next((row for row in rows if row["name"] == name), {})
+
+
+def note_date(here: DoctorContext, reply: Reply) -> Reply:
+    here.date = reply.headers.get("date", "")
+    return reply
+
+
+def check_bot(here: DoctorContext) -> Finding:
+    def post(url: str, body: bytes) -> Reply:
+        ca_file = here.settings.feishuperm_ca_file
+        return note_date(here, post_json(url, body, ca_file=ca_file))
+
+    result = send_hello(here.settings, post)
+    if result.ok:
+        return ok(msg("the group bot accepted a test card"))
+    text = msg("the group bot did not accept a test card: {}", result.message)
+    if result.code in BOT_SETTINGS:
+        return fail(text, msg("change the bot's settings in the Feishu group"))
+    if result.retry and result.code != feishu.NO_ANSWER:
+        return fail(text, msg("in a minute: {}", "feishuperm doctor"))
+    signs = result.code == feishu.BAD_SIGN
+    key = "FEISHU_WEBHOOK_SECRET" if signs else "FEISHU_WEBHOOK_URL"
+    if here.environ.get(key):  # it wins over whatever `install` keeps
+        return fail(text, msg("correct it in the environment: {}", key))
+    return fail(text, f"{INSTALL} {'--secret TEXT' if signs else BOT_OPTIONS}")
+
+
+def check_clock(here: DoctorContext) -> Iterator[Finding]:
+    try:
+        there = email.utils.parsedate_to_datetime(here.date).timestamp()
+    except (TypeError, ValueError):
+        yield ok(msg("not checked: Feishu did not answer"))
+        return
+    skew = round(time.time() - there)
+    state = FAIL if abs(skew) >= SIGN_SKEW else WARN if abs(skew) >= SMALL_SKEW else OK
+    text = msg("{:+d} s compared with Feishu", skew)
+    yield Finding(state, text, msg("set the clock: timedatectl set-ntp true"))
+
+
+def check_gateway(here: DoctorContext) -> Iterator[Finding]:
     """The one that this machine has joined, and the one that runs here."""
-    url = here.settings.feishuperm_gateway
-    if url:
-        yield check_joined(here, url)
+    if "gateway" in here.settings.surfaces():
+        yield check_joined(here, here.settings.feishuperm_gateway)
     gateway = read_gateway(here.environ)
     if gateway is None:
-        if not url:
-            yield Result(OK, msg("none runs here, and none is needed"))
         return
     for name in ("app", "engine"):
         if gateway[name]["state"] != "up":
             detail = gateway[name]["detail"] or msg("not connected")
-            yield Result(FAIL, msg("{} is down: {}", name, detail), "feishuperm status")
+            text = msg("{} is down: {}", word(name), detail)
+            yield fail(text, "feishuperm status")
     if gateway.get("clock"):
-        yield Result(WARN, gateway["clock"], msg("set the clock of this machine"))
+        yield warn(gateway["clock"], msg("set the clock of this machine"))
     if gateway["problem"]:
-        yield Result(FAIL, gateway["problem"], msg("set FEISHUPERM_ENGINE"))
+        yield fail(gateway["problem"], msg("set FEISHUPERM_ENGINE"))
     else:
-        yield Result(OK, msg("{} machines connected", gateway["machines"]))
+        yield ok(msg("machines connected: {}", gateway["machines"]))
 
 
-def check_joined(here: DoctorContext, url: str) -> Result:
-    """Whether taps can come from the gateway, by what the server says of it."""
-    join = here.command(f"join {url}")
+def check_joined(here: DoctorContext, url: str) -> Finding:
+    """Whether taps can come from the gateway: joined, revoked or away."""
+    join = f"feishuperm join {url}"
     try:
         own = enrolment.find(url, here.environ)
     except FileError as error:
-        return Result(FAIL, message_of(error), join)
+        return fail(message_of(error), join)
     if own is None:
-        return Result(FAIL, msg("this machine has not joined {}", url), join)
-    if "gateway" not in here.settings.surfaces():
-        fix = edit(config_path(here.environ), "FEISHUPERM_SURFACES")
-        return Result(WARN, msg("FEISHUPERM_SURFACES leaves it out"), fix)
+        return fail(msg("this machine has not joined {}", url), join)
     if here.status is None:
-        return Result(WARN, msg("not checked: no server"), here.install())
-    rows = [row for row in here.status["channels"] if row["name"] == "gateway"]
-    if not rows or rows[0].get("url", url) != url:
-        return Result(FAIL, msg("the server does not use it yet"), here.restart())
-    detail = str(rows[0].get("detail", ""))
-    if rows[0]["state"] == "up":
-        text = msg("connected to {} as {}", url, own.name)
-        return Result(WARN, detail, SET_CLOCKS) if detail else Result(OK, text)
-    is_out = any(word in detail for word in REFUSALS)
-    text = msg("the gateway is down: {}", detail)
-    return Result(
-        FAIL, text, join if is_out else msg("ask the people who run the gateway")
-    )
-
-
-def check_server(here: DoctorContext) -> Iterator[Result]:
-    try:
-        here.status = ask_server({"command": "status"})
-    except NotRunningError as error:
-        pid = background_pid(here.environ)
-        lives = is_server(pid, here.manifest.record("service").get("program", "-"))
-        fix = here.restart() if lives else here.install()
-        text = (
-            msg("{}, though process {} lives", error, pid)
-            if lives
-            else message_of(error)
-        )
-        yield Result(FAIL, text, fix)
-        return
-    version = here.status["version"]
-    if version != __version__:
-        text = msg("it runs version {}, the file is {}", version, __version__)
-        yield Result(FAIL, text, here.restart())
-    elif modified(here.archive) > float(here.status["started"]):
-        text = msg("it started before the file was replaced")
-        yield Result(FAIL, text, here.restart())
-    else:
-        yield Result(OK, msg("version {}, pid {}", version, here.status["pid"]))
-
-
-def check_socket(here: DoctorContext) -> Iterator[Result]:
-    path = here.settings.permission_socket_path
-    if here.status is None:
-        text = msg("not checked: no server")
-        if os.path.lexists(path):
-            text = msg("{} is what a server that is gone has left", path)
-        yield Result(WARN, text, here.install())
-        return
-    try:
-        state = os.stat(path)
-    except OSError as error:
-        yield Result(FAIL, words(error), here.restart())
-        return
-    if state.st_uid != os.geteuid():
-        fix = msg("set PERMISSION_SOCKET_PATH to a path of your own, not {}", path)
-        yield Result(FAIL, msg("{} belongs to user {}", path, state.st_uid), fix)
-    elif stat.S_IMODE(state.st_mode) & 0o077:
-        yield Result(FAIL, msg("{} is open to others", path), here.restart())
-    else:
-        yield Result(OK, msg("{}, this user's alone", path))
-
-
-def check_http(here: DoctorContext) -> Iterator[Result]:
-    if here.status is None:
-        yield Result(WARN, msg("not checked: no server"), here.install())
-        return
-    url = here.status["http"]
-    fix = here.install("--callback-url URL")
-    try:
-        code, body = fetch(f"{url}/healthz", timeout=5.0)
-    except OSError as error:
-        text = msg("{} (CALLBACK_SERVER_URL) cannot be reached: {}", url, error)
-        yield Result(FAIL, text, fix)
-        return
-    if code != 200 or not is_health(body):
-        text = msg("another program answers at {} (CALLBACK_SERVER_URL): {}", url, code)
-        yield Result(FAIL, text, fix)
-    else:
-        yield Result(OK, msg("{} answers", url))
-    if here.settings.feishu_webhook_url and here.settings.url_is_local():
-        text = msg("a phone cannot open {}; it works here only", url)
-        yield Result(WARN, text, fix)
-
-
-def check_loopback(here: DoctorContext) -> Iterator[Result]:
-    """A browser may try either family, and another user could listen on a free one."""
-    port = port_of(here.status)
-    hosts = [host for host in here.settings.http_hosts() if host in LOOPBACK]
-    for host in hosts if port else ():
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            code, body = fetch(f"http://{place}/healthz", timeout=5.0)
-        except OSError as error:
-            if host == hosts[0] or error.errno not in ABSENT:
-                text = msg("the server does not answer on {}: {}", place, words(error))
-                yield Result(FAIL, text, here.restart())
-            continue
-        if code != 200 or not is_health(body):
-            text = msg("another program answers on {}", place)
-            yield Result(FAIL, text, here.install("--port N"))
-    yield Result(OK, ", ".join(hosts) or msg("not for this address"))
-
-
-def check_loop(here: DoctorContext) -> Iterator[Result]:
-    """A request there and back; the server settles the doctor's own tool at once."""
-    if here.status is None:
-        yield Result(FAIL, msg("not checked: no server"), here.install())
-        return
-    event = permission_event(DOCTOR_TOOL, {}, here.project)
-    hook = start_hook(event, here.environ, hook_command(here))
-    output = hook_output(hook, LOOP_SECONDS)
-    if DOCTOR_ANSWER in output:
-        yield Result(OK, msg("hook, server, decision and back"))
-    elif output:
-        yield Result(FAIL, msg("the hook printed {!r}", output), here.install())
-    else:
-        text = msg("the hook brought no answer of the server's back")
-        yield Result(FAIL, text, here.install())
-
-
-def hook_command(here: DoctorContext) -> list[str]:
-    """The registered command, as Claude Code runs it; our own without one."""
-    for _, hook in permission_hooks(here):
-        return ["/bin/sh", "-c", str(hook.entry["command"])]
-    return self_command("hook")
-
-
-def is_health(body: str) -> bool:
-    """Whether this is what our own server answers."""
-    answer = part_at(decoded(body))
-    return answer.get("ok") is True and "version" in answer
+        return warn(NO_SERVER, INSTALL)
+    row = row_of(here, "gateway")
+    if not row or row.get("url", url) != url:
+        return fail(msg("the server does not use the gateway yet"), RESTART)
+    finding = channel_finding({**row, "url": url})
+    if finding.state != OK:
+        return finding
+    if row.get("detail"):
+        return warn(row["detail"], SET_CLOCKS)
+    return ok(msg("connected to {} as {}", url, own.name))
 
 
 # The numbers a phone shows when a tap fails: what each means, and what repairs it.
@@ -568,29 +610,29 @@ PHONE_CODES = (
     (
         (108002, 200671, 200672),
         msg(
-            "whoever got the tap answered it wrongly: often a second program on the "
-            "same app"
+            "the program that got the tap answered it wrongly: often a second program "
+            "on the same app"
         ),
         msg("feishuperm doctor counts the app's connections"),
     ),
     (
         (200080, 300000),
-        msg("Feishu failed by itself"),
+        msg("Feishu had an error of its own"),
         msg("tap again in a minute"),
     ),
     (
         (200340, 200345, 200346, 200347),
         msg(
-            "Feishu has nowhere to bring the tap: the app's callback "
-            "card.action.trigger is not subscribed, not set to the long connection or "
-            "not published; or no server holds the app's connection"
+            "Feishu could not deliver the tap: the app's callback card.action.trigger "
+            "is not subscribed, not set to the long connection or not published; or no "
+            "server is connected to the app"
         ),
         msg("feishuperm doctor names which, feishuperm install --rescan subscribes it"),
     ),
     (
         (200341,),
         msg(
-            "the server did not answer the tap within 3 seconds: it was busy, "
+            "the server did not answer the tap within 3 seconds: it was busy or "
             "restarting, or its connection was half dead"
         ),
         msg("feishuperm status, then tap again: nothing is decided twice"),
@@ -607,8 +649,8 @@ PHONE_CODES = (
     ),
     (
         (200673, 200830),
-        msg("the tap was taken, but Feishu could not draw the new card"),
-        msg("look into the inbox for what was decided: feishuperm status"),
+        msg("the tap arrived, but Feishu could not draw the new card"),
+        msg("the inbox shows what was decided: feishuperm status"),
     ),
 )
 CODES = {code: row[1:] for row in PHONE_CODES for code in row[0]}
@@ -617,7 +659,7 @@ CODES = {code: row[1:] for row in PHONE_CODES for code in row[0]}
 # The examination.
 
 
-CHECKS: dict[str, Callable[[DoctorContext], Iterator[Result]]] = {
+CHECKS: dict[str, Callable[[DoctorContext], Iterator[Finding]]] = {
     "python": check_python,
     "file": check_file,
     "config": check_config,
@@ -626,12 +668,10 @@ CHECKS: dict[str, Callable[[DoctorContext], Iterator[Result]]] = {
     "ledger": check_ledger,
     msg("claude settings"): check_settings,
     "hooks": check_hooks,
-    msg("hooks enabled"): check_enabled,
     msg("permission mode"): check_mode,
     "server": check_server,
     "socket": check_socket,
     "http": check_http,
-    "loopback": check_loopback,
     "feishu": check_feishu,
     "clock": check_clock,
     "loop": check_loop,
@@ -641,32 +681,32 @@ WIDTH = max(map(len, CHECKS))
 LONGEST = 2000  # characters of a text; an answer from outside may be endless
 
 
-class Finding(NamedTuple):
-    """What one check has to say, as `--json` shows it."""
+class Row(NamedTuple):
+    """A finding and the check it is of, as `--json` shows it."""
 
     check: str
     state: str
     text: str
     fix: str = ""
 
-    def line(self) -> str:
-        """The same, as a person reads it."""
+    def line(self, typed: Callable[[str], str] = str) -> str:
+        """The same, as a person reads it; `typed` is how this user types commands."""
         state, check = (
             pad(translate(word(name)), width)
             for name, width in ((self.state, 4), (self.check, WIDTH))
         )
-        line = f"{state}  {check}  {one_line(translate(self.text), LONGEST)}"
-        fix = one_line(translate(self.fix), LONGEST)
-        return f"{line}  -> {fix}" if fix else line
+        said = f"{state}  {check}  {one_line(translate(self.text), LONGEST)}"
+        fix = one_line(translate(typed(translate(self.fix))), LONGEST)
+        return f"{said}  -> {fix}" if fix else said
 
 
-def examine(here: DoctorContext) -> Iterator[Finding]:
+def examine(here: DoctorContext) -> Iterator[Row]:
     """Run every check, in the order of the hops."""
     for name, run in CHECKS.items():
         try:
-            results = list(run(here))
+            findings = list(run(here))
         except (FeishupermError, OSError) as error:
-            fix = getattr(error, "hint", "") or here.install()
-            results = [Result(FAIL, words(error), fix)]
-        for state, text, fix in results:
-            yield Finding(name, state, text, "" if state == OK else fix)
+            fix = getattr(error, "hint", "") or INSTALL
+            findings = [fail(words(error), fix)]
+        for state, text, fix in findings:
+            yield Row(name, state, text, "" if state == OK else fix)

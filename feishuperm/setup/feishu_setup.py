@@ -10,33 +10,28 @@ import getpass
 import ipaddress
 import os
 import socket
-import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from feishuperm.app.api import app_of
+from feishuperm.app.health import OK
 from feishuperm.errors import FeishupermError, SettingError, UsageError
 from feishuperm.lib import feishu
 from feishuperm.lib.config import config_path
-from feishuperm.lib.control import ask_server
 from feishuperm.lib.language import translate
 from feishuperm.lib.post import call
-from feishuperm.lib.program import hook_output, start_hook
 from feishuperm.lib.terminal import ask, complain, say, show
 from feishuperm.messages import message_of, msg, word
 from feishuperm.models.settings import BY_KEY, Settings, parse_setting
-from feishuperm.services.ledger import Ledger
 from feishuperm.setup.checks import (
-    OK,
-    AppCheck,
+    app_findings,
+    app_owner,
+    await_tap,
+    bot_id,
     edit,
-    event,
-    is_connected,
-    is_late,
-    last_answer,
     send_hello,
-    watch,
 )
 from feishuperm.setup.claude_settings import RULES, listing
 from feishuperm.setup.config_env import (
@@ -47,7 +42,8 @@ from feishuperm.setup.config_env import (
     ask_wait,
 )
 from feishuperm.setup.scan import Created, Scan, Screen, is_open_id
-from feishuperm.setup.service import can_listen, free_port, running_status, tries
+from feishuperm.setup.service import can_listen, free_port
+from feishuperm.setup.status import settled_status
 from feishuperm.setup.steps import Manifest, remove_file
 
 # Documentation addresses: nothing is sent, the kernel only says which way it would go.
@@ -372,7 +368,7 @@ class AppSetup:
             return message_of(error)
         values = {**self.config.old, **self.config.new}
         values.update({APP_ID: app_id, APP_SECRET: secret})
-        token = self._check(Settings(values)).api.fetch_token()
+        token = app_of(Settings(values)).fetch_token()
         return "" if token.ok else msg("Feishu does not accept it: {}", token.message)
 
     # Whose it is.
@@ -383,10 +379,10 @@ class AppSetup:
         Who made an app that was given need not be who sits here: a person is asked.
         """
         settings = self.config.settings()
-        check = self._check(settings)
-        if self.has_people() and check.bot_id() not in settings.feishu_owner_id:
+        api = app_of(settings)
+        if self.has_people() and bot_id(api) not in settings.feishu_owner_id:
             return
-        owner = check.owner()
+        owner = app_owner(api)
         if asks or not owner:
             owner = self._asked_owner(owner)
         if owner:
@@ -420,56 +416,28 @@ class AppSetup:
 
     def verify(self, socket: str) -> None:
         """Look at all of it; what is missing is named with its cure."""
-        for _ in tries(CONNECT_SECONDS):
-            if is_connected(running_status(socket)):
-                break
-        for state, text, fix in self._check(self.config.settings(), True).results():
+        settings = self.config.settings()
+        status = settled_status(socket, CONNECT_SECONDS)
+        by_hand = edit(config_path(self.manifest.environ))
+        found = app_findings(settings, app_of(settings), status, by_hand)
+        for state, text, fix in found:
             if state != OK:
                 words = [translate(part) for part in (word(state), text, fix)]
                 show("  {}: {} -> {}".format(*words))
 
-    def _check(self, settings: Settings, held: bool = False) -> AppCheck:
-        return AppCheck(
-            settings,
-            edit(config_path(self.manifest.environ)),
-            f"{self.command()} install --rescan",
-            f"{self.command()} test-card",
-            held,
-        )
-
     def await_tap(self, socket: str, seconds: float) -> None:
         """A card to the owner; their tap proves the whole way, and that it is them."""
         say("A card is on its way to you in Feishu: tap a button (Ctrl-C: later).")
-        command, started = self.command(), time.monotonic()
-        hook = start_hook(event(), os.environ)
         try:
-            ask = partial(ask_server, {"command": "status"}, path=socket)
-            problem = watch(hook, ask, started + seconds + 10)
+            tap = await_tap(socket, seconds)
         except KeyboardInterrupt:
-            hook_output(hook, 0.0)
             say("later: {} test-card", self.command())
             return
-        output = hook_output(hook, 0.0)
-        if not output or is_late(output):
-            say(problem or msg("no tap arrived"))
-            say(
-                "if the phone shows an error code: {} doctor CODE explains it;\n"
-                "otherwise run {} doctor, then try again: {} test-card",
-                command,
-                command,
-                command,
-            )
+        failure = tap.failure()
+        if failure is not None:
+            complain(failure)
             return
-        where, _ = last_answer(Ledger())
-        took = f"{time.monotonic() - started:.1f}"
-        if where == "card":
-            say("Got your tap ({} s). Your phone is connected.", took)
-            return
-        say(
-            "answered elsewhere ({}); to try the phone: {} test-card",
-            where,
-            command,
-        )
+        tap.tell()
 
 
 # The conversation.

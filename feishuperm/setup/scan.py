@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from feishuperm.app.health import CALLBACK, EVENT, SCOPES
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib import qr
 from feishuperm.lib.child import signals_after
@@ -53,15 +54,6 @@ BEGIN = {
     "auth_method": "client_secret",
     "request_user_info": "open_id tenant_brand",
 }
-SCOPES = (
-    "im:message:send_as_bot",
-    "im:message:update",
-    "im:message.p2p_msg:readonly",
-    "im:resource:upload",
-    "application:application:self_manage",
-)
-EVENT = "im.message.receive_v1"
-CALLBACK = "card.action.trigger"
 # One unknown key, and the page drops everything without a word.
 ADDONS = {
     "preset": False,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+from feishuperm.errors import FeishupermError
 from feishuperm.lib import qr
 from feishuperm.lib.config import gateway_socket
 from feishuperm.lib.control import Reply, ask_server, is_listening
@@ -13,14 +15,28 @@ from feishuperm.lib.language import spoken, translate
 from feishuperm.messages import msg, word
 from feishuperm.models.settings import host_is_local, url_host
 from feishuperm.services.history import pad
-from feishuperm.setup.service import kept_by
+from feishuperm.setup.service import kept_by, tries
 
 Status = dict[str, Any]
 
 
+LOOK_SECONDS = 3.0  # for the server to see who else is connected
+
+
+def settled_status(
+    socket: str = "", seconds: float = LOOK_SECONDS, inbox: bool = False
+) -> Status:
+    """The status, once the server has dialled and looked. Raises FeishupermError."""
+    with suppress(FeishupermError):  # an older server cannot look
+        for _ in tries(seconds):
+            if not ask_server({"command": "look"}, path=socket)["busy"]:
+                break
+    return ask_server({"command": "status", "inbox": inbox}, path=socket)
+
+
 def read_status(socket: str, environ: Mapping[str, str]) -> Status:
     """The status of the server on a socket. Raises FeishupermError without one."""
-    status = ask_server({"command": "status", "inbox": True}, path=socket)
+    status = settled_status(socket, inbox=True)
     service = kept_by(status["pid"], environ)
     return Reply({"running": True, "service": service, **status})
 

@@ -92,6 +92,9 @@ class Api:
     def problem(self, key: str, **values: object) -> str:
         return AppApi("cli_1", "s", "https://open.feishu.cn").problem(key, **values)
 
+    def console(self, page: str) -> str:
+        return f"https://open.feishu.cn/app/cli_1/{page}"
+
     def urge(self, message_id: str, who: str) -> Result:
         self.calls.append(("urge", message_id, who))
         return self._result()

@@ -13,7 +13,7 @@ from feishuperm.app.api import AppApi
 from feishuperm.channels.dial import dial_feishu, shake_hands
 from feishuperm.errors import ProtocolError
 from feishuperm.lib.post import dial
-from feishuperm.protocol.long_connection import Refusal
+from feishuperm.protocol.long_connection import UNPUBLISHED, Refusal
 from feishuperm.protocol.websocket import HandshakeRefused
 from feishuperm.server.loop import Loop
 from feishuperm.server.outgoing import UP, WAITING, Link
@@ -47,6 +47,22 @@ def test_wrong_secret_is_refused_by_its_name(feishu: FakePlatform) -> None:
         and caught.value.fatal
     )
     assert "wrong-secret" not in str(caught.value)
+
+
+def test_app_that_is_not_published_is_not_told_to_have_a_wrong_secret(
+    feishu: FakePlatform,
+) -> None:
+    feishu.published = False
+    with pytest.raises(Refusal) as caught:
+        dial_feishu(api(feishu))
+    assert caught.value.key == UNPUBLISHED and caught.value.fatal
+
+
+def test_answer_without_a_word_of_feishu_is_a_proxys(feishu: FakePlatform) -> None:
+    feishu.connections.refusals.append(Handshake(403))
+    with pytest.raises(Refusal) as caught:
+        dial_feishu(api(feishu))
+    assert "a proxy on the way does not pass WebSockets" in str(caught.value)
 
 
 def test_refused_handshake_has_its_meaning(feishu: FakePlatform) -> None:
@@ -136,10 +152,5 @@ def test_cut_connection_comes_back_by_itself(app: App, feishu: FakePlatform) -> 
 def test_refusal_shows_in_the_state(feishu: FakePlatform) -> None:
     feishu.discovery.append({"code": 1000040345, "msg": "x"})
     app = App(feishu)
-    app.wait(
-        lambda: (
-            app.link.state == WAITING
-            and app.link.detail == "FEISHU_APP_ID or FEISHU_APP_SECRET is wrong"
-        )
-    )
+    app.wait(lambda: app.link.state == WAITING and app.link.detail == UNPUBLISHED)
     app.close()

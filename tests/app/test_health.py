@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from feishuperm.app.health import AGAIN_SECONDS, LINE_SECONDS
+from feishuperm.app.health import AGAIN_SECONDS, ASKED_SECONDS, LINE_SECONDS
 from feishuperm.channels.app import EXAMINE_SECONDS, REPAIR_SECONDS
 from tests.app.bench import OWNER, Bench
 
@@ -63,7 +63,12 @@ def test_name_is_asked_for_once_and_never_while_somebody_taps(bench: Bench) -> N
 @pytest.mark.parametrize(
     ("path", "data", "words", "page"),
     [
-        (BOT, {"bot": {"activate_status": 1}}, "bot is switched off", "version"),
+        (
+            BOT,
+            {"bot": {"activate_status": 1}},
+            "has switched off the app's bot",
+            "version",
+        ),
         (
             ME,
             {"app": {"callback_info": {**READY, "subscribed_callbacks": []}}},
@@ -73,7 +78,7 @@ def test_name_is_asked_for_once_and_never_while_somebody_taps(bench: Bench) -> N
         (
             ME,
             {"app": {"callback_info": {**READY, "callback_type": "webhook"}}},
-            "long connection",
+            "a web address",
             "callback",
         ),
     ],
@@ -113,6 +118,29 @@ def test_second_machine_is_told_when_it_is_there_twice(bench: Bench) -> None:
     bench.turn(AGAIN_SECONDS)
     state, detail = bench.channel.state()
     assert state == "up" and "2 connections" in detail
+    assert bench.channel.facts()["connections"] == 2
+
+
+def test_second_machine_that_comes_later_is_told_when_a_person_asks(
+    bench: Bench,
+) -> None:
+    """Within two minutes; and its end within one."""
+    bench.api.about = {COUNT: {"online_instance_cnt": 1}}
+    up(bench)
+    assert not bench.channel.look(), "that was asked a moment ago"
+    bench.turn(AGAIN_SECONDS)
+    bench.api.about = {COUNT: {"online_instance_cnt": 2}}
+    before = len(bench.api.asked)
+    assert bench.channel.look() and bench.channel.look()
+    bench.pump()
+    assert not bench.channel.look()
+    assert len(bench.api.asked) == before + 1, "calls are counted by the month"
+    assert "2 connections" in bench.channel.state()[1]
+    bench.api.about = {COUNT: {"online_instance_cnt": 1}}
+    bench.turn(ASKED_SECONDS)
+    bench.channel.look()
+    bench.pump()
+    assert "connections" not in str(bench.channel.facts())
 
 
 def test_connection_of_a_moment_ago_is_no_second_machine(bench: Bench) -> None:
@@ -120,8 +148,12 @@ def test_connection_of_a_moment_ago_is_no_second_machine(bench: Bench) -> None:
     up(bench)
     bench.api.about = {COUNT: {"online_instance_cnt": 1}}
     bench.turn(AGAIN_SECONDS)
+    assert "connections" not in bench.channel.state()[1]
+    bench.line.enter("waiting", "cut")
+    up(bench)
     bench.api.about = {COUNT: {"online_instance_cnt": 2}}
-    bench.channel._health.look(0)
+    bench.turn(ASKED_SECONDS)
+    bench.channel.look()
     bench.pump()
     assert "connections" not in bench.channel.state()[1]
 

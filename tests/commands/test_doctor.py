@@ -8,7 +8,7 @@ import pytest
 
 from feishuperm.commands import doctor as command
 from feishuperm.errors import FeishupermError, UsageError
-from feishuperm.setup.doctor import CODES, Finding
+from feishuperm.setup.doctor import CODES, Row
 
 
 @pytest.mark.parametrize(("state", "code"), [("ok", 0), ("warn", 0), ("fail", 1)])
@@ -18,7 +18,7 @@ def test_exit_code_tells_of_failures_only(
     state: str,
     code: int,
 ) -> None:
-    rows = [Finding("python", "ok", "\x1b"), Finding("file", state, "中文", "mend")]
+    rows = [Row("python", "ok", "\x1b"), Row("file", state, "中文", "repair")]
     monkeypatch.setattr(command, "examine", lambda case: iter(rows))
     assert command.main([]) == code
     assert capsys.readouterr().out.splitlines() == [row.line() for row in rows]
@@ -59,12 +59,12 @@ def test_every_number_is_explained_in_chinese_too(
     monkeypatch.setenv("FEISHUPERM_LANG", "zh")
     assert command.main([str(number)]) == 0
     meaning, cure = capsys.readouterr().out.splitlines()
-    assert any(word in meaning for word in ("飞书", "应用", "服务", "点按"))
+    assert any(word in meaning for word in ("飞书", "应用", "服务", "点击"))
     assert cure.startswith("  -> ")
 
 
 def test_unknown_number_is_said_to_be_unknown() -> None:
-    with pytest.raises(FeishupermError, match="7 is no number we know"):
+    with pytest.raises(FeishupermError, match="unknown error code: 7"):
         command.main(["7"])
     with pytest.raises(UsageError, match="'abc' is no number"):
         command.main(["abc"])

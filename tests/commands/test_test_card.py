@@ -21,7 +21,7 @@ def test_absent_server_and_missing_bot_are_told_before_any_card(
     with pytest.raises(NotRunningError):
         command.main([])
     status = {"channels": [{"name": "inbox", "state": "up", "detail": ""}]}
-    monkeypatch.setattr(command, "ask_server", lambda question, path: status)
+    monkeypatch.setattr(command, "settled_status", lambda path: status)
     with pytest.raises(FeishupermError, match="no Feishu group bot"):
         command.main([])
     assert capsys.readouterr().out == ""

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from feishuperm.setup.scan import ADDONS, EVENT, SCOPES
+from feishuperm.app.health import EVENT, SCOPES
+from feishuperm.setup.scan import ADDONS
 from tests.conftest import ROOT, clean_env, free_port, need, wait_until
 from tests.fakes.feishu import APP_ID, APP_SECRET
 from tests.fakes.feishu_app import BOT, OWNER

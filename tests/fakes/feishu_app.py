@@ -55,6 +55,7 @@ SERVICE = 33554678
 ANSWER_SECONDS = 3.0  # for the answer to a tap
 MAX_FILE = 30 << 20
 TOASTS = ("info", "success", "error", "warning")
+WRONG_APP = {"code": 1000040345, "msg": "app_id or app_secret is invalid"}
 QUIET = logging.getLogger("tests.fakes.feishu_app")  # handshakes that faults cut short
 QUIET.disabled = True
 
@@ -74,6 +75,7 @@ class Handshake(NamedTuple):
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
+    lasts: bool = False  # for all that come, not for one
 
 
 class Connections:
@@ -140,11 +142,14 @@ class Connections:
     ) -> Response | None:
         if self.refusals:
             refusal = self.refusals.popleft()
+            self.refusals.extend([refusal] * refusal.lasts)
             return Response(refusal.status, "refused", Headers(refusal.headers), b"")
         query = parse_qs(request.path.partition("?")[2])
         ticket = query.get("ticket", [""])[0]
         if ticket not in self.tickets:
-            return Response(403, "Forbidden", Headers(), b"")
+            return Response(
+                403, "Forbidden", Headers((("Handshake-Status", "403"),)), b""
+            )
         self.tickets.discard(ticket)  # good for one connection
         return None
 
@@ -256,6 +261,8 @@ class FakePlatform(FakeFeishu):
         self.urged: list[tuple[str, list[str]]] = []
         self.files: dict[str, bytes] = {}
         self.discovery: deque[Json] = deque()  # answers instead of an address
+        self.published = True
+        self.granted: list[str] = []  # what the app may do, as anybody may ask
         self.scopes_missing: set[str] = set()  # paths that answer 99991672
         self.patch_times: dict[str, deque[float]] = {}
         self.person_times: dict[str, deque[float]] = {}
@@ -438,7 +445,9 @@ class FakePlatform(FakeFeishu):
             return self.discovery.popleft()
         asked = json_object(body) or {}
         if asked.get("AppID") != APP_ID or asked.get("AppSecret") != APP_SECRET:
-            return {"code": 1000040345, "msg": "app_id or app_secret is invalid"}
+            return WRONG_APP
+        if not self.published:
+            return WRONG_APP  # the same words, though id and secret are right
         ticket = f"{self.connections.random.getrandbits(64):016x}"
         self.connections.tickets.add(ticket)
         key = f"{self.connections.random.getrandbits(64):016x}"
@@ -456,6 +465,8 @@ class FakePlatform(FakeFeishu):
 
     def _about(self, route: str) -> Json:
         if route == "bot/v3/info":
+            if not self.published:
+                raise Refusal(11205, "app do not have bot", 400)
             bot = {
                 "activate_status": self.bot_status, "app_name": "feishuperm",
                 "open_id": BOT, "ip_white_list": [],
@@ -464,6 +475,12 @@ class FakePlatform(FakeFeishu):
         if route == "event/v1/connection":
             count = len(self.connections.open)
             return {"code": 0, "msg": "", "data": {"online_instance_cnt": count}}
+        if route == "application/v6/scopes":
+            if not self.published:
+                raise Refusal(212100, "app not installed", 400)
+            rows = [{"scope_name": name, "grant_status": 1} for name in self.granted]
+            rows.append({"scope_name": "im:message.urgent", "grant_status": 2})
+            return {"code": 0, "msg": "", "data": {"scopes": rows}}
         if route == "application/v6/applications/me":
             listed = ["card.action.trigger"] if self.subscribed else []
             info = {"callback_type": "websocket", "subscribed_callbacks": listed}

@@ -158,7 +158,6 @@ class Platform(FakePlatform):
         self.tells_callback = True
         self.tells_connections = True
         self.app_status = 1
-        self.published = True
         self.unaudited = ""
         self.owner = OWNER
         self.refused: dict[str, Refusal] = {}  # route -> what it answers instead

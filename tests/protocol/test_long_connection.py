@@ -19,6 +19,7 @@ from feishuperm.protocol.feishu_frame import (
     encode_frame,
 )
 from feishuperm.protocol.long_connection import (
+    UNPUBLISHED,
     Delivery,
     Endpoint,
     LongConnection,
@@ -141,7 +142,7 @@ def test_odd_interval_stays_within_reason(value: object, expected: float) -> Non
         ),
         (
             b'{"code":403}',
-            "Feishu refuses the long connection: publish the app and switch its bot on",
+            UNPUBLISHED,
             True,
         ),
         (
@@ -214,8 +215,8 @@ def test_each_refusal_of_discovery_has_its_meaning(
         (
             403,
             {},
-            "Feishu refuses the long connection: publish the app and switch its bot on",
-            True,
+            "a proxy on the way does not pass WebSockets (HTTP 403)",
+            False,
         ),
         (
             514,
@@ -232,7 +233,7 @@ def test_each_refusal_of_discovery_has_its_meaning(
         (
             200,
             {"handshake-status": "403"},
-            "Feishu refuses the long connection: publish the app and switch its bot on",
+            UNPUBLISHED,
             True,
         ),
         (502, {}, "Feishu is busy; if that lasts, the app was never published", False),

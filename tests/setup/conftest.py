@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from feishuperm import __version__
+from feishuperm.app.health import ok
 from feishuperm.lib.control import NotRunningError
 from feishuperm.setup import doctor
-from feishuperm.setup.checks import OK, Result
 from feishuperm.setup.doctor import CHECKS
 from feishuperm.setup.steps import Step
 from tests.setup.patient import HEALTH, Patient
@@ -62,10 +62,14 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Patient
         "http": "http://localhost:8080",
         "listens": "http://127.0.0.1:8080",
         "started": time.time() + 60,
+        "channels": [
+            {"name": name, "state": "up", "detail": ""}
+            for name in ("inbox", "app", "webhook", "gateway")
+        ],
     }
-    monkeypatch.setattr(doctor, "ask_server", lambda *a, **k: dict(status))
+    monkeypatch.setattr(doctor, "settled_status", lambda *a, **k: dict(status))
     monkeypatch.setattr(doctor, "fetch", lambda *a, **k: (200, HEALTH))
-    monkeypatch.setitem(CHECKS, "loop", lambda case: iter([Result(OK, "")]))
+    monkeypatch.setitem(CHECKS, "loop", lambda case: iter([ok("")]))
     yield Patient(tmp_path)
 
 
@@ -74,5 +78,5 @@ def absent(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Patient:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotRunningError("the server is not running")
 
-    monkeypatch.setattr(doctor, "ask_server", refuse)
+    monkeypatch.setattr(doctor, "settled_status", refuse)
     return patient

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from feishuperm.app.health import FAIL, OK, WARN
 from feishuperm.lib.post import Reply
 from feishuperm.models.names import PROGRAMS
-from feishuperm.setup.checks import FAIL, OK, WARN, DoctorContext
-from feishuperm.setup.doctor import examine
+from feishuperm.setup.doctor import DoctorContext, examine
 
 HEALTH = '{"ok": true, "version": "1"}'
 HOOK = {"type": "command", "command": "feishuperm-hook", "timeout": 60}
@@ -64,11 +64,11 @@ class Patient:
 
     def examine(self, name: str) -> list[tuple[str, str, str]]:
         """Run the checks up to one; its findings."""
-        found = examine(DoctorContext(self.environ, str(self.home / "project")))
+        here = DoctorContext(self.environ, str(self.home / "project"))
         rows = []
-        for finding in found:
-            if finding.check == name:
-                rows.append((finding.state, finding.text, finding.fix))
+        for row in examine(here):
+            if row.check == name:
+                rows.append((row.state, row.text, here.typed(row.fix)))
             elif rows:
                 break
         return rows

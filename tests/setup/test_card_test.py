@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from feishuperm.app.api import REPAIR
+from feishuperm.app.health import FAIL, OK
 from feishuperm.errors import FeishupermError
 from feishuperm.lib.control import NotRunningError
-from feishuperm.setup.checks import bot_problem, is_late, watch
+from feishuperm.messages import msg
+from feishuperm.setup.checks import Tap, channel_finding, is_late, obstacle, watch
 from tests.tables import every_row
 
 
@@ -39,7 +42,8 @@ def watched(answers: list[Any]) -> str:
         return answer  # type: ignore[no-any-return]
 
     hook: Any = Hook(len(answers))
-    return watch(hook, ask, 1.0, lambda: 0.0, lambda seconds: None)
+    found = watch(hook, ask, 1.0, clock=lambda: 0.0, pause=lambda seconds: None)
+    return found.text if found else ""
 
 
 def test_broken_bot_is_told_once_and_at_once(
@@ -63,13 +67,19 @@ def test_server_that_restarts_does_not_end_the_wait() -> None:
 def test_wait_has_an_end() -> None:
     hook: Any = Hook(1000)
     times = iter(range(1000))
-    watch(hook, lambda: status("up"), 3.0, lambda: next(times), lambda seconds: None)
+    watch(
+        hook,
+        lambda: status("up"),
+        3.0,
+        clock=lambda: next(times),
+        pause=lambda seconds: None,
+    )
     assert hook.looks > 900
 
 
 def test_server_without_a_bot_is_refused() -> None:
     with pytest.raises(FeishupermError, match="no Feishu group bot"):
-        bot_problem({"channels": [{"name": "inbox", "state": "up", "detail": ""}]})
+        obstacle({"channels": [{"name": "inbox", "state": "up", "detail": ""}]})
 
 
 @every_row(
@@ -84,3 +94,65 @@ def test_deny_of_the_clock_is_no_tap(message: str, late: bool) -> None:
     decision = {"behavior": "deny", "message": message}
     output = {"hookSpecificOutput": {"decision": decision}}
     assert is_late(json.dumps(output)) is late
+
+
+def channel(name: str, state: str, detail: str = "", **facts: Any) -> dict[str, Any]:
+    return {"name": name, "state": state, "detail": detail, **facts}
+
+
+def test_one_way_that_is_up_will_do() -> None:
+    rows = [channel("app", "down", "cut"), channel("webhook", "up")]
+    assert obstacle({"channels": rows}) is None
+    assert obstacle({"channels": rows[:1]}) == channel_finding(rows[0])
+
+
+PAGE = "https://open.feishu.cn/app/cli_1/version"
+
+
+@every_row(
+    ("row", "text", "fix"),
+    [
+        (channel("app", "up", "nothing sent yet"), "", ""),
+        (channel("app", "down", "h: the proxy refuses the connection: 403 Forbidden"),
+         "the proxy refuses", "NO_PROXY"),
+        (channel("app", "down", msg("{}: {}", "not published", PAGE)),
+         "the app is down: not published", f"open {PAGE}"),
+        (channel("app", "up", msg(REPAIR, "the app has 2 connections", "stop it"),
+                 connections=2), "the app has 2 connections", "stop it"),
+        (channel("gateway", "down", "the gateway has revoked this machine", url="u"),
+         "the gateway has revoked this machine", "feishuperm join u"),
+        (channel("gateway", "down", "Connection refused", url="u"),
+         "the gateway is down: Connection refused", "check the network"),
+    ],
+)  # fmt: skip
+def test_reason_is_one_sentence_with_what_repairs_it(
+    row: dict[str, Any], text: str, fix: str
+) -> None:
+    finding = channel_finding(row)
+    assert finding.state == (FAIL if text else OK)
+    assert text in finding.text and fix in finding.fix
+    assert PAGE not in finding.text
+
+
+def test_tap_that_did_not_come_has_the_reason_of_the_doctor() -> None:
+    broken = channel_finding(channel("app", "down", "cut"))
+    late, lost = Tap("{}", 55.2, None, is_late=True), Tap("", 3.0, None)
+    assert str(late.failure()) == "nobody tapped within 55 seconds"
+    assert str(lost.failure()) == "nobody saw the card"
+    told = Tap("{}", 55.2, broken, is_late=True).failure()
+    assert told is not None and (str(told), told.hint) == broken[1:]
+    assert Tap("{}", 1.0, None, surface="card").failure() is None
+
+
+@every_row(
+    ("surface", "said"),
+    [
+        ("card", "Got your tap (18.9 s). Your phone is connected.\n"),
+        ("inbox", "Answered in the inbox. To try your phone: feishuperm test-card\n"),
+    ],
+)
+def test_tap_is_told_by_where_it_came_from(
+    capsys: pytest.CaptureFixture[str], surface: str, said: str
+) -> None:
+    Tap("{}", 18.94, None, surface=surface).tell()
+    assert capsys.readouterr().out == said

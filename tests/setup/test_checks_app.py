@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from feishuperm.app.api import NO_ANSWER, Result
+from feishuperm.app.api import NO_ANSWER, AppApi, Result
+from feishuperm.app.health import FAIL, OK, RESCAN, SCOPES, TEST, WARN
+from feishuperm.channels.dial import dial_feishu
 from feishuperm.models.settings import Settings
-from feishuperm.setup.checks import FAIL, OK, WARN, AppCheck, is_connected
-from feishuperm.setup.scan import ADDONS, SCOPES
+from feishuperm.protocol.long_connection import Refusal as LineRefusal
+from feishuperm.setup.checks import app_findings, app_owner, bot_id
+from feishuperm.setup.scan import ADDONS
 from tests.fakes.feishu import APP_ID, APP_SECRET, Refusal
 from tests.fakes.feishu_app import OWNER, FakePlatform
 from tests.fakes.feishu_registration import Platform
 from tests.setup.patient import Patient, states
 from tests.tables import every_row
-
-RESCAN = "feishuperm install --rescan"
-TEST = "feishuperm test-card"
 
 
 def app_of(feishu: FakePlatform, **values: str) -> dict[str, str]:
@@ -37,13 +37,15 @@ def scanned() -> Platform:
     return platform
 
 
-def rows(feishu: Platform, held: bool = False) -> list[tuple[str, str, str]]:
-    check = AppCheck(Settings(app_of(feishu)), "edit config", RESCAN, TEST, held)
-    return [tuple(row) for row in check.results()]  # type: ignore[misc]
+def api_of(feishu: Platform) -> AppApi:
+    return AppApi(APP_ID, APP_SECRET, feishu.base_url)
 
 
-def troubles(feishu: Platform, held: bool = False) -> list[tuple[str, str, str]]:
-    return [row for row in rows(feishu, held) if row[0] != OK]
+def troubles(feishu: Platform, row: Any = None) -> list[tuple[str, str, str]]:
+    """What is wrong; `row` is what the server says of its connection."""
+    settings, status = Settings(app_of(feishu)), {"channels": [row] if row else []}
+    found = app_findings(settings, api_of(feishu), status, "edit config")
+    return [tuple(row) for row in found if row.state != OK]
 
 
 def test_app_that_is_ready_needs_no_group_bot(patient: Patient) -> None:
@@ -60,10 +62,9 @@ def test_calls_come_in_the_order_in_which_one_needs_the_other() -> None:
                  for path, _ in feishu.requests]  # fmt: skip
     assert paths == [
         "auth/v3/tenant_access_token/internal",
+        "application/v6/applications/me/app_versions",
         "bot/v3/info",
         "application/v6/applications/me",
-        "application/v6/applications/me/app_versions",
-        "event/v1/connection",
     ]
 
 
@@ -86,27 +87,11 @@ def test_app_that_cannot_work_is_a_fault_with_its_remedy(
         assert "wrong-secret" not in str(patient.examine("feishu"))
 
 
-@pytest.mark.parametrize(("count", "state"), [(0, OK), (1, OK), (2, WARN)])
-def test_second_machine_on_the_same_app_is_named(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch, count: int, state: str
-) -> None:
-    with scanned() as feishu:
-        about = feishu._about
-        answer = {"code": 0, "msg": "", "data": {"online_instance_cnt": count}}
-        monkeypatch.setattr(
-            feishu,
-            "_about",
-            lambda route: answer if "connection" in route else about(route),
-        )
-        patient.write_config(**app_of(feishu))
-        assert states(patient, "feishu") == state
-
-
 CONSOLE = f"/app/{APP_ID}/"
 FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
-    ({"bot_status": 1}, FAIL, "switched off by the company", f"{CONSOLE}version"),
-    ({"bot_status": 3}, FAIL, "waits to be switched on", f"{CONSOLE}version"),
-    ({"bot_status": 9}, FAIL, "unknown state (status 9)", f"{CONSOLE}version"),
+    ({"bot_status": 1}, FAIL, "the company has switched off", f"{CONSOLE}version"),
+    ({"bot_status": 3}, FAIL, "the company has to switch on", f"{CONSOLE}version"),
+    ({"bot_status": 9}, FAIL, "cannot be used (status 9)", f"{CONSOLE}version"),
     ({"app_status": 0}, FAIL, "the app is switched off", f"{CONSOLE}version"),
     ({"unaudited": "oav_2"}, WARN, "waits for the company's", f"{CONSOLE}version"),
     ({"scopes": SCOPES[1:]}, FAIL, SCOPES[0], f"{CONSOLE}auth?q={SCOPES[0]}&"),
@@ -115,9 +100,9 @@ FAULTS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"callbacks": []}, FAIL, "card.action.trigger is not subscribed", RESCAN),
     ({"callbacks": []}, FAIL, "taps do not reach the app", f"{CONSOLE}callback"),
     ({"callback_type": "webhook"}, FAIL, "to a web address", f"{CONSOLE}callback"),
-    ({"tells_callback": False}, WARN, "unknown whether taps reach the app", TEST),
+    ({"tells_callback": False}, WARN, "does not say whether taps reach the app", TEST),
     ({"published": False}, FAIL, "no version of the app is published", "version"),
-    ({"events": []}, WARN, "texts do not reach the app", f"{CONSOLE}event"),
+    ({"events": []}, WARN, "messages to the bot do not arrive", f"{CONSOLE}event"),
 ]
 
 
@@ -138,20 +123,54 @@ def test_wider_scopes_do_as_well() -> None:
         assert troubles(feishu) == []
 
 
-def test_what_the_app_may_not_read_is_unknown_and_mended_by_a_scan() -> None:
+def test_app_that_may_not_read_its_own_list_is_asked_by_the_other() -> None:
+    """`application/v6/scopes` needs no permission."""
     with scanned() as feishu:
-        feishu.scopes = list(SCOPES[:4])
-        assert [(row[0], row[2]) for row in troubles(feishu)] == [(WARN, RESCAN)] * 2
-        assert all("unknown" in row[1] for row in troubles(feishu))
+        feishu.scopes = feishu.granted = list(SCOPES[:4])
+        unknown, missing = troubles(feishu)
+        assert unknown[0] == WARN and unknown[2] == RESCAN
+        assert missing[0] == WARN and missing[1].endswith(f": {SCOPES[4]}")
+        feishu.granted = list(SCOPES[1:4])
+        assert troubles(feishu)[1][0] == FAIL
+        assert SCOPES[0] in troubles(feishu)[1][1]
 
 
 @every_row("code", [210503, 210508, 404])
 def test_call_that_feishu_refuses_leaves_it_unknown(code: int) -> None:
     with scanned() as feishu:
-        for route in ("application/v6/applications/me",):
-            feishu.refused[route] = Refusal(code, "x", 400)
+        feishu.granted = list(SCOPES)
+        feishu.refused["application/v6/applications/me"] = Refusal(code, "x", 400)
         ((state, text, fix),) = troubles(feishu)
-    assert (state, fix) == (WARN, TEST) and text.startswith("unknown what the app may")
+        assert (state, fix) == (WARN, TEST) and text.startswith("Feishu does not say")
+        feishu.refused["application/v6/scopes"] = Refusal(code, "x", 400)
+        assert [row[::2] for row in troubles(feishu)] == [(WARN, TEST)] * 2
+
+
+@every_row("tells", [True, False])
+def test_app_that_is_not_published_is_told_as_such(tells: bool) -> None:
+    """Whether or not it may read its versions; never as a wrong secret."""
+    with scanned() as feishu:
+        feishu.published = False
+        if not tells:
+            feishu.scopes = []
+        with pytest.raises(LineRefusal) as refused:
+            dial_feishu(api_of(feishu))
+        down = {"name": "app", "state": "down", "detail": ""}
+        down["detail"] = api_of(feishu).problem(refused.value.args[0])
+        ((state, text, fix),) = troubles(feishu, down)
+    assert state == FAIL and "publish" in text and fix.startswith("open ")
+    assert "secret" not in text.lower() and "SECRET" not in str(refused.value)
+
+
+def test_connection_that_a_proxy_blocks_is_told_though_the_app_is_fine() -> None:
+    why = "a proxy on the way does not pass WebSockets (HTTP 403)"
+    with scanned() as feishu:
+        row = {"name": "app", "state": "down", "detail": why}
+        ((state, text, fix),) = troubles(feishu, row)
+        assert state == FAIL and text == f"the app is down: {why}"
+        assert "NO_PROXY" in fix
+        feishu.callbacks = []
+        assert len(troubles(feishu, row)) == 2
 
 
 @every_row(
@@ -164,50 +183,31 @@ def test_bot_that_is_not_there_names_its_page(code: int, page: str) -> None:
     assert state == FAIL and str(code) in text and fix.endswith(f"/{page}")
 
 
-def test_number_of_connections_that_feishu_does_not_tell_is_unknown() -> None:
-    with scanned() as feishu:
-        feishu.tells_connections = False
-        assert (OK, "unknown how many connections the app has", "") in rows(feishu)
-
-
-def test_connection_that_only_the_server_sees_is_named() -> None:
-    with scanned() as feishu:
-        assert troubles(feishu, held=False) == []
-        ((state, text, fix),) = troubles(feishu, held=True)
-    assert (state, fix) == (WARN, "feishuperm restart") and "no connection" in text
-
-
 @pytest.mark.parametrize("answer", [{}, {"app": []}, {"app": {"scopes": 1}}, {"x": 1}])
 def test_odd_answers_are_unknown_and_never_an_error(
     monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
 ) -> None:
     with scanned() as feishu:
         monkeypatch.setattr(feishu, "_app", lambda: answer)
-        monkeypatch.setattr(feishu, "_versions", lambda: {"items": [None, 1, {}]})
         assert {row[0] for row in troubles(feishu)} == {WARN, FAIL}
+        monkeypatch.setattr(feishu, "_versions", lambda: {"items": [None, 1, {}]})
+        assert {row[0] for row in troubles(feishu)} == {FAIL}
 
 
 def test_feishu_that_does_not_answer_is_a_fault_of_the_network() -> None:
     with scanned() as feishu:
-        check = AppCheck(Settings(app_of(feishu)), "edit config", RESCAN, TEST)
-        check.api.fetch_token = lambda: Result(False, NO_ANSWER, "no route")  # type: ignore[method-assign]
-        (row,) = check.results()
-    assert row == (FAIL, "the app cannot be used: no route", "check the network")
+        api = api_of(feishu)
+        api.fetch_token = lambda: Result(False, NO_ANSWER, "no route")  # type: ignore[method-assign]
+        settings = Settings(app_of(feishu))
+        (row,) = app_findings(settings, api, None, "edit config")
+    assert row == (FAIL, "Feishu does not answer: no route", "check the network")
 
 
 def test_owner_is_whom_the_platform_names() -> None:
     with scanned() as feishu:
-        check = AppCheck(Settings(app_of(feishu)), "", "", "")
-        assert (check.owner(), check.bot_id()) == (OWNER, "ou_bot")
+        api = api_of(feishu)
+        assert (app_owner(api), bot_id(api)) == (OWNER, "ou_bot")
         feishu.owner = "on_union"
-        assert check.owner() == ""
+        assert app_owner(api) == ""
         feishu.scopes = []
-        assert check.owner() == ""
-
-
-def test_connection_of_the_app_is_the_servers_word() -> None:
-    row: dict[str, object] = {"name": "app", "state": "down", "connected_since": None}
-    status = {"channels": [{"name": "inbox", "state": "up"}, row]}
-    assert not is_connected(None) and not is_connected(status)
-    row["connected_since"] = 1794800000.5  # though its taps are not subscribed
-    assert is_connected(status)
+        assert app_owner(api) == ""

@@ -8,10 +8,11 @@ from email.utils import formatdate
 
 import pytest
 
+from feishuperm.app.health import FAIL, OK, WARN
 from feishuperm.lib.post import Reply
 from feishuperm.models.settings import Settings
-from feishuperm.setup import checks
-from feishuperm.setup.checks import FAIL, OK, WARN, send_hello
+from feishuperm.setup import checks, doctor
+from feishuperm.setup.checks import send_hello
 from tests.setup.patient import Patient, answer, fixes, states
 from tests.tables import every_row
 
@@ -29,7 +30,7 @@ def test_bot_is_really_called(
     patient.write_config(
         FEISHU_WEBHOOK_URL="http://127.0.0.1:9/open-apis/bot/v2/hook/x"
     )
-    monkeypatch.setattr(checks, "post_json", answer(code))
+    monkeypatch.setattr(doctor, "post_json", answer(code))
     assert states(patient, "feishu") == state
 
 
@@ -43,7 +44,7 @@ def test_clock(
         FEISHU_WEBHOOK_URL="http://127.0.0.1:9/open-apis/bot/v2/hook/x"
     )
     date = formatdate(time.time() - skew, usegmt=True)
-    monkeypatch.setattr(checks, "post_json", answer(0, date))
+    monkeypatch.setattr(doctor, "post_json", answer(0, date))
     assert states(patient, "clock") == state
 
 
@@ -54,8 +55,8 @@ def test_clock(
         (19021, "", "feishuperm install --secret TEXT"),
         (19024, "", "change the bot's settings in the Feishu group"),
         (11232, "", "in a minute: feishuperm doctor"),
-        (19001, "FEISHU_WEBHOOK_URL", "set it right in the environment: "),
-        (19021, "FEISHU_WEBHOOK_SECRET", "set it right in the environment: "),
+        (19001, "FEISHU_WEBHOOK_URL", "correct it in the environment: "),
+        (19021, "FEISHU_WEBHOOK_SECRET", "correct it in the environment: "),
     ],
 )
 def test_wrong_bot_names_what_is_wrong(
@@ -65,7 +66,7 @@ def test_wrong_bot_names_what_is_wrong(
     patient.write_config(FEISHU_WEBHOOK_URL=url)
     if key:
         patient.environ[key] = url
-    monkeypatch.setattr(checks, "post_json", answer(code))
+    monkeypatch.setattr(doctor, "post_json", answer(code))
     assert fixes(patient, "feishu") == [fix + key]
 
 
@@ -93,6 +94,7 @@ def test_certificates_of_a_company_are_trusted(
         return Reply(200, {}, b'{"code": 0}')
 
     monkeypatch.setattr(checks, "post_json", post)
+    monkeypatch.setattr(doctor, "post_json", post)
     patient.write_config(FEISHU_WEBHOOK_URL=BOT, FEISHUPERM_CA_FILE="/etc/ca.pem")
     assert states(patient, "feishu") == OK
     values = {"FEISHU_WEBHOOK_URL": BOT, "FEISHUPERM_CA_FILE": "/etc/ca.pem"}

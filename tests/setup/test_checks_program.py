@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from feishuperm.app.health import FAIL, OK, WARN
 from feishuperm.services.ledger import Ledger
-from feishuperm.setup.checks import FAIL, OK, WARN
 from tests.setup.patient import Patient, fixes, states
 
 
@@ -75,10 +75,10 @@ def test_bad_value_in_the_environment_is_unset(patient: Patient) -> None:
     assert fixes(patient, "config") == ["unset CALLBACK_SERVER_PORT"]
 
 
-def test_folder_in_the_place_of_the_config_is_moved_away(patient: Patient) -> None:
+def test_folder_in_the_place_of_the_config_is_a_fault(patient: Patient) -> None:
     patient.config.unlink()
     patient.config.mkdir()
-    assert fixes(patient, "config") == [f"mv {patient.config} {patient.config}.old"]
+    assert states(patient, "config") == FAIL
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_unknown_key_names_the_nearest(patient: Patient, key: str, near: str) ->
             WARN,
             "CALLBACK_CONFIRM",
         ),
-        ({"PERMISSION_NOTIFY_DELAY": "55"}, FAIL, "cards come after 55 s"),
+        ({"PERMISSION_NOTIFY_DELAY": "55"}, FAIL, "cards are sent after 55 s"),
         ({"FEISHUPERM_SURFACES": "inbox"}, OK, ""),
         ({"FEISHUPERM_SURFACES": "webhook"}, FAIL, "nothing can show a request"),
         ({"FEISHUPERM_SURFACES": "inbox,app"}, WARN, "names app"),
@@ -147,4 +147,4 @@ def test_ledger_that_was_changed(patient: Patient) -> None:
     path = Path(ledger.path)
     path.write_bytes(path.read_bytes().replace(b"id-1", b"id-7"))
     assert states(patient, "ledger") == FAIL
-    assert fixes(patient, "ledger") == ["see all: feishuperm log verify"]
+    assert fixes(patient, "ledger") == ["feishuperm log verify"]

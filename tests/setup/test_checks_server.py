@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from feishuperm.app.health import FAIL, OK, WARN
 from feishuperm.lib import enrolment
 from feishuperm.lib.control import NotRunningError
 from feishuperm.lib.enrolment import Enrolment
 from feishuperm.models.names import DOCTOR_ANSWER, DOCTOR_TOOL
 from feishuperm.setup import doctor
-from feishuperm.setup.checks import FAIL, OK, WARN
 from feishuperm.setup.doctor import CHECKS
 from tests.setup.patient import HEALTH, Patient, fixes, states
 from tests.tables import every_row
@@ -25,7 +25,7 @@ def test_server_absent(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Non
     def absent(*args: Any, **kwargs: Any) -> Any:
         raise NotRunningError("the server is not running")
 
-    monkeypatch.setattr(doctor, "ask_server", absent)
+    monkeypatch.setattr(doctor, "settled_status", absent)
     assert states(patient, "server") == FAIL
 
 
@@ -33,7 +33,7 @@ def test_server_of_another_version(
     patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status = {"version": "0.0.9", "pid": 7, "http": "http://localhost:8080"}
-    monkeypatch.setattr(doctor, "ask_server", lambda *a, **k: status)
+    monkeypatch.setattr(doctor, "settled_status", lambda *a, **k: status)
     assert states(patient, "server") == FAIL
 
 
@@ -85,7 +85,7 @@ def test_bot_with_an_address_no_phone_can_open(patient: Patient) -> None:
 @pytest.mark.parametrize("check", ["socket", "http"])
 def test_without_a_server_its_parts_are_not_blamed(absent: Patient, check: str) -> None:
     absent.socket.unlink()
-    row = (WARN, "not checked: no server", "feishuperm install")
+    row = (WARN, "not checked: the server is not running", "feishuperm install")
     assert absent.examine(check) == [row]
 
 
@@ -100,13 +100,13 @@ def test_server_older_than_its_file_is_restarted(patient: Patient) -> None:
 def test_socket_missing_is_told_in_words(patient: Patient) -> None:
     patient.socket.unlink()
     ((_, text, _),) = patient.examine("socket")
-    assert text == f"{patient.socket}: No such file or directory"
+    assert text == f"{patient.socket} is gone"
 
 
 def test_socket_that_a_dead_server_left_is_told(absent: Patient) -> None:
     ((state, text, fix),) = absent.examine("socket")
     assert (state, fix) == (WARN, "feishuperm install")
-    assert text == f"{absent.socket} is what a server that is gone has left"
+    assert text == f"{absent.socket} is left over from a server that stopped"
 
 
 def test_server_that_lives_and_does_not_answer_is_restarted(
@@ -116,7 +116,7 @@ def test_server_that_lives_and_does_not_answer_is_restarted(
     monkeypatch.setattr(doctor, "is_server", lambda pid, program: True)
     ((state, text, fix),) = absent.examine("server")
     assert (state, fix) == (FAIL, "feishuperm restart")
-    assert "though process 7 lives" in text
+    assert "though process 7 is there" in text
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_both_loopback_families_have_to_be_ours(
         return six
 
     monkeypatch.setattr(doctor, "fetch", fetch)
-    assert states(patient, "loopback") == state
+    assert states(patient, "http") == state
 
 
 def decided(behavior: str) -> str:
@@ -209,9 +209,9 @@ def joined(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     enrolment.save_coming(OWN, patient.environ)
     enrolment.promote(patient.environ)
     row: dict[str, Any] = {"name": "gateway", "state": "up", "url": OWN.url}
-    status = doctor.ask_server({"command": "status"})
+    status = doctor.settled_status()
     status["channels"] = [row]
-    monkeypatch.setattr(doctor, "ask_server", lambda *a, **k: status)
+    monkeypatch.setattr(doctor, "settled_status", lambda *a, **k: status)
     return row
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from feishuperm.setup.checks import FILE_FIRST, DoctorContext, edit, words
+from feishuperm.setup.checks import edit
+from feishuperm.setup.doctor import FILE_FIRST, INSTALL, DoctorContext, words
 from tests.setup.patient import Patient
 from tests.tables import every_row
 
@@ -27,17 +28,17 @@ def test_project_file_is_registered_anew_from_its_folder(case: DoctorContext) ->
 
 def test_changed_file_is_asked_to_mend_nothing(case: DoctorContext) -> None:
     case.intact = False
-    for fix in (
-        case.install(),
-        case.restart(),
-        case.register(case.settings_paths()[1]),
-    ):
-        assert fix == FILE_FIRST
+    for fix in (INSTALL, case.register(case.settings_paths()[1])):
+        assert case.typed(fix) == FILE_FIRST
+    assert case.typed("chmod 600 /feishuperm x") == "chmod 600 /feishuperm x"
 
 
-def test_server_in_a_terminal_is_restarted_as_any(case: DoctorContext) -> None:
-    case.manifest.records.pop("service")
-    assert case.restart() == "feishuperm restart"
+def test_command_is_named_as_this_user_types_it(case: DoctorContext) -> None:
+    case.program = "/a/feishuperm"
+    said = "feishuperm install --rescan, or open https://x/feishuperm now"
+    assert case.typed(said) == (
+        "/a/feishuperm install --rescan, or open https://x/feishuperm now"
+    )
 
 
 def test_project_that_is_the_home_folder_has_two_files(patient: Patient) -> None:

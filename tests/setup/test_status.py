@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from feishuperm.errors import FeishupermError
 from feishuperm.lib.language import spoken
 from feishuperm.services.presenter import SENTENCES
 from feishuperm.setup import status as module
@@ -16,6 +17,7 @@ from feishuperm.setup.status import (
     inbox_link,
     lines,
     read_status,
+    settled_status,
 )
 from tests.tables import every_row
 
@@ -76,13 +78,30 @@ def test_inbox_link_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
     asked: list[Any] = []
 
     def ask(command: dict[str, Any], path: str) -> dict[str, Any]:
-        asked.append(command.get("inbox"))
-        return STATUS
+        asked.append((command["command"], command.get("inbox")))
+        return {"busy": False, **STATUS}
 
     monkeypatch.setattr(module, "ask_server", ask)
     assert inbox_link("/s") == STATUS["inbox"]
     assert read_status("/s", {"HOME": "/nonexistent"})["running"] is True
-    assert asked == [True, True]
+    assert asked == [("status", True), ("look", None), ("status", True)]
+
+
+def test_server_is_given_a_moment_to_see_who_else_is_connected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = [{"busy": True}, {"busy": False}, STATUS, FeishupermError("unknown")]
+    answers += [STATUS]
+
+    def ask(command: dict[str, Any], path: str) -> dict[str, Any]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[return-value]
+
+    monkeypatch.setattr(module, "ask_server", ask)
+    assert settled_status("/s") == STATUS
+    assert settled_status("/s") == STATUS, "an older server cannot look"
 
 
 def test_danger_has_a_word_in_the_language_of_the_reader(
