@@ -423,7 +423,8 @@ class AppSetup:
         for state, text, fix in found:
             if state != OK:
                 words = [translate(part) for part in (word(state), text, fix)]
-                show("  {}: {} -> {}".format(*words))
+                said = "  {}: {} -> {}".format(*words)
+                show(said.replace("feishuperm install", f"{self.command()} install"))
 
     def await_tap(self, socket: str, seconds: float) -> None:
         """A card to the owner; their tap proves the whole way, and that it is them."""

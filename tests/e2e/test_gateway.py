@@ -408,6 +408,23 @@ def test_doctor_finds_a_machine_that_was_revoked(
     assert found["gateway"]["fix"].endswith(f"join {gateway.url}")
 
 
+def test_doctor_tells_a_gateway_that_is_away_from_one_that_revoked(
+    machine: Served, gateway: RunningGateway
+) -> None:
+    gateway.stop()
+    wait_until(lambda: channel(machine)["state"] == "down")
+    done = subprocess.run(
+        [machine.pyz, "doctor", "--json"], env=machine.environ, cwd=machine.home,
+        text=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL,
+        check=False,
+    )  # fmt: skip
+    found = {row["check"]: row for row in json.loads(done.stdout)}
+    assert done.returncode == 1 and found["gateway"]["state"] == "fail"
+    assert found["gateway"]["text"].startswith("the gateway is down: ")
+    assert "join" not in found["gateway"]["fix"]
+    assert "setup" not in str(found["feishu"])
+
+
 def open_socket(gateway: RunningGateway) -> tuple[socket.socket, MachineWire]:
     """A WebSocket to the gateway that has not logged in."""
     sock, rest = dial_gateway(

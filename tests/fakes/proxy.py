@@ -12,11 +12,65 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 SECONDS = 30
 BLOCK = 65536
+
+
+class BlockingProxy:
+    """A proxy for plain HTTP that lets no WebSocket through.
+
+    It refuses tunnels, or opens them and answers the upgrade by itself.
+    """
+
+    def __init__(self, tunnels: bool) -> None:
+        self.tunnels = tunnels
+        self.blocked = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> BlockingProxy:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass, args=(connection,), daemon=True).start()
+
+    def _pass(self, near: socket.socket) -> None:
+        near.settimeout(SECONDS)
+        with near, suppress(OSError):
+            head = _head(near)
+            method, target, rest = head.split(b" ", 2)
+            if method != b"CONNECT":
+                address = urlsplit(target.decode())
+                path = target.partition(b"//")[2].partition(b"/")[2]
+                there = (address.hostname, address.port)
+                with socket.create_connection(there, SECONDS) as far:
+                    far.sendall(method + b" /" + path + b" " + rest)
+                    more = threading.Thread(target=_copy, args=(near, far), daemon=True)
+                    more.start()
+                    _copy(far, near)
+                return
+            self.blocked += 1
+            if self.tunnels:
+                near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                _head(near)
+            near.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
 
 
 class Proxy:
@@ -88,13 +142,18 @@ class Proxy:
 
 def _target(connection: socket.socket) -> str:
     """The host that a CONNECT names."""
+    return _head(connection).split()[1].decode().rpartition(":")[0]
+
+
+def _head(connection: socket.socket) -> bytes:
+    """A request to the end of its head, and what came behind it."""
     head = b""
     while b"\r\n\r\n" not in head:
         data = connection.recv(BLOCK)
         if not data:
             raise OSError("no request")
         head += data
-    return head.split()[1].decode().rpartition(":")[0]
+    return head
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
