@@ -98,6 +98,7 @@ SESSIONS = 1000  # of which something is remembered
 IDLE_NOTICES = ("permission_prompt", "idle_prompt")
 RESULT_STATES = (states.ALLOWED, states.ANSWERED, states.TERMINAL)
 
+NONE: dict[bytes, None] = {}  # of all calls that are found
 Shape = dict[str, int]  # of a tool's input: a hash for each of its keys
 
 
@@ -138,20 +139,37 @@ class Words(NamedTuple):
 
 
 class Watch:
-    """The notes on one pending call; ten thousand of them must stay small."""
+    """The notes on one pending call; ten thousand of them must stay small.
 
-    __slots__ = ("began", "clock", "ids", "reader", "result", "search", "state")
+    Until the call is found it is looked for among the lines of its transcript, by its
+    `shape`; then `ids` are looked for, those of all calls that may be it.
+    """
+
+    __slots__ = (
+        *("alike", "began", "clock", "exact", "ids", "is_over", "live", "reader"),
+        *("result", "shape", "state", "tool_name", "unheard"),
+    )
 
     def __init__(
-        self, reader: Reader, search: Search | None, clock: Callable[[], float]
+        self,
+        reader: Reader,
+        clock: Callable[[], float],
+        tool_name: str = "",
+        shape: Shape | None = None,
     ) -> None:
         self.reader = reader
         self.clock = clock
         self.began = clock()
-        self.search = search  # until the call is found
-        self.ids: tuple[bytes, ...] = ()  # of the call; of all, if several are alike
+        self.tool_name = tool_name
+        self.shape = shape  # None once the call is found
+        self.exact: dict[bytes, None] = {}  # ids of calls like it, oldest first
+        self.alike: dict[bytes, None] = {}  # same tool, other input: a plan, for one
+        self.live = False  # a call that appears now is the one, even if over at once
+        self.is_over = False  # and so it was
+        self.ids: tuple[bytes, ...] = ()
         self.state = UNKNOWN
         self.result = Result()  # of the call; of several alike, of the first to end
+        self.unheard = False  # nobody has been told of the words before it
 
     def check(self) -> str:
         """Read what was added since the last time; returns the state."""
@@ -166,20 +184,19 @@ class Watch:
 
     def has_call(self) -> bool:
         """Whether the call is in the transcript, and so is what was said before it."""
-        return bool(self.ids or (self.search and self.search.pending()))
+        return bool(self.ids or self.exact or self.alike)
 
     def may_follow(self) -> bool:
         """Whether there is a transcript in which the call may still appear."""
-        return self.search is not None and self.reader.offset > 0
+        return self.shape is not None and self.reader.offset > 0
 
     def open_ids(self) -> tuple[bytes, ...]:
         """The ids whose end would say something."""
-        search = self.search
-        return (*search.exact, *search.alike) if search else self.ids
+        return (*self.ids, *self.exact, *self.alike)
 
     def see(self, facts: Facts) -> None:
-        if self.search is not None:
-            self.search.see(facts)
+        if self.shape is not None:
+            self._search(facts, self.shape)
         elif self.state == PENDING:
             for id in self.ids:
                 if id in facts.over and not self.result.how:
@@ -190,70 +207,38 @@ class Watch:
             elif facts.prompt:
                 self.state = MOVED_ON
 
-    def conclude(self) -> None:
-        """Decide what was found, once it has had the time to appear."""
-        search = self.search
-        if search is None:
-            return
-        # From now on a call that appears is ours, even if it is over at once.
-        search.live = True
-        if self.clock() - self.began < YOUNG_SECONDS:
-            self.state = PENDING if search.exact else UNKNOWN
-            return
-        self.ids = search.pending()
-        if self.ids:
-            self.state = PENDING
-        elif search.found_over:
-            self.state, self.result = ANSWERED, search.result
-        else:
-            self.state = UNKNOWN
-            return
-        self.search = None
-
-
-class Search:
-    """Looks for the pending call of an event among the lines of a transcript."""
-
-    __slots__ = (
-        "alike",
-        "exact",
-        "found_over",
-        "live",
-        "result",
-        "shape",
-        "tool_name",
-    )
-
-    def __init__(self, tool_name: str, shape: Shape) -> None:
-        self.tool_name = tool_name
-        self.shape = shape
-        self.exact: dict[bytes, None] = {}  # ids, oldest first
-        self.alike: dict[bytes, None] = {}  # same tool, other input
-        self.live = False
-        self.found_over = False
-        self.result = Result()
-
-    def see(self, facts: Facts) -> None:
+    def _search(self, facts: Facts, shape: Shape) -> None:
         if facts.prompt:  # what an earlier turn left open is nobody's wait
             self.exact.clear()
             self.alike.clear()
         for use in facts.uses:
             if use.name == self.tool_name:
-                calls = self.exact if self._matches(use.shape) else self.alike
-                calls[use.id] = None
+                # The event's input is normalised: it may hold more than was written.
+                is_exact = use.shape.items() <= shape.items()
+                (self.exact if is_exact else self.alike)[use.id] = None
         for id, result in facts.over.items():
             if self.live and id in self.exact:
-                self.found_over, self.result = True, result
+                self.is_over, self.result = True, result
             self.exact.pop(id, None)
             self.alike.pop(id, None)
 
-    def _matches(self, given: Shape) -> bool:
-        # The event's input is the normalised one: it may hold more than was written.
-        return given.items() <= self.shape.items()
-
-    def pending(self) -> tuple[bytes, ...]:
-        """The ids that can be the call's: a plan, for one, differs from its event."""
-        return tuple(self.exact or self.alike)
+    def conclude(self) -> None:
+        """Decide what was found, once it has had the time to appear."""
+        if self.shape is None:
+            return
+        self.live = True
+        if self.clock() - self.began < YOUNG_SECONDS:
+            self.state = PENDING if self.exact else UNKNOWN
+            return
+        self.ids = tuple(self.exact or self.alike)
+        if self.ids:
+            self.state, self.result = PENDING, Result()
+        elif self.is_over:
+            self.state = ANSWERED
+        else:
+            self.state = UNKNOWN
+            return
+        self.shape, self.exact, self.alike = None, NONE, NONE
 
 
 class Reader:
@@ -289,8 +274,7 @@ class Reader:
             # Written again, with calls that were over long ago.
             self.offset, self.ahead = max(0, size - TAIL), 0
             for watch in self.watches:
-                if watch.search is not None:
-                    watch.search.live = False
+                watch.live = False
         data = _read(self.path, self.offset + self.ahead)
         end = data.rfind(b"\n") + 1
         if not end:
@@ -308,7 +292,7 @@ class Reader:
         return _part(self.path, self.offset, self.ahead)
 
     def _tell(self, data: bytes, watches: list[Watch]) -> None:
-        names = {watch.search.tool_name for watch in watches if watch.search}
+        names = {watch.tool_name for watch in watches if watch.shape is not None}
         ids = {id for watch in watches for id in watch.open_ids()}
         for line in data.split(b"\n"):
             facts = _facts(line, names, ids)
@@ -333,7 +317,7 @@ class Transcripts:
         if reader is None:
             return None
         for tail in (FIRST_TAIL, TAIL):
-            watch = Watch(reader, Search(tool_name, shape), self._clock)
+            watch = Watch(reader, self._clock, tool_name, shape)
             reader.look_back(watch, tail)
             watch.conclude()
             if watch.state == PENDING:
@@ -346,7 +330,7 @@ class Transcripts:
         reader = self._reader(path, agent_id)
         if reader is None:
             return None
-        watch = Watch(reader, None, self._clock)
+        watch = Watch(reader, self._clock)
         watch.ids, watch.state = (NO_CALL,), PENDING
         reader.look_back(watch, 0)
         reader.watches[watch] = None
@@ -654,7 +638,6 @@ class Watcher:
         self._on_result = on_result
         self._transcripts = Transcripts()
         self._watches: dict[str, Watch] = {}  # of waiting requests, by id
-        self._unheard: set[str] = set()  # those whose words are not there yet
         self._results: dict[str, tuple[Watch, float]] = {}  # of ended ones, and since
         self._look_due = math.inf  # when transcripts are looked at next
         self._next_look = 0
@@ -674,14 +657,13 @@ class Watcher:
         if watch is None:
             return
         self._watches[request.id] = watch
-        if not KINDS[request.kind].alone:  # the last words are what it is about
-            self._unheard.add(request.id)
+        # Of what comes alone, the last words are what it is about.
+        watch.unheard = not KINDS[request.kind].alone
         self._hear(request)
         self._look_soon()
 
     def end(self, request: Request) -> None:
         """It has ended: keep looking for how the call went on, if that is not known."""
-        self._unheard.discard(request.id)
         watch = self._watches.pop(request.id, None)
         if watch is None:
             return
@@ -707,16 +689,16 @@ class Watcher:
     def words_may_come(self, request: Request) -> bool:
         """Whether what was said before the call is on its way; it is read if not."""
         watch = self._watches.get(request.id)
-        if request.id not in self._unheard or watch is None or not watch.may_follow():
+        if watch is None or not watch.unheard or not watch.may_follow():
             return False
         self._look_at(request)
-        return request.id in self._unheard
+        return request.waits() and watch.unheard
 
     def _hear(self, request: Request) -> None:
         """Tell what was said before the call, as soon as the call is there."""
         watch = self._watches[request.id]
-        if request.id in self._unheard and watch.has_call():
-            self._unheard.discard(request.id)
+        if watch.unheard and watch.has_call():
+            watch.unheard = False
             self._on_words(request, last_words(watch.reader.path))
 
     def _learn_result(self, request: Request) -> None:

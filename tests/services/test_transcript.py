@@ -432,17 +432,17 @@ def test_watch_of_a_found_call_is_small(path: Path) -> None:
     path.write_text(use("toolu_01AbCdEfGhIjKlMnOpQrStUv", command="a" * 10_000))
     watch = begin(str(path), "Bash", {"command": "a" * 10_000})
     assert watch is not None
-    assert watch.search is None
-    parts = [watch, watch.ids, watch.ids[0]]
-    assert sum(map(sys.getsizeof, parts)) < 250
+    assert watch.shape is None
+    parts = [watch, watch.ids, watch.ids[0], watch.exact, watch.alike]
+    assert sum(map(sys.getsizeof, parts)) < 500
 
 
 def test_watch_of_a_call_that_is_not_found_keeps_no_input(path: Path) -> None:
     watch = begin(str(path), "Bash", {"command": "a" * 10_000})
     assert watch is not None
-    assert watch.search is not None
-    assert sys.getsizeof(watch.search.shape) < 300
-    assert all(isinstance(value, int) for value in watch.search.shape.values())
+    assert watch.shape is not None
+    assert sys.getsizeof(watch.shape) < 300
+    assert all(isinstance(value, int) for value in watch.shape.values())
 
 
 def test_many_watches_read_a_transcript_once(

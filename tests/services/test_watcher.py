@@ -25,6 +25,7 @@ class Watched:
     def __init__(self, state: str) -> None:
         self.state = state
         self.result = Result()
+        self.unheard = False
 
     def check(self) -> str:
         return self.state
