@@ -405,9 +405,13 @@ class Install:
     # The server.
 
     def apply(self, steps: list[Step], changes: dict[str, list[str]]) -> Service | None:
-        """Make the changes; the server is restarted only for those it must notice."""
+        """Make the changes; the server is restarted only for those it must notice.
+
+        What Feishu says of an app is asked by a server that has just started.
+        """
         kinds = (ProgramStep.name, ConfigStep.name, ServiceStep.name)
         noticed = any(changes.get(name) for name in kinds) or self.is_stale()
+        noticed = noticed or self.app.is_new
         before = self.manifest.record("service")
         for step in steps:
             if not isinstance(step, ServiceStep):

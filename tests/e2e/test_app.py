@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import time
 from collections.abc import Iterator
@@ -137,7 +138,8 @@ def test_edited_command_is_what_runs_and_every_surface_says_so(
     }
     assert "--if-present" in texts(tap.card) and "改后运行" in texts(tap.card)
     wait_until(lambda: "--if-present" in ledger(served))
-    page = served.get("/")
+    row = served.get("/").text.partition('id="recent">')[2].partition("</li>")[0]
+    page = served.get("/" + html.unescape(row.partition('href="')[2].partition('"')[0]))
     assert "--if-present" in page.text
 
 
@@ -293,7 +295,7 @@ def test_webhook_steps_in_while_no_tap_can_arrive_and_steps_back(
     [
         ({"FEISHU_APP_SECRET": "wrong"}, "FEISHU_APP_SECRET", "baseinfo"),
         ({"FEISHU_APP_ID": "cli_other"}, "FEISHU_APP_ID", "baseinfo"),
-        ({}, "bot is switched off", "version"),
+        ({}, "switched off the app's bot", "version"),
         ({"subscribed": ""}, "card.action.trigger", "callback"),
     ],
 )

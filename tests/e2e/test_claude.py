@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
@@ -102,8 +103,10 @@ def test_rule_of_an_earlier_session_is_honoured_by_the_next(
 
 
 def newest(served: Served) -> str:
-    """What the inbox says of the request that ended last, as HTML."""
-    return served.get("/").text.partition('id="recent">')[2].partition("</li>")[0]
+    """What the inbox says of the request that ended last, on its line and its page."""
+    line = served.get("/").text.partition('id="recent">')[2].partition("</li>")[0]
+    path = html.unescape(line.partition('href="')[2].partition('"')[0])
+    return line + served.get("/" + path).text
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"/tmp/gold-[a-z0-9_]{8}", "/GOLD"),
     (rf"\b\d{{10}}-{_HEX}{{8}}\b", "ID"),
     (rf"(?<![0-9a-z])m-{_HEX}{{12}}\b", "MACHINE"),
-    (r"\b(localhost|127\.0\.0\.1|\[::1\]):\d+", r"\1:PORT"),
+    (r"(?<!\w)(localhost|127\.0\.0\.1|\[::1\]):\d+", r"\1:PORT"),
     (r"\b(port|端口) \d{4,5}\b", r"\1 PORT"),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?", "TIME"),
     (r"\b\d\d-\d\d \d\d:\d\d(:\d\d)?\b", "TIME"),

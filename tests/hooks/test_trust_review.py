@@ -44,7 +44,7 @@ def test_change_while_the_person_reads_is_not_trusted(clone: Clone) -> None:
         clone.write(".claude/hooks/a.py", "evil")
         return "y"
 
-    with pytest.raises(FeishupermError, match="changed meanwhile"):
+    with pytest.raises(FeishupermError, match="changed in the meantime"):
         clone.review().trust(answer, lambda line: None)
     assert not clone.covered()
 
@@ -113,7 +113,7 @@ def test_folder_that_is_trusted_already_asks_nobody(clone: Clone) -> None:
 
 def test_what_is_no_folder_cannot_be_trusted(clone: Clone, tmp_path: Path) -> None:
     review = Review(str(tmp_path / "none"), clone.environ, clone.ledger)
-    with pytest.raises(FeishupermError, match="no folder"):
+    with pytest.raises(FeishupermError, match="no such folder"):
         review.trust(lambda _: "y", lambda line: None)
 
 
