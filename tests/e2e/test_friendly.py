@@ -248,7 +248,7 @@ def test_purge_says_what_it_removes_before_it_does(machine: Machine) -> None:
 
 def test_command_line_speaks_the_language_that_is_set(machine: Machine) -> None:
     said = machine.installed("--lang", "zh")
-    assert "已安装，正在运行" in said and "现在打开收件箱" in said
+    assert "已安装，正在运行" in said and "新的 claude 会话" in said
     assert "正在运行（后台进程" in machine.run("status").stdout
     assert "还没有任何记录" in machine.run("log").stdout
     for args in (["--help"], ["doctor"], ["uninstall", "--dry-run"], ["instal"]):
