@@ -111,7 +111,7 @@ def is_spelled(event: tuple[bytes, bytes], raw: bytes) -> bool:
     return event[0] in raw or event[1] in raw
 
 
-# To whoever types it: this is no command for people.
+# To a person who types it: this is no command for people.
 EXPLANATION = """\
 feishuperm hook is for Claude Code: it reads one hook event (JSON) on stdin and prints
 the decision. `feishuperm install` registers it, `feishuperm demo` shows it at work.

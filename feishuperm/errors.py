@@ -1,7 +1,7 @@
 """What can go wrong for a user, in words that are ready to print.
 
-`str(error)` is one line without a full stop; `hint`, if any, is the command that mends
-it.  The entry point prints both; nothing else in the program prints errors.
+`str(error)` is one line without a full stop; `hint`, if any, is the command that
+repairs it.  The entry point prints both; nothing else in the program prints errors.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ AGENTS: tuple[tuple[str, tuple[bytes, ...], tuple[bytes, ...]], ...] = (
 
 
 class NoServer(Exception):
-    """Nothing of ours listens on the socket."""
+    """No server of feishuperm listens on the socket."""
 
 
 class NotPermission(Exception):

@@ -3,7 +3,7 @@
 Queues, limits and retries are not known here.  The tenant token is fetched when a call
 needs one, kept, renewed before it ends, and once more when Feishu refuses it.  Nothing
 is called while nothing is to be sent.  A refusal comes back as a sentence that names
-the page of the console where it is mended; no sentence holds the secret or a token.
+the page of the console where it is repaired; no sentence holds the secret or a token.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ CODES = {
     99992402: (SIMPLER, msg("Feishu refused a field of the message")),
 }
 LACKS_SCOPE = (99991672, 230027)
-# The page of the console where the owner of an app mends it, and the codes it is for.
+# The page of the console where the owner of an app repairs it, and the codes it is for.
 MENDED_AT = {
     "baseinfo": (10003, 10014, 10015),
     "capability": (11205, 230006, 234007),
@@ -156,7 +156,7 @@ class AppApi:
         return self.request("PATCH", f"{MESSAGES}/{message_id}", body)
 
     def urge(self, message_id: str, open_id: str) -> Result:
-        """Let a message of ours buzz."""
+        """Let one of our messages buzz."""
         path = f"{MESSAGES}/{message_id}/urgent_app?user_id_type=open_id"
         return self.request("PATCH", path, {"user_id_list": [open_id]})
 
@@ -242,7 +242,7 @@ class AppApi:
         return self.judge(reply)
 
     def judge(self, reply: Reply) -> Result:
-        """What an answer means; a refusal names the page that mends it."""
+        """What an answer means; a refusal names the page that repairs it."""
         result, answer = judge(reply, CODES), part_at(decoded(reply.body))
         if result.ok:
             data = answer.get("data")
@@ -312,7 +312,7 @@ def split_fix(said: str) -> tuple[str, str]:
 
 
 def page_of(code: int) -> str:
-    """The page of the console that mends what a code says; empty if none does."""
+    """The page of the console that repairs what a code says; empty if none does."""
     return next((page for page, codes in MENDED_AT.items() if code in codes), "")
 
 

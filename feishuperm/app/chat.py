@@ -242,10 +242,11 @@ def undone(say: Callable[..., str], rules: Iterable[str], error: str) -> str:
     """What became of the wish to undo."""
     gone = "\n".join(rules)
     if error:
-        return say("Nothing was taken back: {why}", why=error)
+        return say("Nothing was undone: {why}", why=error)
     if not gone:
-        return say("There is no rule of this chat's to take back.")
+        return say("This chat has written no rule that could be undone.")
     return say(
-        "This rule is taken back:\n{rules}\nA session that runs keeps it till its end.",
+        "This rule was removed:\n{rules}\n"
+        "Sessions that are running keep it until they end.",
         rules=gone,
     )

@@ -24,7 +24,7 @@ from feishuperm.models.ask import Answer, Ask, Notice, Outcome, Receipt
 Later = Callable[[float, Callable[[], None]], object]
 
 NO_CONTENT = msg("The card shows no content: open the page to see it and decide")
-NOT_UNDONE = msg("The rule was not taken back; see feishuperm log.")
+NOT_UNDONE = msg("The rule was not undone; see feishuperm log.")
 GONE = (
     msg("The session has ended"),
     msg("Claude Code no longer waits for this request."),

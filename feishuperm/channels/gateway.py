@@ -157,7 +157,7 @@ class GatewayChannel(Channel):
         self._nonce = ""
         self._hello = ""  # the gateway's nonce
         self._ahead = 0.0  # of our clock: the gateway's, which goes on as evenly
-        self._skew = 0  # seconds that its wall clock is ahead of ours
+        self._skew = 0  # seconds that its wall clock is ahead of this one
         self._proven = enrolment.keys[:1]  # what it proves taps by
         self._stage, self._detail = AWAY, NOT_YET
         self._deaf = ""  # why no tap can arrive though the gateway is there

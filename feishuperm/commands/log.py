@@ -27,7 +27,7 @@ USAGE = """feishuperm log [-n N] [--json|--csv]
        feishuperm log undo ID"""
 EPILOG = msg("""\
 verify checks that no line was changed, taken out or put in, and that none is missing;
-undo ID takes back the rules that "always allow" wrote for a request.""")
+undo ID removes the rules that "always allow" wrote for a request.""")
 
 
 def main(args: list[str]) -> int:

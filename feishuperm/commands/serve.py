@@ -71,7 +71,7 @@ from feishuperm.services.web_access import Links, LoginTokens, Sessions, load_ke
 EPILOG = msg(
     "A unix socket for hooks, HTTP for browsers, and the cards to Feishu. "
     "Settings come from\n"
-    "the environment and config.env; SIGTERM hands what waits back to the "
+    "the environment and config.env; SIGTERM hands pending requests back to the "
     "terminals and ends\n"
     "it."
 )
@@ -265,7 +265,7 @@ class Server:
         log(f"stops; {waiting} waiting requests are left to the next server")
         self.hooks.close()
         self.browsers.close()
-        self._later(0.0, self._let_go)  # after the answer to whoever asked for this
+        self._later(0.0, self._let_go)  # after the answer to the process that asked
         return waiting
 
     def _let_go(self) -> None:

@@ -33,7 +33,7 @@ lets Claude stop, or ask you; false sends it back to work with the feedback. A r
 that fails, is late or prints anything else counts as true, and the log says so.
 
 What it may cost: a review reads the session once more, for 2 dollars at most. There are
-up to SUPERVISOR_MAX_ITERATIONS for one prompt of yours. Claude Code itself ends a turn
+up to SUPERVISOR_MAX_ITERATIONS for one of your prompts. Claude Code itself ends a turn
 after CLAUDE_CODE_STOP_HOOK_BLOCK_CAP blocked stops in a row; install raises that.""")
 SWITCHES = ("on", "off", "status")
 THIS = object()  # a session that is not named

@@ -181,7 +181,7 @@ class Hub:
             has_feishu = is_up or holder not in ("", self.replica)
         except StoreDown:
             self._is_signed, pause, has_feishu = False, AGAIN_SECONDS, is_up
-        # Another replica that has it says so between two signs of ours.
+        # Another replica that has it says so between two of our signs.
         self._hear(has_feishu or not self._is_line_missed)
         self._is_line_missed = not has_feishu
         self.later(pause, lambda: self.go(self._sign()))

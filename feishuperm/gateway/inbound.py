@@ -103,7 +103,7 @@ class Inbound:
     # Pairing.
 
     async def _paired(self, who: str, value: dict[str, Any]) -> dict[str, Any]:
-        """The answer to "shall this machine's requests come to you?"."""
+        """The answer to "send this machine's requests to you?"."""
         say, registry = self._hub.say, self._hub.registry
         over = toast("warning", say("This pairing is over: run feishuperm join again"))
         joining = await self._hub.store.asked(text_at(value, "id"))
@@ -127,7 +127,7 @@ class Inbound:
         return toast("success", done, note_card(done, self._language))
 
     async def _code(self, code: str, who: str) -> str:
-        """A pairing code: ask on a card before anything comes of it."""
+        """A pairing code: ask on a card before anything happens."""
         registry = self._hub.registry
         if not registry.may_join(who):
             return self._hub.say("You are not on this gateway's list (GATEWAY_OWNERS)")

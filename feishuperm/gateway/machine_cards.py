@@ -23,7 +23,7 @@ def note_card(said: str, language: str) -> dict[str, Any]:
 
 
 def join_card(joining: Joining, language: str) -> dict[str, Any]:
-    """Shall this machine's requests come to you? The three facts to look at."""
+    """Should this machine's requests come to you? The three facts to look at."""
     say = partial(text, language)
     value = {"id": joining.id, "nonce": joining.nonce}
     yes, no = {**value, "action": JOIN}, {**value, "action": REFUSE}

@@ -91,7 +91,7 @@ class Gate:
         self._names = frozenset(name.lower() for name in own)
 
     def refusal(self, request: Request) -> Refusal | None:
-        """Why nothing of ours is for this request; None: go on."""
+        """Why this request gets nothing from us; None: go on."""
         memo, headers = request.memo, request.headers
         if "upgrade" in headers or ("connection" in headers and request.upgrades()):
             return Refusal(
@@ -192,7 +192,7 @@ class Gate:
     def suspect(self, request: Request, afresh: bool = False) -> Suspect | None:
         """The process behind a request, if it belongs to a session that asks.
 
-        Whoever is on this machine and hides is one too; who is elsewhere cannot be.
+        A process on this machine that hides is one too; one elsewhere cannot be.
         What was said of a connection holds for it, but `afresh` looks again: before
         anything is decided, if that was not done just now.
         """
@@ -261,7 +261,7 @@ def is_forwarded(request: Request) -> bool:
 
 
 def is_local(request: Request) -> bool:
-    """Whether the request comes from this machine, straight, whoever sent it."""
+    """Whether the request comes straight from this machine, from any process."""
     host = url_host("http://" + request.headers.get("host", ""))
     return (
         host_is_local(request.peer)
@@ -290,7 +290,7 @@ def _is_cross_site(request: Request) -> bool:
 
 
 class WrongIds:
-    """Counts wrong ids per sender, to stop whoever tries them out."""
+    """Counts wrong ids per sender, to stop a sender that tries them out."""
 
     def __init__(self) -> None:
         self._since = 0.0

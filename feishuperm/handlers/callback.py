@@ -234,7 +234,7 @@ class Callback:
         if asked is None or not asked.waits():
             return self._over(request, asked)
         row = KINDS[asked.kind].by_path(request.path)
-        # Whoever has a link may allow what was asked, not write what runs.
+        # A person with a link may allow what was asked, not write what runs.
         if row is None or (row.edits and not self._gate.may_read(request)):
             return self._whole(asked, request)
         answer = Answer(
@@ -460,14 +460,14 @@ class Callback:
     # Parts.
 
     def _sent(self, request: http1.Request) -> tuple[Form, Request | None]:
-        """A form of ours, and the request it names. Raises ProtocolError."""
+        """One of our forms, and the request it names. Raises ProtocolError."""
         form = own_form(self._gate, request)
         return form, self._find(request, {name: form[name][0] for name in form})
 
     def _find(self, request: http1.Request, fields: dict[str, str]) -> Request | None:
         """The request a link names. Raises ProtocolError for a link that names none.
 
-        Unsigned ids are short enough to be tried out, so whoever sent too many wrong
+        Unsigned ids are short enough to be tried out, so a sender of too many wrong
         ones is not even looked up.  A signature cannot be tried out: nobody is counted.
         """
         id = fields.get("id", "")

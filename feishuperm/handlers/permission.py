@@ -199,7 +199,7 @@ class Control:
         return {"busy": self._approvals.notifier.look()}
 
     def release(self, command: dict[str, Any]) -> Reply:
-        """Hand what waits back to the terminals."""
+        """Hand pending requests back to the terminals."""
         return {"released": self._approvals.release_all("released by the user")}
 
     def stop(self, command: dict[str, Any]) -> Reply:
@@ -209,7 +209,7 @@ class Control:
         return {"released": released}
 
     def handover(self, command: dict[str, Any]) -> Reply:
-        """End the server and leave what waits to the next one, which starts soon.
+        """End the server and leave pending requests to the next one, which starts soon.
 
         `again`: the same process becomes that one, in its terminal.
         """

@@ -33,7 +33,7 @@ def warn(message: str, /, *args: Any, **values: Any) -> None:
 
 
 def complain(error: FeishupermError) -> None:
-    """An error and the command that mends it."""
+    """An error and the command that repairs it."""
     warn(message_of(error))
     if error.hint:
         print(visible(translate("hint: {}", error.hint)), file=sys.stderr)

@@ -208,7 +208,7 @@ class Outcome(NamedTuple):
     result: str = ""  # the sentence how the call went on, once that is known
     result_look: str = ""  # "good" or "bad"
     answers: tuple[str, ...] = ()  # to a question: one line for each
-    undoable: bool = False  # it wrote rules that may be taken back
+    undoable: bool = False  # it wrote rules that may be undone
     undone: tuple[str, ...] = ()  # those that were
 
     def bare(self) -> Outcome:

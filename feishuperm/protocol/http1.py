@@ -171,7 +171,7 @@ class RequestReader:
         return len(self._buffer)
 
     def rest(self) -> bytes:
-        """Take back what is not read: it is of another protocol."""
+        """Return what is not read: it is of another protocol."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         return rest

@@ -81,7 +81,7 @@ class Refusal(ProtocolError):
         super().__init__(key)
         self.key = key
         self.code = code
-        self.fatal = fatal  # the same will be said again until somebody mends it
+        self.fatal = fatal  # the same will be said again until somebody repairs it
 
 
 WRONG_APP = msg("FEISHU_APP_ID or FEISHU_APP_SECRET is wrong")

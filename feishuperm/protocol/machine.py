@@ -70,7 +70,7 @@ LOGIN, WELCOME, ROTATE, TAP = (
 
 
 def prove(key: bytes, *parts: str) -> str:
-    """That whoever says these parts has the key."""
+    """That the sender of these parts has the key."""
     mac = hmac.new(key, digestmod=hashlib.sha256)
     for part in parts:
         data = part.encode(errors="surrogatepass")

@@ -1,7 +1,7 @@
 """RESP2, the protocol of Redis and Valkey: commands out, replies in.
 
 Knows no socket, no clock and no command.  A command is an array of bulk strings; the
-replies come back in the order of the commands, so whoever sends counts.  `next_reply()`
+replies come back in the order of the commands, so the sender counts.  `next_reply()`
 gives a reply or `PENDING`.  An error is a reply like any other (`Failure`), also inside
 an array.  Every length has a limit; what breaks the rules raises ProtocolError, and the
 connection is of no use after that: nobody knows where the next reply would begin.

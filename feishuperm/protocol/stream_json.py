@@ -78,7 +78,7 @@ class StreamJson:
                 return event
 
     def request(self, subtype: str, **fields: Any) -> tuple[str, bytes]:
-        """A request of ours: its id, which the answer will carry, and the line."""
+        """One of our requests: its id, which the answer will carry, and the line."""
         self.requests += 1
         id = f"feishuperm_{self.requests}"
         request = {"subtype": subtype, **fields}

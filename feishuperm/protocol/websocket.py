@@ -14,7 +14,7 @@ States of a `WebSocket`:
 `receive_data()` takes bytes, `next_event()` gives `Message`, `Ping`, `Pong` or `Close`,
 None when it needs more.  The `send_...()` methods return the bytes to write; answering
 a ping or a close is the caller's, since only the caller can write.  `Conversation` is
-such a caller: what every protocol of ours over a WebSocket has in common.
+such a caller: what our protocols over a WebSocket have in common.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ SECONDS = {
     "idle": 75.0,  # of keep-alive; longer than most proxies keep theirs
     "head": 15.0,  # for a whole request head, however slowly it drips
     "body": 60.0,  # for a form of at most 1 MiB over a bad line
-    "answer": 300.0,  # for whoever took the request; a forgotten one must not leak
+    "answer": 300.0,  # for the handler of the request; a forgotten one must not leak
     "send": 60.0,  # without progress on a response
     "linger": 2.0,  # for a refused client to read why
 }
@@ -133,7 +133,7 @@ class Connection(Handler):
         self.closed()
 
     def closed(self) -> None:
-        """The connection is over, whoever ended it."""
+        """The connection is over, ended by either side."""
         raise NotImplementedError
 
     def received(self, data: bytes) -> None:

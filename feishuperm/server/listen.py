@@ -95,7 +95,7 @@ def listen_unix(path: str) -> Listener:
         _clear(path)
         return Listener([_bind_unix(path)], path)
     finally:
-        # Still locked: whoever opened this file meanwhile finds it gone, and gives up.
+        # Still locked: a process that opened this file meanwhile gives up.
         os.unlink(path + ".lock")
         os.close(lock)
 
@@ -472,7 +472,7 @@ class HookAcceptor(Acceptor):
         self._listener.close()
         self._listener = listener
         self._listen()
-        report(f"{path} was deleted or replaced; it is bound anew")
+        report(f"{path} was deleted or replaced; it is bound again")
 
     def connect(self, sock: socket.socket) -> Connection:
         return HookConnection(self._loop, sock, self._on_frame, self._forget)
@@ -494,7 +494,7 @@ class HookAcceptor(Acceptor):
 class HttpAcceptor(Acceptor):
     """Browsers; one too many takes the place of an idle one, or gets a 503.
 
-    Whoever holds the most connections loses the first: a crowd from one address holds
+    The holder of most connections loses the first: a crowd from one address holds
     off nobody else, and inside the crowd the newest are served.
     """
 

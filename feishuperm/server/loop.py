@@ -6,7 +6,7 @@ An exception in one handler costs that handler its connection and nobody else th
 
 A turn takes a bounded while, however much is ready: what was not reached is first in
 the next turn, so that no crowd of sockets holds up a timer, nor timers a socket.  One
-call is the smallest unit; whoever has more to do asks for `again()`.
+call is the smallest unit; a handler with more to do asks for `again()`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Loop:
         selector: selectors.BaseSelector | None = None,
     ) -> None:
         self.now = clock
-        self.report = on_error  # an unexpected exception, to whoever writes the log
+        self.report = on_error  # an unexpected exception, to the writer of the log
         self._selector = checked_selector(selector or selectors.DefaultSelector())
         self._handlers: dict[int, Handler] = {}
         self._timers: list[tuple[float, int, Timer]] = []
@@ -120,7 +120,7 @@ class Loop:
         return timer
 
     def again(self, handler: Handler) -> None:
-        """Call `handler.handle(0)` in the next turn, after whoever waits by then."""
+        """Call `handler.handle(0)` in the next turn, after all that is ready."""
         self._ready.append((-1, handler, 0))
 
     def call_soon_threadsafe(self, fn: Callable[[], object]) -> None:

@@ -438,7 +438,7 @@ class Approvals:
         except FeishupermError as error:
             log(f"{id}: its rules were not undone: {error}", "error")
             return self._refusal(
-                msg("The rule was not taken back; see feishuperm log.")
+                msg("The rule was not undone; see feishuperm log.")
             ).receipt
         if done.entry:
             self._record({**done.entry, "surface": surface, "who": who})

@@ -22,6 +22,7 @@ from feishuperm.lib.display import one_line
 from feishuperm.lib.language import translate
 from feishuperm.lib.secrets import mask
 from feishuperm.messages import message_of, msg, word
+from feishuperm.models.request import GONE
 from feishuperm.services.ledger import (
     EXACT,
     INTENT,
@@ -176,6 +177,7 @@ def short_id(id: str) -> str:
 
 def _decision(entry: Entry) -> str:
     code = entry.get("action") or entry.get("state") or entry.get("event")
+    code = "session ended" if code == GONE else code
     decision = translate(word(str(code or "")))
     if entry.get("event") == REFUSED:  # it was tried, by somebody who must not
         return f"{translate(word(REFUSED))}: {decision}"
@@ -210,7 +212,9 @@ def verdict(report: Report, waiting: int = 0, head: str = "") -> tuple[list[str]
     """
     missing = list(report.missing)
     if waiting:
-        missing.append(msg("{} entries wait in the server for being written", waiting))
+        missing.append(
+            msg("{} entries are not written yet: the server holds them", waiting)
+        )
     sentences = [*report.problems, *missing, *report.notes]
     sound = not report.problems and not missing
     if head and report.after < 0:

@@ -327,7 +327,7 @@ class Presenter:
         return rows
 
     def waiting(self, requests: list[Request]) -> list[tuple[str, str]]:
-        """What waits: the title of each, and a line about it."""
+        """Pending requests: the title of each, and a line about it."""
         return [
             (
                 self.say(KINDS[request.kind].title),
@@ -608,7 +608,7 @@ def _read(payload: AskPayload, project: str, given: dict[str, Any]) -> Reading:
     name, home = payload.tool_name, os.path.expanduser("~")
     try:
         return read_call(name, given, project, home, payload.base.cwd, mask=redact)
-    except Exception as error:  # a mistake of ours must not keep anybody waiting
+    except Exception as error:  # our mistake must not keep anybody waiting
         log(f"a call could not be read: {type(error).__name__}: {error}", "error")
         return Reading(facts=(Finding("fact.unread"),))
 

@@ -754,7 +754,7 @@ class Watcher:
         """Whether somebody waits for what the transcripts say."""
         young = self._timers.now() - RESULT_QUICK_SECONDS
         watched = (self._requests.get(id) for id in self._watches)
-        # What waits for half a day is looked at again before it is answered.
+        # What is pending for half a day is looked at again before it is answered.
         return any(r is not None and not KINDS[r.kind].alone for r in watched) or any(
             since > young for _, since in self._results.values()
         )

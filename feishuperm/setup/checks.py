@@ -2,7 +2,7 @@
 
 Three know something: the running server of its connections (`channel_finding`), Feishu
 of the app and the group bot (`app_findings`, `send_hello`), and a person who taps a
-card (`await_tap`).  Whoever tells why no tap comes has the reason from here.
+card (`await_tap`).  All that tell why no tap comes have the reason from here.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def put_hook(
 ) -> str:
     """The text with our entry for an event, as it should be. Raises SettingsError.
 
-    `own` are commands of earlier installs.  An entry of ours that is there is repaired
+    `own` are commands of earlier installs.  An entry that we own is repaired
     where it stands, and a longer time-out that somebody gave it stays; a second one of
     the same program is cut out.
     """

@@ -425,14 +425,14 @@ class Install:
             return step.service
         return None
 
-    def start(self, step: ServiceStep, anew: bool) -> None:
+    def start(self, step: ServiceStep, restart: bool) -> None:
         """Let the server of before give way to the new one."""
-        if anew and self.status is not None:
+        if restart and self.status is not None:
             waiting = hand_over(self.socket)
             if waiting:
                 say("  {}", waiting)
         step.apply()
-        if anew:
+        if restart:
             self.started = True
             step.service.start()
         self.status_after = wait_until_running()
@@ -517,7 +517,7 @@ class Install:
 
 
 def is_shared(record: Record) -> bool:
-    """Whether a settings file has our hooks in the form for who may lack us."""
+    """Whether a settings file has the hooks in the form for people without it."""
     return any(unguarded(command) != command for command in record.get("commands", []))
 
 

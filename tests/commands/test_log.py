@@ -198,7 +198,7 @@ def test_verify_names_what_is_missing_and_does_not_say_that_all_is_well(
     monkeypatch.setattr(command, "ask_server", lambda question: answer)
     assert command.main(["verify"]) == 1
     output = capsys.readouterr().out
-    assert "3 entries wait in the server for being written" in output
+    assert "3 entries are not written yet: the server holds them" in output
     assert "nothing was changed" not in output
     answer["ledger"] = "odd"
     assert command.main(["verify"]) == 0

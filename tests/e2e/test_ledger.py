@@ -120,7 +120,7 @@ def test_nothing_is_allowed_while_the_ledger_cannot_be_written(
             result = run(served, "verify")
             assert result.returncode == 1
             assert "nothing was changed" not in result.stdout
-            assert "entries wait in the server" in result.stdout
+            assert "entries are not written yet" in result.stdout
             hook, third = served.ask(event())
             served.get(f"/deny?id={third}")
             finish(hook)
