@@ -123,7 +123,7 @@ def test_deleted_socket_file_is_bound_anew(served: Served) -> None:
     wait_until(lambda: os.path.exists(served.socket))
     second, second_id = served.ask(event(command="echo 2"))
     assert served.waiting() == [first_id, second_id]
-    assert "bound anew" in served.output()
+    assert "bound again" in served.output()
     for hook, id in ((first, first_id), (second, second_id)):
         served.get(f"/deny?id={id}")
         assert decision(finish(hook))["behavior"] == "deny"

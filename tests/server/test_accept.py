@@ -307,7 +307,7 @@ def test_socket_file_is_bound_anew_and_connected_hooks_stay(
     if replaced:
         dead_socket(path)
     bound.later()
-    assert len(bound.reports) == 1 and "bound anew" in bound.reports[0]
+    assert len(bound.reports) == 1 and "bound again" in bound.reports[0]
     assert stat.S_IMODE(os.lstat(path).st_mode) == 0o600
     assert bound.is_answered()
     assert servers.reply(waiting, frame(b"Q", b"event")) == frame(b"A", b"55")
