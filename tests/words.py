@@ -1,7 +1,8 @@
 """The catalogue of sentences, kept up to date with Babel: `python3 build.py words`.
 
-Every sentence of the source gets an entry of the .po file, in the order of the source;
-entries that nobody says any more go.  Exit code 1 if one has no Chinese yet.
+Every sentence of the source gets an entry of the .po file; entries that nobody says any
+more go.  They are sorted, and name no file, so that code which moves changes no line.
+Exit code 1 if one has no Chinese yet.
 """
 
 from __future__ import annotations
@@ -85,15 +86,11 @@ def write(chinese: dict[Key, str]) -> list[Key]:
     catalogue = Catalog(locale="zh_CN", charset="utf-8")
     sentences = extract()
     sentences.update({key: [] for key in chinese if key[0] in (SYSTEM, WORD)})
-    for (context, english), files in sentences.items():
-        catalogue.add(
-            english,
-            chinese.get((context, english), ""),
-            locations=[(file, None) for file in files],  # type: ignore[misc]
-            context=context or None,
-        )
+    for context, english in sorted(sentences):
+        said = chinese.get((context, english), "")
+        catalogue.add(english, said, context=context or None)
     data = io.BytesIO()
-    write_po(data, catalogue, width=0, omit_header=True, include_lineno=False)
+    write_po(data, catalogue, width=0, omit_header=True)
     PO.parent.mkdir(parents=True, exist_ok=True)
     PO.write_text(f"{HEADER}\n{data.getvalue().decode().strip()}\n", "utf-8")
     return [key for key in sentences if not chinese.get(key)]
