@@ -7,7 +7,7 @@ A hook says by its pid which client started it (`SessionProcesses.add`).  Whatev
 client starts lies below it in the process tree and carries its session in the
 environment.  `suspect` and `suspect_pid` tell whether the holder of a socket, or a
 process, is such a one, also when it was cut off from the tree (double fork, setsid) but
-kept its environment, or was seen below the client before it was cut off.
+kept its environment.
 
 This stops a session from answering its own requests by the way.  It is no wall: the
 same user can start a process with another environment from somewhere else entirely.
@@ -38,7 +38,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from itertools import dropwhile, islice, takewhile
+from itertools import islice
 from typing import NamedTuple
 
 from feishuperm.errors import FeishupermError
@@ -96,8 +96,6 @@ class SessionProcesses:
         self._system = system or (Mac() if sys.platform == "darwin" else Linux())
         self._clients: dict[tuple[int, int], Client] = {}
         self._marks: dict[bytes, int] = {}  # of all of them: since which start
-        # Seen below a client at the last look; one may have been cut off since.
-        self._seen_below: set[tuple[int, int]] = set()
 
     def add(self, hook_pid: int, session: str = "") -> Client | None:
         """Remember who started a hook; None where that cannot be told."""
@@ -114,38 +112,48 @@ class SessionProcesses:
         if before is not None:
             marks |= before.marks
         client = Client(top.pid, top.start, marks, is_driver=not hook.marks)
-        self._clients[client.pid, client.start] = client
-        for mark in client.marks:
-            self._marks.setdefault(mark, client.start)
+        self._clients[top.pid, top.start] = client
+        for mark in marks:
+            self._marks.setdefault(mark, top.start)
         if len(self._clients) > MAX_CLIENTS:
-            oldest = self._clients.pop(next(iter(self._clients)))
-            for mark in oldest.marks:
+            for mark in self._clients.pop(next(iter(self._clients))).marks:
                 self._marks.pop(mark, None)
         return client
 
     def _client_of(self, hook: Process) -> Process:
-        """The process that started a hook: by its own word, or by how hooks are run.
+        """The process that started a hook: by its own word, or the one behind a shell.
 
-        A hook is run as `sh -c`, in a process group of its own.  A program that asks
-        without any mark of a client drives one itself (`run`), which is then below it.
+        A program that asks without any mark of a client drives one itself (`run`),
+        which is then below it.
         """
         if not hook.marks:
             return hook
-        above = list(lineage(hook, lambda pid: self._system.read(pid, math.inf)))
-        for process in above[1:]:
-            if CLIENT_MARK + b"%d" % process.pid in hook.marks:
-                return process
-        group = list(takewhile(lambda process: process.group == hook.group, above))
-        below = len(group) if group[-1].name in SHELLS else 1
-        rest = dropwhile(lambda process: process.name in SHELLS, above[below:])
-        top = next(rest, hook)
+        above = list(lineage(hook, lambda pid: self._system.read(pid, math.inf)))[1:]
+        named = (p for p in above if CLIENT_MARK + b"%d" % p.pid in hook.marks)
+        behind = (p for p in above if p.name not in SHELLS)
+        top = next(named, next(behind, hook))
         return top if top.pid > 1 else hook
 
     def suspect(self, owner: Owner) -> Suspect | None:
         """The holder of a TCP socket, as a suspect."""
         if owner.pid:
             return self.suspect_pid(owner.pid)
-        return self.suspect_inode(owner.inode, owner.uid)
+        if not self._clients or not owner.inode:
+            return None
+        suspects = self._suspects()
+        if len(suspects) > MAX_SUSPECTS:
+            return Suspect(suspects[0].pid, suspects[0].name)
+        hidden = None
+        for process in suspects:
+            if process.pid == os.getpid():  # a server that a driver started: the other
+                continue  # end is ours, and thousands of waiting hooks beside it
+            holds = self._system.holds(process.pid, owner.inode)
+            if holds:
+                return Suspect(process.pid, process.name)
+            if holds is None and self._system.uid(process.pid) == owner.uid:
+                hidden = Suspect(process.pid, process.name)
+        # One that hides its files may be the holder, unless another is.
+        return hidden if hidden and not self._system.is_held(owner.inode) else None
 
     def suspect_pid(self, pid: int, any_session: bool = False) -> Suspect | None:
         """This process as a suspect; `any_session`: also of one that never asked.
@@ -160,63 +168,27 @@ class SessionProcesses:
         belongs = self._belongs(process, self._system.read, any_session)
         return Suspect(pid, process.name) if belongs else None
 
-    def suspect_inode(self, inode: int, uid: int) -> Suspect | None:
-        """The holder of a socket of this user as a suspect (Linux)."""
-        if not self._clients or not inode:
-            return None
-        suspects = self._suspects()
-        if len(suspects) > MAX_SUSPECTS:
-            return Suspect(suspects[0].pid, suspects[0].name)
-        hidden = None
-        for process in suspects:
-            if process.pid == os.getpid():  # a server that a driver started: the other
-                continue  # end is ours, and thousands of waiting hooks beside it
-            holds = self._system.holds(process.pid, inode)
-            if holds:
-                return Suspect(process.pid, process.name)
-            if holds is None and self._system.uid(process.pid) == uid:
-                hidden = process
-        # One that hides its files may be the holder, unless another is.
-        if hidden is None or self._system.is_held(inode):
-            return None
-        return Suspect(hidden.pid, hidden.name)
-
     def _suspects(self) -> list[Process]:
         """Every process that belongs to a session, by one look at all of them."""
         # What is older than every client belongs to none, whatever it carries.
         since = min(start for _, start in self._clients)
         processes = {process.pid: process for process in self._system.all(since)}
-        found = [p for p in processes.values() if self._belongs(p, processes.get)]
-        # What ended is forgotten; its pid may come again with another start.
-        self._seen_below = {(process.pid, process.start) for process in found}
-        return found
+        return [p for p in processes.values() if self._belongs(p, processes.get)]
 
     def _belongs(self, process: Process, read: Read, any_session: bool = False) -> bool:
         """Whether it, or a process above it, is of a session that has asked."""
         for steps, relative in enumerate(lineage(process, read)):
-            if self._is_marked(relative) or (steps and self._drives(relative)):
+            client = self._clients.get((relative.pid, relative.start))
+            if client is not None and (steps or not client.is_driver):
+                return True
+            later = relative.start + 1
+            if any(self._marks.get(mark, later) < later for mark in relative.marks):
                 return True
             # Marks can be dropped by `exec env -i`, the client above cannot.
             is_named = steps > 0 and relative.name == CLIENT_NAME
             if any_session and (relative.marks or is_named):
                 return True
         return False
-
-    def _is_marked(self, process: Process) -> bool:
-        """Whether it is a client itself, or one of its own by what it carries."""
-        key = process.pid, process.start
-        if key in self._seen_below:
-            return True
-        if key in self._clients and not self._drives(process):
-            return True
-        return any(
-            self._marks.get(mark, process.start + 1) <= process.start
-            for mark in process.marks
-        )
-
-    def _drives(self, process: Process) -> bool:
-        client = self._clients.get((process.pid, process.start))
-        return client is not None and client.is_driver
 
 
 Read = Callable[[int], "Process | None"]
@@ -408,11 +380,10 @@ class Owner(NamedTuple):
 
 
 class TcpOwners:
-    """Looks up owners; remembers only which way of asking works here."""
+    """Looks up owners, as the platform tells them."""
 
     def __init__(self, platform: str = sys.platform) -> None:
         self._is_mac = platform == "darwin"
-        self._diag_answers = False  # it has found a connection before
 
     def find(self, ours: End, theirs: End) -> Owner | None:
         """The owner of their end of a connection; None: nobody here, or unknown."""
@@ -422,17 +393,11 @@ class TcpOwners:
         if self._is_mac:
             return parse_pcblist(_sysctl(PCBLIST), far, near)
         try:
-            owner = ask_kernel(far, near)
-        except FileNotFoundError:
-            # There is no such connection, or nobody who could say: our own end shows.
-            if self._diag_answers or _can_see(near, far):
-                self._diag_answers = True
+            return ask_kernel(far, near)
+        except OSError as error:
+            # Without its module the kernel knows of no connection, not even our own.
+            if isinstance(error, FileNotFoundError) and _can_see(near, far):
                 return None
-        except OSError:
-            pass
-        else:
-            self._diag_answers = True
-            return owner
         return read_tables(far, near)
 
 
@@ -541,9 +506,10 @@ def parse_diag(body: bytes, near: Packed, far: Packed) -> Owner | None:
 
 def _can_see(near: Packed, far: Packed) -> bool:
     try:
-        return ask_kernel(near, far) is not None
+        ask_kernel(near, far)
     except OSError:
         return False
+    return True
 
 
 # Linux without netlink: the same in a table for people.

@@ -1,8 +1,8 @@
 """Where in a text secrets are: shapes of tokens, and names that secrets stand behind.
 
-One finder per kind; each goes once through the text, what it tries at one place is
-bounded, and it yields for each place it looks at: the server's loop may do something
-else in between.  A span says what makes it a secret: its shape alone, a telling name,
+One finder per kind, most of them a pattern and what is asked about each match; each goes
+once through the text, what it tries at one place is bounded, and it yields for each
+place it looks at: the server's loop may do something else in between.  A span says what makes it a secret: its shape alone, a telling name,
 or surely its place; an empty span hides nothing.  `lib.secrets` decides what to do with
 them, and loads this only for a text that may hold something: the patterns take longer
 to compile than most of feishuperm's processes live.
@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Span = tuple[int, int, int]  # from, to, what makes it a secret
     Spans = Iterator[Span]
+    Finder = Callable[[str, str], Spans]  # of a text, and the same in lower case
 
 # Characters that are searched at once, and how many of the next belong to what begins
 # in them: no pattern below needs more to know what it has found.
@@ -240,72 +241,71 @@ def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str] | Non
         yield match
 
 
-def _tokens(text: str, lower: str) -> Spans:
-    for match in matches(_TOKEN, text):
-        yield (*match.span(), SHAPE) if match else PAUSE
+def _finder(
+    pattern: re.Pattern[str],
+    span_of: Callable[[str, re.Match[str]], Span],
+    in_lower: bool = False,
+) -> Finder:
+    """Asks about every match that does not lie in what was found before."""
+
+    def find(text: str, lower: str) -> Spans:
+        done = 0
+        for match in matches(pattern, lower if in_lower else text):
+            is_new = match and match.end() > done
+            span = span_of(text, match) if match and is_new else NOTHING
+            done = max(done, span[1])
+            yield span if match else PAUSE
+
+    return find
 
 
-def _short_tokens(text: str, lower: str) -> Spans:
-    for match in matches(_SHORT_TOKEN, text):
-        inside = match and text[max(0, match.start() - 1) : match.start()].isalnum()
-        yield (*match.span(), SHAPE) if match and not inside else PAUSE
+def _shaped(text: str, match: re.Match[str], kind: int = SHAPE) -> Span:
+    return *match.span(match.lastgroup or 0), kind
 
 
-def _bots(text: str, lower: str) -> Spans:
-    for match in matches(_BOT, text):
-        start = match.start() if match else 0
-        digits = text[max(0, start - 12) : start]
-        number = len(digits) - len(digits.rstrip("0123456789"))
-        is_bot = match and 8 <= number <= 10
-        yield (start - number, match.end(), SHAPE) if match and is_bot else PAUSE
+def _written_out(text: str, match: re.Match[str]) -> Span:
+    return _shaped(text, match, NAMED)
 
 
-def _openssl(text: str, lower: str) -> Spans:
-    for match in matches(_OPENSSL, text):
-        kind = SURE if match and match["option"] else SHAPE
-        yield (*match.span("value"), kind) if match else PAUSE
+def _short_token(text: str, match: re.Match[str]) -> Span:
+    return NOTHING if _inside_word(text, match) else _shaped(text, match)
 
 
-def _web_tokens(text: str, lower: str) -> Spans:
-    done = 0
-    for match in matches(_JWT, text):
-        fresh = match is not None and match.start() >= done
-        rest = _JWT_REST.match(text, match.end()) if match and fresh else None
-        if match is None or rest is None:
-            yield PAUSE
-        else:
-            done = rest.end()
-            yield match.start(), done, SHAPE
+def _inside_word(text: str, match: re.Match[str]) -> bool:
+    return text[max(0, match.start() - 1) : match.start()].isalnum()
 
 
-def _addresses(text: str, lower: str) -> Spans:
-    for match in matches(_ADDRESS, lower):
-        yield (*match.span("value"), SHAPE) if match else PAUSE
+def _bot(text: str, match: re.Match[str]) -> Span:
+    digits = text[max(0, match.start() - 12) : match.start()]
+    number = len(digits) - len(digits.rstrip("0123456789"))
+    return (
+        (match.start() - number, match.end(), SHAPE) if 8 <= number <= 10 else NOTHING
+    )
 
 
-def _userinfo(text: str, lower: str) -> Spans:
-    for match in matches(_USERINFO, text):
-        if match is None:
-            yield PAUSE
-        elif match["password"] is not None:
-            yield match.start("password") + 1, match.end("password"), SURE
-        elif text.endswith(("http", "https"), 0, match.start()):
-            yield *match.span("user"), SHAPE
-        else:
-            yield NOTHING
+def _openssl(text: str, match: re.Match[str]) -> Span:
+    return _shaped(text, match, SURE if match["option"] else SHAPE)
 
 
-def _schemes(text: str, lower: str) -> Spans:
+def _web_token(text: str, match: re.Match[str]) -> Span:
+    rest = _JWT_REST.match(text, match.end())
+    return (match.start(), rest.end(), SHAPE) if rest else NOTHING
+
+
+def _userinfo(text: str, match: re.Match[str]) -> Span:
+    if match["password"] is not None:
+        return match.start("password") + 1, match.end("password"), SURE
+    is_web = text.endswith(("http", "https"), 0, match.start())
+    return (*match.span("user"), SHAPE) if is_web else NOTHING
+
+
+def _scheme(text: str, match: re.Match[str]) -> Span:
     """`Bearer` and `Basic`, which are also words, before what looks like a secret."""
-    for match in matches(_SCHEME, lower):
-        if match is None:
-            yield PAUSE
-            continue
-        value = text[match.start("value") : match.end("value")][:MOST_READ]
-        inside = text[max(0, match.start() - 1) : match.start()].isalnum()
-        basic = match.group().startswith("basic")
-        is_secret = _is_credential(value) if basic else is_opaque(value)
-        yield (*match.span("value"), SHAPE) if is_secret and not inside else NOTHING
+    value = text[slice(*match.span("value"))][:MOST_READ]
+    is_secret = _is_credential if match.group().startswith("basic") else is_opaque
+    if _inside_word(text, match) or not is_secret(value):
+        return NOTHING
+    return _shaped(text, match)
 
 
 def is_opaque(value: str) -> bool:
@@ -324,33 +324,13 @@ def _is_credential(value: str) -> bool:
         return False
 
 
-def _private_keys(text: str, lower: str) -> Spans:
-    end = 0
-    for match in matches(_PRIVATE_KEY, text):
-        if match is None or match.end() <= end:
-            yield NOTHING if match else PAUSE
-            continue
-        place = text.find(_PRIVATE_KEY_END, match.end())
-        end = place if place >= 0 else len(text)
-        yield match.end(), end, SURE
-
-
-def _written(text: str, lower: str) -> Spans:
-    for match in matches(_WRITTEN, lower):
-        yield (*match.span("value"), NAMED) if match else PAUSE
-
-
-def _named(text: str, lower: str) -> Spans:
-    """What stands behind a telling name: `NAME=`, `"name": `, `--name `."""
-    done = 0
-    for word in matches(_WORD, lower):
-        skips = word is None or word.start() < done
-        span = NOTHING if word is None or skips else _named_value(text, word)
-        done = max(done, span[1])
-        yield span if word else PAUSE
+def _private_key(text: str, match: re.Match[str]) -> Span:
+    place = text.find(_PRIVATE_KEY_END, match.end())
+    return match.end(), place if place >= 0 else len(text), SURE
 
 
 def _named_value(text: str, word: re.Match[str]) -> Span:
+    """What stands behind a telling name: `NAME=`, `"name": `, `--name `."""
     link = _LINK.match(text, word.end()) if _is_name(text, word) else None
     if link is None or _ABOUT.search(link["rest"]):
         return NOTHING
@@ -533,19 +513,16 @@ def _command_start(text: str, place: int) -> int:
     return place if _COMMAND_END.search(text, last, place) else last
 
 
-def _piped(text: str, lower: str) -> Spans:
+def _piped(text: str, echo: re.Match[str]) -> Span:
     """What is echoed to a program that reads a password: `echo x | sudo -S y`."""
-    for echo in matches(_ECHO, text):
-        start = echo.end() if echo else 0
-        end = _word_end(text, start) if echo else 0
-        reads = start < end <= start + MOST_READ and _READS.match(text, end)
-        if not reads or _tells_nothing(text[start:end]):
-            yield NOTHING if echo else PAUSE
-            continue
-        user = text.find(":", start, end) if "chpasswd" in reads.group() else -1
-        begin, end = _inside_quotes(text, start, end)
-        kind = SHAPE if _RUNS_INPUT.search(reads.group()) else PIPED
-        yield max(begin, user + 1), end, kind
+    start, end = echo.end(), _word_end(text, echo.end())
+    reads = start < end <= start + MOST_READ and _READS.match(text, end)
+    if not reads or _tells_nothing(text[start:end]):
+        return NOTHING
+    user = text.find(":", start, end) if "chpasswd" in reads.group() else -1
+    begin, end = _inside_quotes(text, start, end)
+    kind = SHAPE if _RUNS_INPUT.search(reads.group()) else PIPED
+    return max(begin, user + 1), end, kind
 
 
 def _password(text: str, option: re.Match[str], command: int) -> Span:
@@ -566,22 +543,22 @@ def _password(text: str, option: re.Match[str], command: int) -> Span:
     return *_inside_quotes(text, start, end), SURE if begins else NAMED
 
 
-FINDERS: tuple[Callable[[str, str], Spans], ...] = (
-    _tokens,
-    _short_tokens,
-    _bots,
-    _openssl,
-    _web_tokens,
-    _addresses,
-    _userinfo,
-    _schemes,
-    _private_keys,
-    _written,
-    _named,
-    _programs,
-    _stores,
-    _piped,
-)
+FINDERS: dict[str, Finder] = {
+    "tokens": _finder(_TOKEN, _shaped),
+    "short tokens": _finder(_SHORT_TOKEN, _short_token),
+    "bots": _finder(_BOT, _bot),
+    "openssl": _finder(_OPENSSL, _openssl),
+    "web tokens": _finder(_JWT, _web_token),
+    "addresses": _finder(_ADDRESS, _shaped, in_lower=True),
+    "userinfo": _finder(_USERINFO, _userinfo),
+    "schemes": _finder(_SCHEME, _scheme, in_lower=True),
+    "private keys": _finder(_PRIVATE_KEY, _private_key),
+    "written": _finder(_WRITTEN, _written_out, in_lower=True),
+    "named": _finder(_WORD, _named_value, in_lower=True),
+    "programs": _programs,
+    "stores": _stores,
+    "piped": _finder(_ECHO, _piped),
+}
 
 
 # What a mask could hide besides a secret: nobody approves what they have not seen.

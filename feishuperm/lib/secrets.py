@@ -17,6 +17,7 @@ it is when it is masked again.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,12 +42,11 @@ HINTS = (
 )  # fmt: skip
 
 
-class Masked:
+class Masked(NamedTuple):
     """A text without its secrets, and whether that hides what ought to be seen."""
 
-    def __init__(self, text: str, veiled: bool = False) -> None:
-        self.text = text
-        self.veiled = veiled
+    text: str
+    veiled: bool = False
 
 
 Steps = Generator[None, None, Masked]
@@ -107,7 +107,7 @@ def _spans(text: str, lower: str) -> Generator[None, None, list[Span]]:
     from feishuperm.lib.secret_finders import FINDERS, PAUSE
 
     found = []
-    for find in FINDERS:
+    for find in FINDERS.values():
         spans: list[Span] = []
         for number, span in enumerate(find(text, lower)):
             if span[0] < span[1] and text[span[0] : span[1]] != HIDDEN:

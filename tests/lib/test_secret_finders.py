@@ -11,39 +11,38 @@ from feishuperm.lib.secrets import HINTS, mask
 from tests.tables import every_row
 
 S = "S3cr3tC4n4ry"
-BY_NAME = {finder.__name__: finder for finder in FINDERS}
 
 # finder: a text in which it finds just S (or what `{}` stands for)
 FINDS = [
-    ("_tokens", "use {} here", f"ghp_{S}"),
-    ("_short_tokens", "use {} here", f"sk-{S}0123456789"),
-    ("_bots", "{}", "12345678:AA" + S * 3),
-    ("_openssl", "openssl -passin pass:{} x", S),
-    ("_addresses", "post https://h/open-apis/bot/v2/hook/{} now", S.lower()),
-    ("_addresses", "get https://h/x?a=1&sig={}&b=2", S.lower()),
-    ("_userinfo", "clone https://me:{}@host/r", S),
-    ("_userinfo", "clone https://{}@host/r", S),
-    ("_schemes", "Bearer {}", f"{S}1"),
-    ("_written", "<password>{}<", S.lower()),
-    ("_private_keys", "-----BEGIN RSA PRIVATE KEY-----{}-----END ", f"\n{S}\n"),
-    ("_named", "API_KEY={} run", S),
-    ("_named", '{{"password": "{}", "user": 1}}', S),
-    ("_named", "deploy --token {} --name b", S),
-    ("_named", "密码：{}", S),
-    ("_programs", "mysql -uroot -p{} db", S),
-    ("_programs", "curl -u me:{} https://h", S),
-    ("_programs", "smbclient -U me%{} //h/s", S),
-    ("_programs", "xh -a {} GET host", f"me:{S}"),
-    ("_programs", "docker login -p {} registry", S),
-    ("_web_tokens", "use {} here", f"eyJhbGciOiJI.{S}.{S}"),
-    ("_piped", "echo '{}' | sudo -S make", S),
-    ("_stores", "gh secret set NAME --body {}", S),
-    ("_stores", "heroku config:set NAME={}", S),
+    ("tokens", "use {} here", f"ghp_{S}"),
+    ("short tokens", "use {} here", f"sk-{S}0123456789"),
+    ("bots", "{}", "12345678:AA" + S * 3),
+    ("openssl", "openssl -passin pass:{} x", S),
+    ("addresses", "post https://h/open-apis/bot/v2/hook/{} now", S.lower()),
+    ("addresses", "get https://h/x?a=1&sig={}&b=2", S.lower()),
+    ("userinfo", "clone https://me:{}@host/r", S),
+    ("userinfo", "clone https://{}@host/r", S),
+    ("schemes", "Bearer {}", f"{S}1"),
+    ("written", "<password>{}<", S.lower()),
+    ("private keys", "-----BEGIN RSA PRIVATE KEY-----{}-----END ", f"\n{S}\n"),
+    ("named", "API_KEY={} run", S),
+    ("named", '{{"password": "{}", "user": 1}}', S),
+    ("named", "deploy --token {} --name b", S),
+    ("named", "密码：{}", S),
+    ("programs", "mysql -uroot -p{} db", S),
+    ("programs", "curl -u me:{} https://h", S),
+    ("programs", "smbclient -U me%{} //h/s", S),
+    ("programs", "xh -a {} GET host", f"me:{S}"),
+    ("programs", "docker login -p {} registry", S),
+    ("web tokens", "use {} here", f"eyJhbGciOiJI.{S}.{S}"),
+    ("piped", "echo '{}' | sudo -S make", S),
+    ("stores", "gh secret set NAME --body {}", S),
+    ("stores", "heroku config:set NAME={}", S),
 ]
 
 
 def found(name: str, text: str) -> list[tuple[int, int]]:
-    spans = BY_NAME[name](text, text.lower())
+    spans = FINDERS[name](text, text.lower())
     return [(start, end) for start, end, _ in spans if start < end]
 
 
@@ -60,19 +59,19 @@ def test_finder_marks_the_secret_and_nothing_else(
 @every_row(
     ("name", "text"),
     [
-        ("_tokens", "task-0123456789abcdef0123"),
-        ("_tokens", "port 8080:AAAA"),
-        ("_addresses", "https://h/hooks?a=b"),
-        ("_userinfo", "ssh://git@host/r"),
-        ("_schemes", "Basic authentication works"),
-        ("_schemes", "nonbasic 0123456789"),
-        ("_private_keys", "-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----"),
-        ("_named", "TOKEN=$TOKEN npm publish"),
-        ("_named", "author: bob, PATH=/x, max_tokens: 5, password_file=/run/x"),
-        ("_named", "def f(token: str) -> None:"),
-        ("_programs", "mysql -u root -p db"),
-        ("_programs", "docker run -p 80:80 -u 1000:1000 x"),
-        ("_stores", "git secret reveal"),
+        ("tokens", "task-0123456789abcdef0123"),
+        ("tokens", "port 8080:AAAA"),
+        ("addresses", "https://h/hooks?a=b"),
+        ("userinfo", "ssh://git@host/r"),
+        ("schemes", "Basic authentication works"),
+        ("schemes", "nonbasic 0123456789"),
+        ("private keys", "-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----"),
+        ("named", "TOKEN=$TOKEN npm publish"),
+        ("named", "author: bob, PATH=/x, max_tokens: 5, password_file=/run/x"),
+        ("named", "def f(token: str) -> None:"),
+        ("programs", "mysql -u root -p db"),
+        ("programs", "docker run -p 80:80 -u 1000:1000 x"),
+        ("stores", "git secret reveal"),
     ],
 )
 def test_finder_leaves_what_is_no_secret(name: str, text: str) -> None:
@@ -81,7 +80,7 @@ def test_finder_leaves_what_is_no_secret(name: str, text: str) -> None:
 
 def test_key_without_an_end_is_hidden_to_the_end() -> None:
     text = f"-----BEGIN PRIVATE KEY-----\n{S}\n"
-    ((start, end),) = found("_private_keys", text)
+    ((start, end),) = found("private keys", text)
     assert text[start:end] == f"\n{S}\n"
 
 
