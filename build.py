@@ -42,8 +42,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feishuperm import codes, loader
-from feishuperm.catalogue import compile_po
+from feishuperm import compiled, loader
 from feishuperm.messages import CATALOGUE
 from feishuperm.models.names import PROGRAMS
 
@@ -70,8 +69,8 @@ NO_GIT_EPOCH = 1_767_225_600  # 2026-01-01: any constant will do
 
 PACK = """\
 import marshal, sys
-from feishuperm import codes
-pack = codes.make_pack(marshal.load(sys.stdin.buffer), (codes.LOADER,))
+from feishuperm import compiled
+pack = compiled.make_pack(marshal.load(sys.stdin.buffer), (compiled.LOADER,))
 sys.stdout.buffer.write(marshal.dumps(pack, 2))
 """
 PROBE = """\
@@ -225,7 +224,7 @@ class Source(NamedTuple):
 
     @property
     def build_id(self) -> str:
-        return codes.digest_of(self.files)
+        return compiled.digest_of(self.files)
 
 
 def package_files() -> dict[str, bytes]:
@@ -238,7 +237,9 @@ def package_files() -> dict[str, bytes]:
     catalogue = f"feishuperm/{CATALOGUE}"
     if f"{catalogue}.po" not in files:
         raise BuildError(f"{catalogue}.po is missing: nothing could be said in Chinese")
-    files[f"{catalogue}.mo"] = compile_po(files.pop(f"{catalogue}.po").decode())
+    files[f"{catalogue}.mo"] = compiled.compile_po(
+        files.pop(f"{catalogue}.po").decode()
+    )
     return files
 
 
@@ -275,8 +276,12 @@ def pack_for(files: dict[str, bytes], python: Python) -> tuple[bytes, bytes]:
     """Head and codes of what starts often, made by one CPython. Raises BuildError."""
     # What an event with one command needs; a thousand lines more would take 100 kB.
     names = start_text("often.txt").split()
-    wanted = {codes.LOADER, *codes.READY, *(f"feishuperm.{name}" for name in names)}
-    modules = codes.find_modules(files).items()
+    wanted = {
+        compiled.LOADER,
+        *compiled.READY,
+        *(f"feishuperm.{name}" for name in names),
+    }
+    modules = compiled.find_modules(files).items()
     chosen = {name: module for name, module in modules if name in wanted}
     result = subprocess.run(
         [python.path, "-BsS", "-X", "no_debug_ranges", "-c", PACK],
@@ -320,7 +325,7 @@ def run_shiv(files: dict[str, bytes], epoch: int) -> dict[str, bytes]:
 def make_archive(source: Source, pythons: list[Python]) -> bytes:
     """The whole file."""
     files = {"feishuperm/_build.py": build_facts(source), **source.files}
-    mark = codes.mark_of(files)
+    mark = compiled.mark_of(files)
     text, main = make_text(source.version, mark)
     with ThreadPoolExecutor() as pool:
         packs = pool.map(lambda python: pack_for(files, python), pythons)
@@ -389,13 +394,13 @@ def list_sources(zipped: bytes) -> bytes:
     """
     with zipfile.ZipFile(io.BytesIO(zipped)) as archive:
         infos = {info.filename: info for info in archive.infolist()}
-    names = [name for name in infos if name.startswith(codes.SITE)]
-    files = {name[len(codes.SITE) :]: b"" for name in names}
-    listed = {name: file for name, (file, _) in codes.find_modules(files).items()}
+    names = [name for name in infos if name.startswith(compiled.SITE)]
+    files = {name[len(compiled.SITE) :]: b"" for name in names}
+    listed = {name: file for name, (file, _) in compiled.find_modules(files).items()}
     listed.update((file, file) for file in files if not file.endswith(".py"))
     rows = {}
     for name, file in listed.items():
-        info = infos[codes.SITE + file]
+        info = infos[compiled.SITE + file]
         place = info.header_offset + 30 + len(info.filename)  # behind its own header
         rows[name] = file, info.compress_size, place, info.CRC
     return zlib.compress(marshal.dumps(rows, 2), 9)
@@ -516,7 +521,7 @@ def input_digest() -> str:
     """Of every file that a build reads."""
     files = package_files()
     files.update({name: (ROOT / name).read_bytes() for name in INPUTS})
-    return codes.digest_of(files)
+    return compiled.digest_of(files)
 
 
 def build(pythons: list[Python], url: str = "") -> None:

@@ -175,7 +175,7 @@ def _load() -> GNUTranslations:
     try:
         data = read(base + ".mo")
     except OSError:
-        from feishuperm.catalogue import compile_po
+        from feishuperm.compiled import compile_po
 
         data = compile_po(read(base + ".po").decode())
     return gettext.GNUTranslations(io.BytesIO(data))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import build
-from feishuperm.codes import READY, SITE, find_modules, make_pack, mark_of
+from feishuperm.compiled import READY, SITE, find_modules, make_pack, mark_of
 from feishuperm.loader import BESIDE, Loader
 from feishuperm.setup.steps import make_code
 

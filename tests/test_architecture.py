@@ -24,9 +24,8 @@ ARROWS: dict[str, set[str]] = {
     "cli": {"client", "lib", "models"},
     "__main__": {"cli"},
     "client": {"commands", "lib"},  # late: no server, or another agent's event
-    "codes": set(),
-    "catalogue": set(),
-    "messages": {"catalogue"},  # late: in the sources alone
+    "compiled": set(),
+    "messages": {"compiled"},  # late: in the sources alone
     "loader": {"cli", "client"},
     "errors": set(),
     "wire": set(),
@@ -43,7 +42,7 @@ ARROWS: dict[str, set[str]] = {
     "supervisor": {"services", "lib", "models"},
     "setup": {
         *("supervisor", "services", "app", "lib", "protocol", "models"),
-        *("codes", "loader"),  # `install` puts the modules' code beside the archive
+        *("compiled", "loader"),  # `install` puts the modules' code beside the archive
     },
     "gateway": {
         *("services", "channels", "app", "lib", "server", "protocol", "models"),
@@ -67,7 +66,7 @@ ROOT_NAMES = {
 }
 PACKAGE_NAMES = {
     *("__init__.py", "__main__.py", "cli.py", "client.py", "errors.py", "wire.py"),
-    *("codes.py", "loader.py", "messages.py", "catalogue.py", "locale"),
+    *("compiled.py", "loader.py", "messages.py", "locale"),
     *(
         "models",
         "protocol",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import build
-from feishuperm.codes import SITE, find_modules, mark_of
+from feishuperm.compiled import SITE, find_modules, mark_of
 from tests import conftest
 from tests.__main__ import main as choose_tests
 from tests.conftest import ROOT, clean_env

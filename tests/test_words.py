@@ -15,8 +15,8 @@ from babel.messages.pofile import read_po
 
 import build
 from feishuperm import messages
-from feishuperm.catalogue import compile_po
-from feishuperm.catalogue import read_po as read_own
+from feishuperm.compiled import compile_po
+from feishuperm.compiled import read_po as read_own
 from feishuperm.messages import (
     CATALOGUE,
     SYSTEM,

@@ -1,11 +1,12 @@
 """Where in a text secrets are: shapes of tokens, and names that secrets stand behind.
 
-One finder per kind, most of them a pattern and what is asked about each match; each goes
-once through the text, what it tries at one place is bounded, and it yields for each
-place it looks at: the server's loop may do something else in between.  A span says what makes it a secret: its shape alone, a telling name,
-or surely its place; an empty span hides nothing.  `lib.secrets` decides what to do with
-them, and loads this only for a text that may hold something: the patterns take longer
-to compile than most of feishuperm's processes live.
+One finder per kind: nearly each is a pattern and what is asked about its matches.  It
+goes once through the text, what it tries at one place is bounded, and it yields for
+each place: the server's loop may do something else in between.  A span says what makes
+it a secret: its shape alone, a telling name, or surely its place; an empty span hides
+nothing.  `lib.secrets` decides what to do with them, and loads this only for a text
+that may hold something: the patterns take longer to compile than most of feishuperm's
+processes live.
 """
 
 from __future__ import annotations

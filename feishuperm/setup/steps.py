@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from importlib.util import MAGIC_NUMBER
 from typing import Any
 
-from feishuperm.codes import SITE, find_modules, make_pack, mark_of
+from feishuperm.compiled import SITE, find_modules, make_pack, mark_of
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.config import claude_dir, config_dir, state_dir
 from feishuperm.lib.files import (

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from feishuperm.codes import READY, digest_of, find_modules, make_pack
+from feishuperm.compiled import READY, digest_of, find_modules, make_pack
 from tests.laid_down import FILES, OFTEN
 
 

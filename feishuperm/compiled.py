@@ -1,14 +1,18 @@
-"""The compiled code of modules, packed as `loader` reads it.
+"""What is compiled ahead: code as `loader` reads it, sentences as gettext reads them.
 
-The build packs what starts often for each CPython, `install` all modules for one.  The
-code is what Python's own `compile` makes of a source and `marshal` writes.
+The build packs the code of what starts often for each CPython, `install` that of all
+modules for one.  It is what Python's own `compile` makes of a source and `marshal`
+writes.  Of a .po file only what ours holds is understood: contexts, no plurals; a
+program that runs from its sources compiles it when it first has to speak Chinese.
 """
 
 from __future__ import annotations
 import __future__
 
 import hashlib
+import json
 import marshal
+import struct
 import zlib
 
 SITE, LOADER = "site-packages/", "feishuperm.loader"
@@ -53,3 +57,45 @@ def make_pack(modules: Modules, left_out: tuple[str, ...] = ()) -> tuple[bytes, 
         places[name] = modules[name][0], len(packed), len(body)
         body += packed
     return marshal.dumps((loader, ready, marshal.dumps(places))), body
+
+
+# Sentences.
+
+MAGIC = 0x950412DE  # how a .mo file begins
+HEAD = 28  # bytes before its tables
+CONTEXT = "\x04"  # between context and sentence, as gettext has it
+
+
+def read_po(po: str) -> dict[str, str]:
+    """Every sentence, with its context before it, and its translation."""
+    found: dict[str, str] = {}
+    entry: dict[str, str] = {}
+    part = ""
+    for line in [*po.splitlines(), ""]:
+        word, _, rest = line.partition(" ")
+        if not line and entry.get("msgstr"):
+            context = entry["msgctxt"] + CONTEXT if "msgctxt" in entry else ""
+            found[context + entry["msgid"]] = entry["msgstr"]
+        if not line:
+            entry = {}
+        elif line.startswith('"'):
+            entry[part] += json.loads(line)
+        elif not line.startswith("#"):
+            part = word
+            entry[part] = json.loads(rest)
+    return found
+
+
+def compile_po(po: str) -> bytes:
+    """The .mo of a .po: two tables of lengths and places, then all texts, sorted."""
+    pairs = sorted((k.encode(), v.encode()) for k, v in read_po(po).items())
+    place = HEAD + 16 * len(pairs)
+    tables, texts = [], []
+    for column in (0, 1):
+        for pair in pairs:
+            tables.append(struct.pack("<2I", len(pair[column]), place))
+            texts.append(pair[column] + b"\0")
+            place += len(texts[-1])
+    middle = HEAD + 8 * len(pairs)
+    head = struct.pack("<7I", MAGIC, 0, len(pairs), HEAD, middle, 0, HEAD)
+    return head + b"".join(tables) + b"".join(texts)
