@@ -13,11 +13,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import product
 
 # A row of a code holds "1" for each dark module and "0" for each light one.
 Code = tuple[str, ...]
 
-# By version from 1: codewords of correction in each block, and the number of blocks.
+# By version from 1: codewords of data, those of correction in each block, and the
+# number of blocks.
+DATA = (
+    19, 34, 55, 80, 108, 136, 156, 194, 232, 274,
+    324, 370, 428, 461, 523, 589, 647, 721, 795, 861,
+)  # fmt: skip
 CORRECTION = (
     7, 10, 15, 20, 26, 18, 20, 24, 30, 18, 20, 24, 26, 30, 22, 24, 28, 30, 28, 28,
 )  # fmt: skip
@@ -54,20 +60,7 @@ def encode(data: bytes) -> Code:
 
 def capacity(version: int) -> int:
     """How many bytes of data a code holds: what neither corrects nor counts."""
-    return _data_words(version) - (3 if version >= LONG_COUNT else 2)
-
-
-def _data_words(version: int) -> int:
-    return _room(version) // 8 - CORRECTION[version - 1] * BLOCKS[version - 1]
-
-
-def _room(version: int) -> int:
-    """Modules that hold neither a pattern nor a format."""
-    side = len(_centres(version))
-    aligned = (side * side - 3) * 25 - (side - 2) * 10 if side else 0
-    finders, timing, formats = 3 * 64, 2 * (version * 4 + 1), 31
-    named = 36 if version >= NAMED else 0
-    return _size(version) ** 2 - finders - timing - formats - aligned - named
+    return DATA[version - 1] - (3 if version >= LONG_COUNT else 2)
 
 
 def _size(version: int) -> int:
@@ -93,7 +86,7 @@ def _codewords(data: bytes, version: int) -> bytes:
     value = (0b0100 << count | len(data)) << len(data) * 8 | int.from_bytes(data, "big")
     # Four bits of mode and four of the end mark make one byte around the others.
     words = (value << 4).to_bytes(len(data) + count // 8 + 1, "big")
-    missing = _data_words(version) - len(words)
+    missing = DATA[version - 1] - len(words)
     return words + (b"\xec\x11" * (missing // 2 + 1))[:missing]
 
 
@@ -165,10 +158,9 @@ class _Square:
         self.size = _size(version)
         self.dark = [bytearray(self.size) for _ in range(self.size)]
         self.fixed = [bytearray(self.size) for _ in range(self.size)]
-        self._draw_timing()
-        self._draw_finders()
-        self._draw_alignments()
+        self._draw_patterns()
         self._draw_version()
+        self._draw_format(0)  # so that its modules are taken
 
     def _set(self, row: int, column: int, dark: object) -> None:
         if 0 <= row < self.size and 0 <= column < self.size:
@@ -182,28 +174,18 @@ class _Square:
                 distance = max(abs(down), abs(right))
                 self._set(row + down, column + right, distance not in light)
 
-    def _draw_timing(self) -> None:
+    def _draw_patterns(self) -> None:
+        """Timing, finders in three corners, and alignments where they leave room."""
         for place in range(self.size):
             self._set(6, place, place % 2 == 0)
             self._set(place, 6, place % 2 == 0)
-
-    def _draw_finders(self) -> None:
-        far = self.size - 4
-        for row, column in ((3, 3), (3, far), (far, 3)):
-            self._rings(row, column, 4, (2, 4))
-        self._draw_format(0)  # so that its modules are taken
-
-    def _draw_alignments(self) -> None:
-        centres = _centres(self.version)
-        for row in centres:
-            for column in centres:
-                if not self._is_corner(row, column):
-                    self._rings(row, column, 2, (1,))
-
-    def _is_corner(self, row: int, column: int) -> bool:
-        """Whether a finder is there."""
         near, far = 6, self.size - 7
-        return (row, column) in ((near, near), (near, far), (far, near))
+        corners = (near, near), (near, far), (far, near)
+        for row, column in ((3, 3), (3, far + 3), (far + 3, 3)):
+            self._rings(row, column, 4, (2, 4))
+        for crossing in product(_centres(self.version), repeat=2):
+            if crossing not in corners:
+                self._rings(*crossing, 2, (1,))
 
     def _draw_version(self) -> None:
         if self.version < NAMED:
