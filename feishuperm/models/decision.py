@@ -37,12 +37,16 @@ class Decision(NamedTuple):
         return cls("deny" if denies else "allow", output=output)
 
     @classmethod
+    def said(cls, event: str, denies: bool = False, **said: Any) -> Decision:
+        """The same in the form that Claude Code reads."""
+        output = {"hookSpecificOutput": {"hookEventName": event, **said}}
+        return cls.other(output, denies)
+
+    @classmethod
     def let_through(cls, reason: str) -> Decision:
         """The answer to the PreToolUse of a call that may run."""
         said = {"permissionDecision": "allow", "permissionDecisionReason": reason}
-        return cls.other(
-            {"hookSpecificOutput": {"hookEventName": "PreToolUse", **said}}
-        )
+        return cls.said("PreToolUse", **said)
 
     def is_denial(self) -> bool:
         return self.behavior == "deny"
@@ -59,24 +63,15 @@ class Decision(NamedTuple):
         if self.updated_input is not None:
             decision["updatedInput"] = self.updated_input
         if self.updated_rules:
-            decision["updatedPermissions"] = [
-                {
-                    "type": "addRules",
-                    # A bare tool has no content.
-                    "rules": [
-                        {"toolName": tool, **({"ruleContent": rule} if rule else {})}
-                        for tool, rule in self.updated_rules
-                    ],
-                    "behavior": "allow",
-                    "destination": "session",
-                }
+            rules = [
+                # A bare tool has no content.
+                {"toolName": tool, **({"ruleContent": rule} if rule else {})}
+                for tool, rule in self.updated_rules
             ]
-        return {
-            "hookSpecificOutput": {
-                "hookEventName": "PermissionRequest",
-                "decision": decision,
-            }
-        }
+            added = {"type": "addRules", "rules": rules, "behavior": "allow"}
+            decision["updatedPermissions"] = [{**added, "destination": "session"}]
+        said = {"hookEventName": "PermissionRequest", "decision": decision}
+        return {"hookSpecificOutput": said}
 
     def to_stdout(self) -> bytes:
         """The hook's whole standard output."""

@@ -102,8 +102,9 @@ class Kind(NamedTuple):
     empty: str  # where a call has nothing to show
     actions: tuple[Action, ...]
     fields: Callable[[ToolInput, Say], tuple[Field, ...]]
-    # What an answer becomes, or the sentence about what is wrong with it.
-    reply: Callable[[Action, ToolInput, Answer, Say], Decision | str | Wrong]
+    # What an answer that lets something happen becomes, or what is wrong with it.
+    grant: Callable[[Action, ToolInput, Answer, Say], Decision | str | Wrong]
+    refusal: Decision | None = None  # what any other becomes, if no plain denial
     expired: str = EXPIRED  # what the model is told; empty: nothing
     event: str = "PermissionRequest"
     noun: str = ""  # what people call it; empty: by the name of its tool
@@ -115,6 +116,20 @@ class Kind(NamedTuple):
     alone: bool = False  # of those of one session only the newest waits
     typed_seconds: int = 0  # so long after a prompt its person is taken to be typing
     content: str = ""  # what of the input must be there for anybody to grant it
+
+    def reply(
+        self, action: Action, tool_input: ToolInput, answer: Answer, say: Say
+    ) -> Decision | str | Wrong:
+        """What an answer becomes, or the sentence about what is wrong with it."""
+        if not action.message:
+            return self.grant(action, tool_input, answer, say)
+        if self.refusal is not None:
+            return self.refusal
+        reason = action.reason(answer) if action.message_reason else ""
+        key = action.message_reason if reason else action.message
+        if answer.surface == "inbox":
+            key = IN_THE_INBOX.get(key, key)
+        return Decision.deny(say(key, reason=reason), action.interrupts)
 
     def may_grant(self, tool_input: ToolInput) -> bool:
         """Whether there is anything to grant: nobody approves a plan without text."""
@@ -148,50 +163,27 @@ INTERRUPT = Action(
 
 # The model is told where somebody refused.
 IN_THE_INBOX = {
-    msg("Denied by the user in Feishu"): msg("Denied by the user in the inbox"),
-    msg("Denied by the user in Feishu: {reason}"): msg(
-        "Denied by the user in the inbox: {reason}"
-    ),
-    msg("Denied and interrupted by the user in Feishu"): msg(
-        "Denied and interrupted by the user in the inbox"
-    ),
+    DENY.message: msg("Denied by the user in the inbox"),
+    DENY.message_reason: msg("Denied by the user in the inbox: {reason}"),
+    INTERRUPT.message: msg("Denied and interrupted by the user in the inbox"),
 }
 
 
 def _reason(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    return (
-        Field(
-            REASON,
-            label=say("Reason for denying"),
-            hint=say("Optional; Claude is told"),
-        ),
-    )
-
-
-def _refusal(action: Action, answer: Answer, say: Say) -> Decision:
-    reason = action.reason(answer) if action.message_reason else ""
-    key = action.message_reason if reason else action.message
-    if answer.surface == "inbox":
-        key = IN_THE_INBOX.get(key, key)
-    return Decision.deny(say(key, reason=reason), action.interrupts)
+    hint = say("Optional; Claude is told")
+    return (Field(REASON, label=say("Reason for denying"), hint=hint),)
 
 
 def _permission(
     action: Action, tool_input: ToolInput, answer: Answer, say: Say
 ) -> Decision | str:
-    if action.message:
-        return _refusal(action, answer, say)
-    if action.edits:
-        return _edited(tool_input, answer.values.get(COMMAND, ()))
-    return Decision.allow()
-
-
-def _edited(tool_input: ToolInput, values: tuple[str, ...]) -> Decision | str:
-    """What runs is what was typed, letter by letter."""
+    """What runs is what was asked, or what was typed, letter by letter."""
+    if not action.edits:
+        return Decision.allow()
     if not is_editable(tool_input):
         return NOT_OFFERED
     # A form of a browser ends its lines in another way.
-    typed = "".join(values).replace("\r\n", "\n")
+    typed = "".join(answer.values.get(COMMAND, ())).replace("\r\n", "\n")
     if not typed.strip():
         return msg("The command is empty; nothing was done.")
     if len(typed) > TEXT_LIMIT:
@@ -217,11 +209,7 @@ def _permission_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     return (*reason, Field(COMMAND, "lines", say("Changed command"), value=command))
 
 
-def _plan(
-    action: Action, tool_input: ToolInput, answer: Answer, say: Say
-) -> Decision | str:
-    if action.message:
-        return _refusal(action, answer, say)
+def _plan(*asked: object) -> Decision:
     # An empty updatedInput is what makes the client leave plan mode.
     return Decision.allow(updated_input={})
 
@@ -229,8 +217,6 @@ def _plan(
 def _question(
     action: Action, tool_input: ToolInput, answer: Answer, say: Say
 ) -> Decision | str:
-    if action.message:
-        return _refusal(action, answer, say)
     answers = parse_answers(tool_input.get("questions"), answer.values)
     if isinstance(answers, str):
         return answers
@@ -238,53 +224,33 @@ def _question(
     return Decision.allow(updated_input={**tool_input, "answers": answers})
 
 
-def _denied(
-    action: Action, tool_input: ToolInput, answer: Answer, say: Say
-) -> Decision | str:
-    if action.message:
-        return Decision.other({}, denies=True)
-    return Decision.other(
-        {"hookSpecificOutput": {"hookEventName": "PermissionDenied", "retry": True}}
-    )
+def _denied(*asked: object) -> Decision:
+    return Decision.said("PermissionDenied", retry=True)
 
 
 def _next(
     action: Action, tool_input: ToolInput, answer: Answer, say: Say
 ) -> Decision | str:
     """The hook prints none of it: it wakes the session with the text."""
-    if action.message:
-        return Decision.other({}, denies=True)
     typed = answer.value(TEXT).replace("\r\n", "\n")
-    return (
-        Decision.other({"next": typed})
-        if typed
-        else msg("There is nothing in it; nothing was sent.")
-    )
+    nothing = msg("There is nothing in it; nothing was sent.")
+    return Decision.other({"next": typed}) if typed else nothing
 
 
 def _next_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
-    return (
-        Field(
-            TEXT,
-            "lines",
-            say("What to do next"),
-            say("For example: go on, run the tests"),
-        ),
-    )
+    hint = say("For example: go on, run the tests")
+    return (Field(TEXT, "lines", say("What to do next"), hint),)
 
 
 def _form(
     action: Action, tool_input: ToolInput, answer: Answer, say: Say
-) -> Decision | str | Wrong:
-    said: dict[str, Any] = {"hookEventName": "Elicitation", "action": "decline"}
-    if not action.message:
-        said["action"] = "accept"
-        if not is_address(tool_input):
-            content = parse_content(tool_input.get(SCHEMA), answer.values, say)
-            if isinstance(content, Wrong):
-                return content
-            said["content"] = content
-    return Decision.other({"hookSpecificOutput": said}, denies=bool(action.message))
+) -> Decision | Wrong:
+    if is_address(tool_input):
+        return Decision.said("Elicitation", action="accept")
+    content = parse_content(tool_input.get(SCHEMA), answer.values, say)
+    if isinstance(content, Wrong):
+        return content
+    return Decision.said("Elicitation", action="accept", content=content)
 
 
 def _no_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
@@ -295,11 +261,11 @@ def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
     fields: list[Field] = []
     for number, question in enumerate(read_questions(tool_input.get("questions"))):
         many = question.multiple
-        hint = (
-            msg("Added to the choices above")
-            if many
-            else msg("Replaces the choice above")
+        added, instead = (
+            msg("Added to the choices above"),
+            msg("Replaces the choice above"),
         )
+        hint = say(added if many else instead) if question.options else ""
         fields += (
             Field(
                 f"q{number}",
@@ -311,37 +277,34 @@ def _question_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
             Field(
                 f"q{number}_other",
                 label=say("Other (in your own words)"),
-                hint=say(hint) if question.options else "",
+                hint=hint,
             ),
         )
     return (*fields, *_reason(tool_input, say))
 
 
+SILENT_DENIAL = Decision.other({}, denies=True)
 NEXT_NOTE = msg(
     "Claude is told that this text came from outside the session and was not typed in "
     "the terminal; it cannot approve anything."
 )
-_ROWS = (
+KINDS = {row.name: row for row in (
     Kind(
         "permission", frozenset(), msg("Claude Code permission request"),
         msg("Permission request"), msg("(no parameters)"),
         (
             Action("allow", "/allow", msg("Allow"), msg("Allowed"), YES, ALLOWED, "a"),
             Action("always", "/always", msg("Always allow"), msg("Always allowed"),
-                   FOREVER,
-                   ALLOWED, "w", writes_rule=True, once=msg("Allowed")),
+                   FOREVER, ALLOWED, "w", writes_rule=True, once=msg("Allowed")),
             DENY,
             INTERRUPT,
             Action("edit", "/edit", msg("Edit and allow"), msg("Edited and allowed"),
-                   YES, ALLOWED,
-                   once=msg("Allowed"), reads=(COMMAND,), needs=True,
+                   YES, ALLOWED, once=msg("Allowed"), reads=(COMMAND,), needs=True,
                    tools=frozenset(("Bash",))),
             Action("minutes", "/minutes", msg("Allow for 10 minutes"),
-                   msg("Allowed for 10 minutes"), WHILE,
-                   ALLOWED, passes=600),
+                   msg("Allowed for 10 minutes"), WHILE, ALLOWED, passes=600),
             Action("session", "/session", msg("Allow in this session"),
-                   msg("Allowed in this session"), WHILE,
-                   ALLOWED, passes=24 * 3600),
+                   msg("Allowed in this session"), WHILE, ALLOWED, passes=24 * 3600),
         ),
         _permission_fields, _permission,
     ),
@@ -362,8 +325,7 @@ _ROWS = (
         msg("Claude Code plan"), msg("Claude Code plan"), msg("(no plan file)"),
         (
             Action("approve", "/allow", msg("Approve plan"), msg("Plan approved"), YES,
-                   ANSWERED,
-                   "a"),
+                   ANSWERED, "a"),
             DENY._replace(label=msg("Send the plan back"), done=msg("Plan sent back"),
                           words=True),
             INTERRUPT,
@@ -379,9 +341,8 @@ _ROWS = (
             DENY._replace(label=msg("End here"), done=msg("Ended here"),
                           message=msg("Ended here"), message_reason="", reads=()),
         ),
-        _next_fields, _next, expired="", event="Notification", noun=msg("Done"),
-        seconds=NEXT_SECONDS,
-        note=NEXT_NOTE, alone=True,
+        _next_fields, _next, SILENT_DENIAL, expired="", event="Notification",
+        noun=msg("Done"), seconds=NEXT_SECONDS, note=NEXT_NOTE, alone=True,
     ),
     Kind(
         "denied", frozenset(), msg("Auto mode has refused"),
@@ -393,7 +354,7 @@ _ROWS = (
             DENY._replace(label=msg("Leave it refused"), done=msg("It stays refused"),
                           message=msg("It stays refused"), message_reason="", reads=()),
         ),
-        _no_fields, _denied, expired="", event="PermissionDenied",
+        _no_fields, _denied, SILENT_DENIAL, expired="", event="PermissionDenied",
         at_zero="stands", lapsed=msg("Timed out, still refused"), blocks_terminal=True,
     ),
     Kind(
@@ -405,12 +366,11 @@ _ROWS = (
             DENY._replace(label=msg("Decline"), done=msg("Declined"),
                           message=msg("Declined"), message_reason="", reads=()),
         ),
-        form_fields, _form, expired="", event="Elicitation", noun=msg("Form"),
+        form_fields, _form, Decision.said("Elicitation", denies=True, action="decline"),
+        expired="", event="Elicitation", noun=msg("Form"),
         blocks_terminal=True, typed_seconds=6,
     ),
-)  # fmt: skip
-
-KINDS = {row.name: row for row in _ROWS}
+)}  # fmt: skip
 
 
 def kind_of(tool_name: str, event: str = "PermissionRequest") -> Kind:
