@@ -183,9 +183,10 @@ class _Square:
         corners = (near, near), (near, far), (far, near)
         for row, column in ((3, 3), (3, far + 3), (far + 3, 3)):
             self._rings(row, column, 4, (2, 4))
-        for crossing in product(_centres(self.version), repeat=2):
-            if crossing not in corners:
-                self._rings(*crossing, 2, (1,))
+        centres = _centres(self.version)
+        for row, column in product(centres, centres):
+            if (row, column) not in corners:
+                self._rings(row, column, 2, (1,))
 
     def _draw_version(self) -> None:
         if self.version < NAMED:

@@ -37,7 +37,7 @@ class Decision(NamedTuple):
         return cls("deny" if denies else "allow", output=output)
 
     @classmethod
-    def said(cls, event: str, denies: bool = False, **said: Any) -> Decision:
+    def said(cls, event: str, said: dict[str, Any], denies: bool = False) -> Decision:
         """The same in the form that Claude Code reads."""
         output = {"hookSpecificOutput": {"hookEventName": event, **said}}
         return cls.other(output, denies)
@@ -46,7 +46,7 @@ class Decision(NamedTuple):
     def let_through(cls, reason: str) -> Decision:
         """The answer to the PreToolUse of a call that may run."""
         said = {"permissionDecision": "allow", "permissionDecisionReason": reason}
-        return cls.said("PreToolUse", **said)
+        return cls.said("PreToolUse", said)
 
     def is_denial(self) -> bool:
         return self.behavior == "deny"

@@ -225,7 +225,7 @@ def _question(
 
 
 def _denied(*asked: object) -> Decision:
-    return Decision.said("PermissionDenied", retry=True)
+    return Decision.said("PermissionDenied", {"retry": True})
 
 
 def _next(
@@ -245,12 +245,13 @@ def _next_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
 def _form(
     action: Action, tool_input: ToolInput, answer: Answer, say: Say
 ) -> Decision | Wrong:
-    if is_address(tool_input):
-        return Decision.said("Elicitation", action="accept")
-    content = parse_content(tool_input.get(SCHEMA), answer.values, say)
-    if isinstance(content, Wrong):
-        return content
-    return Decision.said("Elicitation", action="accept", content=content)
+    said: dict[str, Any] = {"action": "accept"}
+    if not is_address(tool_input):
+        content = parse_content(tool_input.get(SCHEMA), answer.values, say)
+        if isinstance(content, Wrong):
+            return content
+        said["content"] = content
+    return Decision.said("Elicitation", said)
 
 
 def _no_fields(tool_input: ToolInput, say: Say) -> tuple[Field, ...]:
@@ -366,7 +367,7 @@ KINDS = {row.name: row for row in (
             DENY._replace(label=msg("Decline"), done=msg("Declined"),
                           message=msg("Declined"), message_reason="", reads=()),
         ),
-        form_fields, _form, Decision.said("Elicitation", denies=True, action="decline"),
+        form_fields, _form, Decision.said("Elicitation", {"action": "decline"}, True),
         expired="", event="Elicitation", noun=msg("Form"),
         blocks_terminal=True, typed_seconds=6,
     ),
