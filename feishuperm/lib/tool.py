@@ -13,6 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -94,8 +95,12 @@ class Tool(NamedTuple):
     """A row of the table."""
 
     colour: str
-    fields: tuple[Field, ...]
     rules: Callable[[str, ToolInput], Rules]
+    fields: tuple[Field, ...]
+
+
+def _row(colour: str, rules: Callable[[str, ToolInput], Rules], *fields: Field) -> Tool:
+    return Tool(colour, rules, fields)
 
 
 # Pretty JSON takes ten times as long as the plain one; of a deep tree it is mostly
@@ -282,6 +287,10 @@ def _option(option: dict[str, Any]) -> str:
     return f"{line} {_json(rest, pretty=0)}" if rest else line
 
 
+def _no_rule(tool_name: str, tool_input: ToolInput) -> Rules:
+    return ()
+
+
 def _bare(tool_name: str, tool_input: ToolInput) -> Rules:
     return ((tool_name, ""),)
 
@@ -291,30 +300,23 @@ def _bare_if_empty(tool_name: str, tool_input: ToolInput) -> Rules:
     return () if tool_input else ((tool_name, ""),)
 
 
-def _no_rule(tool_name: str, tool_input: ToolInput) -> Rules:
-    return ()
-
-
 def _command_rule(tool_name: str, tool_input: ToolInput) -> Rules:
     command = tool_input.get("command")
     return ((tool_name, command),) if isinstance(command, str) and command else ()
 
 
 def _by_path(rule_name: str, key: str) -> Callable[[str, ToolInput], Rules]:
-    """Exactly this file; two slashes mean "from the root" to the client."""
-
     def rules(tool_name: str, tool_input: ToolInput) -> Rules:
         path = tool_input.get(key)
-        if not isinstance(path, str) or not path.startswith("/"):
-            return ()
-        return ((rule_name, "/" + path),)
+        is_whole = isinstance(path, str) and path.startswith("/")
+        return ((rule_name, f"/{path}"),) if is_whole else ()
 
     return rules
 
 
 def _edit_rules(tool_name: str, tool_input: ToolInput) -> Rules:
     """The specified form with one slash, and beside it the one the client honours."""
-    rules = _by_path("Edit", "file_path")(tool_name, tool_input)
+    rules = _edit_file(tool_name, tool_input)
     return (*((name, content[1:]) for name, content in rules), *rules)
 
 
@@ -328,83 +330,57 @@ def _domain_rule(tool_name: str, tool_input: ToolInput) -> Rules:
 
 _PLAIN_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?(?:[/?#]|\Z)")
 
-_AGENT = ("subagent_type", "description", "prompt")
-MCP = "mcp__*"
-UNKNOWN = "*"
+MCP, UNKNOWN = "mcp__*", "*"
+# Exactly this file; two slashes mean "from the root" to the client.
+_edit_file = _by_path("Edit", "file_path")
+_agent = _row("turquoise", _no_rule, *_text("subagent_type", "description", "prompt"))
+_edit = Field(("old_string", "new_string", "replace_all"), "diff", "", _show_edit)
+_edits = Field(("edits",), "diff", "", _show_edits)
+_content = Field(("content",), "code", "", _show_content)
 TOOLS = {
-    "Bash": Tool(
-        "orange",
-        (
-            _code("command", "bash"),
-            *_text("description", "timeout", "run_in_background"),
-        ),
-        _command_rule,
+    "Bash": _row(
+        "orange", _command_rule,
+        _code("command", "bash"), *_text("description", "timeout", "run_in_background"),
     ),
-    "Edit": Tool(
-        "yellow",
-        (
-            _path("file_path"),
-            Field(("old_string", "new_string", "replace_all"), "diff", "", _show_edit),
-        ),
-        _edit_rules,
+    "Edit": _row("yellow", _edit_rules, _path("file_path"), _edit),
+    "MultiEdit": _row("yellow", _edit_file, _path("file_path"), _edits),
+    "Write": _row("yellow", _edit_file, _path("file_path"), _content),
+    "NotebookEdit": _row(
+        "yellow", _by_path("Edit", "notebook_path"), _path("notebook_path"),
+        *_text("edit_mode", "cell_type", "cell_id"), _code("new_source", "python"),
     ),
-    "MultiEdit": Tool(
-        "yellow",
-        (_path("file_path"), Field(("edits",), "diff", "", _show_edits)),
-        _by_path("Edit", "file_path"),
-    ),
-    "Write": Tool(
-        "yellow",
-        (_path("file_path"), Field(("content",), "code", "", _show_content)),
-        _by_path("Edit", "file_path"),
-    ),
-    "NotebookEdit": Tool(
-        "yellow",
-        (
-            _path("notebook_path"),
-            *_text("edit_mode", "cell_type", "cell_id"),
-            _code("new_source", "python"),
-        ),
-        _by_path("Edit", "notebook_path"),
-    ),
-    "Read": Tool(
-        "blue",
-        (_path("file_path"), *_text("offset", "limit", "pages")),
-        _by_path("Read", "file_path"),
+    "Read": _row(
+        "blue", _by_path("Read", "file_path"),
+        _path("file_path"), *_text("offset", "limit", "pages"),
     ),
     # The client checks these two against Read rules, which would open the whole folder.
-    "Glob": Tool("blue", (_code("pattern"), _path("path")), _no_rule),
-    "Grep": Tool(
-        "blue",
-        (_code("pattern"), _path("path"), *_text("glob", "type", "output_mode")),
-        _no_rule,
+    "Glob": _row("blue", _no_rule, _code("pattern"), _path("path")),
+    "Grep": _row(
+        "blue", _no_rule,
+        _code("pattern"), _path("path"), *_text("glob", "type", "output_mode"),
     ),
-    "WebFetch": Tool("purple", (_code("url"), *_text("prompt")), _domain_rule),
-    "WebSearch": Tool("purple", _text("query"), _bare),
+    "WebFetch": _row("purple", _domain_rule, _code("url"), *_text("prompt")),
+    "WebSearch": _row("purple", _bare, *_text("query")),
     # A rule would name the agent or the skill, whatever it is told to do.
-    "Task": Tool("turquoise", _text(*_AGENT), _no_rule),
-    "Agent": Tool("turquoise", _text(*_AGENT), _no_rule),
-    "Skill": Tool("purple", _text("skill", "args"), _no_rule),
-    QUESTION_TOOL: Tool(
-        "indigo", (Field(("questions",), "question", "", _show_questions),), _no_rule
+    "Task": _agent,
+    "Agent": _agent,
+    "Skill": _row("purple", _no_rule, *_text("skill", "args")),
+    QUESTION_TOOL: _row(
+        "indigo", _no_rule, Field(("questions",), "question", "", _show_questions)
     ),
-    PLAN_TOOL: Tool(
-        "blue", (Field(("plan",), "markdown"), _path("planFilePath")), _no_rule
+    PLAN_TOOL: _row(
+        "blue", _no_rule, Field(("plan",), "markdown"), _path("planFilePath")
     ),
-    IDLE: Tool("green", (Field((LAST_WORDS,), "markdown"),), _no_rule),
-    FORM: Tool(
-        "violet",
-        (
-            *_text("message", "mcp_server_name"),
-            Field(("url",), "code", "", _show_address),
-            # Its fields are drawn, not told.
-            Field(("requested_schema", "mode"), "text", "", _show_nothing),
-        ),
-        _no_rule,
+    IDLE: _row("green", _no_rule, Field((LAST_WORDS,), "markdown")),
+    FORM: _row(
+        "violet", _no_rule, *_text("message", "mcp_server_name"),
+        Field(("url",), "code", "", _show_address),
+        # Its fields are drawn, not told.
+        Field(("requested_schema", "mode"), "text", "", _show_nothing),
     ),
-    MCP: Tool("violet", (), _bare),
-    UNKNOWN: Tool("grey", (), _bare_if_empty),
-}
+    MCP: _row("violet", _bare),
+    UNKNOWN: _row("grey", _bare_if_empty),
+}  # fmt: skip
 
 TOOL_COLORS = {name: tool.colour for name, tool in TOOLS.items()}
 TOOL_FIELDS = {
@@ -563,7 +539,9 @@ def unified_diff(before: str, after: str, budget: Budget | None = None) -> str:
     old, new = _lines(before), _lines(after)
     if old == new:
         return ""
-    groups = _Changes(old, new, budget or Budget()).get_grouped_opcodes(DIFF_CONTEXT)
+    matcher = SequenceMatcher()  # it only puts the changes into hunks
+    matcher.get_opcodes = lambda: _opcodes(old, new, budget or Budget())  # type: ignore[method-assign]
+    groups = matcher.get_grouped_opcodes(DIFF_CONTEXT)
     return "\n".join(part for group in groups for part in _hunk(group, old, new))
 
 
@@ -572,37 +550,20 @@ def _lines(text: str) -> list[str]:
     return text.split("\n") if text else []
 
 
-class _Changes(SequenceMatcher[str]):
-    """The changes inside of equal heads and tails."""
-
-    def __init__(self, old: list[str], new: list[str], budget: Budget) -> None:
-        super().__init__()
-        self.changes = _opcodes(old, new, budget)
-
-    def get_opcodes(self) -> list[Opcode]:  # type: ignore[override]
-        return self.changes
-
-
 def _opcodes(old: list[str], new: list[str], budget: Budget) -> list[Opcode]:
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
     equal_head = ("equal", 0, head, 0, head)
     equal_tail = ("equal", old_end, len(old), new_end, len(new))
-    changes = [
-        (tag, a + head, b + head, c + head, d + head)
-        for tag, a, b, c, d in _changes(old[head:old_end], new[head:new_end], budget)
-    ]
+    old, new = old[head:old_end], new[head:new_end]
+    changes: list[Any] = [("replace", 0, len(old), 0, len(new))]
+    # Most edits have no line in common.
+    if not old or not new or not frozenset(old).isdisjoint(new):
+        with suppress(_Spent):
+            changes = _Matcher(old, new, budget).get_opcodes()
+    changes = [(tag, *(place + head for place in places)) for tag, *places in changes]
     return [equal_head, *changes, equal_tail]
-
-
-def _changes(old: list[str], new: list[str], budget: Budget) -> list[Opcode]:
-    if old and new and frozenset(old).isdisjoint(new):  # like most edits
-        return [("replace", 0, len(old), 0, len(new))]
-    try:
-        return _Matcher(old, new, budget).get_opcodes()  # type: ignore[return-value]
-    except _Spent:
-        return [("replace", 0, len(old), 0, len(new))]
 
 
 def _common(old: list[str], new: list[str]) -> int:
