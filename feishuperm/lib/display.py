@@ -21,13 +21,11 @@ _UNSEEN = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
 )
 
-_UNSEEN_RUN = re.compile(_UNSEEN.pattern + "+")
 # Most of any text, and taken out at once: a search through megabytes of them would be
 # felt by everybody who waits for the server.
 _PLAIN = bytes((9, 10, *range(32, 127)))
 _COMMON = re.compile("[^\u4e00-\u9fff\u3001-\u301f\uff01-\uff5e]")
 FEW = 20  # kinds of character that are replaced one after the other
-KNOWN = 5000  # characters whose spelling is kept
 
 
 def count_unseen(text: str) -> int:
@@ -35,7 +33,7 @@ def count_unseen(text: str) -> int:
     others = _others(text)
     if not _COMMON.search(others):
         return 0
-    return len(others) - len(_UNSEEN_RUN.sub("", others))
+    return len(others) - len(_UNSEEN.sub("", others))
 
 
 def _others(text: str) -> str:
@@ -54,9 +52,7 @@ def visible(text: str) -> str:
     unseen = {character for character in set(others) if _UNSEEN.match(character)}
     if len(unseen) > FEW:
         # One call per match would take seconds for some MB of nothing but these.
-        if len(_SPELLED) > KNOWN:
-            _SPELLED.clear()
-        return text.translate(_SPELLED)
+        return text.translate(_Spelled())
     for character in unseen:
         text = text.replace(character, _spelled(character))
     return text
@@ -82,6 +78,3 @@ class _Spelled(dict[int, "int | str"]):
 
 def _spelled(character: str) -> str:
     return f"⟦U+{ord(character):04X}⟧"
-
-
-_SPELLED = _Spelled()

@@ -17,7 +17,7 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from feishuperm.errors import FeishupermError, FileError
 from feishuperm.lib.config import state_dir
@@ -78,11 +78,9 @@ def json_problem(error: Exception) -> str:
         return msg("line {}: not UTF-8", error.object.count(10, 0, error.start) + 1)
     if isinstance(error, json.JSONDecodeError):
         return msg("line {}: not JSON: {}", error.lineno, Message(error.msg, SYSTEM))
-    return (
-        msg("not JSON: {}", error)
-        if isinstance(error, ValueError)
-        else msg("nested too deeply")
-    )
+    if isinstance(error, RecursionError):
+        return msg("nested too deeply")
+    return msg("not JSON: {}", error)
 
 
 def refuse_constant(name: str) -> None:
@@ -108,9 +106,7 @@ def write_atomic(
     power; it spares the wait for the disk.
     """
     try:
-        target = os.path.realpath(path)
-        old = _replaceable(target)
-        _replace(target, data, old, mode, check, lasting)
+        _replace(os.path.realpath(path), data, mode, check, lasting)
     except (OSError, ValueError) as error:
         raise failure("cannot write {}: {}", path, error) from None
 
@@ -148,10 +144,8 @@ def private_dir(path: str) -> str:
     """Make a folder, and those above it, for this user alone; returns its path."""
     if path and not os.path.isdir(path):
         private_dir(os.path.dirname(path))
-        try:
+        with suppress(FileExistsError):  # another process was faster, or it is a file
             os.mkdir(path, 0o700)
-        except FileExistsError:  # another process was faster, or it is no folder
-            pass
     return path
 
 
@@ -184,9 +178,13 @@ def require_own(path: str, command: Sequence[str]) -> None:
     uid = owner(place)
     if os.geteuid() or not uid:
         return
-    import shlex  # late: hooks load this module
+    import pwd
+    import shlex  # late, both: hooks load this module
 
-    name = user_name(uid)
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
     raise FeishupermError(
         msg(
             "{} belongs to {}: root would leave files there that this user cannot "
@@ -200,16 +198,6 @@ def require_own(path: str, command: Sequence[str]) -> None:
 
 def owner(path: str) -> int:
     return os.stat(path).st_uid
-
-
-def user_name(uid: int) -> str:
-    """A user's name, or the number of one that has none."""
-    import pwd  # late: for a refusal only
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def acquire(
@@ -236,14 +224,16 @@ def locked(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Keep every other holder of the same path out: threads and processes.
+    """Keep every other holder of the same file out: threads and processes.
 
     Raises FileError when another one keeps it longer than `wait` seconds.
     """
     fd = -1
     try:
         try:
-            fd = open_append(lock_path(path))
+            # A checksum keeps the name short; two paths that share one take turns.
+            name = f"{zlib.crc32(os.fsencode(os.path.realpath(path))):08x}"
+            fd = open_append(os.path.join(state_dir(), "locks", name))
             acquire(fd, wait, clock, sleep)
         except (OSError, ValueError) as error:
             raise failure("cannot lock {}: {}", path, error) from None
@@ -251,14 +241,6 @@ def locked(
     finally:
         if fd >= 0:
             os.close(fd)  # which also gives the lock back
-
-
-def lock_path(path: str) -> str:
-    """Where the lock of a path is kept; two paths to one file share it."""
-    target = os.path.realpath(path)
-    # A checksum keeps the name short; two paths that share one merely take turns.
-    checksum = zlib.crc32(os.fsencode(target))
-    return os.path.join(state_dir(), "locks", f"{checksum:08x}")
 
 
 def _replaceable(target: str) -> os.stat_result | None:
@@ -280,11 +262,11 @@ def _replaceable(target: str) -> os.stat_result | None:
 def _replace(
     target: str,
     data: bytes,
-    old: os.stat_result | None,
     mode: int | None,
     check: Callable[[], None] | None,
     lasting: bool,
 ) -> None:
+    old = _replaceable(target)
     if mode is None and old is not None:
         mode = stat.S_IMODE(old.st_mode)
     folder = os.path.dirname(target)
@@ -293,7 +275,11 @@ def _replace(
     fd = os.open(temporary, flags, 0o644 if mode is None else 0o600)
     try:
         try:
-            _fill(fd, data, old, mode)
+            write_all(fd, data)
+            if old is not None and os.geteuid() == 0:
+                os.fchown(fd, old.st_uid, old.st_gid)
+            if mode is not None:
+                os.fchmod(fd, mode)  # after chown, which clears set-id bits
             if lasting:
                 os.fsync(fd)
         finally:
@@ -305,37 +291,23 @@ def _replace(
         discard(temporary)
         raise
     if lasting:
-        _sync_folder(folder)
+        with suppress(OSError):  # some file systems cannot, and that is no failure
+            _sync(folder)
 
 
-def _fill(fd: int, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
-    write_all(fd, data)
-    if old is not None and os.geteuid() == 0:
-        os.fchown(fd, old.st_uid, old.st_gid)
-    if mode is not None:
-        os.fchmod(fd, mode)  # after chown, which clears set-id bits
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the rename last; some file systems cannot, and that is no failure."""
-    try:
-        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return
+def _sync(folder: str) -> None:
+    """Make a rename last."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
-    except OSError:
-        pass
     finally:
         os.close(fd)
 
 
 def discard(path: str) -> None:
     """Remove a file that is not worth an error."""
-    try:
+    with suppress(OSError):
         os.unlink(path)
-    except OSError:
-        pass
 
 
 def failure(sentence: str, path: str, error: Exception) -> FileError:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, Union
 
 from feishuperm.errors import FeishupermError
@@ -165,27 +166,17 @@ def _find(text: str, path: Path) -> Item | None:
         return None
     place = Item("", start, start, _DECODER.raw_decode(text, start)[1])
     for depth, step in enumerate(path):
-        kind, name = (
-            ("{", msg("an object")) if isinstance(step, str) else ("[", "a list")
-        )
+        is_key = isinstance(step, str)
+        kind, name = ("{", msg("an object")) if is_key else ("[", "a list")
         if text[place.value] != kind:
-            raise SettingsError(msg("{} is not {}", _name(path[:depth]), name))
-        child = _child(text, place.value, step)
-        if child is None:
+            where = ".".join(map(str, path[:depth])) or msg("the file")
+            raise SettingsError(msg("{} is not {}", where, name))
+        items = enumerate(_items(text, place.value))
+        found = [item for number, item in items if step in (number, item.key)]
+        if not found:
             return None
-        place = child
+        place = found[-1]
     return place
-
-
-def _child(text: str, start: int, step: str | int) -> Item | None:
-    items = list(_items(text, start))
-    if isinstance(step, int):
-        return items[step] if step < len(items) else None
-    return next((item for item in reversed(items) if item.key == step), None)
-
-
-def _name(path: Path) -> str:
-    return ".".join(str(step) for step in path) or msg("the file")
 
 
 # Text in and out.
@@ -201,7 +192,9 @@ def _insert(text: str, path: Path, value: Any, key: str = "") -> str:
     items = list(_items(text, place.value))
     if items:
         return _append(text, place.value, items, value, key)
-    style, margin = _style(text), _margin(text, place.value)
+    style = _style(text)
+    line = text[text.rfind("\n", 0, place.value) + 1 : place.value].lstrip(BOM)
+    margin = line[: len(line) - len(line.lstrip(" \t"))]
     inside = _render(value, key, style, margin + style.indent)
     if style.newline:
         inside = style.newline + margin + style.indent + inside + style.newline + margin
@@ -213,8 +206,7 @@ def _append(text: str, start: int, items: list[Item], value: Any, key: str) -> s
     lead = text[start + 1 : items[0].start]
     if "\n" in lead:
         margin = lead.rpartition("\n")[2]
-        newline = style.newline or "\n"
-        piece = newline + margin + _render(value, key, style, margin)
+        piece = (style.newline or "\n") + margin + _render(value, key, style, margin)
     else:
         flat = style._replace(newline="")
         piece = style.comma[1:] + _render(value, key, flat, "")
@@ -241,17 +233,13 @@ def prune(text: str, path: Path, original: str) -> str:
         if place is None or parent is None or get_value(text, path):
             return text
         twins = [item for item in _items(text, parent.value) if item.key == place.key]
-        if len(twins) > 1 or _has(original, path):  # cutting would revive a duplicate
+        if len(twins) > 1:  # cutting would revive a duplicate
             return text
+        with suppress(SettingsError):
+            if _find(original, path) is not None:
+                return text
         text, path = cut(text, path), path[:-1]
     return text
-
-
-def _has(text: str, path: Path) -> bool:
-    try:
-        return _find(text, path) is not None
-    except SettingsError:
-        return False
 
 
 def _style(text: str) -> Style:
@@ -267,22 +255,10 @@ def _style(text: str) -> Style:
     return Style(newline, lead.rpartition("\n")[2] if newline else "", colon, comma)
 
 
-def _margin(text: str, at: int) -> str:
-    """The indentation of the line that holds a place."""
-    line = text[text.rfind("\n", 0, at) + 1 : at].lstrip(BOM)
-    return line[: len(line) - len(line.lstrip(" \t"))]
-
-
 def _render(value: Any, key: str, style: Style, margin: str) -> str:
+    separators = (",", style.colon) if style.newline else (style.comma, style.colon)
+    indent = style.indent if style.newline else None
+    shown = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
     if style.newline:
-        shown = json.dumps(
-            value,
-            ensure_ascii=False,
-            indent=style.indent,
-            separators=(",", style.colon),
-        ).replace("\n", style.newline + margin)
-    else:
-        shown = json.dumps(
-            value, ensure_ascii=False, separators=(style.comma, style.colon)
-        )
+        shown = shown.replace("\n", style.newline + margin)
     return f"{json.dumps(key)}{style.colon}{shown}" if key else shown

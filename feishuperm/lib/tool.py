@@ -540,7 +540,7 @@ def unified_diff(before: str, after: str, budget: Budget | None = None) -> str:
     if old == new:
         return ""
     matcher = SequenceMatcher()  # it only puts the changes into hunks
-    matcher.get_opcodes = lambda: _opcodes(old, new, budget or Budget())  # type: ignore[method-assign]
+    matcher.get_opcodes = lambda: _opcodes(old, new, budget or Budget())  # type: ignore[assignment, return-value]
     groups = matcher.get_grouped_opcodes(DIFF_CONTEXT)
     return "\n".join(part for group in groups for part in _hunk(group, old, new))
 

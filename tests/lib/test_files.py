@@ -17,7 +17,6 @@ from feishuperm.lib import files
 from feishuperm.lib.files import (
     append_line,
     guard_dir,
-    lock_path,
     locked,
     private_dir,
     read_bytes,
@@ -346,8 +345,8 @@ def test_lock_lives_in_our_own_folder(target: Path, state: Path) -> None:
 def test_two_names_of_a_file_share_one_lock(target: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(target)
-    assert lock_path(str(link)) == lock_path(str(target))
-    assert lock_path(str(link)) != lock_path(str(tmp_path / "other"))
+    with locked(str(link)), locked(str(tmp_path / "other")), pytest.raises(FileError):
+        locked(str(target), 0).__enter__()
 
 
 def test_lines_of_several_threads_never_mix(state: Path) -> None:
