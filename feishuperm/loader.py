@@ -94,9 +94,6 @@ class Loader:
             file = pack[-1][name][0]
         return f"{self.archive}/site-packages/{file}"
 
-    def is_package(self, name: str) -> bool:
-        return self.get_filename(name).endswith(INIT)
-
     def get_source(self, name: str) -> str:
         return self._text(name).decode()
 
@@ -188,10 +185,7 @@ class Loader:
             from zlib import decompress, error
 
             row = posix.pread(self.fd, 8, SOURCES_AT)
-            length, place = (
-                int.from_bytes(row[:4], "big"),
-                int.from_bytes(row[4:], "big"),
-            )
+            length, place = (int.from_bytes(row[at : at + 4], "big") for at in (0, 4))
             try:
                 data = decompress(posix.pread(self.fd, length, place))
             except error:

@@ -160,13 +160,9 @@ def _kept(value: Any) -> Any:
 
 
 def _catalogue() -> GNUTranslations:
-    if not _open:
-        _open.append(_load())
-    return _open[0]
-
-
-def _load() -> GNUTranslations:
     """The compiled catalogue of a built file; in the sources it is compiled here."""
+    if _open:
+        return _open[0]
     import gettext  # late: English needs neither
     import io
 
@@ -178,4 +174,5 @@ def _load() -> GNUTranslations:
         from feishuperm.compiled import compile_po
 
         data = compile_po(read(base + ".po").decode())
-    return gettext.GNUTranslations(io.BytesIO(data))
+    _open.append(gettext.GNUTranslations(io.BytesIO(data)))
+    return _open[0]

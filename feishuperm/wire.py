@@ -127,9 +127,8 @@ def is_claude(raw: bytes, environ: Environ) -> bool:
         return bool(session)
     path = first_text(raw, b"transcript_path")
     base = environ.get(b"CLAUDE_CONFIG_DIR") or environ.get(b"HOME", b"") + b"/.claude"
-    return path.startswith(base + b"/projects/") and path.endswith(
-        b"/%s.jsonl" % session
-    )
+    named = path.endswith(b"/%s.jsonl" % session)
+    return named and path.startswith(base + b"/projects/")
 
 
 def may_be_strange(raw: bytes, environ: Environ) -> bool:
@@ -261,13 +260,6 @@ def reconnect(
     return None
 
 
-def header_of(until: float | None) -> bytes:
-    """How a hook begins; one that comes back tells how long it will wait."""
-    if until is None:
-        return PROTOCOL
-    return RETURNING % max(1, until - monotonic() + 1)
-
-
 def printable(answer: bytes) -> bytes:
     """An answer that may go to stdout: one object on one line, or nothing."""
     return answer if answer[:1] == b"{" and answer[-1:] == b"\n" else b""
@@ -297,7 +289,10 @@ def ask(
     until: float | None = None
     guard(ACK_SECONDS)
     while sock:
-        parts = (header_of(until), request_id, FLAGS[knows], project, raw)
+        header = PROTOCOL
+        if until is not None:  # one that comes back tells how long it will wait
+            header = RETURNING % max(1, until - monotonic() + 1)
+        parts = (header, request_id, FLAGS[knows], project, raw)
         try:
             sock.sendall(frame(b"Q", b"\0".join(parts)))
         except OSError:

@@ -237,7 +237,6 @@ def test_package_says_where_it_is(archive: loader.Loader, name: str) -> None:
     assert spec
     assert spec.submodule_search_locations == [folder]
     assert spec.origin == f"{folder}/__init__.py"
-    assert archive.is_package(name)
 
 
 @both
@@ -245,7 +244,6 @@ def test_module_is_no_package(archive: loader.Loader, name: str) -> None:
     spec = archive.find_spec(name)
     assert spec
     assert spec.submodule_search_locations is None
-    assert not archive.is_package(name)
 
 
 @pytest.mark.parametrize("name", ["json", "feishuperm.none", "feishupermx", "x"])

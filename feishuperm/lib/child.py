@@ -23,7 +23,7 @@ from _signal import (
     signal,
 )
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,12 +47,10 @@ def signals_after() -> Iterator[None]:
     """
     came: list[int] = []
     old: dict[int, Any] = {}
-    try:
+    with suppress(ValueError):  # not in the main thread
         for number in (SIGALRM, SIGHUP, SIGINT, SIGTERM):
             if getsignal(number) not in (SIG_IGN, None):
                 old[number] = signal(number, lambda number, frame: came.append(number))
-    except ValueError:
-        pass
     try:
         yield
     finally:
@@ -172,10 +170,8 @@ class Child:
     def kill(self) -> None:
         """End its whole group; from any thread, `run()` sees that it has ended."""
         if self.process.returncode is None:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(self.pid, SIGKILL)
-            except ProcessLookupError:
-                pass
 
     def _read(self, fd: int) -> None:
         data = os.read(fd, 65536)

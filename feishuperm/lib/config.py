@@ -19,7 +19,8 @@ MAX_SOCKET = 103  # bytes of a socket's path that every system takes
 
 def config_path(environ: Mapping[str, str] = os.environ) -> str:
     """The settings file, by the same rule as the hook client."""
-    return os.fsdecode(wire.config_path(_encoded(environ)))
+    encoded = {os.fsencode(key): os.fsencode(environ[key]) for key in environ}
+    return os.fsdecode(wire.config_path(encoded))
 
 
 def home(environ: Mapping[str, str] = os.environ) -> str:
@@ -118,7 +119,3 @@ def find_key(path: str, key: str) -> int:
         if os.fsencode(key) in keys_of(lines[number - 1]):
             return number
     return 0
-
-
-def _encoded(environ: Mapping[str, str]) -> dict[bytes, bytes]:
-    return {os.fsencode(key): os.fsencode(environ[key]) for key in environ}

@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from feishuperm.errors import FileError
 from feishuperm.lib.config import state_dir
@@ -43,13 +44,14 @@ class Log:
             return
         line = f"{timestamp(self.clock())} {level.upper()} {site} {self.clean(message)}"
         if self.stderr:
-            _print(line)
-        try:
+            with suppress(
+                OSError, ValueError, AttributeError
+            ):  # closed, or there is none
+                print(line, file=sys.stderr, flush=True)
+        with suppress(FileError, OSError, ValueError):
             path = self.path or os.path.join(state_dir(), "feishuperm.log")
             rotate(path)
             append_line(path, line.encode())
-        except (FileError, OSError, ValueError):
-            pass
 
     def clean(self, message: str) -> str:
         """The message without secrets, on one line."""
@@ -145,24 +147,11 @@ def rotate(path: str, limit: int = MAX_FILE) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Another process may have moved it between our open and our lock.
         if os.path.samestat(os.fstat(fd), os.stat(path)):
-            _shift(path)
+            names = [path, *(f"{path}.{number + 1}" for number in range(OLD_FILES))]
+            for newer, older in reversed([*zip(names, names[1:])]):
+                with suppress(FileNotFoundError):
+                    os.rename(newer, older)
     except (BlockingIOError, FileNotFoundError):
         pass
     finally:
         os.close(fd)
-
-
-def _shift(path: str) -> None:
-    for number in range(OLD_FILES, 0, -1):
-        older = f"{path}.{number - 1}" if number > 1 else path
-        try:
-            os.rename(older, f"{path}.{number}")
-        except FileNotFoundError:
-            pass
-
-
-def _print(line: str) -> None:
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except (OSError, ValueError, AttributeError):  # closed, or there is none
-        pass

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from feishuperm.models.fields import decoded, part_at
@@ -79,16 +80,12 @@ def _note(agent: str) -> None:
     from feishuperm.lib.config import state_dir
 
     stamp = os.path.join(state_dir(), f"host-{agent.replace(' ', '-').lower()}")
-    try:
+    with suppress(OSError):
         if time.time() - os.stat(stamp).st_mtime < NOTE_SECONDS:
             return
-    except OSError:
-        pass
     from feishuperm.lib.log import log
 
     log(f"{agent} runs the hooks of Claude Code's settings; its events are passed over")
-    try:
+    with suppress(OSError):
         os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
         os.utime(stamp)
-    except OSError:
-        pass

@@ -69,7 +69,18 @@ def call(
     until = time.monotonic() + timeout
     with _failures_named(request.url):
         address = urlsplit(request.url)
-        return _exchange(request, address, find_proxy(address, environ), until, ca_file)
+        proxy, headers = find_proxy(address, environ), dict(request.headers)
+        query = f"?{address.query}" if address.query else ""
+        target = (address.path or "/") + query
+        if proxy and address.scheme == "http":
+            target = address.geturl()
+            headers.update(_proxy_headers(proxy))
+        with _connect(address, proxy, until, ca_file) as sock:
+            connection = _connection(address, sock, until)
+            connection.request(request.method, target, request.body, headers)
+            response = connection.getresponse()
+            names = {name.lower(): value for name, value in response.getheaders()}
+            return Reply(response.status, names, response.read(MAX_REPLY))
 
 
 def dial(
@@ -106,8 +117,7 @@ def _failures_named(url: str) -> Iterator[None]:
 def find_proxy(address: SplitResult, environ: Mapping[str, str]) -> SplitResult | None:
     """The proxy for an address, by `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`."""
     scheme = {"ws": "http", "wss": "https"}.get(address.scheme, address.scheme)
-    names = (f"{scheme}_proxy", "all_proxy")
-    named = _first(environ, *names)
+    named = _first(environ, f"{scheme}_proxy", "all_proxy")
     if not named or _excluded(address.hostname or "", _first(environ, "no_proxy")):
         return None
     return urlsplit(named if "://" in named else f"http://{named}")
@@ -121,29 +131,9 @@ def _first(environ: Mapping[str, str], *names: str) -> str:
 def _excluded(host: str, exceptions: str) -> bool:
     for name in exceptions.replace(",", " ").split():
         suffix = name.lstrip("*").lstrip(".").lower()
-        if not suffix or host == suffix or host.endswith("." + suffix):
+        if not suffix or f".{host}".endswith(f".{suffix}"):
             return True
     return False
-
-
-def _exchange(
-    request: Call,
-    address: SplitResult,
-    proxy: SplitResult | None,
-    until: float,
-    ca_file: str,
-) -> Reply:
-    target = (address.path or "/") + (f"?{address.query}" if address.query else "")
-    headers = dict(request.headers)
-    if proxy and address.scheme == "http":
-        target = address.geturl()
-        headers.update(_proxy_headers(proxy))
-    with _connect(address, proxy, until, ca_file) as sock:
-        connection = _connection(address, sock, until)
-        connection.request(request.method, target, request.body, headers)
-        response = connection.getresponse()
-        names = {name.lower(): value for name, value in response.getheaders()}
-        return Reply(response.status, names, response.read(MAX_REPLY))
 
 
 class _Wire(io.RawIOBase):

@@ -29,12 +29,10 @@ class Promise(Generic[T]):
         self._keep(None, error)
 
     def _keep(self, value: Any, error: Exception | None) -> None:
-        if self.is_kept:
-            return
-        self.is_kept, self._value, self._error = True, value, error
-        waiting, self._waiting = self._waiting, []
-        for go_on in waiting:
-            go_on()
+        if not self.is_kept:
+            self.is_kept, self._value, self._error = True, value, error
+            for go_on in self._waiting:
+                go_on()
 
     def then(self, go_on: Callable[[], object]) -> None:
         """Call it once the promise is kept, or now."""
@@ -48,8 +46,7 @@ class Promise(Generic[T]):
             yield self
         if self._error is not None:
             raise self._error
-        value: T = self._value
-        return value
+        return self._value  # type: ignore[no-any-return]
 
 
 async def together(steps: Sequence[Coroutine[Any, None, T]]) -> list[T]:
