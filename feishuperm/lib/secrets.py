@@ -17,7 +17,6 @@ it is when it is masked again.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,11 +41,12 @@ HINTS = (
 )  # fmt: skip
 
 
-class Masked(NamedTuple):
+class Masked:
     """A text without its secrets, and whether that hides what ought to be seen."""
 
-    text: str
-    veiled: bool = False
+    def __init__(self, text: str, veiled: bool = False) -> None:
+        self.text = text
+        self.veiled = veiled
 
 
 Steps = Generator[None, None, Masked]

@@ -53,7 +53,7 @@ MOMENT = re.compile(
 )
 EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)+")
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
-DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
 
 # Questions.
@@ -70,23 +70,20 @@ class Question(NamedTuple):
 
 def read_questions(questions: object) -> list[Question]:
     """The questions that can be asked; what has no text is left out."""
-    if not isinstance(questions, list):
-        return []
-    asked = [_question(entry) for entry in questions if isinstance(entry, dict)]
-    return [question for question in asked if question.text]
-
-
-def _question(entry: dict[str, Any]) -> Question:
-    return Question(
-        text_at(entry, "question"),
-        text_at(entry, "header"),
-        tuple(
-            (text_at(row, "label"), text_at(row, "description"))
-            for row in list_at(entry, "options")
-            if text_at(row, "label")
-        ),
-        entry.get("multiSelect") is True,
-    )
+    return [
+        Question(
+            text_at(entry, "question"),
+            text_at(entry, "header"),
+            tuple(
+                (text_at(row, "label"), text_at(row, "description"))
+                for row in list_at(entry, "options")
+                if text_at(row, "label")
+            ),
+            entry.get("multiSelect") is True,
+        )
+        for entry in (questions if isinstance(questions, list) else ())
+        if text_at(entry, "question")
+    ]
 
 
 def parse_answers(
@@ -104,16 +101,14 @@ def parse_answers(
         if not offered.keys() >= set(chosen):
             return msg("One choice was not offered. Please choose again.")
         own = " ".join(form.get(f"q{number}_other", ())).strip()
-        answer = _answer(question.multiple, [offered[value] for value in chosen], own)
+        labels = [offered[value] for value in chosen]
+        if question.multiple:
+            answer = ", ".join([*labels, own] if own else labels)
+        else:
+            answer = own or "".join(labels[:1])
         if answer:
             answers[question.text] = answer
     return answers or msg("Answer at least one question.")
-
-
-def _answer(multiple: bool, chosen: list[str], own: str) -> str:
-    if multiple:
-        return ", ".join([*chosen, own] if own else chosen)
-    return own or "".join(chosen[:1])
 
 
 def in_form(label: str) -> str:
@@ -142,8 +137,7 @@ class Entry(NamedTuple):
 
     @property
     def title(self) -> str:
-        title = self.rules.get("title")
-        return title if isinstance(title, str) and title else self.name
+        return text_at(self.rules, "title") or self.name
 
 
 def is_address(tool_input: Mapping[str, Any]) -> bool:
@@ -238,18 +232,17 @@ def form_fields(tool_input: Mapping[str, Any], say: Say) -> tuple[Field, ...]:
 
 
 def _field(name: str, entry: Entry, say: Say) -> Field:
-    label = entry.title
+    label, hint, default = entry.title, _hint(entry, say), entry.rules.get("default")
     if entry.required:
         label = say("{label} (required)", label=label)
-    hint, default = _hint(entry, say), entry.rules.get("default")
     if entry.type == "boolean":
         words = {True: say("yes"), False: say("no")}
-        options = tuple(Option(word) for word in words.values())
         value = words[default] if isinstance(default, bool) else ""
+        options = tuple(Option(word) for word in words.values())
         return Field(name, "one", label, hint, hint, options, value)
     if entry.options:
-        options = tuple(Option(*option) for option in entry.options)
         value = text_at(entry.rules, "default")
+        options = tuple(Option(*option) for option in entry.options)
         return Field(name, entry.type, label, hint, hint, options, value)
     value = "" if default is None or isinstance(default, (list, dict)) else str(default)
     return Field(name, "text", label, hint, value=value[:TEXT_LIMIT])
@@ -349,38 +342,31 @@ def _choice(entry: Entry, given: list[str], say: Say) -> Any:
     is_one = entry.type != "many"
     if len(set(chosen)) != len(given) or (is_one and len(given) != 1):
         return Wrong(msg("“{field}” holds a choice that was not offered."))
-    low, high = entry.rules.get("minItems", 0), entry.rules.get("maxItems", math.inf)
     if is_one:
         return chosen[0]
+    low, high = entry.rules.get("minItems", 0), entry.rules.get("maxItems", math.inf)
     fits = low <= len(chosen) <= high
     return chosen if fits else Wrong(msg("“{field}” has too few or too many choices."))
 
 
-def _is_day(typed: str) -> bool:
-    return bool(DAY.fullmatch(typed)) and _is_read(date.fromisoformat, typed)
+def _is_time(
+    pattern: re.Pattern[str], read: Callable[[str], object]
+) -> Callable[[str], bool]:
+    def fits(typed: str) -> bool:
+        parts = pattern.fullmatch(typed.upper())
+        try:
+            return bool(parts and read("".join(parts.groups()).replace("Z", "+00:00")))
+        except ValueError:
+            return False
 
-
-def _is_moment(typed: str) -> bool:
-    parts = MOMENT.fullmatch(typed.upper())
-    if parts is None:
-        return False
-    zone = parts[2].replace("Z", "+00:00")
-    return _is_read(datetime.fromisoformat, parts[1] + zone)
-
-
-def _is_read(read: Callable[[str], object], typed: str) -> bool:
-    try:
-        read(typed)
-    except ValueError:
-        return False
-    return True
+    return fits
 
 
 FORMATS: dict[str, Callable[[str], object]] = {
     "email": EMAIL.fullmatch,
     "uri": ADDRESS.fullmatch,
-    "date": _is_day,
-    "date-time": _is_moment,
+    "date": _is_time(DAY, date.fromisoformat),
+    "date-time": _is_time(MOMENT, datetime.fromisoformat),
 }
 CHECKS: dict[str, Callable[[Entry, list[str], Say], Any]] = {
     "string": _text,

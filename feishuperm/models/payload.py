@@ -53,10 +53,6 @@ class HookPayload:
     def hook_event_name(self) -> str:
         return self.base.hook_event_name
 
-    def to_dict(self) -> dict[str, Any]:
-        """The event as it came, unknown fields included."""
-        return self.fields
-
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other)["fields"] == self.fields
 

@@ -62,31 +62,33 @@ def _row(
     return row  # type: ignore[no-any-return]
 
 
+def _checked(value: T, is_allowed: object) -> T:
+    """The value itself. Raises ValueError."""
+    if not is_allowed:
+        raise ValueError
+    return value
+
+
 def _text(value: str) -> str:
     return value
 
 
 def _url(value: str) -> str:
     scheme, _, rest = value.partition("://")
-    if value and (scheme not in ("http", "https") or not url_host(value)):
-        raise ValueError
     authority = rest.partition("/")[0].rpartition("@")[2]
-    port = authority.rpartition("]")[2].partition(":")[2]
-    if port and not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise ValueError
-    if any(ord(character) <= 32 or character in "?#" for character in value):
-        raise ValueError
-    return value.rstrip("/")
+    port = authority.rpartition("]")[2].partition(":")[2] or "0"
+    is_port = port.isascii() and port.isdigit() and int(port) < 1 << 16
+    is_plain = not any(ord(char) <= 32 or char in "?#" for char in value)
+    is_web = scheme in ("http", "https") and url_host(value) and is_port and is_plain
+    return _checked(value.rstrip("/"), is_web or not value)
 
 
 def _webhook(value: str) -> str:
     """A custom bot's address or token; two look-alikes never work and are refused."""
     if len(value) >= MIN_TOKEN and value.replace("-", "").isalnum() and value.isascii():
         return value
-    url = _url(value)
-    if url and ("/bot/hook/" in url or "/trigger-webhook/" in url):
-        raise ValueError
-    return url
+    look_alikes = "/bot/hook/" in value or "/trigger-webhook/" in value
+    return _checked(_url(value), not look_alikes)
 
 
 AUTO = -1  # of a delay: as long as it takes
@@ -94,12 +96,8 @@ AUTO = -1  # of a delay: as long as it takes
 
 def _number(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
-        if not value.isascii() or not value.isdigit():
-            raise ValueError
-        number = int(value)
-        if not low <= number <= high:
-            raise ValueError
-        return number
+        number = int(_checked(value, value.isascii() and value.isdigit()))
+        return _checked(number, low <= number <= high)
 
     return parse
 
@@ -109,12 +107,7 @@ def _delay(value: str) -> int:
 
 
 def _choice(*names: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value.lower() not in names:
-            raise ValueError
-        return value.lower()
-
-    return parse
+    return lambda value: _checked(value.lower(), value.lower() in names)
 
 
 def _parts(value: str) -> list[str]:
@@ -124,9 +117,7 @@ def _parts(value: str) -> list[str]:
 def _names(*allowed: str) -> Callable[[str], frozenset[str]]:
     def parse(value: str) -> frozenset[str]:
         names = frozenset(_parts(value))
-        if not names <= frozenset(allowed):
-            raise ValueError
-        return names
+        return _checked(names, names <= frozenset(allowed))
 
     return parse
 
@@ -145,13 +136,7 @@ def _notify(value: str) -> frozenset[str]:
 
 def _if(fits: Callable[[str], bool]) -> Callable[[str], str]:
     """Nothing, or a text that fits."""
-
-    def parse(value: str) -> str:
-        if value and not fits(value):
-            raise ValueError
-        return value
-
-    return parse
+    return lambda value: _checked(value, not value or fits(value))
 
 
 _app_id = _if(lambda value: value.startswith("cli_") and value[4:].isalnum())
@@ -160,18 +145,17 @@ _path = _if(lambda value: value.startswith("/"))
 _socket_path = _if(lambda value: value.startswith("/") and len(value.encode()) <= 103)
 
 
-def _engine(value: str) -> str:
+def _is_engine(value: str) -> bool:
     scheme, _, rest = value.partition("://")
-    if value and (scheme not in ENGINES or not rest.strip("/")):
-        raise ValueError
-    return value
+    return scheme in ENGINES and bool(rest.strip("/"))
+
+
+_engine = _if(_is_engine)
 
 
 def _open_ids(value: str) -> frozenset[str]:
     ids = frozenset(_parts(value))
-    if not all(id.startswith("ou_") for id in ids):
-        raise ValueError
-    return ids
+    return _checked(ids, all(id.startswith("ou_") for id in ids))
 
 
 def _networks(value: str) -> tuple[Any, ...]:
@@ -184,6 +168,9 @@ def _networks(value: str) -> tuple[Any, ...]:
 
 _URL = msg("an http:// or https:// address")
 _SECONDS = msg("whole seconds from 1 to 86400")
+_PORT = _number(0, 65535), msg("0 to 65535")
+_AT_ZERO = _choice("deny", "terminal"), msg("deny or terminal")
+_SWITCH = _choice("auto", "on", "off"), msg("auto, on or off")
 
 LOOPBACK = ("127.0.0.1", "::1")
 EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -224,18 +211,14 @@ class Settings:
     # Where HTTP listens; loopback if the URL above is local, else everywhere
     callback_server_host = _row("", _text, msg("an address of this machine"))
     # The port HTTP listens on; 0 takes a free one
-    callback_server_port = _row("8080", _number(0, 65535), msg("0 to 65535"))
+    callback_server_port = _row("8080", *_PORT)
     # Adds `&sig=` to button links; off: for a machine with one user
     callback_link_signing = _row("on", _choice("on", "off"), msg("on or off"))
     # A button link opens a page whose button decides; auto = for what allows
     # something, unless the URL is loopback
-    callback_confirm = _row(
-        "auto", _choice("auto", "on", "off"), msg("auto, on or off")
-    )
+    callback_confirm = _row("auto", *_SWITCH)
     # Serve /install.sh and /feishuperm.pyz; auto = on loopback only
-    callback_share_installer = _row(
-        "auto", _choice("auto", "on", "off"), msg("auto, on or off")
-    )
+    callback_share_installer = _row("auto", *_SWITCH)
     # Unix socket between hook and server
     permission_socket_path = _row(
         "/tmp/claude-permission.sock",
@@ -246,13 +229,9 @@ class Settings:
     # writes this and the hold below plus 5.
     permission_request_timeout = _row("55", _number(1, 86400), _SECONDS)
     # When they are over: deny, or leave it to the terminal
-    permission_timeout_action = _row(
-        "deny", _choice("deny", "terminal"), msg("deny or terminal")
-    )
+    permission_timeout_action = _row("deny", *_AT_ZERO)
     # The same for a subagent's request, which has no dialog while it waits
-    permission_subagent_action = _row(
-        "terminal", _choice("deny", "terminal"), msg("deny or terminal")
-    )
+    permission_subagent_action = _row("terminal", *_AT_ZERO)
     # Seconds that reading a request, or the hold button, may stop the clock
     permission_hold = _row("0", _number(0, 86400), msg("whole seconds from 0 to 86400"))
     # Seconds before the card; none is sent if the terminal answered; auto: while
@@ -283,7 +262,7 @@ class Settings:
     # Where a gateway listens; empty: everywhere
     gateway_host = _row("", _text, msg("an address of this machine"))
     # The port of a gateway
-    gateway_port = _row("8443", _number(0, 65535), msg("0 to 65535"))
+    gateway_port = _row("8443", *_PORT)
     # Certificate file of a gateway; without one plain HTTP, for a proxy
     gateway_cert = _row("", _path, msg("an absolute path"))
     # Key file of that certificate, if it is apart
@@ -321,9 +300,8 @@ class Settings:
                 value = setting.parse(setting.default)
             setattr(self, setting.key.lower(), value)
         if self.feishu_webhook_url and "://" not in self.feishu_webhook_url:
-            self.feishu_webhook_url = (
-                self.feishu_base_url + HOOK_PATH + self.feishu_webhook_url
-            )
+            base = self.feishu_base_url + HOOK_PATH
+            self.feishu_webhook_url = base + self.feishu_webhook_url
 
     def app_people(self) -> tuple[str, frozenset[str]]:
         """Who gets the app's cards, and whose taps count. Raises SettingError."""
@@ -372,13 +350,13 @@ class Settings:
 
     def possible_surfaces(self) -> frozenset[str]:
         """What is set up to show a request: the inbox always is."""
-        has_app = bool(self.feishu_app_id and self.feishu_app_secret)
-        kept = {
-            "app": has_app,
-            "webhook": bool(self.feishu_webhook_url),
-            "gateway": bool(self.feishuperm_gateway),
+        is_set = {
+            "inbox": True,
+            "app": self.feishu_app_id and self.feishu_app_secret,
+            "webhook": self.feishu_webhook_url,
+            "gateway": self.feishuperm_gateway,
         }
-        return frozenset(("inbox", *(name for name, is_set in kept.items() if is_set)))
+        return frozenset(name for name in SURFACES if is_set[name])
 
     def surfaces(self) -> frozenset[str]:
         """Where a request may be answered."""

@@ -168,7 +168,7 @@ def stream_json(data: bytes) -> None:
 @refusing(PayloadError)
 def payload(data: bytes) -> None:
     event = parse_payload(data)
-    event.session_id(), event.transcript_path(), event.to_dict()
+    event.session_id(), event.transcript_path(), event.fields
     if isinstance(event, PermissionRequestPayload):
         show(event.tool_name, event.tool_input)
 

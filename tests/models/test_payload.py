@@ -71,7 +71,7 @@ def test_every_event_has_its_own_type(event: str) -> None:
     assert payload.hook_event_name() == event
     assert payload.session_id() == "s-1"
     assert payload.transcript_path() == BASE["transcript_path"]
-    assert payload.to_dict() == fields
+    assert payload.fields == fields
 
 
 def test_payload_with_tool_name_and_input() -> None:
@@ -93,7 +93,7 @@ def test_deserializing_permission_request_event_json(kind: str) -> None:
     raw = {"bytes": text.encode(), "str": text, "dict": REQUEST}[kind]
     payload = parse_payload(raw)  # type: ignore[arg-type]
     assert type(payload) is PermissionRequestPayload
-    assert payload.to_dict() == REQUEST
+    assert payload.fields == REQUEST
 
 
 def test_accessing_base_payload_fields() -> None:
@@ -175,16 +175,16 @@ def test_unknown_event_is_carried_as_a_generic_payload() -> None:
     assert type(payload) is HookPayload
     assert payload.hook_event_name() == "InventedTomorrow"
     assert payload.session_id() == "s-1"
-    assert payload.to_dict() == fields
+    assert payload.fields == fields
 
 
 @given(st.sampled_from([*EVENTS, "Unknown"]), st.dictionaries(st.text(), JSON))
 def test_unknown_fields_survive_a_round_trip(event: str, extra: dict[str, Any]) -> None:
     fields = {**extra, **REQUEST, "hook_event_name": event}
     payload = parse_payload(json.dumps(fields))
-    again = parse_payload(json.dumps(payload.to_dict()))
+    again = parse_payload(json.dumps(payload.fields))
     assert again == payload
-    assert again.to_dict() == fields
+    assert again.fields == fields
 
 
 @given(st.binary() | st.text() | st.dictionaries(st.text(), JSON))
