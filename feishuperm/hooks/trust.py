@@ -22,13 +22,14 @@ from feishuperm.errors import FileError
 from feishuperm.lib.config import LOCAL_SETTINGS, SHARED_SETTINGS, home, state_dir
 from feishuperm.lib.files import (
     locked,
+    main_folder,
     parse_json,
     private_dir,
     read_bytes,
     read_json,
+    top_folder,
     write_atomic,
 )
-from feishuperm.lib.git import main_folder, top_folder
 from feishuperm.messages import msg
 from feishuperm.models.fields import list_at, value_at
 

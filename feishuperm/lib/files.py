@@ -3,8 +3,9 @@
 It knows bytes, JSON, modes, links and locks, and nothing of what the files mean.  A
 file is replaced as a whole (temporary file beside it, fsync, rename, fsync of the
 folder), so a crash leaves the old one or the new one.  Locks live in our own state
-folder and never in a user's project.  What the file system refuses, and what is no
-JSON, is raised as `FileError`, with a text that names the file.
+folder and never in a user's project.  A repository is known by git's own files: git
+itself could run programs that the repository names.  What the file system refuses, and
+what is no JSON, is raised as `FileError`, with a text that names the file.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import stat
 import time
 import zlib
@@ -35,10 +37,11 @@ LOCK_STEP = 0.01  # flock has no bounded wait of its own, so it is tried this of
 # ---- reading
 
 
-def read_bytes(path: str, limit: int = MAX_JSON) -> bytes | None:
+def read_bytes(path: str, limit: int = MAX_JSON, flags: int = 0) -> bytes | None:
     """The whole file, None when there is none. Raises FileError."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        # Not blocking: opening a pipe somebody left there would wait for ever.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -85,6 +88,72 @@ def json_problem(error: Exception) -> str:
 
 def refuse_constant(name: str) -> None:
     raise ValueError(msg("{} is no JSON number", name))
+
+
+# ---- repositories: somebody else's files, none of which is read through a link
+
+MAX_LINE = 4096  # HEAD and a worktree's .git file hold one line
+SHORT_HASH = 8
+HASH = "[0-9a-f]{40}|[0-9a-f]{64}"
+# What git itself allows in a name, and no longer than any name in use.
+BRANCH = r"ref: refs/heads/([^\0- \x7f~^:?*\[\\]{1,255})"
+# A repository whose references are kept elsewhere (reftable) has this in HEAD.
+NO_BRANCH = ".invalid"
+
+
+def current_branch(directory: str) -> str:
+    """The branch, a short hash when none is checked out, or "" outside a repository."""
+    top = top_folder(directory)
+    git = os.path.join(top, ".git") if top else ""
+    if git and (os.path.islink(git) or not os.path.isdir(git)):
+        git = _pointer(top)
+    head = _line(os.path.join(git, "HEAD")) if git else ""
+    if re.fullmatch(HASH, head):
+        return head[:SHORT_HASH]
+    match = re.fullmatch(BRANCH, head)
+    return match[1] if match and match[1] != NO_BRANCH else ""
+
+
+def top_folder(directory: str) -> str:
+    """The nearest folder at or above a directory that holds a .git, or ""."""
+    if not directory.startswith("/") or "\0" in directory:
+        return ""
+    here = os.path.normpath(directory)
+    while True:
+        if os.path.lexists(os.path.join(here, ".git")):
+            return here
+        if here == os.path.dirname(here):
+            return ""
+        here = os.path.dirname(here)
+
+
+def main_folder(top: str) -> str:
+    """The main folder of a worktree; of any other repository, its own.
+
+    A .git file may claim to belong to any repository: that one has to name it back.
+    """
+    kept = _pointer(top)
+    common = os.path.dirname(os.path.dirname(kept))
+    named = _line(os.path.join(kept, "gitdir"))
+    claimed = named and os.path.realpath(named) == os.path.realpath(f"{top}/.git")
+    shaped = kept.startswith(f"{common}/worktrees/") and common.endswith("/.git")
+    return os.path.dirname(common) if claimed and shaped else top
+
+
+def _pointer(top: str) -> str:
+    """The folder that a .git file names, or ""."""
+    line = _line(os.path.join(top, ".git"))
+    named = line[8:] if line.startswith("gitdir: ") else ""
+    return os.path.normpath(os.path.join(top, named)) if named else ""
+
+
+def _line(path: str) -> str:
+    """The first line of a short regular file that is no link, or ""."""
+    try:
+        data = read_bytes(path, MAX_LINE, os.O_NOFOLLOW) or b""
+    except FileError:
+        return ""
+    return data.decode(errors="replace").partition("\n")[0].strip()
 
 
 # ---- writing

@@ -22,7 +22,7 @@ from feishuperm.lib.feishu import (
     permission_messages,
     send_feishu_card,
 )
-from feishuperm.lib.git import current_branch
+from feishuperm.lib.files import current_branch
 from feishuperm.lib.log import log
 from feishuperm.lib.post import post_json
 from feishuperm.models.ask import NOTICES, Notice

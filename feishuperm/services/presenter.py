@@ -16,7 +16,7 @@ from typing import Any
 from feishuperm.danger.paths import UNKNOWN as HOLE
 from feishuperm.danger.reader import Finding, Reading, read_call
 from feishuperm.lib.display import one_line, visible
-from feishuperm.lib.git import current_branch
+from feishuperm.lib.files import current_branch
 from feishuperm.lib.log import log, redact, redacting
 from feishuperm.lib.secrets import HIDDEN, Masked
 from feishuperm.lib.tool import extract_tool_detail

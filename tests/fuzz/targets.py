@@ -20,8 +20,7 @@ from feishuperm.hooks.variables import UnsafeTemplate, shell_template, used_vari
 from feishuperm.lib import settings_editor
 from feishuperm.lib.config import read_config
 from feishuperm.lib.display import one_line, visible
-from feishuperm.lib.files import parse_json
-from feishuperm.lib.git import current_branch
+from feishuperm.lib.files import current_branch, parse_json
 from feishuperm.lib.json import json_get
 from feishuperm.lib.log import redact
 from feishuperm.lib.process_tree import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feishuperm.lib.git import current_branch, main_folder, top_folder
+from feishuperm.lib.files import current_branch, main_folder, top_folder
 from tests.tables import every_row
 
 
