@@ -125,7 +125,7 @@ class Server:
         self.notifier = Notifier(
             self.channels,
             settings.feishuperm_notify,
-            max(0, settings.permission_notify_delay),
+            settings.permission_notify_delay,
             self._later,
             self.inbox.refresh,
             settings.titles_only(),

@@ -100,7 +100,6 @@ class PermissionHandler:
         payload = parse_payload(noticed.raw)
         if payload.hook_event_name() == "SessionEnd":
             self._approvals.session_over(payload.session_id())
-        self._approvals.presence.notice(payload, time.time())
         self._notices.event(payload, noticed.project)
         connection.send(b"R")
 

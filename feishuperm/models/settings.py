@@ -89,9 +89,6 @@ def _webhook(value: str) -> str:
     return url
 
 
-AUTO = -1  # of a delay: as long as it takes
-
-
 def _number(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         if not value.isascii() or not value.isdigit():
@@ -102,10 +99,6 @@ def _number(low: int, high: int) -> Callable[[str], int]:
         return number
 
     return parse
-
-
-def _delay(value: str) -> int:
-    return AUTO if value == "auto" else _number(0, 86400)(value)
 
 
 def _choice(*names: str) -> Callable[[str], str]:
@@ -255,10 +248,9 @@ class Settings:
     )
     # Seconds that reading a request, or the hold button, may stop the clock
     permission_hold = _row("0", _number(0, 86400), msg("whole seconds from 0 to 86400"))
-    # Seconds before the card; none is sent if the terminal answered; auto: while
-    # somebody types
+    # Seconds before the card; none is sent if the terminal answered
     permission_notify_delay = _row(
-        "0", _delay, msg("whole seconds from 0 to 86400, or auto")
+        "0", _number(0, 86400), msg("whole seconds from 0 to 86400")
     )
     # Where a request may be answered; empty: wherever that is set up
     feishuperm_surfaces = _row(
