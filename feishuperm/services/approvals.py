@@ -479,31 +479,16 @@ class Approvals:
 
     def _settle(self, request: Request, row: Action, answer: Answer) -> None:
         """Write what the button says, then end the request. Raises Refusal."""
-        kind = KINDS[request.kind]
-        grants_content = kind.content and not row.message
         # Most answers need no look at the event, which may have megabytes.
-        looks = grants_content or row.needs or row.writes_rule or row.passes
+        looks = KINDS[request.kind].content or row.needs or row.lasts
         payload = request.payload() if looks else None
-        tool_input = payload.tool_input if payload else {}
-        if grants_content and not kind.may_grant(tool_input):
-            raise self._refusal(NOT_OFFERED)
-        decision = kind.reply(row, tool_input, answer, self.presenter.say)
-        if isinstance(decision, str):
-            raise self._refusal(decision, statuses.INCOMPLETE)
-        if isinstance(decision, Wrong):
-            error = self.presenter.say(decision.key, field=decision.field)
-            raise Refusal(Receipt(statuses.INCOMPLETE, error=error))
+        decision = self._decision(request, payload, row, answer)
         plan, ran = NO_PLAN, row.ran(decision)
-        if payload is not None and row.writes_rule:
-            plan = self.presenter.plan(request, payload)
-            if plan.broad and not answer.confirmed:
-                raise self._refusal(BROAD, statuses.CONFIRM)
-        if payload is not None and row.passes:
-            self._draw_up_pass(request, payload, row, answer)
-        if payload is not None and ran:
-            # The record is of what runs, not of what was asked for.
-            reading = read_danger(payload, request.project, decision.updated_input)
-            request.danger = names(reading)
+        if payload is not None:
+            plan = self._agreed(request, payload, row, answer)
+            if ran:  # the record is of that, not of what was asked for
+                reading = read_danger(payload, request.project, decision.updated_input)
+                request.danger = names(reading)
         if not self._intend(request, row, answer, plan, ran):
             # Nothing is granted that nobody could look up later.
             self.requests.release(request, "the ledger could not be written")
@@ -514,6 +499,35 @@ class Approvals:
                 )
             )
         self._carry_out(request, row, answer, decision, plan)
+
+    def _decision(
+        self, request: Request, payload: AskPayload | None, row: Action, answer: Answer
+    ) -> Decision:
+        """What the answer becomes. Raises Refusal: something is missing or wrong."""
+        kind, tool_input = KINDS[request.kind], payload.tool_input if payload else {}
+        if not row.message and not kind.may_grant(tool_input):
+            raise self._refusal(NOT_OFFERED)
+        decision = kind.reply(row, tool_input, answer, self.presenter.say)
+        if isinstance(decision, str):
+            raise self._refusal(decision, statuses.INCOMPLETE)
+        if isinstance(decision, Wrong):
+            error = self.presenter.say(decision.key, field=decision.field)
+            raise Refusal(Receipt(statuses.INCOMPLETE, error=error))
+        return decision
+
+    def _agreed(
+        self, request: Request, payload: AskPayload, row: Action, answer: Answer
+    ) -> RulePlan:
+        """The rules that it writes, and its pass, once the person has read which.
+
+        Raises Refusal: they have not, or there is no such pass.
+        """
+        plan = self.presenter.plan(request, payload) if row.writes_rule else NO_PLAN
+        if plan.broad and not answer.confirmed:
+            raise self._refusal(BROAD, statuses.CONFIRM)
+        if row.passes:
+            self._draw_up_pass(request, payload, row, answer)
+        return plan
 
     def _carry_out(
         self,
