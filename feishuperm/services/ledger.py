@@ -1,17 +1,9 @@
 """The record of decisions: JSON lines that only their key can have written.
 
-How to use it, in a process with one thread and a loop:
-
-    ledger = Ledger()
-    ledger.recover()                  # at start: closes what a crash left open
-    intent = ledger.intend(entry)     # on the disk, or OSError: then do not allow
-    ...write the rule, send the decision...
-    ledger.finish(intent, entry)      # never raises
-    ledger.note(entry)                # ends nobody decided; written with the next...
-    ledger.flush()                    # ...call of this: every 0.1 s while it is not 0,
-                                      # every second while there is a `problem`
-    ledger.state()                    # the value of `ledger` in the server's status
-    ledger.head()                     # eight characters for a card or a page
+A server calls `recover()` at its start; `intend()` before it allows anything, which is
+on the disk then, or OSError; `finish()` with the end.  `note()` is for ends that nobody
+decided: the next `flush()` writes them, which is called every 0.1 s while it returns
+anything, every second while there is a `problem`.
 
 `intend()` and `flush()` hold the thread for `QUICK` seconds at most beside the disk's
 own time.  What cannot be written (a lock held by another process, a full disk, a folder

@@ -663,8 +663,8 @@ class Watcher:
 
     def _learn_result(self, request: Request) -> None:
         watch, since = self._results[request.id]
-        over = watch.check() in OVER
-        if not over and self._timers.now() - since < RESULT_SECONDS:
+        may_come = self._timers.now() - since < RESULT_SECONDS
+        if watch.check() not in OVER and may_come:
             return
         del self._results[request.id]
         watch.close()
